@@ -127,6 +127,9 @@ let package = Package(
 
     .target(
       name: "Reports", dependencies: ["JSONText", "Postgres", "Subscriptions"],
+      resources: ["Shared", "Subscriptions", "Money", "Operations"].map {
+        .embedInCode("\($0)/SQL")
+      },
       swiftSettings: strict),
 
     // Apple.
@@ -210,7 +213,9 @@ let package = Package(
     // how many tests run at once.
     .target(
       name: "ScratchDatabases",
-      dependencies: ["LedgerStorage", "Postgres", "PrivatePostgres", "Secrets", logging],
+      dependencies: [
+        "LedgerStorage", "Postgres", "PrivatePostgres", "Reports", "Secrets", logging,
+      ],
       path: "Tests/Support/ScratchDatabases", swiftSettings: strict),
     // One test target's dependency is enough: all of them are linked into one program.
     .target(name: "TestWidth", path: "Tests/Support/TestWidth"),
@@ -227,13 +232,15 @@ let package = Package(
     .testTarget(
       name: "LedgerStorageTests",
       dependencies: [
-        "LedgerStorage", "Postgres", "PrivatePostgres", "ScratchDatabases", "Secrets",
+        "LedgerStorage", "Postgres", "PrivatePostgres", "Reports", "ScratchDatabases", "Secrets",
         "Subscriptions", crypto, logging,
       ],
       swiftSettings: strict),
     .testTarget(
       name: "ReportsTests",
-      dependencies: ["LedgerStorage", "Postgres", "Reports", "ScratchDatabases", "Subscriptions"],
+      dependencies: [
+        "LedgerStorage", "Postgres", "Reports", "ScratchDatabases", "Subscriptions", logging,
+      ],
       resources: [.copy("Samples")], swiftSettings: strict),
     .testTarget(
       name: "AppStoreTests",

@@ -1,6 +1,6 @@
-# Run once by the image of Citus on each node, after roles.sh, which has the function `password`.
+# Run once on each node by the Citus image, after roles.sh, which defines the function `password`.
 #
-# A node asks the others, and itself, as the role that asked it, with that role's password.
+# A node connects to the others and to itself as the role of the client, with that role's password.
 
 psql --set ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname tenure \
   --set superuser="$POSTGRES_USER" --set secret="$POSTGRES_PASSWORD" \

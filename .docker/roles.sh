@@ -1,8 +1,8 @@
-# Run once by the PostgreSQL image, when the data directory is new, as the superuser.
+# Run once by the PostgreSQL image as the superuser, when the data directory is new.
 #
-# Two roles: the schema's owner, for `tenure migrate` alone, and a login for `serve` and `work`, which
-# is a member of tenure_program and so can append to the ledger and change nothing in it. Their
-# passwords are those of the URLs that the programs are given.
+# Creates two logins: the schema's owner, used only by `tenure migrate`, and one for `serve` and `work`,
+# a member of tenure_program, which can append to the ledger but not change it. Their passwords come from
+# the programs' database URLs.
 
 password() {
   sed -E 's|^[a-z]+://[^:]+:([^@]+)@.*$|\1|' "/run/secrets/$1"

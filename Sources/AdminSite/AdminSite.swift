@@ -34,8 +34,7 @@ package struct AdminSite: Site {
     router.addMiddleware {
       AdminAnswers(keys: keys, ledger: ledger, templates: templates, now: now)
     }
-  }
-
+  
   package func addRoutes(to router: Router<APIContext>) {
     for file in [StaticFile.styleSheet, .script, .icon] {
       router.get(RouterPath(file.path), use: file.serve)
@@ -46,7 +45,6 @@ package struct AdminSite: Site {
       .get("/admin/login", use: login.show)
       .post("/admin/login", use: login.logIn)
 
-    // Logged in, and forms from our pages only.
     let admin = router.group().add(middleware: LoggedIn())
     admin.post("/admin/logout", use: login.logOut)
 
@@ -126,7 +124,6 @@ package struct AdminSite: Site {
       .post("/admin/rejected", use: rejected.verify)
   }
 
-  /// Adds the overview and the reports.
   private func addReportPages(to routes: some RouterMethods<APIContext>, pages: PageMaker) {
     let overview = OverviewPageController(pages: pages, desk: reportDesk)
     let reports = ReportPageController(pages: pages, desk: reportDesk, reports: reports)

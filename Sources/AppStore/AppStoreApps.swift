@@ -1,27 +1,25 @@
 package import Secrets
 import Subscriptions
 
-/// An app that is served.
 package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
   package let bundleID: String
-  /// The app's number in the App Store; nil where it isn't to be checked.
+  /// The app's Apple ID; nil if it is not checked.
   package let appleID: Int64?
-  /// The app-specific or primary shared secret: verifyReceipt's `password`.
+  /// The app-specific or primary shared secret, sent to verifyReceipt as `password`.
   package let sharedSecret: Secret<String>?
 
-  /// Throws `AppStoreSettingError` for a value that no app can have, without repeating it: a secret
-  /// may stand in the wrong place.
+  /// Errors never repeat a value, because a secret may have been put in the wrong place.
   package init(
     bundleID: String, appleID: Int64? = nil, sharedSecret: Secret<String>? = nil
   ) throws {
     guard !bundleID.isEmpty, !bundleID.contains(where: { $0.isWhitespace || $0 == "," }) else {
       throw AppStoreSettingError(
-        "the bundle id is empty or contains spaces or commas: write it as in Xcode, for example "
+        "the bundle ID is empty or contains spaces or commas: write it as in Xcode, for example "
           + "com.example.app")
     }
     if let appleID, appleID <= 0 {
       throw AppStoreSettingError(
-        "the Apple ID is not a positive number: write the app's number in the App Store")
+        "the Apple ID is not a positive number: use the app's number in the App Store")
     }
     try Self.check(sharedSecret)
     self.bundleID = bundleID
@@ -29,7 +27,7 @@ package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
     self.sharedSecret = sharedSecret
   }
 
-  /// Throws `AppStoreSettingError` for a secret that no app can have, without repeating it.
+  /// Fails, without repeating the secret, if it can't be a shared secret.
   package static func check(_ sharedSecret: Secret<String>?) throws {
     guard let text = sharedSecret?.revealed else { return }
     guard !text.isEmpty, !text.contains(where: \.isWhitespace) else {
@@ -39,22 +37,21 @@ package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
     }
   }
 
-  /// The app without its secret.
   package var description: String {
     bundleID + (appleID.map { " (Apple ID \($0))" } ?? "")
       + (sharedSecret == nil ? " without a shared secret" : " with a shared secret")
   }
 }
 
-/// The apps that are served; evidence of any other is refused.
+/// The configured apps; evidence for any other app is refused.
 package struct AppStoreApps: Sendable {
-  /// In the order in which they are configured.
+  /// In configuration order.
   package let all: [AppStoreApp]
 
-  /// Throws `AppStoreSettingError` where there is no app, or one twice.
+  /// There must be at least one app, and each only once.
   package init(_ apps: [AppStoreApp]) throws {
     guard !apps.isEmpty else {
-      throw AppStoreSettingError("no app is configured: name at least one bundle id")
+      throw AppStoreSettingError("no app is configured: name at least one bundle ID")
     }
     var entries: [ExactText: Int] = [:]
     for (index, app) in apps.enumerated() {
@@ -62,19 +59,19 @@ package struct AppStoreApps: Sendable {
         continue
       }
       throw AppStoreSettingError(
-        "entries \(first) and \(index + 1) have the same bundle id: name each app once")
+        "entries \(first) and \(index + 1) have the same bundle ID: name each app once")
     }
     all = apps
   }
 
-  /// The app of that bundle id, compared exactly.
+  /// The app with exactly this bundle ID.
   package subscript(bundleID: String) -> AppStoreApp? {
     all.first { ExactText($0.bundleID) == ExactText(bundleID) }
   }
 
-  /// Each secret once: that of the app named `likeliest` first, then in the order of configuration.
+  /// Each distinct secret once, that of the app `likeliest` first, then in configuration order.
   ///
-  /// At least one, for there is at least one app; nil: ask without a password.
+  /// Never empty; nil means a request without a password.
   func secrets(likeliest: String?) -> [Secret<String>?] {
     let first = all.filter { $0.bundleID == likeliest }
     let others = all.filter { $0.bundleID != likeliest }
@@ -83,9 +80,8 @@ package struct AppStoreApps: Sendable {
   }
 }
 
-/// A setting that cannot be meant as it stands.
 package struct AppStoreSettingError: Error, Hashable, CustomStringConvertible {
-  /// One sentence: what is wrong, and what would be right.
+  /// One sentence that says what is wrong and what is accepted.
   package let description: String
 
   package init(_ description: String) {

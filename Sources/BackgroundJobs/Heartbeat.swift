@@ -3,16 +3,15 @@ package import Logging
 import ServiceLifecycle
 package import Subscriptions
 
-/// Says in the database that this server is alive; and after a time in which none was, has Apple's
-/// notification history read for what was missed.
+/// Records that this server is alive, and after a time without any server schedules a comparison
+/// with Apple's notification history.
 package struct Heartbeat: Service {
-  /// Once in this time, by the real clock.
   package static let interval: Duration = .seconds(30)
-  /// Nobody was there, if nobody has said so for this long: a restart takes less, and Apple
-  /// delivers what was missed in it an hour later by itself.
+  /// The time without a heartbeat after which notifications may be missing.
+  ///
+  /// A restart takes less, and Apple retries after an hour.
   package static let longestPause: Duration = .minutes(5)
 
-  /// An app in one of Apple's environments.
   package struct Subject: Hashable, Sendable {
     package var bundleID: String
     package var environment: Environment
@@ -29,12 +28,7 @@ package struct Heartbeat: Service {
   private let logger: Logger
   private let now: @Sendable () -> Timestamp
 
-  /// - Parameters:
-  ///   - ledger: Where the heart beats.
-  ///   - subjects: Whose notification histories can be read; none without a key for Apple.
-  ///   - interval: How often it beats.
-  ///   - logger: For what goes wrong.
-  ///   - now: The clock.
+  /// - Parameter subjects: The apps whose notification history can be read.
   package init(
     ledger: Ledger, subjects: [Subject], interval: Duration = Self.interval, logger: Logger,
     now: @escaping @Sendable () -> Timestamp
@@ -53,15 +47,13 @@ package struct Heartbeat: Service {
           try await beat()
         } catch {
           if Task.isCancelled { return }
-          // The next one tells how long it was.
-          logger.error("The heartbeat can't be written", metadata: ["error": "\(error)"])
+          logger.error("Can't write the heartbeat", metadata: ["error": "\(error)"])
         }
         try? await Task.sleep(for: interval)
       }
     }
   }
 
-  /// Beats once.
   package func beat() async throws {
     let now = now()
     let (last, isLate) = try await ledger.beat(
@@ -69,7 +61,7 @@ package struct Heartbeat: Service {
       histories: subjects.map { ($0.bundleID, $0.environment) })
     guard isLate, let last else { return }
     logger.notice(
-      "No server was there: notifications may be missing",
+      "No server was running; notifications may be missing",
       metadata: ["from": "\(last)", "to": "\(now)"])
   }
 }

@@ -1,34 +1,40 @@
 import CoreMetrics
 import LedgerStorage
 
-/// Counts what workers do.
+/// Counters of job runs and of requests to Apple.
 final class JobMetrics: Sendable {
-  /// What came of doing a job once.
+  /// The outcome of one run.
   enum Outcome: String, CaseIterable {
     case done
-    /// It could not be done now, and comes again.
+    /// Retried because another side was not available.
     case postponed
-    /// Something of ours failed; it comes again.
+    /// Retried after an error of ours.
     case failed
-    /// It was given up.
-    case parked
+    case discarded = "parked"
   }
 
   private struct Key: Hashable {
-    let kind: Job.Task.Kind
+    let kind: Job.Kind
     let outcome: Outcome
   }
 
-  private let jobs: [Key: Counter]
-  private let durations: [Job.Task.Kind: CoreMetrics.Timer]
-  private let granted: [Job.Lane: Counter]
-  private let denied: [Job.Lane: Counter]
+  private let runs: [Key: Counter]
+  private let durations: [Job.Kind: CoreMetrics.Timer]
+  private let granted: [Job.Queue: Counter]
+  private let denied: [Job.Queue: Counter]
 
   init(_ factory: any MetricsFactory) {
-    let keys = Job.Task.Kind.allCases.flatMap { kind in
+    func counters(_ name: String) -> [Job.Queue: Counter] {
+      let queues = Job.Queue.allCases.filter { $0.rateBudget != nil }
+      return Dictionary(
+        uniqueKeysWithValues: queues.map {
+          ($0, Counter(label: name, dimensions: [("queue", $0.rawValue)], factory: factory))
+        })
+    }
+    let keys = Job.Kind.allCases.flatMap { kind in
       Outcome.allCases.map { Key(kind: kind, outcome: $0) }
     }
-    jobs = Dictionary(
+    runs = Dictionary(
       uniqueKeysWithValues: keys.map { key in
         let counter = Counter(
           label: "tenure_jobs_total",
@@ -37,37 +43,26 @@ final class JobMetrics: Sendable {
         return (key, counter)
       })
     durations = Dictionary(
-      uniqueKeysWithValues: Job.Task.Kind.allCases.map { kind in
+      uniqueKeysWithValues: Job.Kind.allCases.map { kind in
         let timer = CoreMetrics.Timer(
           label: "tenure_job_duration_seconds", dimensions: [("kind", kind.rawValue)],
           factory: factory)
         return (kind, timer)
       })
-    func budgets(_ name: String) -> [Job.Lane: Counter] {
-      let lanes: [Job.Lane] = [.polls, .sandboxPolls, .tellings, .sandboxTellings]
-      return Dictionary(
-        uniqueKeysWithValues: lanes.map { lane in
-          (
-            lane,
-            Counter(label: name, dimensions: [("lane", lane.rawValue)], factory: factory)
-          )
-        })
-    }
-    granted = budgets("tenure_apple_budget_granted_total")
-    denied = budgets("tenure_apple_budget_denied_total")
+    granted = counters("tenure_apple_budget_granted_total")
+    denied = counters("tenure_apple_budget_denied_total")
   }
 
-  func count(_ kind: Job.Task.Kind, _ outcome: Outcome) {
-    jobs[Key(kind: kind, outcome: outcome)]?.increment()
+  func count(_ kind: Job.Kind, _ outcome: Outcome, by count: Int = 1) {
+    runs[Key(kind: kind, outcome: outcome)]?.increment(by: count)
   }
 
-  func took(_ kind: Job.Task.Kind, _ time: Duration) {
+  func took(_ kind: Job.Kind, _ time: Duration) {
     durations[kind]?.recordNanoseconds(Int64(time / .nanoseconds(1)))
   }
 
-  /// Part of what was wished to be asked or told is allowed.
-  func budget(of lane: Job.Lane, granted count: Int, of wanted: Int) {
-    granted[lane]?.increment(by: count)
-    denied[lane]?.increment(by: wanted - count)
+  func budget(of queue: Job.Queue, granted count: Int, of wanted: Int) {
+    granted[queue]?.increment(by: count)
+    denied[queue]?.increment(by: wanted - count)
   }
 }

@@ -5,7 +5,7 @@ import Logging
 package import Subscriptions
 import Tracing
 
-/// Does one claimed job, and sees to it that it ends well, comes back, or is given up in the end.
+/// Runs claimed jobs, and completes, retries or discards them by their outcome.
 struct JobRunner: Sendable {
   let tools: JobTools
   let logger: Logger
@@ -13,23 +13,25 @@ struct JobRunner: Sendable {
 
   var ledger: Ledger { tools.ledger }
 
-  /// Does jobs of one lane, together where that is cheaper.
+  /// Runs jobs of one queue, those of a kind together where that takes fewer commits.
   ///
-  /// Never throws: a failure of ours gives a job back, later each time.
+  /// Never throws: a job that fails is returned to its queue.
   func run(_ jobs: [Job]) async {
-    let alone = jobs.count > 1 ? await together(jobs) : jobs
-    if alone.count < jobs.count {
-      let left = Set(alone.map(\.id))
-      for job in jobs where !left.contains(job.id) { tools.metrics.count(job.task.kind, .done) }
+    var alone = jobs
+    if jobs.count > 1 {
+      alone = []
+      for jobs in Dictionary(grouping: jobs, by: \.kind).values {
+        alone += await runTogether(jobs)
+      }
     }
     for job in alone {
-      let occasion = Occasion.job(id: job.id, kind: job.task.kind.rawValue)
+      let occasion = Occasion.job(id: job.id, kind: job.kind.rawValue)
       await Occasion.$current.withValue(occasion) {
-        await withSpan("job \(job.task.kind.rawValue)", ofKind: .consumer) { span in
+        await withSpan("job \(job.kind.rawValue)", ofKind: .consumer) { span in
           if span.isRecording { span.attributes["job.id"] = job.id }
           _ = await run(job) { job in
             do {
-              return try await perform(job)
+              return try await job.kind.definition.run(job, self)
             } catch {
               span.recordError(error)
               throw error
@@ -40,72 +42,48 @@ struct JobRunner: Sendable {
     }
   }
 
-  /// The same for whoever wants to know what came of it.
-  ///
-  /// - Parameters:
-  ///   - job: Claimed.
-  ///   - perform: Does it once.
-  /// - Returns: Whether it was given up.
+  /// Runs jobs of one kind in one commit, and returns those that must run alone: all of them after
+  /// an error, which may be due to one.
+  private func runTogether(_ jobs: [Job]) async -> [Job] {
+    guard jobs.count > 1, let runTogether = jobs[0].kind.definition.runTogether else { return jobs }
+    do {
+      let left = try await runTogether(jobs, self)
+      tools.metrics.count(jobs[0].kind, .done, by: jobs.count - left.count)
+      return left
+    } catch {
+      logger.notice(
+        "Jobs failed together and are run one by one", metadata: ["error": "\(error)"])
+      return jobs
+    }
+  }
+
+  /// Runs a job, and returns whether it was discarded.
   func run(_ job: Job, _ perform: (Job) async throws -> JobOutcome) async -> Bool {
-    let isLast = job.task.retries.isOver(for: job.createdAt, at: now())
+    let isLast = job.kind.definition.retries.isOver(for: job.createdAt, at: now())
     let start = ContinuousClock.now
-    defer { tools.metrics.took(job.task.kind, ContinuousClock.now - start) }
+    defer { tools.metrics.took(job.kind, ContinuousClock.now - start) }
     do {
       return try await finish(job, as: try await perform(job), isLast: isLast)
     } catch {
-      logger.error(
-        "A job failed",
-        metadata: [
-          "job.id": "\(job.id)", "job.kind": "\(job.task.kind.rawValue)", "error": "\(error)",
-        ])
-      tools.metrics.count(job.task.kind, .failed)
-      // Should this fail too, the lease ends by itself.
+      logger.error("Job failed", metadata: metadata(of: job, "error", "\(error)"))
+      tools.metrics.count(job.kind, .failed)
+      // If this fails too, the lease expires.
       return (try? await retry(job, because: "\(error)", isLast: isLast)) ?? false
     }
   }
 
-  /// Does it once.
-  private func perform(_ job: Job) async throws -> JobOutcome {
-    switch job.task {
-    case .verifySubmission(let id): return try await verifySubmission(id, job)
-    case .processNotification(let id): return try await processNotification(id, job)
-    case .tellAccount:
-      _ = try await tell([job])
-      return .settled
-    case .expireOrder:
-      _ = try await ledger.expire([job], at: now())
-      return .settled
-    case .pollLine: return try await pollLine(job)
-    case .compareNotifications(let bundleID, let environment):
-      return try await compareNotifications(of: bundleID, in: environment, as: job)
-    case .survey: return try await survey(job)
-    case .deliverEvents: return try await deliverEvents(job)
-    case .trimEvents: return try await trimEvents(job)
-    case .foldMovements: return try await foldMovements(job)
-    case .ageOut: return try await ageOut(job)
-    case .mergeAccount(let account): return try await merge(account, for: job)
-    case .writeOwnership(let line): return try await writeOwnership(of: line, job)
-    case .answerConsumption(_, let id): return try await answerConsumption(askedBy: id, job)
-    }
-  }
-
-  /// Leaves a job as its outcome says; true if it was given up.
   private func finish(_ job: Job, as outcome: JobOutcome, isLast: Bool) async throws -> Bool {
     switch outcome {
-    case .settled: tools.metrics.count(job.task.kind, .done)
+    case .settled: tools.metrics.count(job.kind, .done)
     case .nothingLeft:
       try await ledger.complete(job)
-      tools.metrics.count(job.task.kind, .done)
+      tools.metrics.count(job.kind, .done)
     case .postponed(let reason):
-      tools.metrics.count(job.task.kind, .postponed)
-      if isLast { return try await park(job, because: reason) }
+      tools.metrics.count(job.kind, .postponed)
+      if isLast { return try await discard(job, because: reason) }
     case .retry(let reason, let notBefore):
-      tools.metrics.count(job.task.kind, .postponed)
-      logger.notice(
-        "A job is tried again later",
-        metadata: [
-          "job.id": "\(job.id)", "job.kind": "\(job.task.kind.rawValue)", "reason": "\(reason)",
-        ])
+      tools.metrics.count(job.kind, .postponed)
+      logger.notice("Job will be retried", metadata: metadata(of: job, "reason", reason))
       return try await retry(job, because: reason, notBefore: notBefore, isLast: isLast)
     }
     return false
@@ -114,61 +92,44 @@ struct JobRunner: Sendable {
   private func retry(
     _ job: Job, because reason: String, notBefore: Timestamp? = nil, isLast: Bool
   ) async throws -> Bool {
-    guard !isLast else { return try await park(job, because: reason) }
-    let retryAt = job.task.retries.next(
+    guard !isLast else { return try await discard(job, because: reason) }
+    let retryAt = job.kind.definition.retries.next(
       afterAttempts: job.attempts, at: now(), notBefore: notBefore)
     try await ledger.release(job, until: retryAt, because: reason)
     return false
   }
 
-  private func park(_ job: Job, because reason: String) async throws -> Bool {
-    guard try await ledger.park(job, because: reason, at: now()) else { return false }
-    tools.metrics.count(job.task.kind, .parked)
+  private func discard(_ job: Job, because reason: String) async throws -> Bool {
+    guard try await job.kind.definition.discard(job, reason, self) else { return false }
+    tools.metrics.count(job.kind, .discarded)
     logger.error(
-      "A job is given up until somebody starts it again: tenure jobs retry \(job.id)",
-      metadata: [
-        "job.id": "\(job.id)", "job.kind": "\(job.task.kind.rawValue)", "reason": "\(reason)",
-      ])
+      "Job given up; to retry it, run tenure jobs retry \(job.id)",
+      metadata: metadata(of: job, "reason", reason))
     return true
+  }
+
+  private func metadata(of job: Job, _ key: String, _ value: String) -> Logger.Metadata {
+    ["job.id": "\(job.id)", "job.kind": "\(job.kind.rawValue)", key: "\(value)"]
   }
 }
 
-/// What came of doing a job once.
-package enum JobOutcome: Sendable {
-  /// What was done is committed, and together with it that the job is out of the queue or comes
-  /// again.
-  case settled
-  /// There was nothing to do, or all of it is committed before: the job can go.
-  case nothingLeft
-  /// It is back in the queue with its next time, and is given up when the patience with it is over.
-  case postponed(because: String)
-  /// It can't be done now: it is given back by its kind's schedule, and not before what the other
-  /// side wished for.
-  case retry(because: String, notBefore: Timestamp? = nil)
-}
-
-/// What jobs are done with.
+/// The services and settings that jobs use.
 package struct JobTools: Sendable {
-  /// How long events are kept where no setting says otherwise: longer than whoever follows the feed
-  /// is away for.
+  /// The default retention of events; readers of the feed may be away for weeks.
   package static let eventRetention: Duration = .days(30)
 
   package var ledger: Ledger
-  /// What finishes submissions.
   package var submissions: SubmissionIntake
-  /// What processes notifications.
   package var notifications: NotificationIntake
-  /// What asks Apple about lines.
   package var poll: LinePoll
-  /// What tells Apple of owners and of what became of purchases.
   package var teller: AppleTeller
-  /// What pushes events; nil: whoever has one pushes them.
+  /// Nil: events are delivered by other workers.
   package var webhook: WebhookSender?
-  /// How long events are kept.
+  /// The apps whose notification history can be read.
+  package var histories: [Heartbeat.Subject]
   package var eventRetention: Duration
-  /// How long raw bodies are kept.
   package var rawRetention: RawRetention
-  /// By what it is judged now what accounts may use.
+  /// The catalogue and sandbox setting used to compute entitlements.
   package var terms: @Sendable () -> AccessTerms
   let metrics: JobMetrics
   let webhookMetrics: WebhookMetrics
@@ -176,7 +137,8 @@ package struct JobTools: Sendable {
   package init(
     ledger: Ledger, submissions: SubmissionIntake, notifications: NotificationIntake,
     poll: LinePoll, teller: AppleTeller, webhook: WebhookSender? = nil,
-    eventRetention: Duration = Self.eventRetention, rawRetention: RawRetention = RawRetention(),
+    histories: [Heartbeat.Subject] = [], eventRetention: Duration = Self.eventRetention,
+    rawRetention: RawRetention = RawRetention(),
     metrics: any MetricsFactory = MetricsSystem.factory,
     terms: @escaping @Sendable () -> AccessTerms
   ) {
@@ -188,8 +150,14 @@ package struct JobTools: Sendable {
     self.poll = poll
     self.teller = teller
     self.webhook = webhook
+    self.histories = histories
     self.eventRetention = eventRetention
     self.rawRetention = rawRetention
     self.terms = terms
+  }
+
+  /// The recurring jobs that a worker enqueues when it starts.
+  package var recurringJobs: [Job.Key] {
+    Job.Kind.allCases.flatMap { $0.definition.recurring(self) }
   }
 }

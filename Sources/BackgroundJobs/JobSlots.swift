@@ -1,44 +1,44 @@
 import LedgerStorage
 import Synchronization
 
-/// What a worker has claimed, lane by lane, and how much more of each it may claim.
+/// The jobs that a worker has claimed, and how many more of each queue it may claim.
 ///
-/// Each lane has slots of its own, in which jobs run at once. Where jobs are quick, some more are
-/// claimed beforehand, so that no slot waits for the queue; never more than are done in a moment,
-/// for another worker may be idle. Where they go together, a slot takes several of them at once.
-final class Desk: Sendable {
-  /// What is claimed beforehand is done within this time.
+/// Each queue runs a fixed number of slots at once. Where jobs are quick, some are claimed ahead so
+/// that no slot waits for the database: only as many as run within moments, because another worker
+/// may be idle. Jobs that share a commit fill a slot together.
+final class JobSlots: Sendable {
+  /// The time within which jobs claimed ahead are done.
   private static let foresight: Duration = .milliseconds(50)
-  /// The most that is claimed beforehand, for each slot.
+  /// The most jobs claimed ahead for each slot.
   private static let reserveLimit = 8
 
-  private struct LaneState {
-    let slots: Int
-    /// The most that a slot takes at once.
+  private struct QueueState {
+    let concurrency: Int
+    /// The most jobs in one slot.
     let batchLimit: Int
     var running = 0
-    /// Claimed and not begun.
+    /// Claimed but not started.
     var reserve: [Job] = []
-    /// How long a job takes, the last ones counting most; nil: none has ended.
+    /// The moving average of a job's duration; nil: none has ended.
     var usualTime: Duration?
 
-    /// How many it is worth to claim beforehand.
     var wantedReserve: Int {
-      guard let usualTime, usualTime < Desk.foresight else { return 0 }
-      let most = slots * max(Desk.reserveLimit, batchLimit)
+      guard let usualTime, usualTime < JobSlots.foresight else { return 0 }
+      let most = concurrency * max(JobSlots.reserveLimit, batchLimit)
       guard usualTime > .zero else { return most }
-      return min(most, Int(Double(slots) * (Desk.foresight / usualTime)))
+      return min(most, Int(Double(concurrency) * (JobSlots.foresight / usualTime)))
     }
 
-    /// How many may be claimed; none until half of the reserve is used up, so that it is worth it.
+    /// The number of jobs to claim; 0 until half of the reserve is used, to save round trips.
     var room: Int {
       let wanted = wantedReserve
-      return reserve.count * 2 > wanted ? 0 : max(0, slots + wanted - running - reserve.count)
+      return reserve.count * 2 > wanted
+        ? 0 : max(0, concurrency + wanted - running - reserve.count)
     }
 
-    /// What a free slot begins, its share of what there is; nothing leaves the slot free.
+    /// Takes the jobs for a free slot: its share of the reserve.
     mutating func next() -> [Job] {
-      let share = (reserve.count + slots - 1) / slots
+      let share = (reserve.count + concurrency - 1) / concurrency
       let jobs = reserve.prefix(min(share, batchLimit))
       reserve.removeFirst(jobs.count)
       return Array(jobs)
@@ -46,81 +46,74 @@ final class Desk: Sendable {
   }
 
   private struct State {
-    var lanes: [Job.Lane: LaneState]
+    var queues: [Job.Queue: QueueState]
     var held: [Int64: Job] = [:]
-    /// Claimed again before the slot of the last time was free.
+    /// Claimed again before the slot of the last run was free.
     var again: [Int64: Job] = [:]
     var isClosed = false
-    var isHearing = false
+    var isListening = false
   }
 
   private let state: Mutex<State>
 
-  /// - Parameter slots: How many jobs of each lane run at once; none of a lane that is not named.
-  init(slots: [Job.Lane: Int]) {
-    let lanes = slots.map { lane, slots in
-      (lane, LaneState(slots: slots, batchLimit: lane.batchLimit))
+  /// - Parameter concurrency: The slots of each queue; a missing queue has none.
+  init(concurrency: [Job.Queue: Int]) {
+    let queues = concurrency.map { queue, concurrency in
+      (queue, QueueState(concurrency: concurrency, batchLimit: queue.batchLimit))
     }
-    state = Mutex(State(lanes: Dictionary(uniqueKeysWithValues: lanes)))
+    state = Mutex(State(queues: Dictionary(uniqueKeysWithValues: queues)))
   }
 
-  /// How many jobs may be claimed, of each lane where it is any.
-  var room: [Job.Lane: Int] {
-    state.withLock { $0.isClosed ? [:] : $0.lanes.mapValues(\.room).filter { $0.value > 0 } }
+  /// The number of jobs that may be claimed from each queue, where it isn't 0.
+  var room: [Job.Queue: Int] {
+    state.withLock { $0.isClosed ? [:] : $0.queues.mapValues(\.room).filter { $0.value > 0 } }
   }
 
-  /// Whether to look for more in the queue when something of a lane has ended.
-  ///
-  /// There is room for it; or nothing more is begun, and all has ended.
-  func isWorthALook(for lane: Job.Lane) -> Bool {
+  /// Whether to wake the worker after a job of the queue has ended: there is room, or after
+  /// ``close()`` all jobs have ended.
+  func isWorthALook(for queue: Job.Queue) -> Bool {
     state.withLock { state in
-      state.isClosed ? state.held.isEmpty : state.lanes[lane].map { $0.room > 0 } ?? false
+      state.isClosed ? state.held.isEmpty : state.queues[queue].map { $0.room > 0 } ?? false
     }
   }
 
-  /// All that is claimed, begun or not.
+  /// The claimed jobs, running or not.
   var held: [Job] { state.withLock { Array($0.held.values) } }
 
-  /// Whether it is heard at once when somebody puts a job into the queue.
-  var isHearing: Bool {
-    get { state.withLock(\.isHearing) }
-    set { state.withLock { $0.isHearing = newValue } }
+  /// Whether notifications of new jobs arrive.
+  var isListening: Bool {
+    get { state.withLock(\.isListening) }
+    set { state.withLock { $0.isListening = newValue } }
   }
 
-  /// Takes what was claimed.
+  /// Adds claimed jobs, and returns those to start now, grouped by slot.
   ///
-  /// A job that was claimed again while it runs here, or has just given itself back, is not begun
-  /// twice at once: it is begun when that has ended.
-  ///
-  /// - Returns: What is to be begun now, each slot's jobs together; ``end(_:after:)`` gives the
-  ///   others.
+  /// A job that was claimed again while it runs here starts when that run has ended.
   func take(_ claimed: [Job]) -> [[Job]] {
     state.withLock { state in
-      for job in claimed where state.lanes[job.task.lane] != nil {
+      for job in claimed where state.queues[job.queue] != nil {
         if state.held.updateValue(job, forKey: job.id) == nil {
-          state.lanes[job.task.lane]?.reserve.append(job)
+          state.queues[job.queue]?.reserve.append(job)
         } else {
           state.again[job.id] = job
         }
       }
-      var begun: [[Job]] = []
-      for (name, var lane) in state.lanes {
-        while lane.running < lane.slots, !lane.reserve.isEmpty {
-          begun.append(lane.next())
-          lane.running += 1
+      var started: [[Job]] = []
+      for (name, var queue) in state.queues {
+        while queue.running < queue.concurrency, !queue.reserve.isEmpty {
+          started.append(queue.next())
+          queue.running += 1
         }
-        state.lanes[name] = lane
+        state.queues[name] = queue
       }
-      return begun
+      return started
     }
   }
 
-  /// Ends jobs.
+  /// Ends the jobs of one slot, and returns those to start in it; if there are none, the slot is
+  /// free.
   ///
-  /// - Parameters:
-  ///   - jobs: Begun in one slot, at least one.
-  ///   - time: How long they took, all together.
-  /// - Returns: What is to be begun in their slot; if that is nothing, the slot is free.
+  /// - Parameter time: The duration of all jobs together.
   func end(_ jobs: [Job], after time: Duration) -> [Job] {
     state.withLock { state in
       var again: [Job] = []
@@ -129,38 +122,35 @@ final class Desk: Sendable {
         state.held[job.id] = next
         if let next { again.append(next) }
       }
-      guard let name = jobs.first?.task.lane, var lane = state.lanes[name] else { return [] }
+      guard let name = jobs.first?.queue, var queue = state.queues[name] else { return [] }
       let each = time / jobs.count
-      lane.usualTime = lane.usualTime.map { ($0 * 7 + each) / 8 } ?? each
-      lane.reserve.insert(contentsOf: again, at: 0)
-      let next = lane.next()
-      if next.isEmpty { lane.running -= 1 }
-      state.lanes[name] = lane
+      queue.usualTime = queue.usualTime.map { ($0 * 7 + each) / 8 } ?? each
+      queue.reserve.insert(contentsOf: again, at: 0)
+      let next = queue.next()
+      if next.isEmpty { queue.running -= 1 }
+      state.queues[name] = queue
       return next
     }
   }
 
-  /// Begins nothing more.
-  ///
-  /// - Returns: What was claimed and not begun; it is not held any more.
+  /// Stops starting jobs, and returns those that were claimed but not started.
   func close() -> [Job] {
     state.withLock { state in
       state.isClosed = true
-      var unbegun: [Job] = []
-      for lane in state.lanes.keys {
-        unbegun += state.lanes[lane]?.reserve ?? []
-        state.lanes[lane]?.reserve = []
+      var left: [Job] = []
+      for queue in state.queues.keys {
+        left += state.queues[queue]?.reserve ?? []
+        state.queues[queue]?.reserve = []
       }
-      for job in unbegun { state.held[job.id] = nil }
-      // Their leases end by themselves: to give them back would free what runs.
+      for job in left { state.held[job.id] = nil }
+      // Their leases expire: returning them would release the runs.
       state.again = [:]
-      return unbegun
+      return left
     }
   }
 }
 
-extension Job.Lane {
-  /// The most jobs that are done together: what needs no more than the database is cheaper in one
-  /// commit.
+extension Job.Queue {
+  /// The most jobs that share a commit; jobs that only need the database are cheaper that way.
   fileprivate var batchLimit: Int { self == .clock ? 32 : 1 }
 }

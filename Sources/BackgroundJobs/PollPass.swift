@@ -3,41 +3,36 @@ import LedgerStorage
 package import Logging
 package import Subscriptions
 
-/// Polls what is due, once: for cron, where no worker runs all the time.
+/// Runs the polls that are due, once: for cron, without a permanent worker.
 ///
-/// Small batches are claimed and done, one after the other, so that it does not matter how much is
-/// due, nor how many others are at it. What becomes due meanwhile is for the next pass.
+/// Claims small batches, so that any number may be due and several passes may run. Polls that
+/// become due during a pass are left to the next.
 package struct PollPass: Sendable {
-  /// How many polls wait for Apple at once.
   private static let concurrency = 8
-  /// How many are claimed at once: enough that nobody waits for the database.
   private static let batch = 16
-  /// How long what a dead pass had claimed stays where it is.
+  /// The time after which a crashed pass's jobs are free.
   private static let lease: Duration = .minutes(10)
-  /// How long to wait for the budget to fill up, each time.
   private static let budgetWait: Duration = .milliseconds(250)
-  private static let lanes: [Job.Lane] = [.polls, .sandboxPolls]
+  private static let queues: [Job.Queue] = [.polls, .sandboxPolls]
 
-  /// What a pass came to.
   package struct Summary: Hashable, Sendable {
-    /// How many polls were due when it began.
+    /// Polls due at the start of the pass.
     package var due = 0
-    /// How many Apple has answered.
+    /// Polls that Apple answered.
     package var polled = 0
-    /// How many of those answers said anything new.
+    /// Answers with new information.
     package var news = 0
-    /// How many came to nothing: Apple knows no such line, or there was nothing to ask with.
+    /// Original transactions unknown to Apple, or without a way to ask.
     package var passedOver = 0
-    /// How many wait for Apple, and come again by themselves.
+    /// Polls to retry because Apple was not available.
     package var postponed = 0
-    /// How many fail until somebody mends something, or were given up.
+    /// Polls that failed because of the configuration or an error of ours, or were given up.
     package var failed = 0
-    /// How many were left for lack of budget.
+    /// Due polls that the budget did not allow.
     package var left = 0
 
     package init() {}
 
-    /// How many of those that were due are done with.
     package var done: Int { polled + passedOver + postponed + failed }
   }
 
@@ -49,12 +44,8 @@ package struct PollPass: Sendable {
   private let now: @Sendable () -> Timestamp
 
   /// - Parameters:
-  ///   - tools: What polls are done with.
-  ///   - budget: How many there may be.
-  ///   - name: Who this is, in the queue; unique among those that run.
-  ///   - patience: How long the pass may wait for the budget in all.
-  ///   - logger: For what goes wrong.
-  ///   - now: The clock by which polls are due.
+  ///   - name: Unique among running workers and passes.
+  ///   - patience: The longest time to wait for the budget.
   package init(
     tools: JobTools, budget: JobBudget, name: String, patience: Duration, logger: Logger,
     now: @escaping @Sendable () -> Timestamp
@@ -67,23 +58,19 @@ package struct PollPass: Sendable {
     runner = JobRunner(tools: tools, logger: logger, now: now)
   }
 
-  /// Polls what is due.
-  ///
-  /// - Parameter show: Told of the state of things after each poll.
-  /// - Returns: What it came to.
-  /// - Throws: What the database says.
+  /// - Parameter show: Called after each poll.
   package func run(showing show: (Summary) -> Void) async throws -> Summary {
     let start = now()
     let ledger = tools.ledger
     var summary = Summary()
-    let due = try await ledger.dueJobs(in: Self.lanes, at: start)
+    let due = try await ledger.dueJobs(in: Self.queues, at: start)
     summary.due = due.values.reduce(0, +)
     show(summary)
     try await withThrowingTaskGroup(of: (outcome: LinePoll.Outcome?, isGivenUp: Bool).self) {
       group in
       var (claimed, busy): ([Job], Int) = ([], 0)
-      // Where nothing is due, there is no budget to wait for.
-      var open = Set(Self.lanes.filter { due[$0, default: 0] > 0 })
+      // Don't wait for the budget of a queue without due polls.
+      var open = Set(Self.queues.filter { due[$0, default: 0] > 0 })
       let deadline = ContinuousClock.now + patience
       while true {
         if claimed.isEmpty, !open.isEmpty {
@@ -99,35 +86,30 @@ package struct PollPass: Sendable {
         show(summary)
       }
     }
-    summary.left = try await ledger.dueJobs(in: Self.lanes, at: start).values.reduce(0, +)
+    summary.left = try await ledger.dueJobs(in: Self.queues, at: start).values.reduce(0, +)
     return summary
   }
 
-  /// Claims a batch of what was due at the beginning, the most urgent last.
+  /// Claims a batch of polls that were due at the start, the most urgent last.
   ///
-  /// - Parameters:
-  ///   - open: The lanes in which there is something left to claim.
-  ///   - start: When the pass began.
-  ///   - deadline: Until when it waits for the budget.
-  /// - Returns: Jobs; none where all lanes are closed.
-  /// - Throws: What the database says.
+  /// - Parameter open: The queues that may have more due polls.
   private func claim(
-    from open: inout Set<Job.Lane>, asOf start: Timestamp,
+    from open: inout Set<Job.Queue>, asOf start: Timestamp,
     waitsUntil deadline: ContinuousClock.Instant
   ) async throws -> [Job] {
     while !open.isEmpty {
       var isWaiting = false
-      for lane in Self.lanes where open.contains(lane) {
-        let granted = try await budget.grant(lane, Self.batch)
+      for queue in Self.queues where open.contains(queue) {
+        let granted = try await budget.grant(queue, Self.batch)
         guard granted > 0 else {
           isWaiting = true
           continue
         }
         let jobs = try await tools.ledger.claimJobs(
-          limits: [lane: granted], worker: name, at: start, lease: Self.lease + (now() - start))
-        try await budget.giveBack(lane, granted - jobs.count)
+          limits: [queue: granted], worker: name, at: start, lease: Self.lease + (now() - start))
+        try await budget.giveBack(queue, granted - jobs.count)
         if !jobs.isEmpty { return jobs.reversed() }
-        open.remove(lane)
+        open.remove(queue)
       }
       guard isWaiting else { continue }
       guard ContinuousClock.now < deadline else { return [] }
@@ -148,7 +130,7 @@ package struct PollPass: Sendable {
 }
 
 extension PollPass.Summary {
-  /// Counts a poll; one without an outcome has failed through our own fault.
+  /// Counts a poll; nil is an error of ours.
   fileprivate mutating func count(_ outcome: LinePoll.Outcome?, isGivenUp: Bool) {
     switch outcome {
     case _ where isGivenUp: failed += 1

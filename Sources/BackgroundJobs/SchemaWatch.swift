@@ -2,17 +2,16 @@ package import LedgerStorage
 package import Logging
 import ServiceLifecycle
 
-/// Notices beside a running program that another one has brought the schema further.
+/// Notices when another program upgrades the schema.
 package struct SchemaWatch: Service {
-  /// What to do once the schema serves this program no longer.
+  /// The reaction to a schema that this program can't use.
   package enum Ending: Sendable {
-    /// End the program: what it would do from then on could only fail.
+    /// End the program, which could only fail.
     case program
-    /// Go on and say so: readiness tells the balancer.
+    /// Log it; the readiness check fails, too.
     case nothing
   }
 
-  /// Once in this time, by the real clock.
   package static let interval: Duration = .seconds(15)
 
   private let schema: SchemaMigrator
@@ -20,11 +19,6 @@ package struct SchemaWatch: Service {
   private let interval: Duration
   private let logger: Logger
 
-  /// - Parameters:
-  ///   - schema: What is looked at.
-  ///   - ending: What to do once it serves this program no longer.
-  ///   - interval: How often it is looked at.
-  ///   - logger: Told of each change once.
   package init(
     schema: SchemaMigrator, ending: Ending, interval: Duration = Self.interval, logger: Logger
   ) {
@@ -50,7 +44,7 @@ package struct SchemaWatch: Service {
           if !isRefused { logger.critical("\(error)") }
           isRefused = true
         } catch {
-          // Whoever needs the database says that it can't be reached.
+          // Requests and jobs report an unreachable database.
         }
         try? await Task.sleep(for: interval)
       }

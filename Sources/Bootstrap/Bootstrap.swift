@@ -15,25 +15,22 @@ package import ServiceLifecycle
 package import Subscriptions
 import Tracing
 
-/// The programs put together: one place for `serve`, `work`, the demo and the benchmarks.
+/// The composition root of `serve`, `work`, the demo and the benchmarks.
 package struct Assembly: Sendable {
   package let ledger: Ledger
   package let catalogue: CatalogueCache
   package let intake: SubmissionIntake
   package let notifications: NotificationIntake
-  /// What asks Apple how lines stand.
   package let poll: LinePoll
-  /// What tells Apple of owners and of what became of purchases.
   package let teller: AppleTeller
   package let entitlements: EntitlementReader
-  /// What verifies signed transactions and notifications.
   package let signedData: SignedDataVerifier
-  /// What asks the App Store Server API; nil without a key for it.
+  /// Nil without a key.
   package let serverAPI: AppStoreServerAPI?
-  /// What pushes events; nil without a webhook.
+  /// Nil without a webhook.
   package let webhook: WebhookSender?
   package let reports: ReportReader
-  /// The apps whose notification histories can be read.
+  /// The apps and environments whose notification history is compared.
   package let histories: [Heartbeat.Subject]
   private let schema: SchemaMigrator
   private let settings: Settings
@@ -41,13 +38,8 @@ package struct Assembly: Sendable {
   private let clock: WorkClock
 
   /// - Parameters:
-  ///   - database: Open, its schema up to date.
-  ///   - settings: Checked.
-  ///   - transport: The way to Apple.
-  ///   - webhook: What pushes events; nil: they are not pushed.
-  ///   - logger: The program's.
-  ///   - clock: The time; nil: what the settings say. The demo has one that runs fast.
-  /// - Throws: ``SettingError``, or what the database says.
+  ///   - database: A database with an up-to-date schema.
+  ///   - clock: Overrides the settings' clock, as the demo does.
   package init(
     database: ConnectionPool, settings: Settings, transport: any AppStoreTransport,
     webhook: WebhookSender? = nil, logger: Logger, clock: WorkClock? = nil
@@ -74,18 +66,18 @@ package struct Assembly: Sendable {
     }
     if !settings.unread.isEmpty {
       logger.warning(
-        "What is set is no setting: a name may be misspelt",
+        "Unknown settings are ignored: check their spelling",
         metadata: ["names": "\(settings.unread.joined(separator: " "))"])
     }
     if settings.acceptsXcode {
       logger.warning(
         """
-        What Xcode made is accepted, as of the sandbox, and Apple did not sign it: anybody can \
-        make it. TENURE_APPSTORE_ACCEPT_XCODE is for development only
+        Transactions signed by Xcode are accepted as sandbox transactions, and anyone can forge \
+        them: TENURE_APPSTORE_ACCEPT_XCODE is for development only
         """)
     }
     if settings.isClockSet {
-      logger.warning("The time is what the file of TENURE_CLOCK_FILE says: for development only")
+      logger.warning("The time is read from a file: TENURE_CLOCK_FILE is for development only")
     }
     self.webhook = webhook
     ledger = Ledger(
@@ -122,9 +114,9 @@ package struct Assembly: Sendable {
       ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess,
       replica: replica)
     if try await ledger.publish(settings.sandboxAccess, at: now()) {
-      logger.notice("The view current_entitlement follows this program's TENURE_SANDBOX_ACCESS now")
+      logger.notice("The view current_entitlement now uses this program's TENURE_SANDBOX_ACCESS")
     }
-    // On connections of their own: what waits behind a report would wait for seconds.
+    // A pool of its own, because requests would wait seconds behind a report.
     reports = ReportReader(
       database: ConnectionPool(
         configuration: ReportReader.configuration(like: database.configuration), logger: logger))
@@ -143,75 +135,63 @@ package struct Assembly: Sendable {
     return api
   }
 
-  /// What shows the process and the ledger to Prometheus where there is no API.
+  /// The `/metrics` page of programs without an API.
   package func metricsPage(of registry: PrometheusRegistry) -> MetricsPage {
     MetricsPage(registry: registry, ledger: ledger, logger: logger, now: clock.now)
   }
 
-  /// What every server runs beside its API.
   package func heartbeat() -> Heartbeat {
     Heartbeat(ledger: ledger, subjects: histories, logger: logger, now: clock.now)
   }
 
-  /// What notices that the schema is brought further beside this program.
   package func schemaWatch(ending: SchemaWatch.Ending) -> SchemaWatch {
     SchemaWatch(schema: schema, ending: ending, logger: logger)
   }
 
-  /// What a server runs that has a replica to ask.
   package var replicaWatch: [any Service] {
     entitlements.replica.map { [ReplicaWatch(replica: $0)] } ?? []
   }
 
-  /// Tells workers apart that hold jobs: in containers, hosts and process ids can be the same.
+  /// A unique name; in containers, host names and process IDs can be equal.
   private static var workerName: String {
     let process = ProcessInfo.processInfo
     return "\(process.hostName)-\(process.processIdentifier)-\(UUID().uuidString.prefix(8))"
   }
 
-  /// The worker, and what runs beside it.
   package func worker() -> [any Service] {
-    // Whoever may not ask Apple need not look at what there is to ask.
-    let slots =
-      settings.pollsPerHour > 0
-      ? Worker.slots : Worker.slots.filter { $0.key != .polls && $0.key != .sandboxPolls }
+    // Without polls their queues aren't read.
+    let concurrency = Worker.concurrency.filter { queue, _ in
+      settings.pollsPerHour > 0 || queue != .polls && queue != .sandboxPolls
+    }
     let worker = Worker(
-      tools: jobTools, name: Self.workerName, slots: slots, budget: appleBudget,
-      recurring: recurringJobs, logger: logger, clock: clock)
+      tools: jobTools, name: Self.workerName, concurrency: concurrency, budget: appleBudget,
+      recurring: jobTools.recurringJobs, logger: logger, clock: clock)
     guard webhook != nil else { return [worker] }
     return [EventPusher(ledger: ledger, logger: logger, now: clock.now), worker]
   }
 
-  /// What jobs are done with.
   package var jobTools: JobTools {
     let (catalogue, sandboxAccess) = (catalogue, settings.sandboxAccess)
     return JobTools(
       ledger: ledger, submissions: intake, notifications: notifications, poll: poll, teller: teller,
-      webhook: webhook, eventRetention: settings.eventRetention,
+      webhook: webhook, histories: histories, eventRetention: settings.eventRetention,
       rawRetention: settings.rawRetention,
       terms: { catalogue.terms(sandboxAccess) })
   }
 
-  /// What Apple is asked and told in an hour at the most, by all programs together.
+  /// The hourly rate limit of Apple requests, shared by all programs.
   private var appleBudget: JobBudget {
     .apple(pollsPerHour: settings.pollsPerHour, in: ledger, now: clock.now)
   }
 
-  /// One pass over what is due to be polled; `patience` is how long it may wait for the budget.
+  /// - Parameter patience: The maximum time to wait for the rate limit.
   package func pollPass(patience: Duration) -> PollPass {
     PollPass(
       tools: jobTools, budget: appleBudget, name: Self.workerName, patience: patience,
       logger: logger, now: clock.now)
   }
-
-  /// What workers do again and again, without being told by anybody.
-  private var recurringJobs: [Job.Task] {
-    [.trimEvents, .foldMovements] + (settings.rawRetention.isEndless ? [] : [.ageOut])
-      + histories.map { .compareNotifications(bundleID: $0.bundleID, $0.environment) }
-  }
 }
 
-/// Follows the replica for as long as a program runs.
 package struct ReplicaWatch: Service {
   package let replica: ReadReplica
 
@@ -220,7 +200,6 @@ package struct ReplicaWatch: Service {
   }
 }
 
-/// Keeps the catalogue fresh for as long as a program runs.
 package struct CatalogueRefresh: Service {
   package let catalogue: CatalogueCache
 
@@ -279,16 +258,14 @@ package func withWebhookSender<Value>(
 }
 
 extension Timestamp {
-  /// The system's clock.
+  /// The system's clock, in milliseconds.
   package static var now: Timestamp {
     Timestamp(milliseconds: Int64((Date().timeIntervalSince1970 * 1000).rounded(.down)))
   }
 }
 
 extension PrometheusRegistry {
-  /// Counts whatever this process does from now on; once, before anything is made that counts.
-  ///
-  /// - Returns: Where it is counted.
+  /// Installs a registry; call it once, before metrics are created.
   @discardableResult
   package static func bootstrapTenure() -> PrometheusRegistry {
     let registry = PrometheusRegistry()
@@ -298,14 +275,10 @@ extension PrometheusRegistry {
 }
 
 extension SpanExporter {
-  /// Makes spans of whatever this process does from now on, where somebody wants them; once, before
-  /// anything is made that looks for a tracer.
+  /// Installs the tracer, unless tracing is off; call it once, before spans are created.
   ///
-  /// - Parameters:
-  ///   - settings: Where they go; nil: there are none.
-  ///   - program: Which of the programs this is.
-  ///   - logger: The program's.
-  /// - Returns: What sends them. It begins first, and so ends last.
+  /// - Parameter program: The command's name.
+  /// - Returns: The exporter, which must start first in order to stop last.
   package static func bootstrapTenure(_ settings: TraceSettings?, from program: String, logger: Logger)
     -> [any Service]
   {

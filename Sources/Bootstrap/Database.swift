@@ -3,9 +3,10 @@ import LedgerStorage
 package import Logging
 package import Postgres
 package import PrivatePostgres
+import Reports
 import Secrets
 
-/// The database that a program works on: the configured one, or a private one of its own.
+/// A program's database: the configured one, or a private server of its own.
 package struct Database: Sendable {
   package let pool: ConnectionPool
   package let server: PrivatePostgres?
@@ -15,43 +16,41 @@ package struct Database: Sendable {
     self.server = server
   }
 
-  /// The database's name in a private server.
   private static let privateName = "tenure"
 
   /// Opens the database as the programs' role.
   ///
-  /// A private one is started, created and brought up to date; a configured one is only checked.
-  ///
-  /// - Throws: What is wrong with the database, in words.
+  /// Starts and migrates a private database; only checks a configured one.
   package static func open(_ settings: Settings, logger: Logger) async throws -> Database {
     guard let url = settings.databaseURL else {
       let database = try await startPrivate(settings, logger: logger)
-      _ = try await SchemaMigrator(database: database.pool, logger: logger).migrate()
+      _ = try await SchemaMigrator(
+        database: database.pool, reports: ReportSQL(Report.sql), logger: logger
+      ).migrate()
       return database
     }
     let pool = try await openPool(url, settings, logger: logger)
-    let migrator = SchemaMigrator(database: pool, logger: logger)
+    let migrator = SchemaMigrator(
+      database: pool, reports: ReportSQL(Report.sql), logger: logger)
     if case .ahead(let version) = try await migrator.check() {
       logger.warning("\(SchemaStanding.sentence(on: version))")
+    } else if try await !migrator.hasCurrentReports() {
+      logger.warning("\(ReportSQL.outdated)")
     }
     if try await migrator.roleCanRewriteLedger() {
       logger.warning(
         """
-        The database role could change the ledger's entries: give the programs a role of their \
-        own, a member of tenure_program, and the owner's URL to TENURE_MIGRATION_DATABASE_URL
+        The database role can change ledger entries: use a role IN ROLE tenure_program in \
+        DATABASE_URL, and the owner in TENURE_MIGRATION_DATABASE_URL
         """)
     }
     return Database(pool: pool, server: nil)
   }
 
-  /// Opens the database as the schema's owner, whatever state it is in.
+  /// Opens the database as the schema's owner, without checking the schema.
   ///
-  /// - Parameters:
-  ///   - settings: Checked.
-  ///   - creating: Whether to make a private one where there is none.
-  ///   - logger: The program's.
-  /// - Returns: The database.
-  /// - Throws: ``SettingError`` if there is none and none is to be made.
+  /// - Parameter creating: Whether to create a missing private database.
+  /// - Throws: ``SettingError`` if it is missing and not to be created.
   package static func openForMigration(
     _ settings: Settings, creating: Bool, logger: Logger
   ) async throws -> Database {
@@ -59,15 +58,15 @@ package struct Database: Sendable {
       guard creating || PrivatePostgres.exists(in: privateDirectory(settings)) else {
         throw SettingError(
           name: "DATABASE_URL",
-          fault: "it is not set, and there is no database in \(settings.dataDirectory) yet: "
-            + "`tenure migrate` makes one")
+          fault: "required: there is no private database in \(settings.dataDirectory) yet "
+            + "(`tenure migrate` creates one)")
       }
       return try await startPrivate(settings, logger: logger)
     }
     return Database(pool: try await openPool(url, settings, logger: logger), server: nil)
   }
 
-  /// Works on the database and closes it, however that ends; stops the server if it is ours.
+  /// Closes the pool after `body`, and stops a private server.
   package func use<Value>(_ body: (ConnectionPool) async throws -> Value) async throws -> Value {
     do {
       let value = try await body(pool)
@@ -105,7 +104,7 @@ package struct Database: Sendable {
     return Database(pool: pool(uri, settings, logger: logger), server: server)
   }
 
-  /// Opens a configured database, unless what stands before it does not fit the settings.
+  /// Opens a configured database, unless a PgBouncer before it contradicts the settings.
   private static func openPool(
     _ url: Secret<String>, _ settings: Settings, logger: Logger
   ) async throws -> ConnectionPool {
@@ -115,8 +114,7 @@ package struct Database: Sendable {
       await pool.close()
       throw SettingError(
         name: "TENURE_DATABASE_PREPARED_STATEMENTS",
-        fault: "they are on, and a PgBouncer that pools transactions stands before the database: "
-          + "set it to off")
+        fault: "must be off: DATABASE_URL is a PgBouncer in transaction mode")
     }
     return pool
   }
@@ -131,14 +129,7 @@ package struct Database: Sendable {
   }
 }
 
-/// Works on the database that the settings name, as the programs' role.
-///
-/// - Parameters:
-///   - settings: Checked.
-///   - logger: The program's.
-///   - body: The work; the database is closed however it ends.
-/// - Returns: What the work came to.
-/// - Throws: What is wrong with the database, in words, or what the work throws.
+/// Opens the database as the programs' role for `body`, and closes it afterwards.
 package func withDatabase<Value>(
   _ settings: Settings, logger: Logger, _ body: (ConnectionPool) async throws -> Value
 ) async throws -> Value {

@@ -2,21 +2,14 @@ import Intake
 package import Logging
 import Observability
 
-/// How lines of the log look.
 package enum LogFormat: String, CaseIterable, Sendable {
-  /// For people.
   case text
-  /// One object a line.
+  /// One object per line.
   case json
 }
 
 extension Logger {
-  /// Sends logs to standard error, where results don't go.
-  ///
-  /// - Parameters:
-  ///   - level: What is less grave is left out.
-  ///   - format: How lines look.
-  /// - Returns: The program's logger.
+  /// Sends logs to standard error, because results go to standard output.
   package static func bootstrapTenure(level: Logger.Level, format: LogFormat = .text) -> Logger {
     LoggingSystem.bootstrap(
       { label, provider in

@@ -1,9 +1,9 @@
 import HTTPTypes
 import Hummingbird
 
-/// Every route there is, and who may call it.
+/// The routes, and the role that each needs.
 extension API {
-  /// The routes as the OpenAPI document has them.
+  /// The routes of the OpenAPI document.
   func routes() -> Router<APIContext> {
     let router = Router(context: APIContext.self, options: .autoGenerateHeadEndpoints)
     router.addMiddleware {
@@ -16,7 +16,7 @@ extension API {
     }
     site?.addMiddleware(to: router)
 
-    // Anybody.
+    // No key needed.
     let health = HealthController(schema: schema)
     router
       .get("/healthz", use: health.healthz)
@@ -115,8 +115,7 @@ extension API {
     Permission(role: role, brake: brake, now: now)
   }
 
-  /// The routes and the pages, with an answer to every other method on their paths: 405, and those
-  /// that exist.
+  /// The routes and the admin pages, with 405 and the allowed methods for any other method.
   func router() -> Router<APIContext> {
     let router = routes()
     site?.addRoutes(to: router)
@@ -131,7 +130,7 @@ extension API {
     return router
   }
 
-  /// The methods of RFC 9110 and RFC 5789 that mean anything to a resource.
+  /// The methods of RFC 9110 and RFC 5789 that apply to resources.
   private static let methods: [HTTPRequest.Method] = [
     .get, .head, .post, .put, .patch, .delete, .options,
   ]

@@ -9,10 +9,7 @@ package import Observability
 package import Reports
 package import Subscriptions
 
-/// The HTTP interface: what it is made of, and the application that serves it.
-///
-/// The program and the tests assemble it here and nowhere else; `API+Routes.swift` lists its
-/// routes.
+/// The HTTP API; `API+Routes.swift` lists its routes.
 package struct API: Sendable {
   package let ledger: Ledger
   let intake: SubmissionIntake
@@ -21,12 +18,9 @@ package struct API: Sendable {
   package let entitlements: EntitlementReader
   package let reports: ReportReader
   let schema: SchemaMigrator
-  /// What makes reports for the administrator's pages.
   package let reportDesk: ReportDesk
-  /// What tells those who wait for events that there are some.
   let watch: EventWatch
   package let keys: APIKeys
-  /// What delays the answers to wrong keys.
   package let brake = FailureBrake()
   let bodyBudgets = BodyBudgets()
   let failedReads = FailedReads()
@@ -37,19 +31,8 @@ package struct API: Sendable {
   /// Pages served next to the interface; nil for none.
   package var site: (any Site)?
 
-  /// - Parameters:
-  ///   - ledger: Where everything is kept.
-  ///   - intake: What submitted receipts go through.
-  ///   - notifications: What Apple's notifications go through.
-  ///   - catalogue: The products, kept fresh by whoever assembles the program.
-  ///   - entitlements: What answers the hot path.
-  ///   - reports: What answers operators.
-  ///   - schema: What tells whether the database fits this program, for `/readyz`.
-  ///   - keys: Who may call.
-  ///   - metrics: Where requests are counted, and what `/metrics` shows; nil: what the program has
-  ///     set up, or one that shows little more than this API.
-  ///   - logger: What requests are logged with.
-  ///   - now: The time.
+  /// Without `metrics`, `/metrics` shows the registry of `MetricsSystem`, or else a new one that
+  /// has little more than this API's metrics.
   package init(
     ledger: Ledger, intake: SubmissionIntake, notifications: NotificationIntake,
     catalogue: CatalogueCache, entitlements: EntitlementReader, reports: ReportReader,
@@ -74,21 +57,15 @@ package struct API: Sendable {
     self.now = now
   }
 
-  /// Makes the application, a `Service`: when it is told to shut down it takes no new connections
-  /// and finishes what is in flight.
+  /// Makes the application, a `Service` that is not yet running.
   ///
-  /// - Parameters:
-  ///   - host: The address to listen on.
-  ///   - port: 0 for a free one.
-  ///   - limits: What clients may take up.
-  ///   - onListening: Told the port once it listens.
-  /// - Returns: The application, not yet running.
+  /// On graceful shutdown it accepts no new connections and finishes the requests in flight. With
+  /// port 0 it listens on a free port, which it passes to `onListening`.
   package func application(
     host: String, port: Int, limits: ConnectionLimits = ConnectionLimits(),
     onListening: @escaping @Sendable (Int) async -> Void = { _ in }
   ) -> some ApplicationProtocol {
-    // Who wants to see every request in the log, or a span of each, gets all of them from the
-    // router.
+    // Debug logging and tracing need every request to pass through the router's middleware.
     let isWatched = logger.logLevel <= .debug || RequestTracing.isOn
     let desks = isWatched ? nil : EntitlementDesks(reader: entitlements, now: now)
     let open = OpenConnections(limit: limits.connections, metrics: requestMetrics)
@@ -115,12 +92,10 @@ package protocol Site: Sendable {
   func addRoutes(to router: Router<APIContext>)
 }
 
-/// What travels with a request on its way through the routes.
 package struct APIContext: RequestContext, Sendable {
   package var coreContext: CoreRequestContextStorage
-  /// Who calls; nil without a key, or with one that nobody has.
+  /// Nil without a valid API key.
   package var caller: APIKeys.Caller?
-  /// The connection that the request came on.
   let channel: any Channel
   /// What the ``Site`` knows of the request.
   package var site: (any Sendable)?
@@ -130,13 +105,13 @@ package struct APIContext: RequestContext, Sendable {
     channel = source.channel
   }
 
-  /// The other end's address, which may be a proxy's.
+  /// The address of the client or of its proxy.
   var remoteAddress: String? { channel.remoteAddress?.ipAddress }
 
-  /// What Hummingbird calls the route of a path that has none.
+  /// Hummingbird's `endpointPath` for a path without a route.
   private static let unknownRoute = "NotFound"
 
-  /// The template of the route, which names nobody; `none` for a path that has none.
+  /// The route's template, which has no account ID in it; `none` for a path without a route.
   var route: String {
     endpointPath.flatMap { $0 == Self.unknownRoute ? nil : $0 } ?? "none"
   }

@@ -2,18 +2,17 @@ package import Crypto
 package import Secrets
 import Subscriptions
 
-/// The keys with which app servers and administrators call.
+/// The API keys of app servers and administrators.
 package struct APIKeys: Sendable {
-  /// What a caller may do.
   package enum Role: String, CaseIterable, Comparable, Sendable {
     case app
     case admin
 
-    /// Administrators may do all that app servers may.
+    /// `admin` includes everything that `app` may do.
     package static func < (lhs: Role, rhs: Role) -> Bool { lhs == .app && rhs == .admin }
   }
 
-  /// Whose key it is.
+  /// The name and role of a key.
   package struct Caller: Hashable, Sendable {
     package let name: String
     package let role: Role
@@ -26,18 +25,17 @@ package struct APIKeys: Sendable {
 
   fileprivate struct Key: Sendable {
     let caller: Caller
-    /// Of the secret: digests are of one length, and comparing them tells nothing of the secrets.
+    /// The secret's digest: comparing digests leaks nothing about the secret.
     let digest: SHA256Digest
-    /// Signs the sessions of whoever logs in with the key; made of the secret, so that they end
-    /// when it changes.
+    /// Signs the key's admin sessions; derived from the secret, so that they end when it changes.
     let sessionKey: Secret<SymmetricKey>
   }
 
   private let keys: [Key]
 
-  /// Reads keys as they are configured: `name:role:secret`, comma separated.
+  /// Parses comma-separated keys of the form `name:role:secret`.
   ///
-  /// - Throws: ``APIKeyError``, which names the entry and what would be right, and no secret.
+  /// Throws an ``APIKeyError``, which contains no secret.
   package init(parsing text: Secret<String>) throws {
     var keys: [Key] = []
     for (index, entry) in text.revealed.split(separator: ",", omittingEmptySubsequences: false)
@@ -55,14 +53,8 @@ package struct APIKeys: Sendable {
     self.keys = keys
   }
 
-  /// Finds who calls.
-  ///
-  /// Every key is compared, each in constant time, whether or not one has matched: how long it
-  /// takes tells nothing.
-  ///
-  /// - Parameter authorization: The value of the header field `Authorization`.
-  /// - Returns: Nil for what is no key of ours.
-  func caller(authorization: String) -> Caller? {
+  /// The caller of a request with this `Authorization` field, or nil if the key is not configured.
+  package func caller(authorization: String) -> Caller? {
     let field = authorization.utf8
     guard field.count > Self.scheme.count,
       zip(field, Self.scheme).allSatisfy({ $0 | 0x20 == $1 | 0x20 })
@@ -70,9 +62,9 @@ package struct APIKeys: Sendable {
     return caller(secret: Array(field.dropFirst(Self.scheme.count)))
   }
 
-  /// Finds whose secret it is, with as little to be learned from the time that it takes.
+  /// The caller with this secret, or nil.
   ///
-  /// - Returns: Nil for what is no secret of ours.
+  /// Compares every key, each in constant time, so that the time taken reveals nothing.
   package func caller(secret: [UInt8]) -> Caller? {
     let digest = SHA256.hash(data: secret)
     var caller: Caller?
@@ -80,55 +72,53 @@ package struct APIKeys: Sendable {
     return caller
   }
 
-  /// What signs an administrator's sessions; nil: there is no such administrator, or not any more.
+  /// The key that signs an administrator's sessions, or nil if no `admin` key has this name.
   package func sessionKey(ofAdministrator name: String) -> Secret<SymmetricKey>? {
-    // A cookie chooses the name: it is compared by bytes.
+    // The name comes from a cookie, so it is compared by bytes.
     let name = ExactText(name)
     return keys.first { $0.caller.role == .admin && ExactText($0.caller.name) == name }?.sessionKey
   }
 
-  /// The limit of webhook secrets, too: shorter ones could be guessed.
+  /// In characters; also the limit for webhook secrets.
   static let shortestSecret = 16
 
   /// Schemes are compared without case (RFC 9110, section 11.1).
   private static let scheme = Array("bearer ".utf8)
 }
 
-/// What is wrong with the configured keys.
+/// An error in the configured keys.
 ///
-/// Never shows an entry's text: any part of it may be a secret.
+/// Never shows the text of an entry, because any part of it may be a secret.
 package struct APIKeyError: Error, Hashable, Sendable, CustomStringConvertible {
-  /// What is wrong with an entry.
   package enum Fault: Hashable, Sendable {
     case notThreeParts
     case emptyName
     case unknownRole
     case shortSecret
-    /// It has characters that no header field can carry.
+    /// It has characters that a header field can't carry.
     case unusableSecret
     case duplicateName
     case duplicateSecret
   }
 
-  /// The entry's place, from 1.
+  /// The entry's position, from 1.
   package let entry: Int
   package let fault: Fault
 
   package var description: String {
     let fault =
       switch fault {
-      case .notThreeParts: "is not of the form name:role:secret"
-      case .emptyName: "has no name before its first colon"
-      case .unknownRole: "has a second part that is no role: it must be app or admin"
+      case .notThreeParts: "not of the form name:role:secret"
+      case .emptyName: "the name before the first colon is empty"
+      case .unknownRole: "unknown role (use app or admin)"
       case .shortSecret:
-        "has a secret of fewer than \(APIKeys.shortestSecret) characters: `openssl rand -hex 32` "
-          + "makes a good one"
-      case .unusableSecret: "has a secret with spaces, control or non-ASCII characters"
-      case .duplicateName: "has the name of an entry before it: names must differ"
-      case .duplicateSecret: "has the secret of an entry before it: secrets must differ"
+        "the secret is shorter than \(APIKeys.shortestSecret) characters (generate one with "
+          + "`openssl rand -hex 32`)"
+      case .unusableSecret: "the secret has spaces, control or non-ASCII characters"
+      case .duplicateName: "another key has the same name"
+      case .duplicateSecret: "another key has the same secret"
       }
-    return "API key \(entry) \(fault). Right would be, for example: "
-      + "shop:app:SECRET,ops:admin:OTHER-SECRET"
+    return "API key \(entry): \(fault). Example: shop:app:SECRET,ops:admin:OTHER-SECRET"
   }
 }
 

@@ -6,23 +6,23 @@ import LedgerStorage
 import NIOCore
 import Reports
 
-/// Why a request was not carried out, as `application/problem+json` (RFC 9457) says it.
+/// The error of a request, as `application/problem+json` (RFC 9457).
 package struct Problem: Error, Sendable {
   package let code: ProblemCode
-  /// What happened this time, in a sentence for the caller's developer.
+  /// One sentence about this occurrence, for the caller's developer.
   package let detail: String
-  /// The code's own, but for notifications.
+  /// The code's status, except in answers to notifications.
   package var status: HTTPResponse.Status
-  /// The field, query parameter or part of the path that is at fault.
+  /// The invalid field, query parameter or part of the path.
   package var field: String?
   package var submission: RejectedSubmission?
   package var headers: HTTPFields = [:]
 
-  /// What a rejected submission adds.
+  /// The additional members for a rejected submission.
   package struct RejectedSubmission: Sendable {
     var id: String
     var appleStatus: Int?
-    /// For administrators.
+    /// For role `admin` only.
     var exchanges: [SubmissionExchange]?
   }
 
@@ -35,40 +35,36 @@ package struct Problem: Error, Sendable {
 }
 
 extension Problem {
-  /// A field that is missing, of the wrong type, or beyond its limits.
+  /// A field that is missing, of the wrong type, or out of range.
   ///
-  /// - Parameters:
-  ///   - field: The field's name.
-  ///   - fault: What is wrong with it, after its name: "is missing".
-  /// - Returns: The problem.
+  /// `fault` continues a sentence that begins with the field's name: "is missing".
   package static func invalid(_ field: String, _ fault: String) -> Problem {
     Problem(.invalidRequest, "`\(field)` \(fault).", field: field)
   }
 
   package static var unauthorized: Problem {
     var problem = Problem(
-      .unauthorized, "Send the header field `Authorization: Bearer SECRET` with a configured key.")
+      .unauthorized, "Send `Authorization: Bearer SECRET` with the secret of a configured API key.")
     problem.headers[.wwwAuthenticate] = "Bearer"
     return problem
   }
 
   package static func forbidden(needed role: APIKeys.Role) -> Problem {
-    Problem(.forbidden, "This needs a key of role \(role.rawValue).")
+    Problem(.forbidden, "This route needs an API key with the role `\(role.rawValue)`.")
   }
 
   package static func methodNotAllowed(_ allowed: Set<HTTPRequest.Method>) -> Problem {
     let list = allowed.map(\.rawValue).sorted().joined(separator: ", ")
-    var problem = Problem(.methodNotAllowed, "This path has \(list).")
+    var problem = Problem(.methodNotAllowed, "Allowed methods: \(list).")
     problem.headers[.allow] = list
     return problem
   }
 
   package static func contentTooLarge(limit: Int) -> Problem {
-    Problem(.contentTooLarge, "The body may have up to \(limit) bytes.")
+    Problem(.contentTooLarge, "The body must have at most \(limit) bytes.")
   }
 
-  /// How long a caller should wait before trying again, in seconds: databases that restart or fail
-  /// over take a few.
+  /// A few seconds, which is how long a database takes to restart or fail over.
   package static let retryAfterSeconds = 2
 
   package static func unavailable(_ detail: String) -> Problem {
@@ -106,9 +102,9 @@ extension Response {
 }
 
 extension Problem {
-  /// Says what an error means to the caller: the one place where errors become answers.
+  /// Maps any error to the answer for the caller.
   ///
-  /// What the caller can do nothing about is not told in detail: the log has it.
+  /// Internal errors show no details; the log has them.
   package init(_ error: any Error) {
     switch error {
     case let problem as Problem:
@@ -118,23 +114,25 @@ extension Problem {
     case let error as DecodingError:
       self.init(error)
     case let error as JSONError:
-      self.init(.invalidRequest, "The body is not JSON that is accepted: it \(error).")
+      self.init(.invalidRequest, "Invalid JSON: the body \(error).")
     case is NIOTooManyBytesError:
       self.init(.contentTooLarge, "The body is too large.")
     case let error as any HTTPResponseError:
       self.init(error)
     case is CancellationError:
-      self = .unavailable("The server is stopping. Try again.")
+      self = .unavailable("The server is shutting down. Try again.")
     case is NotificationQueueFull:
-      self = .unavailable("Too many notifications are being verified. Send it again.")
+      self = .unavailable("Too many notifications are being verified. Try again.")
     case is TooManyFiles:
-      self = .unavailable("Too many files are being sent. Try again.")
+      self = .unavailable("Too many report files are being downloaded. Try again.")
     case _ where Ledger.isUnavailable(error):
-      self = .unavailable("The database can't be reached, or is too slow. Try again.")
+      self = .unavailable("The database is unreachable or too slow. Try again.")
     default:
-      self.init(.internalError, "This is not the request's fault; the log has the reason.")
+      self.init(.internalError, Self.internalErrorDetail)
     }
   }
+
+  private static let internalErrorDetail = "Internal error; see the log for this request ID."
 
   private init(_ error: LedgerError) {
     switch error {
@@ -146,14 +144,13 @@ extension Problem {
     case .unknownGrant: self.init(.unknownGrant, error.description)
     case .erasedAccount: self.init(.accountErased, error.description)
     case .mergedAccount: self.init(.accountMerged, error.description)
-    case .mergesIntoItself: self = .invalid(TextField.into.name, "must be another account")
+    case .mergesIntoItself: self = .invalid(TextField.into.name, "must name a different account")
     case .differentGrant: self.init(.grantDiffers, error.description)
     case .schemaVersion: self = .unavailable(error.description)
     default: self.init(.internalError, error.description)
     }
   }
 
-  /// The body is not the JSON that is expected.
   private init(_ error: DecodingError) {
     switch error {
     case .keyNotFound(let key, let context):
@@ -179,23 +176,23 @@ extension Problem {
     }
   }
 
-  /// What Hummingbird itself refuses.
+  /// The errors that Hummingbird throws.
   private init(_ error: any HTTPResponseError) {
     switch error.status {
-    case .notFound: self.init(.notFound, "GET /openapi.yaml tells what there is.")
+    case .notFound: self.init(.notFound, "See /openapi.yaml for the available routes.")
     case .contentTooLarge: self.init(.contentTooLarge, "The body is too large.")
     case .unsupportedMediaType:
       self.init(.unsupportedMediaType, "Send JSON, as `Content-Type: application/json`.")
     case let status where status.kind == .clientError:
-      self.init(.invalidRequest, "The request can't be understood: \(status.reasonPhrase).")
+      self.init(.invalidRequest, "The request is malformed: \(status.reasonPhrase).")
     default:
-      self.init(.internalError, "This is not the request's fault; the log has the reason.")
+      self.init(.internalError, Self.internalErrorDetail)
     }
   }
 }
 
 extension [any CodingKey] {
-  /// The way to a field, as in `account_ids[3]`.
+  /// The path of a field, as in `account_ids[3]`.
   fileprivate var fieldName: String {
     reduce(into: "") { name, key in
       if let index = key.intValue {
@@ -207,7 +204,7 @@ extension [any CodingKey] {
   }
 }
 
-/// The stable names of what can go wrong; the OpenAPI document lists the same.
+/// The stable error codes, which the OpenAPI document lists as well.
 package enum ProblemCode: String, CaseIterable, Sendable {
   case invalidRequest = "invalid_request"
   case unauthorized
@@ -241,7 +238,7 @@ package enum ProblemCode: String, CaseIterable, Sendable {
   case internalError = "internal_error"
   case unavailable
 
-  var status: HTTPResponse.Status {
+  package var status: HTTPResponse.Status {
     switch self {
     case .invalidRequest: .badRequest
     case .unauthorized, .wrongSecret: .unauthorized
@@ -263,40 +260,40 @@ package enum ProblemCode: String, CaseIterable, Sendable {
     }
   }
 
-  /// What the code means, the same for every occurrence.
+  /// The code's meaning, the same for every occurrence.
   package var title: String {
     switch self {
-    case .invalidRequest: "The request is not valid"
-    case .unauthorized: "A valid API key is needed"
-    case .forbidden: "The API key's role does not suffice"
-    case .notFound: "There is nothing at this path"
-    case .unknownProduct: "The product is not in the catalogue"
-    case .unknownOrder: "There is no such order"
-    case .unknownAccount: "The account was never seen"
-    case .unknownSubmission: "There is no such submission"
-    case .unknownTransaction: "The transaction was never recorded"
-    case .unknownOriginalTransaction: "The original transaction was never recorded"
-    case .unknownGrant: "There is no such grant"
-    case .unknownEvent: "There is no such event"
-    case .unknownReport: "There is no such report"
-    case .methodNotAllowed: "The path does not have this method"
-    case .ambiguous: "More than one thing goes by this id"
-    case .notTheOwner: "The account does not own the transaction"
-    case .revoked: "The transaction is revoked"
-    case .accountErased: "The account's person was erased"
-    case .accountMerged: "The account was merged into another"
-    case .grantDiffers: "A grant of this id exists, and is another one"
-    case .webhooksOff: "Events are not pushed"
-    case .cursorExpired: "The feed can't be read on from there"
+    case .invalidRequest: "Invalid request"
+    case .unauthorized: "Missing or invalid API key"
+    case .forbidden: "Insufficient permissions"
+    case .notFound: "Not found"
+    case .unknownProduct: "Unknown product"
+    case .unknownOrder: "Unknown order"
+    case .unknownAccount: "Unknown account"
+    case .unknownSubmission: "Unknown submission"
+    case .unknownTransaction: "Unknown transaction"
+    case .unknownOriginalTransaction: "Unknown original transaction"
+    case .unknownGrant: "Unknown grant"
+    case .unknownEvent: "Unknown event"
+    case .unknownReport: "Unknown report"
+    case .methodNotAllowed: "Method not allowed"
+    case .ambiguous: "Ambiguous ID"
+    case .notTheOwner: "Account does not own the transaction"
+    case .revoked: "Transaction revoked"
+    case .accountErased: "Account erased"
+    case .accountMerged: "Account merged into another"
+    case .grantDiffers: "Grant ID already in use"
+    case .webhooksOff: "Webhooks not configured"
+    case .cursorExpired: "Cursor expired"
     case .cursorUnknown: "Unknown cursor"
-    case .contentTooLarge: "The request's body is too large"
-    case .unsupportedMediaType: "The request's body is not JSON"
-    case .receiptRejected: "The receipt was rejected"
-    case .wrongBundleID: "What was submitted is of another app"
-    case .invalidSignature: "The signed data can't be trusted"
-    case .wrongSecret: "The shared secret is not the app's"
-    case .internalError: "Something went wrong here"
-    case .unavailable: "Not available now"
+    case .contentTooLarge: "Request body too large"
+    case .unsupportedMediaType: "Unsupported media type"
+    case .receiptRejected: "Receipt rejected"
+    case .wrongBundleID: "Wrong bundle ID"
+    case .invalidSignature: "Invalid signature"
+    case .wrongSecret: "Wrong shared secret"
+    case .internalError: "Internal error"
+    case .unavailable: "Temporarily unavailable"
     }
   }
 }

@@ -6,31 +6,25 @@ import JSONText
 package import NIOCore
 package import Subscriptions
 
-/// How large the bodies of requests may be, in bytes.
+/// Limits of request bodies, in bytes.
 package enum BodyLimit {
-  /// A receipt or signed data of 16 MB with room for the escapes and fields around it.
+  /// A receipt or signed data of 16 MB, with room for escapes and other fields.
   package static let receipt = 20 * 1024 * 1024
-  /// A thousand account ids of 255 characters, each of up to four bytes, and some.
+  /// A thousand account IDs of 255 characters of up to four bytes, with room to spare.
   package static let batch = 2 * 1024 * 1024
-  /// A key and a path, which anyone can send.
+  /// A key and a path; small because it needs no key.
   package static let login = 16 * 1024
-  /// Everything else is a few short fields.
+  /// A few short fields.
   package static let small = 256 * 1024
 }
 
 extension Request {
-  /// Reads the body as JSON.
-  ///
-  /// - Throws: A ``Problem`` for another media type or too large a body; ``JSONError`` for what is
-  ///   not JSON; `DecodingError` for another value than is expected.
   package func json<Body: Decodable>(_: Body.Type, upTo limit: Int = BodyLimit.small) async throws -> Body {
     let buffer = try await collectJSON(upTo: limit)
     return try JSONValue(parsing: buffer.readableBytesView).decode(Body.self)
   }
 
-  /// Reads the body as JSON; nil if there is none.
-  ///
-  /// - Throws: As ``json(_:upTo:)`` does.
+  /// The body, or nil if it is empty.
   package func jsonIfPresent<Body: Decodable>(_: Body.Type) async throws -> Body? {
     let buffer = try await collectJSON(upTo: BodyLimit.small)
     guard buffer.readableBytes > 0 else { return nil }
@@ -38,7 +32,7 @@ extension Request {
   }
 
   private func collectJSON(upTo limit: Int) async throws -> ByteBuffer {
-    // Without a Content-Type it is for us to say what it is (RFC 9110, section 8.3).
+    // A body without a Content-Type is taken for JSON (RFC 9110, section 8.3).
     if let mediaType, mediaType != "application/json", !mediaType.rawValue.hasSuffix("+json") {
       throw Problem(
         .unsupportedMediaType, "Send JSON, as `Content-Type: application/json`.")
@@ -46,9 +40,7 @@ extension Request {
     return try await wholeBody(upTo: limit)
   }
 
-  /// Reads the body within the budget of all bodies.
-  ///
-  /// - Throws: A ``Problem`` for too large a body, or where too many are being read.
+  /// Reads the body within the shared ``BodyBudget``.
   package func wholeBody(upTo limit: Int) async throws -> ByteBuffer {
     if let length = headers[.contentLength].flatMap({ Int($0) }), length > limit {
       throw Problem.contentTooLarge(limit: limit)
@@ -58,16 +50,15 @@ extension Request {
       guard whole.readableBytes + part.readableBytes <= limit else {
         throw Problem.contentTooLarge(limit: limit)
       }
-      try BodyShare.current?.take(part.readableBytes)
+      try await BodyShare.current?.take(part.readableBytes)
       whole.writeImmutableBuffer(part)
     }
     BodyShare.current?.keep()
     return whole
   }
 
-  /// The body's media type in lower case and without parameters; nil where none is named.
-  ///
-  /// Empty for one that is not ASCII: there is none.
+  /// The media type in lower case, without parameters; nil without a Content-Type, and empty if it
+  /// is not ASCII.
   package var mediaType: ExactText? {
     headers[.contentType].map { field in
       guard field.isASCII else { return "" }
@@ -77,9 +68,6 @@ extension Request {
 }
 
 extension APIContext {
-  /// The part of the path that a field stands for.
-  ///
-  /// - Throws: A ``Problem`` that names the field.
   package func parameter(_ field: TextField) throws -> String {
     try field.checked(try parameter(field.name))
   }
@@ -98,15 +86,17 @@ extension APIContext {
   }
 }
 
-/// The query of a request; parameters that nobody asks for are ignored.
+/// The query parameters of a request.
 package struct Query {
   private let fields: EncodedFields
 
-  /// Nil where there is no query, so that nothing is read on the way of most requests.
+  /// Nil without a query, so that most requests parse nothing.
   package init?(_ uri: URI) {
     guard let query = uri.query else { return nil }
     fields = EncodedFields(query, .query)
   }
+
+  package init(_ name: String, _ value: String) { fields = EncodedFields(name, value) }
 
   package subscript(name: String) -> ExactText? { fields[name] }
 
@@ -149,27 +139,25 @@ package struct Query {
 }
 
 extension Timestamp {
-  /// - Throws: A ``Problem`` that names the field.
   package init(parsing text: String, field: String) throws {
     guard let moment = Timestamp(rfc3339: text) else {
-      throw Problem.invalid(field, "must be a time of RFC 3339, as in 2026-11-21T09:30:00Z")
+      throw Problem.invalid(field, "must be an RFC 3339 time, such as 2026-11-21T09:30:00Z")
     }
     self = moment
   }
 }
 
 extension UUID {
-  /// - Throws: A ``Problem`` that names the field.
   package init(parsing text: String, field: String) throws {
     guard let uuid = UUID(uuidString: text) else { throw Problem.invalid(field, "must be a UUID") }
     self = uuid
   }
 }
 
-/// A name or identifier that callers send, and what may stand in it.
+/// A text field of a request, with its limits.
 package struct TextField: Sendable {
   package let name: String
-  /// In Unicode scalars, as PostgreSQL counts.
+  /// In Unicode scalars, as PostgreSQL counts characters.
   package let maximumLength: Int
 
   package init(name: String, maximumLength: Int) {
@@ -177,12 +165,12 @@ package struct TextField: Sendable {
     self.maximumLength = maximumLength
   }
 
-  /// Whatever the app uses: numbers, UUIDs, mail addresses.
+  /// The app's own IDs: numbers, UUIDs, email addresses.
   package static let accountID = TextField(name: "account_id", maximumLength: 255)
   package static let accountIDs = TextField(name: "account_ids", maximumLength: 255)
   /// Apple allows 100 characters.
   package static let productID = TextField(name: "product_id", maximumLength: 255)
-  /// Apple's have 15 or 16 digits today.
+  /// Apple's IDs have 15 or 16 digits today.
   package static let transactionID = TextField(name: "transaction_id", maximumLength: 128)
   package static let originalTransactionID = TextField(
     name: "original_transaction_id", maximumLength: 128)
@@ -192,18 +180,16 @@ package struct TextField: Sendable {
   package static let subscriptionGroup = TextField(name: "subscription_group", maximumLength: 255)
   package static let displayName = TextField(name: "display_name", maximumLength: 255)
 
-  /// Returns the text if it may stand in the field.
-  ///
-  /// - Throws: A ``Problem`` that names the field.
+  /// Returns the text if it is valid for the field.
   package func checked(_ text: String) throws -> String {
     guard !text.isEmpty else { throw Problem.invalid(name, "must not be empty") }
-    // No text has more scalars than bytes: only long ones need counting.
+    // A text has at most as many scalars as bytes, so only long ones need counting.
     guard text.utf8.count <= maximumLength || text.unicodeScalars.count <= maximumLength else {
-      throw Problem.invalid(name, "may have up to \(maximumLength) characters")
+      throw Problem.invalid(name, "must have at most \(maximumLength) characters")
     }
-    // PostgreSQL can't store NUL, and nobody can see the others.
+    // PostgreSQL can't store NUL, and the others are invisible.
     guard !text.unicodeScalars.contains(where: Self.isControl) else {
-      throw Problem.invalid(name, "must not have control characters")
+      throw Problem.invalid(name, "must not contain control characters")
     }
     return text
   }
@@ -216,46 +202,33 @@ package struct TextField: Sendable {
   }
 }
 
-/// Which part of a list is asked for.
+/// The requested part of a list.
 package struct Page: Sendable {
-  /// Enough for nearly every list as a whole, and an answer of some hundred kilobytes.
+  /// Enough for most lists, in an answer of some hundred kilobytes.
   package static let defaultLimit = 100
   package static let maximumLimit = 1000
 
-  /// Every cursor is shorter, in bytes.
+  /// In bytes; every cursor of ours is shorter.
   package static let longestCursor = 2048
 
-  /// The cursor behind which the page begins; nil: at the beginning.
+  /// The cursor after which the page begins; nil for the first page.
   package let after: String?
   package let limit: Int
 
-  /// - Throws: A ``Problem`` that names the parameter.
   package init(_ uri: URI) throws {
     let query = Query(uri)
     after = query?["after"]?.rawValue
     guard (after?.utf8.count ?? 0) <= Self.longestCursor else { throw Self.malformedCursor }
-    guard let text = query?["limit"] else {
-      limit = Self.defaultLimit
-      return
-    }
-    guard let limit = Int(text.rawValue), (1...Self.maximumLimit).contains(limit) else {
-      throw Problem.invalid("limit", "must be a number from 1 to \(Self.maximumLimit)")
-    }
-    self.limit = limit
+    limit = try query?.integer("limit", in: 1...Self.maximumLimit) ?? Self.defaultLimit
   }
 
-  /// A cursor that no page can have given.
   package static let malformedCursor = Problem.invalid(
     "after", "must be a `next` value from a previous page")
 
-  /// Takes the page out of a whole list.
+  /// Cuts the page out of a whole list.
   ///
-  /// - Parameters:
-  ///   - list: The whole list, in its order.
-  ///   - cursor: What names an element.
-  /// - Returns: The page's elements, and the cursor behind which the next one begins; nil if there
-  ///   is none.
-  /// - Throws: A ``Problem`` for a cursor that names nothing.
+  /// Returns the page's elements, and the cursor of the next page; nil on the last one. Throws a
+  /// ``Problem`` for a cursor of no element.
   package func slice<Element>(of list: [Element], cursor: (Element) -> String) throws
     -> (elements: ArraySlice<Element>, next: String?)
   {

@@ -3,14 +3,7 @@ import Hummingbird
 package import JSONText
 
 extension Response {
-  /// Makes an answer of JSON.
-  ///
-  /// - Parameters:
-  ///   - json: What is answered.
-  ///   - status: The status.
-  ///   - mediaType: JSON, or a more particular kind of it.
-  ///   - headers: Further header fields.
-  ///   - capacity: About how many bytes the answer has.
+  /// A JSON response; `capacity` is its estimated size in bytes.
   package init(
     _ json: some JSONWritable, status: HTTPResponse.Status = .ok,
     mediaType: String = "application/json", headers: HTTPFields = [:], capacity: Int = 512

@@ -1,15 +1,15 @@
+import AppStore
 import CoreMetrics
 import LedgerStorage
 
-/// Counts what came of submissions.
+/// Counters of verified submissions.
 final class SubmissionMetrics: Sendable {
-  /// What came of a verification.
   enum Outcome: String, CaseIterable {
     case verified
     case rejected
-    /// Apple could not be asked, or did not know.
+    /// Apple was not available or did not know.
     case postponed
-    /// Apple refuses our configuration.
+    /// Apple rejects our configuration.
     case misconfigured
   }
 
@@ -38,7 +38,7 @@ final class SubmissionMetrics: Sendable {
   }
 }
 
-/// Counts notifications as they arrive, and what came of them.
+/// Counters of received and processed notifications.
 final class NotificationMetrics: Sendable {
   private enum Arrival: String, CaseIterable { case stored, repeated, refused }
 
@@ -48,21 +48,11 @@ final class NotificationMetrics: Sendable {
     let arrival: Arrival
   }
 
-  /// Of both versions; whatever else comes counts as `other`, for anybody can post it.
-  private static let types: [NotificationVersion: [String]] = [
-    .one: [
-      "CANCEL", "CONSUMPTION_REQUEST", "DID_CHANGE_RENEWAL_PREF", "DID_CHANGE_RENEWAL_STATUS",
-      "DID_FAIL_TO_RENEW", "DID_RECOVER", "DID_RENEW", "INITIAL_BUY", "INTERACTIVE_RENEWAL",
-      "PRICE_INCREASE_CONSENT", "REFUND", "RENEWAL", "REVOKE", "other",
-    ],
-    .two: [
-      "CONSUMPTION_REQUEST", "DID_CHANGE_RENEWAL_PREF", "DID_CHANGE_RENEWAL_STATUS",
-      "DID_FAIL_TO_RENEW", "DID_RENEW", "EXPIRED", "EXTERNAL_PURCHASE_TOKEN",
-      "GRACE_PERIOD_EXPIRED", "METADATA_UPDATE", "MIGRATE", "MIGRATION", "OFFER_REDEEMED",
-      "ONE_TIME_CHARGE", "PRICE_CHANGE", "PRICE_INCREASE", "REFUND", "REFUND_DECLINED",
-      "REFUND_REVERSED", "RENEWAL_EXTENDED", "RENEWAL_EXTENSION", "RESCIND_CONSENT", "REVOKE",
-      "SUBSCRIBED", "TEST", "other",
-    ],
+  /// Anybody can post a notification, so unknown types are counted as one.
+  private static let other = "other"
+  private static let types: [NotificationVersion: Set<String>] = [
+    .one: Set(NotificationV1.types + [other]),
+    .two: Set(NotificationTypeV2.allCases.map(\.rawValue) + [other]),
   ]
 
   private let arrivals: [Key: Counter]
@@ -79,7 +69,7 @@ final class NotificationMetrics: Sendable {
         }
       }
     }
-    // What is refused is nobody's: its type is not believed.
+    // The type of a refused notification is not trusted.
     keys += ["1", "2", "none"].map { Key(version: $0, type: "none", arrival: .refused) }
     arrivals = Dictionary(
       uniqueKeysWithValues: keys.map { key in
@@ -98,24 +88,26 @@ final class NotificationMetrics: Sendable {
     outcomes = Dictionary(
       uniqueKeysWithValues: NotificationOutcome.allCases.map { ($0, outcome($0.rawValue)) })
     postponed = outcome("postponed")
-    // So that the family exists before the first refusal.
+    // Creates the metric before the first refusal.
     _ = Counter(
       label: "tenure_notifications_refused_total", dimensions: [("reason", "unreadable")],
       factory: factory)
   }
 
   func stored(_ new: NewNotification, isNew: Bool) {
-    let types = Self.types[new.version] ?? []
-    let type = new.notificationType.flatMap { types.contains($0) ? $0 : nil } ?? "other"
+    let type = new.notificationType.flatMap { name in
+      Self.types[new.version]?.contains(name) == true ? name : nil
+    }
     let key = Key(
-      version: "\(new.version.rawValue)", type: type, arrival: isNew ? .stored : .repeated)
+      version: "\(new.version.rawValue)", type: type ?? Self.other,
+      arrival: isNew ? .stored : .repeated)
     arrivals[key]?.increment()
   }
 
   func refused(_ refusal: NotificationRefusal) {
     let version = refusal.version.map { "\($0.rawValue)" } ?? "none"
     arrivals[Key(version: version, type: "none", arrival: .refused)]?.increment()
-    // The registry keeps one series for each reason, of which there are a few dozen.
+    // There are a few dozen reasons.
     Counter(
       label: "tenure_notifications_refused_total", dimensions: [("reason", refusal.reason)],
       factory: factory

@@ -2,25 +2,22 @@ import Foundation
 package import Logging
 import Subscriptions
 
-/// What a task works on behalf of: the request or the job that began it.
+/// The request or job that a task works for.
 ///
-/// It goes with the task to everything that is called from there, so that one id leads through the
-/// log from the request to PostgreSQL and to Apple, without being handed through every function.
+/// A task-local value, so that one ID connects all log lines of a request or job.
 package enum Occasion: Sendable {
-  /// A request, by its `X-Request-ID`.
+  /// A request, with its `X-Request-ID`.
   case request(id: String)
-  /// A job, by its number in the queue.
   case job(id: Int64, kind: String)
 
-  /// Nil outside of requests and jobs.
+  /// Nil outside requests and jobs.
   @TaskLocal package static var current: Occasion?
 
-  /// The request's id; nil where it is none.
   package var requestID: String? {
     if case .request(let id) = self { id } else { nil }
   }
 
-  /// Adds the occasion to whatever is logged.
+  /// Adds the ID to every log line.
   package static let metadataProvider = Logger.MetadataProvider {
     switch current {
     case .request(let id): ["request.id": "\(id)"]
@@ -31,8 +28,7 @@ package enum Occasion: Sendable {
 }
 
 extension UUID {
-  /// Makes a UUID of version 7 (RFC 9562, section 5.7): its order is that of time, to the
-  /// millisecond.
+  /// A version 7 UUID (RFC 9562, section 5.7), which sorts by time to the millisecond.
   static func version7(at moment: Timestamp) -> UUID {
     var bytes = (0..<16).map { _ in UInt8.random(in: .min ... .max) }
     let milliseconds = UInt64(clamping: moment.milliseconds)

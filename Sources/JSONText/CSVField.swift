@@ -1,11 +1,11 @@
 extension String {
-  /// A field of a CSV file (RFC 4180), in quotation marks where it needs them.
+  /// A CSV field (RFC 4180), quoted if necessary.
   ///
-  /// By bytes: a comma or a quotation mark with an accent behind it is one to every program that
-  /// reads the file, and another character to Swift.
+  /// Works on bytes: to Swift, a comma or quotation mark followed by a combining accent is another
+  /// character, and to programs that read the file it is not.
   ///
-  /// - Parameter guardsFormulas: Whether a text that a spreadsheet would take for a formula gets an
-  ///   apostrophe in front. A program that reads the file back must not find one there.
+  /// - Parameter guardsFormulas: Whether a text that a spreadsheet would evaluate gets an apostrophe
+  ///   in front; not in files that programs read back.
   /// - Returns: The field.
   package func csvField(guardsFormulas: Bool) -> String {
     let apostrophe = guardsFormulas && (utf8.first.map(Self.beginsFormula) ?? false) ? "'" : ""

@@ -1,6 +1,6 @@
 import Subscriptions
 
-/// Why a text is not JSON that is accepted, without its contents.
+/// Why a JSON text is refused, without its contents.
 package struct JSONError: Error, Hashable, CustomStringConvertible {
   /// A clause such as "has the member “price” twice".
   package let description: String
@@ -9,23 +9,23 @@ package struct JSONError: Error, Hashable, CustomStringConvertible {
 }
 
 extension JSONValue {
-  /// How deep arrays and objects may stand in each other; Apple's stay below ten.
+  /// The deepest nesting of arrays and objects; Apple's stays below ten.
   package static let deepestNesting = 32
-  /// How long the name of a member may be, in bytes; Apple's and ours stay below fifty.
+  /// The longest name of a member, in bytes; Apple's and ours stay below fifty.
   package static let longestName = 256
 
-  /// Reads a JSON text (RFC 8259), more strictly than most.
+  /// Reads a JSON text (RFC 8259) strictly.
   ///
-  /// What two readers could understand differently is refused, for a signature or a secret may hang
-  /// on it: a member twice in one object, bytes that are no UTF-8, lone surrogates, anything behind
-  /// the value. The members keep their order. A whole number that fits 64 bits is one; any other
-  /// number becomes the nearest `Double`.
+  /// Refuses what two readers could understand differently, because signatures and secrets depend on
+  /// it: duplicate members of an object, invalid UTF-8, lone surrogates, bytes after the value.
+  /// Members keep their order. An integer that fits 64 bits is exact; any other number becomes the
+  /// nearest `Double`.
   ///
   /// - Parameters:
   ///   - bytes: The whole text.
-  ///   - toleratesRepetitions: Whether a member may stand twice with one value, as notifications of
-  ///     version 1 have been seen to write it: it is one member then, and no two readers differ.
-  ///   - mostValues: How many values there may be, those in arrays and objects included.
+  ///   - toleratesRepetitions: Whether a member may be repeated with the same value, as seen in
+  ///     notifications of version 1.
+  ///   - mostValues: The most values, including those in arrays and objects.
   /// - Throws: ``JSONError``.
   package init(
     parsing bytes: some Sequence<UInt8>, toleratesRepetitions: Bool = false,
@@ -43,9 +43,8 @@ extension JSONValue {
   }
 }
 
-/// Reads one JSON text from its first byte to its last.
 private struct JSONReader {
-  /// How many members Apple's payloads have at most: room that is made at once.
+  /// The most members in Apple's payloads: the capacity reserved at first.
   private static let usualMembers = 32
 
   private let bytes: [UInt8]
@@ -109,7 +108,7 @@ private struct JSONReader {
     return .object(members)
   }
 
-  /// Few members are compared with each other, many by a set: no object takes quadratic time.
+  /// A few members are compared pairwise, many through a set, so that time is never quadratic.
   private func refuseDuplicates(_ members: [JSONValue.Member]) throws(JSONError) {
     guard members.count > 1 else { return }
     var seen = Set<ExactText>(minimumCapacity: members.count)
@@ -118,7 +117,7 @@ private struct JSONReader {
     }
   }
 
-  /// The members, each once; two of one name must be the same.
+  /// The members without repetitions, whose values must be equal.
   private func withoutRepetitions(
     _ members: [JSONValue.Member]
   ) throws(JSONError) -> [JSONValue.Member] {
@@ -227,7 +226,7 @@ private struct JSONReader {
       if byte == UInt8(ascii: "\"") {
         let text = bytes[start..<position]
         position += 1
-        // Most texts are ASCII, where there is nothing to validate.
+        // Most strings are ASCII and need no validation.
         return seen < 0x80 ? String(decoding: text, as: UTF8.self) : try string(text)
       }
       if byte == UInt8(ascii: "\\") { return try escapedText(from: start) }

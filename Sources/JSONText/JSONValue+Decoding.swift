@@ -1,19 +1,17 @@
 import Subscriptions
 
 extension JSONValue {
-  /// Makes what a request's body says of its values.
+  /// Decodes a value, ignoring unknown members.
   ///
-  /// Foundation's decoder finds members by strings, compared by their canonical forms; this
-  /// one finds them by bytes. A member that is not asked for is ignored.
+  /// Finds members byte by byte, unlike Foundation's decoder, which compares canonical forms.
   ///
   /// - Returns: The value.
-  /// - Throws: `DecodingError` with the way to the member that is missing or of another type.
+  /// - Throws: `DecodingError` with the path of the member that is missing or of another type.
   package func decode<Value: Decodable>(_: Value.Type) throws -> Value {
     try Value(from: JSONValueDecoder(value: self, codingPath: []))
   }
 }
 
-/// Gives one value, or its parts, to what is made of it.
 private struct JSONValueDecoder: Decoder {
   let value: JSONValue
   let codingPath: [any CodingKey]
@@ -71,7 +69,7 @@ extension JSONValueDecoder: SingleValueDecodingContainer {
   func decode(_ type: UInt64.Type) throws -> UInt64 { try integer(type) }
   func decode<Value: Decodable>(_: Value.Type) throws -> Value { try Value(from: self) }
 
-  /// A number without a fraction that fits: 9.99 is of another type, as a text is.
+  /// An integer in range: 9.99 is of another type.
   private func integer<Number: FixedWidthInteger>(_ type: Number.Type) throws -> Number {
     let number: Number? =
       switch value {
@@ -84,7 +82,6 @@ extension JSONValueDecoder: SingleValueDecodingContainer {
   }
 }
 
-/// The members of an object.
 private struct JSONObjectContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
   let value: JSONValue
   let codingPath: [any CodingKey]
@@ -121,7 +118,6 @@ private struct JSONObjectContainer<Key: CodingKey>: KeyedDecodingContainerProtoc
   }
 }
 
-/// The elements of an array, one after the other.
 private struct JSONArrayContainer: UnkeyedDecodingContainer {
   let elements: [JSONValue]
   let codingPath: [any CodingKey]
@@ -177,7 +173,6 @@ private struct JSONArrayContainer: UnkeyedDecodingContainer {
   }
 }
 
-/// The place of an element in its array.
 private struct JSONIndex: CodingKey {
   let index: Int
   var intValue: Int? { index }

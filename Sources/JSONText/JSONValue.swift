@@ -1,14 +1,11 @@
 package import Subscriptions
 
-/// A JSON value whose objects keep the order of their members, so that equal answers are equal
-/// bytes.
+/// A JSON value whose objects keep the order of their members, so that equal answers have equal bytes.
 package enum JSONValue: Hashable, Sendable {
-  /// One name and value of an object.
   package struct Member: Hashable, Sendable {
     package var key: ExactText
     package var value: JSONValue
 
-    /// Makes a member of a name and its value.
     package init(key: String, value: JSONValue) {
       self.key = ExactText(key)
       self.value = value
@@ -23,23 +20,19 @@ package enum JSONValue: Hashable, Sendable {
   case array([JSONValue])
   case object([Member])
 
-  /// The value of a member; nil for other values than objects.
+  /// The value of a member; nil if this is not an object.
   package subscript(key: String) -> JSONValue? {
     guard case .object(let members) = self else { return nil }
     let key = ExactText(key)
     return members.first { $0.key == key }?.value
   }
 
-  /// The text of a string; nil for other values.
   package var string: String? { if case .string(let value) = self { value } else { nil } }
-  /// The number of an integer; nil for other values.
   package var integer: Int64? { if case .integer(let value) = self { value } else { nil } }
-  /// The truth of a boolean; nil for other values.
   package var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
-  /// The elements of an array; nil for other values.
   package var array: [JSONValue]? { if case .array(let value) = self { value } else { nil } }
 
-  /// The keys of an object in their order; empty for other values.
+  /// In their order; empty if this is not an object.
   package var keys: [String] {
     guard case .object(let members) = self else { return [] }
     return members.map(\.key.rawValue)
@@ -49,7 +42,7 @@ package enum JSONValue: Hashable, Sendable {
 // MARK: - Comparing
 
 extension JSONValue {
-  /// Whether two values are written with the same texts and numbers, byte by byte.
+  /// Compares strings byte by byte.
   package static func == (lhs: JSONValue, rhs: JSONValue) -> Bool {
     switch (lhs, rhs) {
     case (.string(let left), .string(let right)): ExactText(left) == ExactText(right)
@@ -63,7 +56,6 @@ extension JSONValue {
     }
   }
 
-  /// Hashes texts by their bytes, as `==` compares them.
   package func hash(into hasher: inout Hasher) {
     switch self {
     case .string(let value): hasher.combine(ExactText(value))
@@ -94,7 +86,7 @@ extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral,
 // MARK: - Writing
 
 extension JSONValue {
-  /// The value as UTF-8, without white space.
+  /// UTF-8 without white space.
   package var bytes: [UInt8] {
     var output: [UInt8] = []
     write(to: &output)

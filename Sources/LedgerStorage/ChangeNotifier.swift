@@ -2,32 +2,28 @@ import Postgres
 package import Subscriptions
 import Synchronization
 
-/// Tells other programs after a commit that there is news, so that they need not look all the time.
+/// Sends NOTIFY after commits, so that workers and long polls need not poll constantly.
 ///
-/// A NOTIFY inside of every writing transaction would make all commits wait for each other; so one
-/// goes out after the commits, from here, and while it is under way, whoever rings again is content
-/// with one more after it. Nothing depends on it: whoever dies between commit and ringing costs the
-/// listeners the wait until they look by themselves.
+/// NOTIFY inside a transaction serializes commits, so it is sent afterwards. Calls made while one
+/// is in flight are coalesced into one more. A lost NOTIFY only costs listeners one poll interval.
 package final class Bell: Sendable {
-  /// What there is news of.
   package enum Channel: String, CaseIterable, Sendable {
-    /// Jobs are due, or will be earlier than was known.
+    /// Jobs are due, or due earlier than known.
     case jobs = "tenure_jobs"
     /// Events were written.
     case events = "tenure_events"
   }
 
-  /// What a listener hears.
   package enum Sound: Hashable, Sendable {
-    /// Listening begins, or begins again after a break: something may have been missed.
+    /// The listener (re)connected; notifications may have been missed.
     case silenceBefore
     case rung(Channel)
   }
 
-  /// How long listeners wait before they look by themselves: what comes later needs no ringing.
+  /// The poll interval of listeners; jobs due later need no NOTIFY.
   package static let longestSilence: Duration = .seconds(10)
 
-  /// The time from one to the next: each wakes everybody who listens to anything in the database.
+  /// Minimum interval between two NOTIFY of a channel: each wakes every listener in the database.
   private static let pause: Duration = .milliseconds(5)
 
   private struct State {
@@ -42,7 +38,7 @@ package final class Bell: Sendable {
     self.database = database
   }
 
-  /// Tells whoever listens, without waiting for it.
+  /// Notifies listeners without waiting for the database.
   package func ring(_ channel: Channel) {
     let isFree = state.withLock { state in
       if state.ringing.insert(channel).inserted { return true }
@@ -52,16 +48,12 @@ package final class Bell: Sendable {
     if isFree { send(channel) }
   }
 
-  /// Tells workers of a job, unless they will look by themselves before it is due.
+  /// Notifies workers, unless they poll before the job is due.
   package func ring(forJobAt runAt: Timestamp, now: Timestamp) {
     if runAt - now < Self.longestSilence { ring(.jobs) }
   }
 
-  /// Listens until the task is cancelled or the database closed.
-  ///
-  /// - Parameters:
-  ///   - channels: What to listen to.
-  ///   - hear: Called for each sound; many at once can come as one.
+  /// Listens until the task is cancelled or the database closed; may coalesce notifications.
   package func listen(to channels: [Channel], _ hear: (Sound) -> Void) async {
     for await event in database.listen(to: channels.map(\.rawValue)) {
       switch event {

@@ -2,14 +2,12 @@ import Foundation
 package import Postgres
 package import Subscriptions
 
-// How the rule's own types travel: identifiers and enumerations as their raw values.
-
 extension Timestamp: PostgresRepresentable {
   package var postgresValue: PostgresTimestamp {
     PostgresTimestamp(millisecondsSince1970: milliseconds)
   }
 
-  /// Rounds down to the millisecond, so that what SQL wrote with microseconds stays in its own.
+  /// Rounds down to the millisecond: SQL writes microseconds.
   package init(postgresValue: PostgresTimestamp) throws {
     guard postgresValue.isFinite else { throw DecodingFault.outOfRange }
     self.init(milliseconds: postgresValue.millisecondsSince1970)
@@ -32,14 +30,14 @@ extension PurchaseOrder.Status: PostgresEncodable, PostgresDecodable {}
 extension Movement.Kind: PostgresEncodable, PostgresDecodable {}
 extension ChargePrice.Source: PostgresEncodable, PostgresDecodable {}
 extension Entitlement.Source: PostgresEncodable, PostgresDecodable {}
-extension Job.Lane: PostgresEncodable, PostgresDecodable {}
-extension Job.Task.Kind: PostgresEncodable {}
+extension Job.Queue: PostgresEncodable, PostgresDecodable {}
+extension Job.Kind: PostgresEncodable, PostgresDecodable {}
 extension AppleTelling.Kind: PostgresEncodable, PostgresDecodable {}
 extension AppleTelling.Reason: PostgresEncodable, PostgresDecodable {}
 extension LedgerEvent.Kind: PostgresEncodable, PostgresDecodable {}
 
 extension RenewalStatus.Phase {
-  /// The name under which the phase is stored.
+  /// The name in the database.
   var name: String {
     switch self {
     case .undisturbed: "undisturbed"
@@ -53,7 +51,7 @@ extension RenewalStatus.Phase {
     if case .gracePeriod(let until) = self { until } else { nil }
   }
 
-  /// - Throws: ``DecodingFault`` for a name that no phase has, or a grace period without its end.
+  /// - Throws: ``DecodingFault`` for an unknown name, or a grace period without its end.
   init(name: String, graceEndsAt: Timestamp?) throws {
     switch (name, graceEndsAt) {
     case ("undisturbed", nil): self = .undisturbed
@@ -65,7 +63,7 @@ extension RenewalStatus.Phase {
   }
 }
 
-// What the general methods of `RowCursor` do, compiled for our own types: see there.
+// Overloads of `RowCursor`'s generic methods, specialized for these types; see there.
 
 extension RowCursor {
   mutating func next(_: Timestamp.Type) throws -> Timestamp {
@@ -113,10 +111,11 @@ extension RowCursor {
 }
 
 extension Array where Element == SQL {
-  /// The rows as lists for VALUES, some in each.
+  /// The rows as lists for VALUES.
   ///
-  /// Rows of many keys are written like this: Citus sends each to its shard, where it would gather
-  /// those of an `unnest` first. Never more than a few, so that few statements have to be prepared.
+  /// Used instead of `unnest` for rows of several keys: Citus routes each row to its shard, but
+  /// would gather an `unnest` on the coordinator. The lists are short, so few distinct statements
+  /// are prepared.
   var rowLists: [SQL] {
     stride(from: 0, to: count, by: rowsOfList).map { start in
       self[start..<Swift.min(start + rowsOfList, count)].joined()
@@ -124,5 +123,5 @@ extension Array where Element == SQL {
   }
 }
 
-/// How many rows a list for VALUES has at the most.
+/// Rows per VALUES list at most.
 private let rowsOfList = 16

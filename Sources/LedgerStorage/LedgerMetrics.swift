@@ -1,7 +1,7 @@
 import CoreMetrics
 import Subscriptions
 
-/// Counts what recordings decided, once they are committed.
+/// Counts ownership decisions and revocations after their commit.
 final class LedgerMetrics: Sendable {
   private struct Key: Hashable {
     let rule: Decision.Rule

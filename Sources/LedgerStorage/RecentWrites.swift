@@ -2,10 +2,10 @@ import Postgres
 import Subscriptions
 import Synchronization
 
-/// When this process last changed what accounts may use: remembered for a while, if anybody asks.
+/// Accounts whose holdings this process changed recently, recorded once a replica asks for it.
 package final class RecentChanges: Sendable {
   private struct State {
-    /// Nil: nobody asks.
+    /// Nil until ``remember(for:)`` is called.
     var memory: Duration?
     var latest: [AccountID: ContinuousClock.Instant] = [:]
     var forgetsAt: ContinuousClock.Instant?
@@ -15,12 +15,12 @@ package final class RecentChanges: Sendable {
 
   init() {}
 
-  /// Remembers changes from now on, each for so long.
+  /// Starts recording changes, each kept for `memory`.
   func remember(for memory: Duration) {
     state.withLock { $0.memory = memory }
   }
 
-  /// Notes accounts as changed, as of the commit.
+  /// Notes accounts as changed, once the transaction commits.
   func note(_ accountIDs: [String], in transaction: Transaction) {
     guard state.withLock({ $0.memory != nil }) else { return }
     transaction.afterCommit { self.note(accountIDs, at: .now) }
@@ -36,7 +36,7 @@ package final class RecentChanges: Sendable {
     }
   }
 
-  /// When each of some accounts was changed; nil: not lately.
+  /// When each account was last changed; nil if not recently.
   func latest(of accountIDs: [String]) -> [ContinuousClock.Instant?] {
     state.withLock { state in
       if state.latest.isEmpty { return accountIDs.map { _ in nil } }

@@ -1,27 +1,23 @@
-/// Why PostgreSQL did not do what was asked: what the server said, or what went wrong on the way to
-/// it.
+/// An error reported by PostgreSQL, or a failure to reach it.
 ///
-/// Never holds a parameter's value: the server's DETAIL, HINT and CONTEXT can quote values and are
-/// not taken over, nor is what a message of class 22 (bad data) quotes.
+/// It never holds a parameter's value: the server's DETAIL, HINT and CONTEXT can quote values and
+/// are left out, and so is the quoted part of messages of class 22 (bad data).
 package struct PostgresError: Error, Sendable {
-  /// Where the failure lies.
   package enum Code: String, Sendable {
-    /// The server refused the statement; see ``PostgresError/sqlState``.
+    /// The server rejected the statement; see ``PostgresError/sqlState``.
     case server
-    /// No connection could be made.
     case connectionFailed
-    /// The connection broke while the statement was under way: it may or may not have been carried
-    /// out.
+    /// The connection broke while the statement was in flight. It may or may not have taken effect.
     case connectionLost
-    /// The statement's deadline passed: it may or may not have been carried out.
+    /// The statement's deadline passed. It may or may not have taken effect.
     case timedOut
     /// No connection became free in time; nothing was sent.
     case poolTimeout
-    /// The result is not of the types asked for.
+    /// The result does not have the expected types.
     case decoding
     /// The pool or the transaction was closed; nothing was sent.
     case closed
-    /// The statement cannot be sent this way, such as one with more than 65,535 parameters; nothing
+    /// The statement can't be sent this way, such as one with more than 65,535 parameters; nothing
     /// was sent.
     case invalidRequest
   }
@@ -35,14 +31,16 @@ package struct PostgresError: Error, Sendable {
   package internal(set) var schema: String?
   package internal(set) var table: String?
   package internal(set) var column: String?
-  /// The statement's text, with `$1` where values were bound.
+  /// The statement's text, with `$1` in place of values.
   package internal(set) var statement: String?
-  /// Whether the statement was hit by a request to cancel its neighbour on the connection; it is
-  /// repeated.
+  /// Whether a request to cancel another statement on the connection hit this one.
+  ///
+  /// The statement is repeated.
   var wasCancelledByMistake = false
-  /// Whether the connection was known to be lost before anything of the request was sent.
+  /// Whether the connection was known to be lost before the request was sent.
   var wasNotSent = false
-  /// Whether the server has found that a prepared statement's result would have other columns now.
+  /// Whether the server rejected a prepared statement because its result would have different
+  /// columns.
   var isRefusedPlan = false
 
   init(_ code: Code, _ message: String, statement: String? = nil) {
@@ -59,23 +57,24 @@ package struct PostgresError: Error, Sendable {
 }
 
 extension PostgresError {
-  /// What the body of a transaction throws when what it has read holds no longer, because of
-  /// others: it is run again from its beginning.
+  /// An error that the body of a transaction throws when concurrent changes have outdated its
+  /// reads.
+  ///
+  /// The transaction runs again from its beginning.
   package static func overtaken(_ message: String) -> PostgresError {
     var error = PostgresError(.server, message)
     error.sqlState = .serializationFailure
     return error
   }
 
-  /// What was committed is not confirmed: the wait for the synchronous standbys was cut short, and
-  /// without them it can be lost.
+  /// The wait for the synchronous standbys was cut short: without them, the commit can be lost.
   static let unreplicatedCommit = PostgresError(
-    .timedOut, "the commit did not wait until the synchronous standbys had it")
+    .timedOut, "the commit was not confirmed by the synchronous standbys")
 
-  /// Whether the same work may well succeed when it is repeated, a little later.
+  /// Whether repeating the same work a little later may succeed.
   ///
-  /// After ``Code/connectionLost`` and ``Code/timedOut`` it may already have been done: repeat only
-  /// what is harmless twice.
+  /// After ``Code/connectionLost`` and ``Code/timedOut`` the work may already be done: repeat only
+  /// what is idempotent.
   package var isTransient: Bool {
     switch code {
     case .connectionFailed, .connectionLost, .timedOut, .poolTimeout: true
@@ -84,15 +83,15 @@ extension PostgresError {
     }
   }
 
-  /// Whether the transaction was rolled back only because of others and should be run again from
-  /// its beginning.
+  /// Whether concurrent work caused the rollback, so that the transaction should run again from its
+  /// beginning.
   package var isRetryableTransaction: Bool {
     sqlState == .serializationFailure || sqlState == .deadlockDetected || wasCancelledByMistake
       || isStalePlan
   }
 
-  /// Whether the server is stopping, starting, out of a resource (classes 53 and 57P), or a standby
-  /// that takes no writes.
+  /// Whether the server is stopping, starting, out of a resource (classes 53 and 57P) or a
+  /// read-only standby.
   package var isServerUnavailable: Bool {
     guard let sqlState else { return false }
     guard sqlState != .databaseDropped else { return false }
@@ -100,44 +99,44 @@ extension PostgresError {
       || sqlState.errorClass == "08" || sqlState == .readOnlyTransaction
   }
 
-  /// Whether a statement prepared earlier has gone or no longer fits the tables; preparing it anew
-  /// helps.
+  /// Whether a prepared statement is gone or no longer matches the tables.
   ///
-  /// "cached plan must not change result type" has no code of its own, only the one of its class.
+  /// Preparing it again helps.
+  ///
+  /// "cached plan must not change result type" has no error code of its own, only its class's.
   var isStalePlan: Bool {
     sqlState == .invalidStatementName || (sqlState == .featureNotSupported && isRefusedPlan)
   }
 
-  /// Whether the server ends the connection with it.
+  /// Whether the server closes the connection after this error.
   var isFatal: Bool { severity == "FATAL" || severity == "PANIC" }
 
   /// Whether the statement took longer than `statement_timeout`.
   ///
-  /// Nothing but the message tells it from a cancellation, so it is known in English only.
+  /// Only the message distinguishes it from a cancellation, so it is detected in English only.
   var isStatementTimeout: Bool {
     sqlState == .queryCanceled && message.hasSuffix("statement timeout")
   }
 }
 
 extension PostgresError.Code {
-  /// For people who have never seen this program's text.
-  fileprivate var words: String {
+  fileprivate var summary: String {
     switch self {
     case .server, .poolTimeout: "PostgreSQL"
     case .connectionFailed: "PostgreSQL can't be reached"
     case .connectionLost: "the connection to PostgreSQL was lost"
     case .timedOut: "PostgreSQL took too long"
-    case .decoding: "PostgreSQL's answer is another than expected"
-    case .closed: "PostgreSQL is not asked any more"
-    case .invalidRequest: "PostgreSQL can't be asked in this way"
+    case .decoding: "PostgreSQL returned an unexpected result"
+    case .closed: "the PostgreSQL client is closed"
+    case .invalidRequest: "PostgreSQL can't run this request"
     }
   }
 }
 
 extension PostgresError: CustomStringConvertible {
-  /// All that is safe to log, on one line.
+  /// Everything that is safe to log, on one line.
   package var description: String {
-    var text = sqlState.map { "PostgreSQL \(severity ?? "ERROR") \($0)" } ?? code.words
+    var text = sqlState.map { "PostgreSQL \(severity ?? "ERROR") \($0)" } ?? code.summary
     text += ": " + message
     let places = [("constraint", constraint), ("table", table), ("column", column)]
     let named = places.compactMap { name, value in value.map { "\(name) \($0)" } }
@@ -149,7 +148,7 @@ extension PostgresError: CustomStringConvertible {
   }
 }
 
-/// The five characters with which PostgreSQL classifies an error.
+/// A five-character PostgreSQL error code.
 ///
 /// https://www.postgresql.org/docs/current/errcodes-appendix.html
 package struct SQLState: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
@@ -161,7 +160,7 @@ package struct SQLState: RawRepresentable, Hashable, Sendable, CustomStringConve
 
   package var description: String { rawValue }
 
-  /// The first two characters, which name the class of the error.
+  /// The first two characters.
   package var errorClass: Substring { rawValue.prefix(2) }
 
   package static let featureNotSupported = SQLState(rawValue: "0A000")

@@ -1,16 +1,15 @@
 import Subscriptions
 
-/// A number of a report: what is counted in it can be listed, one by one, and adds up to it.
+/// A number of a report, whose items can be listed and add up to it.
 package struct ReportCell: Hashable, Sendable {
   package let report: Report
-  /// The report's choices, narrowed down to the row.
+  /// The report's choices, narrowed to the row.
   package let choices: ReportChoices
-  /// Of the report's numbers.
   package let column: String
-  /// What the row says of all that is counted in it, by the columns of the items; nil: nothing.
+  /// The values that the row shares with all of its items, by column; nil for NULL.
   package let row: [String: String?]
 
-  /// Names a number again, as ``ReportTable/cell(_:inRow:of:)`` told it.
+  /// Restores a number that ``ReportTable/cell(_:inRow:of:)`` returned.
   ///
   /// - Throws: ``ReportFault`` for a column or a row that the report does not have.
   package init(
@@ -28,32 +27,23 @@ package struct ReportCell: Hashable, Sendable {
     self.row = row
   }
 
-  /// How the items add up.
   var rule: CellRule {
     guard let rule = report.rule(column) else {
-      preconditionFailure("A cell is made of a number of its report.")
+      preconditionFailure("A cell is a number of its report.")
     }
     return rule
   }
 }
 
 extension ReportTable {
-  /// Finds what is counted in a number.
-  ///
-  /// Of amounts that were converted it is not told: their items are in their own currencies. And a
-  /// row that stands for all products says nothing of them.
-  ///
-  /// - Parameters:
-  ///   - column: The number's.
-  ///   - index: The row's.
-  ///   - choices: With which the report was asked for.
-  /// - Returns: Nil for what is no sum of items.
+  /// The number in a column and row, with the choices that the table answers; nil for a value that is
+  /// not a sum of items, such as a converted amount, whose items are in their own currencies.
   package func cell(_ column: String, inRow index: Int, of choices: ReportChoices) -> ReportCell? {
     guard !choices.listsItems, choices.reportingCurrency == nil,
       let rule = report.rule(column), value(column, inRow: index) != ReportValue.none
     else { return nil }
     var narrowed = choices
-    // The same moment: what happens in the meantime is another number.
+    // The moment of the table, so that later changes don't alter the number.
     if report.parameters.contains(.asOf) { narrowed.asOf = asOf }
     var rowColumns = rule.rowColumns
     if !report.splitsByProduct(choices) { rowColumns.removeAll { $0 == "product_id" } }
@@ -73,7 +63,7 @@ extension ReportTable {
         uniqueKeysWithValues: rowColumns.map { ($0, value($0, inRow: index)?.rowText) }))
   }
 
-  /// A value by the names of its column; nil: there is no such column.
+  /// The value in a column; nil if the table has no such column.
   package func value(_ column: String, inRow index: Int) -> ReportValue? {
     columns.firstIndex { $0.name == column }.map { rows[index][$0] }
   }
@@ -85,7 +75,7 @@ extension ReportTable {
 }
 
 extension ReportValue {
-  /// As the database writes it where a row is looked for again.
+  /// As the database writes it.
   fileprivate var rowText: String? {
     switch self {
     case .text(let text), .date(let text): text
@@ -95,86 +85,92 @@ extension ReportValue {
   }
 }
 
+/// How the items of a report add up to its numbers: by their measures, or row by row.
+struct DrillDown: Sendable {
+  /// The measures of the items that add up to a number.
+  struct Measures: Sendable {
+    let added: [String]
+    let takenOff: [String]
+    /// The columns that the row shares with the items; nil: all that both have.
+    let rowColumns: [String]?
+
+    init(_ added: String..., minus takenOff: String..., rowColumns: [String]? = nil) {
+      (self.added, self.takenOff, self.rowColumns) = (added, takenOff, rowColumns)
+    }
+  }
+
+  /// By the names that the choice `column` accepts.
+  let columns: [String: Measures]
+  /// The column of the rows that ``columns`` has the values of; nil: they are columns.
+  let rowColumn: String?
+
+  /// A number is the sum of all items of its row.
+  static let all = DrillDown(columns: [:], rowColumn: nil)
+
+  /// Columns whose items have the column's name as their measure, and sums of other measures.
+  static func columns(_ names: String..., sums: [String: Measures] = [:]) -> DrillDown {
+    let named = names.map { ($0, Measures($0)) }
+    return DrillDown(
+      columns: sums.merging(named) { sum, _ in sum }, rowColumn: nil)
+  }
+
+  /// A number is the sum of all items of its row; the rows have these values in a column.
+  static func rows(_ column: String, _ values: String...) -> DrillDown {
+    DrillDown(
+      columns: Dictionary(uniqueKeysWithValues: values.map { ($0, Measures($0)) }),
+      rowColumn: column)
+  }
+}
+
 /// How the items of a number add up to it.
 struct CellRule: Sendable {
-  /// The items' measures that are added; nil: all of the row.
+  /// The measures of the items that are added; nil: all items of the row.
   var added: [String]?
-  /// Those that are taken off.
   var takenOff: [String] = []
   /// The column of the items that is summed up.
   var summed: String
-  /// Only what is at the catalogue's price.
+  /// Only items at the catalogue's price.
   var isFromCatalogue = false
-  /// What was there before the row is what was there at the end of the day before it.
+  /// An opening number is the stock at the end of the day before.
   var isOfDayBefore = false
-  /// What the row has in common with all of its items.
+  /// The columns that the row shares with its items.
   var rowColumns: [String]
 }
 
 extension Report {
-  /// How the items of a column add up to its numbers; nil: they don't, for it is a share, a time,
-  /// or what exchange rates did.
+  /// How the items of a column add up to its numbers; nil for a rate, a time, or an effect of
+  /// exchange rates.
   func rule(_ column: String) -> CellRule? {
-    let shape = self.shape
-    guard let kind = shape.columns.first(where: { $0.name == column })?.kind,
+    guard let kind = columns.first(where: { $0.name == column })?.kind,
       kind == .number || kind == .money || kind == .fraction,
       let summed = summed(kind, column)
     else { return nil }
-    var rule = CellRule(summed: summed, rowColumns: rowColumns(of: column))
+    var rule = CellRule(summed: summed, rowColumns: rowColumns)
     switch column {
-    case "opening":
-      rule.added = [self == .trials ? "trials" : "active"]
-      rule.isOfDayBefore = true
-    case "opening_milliunits":
-      rule.added = ["mrr"]
-      rule.isOfDayBefore = true
-    case "churned":
-      (rule.added, rule.takenOff) = (["expired"], ["resubscribed"])
-    case "mrr_twelfths":
-      rule.added = ["mrr"]
+    case "opening", "opening_milliunits", "mrr_twelfths":
+      rule.added = stock.map { [$0] }
+      rule.isOfDayBefore = column != "mrr_twelfths"
     case "from_catalogue_milliunits":
       rule.isFromCatalogue = true
-      rule.added = shape.cells[stockOfCatalogue]
-    case _ where shape.cellColumn == "measure" && !shape.cells.isEmpty && self != .ownership:
-      guard let measures = shape.cells[column] else { return nil }
-      rule.added = measures
+      rule.added = drillDown.columns[priced]?.added
+    case _ where drillDown.rowColumn == nil && !drillDown.columns.isEmpty:
+      guard let measures = drillDown.columns[column] else { return nil }
+      (rule.added, rule.takenOff) = (measures.added, measures.takenOff)
+      rule.rowColumns = measures.rowColumns ?? rowColumns
     default: break
     }
     return rule
   }
 
-  /// Whether there is a row for each product, with these choices.
-  func splitsByProduct(_ choices: ReportChoices) -> Bool {
-    shape.parameters.contains(.byProduct) ? choices.splitsByProduct ?? (self == .refunds) : true
-  }
-
-  /// The column of money a part of which is at the catalogue's price.
-  private var stockOfCatalogue: String {
-    switch self {
-    case .mrr: "mrr_milliunits"
-    case .revenue: "charged_milliunits"
-    case .refunds: "refunded_milliunits"
-    default: "amount_milliunits"
-    }
-  }
-
   private func summed(_ kind: ReportColumn.Kind, _ column: String) -> String? {
-    let names = Set(shape.itemColumns.map(\.name))
-    if self == .mrr { return "mrr_twelfths" }
+    let names = Set(itemColumns.map(\.name))
+    if names.contains("mrr_twelfths") { return "mrr_twelfths" }
     if kind == .money { return names.contains("amount_milliunits") ? "amount_milliunits" : nil }
     return names.contains(column) ? column : names.contains("number") ? "number" : nil
   }
 
-  private func rowColumns(of column: String) -> [String] {
-    let names = Set(shape.itemColumns.map(\.name))
-    let found = shape.columns.filter { column in
-      switch column.kind {
-      case .text, .date, .flag: names.contains(column.name)
-      case .number, .time, .duration, .money, .fraction, .rate: false
-      }
-    }.map(\.name)
-    // What was paid is compared with each of its refunds.
-    return self == .refunds && column == "paid"
-      ? found.filter { $0 == "from_day" || $0 == "product_id" } : found
+  private var rowColumns: [String] {
+    let names = Set(itemColumns.map(\.name))
+    return columns.filter { $0.tellsRowsApart && names.contains($0.name) }.map(\.name)
   }
 }

@@ -1,124 +1,207 @@
 import Postgres
 import Subscriptions
 
-/// What operators look at: each report answers one question about the books, by one definition.
+/// One question about the books, with one definition.
 ///
-/// The definition is the comment of a function or view `report_…` in `schema.sql`; each case has a
-/// file of its own that says what can be chosen and which columns there are.
-package enum Report: String, CaseIterable, Sendable {
-  case subscriptions
-  case active
-  case trials
-  case mrr
-  case churn
-  case renewalsDue = "renewals-due"
-  case billingIssues = "billing-issues"
-  case retention
-  case revenue
-  case refunds
-  case reactivations
-  case ownership
-  case unclaimed
-  case orders
-  case intake
-  case audit
+/// The definition is the comment of its function or view `report_…` in the report's SQL, which has
+/// two of them: `report_churn` for the numbers and `report_churn_item` for the things that these
+/// count. Columns and choices are those of the two functions:
+///
+/// ```swift
+/// extension Report {
+///   static let churn = Report(
+///     "churn", label: "Churn", group: .subscriptions, summary: "Churned subscriptions by cause.",
+///     sql: PackageResources.churn_sql,
+///     drillDown: .columns("voluntary", "involuntary"),
+///     shares: ["churn_rate": .init("churned", of: "active_at_start")],
+///     charts: [.bars("Expired by cause", .init("Voluntary", "voluntary"))])
+/// }
+/// ```
+package struct Report: Sendable {
+  /// Reports that are listed together.
+  package enum Group: String, CaseIterable, Sendable {
+    case subscriptions = "Subscriptions"
+    case money = "Money"
+    case operations = "Operations"
+  }
 
-  var shape: ReportShape {
-    switch self {
-    case .subscriptions: SubscriptionsReport.shape
-    case .active: ActiveReport.shape
-    case .trials: TrialsReport.shape
-    case .mrr: RevenueRateReport.shape
-    case .churn: ChurnReport.shape
-    case .renewalsDue: RenewalsDueReport.shape
-    case .billingIssues: BillingIssuesReport.shape
-    case .retention: RetentionReport.shape
-    case .revenue: RevenueReport.shape
-    case .refunds: RefundsReport.shape
-    case .reactivations: ReactivationsReport.shape
-    case .ownership: OwnershipReport.shape
-    case .unclaimed: UnclaimedReport.shape
-    case .orders: OrdersReport.shape
-    case .intake: IntakeReport.shape
-    case .audit: AuditReport.shape
+  /// A rate as two columns: a part of a whole.
+  package struct Share: Hashable, Sendable {
+    package let part: String
+    package let whole: String
+
+    init(_ part: String, of whole: String) {
+      self.part = part
+      self.whole = whole
     }
   }
-}
 
-/// What a report is made of: a function `report_…` for the numbers and one `report_…_item` for what
-/// they count, what can be chosen, and which columns they have.
-struct ReportShape: Sendable {
+  /// As in `GET /v1/reports/{name}` and `tenure report NAME`.
+  package let name: String
+  package let label: String
+  package let group: Group
   /// One sentence for a list of reports.
-  var summary: String
-  /// In the order in which they are asked for.
-  var parameters: [ReportParameter]
-  var columns: [ReportColumn]
-  var order: String
-  var itemColumns: [ReportColumn]
-  var itemOrder: String
-  /// What the function of the numbers has beside, and that of the items has not, and the reverse.
-  var parametersOfNumbers: Set<ReportParameter> = []
-  var parametersOfItems: Set<ReportParameter> = []
-  /// The column of the items that tells what they count in.
-  var cellColumn = "measure"
-  /// What is found there for a column of the numbers.
-  var cells: [String: [String]] = [:]
+  package let summary: String
+  let sql: String
+  let columns: [ReportColumn]
+  let itemColumns: [ReportColumn]
+  let drillDown: DrillDown
+  /// The measure whose sum at the end of a row is the opening of the next one.
+  let stock: String?
+  /// The column whose part at catalogue prices is `from_catalogue_milliunits`.
+  let priced: String
+  let order: String
+  let itemOrder: String
+  /// Puts the items of a number into one order where ``itemOrder`` leaves several.
+  let itemTieBreak: String
+  package let shares: [String: Share]
+  package let charts: [ReportChart]
+  /// Whether the table draws its counts as bars, since they are parts of a whole.
+  package let hasBars: Bool
+  /// Whether later facts can change some of what was known at a moment; the definition says what.
+  package let isPartlyFrozen: Bool
+  private let numbers: Signature
+  private let items: Signature
+  /// Set for a report that asks views instead of functions.
+  let views: Views?
 
-  /// What all reports of movements by the day have in common.
-  static let dated: [ReportParameter] = [
-    .from, .to, .bucket, .timeZone, .product, .environment, .includeFamilyShared,
-  ]
+  /// How a report asks its views.
+  struct Views: Sendable {
+    let parameters: [ReportParameter]
+    let query: @Sendable (ReportChoices, Int?, Timestamp) -> SQL
+    /// What the choices leave of the items.
+    let condition: @Sendable (ReportChoices, Timestamp) -> SQL
+  }
 
-  /// Cells whose things bear the column's own name.
-  static func cells(_ names: String...) -> [String: [String]] {
-    Dictionary(uniqueKeysWithValues: names.map { ($0, [$0]) })
+  /// A report of the two functions that its SQL creates.
+  ///
+  /// Without an order its rows are sorted by the columns that distinguish them.
+  init(
+    _ name: String, label: String, group: Group, summary: String, sql: [UInt8],
+    drillDown: DrillDown = .all, stock: String? = nil, priced: String = "amount_milliunits",
+    order: String? = nil,
+    itemOrder: String = "at DESC, original_transaction_id, transaction_id, measure",
+    itemTieBreak: String = "r::text", shares: [String: Share] = [:], charts: [ReportChart] = [],
+    hasBars: Bool = false, isPartlyFrozen: Bool = false
+  ) {
+    let text = String(decoding: sql, as: UTF8.self)
+    let relation = Self.relation(name)
+    numbers = Signature(of: relation, in: text)
+    items = Signature(of: relation + "_item", in: text)
+    (columns, itemColumns) = (numbers.columns, items.columns)
+    self.order =
+      order
+      ?? columns.filter { $0.tellsRowsApart && $0.name != "to_day" }.map(\.name)
+      .joined(separator: ", ")
+    (self.name, self.label, self.group, self.summary, self.sql) = (
+      name, label, group, summary, text
+    )
+    (self.drillDown, self.stock, self.priced) = (drillDown, stock, priced)
+    (self.itemOrder, self.itemTieBreak) = (itemOrder, itemTieBreak)
+    (self.shares, self.charts, self.hasBars) = (shares, charts, hasBars)
+    (self.isPartlyFrozen, views) = (isPartlyFrozen, nil)
+  }
+
+  /// A report of views, whose columns and choices no function has.
+  init(
+    _ name: String, label: String, group: Group, summary: String, sql: [UInt8], views: Views,
+    columns: [ReportColumn], itemColumns: [ReportColumn], itemOrder: String, itemTieBreak: String
+  ) {
+    (self.name, self.label, self.group, self.summary, self.views) = (
+      name, label, group, summary, views
+    )
+    self.sql = String(decoding: sql, as: UTF8.self)
+    (self.columns, self.itemColumns) = (columns, itemColumns)
+    (numbers, items) = (Signature(), Signature())
+    (drillDown, stock, priced, order) = (.all, nil, "amount_milliunits", "")
+    (self.itemOrder, self.itemTieBreak) = (itemOrder, itemTieBreak)
+    (shares, charts, hasBars, isPartlyFrozen) = ([:], [], true, false)
   }
 }
 
 extension Report {
-  /// The name of its function or view in the database.
-  package var relation: String { "report_" + rawValue.replacing("-", with: "_") }
+  /// All reports, in the order in which they are listed.
+  package static let all: [Report] = [
+    .subscriptions, .active, .trials, .mrr, .churn, .renewalsDue, .billingIssues, .retention,
+    .revenue, .refunds, .reactivations, .ownership, .unclaimed, .orders, .intake, .audit,
+  ]
 
-  /// What can be chosen of it.
+  /// The SQL of all reports, in the order of its dependencies.
+  package static let sql: [String] =
+    [PackageResources.calendar_sql, PackageResources.charges_sql, PackageResources.movements_sql]
+    .map { String(decoding: $0, as: UTF8.self) } + all.map(\.sql)
+
+  /// Nil for a name that no report has, compared byte by byte.
+  package init?(exactly name: String) {
+    let name = ExactText(name)
+    guard let report = Self.all.first(where: { ExactText($0.name) == name }) else { return nil }
+    self = report
+  }
+}
+
+extension Report: Hashable, CustomStringConvertible {
+  package static func == (left: Report, right: Report) -> Bool { left.name == right.name }
+
+  package func hash(into hasher: inout Hasher) { hasher.combine(name) }
+
+  package var description: String { name }
+}
+
+extension Report {
+  /// Its function or view in the database.
+  package var relation: String { Self.relation(name) }
+
+  private static func relation(_ name: String) -> String {
+    "report_" + name.replacing("-", with: "_")
+  }
+
+  /// The choices that it accepts.
   package var parameters: [ReportParameter] {
-    shape.parameters + (shape.cells.isEmpty ? [] : [.column])
+    if let views { return views.parameters }
+    var parameters = numbers.parameters
+    for (place, parameter) in items.parameters.enumerated() where !parameters.contains(parameter) {
+      let before = place == 0 ? nil : parameters.firstIndex(of: items.parameters[place - 1])
+      parameters.insert(parameter, at: before.map { $0 + 1 } ?? 0)
+    }
+    return parameters + (drillDown.columns.isEmpty ? [] : [.column])
   }
 
-  /// One sentence for a list of reports.
-  package var summary: String { shape.summary }
+  /// The parameters of one of its functions, by their names there.
+  func arguments(ofItems: Bool) -> [ReportParameter] {
+    ofItems ? items.parameters : numbers.parameters
+  }
 
-  /// What its columns are, in order.
   func columns(_ choices: ReportChoices) -> [ReportColumn] {
-    choices.listsItems ? shape.itemColumns : shape.columns
+    choices.listsItems ? itemColumns : columns
   }
 
-  /// The question; its answer has the columns of ``columns(_:)``, by their names.
-  ///
-  /// - Parameters:
-  ///   - choices: What is chosen, checked.
-  ///   - rows: The most rows, whatever is chosen; nil: all.
-  ///   - now: The moment that it is about, unless another one is chosen.
-  /// - Returns: One statement.
+  /// Whether there is a row for each product, with these choices.
+  func splitsByProduct(_ choices: ReportChoices) -> Bool {
+    guard numbers.parameters.contains(.byProduct) else { return true }
+    return choices.splitsByProduct ?? numbers.splitsByProduct
+  }
+
+  /// The statement, whose result has the columns of ``columns(_:)``, and so many rows at most.
   func query(_ choices: ReportChoices, rows: Int?, at now: Timestamp) -> SQL {
-    if self == .intake { return IntakeReport.query(choices, rows: rows, at: now) }
-    let shape = self.shape
+    if let views { return views.query(choices, rows, now) }
     let names = columns(choices).map(\.selected).joined(separator: ", ")
     var condition: SQL = ""
-    if choices.listsItems, let column = choices.column, let values = shape.cells[column] {
-      condition = "WHERE \(unescaped: shape.cellColumn) = ANY (\(values))"
+    if choices.listsItems, let column = choices.column, let values = drillDown.columns[column] {
+      let name = drillDown.rowColumn ?? "measure"
+      condition = "WHERE \(unescaped: name) = ANY (\(values.added + values.takenOff))"
     }
     return """
       SELECT \(unescaped: names)
       FROM \(source(choices, at: now)) AS r
       \(condition)
-      ORDER BY \(unescaped: choices.listsItems ? shape.itemOrder : shape.order)
+      ORDER BY \(unescaped: choices.listsItems ? itemOrder : order)
       LIMIT \(rows)
       """
   }
 
-  /// What lists the things that the report counts.
+  /// Lists the things that the report counts.
   func items(_ choices: ReportChoices, at now: Timestamp) -> SQL {
-    self == .intake ? "tenure.report_intake_item" : source(choices, at: now)
+    views == nil ? source(choices, at: now) : "tenure.\(unescaped: relation)_item"
   }
 
   private func source(_ choices: ReportChoices, at now: Timestamp) -> SQL {
@@ -127,18 +210,66 @@ extension Report {
   }
 
   private func arguments(_ choices: ReportChoices, at now: Timestamp) -> SQL {
-    let others = choices.listsItems ? shape.parametersOfNumbers : shape.parametersOfItems
     var arguments: SQL = ""
     var isFirst = true
-    for parameter in shape.parameters where !others.contains(parameter) {
-      guard let name = parameter.argument, let value = choices.value(of: parameter, at: now) else {
-        continue
-      }
+    for parameter in self.arguments(ofItems: choices.listsItems) {
+      guard let value = choices.value(of: parameter, at: now) else { continue }
       let separator = isFirst ? "" : ", "
-      arguments.append("\(unescaped: separator + name) => \(value)")
+      arguments.append("\(unescaped: separator + parameter.argument) => \(value)")
       isFirst = false
     }
     return arguments
+  }
+}
+
+/// The parameters and the columns of a function, read from the statement that creates it.
+private struct Signature: Sendable {
+  var parameters: [ReportParameter] = []
+  var columns: [ReportColumn] = []
+  /// The default of `by_product`.
+  var splitsByProduct = false
+
+  init() {}
+
+  init(of function: String, in sql: String) {
+    guard
+      let start = sql.firstRange(of: "CREATE OR REPLACE FUNCTION \(function)("),
+      let middle = sql[start.upperBound...].firstRange(of: ")\nRETURNS TABLE ("),
+      let end = sql[middle.upperBound...].firstRange(of: ")\nLANGUAGE")
+    else { preconditionFailure("The SQL creates no function \(function) that returns a table.") }
+    for words in Self.declarations(sql[start.upperBound..<middle.lowerBound]) {
+      guard let parameter = ReportParameter.allCases.first(where: { $0.argument == words[0] })
+      else { preconditionFailure("\(function) has an unknown parameter, \(words[0]).") }
+      parameters.append(parameter)
+      if parameter == .byProduct { splitsByProduct = words.last == "true" }
+    }
+    columns = Self.declarations(sql[middle.upperBound..<end.lowerBound]).map { words in
+      guard let kind = ReportColumn.Kind(type: words[1], name: words[0]) else {
+        preconditionFailure("\(function) has a column of type \(words[1]).")
+      }
+      return ReportColumn(words[0], kind)
+    }
+  }
+
+  /// The words of each declaration: its name, its type and the default, which has no comma.
+  private static func declarations(_ text: Substring) -> [[String]] {
+    text.split(separator: ",").map { $0.split(whereSeparator: \.isWhitespace).map(String.init) }
+  }
+}
+
+extension ReportColumn.Kind {
+  /// Takes it from the column's type, and from the suffixes `_milliunits`, `_ms` and `_rate`.
+  fileprivate init?(type: String, name: String) {
+    switch type {
+    case "text", "uuid": self = .text
+    case "date": self = .date
+    case "timestamptz": self = .time
+    case "boolean": self = .flag
+    case "numeric": self = name.hasSuffix("_rate") ? .rate : .fraction
+    case "bigint", "integer":
+      self = name.hasSuffix("_milliunits") ? .money : name.hasSuffix("_ms") ? .duration : .number
+    default: return nil
+    }
   }
 }
 
@@ -167,7 +298,7 @@ extension ReportChoices {
 }
 
 extension ReportColumn {
-  /// The column as it is asked for: dates and exact fractions travel as text.
+  /// The column as it is selected: dates and exact fractions travel as text.
   var selected: String {
     switch kind {
     case .text, .date, .fraction, .rate: "r.\(name)::text AS \(name)"
@@ -175,9 +306,17 @@ extension ReportColumn {
     case .time, .flag: "r.\(name)"
     }
   }
+
+  /// Whether its values distinguish rows, and do not count or measure anything.
+  var tellsRowsApart: Bool {
+    switch kind {
+    case .text, .date, .flag: true
+    case .number, .time, .duration, .money, .fraction, .rate: false
+    }
+  }
 }
 
-/// Something that can be chosen of a report, by its name in HTTP and, with hyphens, in commands.
+/// A choice of a report, by its name in HTTP and, with hyphens, in commands.
 package enum ReportParameter: String, CaseIterable, Sendable {
   case from
   case to
@@ -197,20 +336,17 @@ package enum ReportParameter: String, CaseIterable, Sendable {
   case includeSandbox = "include_sandbox"
   case column
 
-  /// The parameter of the functions `report_…` in the database; nil for what none of them has.
-  var argument: String? {
+  /// Its name as a parameter of the functions `report_…`.
+  var argument: String {
     switch self {
     case .from: "from_date"
     case .to: "to_date"
-    case .includeSandbox, .column: nil
-    case .bucket, .timeZone, .product, .environment, .includeFamilyShared, .includeTrials,
-      .includeGrants, .byProduct, .reportingCurrency, .knownAt, .asOf, .days, .period:
-      rawValue
+    default: rawValue
     }
   }
 }
 
-/// What is wrong with a choice, as the end of a sentence that begins with its name.
+/// A refused choice; the text is the end of a sentence that begins with the parameter's name.
 package struct ReportFault: Error, Hashable {
   package let parameter: ReportParameter
   package let text: String

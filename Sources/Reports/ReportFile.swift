@@ -2,40 +2,33 @@ import Postgres
 package import Subscriptions
 import Synchronization
 
-/// A report as CSV, piece by piece as it is sent: all of its rows, as they were at one moment.
+/// A report as CSV, read in pieces from one snapshot.
 package struct ReportFile: Sendable {
-  /// Some ten to some hundred kilobytes: all that is in memory of it.
+  /// Tens to hundreds of kilobytes in memory.
   static let rowsAtOnce = 1000
-  /// Who takes nothing for so long will not come back for the rest.
+  /// A reader that takes nothing for this long is disconnected.
   static let patience: Duration = .seconds(60)
 
   let columns: [ReportColumn]
   let cursor: Cursor
   let place: FilePlaces.Place
 
-  /// The line of names, with which it begins.
+  /// The header line.
   package var head: String { columns.csv }
 
-  /// The next lines; nil: it is complete.
-  ///
-  /// - Throws: What the database says.
+  /// The next lines; nil at the end.
   package func next() async throws -> String? {
     try await cursor.next()?.map { row in try columns.map(row.value).csv }.joined()
   }
 
-  /// Gives the connection back to other reports, where not all has been read.
+  /// Returns the connection before the end.
   package func close() async { await cursor.close() }
 }
 
 extension ReportReader {
-  /// Answers a report as a file.
+  /// Opens a report as a file; without a limit it has all rows.
   ///
-  /// - Parameters:
-  ///   - report: Which.
-  ///   - choices: What is chosen of it; without a limit it has all rows.
-  ///   - now: The moment that it is about.
-  /// - Returns: The file; what can be wrong with the question is known by now.
-  /// - Throws: ``ReportFault``; ``TooManyFiles``; what the database says.
+  /// - Throws: ``ReportFault``; ``TooManyFiles``.
   package func file(
     of report: Report, _ choices: ReportChoices, at now: Timestamp
   ) async throws -> ReportFile {
@@ -44,13 +37,9 @@ extension ReportReader {
       report.columns(choices), report.query(choices, rows: choices.limit, at: now))
   }
 
-  /// Lists all that is counted in a number as a file.
+  /// Opens the items of a number as a file.
   ///
-  /// - Parameters:
-  ///   - cell: The number.
-  ///   - now: The moment that the report is about, unless its choices name one.
-  /// - Returns: The file; what can be wrong with the question is known by now.
-  /// - Throws: ``ReportFault``; ``TooManyFiles``; what the database says.
+  /// - Throws: ``ReportFault``; ``TooManyFiles``.
   package func file(of cell: ReportCell, at now: Timestamp) async throws -> ReportFile {
     let choices = cell.listing
     try await check(choices, for: cell.report, at: now)
@@ -59,12 +48,12 @@ extension ReportReader {
   }
 }
 
-/// As many files as can be read at a time are being read.
+/// ``ReportReader/mostFilesAtOnce`` files are open already.
 package struct TooManyFiles: Error {}
 
-/// The places of the files that are being read.
+/// Limits the files that are open at a time.
 final class FilePlaces: Sendable {
-  /// One of them, until nobody holds it any more.
+  /// Held by an open file.
   final class Place: Sendable {
     private let places: FilePlaces
 
@@ -77,8 +66,6 @@ final class FilePlaces: Sendable {
 
   init(count: Int) { free = Mutex(count) }
 
-  /// Takes a place.
-  ///
   /// - Throws: ``TooManyFiles``.
   func take() throws -> Place {
     try free.withLock { free in

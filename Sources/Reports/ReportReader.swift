@@ -1,13 +1,13 @@
 package import Postgres
 package import Subscriptions
 
-/// Answers reports; reads, and never writes.
+/// Answers reports, read-only.
 package struct ReportReader: Sendable {
   private let database: ConnectionPool
   private let files = FilePlaces(count: Self.mostFilesAtOnce)
   private let timeZones = KnownTimeZones()
 
-  /// Years of a large ledger take seconds; nobody waits for longer than this.
+  /// Years of a large ledger take seconds.
   private static let deadline: Duration = .seconds(60)
 
   /// Reads a database whose schema is up to date.
@@ -18,45 +18,36 @@ package struct ReportReader: Sendable {
     self.database = database
   }
 
-  /// Of connections for reports, as a program has them beside its others.
+  /// The configuration of a pool for reports, from that of the program's pool.
   ///
-  /// As many are asked at a time as leave the rest of a small machine to everybody else, and the
-  /// others wait.
-  ///
-  /// - Parameter other: How the program reaches its database.
-  /// - Returns: The same, for reports.
+  /// So few reports run at a time that a small machine has room for everything else.
   package static func configuration(like other: ConnectionPool.Configuration)
     -> ConnectionPool.Configuration
   {
     var configuration = other
-    // One is left for what is no report: short questions that go with them.
+    // One more for short queries, such as that for the definitions.
     configuration.connectionLimit = mostAtOnce + mostFilesAtOnce + 1
     configuration.acquireTimeout = deadline
     configuration.applicationName = "tenure reports"
     return configuration
   }
 
-  /// How many reports are asked at a time.
+  /// Reports that run at a time.
   package static let mostAtOnce = 2
 
-  /// How many files are read at a time: each keeps a connection for as long as its reader takes.
+  /// Files that are open at a time; each keeps a connection for as long as its reader takes.
   package static let mostFilesAtOnce = 2
 
   /// Answers a report.
   ///
-  /// - Parameters:
-  ///   - report: Which.
-  ///   - choices: What is chosen of it.
-  ///   - now: The moment that it is about.
-  /// - Returns: The answer.
-  /// - Throws: ``ReportFault``; what the database says.
+  /// - Throws: ``ReportFault``.
   package func table(
     of report: Report, _ choices: ReportChoices = ReportChoices(), at now: Timestamp
   ) async throws -> ReportTable {
     try await check(choices, for: report, at: now)
     let columns = report.columns(choices)
     let limit = choices.limit ?? ReportChoices.usualLimit
-    // A row more than are asked for says that there are more.
+    // One row beyond the limit tells whether there are more.
     let found = try await rows(report.query(choices, rows: limit + 1, at: now))
     let rows = try found.prefix(limit).map { row in try columns.map(row.value) }
     return ReportTable(
@@ -70,18 +61,17 @@ package struct ReportReader: Sendable {
     try await checkTimeZone(choices.timeZone)
   }
 
-  /// What holds for the questions of reports alone.
+  /// Settings for reports.
   ///
-  /// One that takes long uses one core and leaves the others to those who must not wait; code
-  /// compiled for it would take longer than most of them do; what it sorts is some tens of
-  /// thousands of rows, which need no files; and each is planned for what is chosen, so that it
-  /// looks through nothing else.
+  /// A long report uses one core and leaves the others to requests that must not wait; compiling
+  /// takes longer than most reports; sorts of tens of thousands of rows need no files; and each plan
+  /// fits the choices, so that it reads nothing else.
   private static let settings: [SQL] = [
     "SET LOCAL max_parallel_workers_per_gather = 0", "SET LOCAL jit = off",
     "SET LOCAL work_mem = '32MB'", "SET LOCAL plan_cache_mode = 'force_custom_plan'",
   ]
 
-  /// Asks on a connection that nobody else's statements are sent on meanwhile: they would wait.
+  /// Asks on a connection of its own, so that no other statements wait behind it.
   func rows(_ question: SQL) async throws -> Rows {
     try await database.withTransaction(readOnly: true) { transaction in
       try await transaction.batch(Self.settings + [question], deadline: Self.deadline)[
@@ -89,7 +79,6 @@ package struct ReportReader: Sendable {
     }
   }
 
-  /// Opens a file whose rows are those of a question.
   func file(_ columns: [ReportColumn], _ question: SQL) async throws -> ReportFile {
     let place = try files.take()
     return ReportFile(
@@ -100,7 +89,7 @@ package struct ReportReader: Sendable {
       place: place)
   }
 
-  /// The database takes more for a time zone than there are, with offsets the wrong way round.
+  /// Refuses what PostgreSQL accepts beyond IANA names, such as offsets with a reversed sign.
   private func checkTimeZone(_ name: String) async throws {
     guard name != ReportChoices.utc, !timeZones.contains(name) else { return }
     let isKnown = try await database.query(
@@ -112,11 +101,9 @@ package struct ReportReader: Sendable {
     timeZones.insert(name)
   }
 
-  /// What each report counts, in full: the comment of its function or view in the database.
-  ///
-  /// - Throws: What the database says.
+  /// The definition of each report: the comment of its function or view in the database.
   package func definitions() async throws -> [Report: String] {
-    let names = Dictionary(uniqueKeysWithValues: Report.allCases.map { ($0.relation, $0) })
+    let names = Dictionary(uniqueKeysWithValues: Report.all.map { ($0.relation, $0) })
     let comments = try await database.query(
       """
       SELECT proname::text, obj_description(oid, 'pg_proc') FROM pg_proc
@@ -156,8 +143,6 @@ extension Row {
   }
 }
 
-// How moments travel; the ledger has its own way, of which reports know nothing.
-
 extension PostgresTimestamp {
   init(_ moment: Timestamp) {
     self.init(millisecondsSince1970: moment.milliseconds)
@@ -171,27 +156,20 @@ extension Timestamp {
   }
 }
 
-/// What is counted in a number of a report: some of it, and what all of it comes to.
+/// The items of a number: some of them, their count and their sum.
 package struct ReportCellItems: Hashable, Sendable {
   package let cell: ReportCell
-  /// Those that were asked for; `isCutShort` says that there are more after them.
+  /// The requested ones.
   package let items: ReportTable
-  /// How many there are.
   package let count: Int64
-  /// What they come to, which is the report's number.
+  /// Equals the report's number.
   package let sum: ReportValue
 }
 
 extension ReportReader {
-  /// Lists what is counted in a number.
+  /// Lists the items of a number.
   ///
-  /// - Parameters:
-  ///   - cell: The number.
-  ///   - offset: How many to pass over.
-  ///   - limit: How many at most.
-  ///   - now: The moment that the report is about, unless its choices name one.
-  /// - Returns: The items, and what all of them come to.
-  /// - Throws: ``ReportFault``; what the database says.
+  /// - Throws: ``ReportFault``.
   package func items(
     of cell: ReportCell, from offset: Int = 0, limit: Int = 1000, at now: Timestamp
   ) async throws -> ReportCellItems {
@@ -229,7 +207,7 @@ extension ReportReader {
     let total = try row.decode(Int64.self, column: "total")
     let rounded = try row.decode(Int64.self, column: "rounded")
     let count = try row.decode(Int64.self, column: "items")
-    switch cell.report.shape.columns.first(where: { $0.name == cell.column })?.kind {
+    switch cell.report.columns.first(where: { $0.name == cell.column })?.kind {
     case .money:
       let currency = cell.row["currency"] ?? nil
       return (count, .money(milliunits: isRate ? rounded : total, currency: currency))
@@ -239,39 +217,27 @@ extension ReportReader {
   }
 }
 
-extension Report {
-  /// What puts items in one order that the report's own leaves open.
-  fileprivate var tieBreak: String {
-    switch self {
-    case .intake: ", measure, subject"
-    case .audit: ", action, data"
-    default: ", r::text"
-    }
-  }
-}
-
 extension ReportCell {
-  /// The choices of the report that lists its items.
+  /// The choices that list its items.
   var listing: ReportChoices {
     var choices = self.choices
     choices.listsItems = true
     return choices
   }
 
-  /// The question for some of its items; nil: for all of them.
   func items(_ source: SQL, rows: Int?, from offset: Int = 0) -> SQL {
     """
-    SELECT \(unescaped: report.shape.itemColumns.map(\.selected).joined(separator: ", ")) \(source)
-    ORDER BY \(unescaped: report.shape.itemOrder)\(unescaped: report.tieBreak)
+    SELECT \(unescaped: report.itemColumns.map(\.selected).joined(separator: ", ")) \(source)
+    ORDER BY \(unescaped: "\(report.itemOrder), \(report.itemTieBreak)")
     LIMIT \(rows) OFFSET \(offset)
     """
   }
 
-  /// All that is counted in it, as the end of a statement.
+  /// The end of a statement that selects all of its items.
   func source(_ choices: ReportChoices, at now: Timestamp) -> SQL {
     let rule = self.rule
     var source: SQL = "FROM \(report.items(choices, at: now)) AS r WHERE true"
-    if report == .intake { source.append(" AND \(IntakeReport.condition(choices, at: now))") }
+    if let views = report.views { source.append(" AND \(views.condition(choices, now))") }
     for (column, value) in row.sorted(by: { $0.key < $1.key }) {
       source.append(" AND r.\(unescaped: column)::text IS NOT DISTINCT FROM \(value)::text")
     }

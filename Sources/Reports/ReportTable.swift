@@ -3,7 +3,6 @@ package import Subscriptions
 
 /// A column of a report.
 package struct ReportColumn: Hashable, Sendable {
-  /// How its values are read and shown.
   package enum Kind: String, Sendable {
     case text
     case number
@@ -21,7 +20,6 @@ package struct ReportColumn: Hashable, Sendable {
     case flag
   }
 
-  /// As in JSON and CSV.
   package let name: String
   package let kind: Kind
 
@@ -31,47 +29,44 @@ package struct ReportColumn: Hashable, Sendable {
   }
 }
 
-/// One value of a report.
 package enum ReportValue: Hashable, Sendable {
   case text(String)
   case number(Int64)
   case time(Timestamp)
   case duration(milliseconds: Int64)
   case date(String)
-  /// Thousandths of a unit of a currency by its code of ISO 4217; nil: it is not known.
+  /// Thousandths of a unit of the currency (ISO 4217), which is nil if not known.
   case money(milliunits: Int64, currency: String?)
-  /// As the database writes it: never a binary fraction.
+  /// As the database writes it, exactly.
   case fraction(String)
-  /// Of 1, as the database writes it.
+  /// A part of 1, as the database writes it.
   case rate(String)
   case flag(Bool)
   /// Not known, or without meaning in this row.
   case none
 }
 
-/// What a report answers.
+/// The answer to a report.
 package struct ReportTable: Hashable, Sendable {
   package let report: Report
-  /// The moment that it is about.
   package let asOf: Timestamp
   package let columns: [ReportColumn]
   /// Each with a value for each column.
   package let rows: [[ReportValue]]
-  /// There are more rows than were asked for.
+  /// There are more rows than the limit.
   package let isCutShort: Bool
 }
 
-/// In which form a report is given.
 package enum ReportFormat: String, CaseIterable, Sendable {
   /// For people: aligned columns.
   case table
-  /// RFC 4180, with a line of names.
+  /// RFC 4180, with a header line.
   case csv
   case json
 }
 
 extension ReportTable {
-  /// The report in a form, with its last line's end.
+  /// The report in a format, with a final newline.
   package func text(_ format: ReportFormat) -> String {
     switch format {
     case .table: aligned
@@ -84,7 +79,7 @@ extension ReportTable {
 
   private var aligned: String {
     let cells = rows.map { $0.map(\.words) }
-    // A column without a value says nothing.
+    // Columns without any value are left out.
     let shown = columns.indices.filter { column in cells.contains { !$0[column].isEmpty } }
     guard !shown.isEmpty else { return "Nothing to report.\n" }
     let lines = [shown.map { columns[$0].title }] + cells.map { row in shown.map { row[$0] } }
@@ -109,19 +104,18 @@ extension ReportTable {
       "{" + zip(columns, row).map { "\"\($0.name)\":\($1.json)" }.joined(separator: ",") + "}"
     }
     return """
-      {"report":"\(report.rawValue)","as_of":"\(asOf)","rows":[\(rows.joined(separator: ","))],\
+      {"report":"\(report.name)","as_of":"\(asOf)","rows":[\(rows.joined(separator: ","))],\
       "cut_short":\(isCutShort)}
       """
   }
 }
 
 extension [ReportColumn] {
-  /// The line of names.
+  /// The header line.
   var csv: String { map(\.name).joined(separator: ",") + "\r\n" }
 }
 
 extension [ReportValue] {
-  /// The line of a row.
   var csv: String { map(\.csv).joined(separator: ",") + "\r\n" }
 }
 
@@ -140,11 +134,10 @@ extension ReportColumn {
 }
 
 extension ReportValue {
-  /// For a table.
   fileprivate var words: String {
     switch self {
     case .text(let text):
-      // One line, whatever is in it.
+      // A cell is one line.
       text.split(whereSeparator: \.isNewline).joined(separator: " ")
     case .number(let number): "\(number)"
     case .time(let moment): "\(moment)"
@@ -159,7 +152,7 @@ extension ReportValue {
     }
   }
 
-  /// An amount with two digits, or with three where it needs them, as in `9.99 EUR`.
+  /// An amount with two digits, or three if needed, as in `9.99 EUR`.
   private static func words(milliunits: Int64, _ currency: String?) -> String {
     let (units, rest) = milliunits.magnitude.quotientAndRemainder(dividingBy: 1000)
     let thousandths = String(repeating: "0", count: 3 - "\(rest)".count) + "\(rest)"
@@ -195,7 +188,7 @@ extension ReportValue {
     case .number(let number), .duration(let number), .money(let number, _): "\(number)"
     case .time(let moment): "\"\(moment)\""
     case .date(let day): "\"\(day)\""
-    // The database's decimals are JSON's.
+    // PostgreSQL's decimals are valid JSON.
     case .fraction(let decimal), .rate(let decimal): decimal
     case .flag(let isSet): "\(isSet)"
     case .none: "null"

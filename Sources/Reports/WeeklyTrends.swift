@@ -1,20 +1,18 @@
 import Postgres
 package import Subscriptions
 
-/// What is counted for the past weeks up to a moment, each as long as the others.
+/// Counts of the past weeks up to a moment, comparable with each other.
 ///
-/// Reports have rows of whole weeks from Monday to Sunday, of which the last one still goes on, and
-/// can't be compared with those before it. Here each span ends at the moment's time of day.
+/// The last week of a report, from Monday to Sunday, is not over. Here each week ends at the moment's
+/// time of day.
 package enum PastWeeks: String, CaseIterable, Sendable {
-  /// Refunds by their own date, as in `revenue`: those of seven days up to the moment, the last of
-  /// which is not over.
+  /// Refunds by their own date, as in `revenue`, of the seven days up to the moment.
   case refunds
-  /// What was due within seven days at the same moment of the weeks before, as in `renewals-due`.
+  /// Renewals due within seven days of the same moment of each week, as in `renewals-due`.
   case renewalsDue = "renewals-due"
-  /// What went wrong, by the measures of `intake`, in days as those of refunds.
+  /// Problems by the measures of `intake`, of the same days as refunds.
   case intake
 
-  /// As many as the reports have rows of weeks.
   package static let count = 12
 
   static let columns = [
@@ -31,7 +29,7 @@ package enum PastWeeks: String, CaseIterable, Sendable {
     }
   }
 
-  /// One statement, of production alone; a week in which nothing is counted has no row.
+  /// Production only; a week without anything to count has no row.
   func query(at now: Timestamp) -> SQL {
     let moment = PostgresTimestamp(now)
     let firstDay = PostgresTimestamp(now - .days(7 * Self.count - 1))
@@ -65,9 +63,8 @@ package enum PastWeeks: String, CaseIterable, Sendable {
     }
   }
 
-  /// What `report_renewals_due(7, as_of => ..)` counts for each of the weeks before, without the
-  /// money and in one pass: spans of seven days follow each other, so that each movement is due in
-  /// one of them at most, and what matters is whether that was known when the span began.
+  /// Counts `report_renewals_due(7, as_of => ..)` of each week in one pass: each movement is due in at
+  /// most one week, and counts if it was known when the week began.
   private func renewalsDue(before now: Timestamp) -> SQL {
     let moment = PostgresTimestamp(now)
     let first = PostgresTimestamp(now - .days(7 * (Self.count - 1)))
@@ -87,7 +84,7 @@ package enum PastWeeks: String, CaseIterable, Sendable {
           AND m.at > \(first) AND m.at <= \(moment)
           AND m.known_from <= s.as_of AND s.as_of < m.known_until
         GROUP BY m.original_transaction_id, m.at, s.as_of
-        -- What goes on was renewed already.
+        -- A subscription that continues was renewed already.
         HAVING count(*) FILTER (WHERE m.number = 1) = 0
       ) AS d
       WHERE d.number > 0
@@ -98,14 +95,8 @@ package enum PastWeeks: String, CaseIterable, Sendable {
 }
 
 extension ReportReader {
-  /// Counts the past weeks.
-  ///
-  /// - Parameters:
-  ///   - weeks: Of what.
-  ///   - now: The moment up to which.
-  /// - Returns: A row for each week and measure of which something is counted, with the columns
-  ///   `weeks_ago` (0: the latest), `measure` and `number`.
-  /// - Throws: What the database says.
+  /// A row for each week and measure with a count: `weeks_ago` (0 for the latest), `measure` and
+  /// `number`.
   package func pastWeeks(of weeks: PastWeeks, at now: Timestamp) async throws -> ReportTable {
     let rows = try await rows(weeks.query(at: now))
     return ReportTable(

@@ -1,13 +1,11 @@
-/// A value that is never printed: a key, a password, an address with a token in it.
+/// A value that is never printed, such as a key, a password or a URL with a token.
 ///
-/// Descriptions, debug descriptions, interpolations, mirrors and `dump` all show a placeholder, so
-/// that a type that holds a secret can be logged, by us or by a library, without disclosing it. The
-/// value is read where it is sent, compared or used to sign.
+/// Descriptions, interpolations, mirrors and `dump` show a placeholder, so a type that contains a
+/// secret can be logged safely, also by a library.
 package struct Secret<Value: Sendable>: Sendable {
-  /// The value, for what sends, compares or signs with it.
+  /// The value; read it only to send, compare or sign.
   package let revealed: Value
 
-  /// Hides a value.
   package init(_ value: Value) {
     revealed = value
   }
@@ -19,7 +17,7 @@ extension Secret: CustomStringConvertible, CustomDebugStringConvertible, CustomR
   package var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-/// Texts are compared byte by byte: two spellings of one character are two secrets.
+/// Compared byte by byte, so canonically equivalent spellings differ.
 extension Secret: Hashable, Equatable where Value == String {
   package static func == (lhs: Secret, rhs: Secret) -> Bool {
     lhs.revealed.utf8.elementsEqual(rhs.revealed.utf8)
@@ -30,7 +28,7 @@ extension Secret: Hashable, Equatable where Value == String {
   }
 }
 
-/// For tests and other places where the text is in the source.
+/// For tests and other literals in the source.
 extension Secret: ExpressibleByStringLiteral, ExpressibleByUnicodeScalarLiteral,
   ExpressibleByExtendedGraphemeClusterLiteral
 where Value == String {

@@ -17,7 +17,7 @@ struct LocalReceiptLimitTests {
 
   @Test func `what is deep, wide or cut off comes to its end`() throws {
     let verifier = try ReceiptAuthority.shared.verifier()
-    let count = 1 << 15
+    let count = 1 << 13
     let pieces: [[UInt8]] = [
       [0x30, 0x80], [0x24, 0x80], [0x05, 0x00], [0x00, 0x00], [0x1f, 0x80], [0x30, 0x84],
       [0x04, 0xff], [0x31, 0x00], [0xa0, 0x80], [0x30, 0x02],

@@ -122,30 +122,18 @@ struct LocalReceiptSampleTests {
         == "b0b1730ecbc7ff4505142c49f1295e6eda6bcaed7e2c68c5be91b5a11001f024")
   }
 
-  @Test func `one flipped bit anywhere in contents, certificates or signature is noticed`()
-    async throws
-  {
+  @Test func `one flipped bit anywhere in contents, certificates or signature is noticed`() throws {
     let bytes = try #require(Data(base64Encoded: try receiptSample())).map(\.self)
     // From the contents' own tag to their end; the certificates; the signature's 256 bytes.
     let parts = [58..<4273, 4277..<7962, 8165..<8425]
     #expect(bytes.count == 8425)
-    let positions = parts.flatMap { Array(stride(from: $0.lowerBound, to: $0.upperBound, by: 4)) }
+    let positions = parts.flatMap { Array(stride(from: $0.lowerBound, to: $0.upperBound, by: 12)) }
     let verifier = try verifier()
-    let accepted = await withTaskGroup(of: [Int].self) { group in
-      for half in 0..<2 {
-        group.addTask {
-          positions.filter { position in
-            guard position % 2 == half else { return false }
-            var forged = bytes
-            forged[position] ^= 1 << UInt8(position % 8)
-            let verdict = verifier.verify(Data(forged).base64EncodedString())
-            return verdict.failure == nil
-          }
-        }
-      }
-      return await group.reduce(into: []) { $0 += $1 }
+    for position in positions {
+      var forged = bytes
+      forged[position] ^= 1 << UInt8(position % 8)
+      #expect(verifier.verify(Data(forged).base64EncodedString()).failure != nil, "\(position)")
     }
-    #expect(accepted == [])
     #expect(verifier.verify(Data(bytes).base64EncodedString()).failure == nil)
   }
 

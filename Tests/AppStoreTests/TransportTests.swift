@@ -61,7 +61,7 @@ struct TransportTests {
       acts: [.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{\"status\": 0, \"rec")],
       reason: "broken or incomplete JSON: 18 bytes", kept: (200, 18)),
     Fault(
-      name: "empty", acts: [.answer("")], reason: "answer is empty", kept: (200, 0)),
+      name: "empty", acts: [.answer("")], reason: "response is empty", kept: (200, 0)),
     Fault(
       name: "HTML with 200", acts: [.answer(html, type: "text/html; charset=utf-8")],
       reason: "bytes of text/html instead of a JSON object", kept: (200, html.utf8.count)),
@@ -80,7 +80,7 @@ struct TransportTests {
       kept: (200, 6)),
     Fault(
       name: "JSON of another shape", acts: [.answer("{\"errorCode\": 5000000}")],
-      reason: "JSON of another shape: status is missing", kept: (200, 22)),
+      reason: "unexpected JSON structure: status is missing", kept: (200, 22)),
     Fault(
       name: "status 0 without a receipt", acts: [.answer("{\"status\": 0}")],
       reason: "JSON of another shape: receipt is missing", kept: (200, 13)),
@@ -103,7 +103,7 @@ struct TransportTests {
     let verification = try await verify(timeout: .milliseconds(200)) { _ in
       [.pause(.seconds(600)), .answer(Self.good)]
     }
-    #expect(verification.verdict.retry?.reason.contains("did not answer in time") == true)
+    #expect(verification.verdict.retry?.reason.contains("did not respond in time") == true)
     let exchange = try #require(verification.exchanges.first)
     #expect(exchange.duration >= .milliseconds(200))
     #expect(exchange.startedAt == answeredAt)
@@ -117,7 +117,7 @@ struct TransportTests {
         [.send("HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")]
           + Array(repeating: [.send(" "), .pause(.milliseconds(100))], count: 10_000).joined()
       }
-      #expect(verification.verdict.retry?.reason.contains("did not answer in time") == true)
+      #expect(verification.verdict.retry?.reason.contains("did not respond in time") == true)
       let exchange = try #require(verification.exchanges.first)
       #expect(exchange.duration < .seconds(600))
       guard exchange.httpStatus == 200, !exchange.answer.isEmpty else { continue }

@@ -7,33 +7,33 @@ import Testing
 
 @Suite("What a worker has claimed")
 struct DeskTests {
-  private static func job(_ id: Int64, _ task: Job.Task = .processNotification("n")) -> Job {
+  private static func job(_ id: Int64, _ key: Job.Key = .processNotification("n")) -> Job {
     Job(
-      id: id, task: task, attempts: 1, worker: "w", generation: 0,
+      id: id, key: key, attempts: 1, worker: "w", generation: 0,
       createdAt: Timestamp(milliseconds: 0))
   }
 
-  /// A desk on which one job took so long.
-  private static func desk(slots: Int, after time: Duration) -> Desk {
-    let desk = Desk(slots: [.notifications: slots])
-    _ = desk.take([job(0)])
-    _ = desk.end([job(0)], after: time)
-    return desk
+  /// Slots in which one job took a given time.
+  private static func slots(concurrency: Int, after time: Duration) -> JobSlots {
+    let slots = JobSlots(concurrency: [.notifications: concurrency])
+    _ = slots.take([job(0)])
+    _ = slots.end([job(0)], after: time)
+    return slots
   }
 
   @Test("each lane has its own slots")
   func lanes() {
-    let desk = Desk(slots: [.notifications: 2, .upkeep: 1, .polls: 0])
-    #expect(desk.room == [.notifications: 2, .upkeep: 1])
-    let begun = desk.take([Self.job(1), Self.job(2), Self.job(3, .survey)])
+    let slots = JobSlots(concurrency: [.notifications: 2, .maintenance: 1, .polls: 0])
+    #expect(slots.room == [.notifications: 2, .maintenance: 1])
+    let begun = slots.take([Self.job(1), Self.job(2), Self.job(3, .reconcile)])
     #expect(Set(begun.map { $0.map(\.id) }) == [[1], [2], [3]])
-    #expect(desk.room.isEmpty)
-    #expect(desk.end([Self.job(2)], after: .seconds(1)).isEmpty)
-    #expect(desk.room == [.notifications: 1])
-    #expect(Set(desk.held.map(\.id)) == [1, 3])
+    #expect(slots.room.isEmpty)
+    #expect(slots.end([Self.job(2)], after: .seconds(1)).isEmpty)
+    #expect(slots.room == [.notifications: 1])
+    #expect(Set(slots.held.map(\.id)) == [1, 3])
   }
 
-  // How much is claimed with two slots, by how long a job took.
+  // Jobs claimed for two slots, by the duration of a job.
   // swift-format-ignore
   @Test(arguments: [
     (Duration.seconds(10),     2),
@@ -44,67 +44,67 @@ struct DeskTests {
     (Duration.zero,             18),
   ])
   func reserve(time: Duration, room: Int) {
-    #expect(Self.desk(slots: 2, after: time).room == [.notifications: room])
+    #expect(Self.slots(concurrency: 2, after: time).room == [.notifications: room])
   }
 
   @Test("what is claimed beforehand is begun in the slots that become free, in its order")
   func order() {
-    let desk = Self.desk(slots: 2, after: .milliseconds(10))
+    let slots = Self.slots(concurrency: 2, after: .milliseconds(10))
     let jobs = (1...12).map { Self.job($0) }
-    #expect(desk.take(jobs).map { $0.map(\.id) } == [[1], [2]])
-    // Not worth a claim before half of it is begun.
+    #expect(slots.take(jobs).map { $0.map(\.id) } == [[1], [2]])
+    // No claim before half of the reserve has started.
     for id in 1...4 as ClosedRange<Int64> {
-      #expect(desk.room.isEmpty)
-      #expect(desk.end([Self.job(id)], after: .milliseconds(10)).map(\.id) == [id + 2])
+      #expect(slots.room.isEmpty)
+      #expect(slots.end([Self.job(id)], after: .milliseconds(10)).map(\.id) == [id + 2])
     }
-    _ = desk.end([Self.job(5)], after: .milliseconds(10))
-    #expect(desk.room == [.notifications: 5])
+    _ = slots.end([Self.job(5)], after: .milliseconds(10))
+    #expect(slots.room == [.notifications: 5])
   }
 
   @Test("what goes together is begun together, each slot its share of it and never too much")
   func together() {
-    let desk = Desk(slots: [.clock: 2])
-    let jobs = (1...100).map { Self.job($0, .tellAccount(AccountKey(rawValue: UUID()))) }
-    let begun = desk.take(jobs)
+    let slots = JobSlots(concurrency: [.clock: 2])
+    let jobs = (1...100).map { Self.job($0, .publishEntitlements(AccountKey(rawValue: UUID()))) }
+    let begun = slots.take(jobs)
     #expect(begun.map { $0.map(\.id) } == [Array(1...32), Array(33...64)])
-    #expect(desk.held.count == 100)
-    // What is left is shared by the slots; the time of each counts for what is claimed beforehand.
-    #expect(desk.end(begun[0], after: .milliseconds(320)).map(\.id) == Array(65...82))
-    #expect(desk.end(begun[1], after: .milliseconds(320)).map(\.id) == Array(83...91))
-    #expect(desk.held.count == 36)
-    // 10 ms each: ten are worth a claim beforehand, and nine are there.
-    #expect(desk.room.isEmpty)
-    #expect(desk.end(Array(jobs[64..<82]), after: .milliseconds(180)).map(\.id) == Array(92...96))
-    #expect(desk.room == [.clock: 6])
+    #expect(slots.held.count == 100)
+    // The slots share the rest; the average time of one job counts.
+    #expect(slots.end(begun[0], after: .milliseconds(320)).map(\.id) == Array(65...82))
+    #expect(slots.end(begun[1], after: .milliseconds(320)).map(\.id) == Array(83...91))
+    #expect(slots.held.count == 36)
+    // 10 ms each: ten are claimed ahead, and nine are there.
+    #expect(slots.room.isEmpty)
+    #expect(slots.end(Array(jobs[64..<82]), after: .milliseconds(180)).map(\.id) == Array(92...96))
+    #expect(slots.room == [.clock: 6])
   }
 
   @Test("a job that was claimed again while it runs is begun when that has ended, and not before")
   func claimedAgain() {
-    let desk = Desk(slots: [.notifications: 2])
-    #expect(desk.take([Self.job(1)]).count == 1)
-    #expect(desk.take([Self.job(1)]).isEmpty)
-    #expect(desk.room == [.notifications: 1])
-    #expect(desk.end([Self.job(1)], after: .seconds(1)) == [Self.job(1)])
-    #expect(desk.held == [Self.job(1)])
-    #expect(desk.room == [.notifications: 1])
-    #expect(desk.end([Self.job(1)], after: .seconds(1)).isEmpty)
-    #expect(desk.held.isEmpty)
-    #expect(desk.room == [.notifications: 2])
-    // At the end nothing more is begun.
-    #expect(desk.take([Self.job(1)]).count == 1)
-    #expect(desk.take([Self.job(1)]).isEmpty)
-    #expect(desk.close().isEmpty)
-    #expect(desk.end([Self.job(1)], after: .seconds(1)).isEmpty)
+    let slots = JobSlots(concurrency: [.notifications: 2])
+    #expect(slots.take([Self.job(1)]).count == 1)
+    #expect(slots.take([Self.job(1)]).isEmpty)
+    #expect(slots.room == [.notifications: 1])
+    #expect(slots.end([Self.job(1)], after: .seconds(1)) == [Self.job(1)])
+    #expect(slots.held == [Self.job(1)])
+    #expect(slots.room == [.notifications: 1])
+    #expect(slots.end([Self.job(1)], after: .seconds(1)).isEmpty)
+    #expect(slots.held.isEmpty)
+    #expect(slots.room == [.notifications: 2])
+    // Nothing starts after closing.
+    #expect(slots.take([Self.job(1)]).count == 1)
+    #expect(slots.take([Self.job(1)]).isEmpty)
+    #expect(slots.close().isEmpty)
+    #expect(slots.end([Self.job(1)], after: .seconds(1)).isEmpty)
   }
 
   @Test("at the end what was not begun is given back, and nothing more is claimed")
   func closing() {
-    let desk = Self.desk(slots: 1, after: .milliseconds(10))
-    #expect(desk.take([Self.job(1), Self.job(2), Self.job(3)]).map { $0.map(\.id) } == [[1]])
-    #expect(desk.close().map(\.id) == [2, 3])
-    #expect(desk.held.map(\.id) == [1])
-    #expect(desk.end([Self.job(1)], after: .seconds(1)).isEmpty)
-    #expect(desk.held.isEmpty)
-    #expect(desk.room.isEmpty)
+    let slots = Self.slots(concurrency: 1, after: .milliseconds(10))
+    #expect(slots.take([Self.job(1), Self.job(2), Self.job(3)]).map { $0.map(\.id) } == [[1]])
+    #expect(slots.close().map(\.id) == [2, 3])
+    #expect(slots.held.map(\.id) == [1])
+    #expect(slots.end([Self.job(1)], after: .seconds(1)).isEmpty)
+    #expect(slots.held.isEmpty)
+    #expect(slots.room.isEmpty)
   }
 }

@@ -44,26 +44,26 @@ struct RetryTests {
   }
 
   // swift-format-ignore
-  static let patiences: [(Job.Task, Duration?)] = [
+  static let patiences: [(Job.Key, Duration?)] = [
     (.verifySubmission(UUID()),                   .days(30)),
     (.processNotification("n"),                   .days(30)),
-    (.tellAccount(AccountKey(rawValue: UUID())),  nil),
+    (.publishEntitlements(AccountKey(rawValue: UUID())),  nil),
     (.expireOrder(UUID()),                        nil),
     (.pollLine(LineID(.production, "1")),         .days(30)),
     (.deliverEvents(stream: "s"),                 nil),
     (.compareNotifications(bundleID: "b", .sandbox), nil),
-    (.survey,                                     nil),
-    (.trimEvents,                                 nil),
-    (.foldMovements,                              nil),
-    (.ageOut,                                     nil),
+    (.reconcile,                                     nil),
+    (.pruneEvents,                                 nil),
+    (.rollUpMovements,                              nil),
+    (.prunePayloads,                                     nil),
     (.mergeAccount(AccountKey(rawValue: UUID())), nil),
-    (.writeOwnership(LineID(.production, "1")),   .days(30)),
-    (.answerConsumption(.production, notificationID: "n"), nil),
+    (.setAppAccountToken(LineID(.production, "1")),   .days(30)),
+    (.sendConsumption(.production, notificationID: "n"), nil),
   ]
 
   @Test("how long each kind is tried", arguments: patiences)
-  func patience(task: Job.Task, patience: Duration?) {
-    let schedule = task.retries
+  func patience(task: Job.Key, patience: Duration?) {
+    let schedule = task.kind.definition.retries
     #expect(schedule.patience == patience)
     let end = Self.now + (patience ?? .days(36_525))
     #expect(schedule.isOver(for: Self.now, at: end) == (patience != nil))

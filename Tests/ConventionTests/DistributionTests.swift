@@ -91,7 +91,7 @@ struct DistributionTests {
     ("SELECT FROM tenure.account WHERE account_id = \\(id) FOR UPDATE", false),
     ("SELECT FROM tenure.account WHERE account_key = \\(key) FOR UPDATE", true),
     ("SELECT FROM tenure.account WHERE account_id = ANY(\\(ids)) FOR NO KEY UPDATE", true),
-    ("SELECT FROM tenure.job WHERE lane = \\(lane) FOR UPDATE SKIP LOCKED", false),
+    ("SELECT FROM tenure.job WHERE queue = \\(queue) FOR UPDATE SKIP LOCKED", false),
     ("UPDATE tenure.account SET told_at = \\(now) WHERE account_id = \\(id)", false),
     ("UPDATE tenure.account SET told_at = now() WHERE account_id = \\(id)", true),
     ("INSERT INTO tenure.job SELECT 1 ON CONFLICT (kind) DO UPDATE SET run_at = now()", true),

@@ -40,10 +40,9 @@ enum ImportTable {
       "AdminSite",
       ["HTTPAPI", "Intake", "JSONText", "LedgerStorage", "Reports", "Secrets", "Subscriptions"]
     ),
-    ("Bootstrap", product.union(["PrivatePostgres"])),
-    ("Development", product.union(development)),
-    ("tenure", product.union(development).union(["Development"])),
-    ("ScratchDatabases", ["LedgerStorage", "Postgres", "PrivatePostgres", "Secrets"]),
+    (
+      "ScratchDatabases", ["LedgerStorage", "Postgres", "PrivatePostgres", "Reports", "Secrets"]
+    ),
   ]
 
   /// What every test target may import beside what it tests.

@@ -38,8 +38,8 @@ struct AppStoreCommandTests {
     // settings                                                        arguments                          named
     (["TENURE_BUNDLE_IDS": "a.b"],                                     ["history", "1"],                  "TENURE_APPSTORE_ISSUER_ID"),
     ([:],                                                              ["history", "1"],                  "TENURE_BUNDLE_IDS"),
-    (["TENURE_BUNDLE_IDS": "a.b,c.d"].merging(key) { $1 },             ["history", "1"],                  "--bundle-id: several apps"),
-    (["TENURE_BUNDLE_IDS": "a.b"].merging(key) { $1 },                 ["order", "1", "--bundle-id", "c"], "--bundle-id: c is none"),
+    (["TENURE_BUNDLE_IDS": "a.b,c.d"].merging(key) { $1 },             ["history", "1"],                  "--bundle-id: required"),
+    (["TENURE_BUNDLE_IDS": "a.b"].merging(key) { $1 },                 ["order", "1", "--bundle-id", "c"], "--bundle-id: the app c"),
     (["TENURE_BUNDLE_IDS": "a.b", "TENURE_APPSTORE_API_URL": "a"],     ["order", "1"],                    "TENURE_APPSTORE_API_URL"),
   ])
   func missingSettings(
@@ -55,17 +55,17 @@ struct AppStoreCommandTests {
 
   // swift-format-ignore
   @Test("an argument that cannot be meant is refused before Apple is asked", arguments: [
-    (["extend", "1", "--days", "91", "--reason", "other"],                           "--days is from 1 to 90"),
-    (["extend", "1", "--days", "0", "--reason", "other"],                            "--days is from 1 to 90"),
+    (["extend", "1", "--days", "91", "--reason", "other"],                           "--days must be from 1 to 90"),
+    (["extend", "1", "--days", "0", "--reason", "other"],                            "--days must be from 1 to 90"),
     (["extend", "1", "--days", "1", "--reason", "boredom"],                          "boredom"),
-    (["extend", "1", "--days", "1", "--reason", "other", "--request-id", "mine"],    "--request-id is no UUID"),
-    (["set-app-account-token", "1", "mine"],                                         "no UUID"),
-    (["notifications", "--type", "TEST", "--transaction", "1"],                      "exclude each other"),
-    (["notifications", "--subtype", "UPGRADE"],                                      "--subtype needs --type"),
+    (["extend", "1", "--days", "1", "--reason", "other", "--request-id", "mine"],    "--request-id is not a UUID"),
+    (["set-app-account-token", "1", "mine"],                                         "not a UUID"),
+    (["notifications", "--type", "TEST", "--transaction", "1"],                      "can't be combined"),
+    (["notifications", "--subtype", "UPGRADE"],                                      "--subtype requires --type"),
     (["notifications", "--from", "yesterday"],                                       "yesterday"),
     (["history", "1", "--type", "car"],                                              "car"),
     (["transaction", "1", "--environment", "xcode"],                                 "xcode"),
-    (["consumption", "1", "--delivery", "delivered"],                                "--customer-consented is missing"),
+    (["consumption", "1", "--delivery", "delivered"],                                "--customer-consented is required"),
     (["consumption", "1", "--delivery", "delivered", "--customer-consented", "--consumed", "101"], "from 0 to 100"),
     (["consumption", "1", "--delivery", "other", "--customer-consented", "--consumed", "1"],       "not delivered"),
   ])
@@ -103,7 +103,7 @@ struct AppStoreCommandTests {
       environment: Self.key.merging(["TENURE_APPSTORE_API_URL": "http://127.0.0.1:1"]) { $1 })
     #expect(outcome.status == 1)
     #expect(outcome.output.isEmpty)
-    #expect(outcome.errors.hasPrefix("Error: There is no answer to Get All Subscription Statuses"))
+    #expect(outcome.errors.hasPrefix("Error: No response to Get All Subscription Statuses"))
     #expect(outcome.errors.split(separator: "\n").count == 1, "\(outcome.errors)")
   }
 

@@ -140,7 +140,7 @@ struct AppStoreConversationTests {
       #expect(outcome.status == 1)
       #expect(outcome.output.isEmpty)
       let reopens = apple.simulation.now + .hours(1)
-      #expect(outcome.errors.hasPrefix("Error: The limit of requests is reached"))
+      #expect(outcome.errors.hasPrefix("Error: The request limit is reached"))
       #expect(outcome.errors.contains("code 4290000). Not before \(reopens)"))
       #expect(outcome.errors.split(separator: "\n").count == 1)
     }
@@ -185,7 +185,7 @@ struct AppStoreConversationTests {
       let outcome = try await apple.run("test-notification", "--token", token)
       #expect(outcome.status == 1)
       #expect(outcome.output.contains("notificationType  TEST"), "\(outcome.output)")
-      #expect(outcome.errors.hasPrefix("Error: The test notification has not been accepted"))
+      #expect(outcome.errors.hasPrefix("Error: The app's server has not accepted the test"))
     }
   }
 
@@ -196,7 +196,7 @@ struct AppStoreConversationTests {
       let token = "7e3fb20b-4cdb-47cc-936d-99d65f608138"
       let marked = try await apple.run("set-app-account-token", line.rawValue, token)
       #expect(marked.status == 0, "\(marked.errors)")
-      #expect(marked.output.hasSuffix("Apple has accepted it.\n"))
+      #expect(marked.output.hasSuffix("Apple accepted the request.\n"))
       let truth = try apple.simulation.truth(of: last.transactionID)
       #expect(truth.appAccountToken == UUID(uuidString: token))
       let notOriginal = try await apple.run(

@@ -10,15 +10,10 @@ import Testing
 
 @Suite("A worker that tells Apple")
 struct AppleTellingWorkerTests {
-  /// Anna buys, and the same phone is ben's when it is bought again after a lapse.
+  /// Anna buys, and after a lapse ben buys on the same phone.
   ///
-  /// - Parameters:
-  ///   - assembly: What the purchases are submitted to.
-  ///   - simulation: Where they are bought.
-  ///   - settled: Returns when the worker has done what follows from an account's purchase. The
-  ///     clock leaps afterwards: a telling that is under way then would arrive weeks late, and put
-  ///     anna's token on ben's purchase.
-  /// - Throws: What the database says.
+  /// - Parameter settled: Returns when the worker has finished the jobs of a purchase. The clock
+  ///   jumps afterwards: a write-back in flight would put anna's token on ben's purchase.
   private func annaThenBen(
     _ assembly: Assembly, _ simulation: AppStoreSimulation,
     settled: (String) async throws -> Void = { _ in }
@@ -39,7 +34,7 @@ struct AppleTellingWorkerTests {
     }
   }
 
-  /// Waits until something is so, two minutes at the most.
+  /// Waits for a condition, at most two minutes.
   private func until(_ isSo: () async throws -> Bool) async throws {
     for _ in 0..<1200 {
       if try await isSo() { return }
@@ -91,7 +86,7 @@ struct AppleTellingWorkerTests {
     try await SimulatedNetwork.withWorker { assembly, simulation, database in
       try await annaThenBen(assembly, simulation)
       let jobs = try await database.query(
-        "SELECT count(*) FROM tenure.job WHERE lane IN ('tellings', 'sandbox_tellings')"
+        "SELECT count(*) FROM tenure.job WHERE queue IN ('write_back', 'sandbox_write_back')"
       ).decodeOnly(Int.self)
       #expect(jobs == 0)
     }

@@ -57,7 +57,7 @@ struct CommandTests {
     }
     let text = error.map { Tenure.fullMessage(for: $0) } ?? ""
     #expect(text.contains("is invalid for"), "\(text)")
-    #expect(text.contains(": it is "), "\(text)")
+    #expect(text.contains(": must be "), "\(text)")
     #expect(text.contains("\nUsage: tenure \(command) "), "\(text)")
   }
 
@@ -131,17 +131,17 @@ struct CommandTests {
     WrongSettings(["TENURE_APPSTORE_ROOT_CERTIFICATES": "/nowhere/roots.pem"], "TENURE_APPSTORE_ROOT_CERTIFICATES"),
     WrongSettings(["TENURE_APPSTORE_ROOT_CERTIFICATES": "/dev/null"],          "TENURE_APPSTORE_ROOT_CERTIFICATES"),
     WrongSettings(["TENURE_APPSTORE_ACCEPT_XCODE": "perhaps"],                 "TENURE_APPSTORE_ACCEPT_XCODE"),
-    WrongSettings(["TENURE_APPSTORE_KEY_ID": "2X9R4HXF34"],                    "TENURE_APPSTORE_ISSUER_ID: it is not set"),
-    WrongSettings(["TENURE_APPSTORE_ISSUER_ID": "5724", "TENURE_APPSTORE_PRIVATE_KEY": "/s3cr3t"], "TENURE_APPSTORE_KEY_ID: it is not set"),
-    WrongSettings(["TENURE_APPSTORE_ISSUER_ID": "5724", "TENURE_APPSTORE_KEY_ID": "2X9R4HXF34"],   "TENURE_APPSTORE_PRIVATE_KEY: it is not set"),
+    WrongSettings(["TENURE_APPSTORE_KEY_ID": "2X9R4HXF34"],                    "TENURE_APPSTORE_ISSUER_ID: required"),
+    WrongSettings(["TENURE_APPSTORE_ISSUER_ID": "5724", "TENURE_APPSTORE_PRIVATE_KEY": "/s3cr3t"], "TENURE_APPSTORE_KEY_ID: required"),
+    WrongSettings(["TENURE_APPSTORE_ISSUER_ID": "5724", "TENURE_APPSTORE_KEY_ID": "2X9R4HXF34"],   "TENURE_APPSTORE_PRIVATE_KEY: required"),
     WrongSettings(key("/nowhere/s3cr3t.p8"),                                   "TENURE_APPSTORE_PRIVATE_KEY"),
     WrongSettings(key("/dev/null"),                                            "TENURE_APPSTORE_PRIVATE_KEY"),
     WrongSettings(key("-----BEGIN PRIVATE KEY-----s3cr3t"),                    "TENURE_APPSTORE_PRIVATE_KEY"),
     WrongSettings(["TENURE_APPSTORE_API_URL": "ftp://apple"],                  "TENURE_APPSTORE_API_URL"),
     WrongSettings(["TENURE_APPSTORE_SANDBOX_API_URL": "http://a/?s3cr"],       "TENURE_APPSTORE_SANDBOX_API_URL"),
-    WrongSettings(["TENURE_APPSTORE_WRITE_OWNERSHIP": "on"],                   "TENURE_APPSTORE_WRITE_OWNERSHIP: it is on"),
+    WrongSettings(["TENURE_APPSTORE_WRITE_OWNERSHIP": "on"],                   "TENURE_APPSTORE_WRITE_OWNERSHIP: requires"),
     WrongSettings(["TENURE_APPSTORE_WRITE_OWNERSHIP": "perhaps"],              "TENURE_APPSTORE_WRITE_OWNERSHIP"),
-    WrongSettings(["TENURE_APPSTORE_ANSWER_CONSUMPTION": "on"],                "TENURE_APPSTORE_ANSWER_CONSUMPTION: it is on"),
+    WrongSettings(["TENURE_APPSTORE_ANSWER_CONSUMPTION": "on"],                "TENURE_APPSTORE_ANSWER_CONSUMPTION: requires"),
     WrongSettings(["TENURE_HTTP_PORT": "http"],                                "TENURE_HTTP_PORT"),
     WrongSettings(["TENURE_HTTP_PORT": "65536"],                               "TENURE_HTTP_PORT"),
     WrongSettings(["TENURE_DATABASE_PREPARED_STATEMENTS": "perhaps"],          "TENURE_DATABASE_PREPARED_STATEMENTS"),
@@ -193,7 +193,7 @@ struct CommandTests {
     // Which apps there are is not known while their secret is wrong.
     let wrong = ["TENURE_HTTP_PORT", "TENURE_APPSTORE_SHARED_SECRET", "TENURE_LOG_LEVEL"]
     #expect(named == wrong + (command == "serve" ? ["TENURE_API_KEYS"] : []))
-    #expect(lines.first == "Error: \(named.count) settings are wrong:")
+    #expect(lines.first == "Error: \(named.count) settings are invalid:")
     #expect(!outcome.errors.contains("s3cr3t"))
   }
 
@@ -348,7 +348,7 @@ struct CommandTests {
       .bind(host: "127.0.0.1", port: 0).get()
     let port = "\(server.localAddress?.port ?? 0)"
     let simulator = try await TenureProgram.run("simulate-app-store", "--port", port)
-    #expect(simulator.errors.contains("Error: --port: \(port) is taken"), "\(simulator.errors)")
+    #expect(simulator.errors.contains("Error: --port: \(port) is in use"), "\(simulator.errors)")
     try await withScratchDatabase { database in
       let serve = try await TenureProgram.run(
         "serve", "--port", port,
@@ -357,7 +357,7 @@ struct CommandTests {
         ]) { $1 })
       #expect(serve.status == 1)
       #expect(
-        serve.errors.hasPrefix("Error: TENURE_HTTP_PORT: \(port) is taken"), "\(serve.errors)")
+        serve.errors.hasPrefix("Error: TENURE_HTTP_PORT: \(port) is in use"), "\(serve.errors)")
       #expect(serve.errors.split(separator: "\n").count == 1, "\(serve.errors)")
       let elsewhere = try await TenureProgram.run(
         "serve", "--host", "192.0.2.1", "--port", "0",
@@ -369,7 +369,7 @@ struct CommandTests {
     try await server.close()
     let none = try await TenureProgram.run("simulate-app-store", "--port", "99999")
     #expect(none.status != 0)
-    #expect(none.errors.contains("--port is from 0 to 65535"))
+    #expect(none.errors.contains("--port must be from 0 to 65535"))
   }
 
   @Test("a simulated App Store writes its root and its key before it listens")
@@ -386,7 +386,7 @@ struct CommandTests {
         "simulate-app-store", "--port", port, "--root-certificate-out",
         root.path(percentEncoded: false), "--api-key-out", key.path(percentEncoded: false),
         "--notify-url", "http://127.0.0.1:1/", "--notify-version", "both")
-      #expect(simulator.errors.contains("Error: --port: \(port) is taken"), "\(simulator.errors)")
+      #expect(simulator.errors.contains("Error: --port: \(port) is in use"), "\(simulator.errors)")
       let names = simulator.output.split(separator: "\n").map { $0.prefix { $0 != "=" } }
       #expect(
         names == [
@@ -427,9 +427,9 @@ struct CommandTests {
   @Test(
     "wrong options of the simulated App Store",
     arguments: [
-      (["--notify-version", "v3"], "--notify-version is one of"),
-      (["--notify-url", "tenure"], "--notify-url is a whole URL"),
-      (["--rate-limit-scale=-1"], "--rate-limit-scale is from"),
+      (["--notify-version", "v3"], "--notify-version must be"),
+      (["--notify-url", "tenure"], "--notify-url must be a URL"),
+      (["--rate-limit-scale=-1"], "--rate-limit-scale must be from"),
       (["--root-certificate-out", "/nowhere/ca.pem"], "--root-certificate-out: /nowhere"),
       (["--api-key-out", "/nowhere/key.p8"], "--api-key-out: /nowhere"),
     ])

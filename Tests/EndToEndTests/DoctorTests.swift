@@ -66,7 +66,7 @@ struct DoctorTests {
           "settings.api_keys", "settings.apps", "settings.shared_secret",
           "settings.root_certificates", "database.version", "database.clock",
           "database.prepared_statements", "database.autovacuum", "database.jit", "database.schema",
-          "work.backlog", "work.parked", "apple.verify_receipt.production",
+          "database.reports", "work.backlog", "work.parked", "apple.verify_receipt.production",
           "apple.verify_receipt.sandbox", "apple.server_api.production",
           "apple.server_api.sandbox",
         ] {

@@ -10,7 +10,7 @@ import Testing
 
 @Suite("tenure jobs")
 struct JobsCommandTests {
-  /// Runs a test on a database with a notification that was given up.
+  /// Runs a test with a parked notification.
   private func withParkedJob(
     _ test:
       @Sendable (
@@ -24,7 +24,7 @@ struct JobsCommandTests {
         processAt: .now)
       let jobs = try await ledger.claimJobs(
         limits: [.notifications: 1], worker: "w", at: .now, lease: .seconds(20))
-      for job in jobs { _ = try await ledger.park(job, because: "It can't be read.", at: .now) }
+      for job in jobs { _ = try await ledger.discard(job, because: "It can't be read.", at: .now) }
       try await test(ledger) { arguments in
         try await withTemporaryDirectory { directory in
           try await ChildProcess.run(
@@ -42,7 +42,7 @@ struct JobsCommandTests {
       #expect(list.status == 0, "\(list.errors)")
       #expect(list.output.contains(/process_notification +notifications +0 +0 +0 +1 +0/))
       #expect(list.output.contains("It can't be read."))
-      let id = try #require(try await ledger.parkedJobs(limit: 1).first?.id)
+      let id = try #require(try await ledger.discardedJobs(limit: 1).first?.id)
       let shown = try await run(["show", "\(id)"])
       #expect(shown.output.contains(/state +parked/), "\(shown.output)\(shown.errors)")
       #expect(try await run(["show", "n1"]).output == shown.output)
@@ -52,11 +52,11 @@ struct JobsCommandTests {
       #expect(unexplained.errors.contains("1 to 1000 characters"), "\(unexplained.errors)")
       let again = try await run(
         ["retry", "\(id)", "--reason", "It can be read now.", "--by", "ops"])
-      #expect(again.output == "started again  1\n", "\(again.errors)")
+      #expect(again.output == "retried  1\n", "\(again.errors)")
       #expect(try await ledger.jobs(named: "n1", at: .now).map(\.state) == [.due])
       let nothing = try await run(["retry", "--all"])
       #expect(nothing.status == 0)
-      #expect(nothing.output == "started again  0\n")
+      #expect(nothing.output == "retried  0\n")
       let acts = try await ledger.administratorActs(limit: 10)
       #expect(acts.map(\.action) == ["retry_jobs"])
       #expect(acts.first?.administrator == "cli:ops")
@@ -83,10 +83,10 @@ struct JobsCommandTests {
         #expect(outcome.errors.contains(named), "\(arguments): \(outcome.errors)")
       }
       let others = try await run(["retry", "--kind", "verify_submission"])
-      #expect(others.output == "started again  0\n")
+      #expect(others.output == "retried  0\n")
       let all = try await run(["retry", "--kind", "process_notification"])
-      #expect(all.output == "started again  1\n", "\(all.errors)")
-      // A reason is recorded, and none is asked for.
+      #expect(all.output == "retried  1\n", "\(all.errors)")
+      // A reason is optional.
       let acts = try await ledger.administratorActs(limit: 10)
       #expect(acts.map(\.reason) == [nil])
       #expect(acts.first?.administrator.hasPrefix("cli") == true)

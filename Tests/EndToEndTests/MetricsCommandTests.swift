@@ -18,7 +18,7 @@ struct MetricsCommandTests {
     #expect(try JSONSerialization.jsonObject(with: Data(dashboard.output.utf8)) is [String: Any])
     #expect(try await TenureProgram.run("metrics", "alerts").output.contains("\n  - name: tenure-"))
     let list = try await TenureProgram.run("metrics", "list").output
-    #expect(list.contains("tenure_jobs_due{lane}: "))
+    #expect(list.contains("tenure_jobs_due{queue}: "))
     #expect(try await TenureProgram.run("metrics", "tea").status != 0)
   }
 

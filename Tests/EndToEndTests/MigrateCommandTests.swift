@@ -28,12 +28,28 @@ struct MigrateCommandTests {
 
       let created = try await TenureProgram.run("migrate", environment: environment)
       #expect(created.status == 0)
-      #expect(created.output == "The schema is created: version \(current).\n")
+      #expect(created.output == "Created the schema: version \(current).\n")
       let again = try await TenureProgram.run("migrate", environment: environment)
       #expect(again.status == 0)
-      #expect(again.output == "The schema was up to date: version \(current).\n")
+      #expect(again.output == "The schema was already up to date: version \(current).\n")
       let checked = try await TenureProgram.run("migrate", "--check", environment: environment)
       #expect(checked.status == 0)
+      #expect(checked.output == "The schema is up to date: version \(current).\n")
+    }
+  }
+
+  @Test("applies the reports' SQL when it has changed, and --check says whether it has")
+  func appliesReports() async throws {
+    try await withScratchDatabase { database in
+      try await database.runScript("UPDATE tenure.schema_version SET reports_sha256 = NULL")
+      let environment = ["DATABASE_URL": database.uri]
+      let outdated = try await TenureProgram.run("migrate", "--check", environment: environment)
+      #expect(outdated.status == 0, "\(outdated.errors)")
+      #expect(outdated.output.contains("run `tenure migrate`"))
+      let applied = try await TenureProgram.run("migrate", environment: environment)
+      #expect(applied.status == 0, "\(applied.errors)")
+      #expect(applied.output.contains("Updated the reports.\n"))
+      let checked = try await TenureProgram.run("migrate", "--check", environment: environment)
       #expect(checked.output == "The schema is up to date: version \(current).\n")
     }
   }

@@ -44,9 +44,9 @@ struct OwnerWithoutRolesTests {
       ]
       let created = try await TenureProgram.run("migrate", environment: owner)
       #expect(created.status == 0)
-      #expect(created.output.contains("The schema is created"))
+      #expect(created.output.contains("Created the schema"))
       for role in ["tenure_program", "tenure_reader"] {
-        #expect(created.output.contains("There is no role \(role)"), "\(created.output)")
+        #expect(created.output.contains("The role \(role) is missing"), "\(created.output)")
       }
       let refused = try await TenureProgram.run("doctor", environment: owner)
       #expect(refused.output.contains("FAULT    database.role"), "\(refused.output)")
@@ -58,7 +58,7 @@ struct OwnerWithoutRolesTests {
         """)
       let mended = try await TenureProgram.run("migrate", environment: owner)
       #expect(mended.status == 0)
-      #expect(!mended.output.contains("There is no role"), "\(mended.output)")
+      #expect(!mended.output.contains(" is missing"), "\(mended.output)")
       let served = try await TenureProgram.run("doctor", environment: owner)
       #expect(served.output.contains("ok       database.role"), "\(served.output)")
       #expect(served.output.contains("ok       database.owner"), "\(served.output)")

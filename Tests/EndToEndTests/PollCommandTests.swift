@@ -75,9 +75,9 @@ struct PollCommandTests {
       #expect(first.status == 0, "\(first.errors)")
       #expect(row("due", in: first) == "1", "\(first.output)")
       #expect(row("polled", in: first) == "1")
-      #expect(row("news", in: first) == "1")
+      #expect(row("changed", in: first) == "1")
       #expect(row("failed", in: first) == "0")
-      #expect(row("left, for lack of budget", in: first) == "0")
+      #expect(row("rate limited", in: first) == "0")
       let line = LineID(.production, bought.originalTransactionID)
       let family = try #require(try await Ledger(database: database).family(of: line))
       #expect(family.rule.charges.count == 2)
@@ -88,7 +88,7 @@ struct PollCommandTests {
       let named = try await poll(
         apple, database, "--original-transaction-id", bought.originalTransactionID.rawValue)
       #expect(named.status == 0, "\(named.errors)")
-      #expect(named.output.contains("nothing new"))
+      #expect(named.output.contains("unchanged"))
     }
   }
 
@@ -111,9 +111,9 @@ struct PollCommandTests {
   @Test(
     "what cannot be meant is refused",
     arguments: [
-      ([], "Say --once"),
-      (["--once", "--original-transaction-id", "1"], "Say --once"),
-      (["--once", "--environment", "sandbox"], "--environment needs"),
+      ([], "Specify --once"),
+      (["--once", "--original-transaction-id", "1"], "Specify --once"),
+      (["--once", "--environment", "sandbox"], "--environment requires"),
       (["--once", "--wait", "-1"], "--wait"),
     ] as [([String], String)])
   func arguments(_ arguments: [String], words: String) async throws {

@@ -12,8 +12,8 @@ struct RehearsalTests {
     let outcome = try await TenureProgram.run("rehearse", "--owners", "150", "--newcomers", "5")
     #expect(outcome.status == 0, "\(outcome.output)\(outcome.errors)")
     for deed in [
-      "took 150 owners over", "compare finds no difference", "schema got its next version",
-      "database was killed", "worker was killed", "0 differences from what is true",
+      "import finished: 150 owners", "compare finds no difference", "schema was upgraded in",
+      "database was killed", "worker was killed", "compared with the truth: 0 differences",
     ] {
       // The story is broken into lines.
       let text = outcome.output.split { $0.isWhitespace }.joined(separator: " ")
@@ -33,7 +33,7 @@ struct RehearsalTests {
       let files = FileManager.default.temporaryDirectory.appending(path: "tenure-rehearsal-\(id)")
       let end = ContinuousClock.now + .seconds(240)
       // Confirming is under way: everything has been started.
-      while rehearsal.isRunning, !rehearsal.output.contains("tenure import took"),
+      while rehearsal.isRunning, !rehearsal.output.contains("tenure import finished"),
         ContinuousClock.now < end
       {
         try await Task.sleep(for: .milliseconds(100))

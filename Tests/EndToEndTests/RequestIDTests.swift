@@ -15,11 +15,11 @@ import Testing
 @Suite("What is logged on behalf of a request")
 struct RequestIDTests {
   private static let roundTrips = [
-    "A round trip to PostgreSQL", "A round trip to PostgreSQL was slow",
+    "PostgreSQL round trip", "Slow PostgreSQL round trip",
   ]
   private static let askedApple = "Asked Apple about a receipt"
-  private static let waits = "A submission waits for Apple"
-  private static let verified = "A submission is verified"
+  private static let waits = "Submission pending, will be retried"
+  private static let verified = "Submission verified"
 
   /// The lines of a log of objects.
   private static func lines(_ log: String) -> [[String: String]] {

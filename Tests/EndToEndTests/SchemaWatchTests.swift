@@ -50,11 +50,11 @@ struct SchemaWatchTests {
         try await TenureProgram.run("migrate", "--check", environment: environment),
       ] {
         #expect(outcome.status == 0, "\(outcome.errors)")
-        #expect(outcome.output.contains("an upgrade is under way"))
+        #expect(outcome.output.contains("an upgrade is in progress"))
       }
       let audit = try await TenureProgram.run("audit", environment: environment)
       #expect(audit.status == 0)
-      #expect(audit.errors.contains("an upgrade is under way"))
+      #expect(audit.errors.contains("an upgrade is in progress"))
       // Of all that it looks at only the schema matters: nobody is there who could be Apple.
       let nobody = "http://127.0.0.1:1/"
       let doctor = try await TenureProgram.run(

@@ -18,7 +18,7 @@ import Testing
 
 @Suite("The worker")
 struct WorkerTests {
-  /// Apple, which does not answer about some receipts, and about the others says no.
+  /// An App Store that hangs on some receipts and rejects the others.
   private final class DeafAppStore: AppStoreTransport {
     private let state = Mutex((isDown: true, answered: 0))
     let stuck = Latch()
@@ -49,7 +49,7 @@ struct WorkerTests {
       return id
     }
 
-    /// Waits until something is so, five minutes at the most.
+    /// Waits for a condition, at most five minutes.
     func until(_ isSo: () async throws -> Bool) async throws {
       let end = ContinuousClock.now + .seconds(300)
       while ContinuousClock.now < end {
@@ -59,7 +59,7 @@ struct WorkerTests {
       Issue.record("It did not happen.")
     }
 
-    /// Stores a notification of version 1, whose receipt a worker shows to Apple.
+    /// Stores a notification of version 1, whose receipt a worker verifies.
     func store(
       _ id: String, receipt: String = "cmVjZWlwdA==", processAt: Timestamp? = nil
     ) async throws {
@@ -75,7 +75,7 @@ struct WorkerTests {
       try await database.query(
         """
         SELECT count(*) FROM tenure.job
-        WHERE kind NOT IN ('trim_events', 'fold_movements') AND (\(condition))
+        WHERE kind NOT IN ('prune_events', 'roll_up_movements') AND (\(condition))
         """
       ).decodeOnly(Int.self)
     }
@@ -111,7 +111,7 @@ struct WorkerTests {
       _ = try await stage.submit("stuck")
       for number in 0..<20 { _ = try await stage.submit("receipt\(number)") }
       stage.apple.setUp()
-      // Less than a lease: nobody claims a second time.
+      // Less than a lease, so no job is claimed twice.
       stage.clock.advance(by: .seconds(15))
       try await stage.until { stage.apple.answered == 20 }
       #expect(try await stage.count("attempts > 1") == 0)
@@ -181,7 +181,7 @@ struct WorkerTests {
         limits: [.notifications: 1], worker: "dead", at: later, lease: .seconds(20))
       #expect(claimed.count == 1)
       stage.clock.advance(to: later + .seconds(19))
-      // Another job is done meanwhile, so the worker has looked.
+      // Another job is done, so the worker has read the queue.
       try await stage.store("other")
       try await stage.until { try await stage.count("true") == 1 }
       #expect(try await stage.count("locked_by = 'dead'") == 1)
@@ -209,7 +209,7 @@ struct WorkerTests {
         tasks.addTask { try await group.run() }
         try await stage.until { try await stage.count("locked_by IS NOT NULL") == 2 }
         await group.triggerGracefulShutdown()
-        // Both wait for Apple, and nothing else is begun.
+        // Both wait for Apple, and no other job starts.
         #expect(try await stage.count("locked_by IS NOT NULL") == 2)
         apple.stuck.open()
         try await tasks.waitForAll()
@@ -231,7 +231,7 @@ struct WorkerTests {
           flags: ["TENURE_BUNDLE_IDS": "com.example.app"], environment: [:]))
       let assembly = try await Assembly(
         database: database, settings: settings, transport: apple, logger: quiet)
-      // It does not look by itself for as long as the test lasts.
+      // It does not poll during the test.
       let worker = Worker(
         tools: assembly.jobTools, name: "w", deafSleep: .hours(1), logger: quiet,
         clock: WorkClock(longestSleep: .hours(1)) { .now })
@@ -265,7 +265,9 @@ struct WorkerTests {
   func patience() async throws {
     try await withWorker { stage in
       let id = try await stage.submit("receipt")
-      func isParked() async throws -> Bool { try await stage.count("parked_at IS NOT NULL") == 1 }
+      func isParked() async throws -> Bool {
+        try await stage.count("discarded_at IS NOT NULL") == 1
+      }
       func attempts() async throws -> Int {
         try await stage.database.query("SELECT attempts FROM tenure.submission")
           .decodeOnly(Int.self)
@@ -273,7 +275,7 @@ struct WorkerTests {
       stage.clock.advance(by: .days(29))
       try await stage.until { try await attempts() == 2 }
       #expect(try await !isParked())
-      // Its server had the first minute.
+      // The server's retries took the first minute.
       stage.clock.advance(by: .days(1) + .minutes(1))
       try await stage.until { try await isParked() }
       guard case .pending(_, nil, let problem, _) = try await stage.assembly.intake.standing(of: id)
@@ -308,7 +310,7 @@ struct WorkerTests {
       try await stage.database.execute(
         "ALTER TABLE tenure.submission_exchange ADD CHECK (number < 1000)")
       stage.clock.advance(by: .days(31))
-      try await stage.until { try await stage.count("parked_at IS NOT NULL") == 1 }
+      try await stage.until { try await stage.count("discarded_at IS NOT NULL") == 1 }
     }
   }
 
@@ -350,7 +352,7 @@ struct WorkerTests {
   @Test("a notification that a dead server left behind is processed")
   func leftBehind() async throws {
     try await withWorker { stage in
-      // It was stored, and its server was killed before it had asked anybody.
+      // Its server was killed right after storing it.
       try await stage.store("v1:1")
       func attempts() async throws -> Int {
         try await stage.database.query("SELECT attempts FROM tenure.notification")
@@ -376,7 +378,7 @@ struct WorkerTests {
           id: "n1", version: .two, receivedAt: stage.clock.now, body: "a.b.c"),
         processAt: stage.clock.now)
       stage.clock.advance(by: .days(31))
-      try await stage.until { try await stage.count("parked_at IS NOT NULL") == 1 }
+      try await stage.until { try await stage.count("discarded_at IS NOT NULL") == 1 }
       let given = try #require(try await stage.assembly.ledger.notification("n1"))
       #expect(given.outcome == nil)
       #expect(given.problem != nil)

@@ -11,7 +11,6 @@ import Testing
 
 @testable import HTTPAPI
 
-/// What Apple is told by itself, and what of it stays here.
 struct AppleTellingTests {
   /// A story with both settings on, and a worker for what they put into the queue.
   private struct Stage: Sendable {
@@ -23,19 +22,20 @@ struct AppleTellingTests {
 
     var simulation: AppStoreSimulation { api.apple.simulation }
 
-    /// Does what is due, as a worker does.
+    /// Runs due jobs like a worker.
     func work(_ teller: AppleTeller? = nil) async throws -> [AppleTeller.Outcome] {
       let teller = teller ?? self.teller
       let jobs = try await api.ledger.claimJobs(
-        limits: [.tellings: 10, .sandboxTellings: 10], worker: "w", at: simulation.now,
+        limits: [.writeBack: 10, .sandboxWriteBack: 10], worker: "w", at: simulation.now,
         lease: .seconds(60))
       var outcomes: [AppleTeller.Outcome] = []
       for job in jobs {
         let outcome =
-          switch job.task {
-          case .writeOwnership(let line): try await teller.tellOwnership(of: line, doing: job)
-          case .answerConsumption(_, let id):
-            try await teller.tellConsumption(askedBy: id, doing: job)
+          switch job.kind {
+          case .setAppAccountToken:
+            try await teller.tellOwnership(of: job.originalTransaction, doing: job)
+          case .sendConsumption:
+            try await teller.tellConsumption(askedBy: job.scope.name, doing: job)
           default: throw CancellationError()
           }
         outcomes.append(outcome)
@@ -52,7 +52,7 @@ struct AppleTellingTests {
 
     func waiting() async throws -> Int {
       try await api.count(
-        "job", where: "kind IN ('write_ownership', 'answer_consumption')")
+        "job", where: "kind IN ('set_app_account_token', 'send_consumption')")
     }
 
     func token(of account: String) async throws -> UUID {
@@ -60,7 +60,7 @@ struct AppleTellingTests {
       return try #require(answer["app_account_token"]?.string.flatMap(UUID.init(uuidString:)))
     }
 
-    /// What stands in the record, in order.
+    /// The recorded write-backs, in order.
     func record() async throws -> [String] {
       try await api.database.query(
         """
@@ -157,7 +157,7 @@ struct AppleTellingTests {
       let tokens = stage.simulation.truth(of: "phone").map(\.appAccountToken)
       #expect(tokens == [try await stage.token(of: "anna"), ben, ben])
 
-      // What comes back from Apple moves nothing, and is told nobody again.
+      // Signed data with the token moves nothing and is not written back.
       _ = try await stage.api.submit("anna", from: "phone")
       _ = try await stage.api.poll.pollNow(line)
       let told = try await stage.api.get("/v1/original-transactions/\(line.originalTransactionID)")
@@ -193,7 +193,7 @@ struct AppleTellingTests {
     }
   }
 
-  /// What Apple answers, and what of it stands in the record at once.
+  /// Apple's responses and what is recorded of them.
   private static let faults: [(SimulatedFault, AppleTelling.Outcome?)] = [
     (.unavailable, nil),
     (.serverError(4_040_002), nil),
@@ -282,7 +282,7 @@ struct AppleTellingTests {
       _ = try await stage.api.submit("child", signed: [signed])
       #expect(try await stage.waiting() == 0)
       try await stage.api.ledger.seed(
-        [.writeOwnership(LineID(.production, shared.originalTransactionID))],
+        [.setAppAccountToken(LineID(.production, shared.originalTransactionID))],
         at: stage.simulation.now)
       #expect(try await stage.work() == [.told(.skipped(.familyShared))])
       #expect(try stage.simulation.truth(of: coins.transactionID).appAccountToken == nil)
@@ -375,7 +375,7 @@ struct AppleTellingTests {
       }
       stage.simulation.advance(by: .hours(13))
       #expect(try await stage.work() == [.told(.skipped(.tooLate))])
-      // Asked once more, Apple is told.
+      // The next question is answered.
       stage.api.apple.setDown(false)
       try await stage.askForMoney(of: bought)
       #expect(try await stage.work() == [.told(.accepted)])
@@ -402,7 +402,7 @@ struct AppleTellingTests {
       }
       #expect(
         try await api.count(
-          "job", where: "kind IN ('write_ownership', 'answer_consumption')") == 0)
+          "job", where: "kind IN ('set_app_account_token', 'send_consumption')") == 0)
     }
   }
 
@@ -434,9 +434,8 @@ struct AppleTellingTests {
       #expect(told.map { $0["transaction_id"] } == [.null, .string(last.rawValue)])
       var browser = try await AdminBrowser.loggedIn(stage.api)
       let page = try await browser.get("/admin/original-transactions/\(line.originalTransactionID)")
-      #expect(page.text.contains("Apple was told that it belongs to ben."))
-      #expect(
-        page.text.contains("Apple was not told what became of the purchase: the customer"))
+      #expect(page.text.contains("Sent to Apple: the owner ben."))
+      #expect(page.text.contains("Not sent to Apple: consumption data (no customer consent)."))
     }
   }
 }

@@ -43,22 +43,21 @@ struct ConnectionTests {
     }
   }
 
-  @Test func `a body that trickles is cut off, sooner without a key`() async throws {
+  @Test(arguments: [("", 30_000, 200), (key + "\r\n", 700, 30_000)])
+  func `a body that trickles is cut off, sooner without a key`(
+    fields: String, request: Int64, requestWithoutKey: Int64
+  ) async throws {
     let limits = ConnectionLimits(
-      request: .milliseconds(700), requestWithoutKey: .milliseconds(200))
+      request: .milliseconds(request), requestWithoutKey: .milliseconds(requestWithoutKey))
     try await Self.withServer(limits) { live in
-      for (fields, least) in [
-        ("", Duration.milliseconds(200)), (Self.key + "\r\n", .milliseconds(700)),
-      ] {
-        let time = try await Self.timeToClose(live) { connection in
-          try await connection.send(
-            "POST /v1/appstore/notifications HTTP/1.1\r\nHost: a\r\n\(fields)"
-              + "Content-Length: 100000\r\n\r\n")
-          try await Self.trickle("x", to: connection)
-        }
-        #expect(time >= least)
-        #expect(time < .seconds(15))
+      let time = try await Self.timeToClose(live) { connection in
+        try await connection.send(
+          "POST /v1/appstore/notifications HTTP/1.1\r\nHost: a\r\n\(fields)"
+            + "Content-Length: 100000\r\n\r\n")
+        try await Self.trickle("x", to: connection)
       }
+      #expect(time >= .milliseconds(min(request, requestWithoutKey)))
+      #expect(time < .seconds(15))
     }
   }
 
@@ -233,60 +232,87 @@ struct BodyBudgetTests {
     }
   }
 
-  @Test func `bodies beyond the budget are refused, and get their share back`() throws {
+  @Test func `bodies beyond the budget are refused, and get their share back`() async throws {
     let budget = BodyBudget(limit: 100)
     let (first, second) = (Sender(budget).share, Sender(budget).share)
-    try first.take(60)
-    try second.take(40)
-    let problem = #expect(throws: Problem.self) { try second.take(1) }
+    try await first.take(60)
+    try await second.take(40)
+    let problem = await #expect(throws: Problem.self) { try await second.take(1) }
     #expect(problem?.status == .serviceUnavailable)
     #expect(problem?.headers[.retryAfter] == "2")
     first.giveBack()
     first.giveBack()
-    try second.take(60)
+    try await second.take(60)
     second.giveBack()
-    try first.take(100)
+    try await first.take(100)
   }
 
-  @Test func `slow bodies make room for new ones`() throws {
+  @Test func `slow bodies make room for new ones`() async throws {
     let budget = BodyBudget(limit: 100, isOpenToAll: true)
     let slow = (0..<4).map { Sender(budget, from: "\($0)") }
-    for sender in slow { try sender.share.take(25) }
+    for sender in slow { try await sender.share.take(25) }
     let new = Sender(budget, from: "new")
-    try new.share.take(30)
+    try await new.share.take(30)
     #expect(slow.map(\.isDropped) == [true, true, false, false])
     // What was dropped gets nothing more, and has nothing to give back.
-    #expect(throws: Problem.self) { try slow[0].share.take(1) }
+    await #expect(throws: Problem.self) { try await slow[0].share.take(1) }
     slow[0].share.giveBack()
-    try new.share.take(20)
+    try await new.share.take(20)
     #expect(slow.map(\.isDropped) == [true, true, false, false])
-    try new.share.take(0)
+    try await new.share.take(0)
   }
 
-  @Test func `a body that has arrived is not dropped`() throws {
+  @Test func `a body that has arrived is not dropped`() async throws {
     let budget = BodyBudget(limit: 100, isOpenToAll: true)
     let (first, second, third) = (
       Sender(budget, from: "1"), Sender(budget, from: "2"), Sender(budget, from: "3")
     )
-    try first.share.take(50)
+    try await first.share.take(50)
     first.share.keep()
-    try second.share.take(50)
+    try await second.share.take(50)
     second.share.keep()
-    #expect(throws: Problem.self) { try third.share.take(1) }
+    await #expect(throws: Problem.self) { try await third.share.take(1) }
     #expect(!first.isDropped && !second.isDropped)
     first.share.giveBack()
-    try third.share.take(50)
+    try await third.share.take(50)
   }
 
-  @Test func `one address gets half of the budget`() throws {
+  @Test func `one address gets half of the budget`() async throws {
     let budget = BodyBudget(limit: 100, isOpenToAll: true)
     let (other, many) = (Sender(budget, from: "other"), (0..<10).map { _ in Sender(budget) })
-    try other.share.take(10)
-    for sender in many { try sender.share.take(10) }
+    try await other.share.take(10)
+    for sender in many { try await sender.share.take(10) }
     #expect(many.filter(\.isDropped).count == 5)
     #expect(!other.isDropped)
     for sender in many.suffix(5) { sender.share.keep() }
-    #expect(throws: Problem.self) { try Sender(budget).share.take(10) }
-    try other.share.take(40)
+    await #expect(throws: Problem.self) { try await Sender(budget).share.take(10) }
+    try await other.share.take(40)
+  }
+
+  @Test func `large bodies wait for each other, and not for long`() {
+    let pace = BodyPace(bytesPerSecond: 16 * BodyPace.part)
+    let start = ContinuousClock.now + .seconds(1)
+    #expect(pace.wait(at: start) == .zero)
+    #expect(pace.wait(at: start) == .milliseconds(62.5))
+    #expect(pace.wait(at: start + .seconds(1)) == .zero)
+    for number in 1...32 {
+      #expect(pace.wait(at: start + .seconds(1)) == .milliseconds(62.5) * number)
+    }
+    #expect(pace.wait(at: start + .seconds(1)) == nil)
+    #expect(pace.wait(at: start + .seconds(3)) == .milliseconds(62.5))
+  }
+
+  @Test func `only what follows the first part of a body waits`() async throws {
+    let pace = BodyPace(bytesPerSecond: BodyPace.part)
+    let budget = BodyBudget(limit: .max / 2, isOpenToAll: true, pace: pace)
+    for _ in 0..<100 { try await Sender(budget).share.take(BodyPace.part - 1) }
+    let long = Sender(budget).share
+    try await long.take(BodyPace.part)
+    let start = ContinuousClock.now
+    try await long.take(BodyPace.part)
+    #expect(ContinuousClock.now - start > .milliseconds(500))
+    while pace.wait() != nil {}
+    await #expect(throws: Problem.self) { try await long.take(BodyPace.part) }
+    try await Sender(budget).share.take(1)
   }
 }

@@ -263,7 +263,7 @@ struct ForeignTextTests {
     ("x", "invalid_request", "must be a `next` value from a previous page"),
     ("-1", "invalid_request", "must be a `next` value from a previous page"),
     ("99999999999999999999", "invalid_request", "must be a `next` value from a previous page"),
-    ("999999-abc", "cursor_unknown", "restored from an older backup, or this feed never gave"),
+    ("999999-abc", "cursor_unknown", "restored from an older backup, or the cursor belongs"),
   ])
   func `a cursor's message fits it`(cursor: String, code: String, words: String) async throws {
     try await TestAPI.run { api in

@@ -236,12 +236,12 @@ extension TestAPI {
     let (bundleID, now) = (SimulatedApp.sample.bundleID, apple.simulation.now)
     try await ledger.scheduleComparison(
       bundleID: bundleID, environment: environment, at: now)
-    let task = Job.Task.compareNotifications(bundleID: bundleID, environment)
+    let key = Job.Key.compareNotifications(bundleID: bundleID, environment)
     let jobs = try await ledger.claimJobs(
-      limits: [.upkeep: 100], worker: "w", at: now, lease: .seconds(1))
-    let job = try #require(jobs.first { $0.task == task })
+      limits: [.maintenance: 100], worker: "w", at: now, lease: .seconds(1))
+    let job = try #require(jobs.first { $0.key == key })
     let compared = try await api.notifications.compare(
-      job, bundleID: bundleID, environment: environment)
+      job, bundleID: bundleID, environment: environment, every: .hours(24))
     if case .failed(let reason, let notBefore) = compared {
       try await ledger.release(job, until: notBefore ?? now, because: reason)
     }

@@ -36,8 +36,8 @@ struct NotificationMailTests {
         limit: 100, worker: "w", at: api.apple.simulation.now, lease: .seconds(60))
       guard !jobs.isEmpty else { return }
       for job in jobs {
-        guard case .processNotification(let id) = job.task else { continue }
-        #expect(try await api.api.notifications.process(id, worker: job.worker) == nil)
+        guard job.kind == .processNotification else { continue }
+        #expect(try await api.api.notifications.process(job.subject, worker: job.worker) == nil)
       }
     }
   }

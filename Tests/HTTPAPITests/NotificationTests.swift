@@ -202,7 +202,7 @@ struct NotificationTests {
       #expect(soon.isEmpty)
       let due = try await api.ledger.claimJobs(
         limit: 10, worker: "w", at: storyDay(0.1) + .seconds(30), lease: .seconds(60))
-      #expect(due.map(\.task) == [.processNotification("n1")])
+      #expect(due.map(\.key) == [.processNotification("n1")])
       await #expect(throws: (any Error).self) {
         try await api.api.notifications.process("n1", worker: "w")
       }
@@ -400,7 +400,7 @@ struct NotificationTests {
   @Test func `the first refusal of each reason in a minute is logged`() async throws {
     let log = RecordedLog()
     @Sendable func logged() -> Int {
-      log.lines.count { $0.message.hasPrefix("A notification is refused") }
+      log.lines.count { $0.message.hasPrefix("Notification refused") }
     }
     try await TestAPI.run(logger: log.logger) { api async throws in
       for _ in 0..<3 { #expect(try await api.post(["a": 1]).status == 400) }

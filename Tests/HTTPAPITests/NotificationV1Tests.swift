@@ -38,8 +38,8 @@ struct NotificationV1Tests {
       limit: 10, worker: "w", at: api.apple.simulation.now, lease: .seconds(60))
     var problems: [String] = []
     for job in jobs {
-      guard case .processNotification(let id) = job.task else { continue }
-      if let problem = try await api.api.notifications.process(id, worker: job.worker) {
+      guard job.kind == .processNotification else { continue }
+      if let problem = try await api.api.notifications.process(job.subject, worker: job.worker) {
         problems.append(problem)
       }
     }
@@ -109,7 +109,7 @@ struct NotificationV1Tests {
       #expect(waiting.attempts == 1)
       #expect(waiting.problem?.contains("the test said so") == true)
       #expect(
-        try await api.count("job", where: "locked_by IS NULL AND lane = 'notifications'") == 1)
+        try await api.count("job", where: "locked_by IS NULL AND queue = 'notifications'") == 1)
       // Apple not answering takes nothing away.
       let held = try await api.get("/v1/accounts/anna/entitlements?active=true")
       #expect(held["entitlements"]?.array?.count == 1)

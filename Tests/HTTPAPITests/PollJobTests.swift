@@ -12,18 +12,18 @@ import Testing
 
 @testable import HTTPAPI
 
-/// Polls as a worker does them: each asks Apple and plans the next one.
+/// Polls as a worker runs them: each asks Apple and schedules the next.
 struct PollJobTests {
   private static let bundleID = SimulatedApp.sample.bundleID
 
-  /// A story in which nobody but the polls hears of anything.
+  /// A story without notifications.
   private struct Stage: Sendable {
     let api: TestAPI
     let poll: LinePoll
 
     var simulation: AppStoreSimulation { api.apple.simulation }
 
-    /// When the next poll is due, and how urgent it is.
+    /// The time and priority of the next poll.
     func next() async throws -> (at: Timestamp, priority: Int)? {
       try await api.database.query(
         """
@@ -32,7 +32,7 @@ struct PollJobTests {
       ).decodeFirst(Timestamp.self, Int.self).map { (at: $0, priority: $1) }
     }
 
-    /// Does what is due now, as a worker does.
+    /// Runs due polls like a worker.
     func work() async throws -> [LinePoll.Outcome] {
       let jobs = try await api.ledger.claimJobs(
         limits: [.polls: 10, .sandboxPolls: 10], worker: "w", at: simulation.now,
@@ -54,7 +54,7 @@ struct PollJobTests {
       return outcomes
     }
 
-    /// Lets time pass, and does each poll at its moment.
+    /// Advances the clock and runs each poll at its time.
     @discardableResult
     func live(days: Double) async throws -> [LinePoll.Outcome] {
       let end = simulation.now + .milliseconds(Int64(days * 86_400_000))
@@ -192,7 +192,7 @@ struct PollJobTests {
       #expect(try await stage.next() == nil)
       #expect(try await stage.standing(bought) == "anna, expired, off, until 31, no access")
 
-      // Somebody buys again, and all of it begins anew.
+      // The customer buys again, and polling starts anew.
       _ = try stage.simulation.buy("monthly", on: "anna")
       _ = try await stage.api.submit("berta", from: "anna")
       try await stage.live(days: 40)

@@ -284,7 +284,7 @@ struct SignedTransactionTests {
         let now = api.apple.simulation.now
         let other = coins(environment: "Sandbox", purchasedAt: now, signedAt: now)
         return ([real.transaction, api.apple.sign(other)], [])
-      }, code: "receipt_rejected", detail: "The signed data is of two environments"),
+      }, code: "receipt_rejected", detail: "The signed data is from both environments"),
   ]
 
   @Test("One refused part refuses all of it", arguments: forgeries)
@@ -412,7 +412,7 @@ struct SignedTransactionTests {
       api.apple.setDown(true)
       let jobs = try await api.ledger.claimJobs(
         limit: 10, worker: "w", at: now + .seconds(30), lease: .seconds(60))
-      #expect(jobs.map(\.task) == [.verifySubmission(id)])
+      #expect(jobs.map(\.key) == [.verifySubmission(id)])
       _ = try await api.intake.resume(id, worker: "w")
       let decided = try await api.get("/v1/receipts/\(id)")
       #expect(decided.status == 200, "\(decided)")
@@ -512,7 +512,7 @@ extension TestAPI {
 
   fileprivate func jobCount() async throws -> Int {
     try await database.query(
-      "SELECT count(*) FROM tenure.job WHERE lane IN ('submissions', 'notifications')"
+      "SELECT count(*) FROM tenure.job WHERE queue IN ('submissions', 'notifications')"
     ).decodeOnly(Int.self)
   }
 }

@@ -88,9 +88,13 @@ struct AdministratorActTests {
       #expect(try await ledger.redeliverParked(by: administrator, at: day(1)) == 1)
       #expect(try await ledger.redeliverParked(by: administrator, at: day(1)) == 0)
       _ = try await ledger.database.execute(
-        "UPDATE tenure.job SET parked_at = now(), last_error = 'x' WHERE kind = 'tell_account'")
-      #expect(try await ledger.restartJobs(.allParked, by: administrator, at: day(1)) == 1)
-      #expect(try await ledger.restartJobs(.allParked, by: administrator, at: day(1)) == 0)
+        """
+        UPDATE tenure.job SET discarded_at = now(), last_error = 'x'
+        WHERE kind = 'publish_entitlements'
+        """
+      )
+      #expect(try await ledger.restartJobs(.allDiscarded, by: administrator, at: day(1)) == 1)
+      #expect(try await ledger.restartJobs(.allDiscarded, by: administrator, at: day(1)) == 0)
       let acts = try await ledger.administratorActs(limit: 10)
       #expect(acts.map(\.action) == ["retry_jobs", "redeliver_parked_events", "redeliver_event"])
       #expect(acts.map(\.administrator) == Array(repeating: "cli:root", count: 3))

@@ -52,14 +52,14 @@ struct AgeingOutTests {
   }
 
   private func ageOut(_ ledger: Ledger, on date: Double) async throws -> AgeingOut {
-    try await ledger.seed([.ageOut], at: day(date))
+    try await ledger.seed([.prunePayloads], at: day(date))
     _ = try await ledger.database.execute(
-      "UPDATE tenure.job SET run_at = \(day(date)) WHERE kind = 'age_out'")
+      "UPDATE tenure.job SET run_at = \(day(date)) WHERE kind = 'prune_payloads'")
     let job = try #require(
       try await ledger.claimJobs(
-        limits: [.upkeep: 10], worker: "w", at: day(date), lease: .seconds(60)
-      ).first { $0.task == .ageOut })
-    return try await ledger.ageOut(job, keeping: retention, at: day(date))
+        limits: [.maintenance: 10], worker: "w", at: day(date), lease: .seconds(60)
+      ).first { $0.kind == .prunePayloads })
+    return try await ledger.ageOut(job, keeping: retention, every: .days(1), at: day(date))
   }
 
   private func kept(_ ledger: Ledger) async throws -> [Int] {
@@ -125,12 +125,12 @@ struct AgeingOutTests {
   @Test(arguments: [
     // what is still to be done                                                                             kept
     ("UPDATE tenure.submission SET status = 'pending', decided_at = NULL",                                  [10, 10, 0, 0]),
-    ("INSERT INTO tenure.job (kind, subject, lane, run_at, created_at, parked_at, last_error) SELECT 'verify_submission', submission_id::text, 'submissions', now(), now(), now(), 'no' FROM tenure.submission", [10, 10, 0, 0]),
+    ("INSERT INTO tenure.job (kind, subject, queue, run_at, created_at, discarded_at, last_error) SELECT 'verify_submission', submission_id::text, 'submissions', now(), now(), now(), 'no' FROM tenure.submission", [10, 10, 0, 0]),
     ("SELECT 1",                                                                                            [0, 0, 0, 0]),
     ("DELETE FROM tenure.line_source",                                                                      [10, 0, 0, 0]),
     ("INSERT INTO tenure.line_source (environment, original_transaction_id, receipt_submission_id) SELECT 'production', submission_id::text, submission_id FROM tenure.submission", [10, 0, 0, 0]),
     ("UPDATE tenure.notification SET processed_at = NULL, outcome = NULL",                                  [0, 0, 10, 10]),
-    ("INSERT INTO tenure.job (kind, subject, lane, run_at, created_at) SELECT 'process_notification', notification_id, 'notifications', now(), now() FROM tenure.notification", [0, 0, 10, 10]),
+    ("INSERT INTO tenure.job (kind, subject, queue, run_at, created_at) SELECT 'process_notification', notification_id, 'notifications', now(), now() FROM tenure.notification", [0, 0, 10, 10]),
     ("INSERT INTO tenure.line_source (environment, original_transaction_id, receipt_notification_id) SELECT 'production', notification_id, notification_id FROM tenure.notification", [0, 0, 10, 0]),
   ])
   func `what something is still to be done with stays`(change: String, kept expected: [Int])
@@ -166,13 +166,13 @@ struct AgeingOutTests {
     async throws
   {
     try await withTenDays { ledger in
-      try await ledger.seed([.ageOut], at: day(36))
+      try await ledger.seed([.prunePayloads], at: day(36))
       let job = try #require(
         try await ledger.claimJobs(
-          limits: [.upkeep: 10], worker: "w", at: day(36), lease: .seconds(60)
-        ).first { $0.task == .ageOut })
+          limits: [.maintenance: 10], worker: "w", at: day(36), lease: .seconds(60)
+        ).first { $0.kind == .prunePayloads })
       let aged = try await ledger.ageOut(
-        job, keeping: RawRetention(submissions: .days(30)), at: day(36)
+        job, keeping: RawRetention(submissions: .days(30)), every: .days(1), at: day(36)
       ) { true }
       #expect(aged == .none)
       #expect(try await ageOut(ledger, on: 36).payloads == 5)
@@ -185,16 +185,18 @@ struct AgeingOutTests {
     try await withTenDays { ledger in
       _ = try await ageOut(ledger, on: 36)
       let runAt = try await ledger.database.query(
-        "SELECT run_at FROM tenure.job WHERE kind = 'age_out'"
+        "SELECT run_at FROM tenure.job WHERE kind = 'prune_payloads'"
       ).decodeOnly(Timestamp.self)
       #expect(runAt == day(37))
       let job = try #require(
         try await ledger.claimJobs(
-          limits: [.upkeep: 10], worker: "w", at: day(37), lease: .seconds(60)
-        ).first { $0.task == .ageOut })
-      #expect(try await ledger.ageOut(job, keeping: RawRetention(), at: day(37)) == .none)
+          limits: [.maintenance: 10], worker: "w", at: day(37), lease: .seconds(60)
+        ).first { $0.kind == .prunePayloads })
+      #expect(
+        try await ledger.ageOut(job, keeping: RawRetention(), every: .days(1), at: day(37)) == .none
+      )
       let left = try await ledger.database.query(
-        "SELECT count(*) FROM tenure.job WHERE kind = 'age_out'"
+        "SELECT count(*) FROM tenure.job WHERE kind = 'prune_payloads'"
       ).decodeOnly(Int.self)
       #expect(left == 0)
       #expect(try await kept(ledger) == [5, 5, 10, 10])

@@ -170,10 +170,10 @@ struct AliasTests {
 
       try await withThrowingTaskGroup(of: Void.self) { group in
         try await ledger.database.withTransaction { transaction in
-          let locked = try await ledger.lock(linesOf: arrival.evidence, in: transaction).lines
-          let (_, writes) = try await ledger.record(
-            arrival, on: locked, catalogue: AccessTerms.everything.catalogue, at: day(0.1),
-            in: transaction)
+          let recording = try await ledger.load(arrival, in: transaction)
+            .decide(arrival, at: day(0.1))
+          let plan = try await ledger.plan(
+            recording, terms: .everything, at: day(0.1), in: transaction)
           // All is read and decided, and nothing is committed yet.
           group.addTask {
             try await ledger.submit(
@@ -181,7 +181,7 @@ struct AliasTests {
               claiming: [key(two, line: Self.other)], by: "ben", on: 0.2)
           }
           try await ledger.waitForALock(or: "EXISTS (SELECT FROM tenure.ledger_entry)")
-          try await transaction.commit(with: writes)
+          try await transaction.commit(with: plan.statements)
         }
         try await group.waitForAll()
       }

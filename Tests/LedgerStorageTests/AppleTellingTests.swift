@@ -7,7 +7,7 @@ import Testing
 
 @Suite("What Apple is told")
 struct AppleTellingTests {
-  /// A ledger whose owner wants Apple told of everything.
+  /// A ledger with all write-backs turned on.
   private func withTellingLedger(
     _ kinds: Set<AppleTelling.Kind> = Set(AppleTelling.Kind.allCases),
     _ body: @Sendable (Ledger) async throws -> Void
@@ -17,23 +17,23 @@ struct AppleTellingTests {
     }
   }
 
-  /// What waits, as kind and subject.
+  /// The waiting jobs as kind, subject and queue.
   private func waiting(_ ledger: Ledger) async throws -> [String] {
     try await ledger.database.query(
       """
-      SELECT kind || ' ' || subject || ' ' || lane FROM tenure.job
-      WHERE kind IN ('write_ownership', 'answer_consumption') ORDER BY kind, subject
+      SELECT kind || ' ' || subject || ' ' || queue FROM tenure.job
+      WHERE kind IN ('set_app_account_token', 'send_consumption') ORDER BY kind, subject
       """
     ).decode(String.self)
   }
 
   private func claim(_ ledger: Ledger, on date: Double) async throws -> Job {
     let jobs = try await ledger.claimJobs(
-      limits: [.tellings: 1], worker: "w", at: day(date), lease: .seconds(60))
+      limits: [.writeBack: 1], worker: "w", at: day(date), lease: .seconds(60))
     return try #require(jobs.first)
   }
 
-  private static let written = "write_ownership production/1000 tellings"
+  private static let written = "set_app_account_token production/1000 write_back"
 
   @Test func `a binding that moves has Apple told, once for each line`() async throws {
     try await withTellingLedger { ledger in
@@ -45,11 +45,11 @@ struct AppleTellingTests {
       let job = try await claim(ledger, on: 40.2)
       try await ledger.complete(job)
 
-      // Whoever is bound already stays so.
+      // The binding does not move.
       try await ledger.hear([charge("3", on: 70)], on: 70.1)
       #expect(try await ledger.owner(of: "3") == "ben")
       #expect(try await waiting(ledger) == [])
-      // While a worker is at it, it moves again: it comes again.
+      // The binding moves while the job runs, so it runs again.
       try await ledger.transfer(key("3"), to: "anna", by: support, terms: .shop, at: day(71))
       let running = try await claim(ledger, on: 71.1)
       try await ledger.transfer(key("3"), to: "ben", by: support, terms: .shop, at: day(71.2))
@@ -57,7 +57,7 @@ struct AppleTellingTests {
         AppleTelling(.ownership, of: lineID, at: day(71.3), outcome: .skipped(.unowned)),
         ending: running)
       #expect(try await waiting(ledger) == [Self.written])
-      // Nobody's is nobody's token.
+      // Without an owner there is no token.
       try await ledger.complete(try await claim(ledger, on: 71.4))
       try await ledger.transfer(key("3"), to: nil, by: support, terms: .shop, at: day(72))
       #expect(try await waiting(ledger) == [])
@@ -71,7 +71,7 @@ struct AppleTellingTests {
         [charge("1", on: 0, token: anna.appAccountToken)], claiming: [key("1")], by: "anna",
         on: 0.1)
       #expect(try await waiting(ledger) == [])
-      // Of a line that is known nobody can say what Apple was told since.
+      // For a known original transaction Apple's token may be another by now.
       try await ledger.transfer(key("1"), to: nil, by: support, terms: .shop, at: day(1))
       try await ledger.transfer(key("1"), to: "anna", by: support, terms: .shop, at: day(2))
       #expect(try await waiting(ledger) == [Self.written])
@@ -111,7 +111,7 @@ struct AppleTellingTests {
             outcome: .skipped($0))
         }
       for telling in tellings {
-        try await ledger.seed([.writeOwnership(lineID)], at: start)
+        try await ledger.seed([.setAppAccountToken(lineID)], at: start)
         try await ledger.record(telling, ending: try await claim(ledger, on: 1))
         #expect(try await waiting(ledger) == [])
       }
@@ -152,7 +152,7 @@ struct AppleTellingTests {
         id: "n", evidence: [charge("1", on: 0)], asksAbout: lineID)
       for _ in 1...2 { _ = try await ledger.process(verified, at: day(1), terms: .shop) }
       #expect(
-        try await waiting(ledger) == ["answer_consumption production/n tellings"])
+        try await waiting(ledger) == ["send_consumption production/n write_back"])
       let question = try #require(try await ledger.consumptionQuestion("n"))
       #expect(question.line == lineID)
       #expect(question.request.transactionID == "1")

@@ -68,9 +68,6 @@ struct AuditTests {
       what: "a claim is lost", statement: "DELETE FROM tenure.claim", kind: .projection,
       isMendable: true),
     Tampering(
-      what: "a binding is lost", statement: "DELETE FROM tenure.account_binding",
-      kind: .projection, isMendable: true),
-    Tampering(
       what: "somebody unknown holds what another account owns",
       statement: copy("holding", with: ["account_id": "mallory"]), kind: .projection,
       isMendable: true),
@@ -279,8 +276,7 @@ struct AuditTests {
         DELETE FROM tenure.ledger_entry WHERE evidence_date = '2026-01-06';
         DELETE FROM tenure.renewal_status WHERE as_of = '2026-01-06';
         UPDATE tenure.original_transaction AS o SET head_number = e.number, head_hash = e.hash,
-          head_recorded_at = e.recorded_at, auto_renews = true,
-          status_as_of = (SELECT max(as_of) FROM tenure.renewal_status)
+          head_recorded_at = e.recorded_at
         FROM (SELECT * FROM tenure.ledger_entry ORDER BY number DESC LIMIT 1) AS e;
         UPDATE tenure.holding SET auto_renews = true;
         """)

@@ -12,7 +12,7 @@ struct ComparisonTests {
 
   private func claim(_ ledger: Ledger, on date: Double) async throws -> Job? {
     try await ledger.claimJobs(
-      limits: [.upkeep: 1], worker: "w", at: day(date), lease: .minutes(1)
+      limits: [.maintenance: 1], worker: "w", at: day(date), lease: .minutes(1)
     ).first
   }
 
@@ -40,7 +40,7 @@ struct ComparisonTests {
       try await schedule(4)
       #expect(try await due(ledger) == day(4))
       let job = try #require(try await claim(ledger, on: 4))
-      #expect(job.task == .compareNotifications(bundleID: Self.app, .production))
+      #expect(job.key == .compareNotifications(bundleID: Self.app, .production))
       try await schedule(4.5)
       // What it was to be done again for is not done yet.
       try await ledger.repeat(job, at: day(9), now: day(4.6))
@@ -58,7 +58,7 @@ struct ComparisonTests {
       try await ledger.scheduleComparison(
         bundleID: Self.app, environment: .production, at: day(1))
       let job = try #require(try await claim(ledger, on: 1))
-      #expect(try await ledger.park(job, because: "No key.", at: day(1)))
+      #expect(try await ledger.discard(job, because: "No key.", at: day(1)))
       #expect(try await claim(ledger, on: 2) == nil)
       try await ledger.scheduleComparison(
         bundleID: Self.app, environment: .production, at: day(3))

@@ -1,5 +1,6 @@
 import Logging
 import Postgres
+import Reports
 import ScratchDatabases
 import Testing
 
@@ -18,7 +19,9 @@ struct DistributionTests {
     _ test: @Sendable (ConnectionPool) async throws -> Void
   ) async throws {
     try await withEmptyCitus { database in
-      _ = try await SchemaMigrator(database: database, logger: quiet).migrate()
+      _ = try await SchemaMigrator(
+        database: database, reports: ReportSQL(Report.sql), logger: quiet
+      ).migrate()
       try await test(database)
     }
   }

@@ -7,11 +7,9 @@ import Testing
 
 @testable import LedgerStorage
 
-/// The feed: the places of events, reading on, and what is forgotten.
 struct FeedTests {
   // MARK: Many writers
 
-  /// What a reader needs to know of an event that a writer of the test wrote.
   private struct Told: Hashable {
     var account: Int
     var number: Int
@@ -21,8 +19,7 @@ struct FeedTests {
   private static let commitsPerWriter = 20
   private static let accounts = 5
 
-  /// Writes events of some accounts in one transaction after another, as recordings do: the
-  /// accounts are locked in their order, then the events are written, and it takes some time to
+  /// Writes events like recordings: locks the accounts in order, writes, and takes some time to
   /// commit.
   private static func write(
     to database: ConnectionPool, _ generator: inout SystemRandomNumberGenerator
@@ -57,7 +54,7 @@ struct FeedTests {
     }
   }
 
-  /// Follows the feed until it has heard of so many events.
+  /// Reads the feed until it has returned a number of events.
   private static func follow(
     _ ledger: Ledger, until isComplete: @Sendable ([Told]) async throws -> Bool
   ) async throws -> [Told] {
@@ -71,7 +68,7 @@ struct FeedTests {
         let match = try #require(event.firstMatch(of: /"account":(\d+),"number":(\d+)/))
         told.append(Told(account: Int(match.1) ?? 0, number: Int(match.2) ?? 0))
       }
-      // Places have no gaps.
+      // Positions have no gaps.
       #expect(page.next.position - (cursor?.position ?? 0) == Int64(page.events.count))
       cursor = page.next
       if page.events.isEmpty, try await isComplete(told) { return told }
@@ -133,7 +130,7 @@ struct FeedTests {
       try await write(1002, to: ledger)
       try await ledger.database.withTransaction(isolation: .readCommitted) { slow in
         _ = try await slow.batch(Ledger.placement)
-        // What began to be written before is committed only now.
+        // An earlier transaction commits only now.
         try await write(1001, to: ledger)
         async let end = ledger.placeEvents()
         try await ledger.waitForALock()
@@ -155,9 +152,8 @@ struct FeedTests {
     var isOver: Bool { underWay == 0 }
   }
 
-  // MARK: Reading on
+  // MARK: Reading
 
-  /// Writes so many events of the same age.
   private func write(_ count: Int, to ledger: Ledger, daysOld: Double = 0) async throws {
     _ = try await ledger.database.execute(
       """
@@ -248,7 +244,7 @@ struct FeedTests {
     #expect(FeedCursor(text) == nil)
   }
 
-  /// Whoever is there when a backup is restored has read on in a future that never was.
+  /// A reader may have a cursor from after the backup.
   @Test func `a cursor of another history is known as such, even when places are given again`()
     async throws
   {
@@ -256,7 +252,7 @@ struct FeedTests {
       try await write(4, to: ledger)
       let cursor = try #require(try await page(ledger)).next
       #expect(cursor.position == 4)
-      // The backup has the first two events, and others are written since.
+      // The backup has two events; others are written afterwards.
       _ = try await ledger.database.execute("DELETE FROM tenure.event WHERE position > 2")
       _ = try await ledger.database.execute("UPDATE tenure.feed SET position = 2")
       #expect(try await ledger.events(after: cursor, limit: 10) == .cursorUnknown)
@@ -265,7 +261,7 @@ struct FeedTests {
       let own = try #require(try await page(ledger)).next
       #expect(try await ledger.events(after: own, limit: 10) == .page(.init(events: [], next: own)))
 
-      // The same once what it names is forgotten: the last of those is noted.
+      // The same after the event was pruned, because the last pruned one is noted.
       _ = try await ledger.database.execute(
         "UPDATE tenure.event SET stored_at = stored_at - interval '31 days' WHERE position <= 4")
       try await trim(ledger)
@@ -273,19 +269,20 @@ struct FeedTests {
     }
   }
 
-  // MARK: Forgetting
+  // MARK: Pruning
 
   private func trimming(_ ledger: Ledger) async throws -> Job {
-    _ = try await ledger.database.execute(Job.insert(.trimEvents, runAt: start, at: start))
+    _ = try await ledger.database.execute(Job.insert(.pruneEvents, runAt: start, at: start))
     _ = try await ledger.database.execute("UPDATE tenure.job SET run_at = \(start)")
     return try #require(
       try await ledger.claimJobs(
-        limits: [.upkeep: 1], worker: "a", at: start, lease: .seconds(60)
+        limits: [.maintenance: 1], worker: "a", at: start, lease: .seconds(60)
       ).first)
   }
 
   private func trim(_ ledger: Ledger, days: Int = 30) async throws {
-    try await ledger.trim(try await trimming(ledger), olderThan: .days(days), at: start)
+    try await ledger.trim(
+      try await trimming(ledger), olderThan: .days(days), every: .hours(1), at: start)
   }
 
   private func places(_ ledger: Ledger) async throws -> [Int64] {
@@ -297,7 +294,7 @@ struct FeedTests {
   @Test func `whoever reads waits for nobody who goes on writing`() async throws {
     try await withLedger { ledger in
       try await write(1, to: ledger)
-      // Whenever events get their places, somebody has written another one.
+      // Another event is written whenever positions are assigned.
       try await ledger.database.runScript(
         """
         CREATE FUNCTION tenure.write_another() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -317,7 +314,7 @@ struct FeedTests {
     try await withLedger { ledger in
       try await write(3, to: ledger, daysOld: 31)
       try await write(2, to: ledger, daysOld: 29)
-      // Stored late, though begun early: it goes when its time has come.
+      // Its age counts from when it was stored.
       try await write(1, to: ledger, daysOld: 31)
       try await ledger.placeEvents()
       try await trim(ledger)
@@ -344,7 +341,7 @@ struct FeedTests {
     try await withLedger { ledger in
       try await write(11_000, to: ledger, daysOld: 31)
       try await ledger.placeEvents()
-      // What has no place yet gets one: where nobody reads, nobody else gives it one.
+      // Pruning assigns positions, too, for feeds without readers.
       try await write(1, to: ledger, daysOld: 31)
       try await trim(ledger)
       let count = try await ledger.database.query("SELECT count(*) FROM tenure.event")
@@ -359,7 +356,7 @@ struct FeedTests {
     try await withLedger { ledger in
       try await write(6, to: ledger, daysOld: 31)
       try await ledger.placeEvents()
-      // The second waits, the third was given up, and the last two are not even planned.
+      // The second waits, the third was given up, and the last two have no delivery yet.
       _ = try await ledger.database.execute(
         """
         INSERT INTO tenure.webhook_delivery
@@ -374,7 +371,7 @@ struct FeedTests {
       #expect(try await page(ledger)?.events.count == 2)
       #expect(try await page(ledger, after: 1) == nil)
 
-      // Delivered, and webhooks turned off: nothing is kept for ever.
+      // Delivered, and webhooks turned off: nothing is kept forever.
       _ = try await ledger.database.execute("DELETE FROM tenure.webhook_delivery")
       try await trim(ledger, days: 28)
       #expect(try await places(ledger) == [])
@@ -395,7 +392,7 @@ struct FeedTests {
         """)
       _ = try await ledger.database.execute("UPDATE tenure.feed SET pushed_to = 1")
       let job = try await trimming(ledger)
-      // Of a pool of its own: on the ledger's, whoever asks might stand behind the one who waits.
+      // On a pool of its own, so that no question waits behind this transaction.
       let other = Ledger(
         database: ConnectionPool(
           configuration: ledger.database.configuration,
@@ -403,12 +400,14 @@ struct FeedTests {
       let trimming = try await other.database.withTransaction { transaction in
         _ = try await transaction.query(
           "UPDATE tenure.webhook_delivery SET parked_at = NULL, last_error = NULL")
-        let trimming = Task { try await ledger.trim(job, olderThan: .days(30), at: start) }
+        let trimming = Task {
+          try await ledger.trim(job, olderThan: .days(30), every: .hours(1), at: start)
+        }
         try await other.waitForALock()
         return trimming
       }
       await other.database.close()
-      // The job is tried again later.
+      // The job is retried later.
       await #expect(throws: PostgresError.self) { try await trimming.value }
       #expect(try await places(ledger) == [1])
       let left = try await ledger.database.query("SELECT event_id FROM tenure.webhook_delivery")

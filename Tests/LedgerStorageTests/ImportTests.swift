@@ -225,7 +225,7 @@ struct ImportTests {
       #expect(listed.rows.map(\.reason) == ["Apple knows no such id."])
       #expect(listed.rows.map(\.accountID) == ["anna"])
       #expect(listed.rows.first?.givenUpAt == day(41))
-      #expect(try await ledger.restartJobs(.allParked, at: day(42)) == 1)
+      #expect(try await ledger.restartJobs(.allDiscarded, at: day(42)) == 1)
       #expect(try await ledger.importProgress().waiting == 1)
     }
   }
@@ -242,7 +242,7 @@ struct ImportTests {
         [charge("9", on: 30, line: line(1))], polledAs: "poll",
         about: Ledger.AskedLine(lineID, of: "a.b", job: job), upTo: nil, at: day(41), terms: .shop)
       let jobs = try await ledger.jobs(named: "production/1000", at: day(41))
-      #expect(jobs.map(\.state) == [.parked])
+      #expect(jobs.map(\.state) == [.discarded])
       #expect(try await ledger.importProgress().unverifiable == 1)
     }
   }

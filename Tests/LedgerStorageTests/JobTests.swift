@@ -6,9 +6,8 @@ import Testing
 
 @testable import LedgerStorage
 
-/// The queue, and who may do what with a job.
 struct JobTests {
-  /// Runs a test on a submission whose job is due at the beginning.
+  /// Runs a test with a submission whose job is due at the start.
   private func withJob(
     _ test: @Sendable (Ledger, Submission) async throws -> Void
   ) async throws {
@@ -39,7 +38,7 @@ struct JobTests {
 
       try await ledger.release(late, until: later, because: "late")
       try await ledger.complete(late)
-      #expect(try await !ledger.park(late, because: "late", at: later))
+      #expect(try await !ledger.discardVerification(late, because: "late", at: later))
       let problem = SubmissionProblem(code: "apple_unavailable", detail: "late")
       for worker in ["a", nil] {
         try await ledger.postpone(
@@ -63,7 +62,7 @@ struct JobTests {
       let job = try #require(
         try await ledger.claimJobs(limit: 1, worker: "a", at: start, lease: .seconds(60)).first)
       let reason = "why\u{0}" + String(repeating: "y", count: 2000)
-      #expect(try await ledger.park(job, because: reason, at: start))
+      #expect(try await ledger.discardVerification(job, because: reason, at: start))
       let later = start + .days(1)
       #expect(
         try await ledger.claimJobs(limit: 1, worker: "a", at: later, lease: .seconds(60)).isEmpty)
@@ -71,11 +70,11 @@ struct JobTests {
       let error = try await ledger.database.query("SELECT last_error FROM tenure.job")
       #expect(try error.decodeOnly(String.self).hasPrefix("whyyy"))
 
-      #expect(try await ledger.restartJobs(.allParked, at: later) == 1)
+      #expect(try await ledger.restartJobs(.allDiscarded, at: later) == 1)
       #expect(try await ledger.submission(submission.id)?.retryAt == later)
       let restarted = try #require(
         try await ledger.claimJobs(limit: 1, worker: "a", at: later, lease: .seconds(60)).first)
-      #expect(restarted.task == job.task)
+      #expect(restarted.key == job.key)
       #expect(restarted.createdAt == later)
       #expect(restarted.attempts == 1)
     }

@@ -202,10 +202,11 @@ struct JournalTests {
       }
       func fold(on date: Double) async throws -> [PostgresError] {
         let jobs = try await ledger.claimJobs(
-          limits: [.upkeep: 1], worker: "w", at: day(date), lease: .seconds(60))
-        return try await ledger.foldMovements(try #require(jobs.first), at: day(date))
+          limits: [.maintenance: 1], worker: "w", at: day(date), lease: .seconds(60))
+        return try await ledger.foldMovements(
+          try #require(jobs.first), every: .seconds(10), at: day(date))
       }
-      try await ledger.seed([.foldMovements], at: day(0))
+      try await ledger.seed([.rollUpMovements], at: day(0))
       try await buy("1000", on: 0)
       #expect(try await fold(on: 1).isEmpty)
       try await ledger.database.runScript(
@@ -226,10 +227,11 @@ struct JournalTests {
   func rebuildsAtOnce() async throws {
     try await withLedger { ledger in
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
-      try await ledger.seed([.foldMovements], at: day(1))
+      try await ledger.seed([.rollUpMovements], at: day(1))
       let jobs = try await ledger.claimJobs(
-        limits: [.upkeep: 1], worker: "w", at: day(1), lease: .seconds(60))
-      try await ledger.foldMovements(try #require(jobs.first), at: day(1))
+        limits: [.maintenance: 1], worker: "w", at: day(1), lease: .seconds(60))
+      try await ledger.foldMovements(
+        try #require(jobs.first), every: .seconds(10), at: day(1))
       try await ledger.database.runScript("UPDATE tenure.movement_day SET number = number + 1")
       try await ledger.database.withConnection { holder in
         // Both have looked for what the sums lack before either can write it.
@@ -344,11 +346,12 @@ struct JournalTests {
         """
       func fold(on date: Double) async throws {
         let jobs = try await ledger.claimJobs(
-          limits: [.upkeep: 1], worker: "w", at: day(date), lease: .seconds(60))
-        try await ledger.foldMovements(try #require(jobs.first), at: day(date))
+          limits: [.maintenance: 1], worker: "w", at: day(date), lease: .seconds(60))
+        try await ledger.foldMovements(
+          try #require(jobs.first), every: .seconds(10), at: day(date))
       }
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
-      try await ledger.seed([.foldMovements], at: day(1))
+      try await ledger.seed([.rollUpMovements], at: day(1))
       let before = try await ledger.database.query(sums).decodeOnly(
         Int.self, Int.self, Int.self)
       try await fold(on: 1)
@@ -361,7 +364,7 @@ struct JournalTests {
       #expect(try await ledger.audit().differences == [])
       try await fold(on: 31)
       #expect(try await ledger.audit().differences == [])
-      #expect(try await ledger.nextJobs()[.upkeep] == day(31) + .seconds(10))
+      #expect(try await ledger.nextJobs()[.maintenance] == day(31) + .seconds(10))
     }
   }
 }

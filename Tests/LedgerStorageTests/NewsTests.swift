@@ -238,7 +238,7 @@ struct NewsTests {
         "SELECT kind FROM tenure.job WHERE kind <> 'poll_line' ORDER BY kind"
       )
       .decode(String.self)
-      #expect(jobs == ["survey", "tell_account"])
+      #expect(jobs == ["publish_entitlements", "reconcile"])
     }
   }
 

@@ -54,7 +54,7 @@ struct NotificationTests {
       #expect(stored.attempts == 0)
       let jobs = try await ledger.claimJobs(
         limit: 10, worker: "w", at: day(1), lease: .seconds(60))
-      #expect(jobs.map(\.task) == [.processNotification("n1")])
+      #expect(jobs.map(\.key) == [.processNotification("n1")])
       #expect(try await ledger.notification("n2") == nil)
     }
   }
@@ -273,14 +273,15 @@ struct NotificationTests {
       _ = try await ledger.store(Self.new("it's"), processAt: day(1))
       let job = try #require(
         try await ledger.claimJobs(limit: 1, worker: "w", at: day(1), lease: .seconds(60)).first)
-      #expect(try await ledger.park(job, because: "It can't be read.", at: day(2)))
+      #expect(try await ledger.discardProcessing(job, because: "It can't be read.", at: day(2)))
       #expect(try await ledger.notification("it's")?.problem == "It can't be read.")
       #expect(try await ledger.notification("it's")?.outcome == nil)
-      #expect(try await ledger.restartJobs(.parked(kind: "verify_submission"), at: day(3)) == 0)
-      #expect(try await ledger.restartJobs(.parked(kind: "process_notification"), at: day(3)) == 1)
+      #expect(try await ledger.restartJobs(.discarded(kind: "verify_submission"), at: day(3)) == 0)
+      #expect(
+        try await ledger.restartJobs(.discarded(kind: "process_notification"), at: day(3)) == 1)
       let again = try await ledger.claimJobs(
         limit: 1, worker: "w", at: day(3), lease: .seconds(60))
-      #expect(again.map(\.task) == [.processNotification("it's")])
+      #expect(again.map(\.key) == [.processNotification("it's")])
     }
   }
 
@@ -309,7 +310,7 @@ struct NotificationTests {
 extension Ledger {
   fileprivate func jobCount() async throws -> Int {
     try await database.query(
-      "SELECT count(*) FROM tenure.job WHERE lane IN ('submissions', 'notifications')"
+      "SELECT count(*) FROM tenure.job WHERE queue IN ('submissions', 'notifications')"
     ).decodeOnly(Int.self)
   }
 

@@ -101,7 +101,7 @@ struct OrderTests {
       // The job that lets it expire is there again.
       let jobs = try await ledger.claimJobs(
         limits: [.clock: 9], worker: "worker", at: day(9), lease: .seconds(60)
-      ).map(\.task)
+      ).map(\.key)
       #expect(jobs.contains(.expireOrder(orders[1])))
     }
   }
@@ -389,14 +389,14 @@ struct OrderTests {
       try await ledger.submit([charge("1", on: 1)], claiming: [key("1")], by: "dan", on: 1)
       let jobs = try await ledger.claimJobs(
         limits: [.clock: 10], worker: "worker", at: day(8), lease: .seconds(60)
-      ).filter { if case .expireOrder = $0.task { true } else { false } }
+      ).filter { $0.kind == .expireOrder }
       #expect(jobs.count == 3)
       let left = try await ledger.database.withTransaction { other in
         _ = try await other.query(
           Ledger.lock(order: orders[1].order.id, of: orders[1].order.account))
         return try await ledger.expire(jobs, at: day(8))
       }
-      #expect(left.map(\.task) == [.expireOrder(orders[1].order.id)])
+      #expect(left.map(\.key) == [.expireOrder(orders[1].order.id)])
       func statuses() async throws -> [PurchaseOrder.Status] {
         var found: [PurchaseOrder.Status] = []
         for order in orders {

@@ -68,16 +68,18 @@ struct PollTests {
 
   @Test func `what is recorded is planned in the same commit`() async throws {
     try await withLedger { ledger in
-      struct Failure: Error {}
       let submission = try await ledger.store(by: "anna", on: 0)
-      await #expect(throws: Failure.self) {
+      try await ledger.database.runScript(
+        "ALTER TABLE tenure.submission ADD CONSTRAINT never_verified CHECK (status <> 'verified')")
+      await #expect(throws: PostgresError.self) {
         _ = try await ledger.record(
           Ledger.VerifiedSubmission(
             submission: submission, source: .receipt, environment: .production,
             evidence: [charge("1", on: 0)], bundleID: "a.b", selected: [key("1")], exchanges: []),
-          at: day(0), terms: .everything,
-          outcome: { _ -> Ledger.StoredOutcome<Int> in throw Failure() })
+          at: day(0), terms: .everything)
       }
+      try await ledger.database.runScript(
+        "ALTER TABLE tenure.submission DROP CONSTRAINT never_verified")
       #expect(try await plans(ledger).isEmpty)
       #expect(try await sources(ledger).isEmpty)
 
@@ -178,8 +180,7 @@ struct PollTests {
         Ledger.VerifiedSubmission(
           submission: submission, source: .receipt, environment: .production,
           evidence: [charge("1", on: 0)], bundleID: "a.b", selected: [key("1")], exchanges: []),
-        at: day(0), terms: .everything,
-        outcome: { Ledger.StoredOutcome(text: "{}", order: nil, value: $0) })
+        at: day(0), terms: .everything)
       let ofSubmission = LineSource(bundleID: "a.b", receipt: .submission(submission.id))
       #expect(try await sources(ledger) == [lineID: ofSubmission])
       #expect(try await ledger.lineToPoll(lineID)?.source == ofSubmission)
@@ -190,8 +191,7 @@ struct PollTests {
         Ledger.VerifiedSubmission(
           submission: signed, source: .signedTransaction, environment: .production,
           evidence: [charge("1", on: 0)], bundleID: "a.b", selected: [], exchanges: []),
-        at: day(1), terms: .everything,
-        outcome: { Ledger.StoredOutcome(text: "{}", order: nil, value: $0) })
+        at: day(1), terms: .everything)
       #expect(try await sources(ledger) == [lineID: ofSubmission])
 
       _ = try await ledger.store(
@@ -266,7 +266,7 @@ struct PollTests {
       // The worker dies; another takes the job when the lease is over.
       let later = try await ledger.claimJobs(
         limits: [.polls: 1], worker: "b", at: day(30.02), lease: .seconds(60))
-      #expect(later.map(\.task) == [.pollLine(lineID)])
+      #expect(later.map(\.key) == [.pollLine(lineID)])
     }
   }
 
@@ -338,10 +338,10 @@ struct PollTests {
           [charge(TransactionID("\(number)"), on: 0, line: line)], polledAs: "p", at: day(0),
           terms: .everything)
       }
-      let lanes: [Job.Lane] = [.polls, .sandboxPolls]
-      #expect(try await ledger.dueJobs(in: lanes, at: day(20)) == [:])
+      let queues: [Job.Queue] = [.polls, .sandboxPolls]
+      #expect(try await ledger.dueJobs(in: queues, at: day(20)) == [:])
       #expect(
-        try await ledger.dueJobs(in: lanes, at: day(31)) == [.polls: 4, .sandboxPolls: 1])
+        try await ledger.dueJobs(in: queues, at: day(31)) == [.polls: 4, .sandboxPolls: 1])
       #expect(try await ledger.dueJobs(in: [.polls], limit: 3, at: day(31)) == [.polls: 3])
       _ = try await claim(ledger, by: "a", on: 31)
       #expect(try await ledger.dueJobs(in: [.polls], at: day(31)) == [.polls: 3])

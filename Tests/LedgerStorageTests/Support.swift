@@ -103,15 +103,13 @@ extension Ledger {
   @discardableResult
   func verify(
     _ submission: Submission, _ evidence: [Evidence], claiming selected: [TransactionKey],
-    on date: Double, exchanges: [SubmissionExchange] = [], outcome: String = "{}",
-    terms: AccessTerms = .everything
+    on date: Double, exchanges: [SubmissionExchange] = [], terms: AccessTerms = .everything
   ) async throws -> RecordedSubmission? {
     try await record(
       VerifiedSubmission(
         submission: submission, source: .receipt, environment: .production, evidence: evidence,
         selected: selected, exchanges: exchanges),
-      at: day(date), terms: terms,
-      outcome: { StoredOutcome(text: outcome, order: nil, value: $0) })?.value
+      at: day(date), terms: terms)
   }
 
   func acknowledgeDelivery(of key: TransactionKey, by account: String, on date: Double)

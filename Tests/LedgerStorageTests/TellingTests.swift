@@ -46,7 +46,7 @@ struct TellingTests {
       try await ledger.work(until: 30.5)
       let count = try await ledger.told().count
       #expect(try await ledger.told().last?.kind == .entitlementExpired)
-      // It was only slow: its account is told nothing new, and the job is not its own any more.
+      // The slow worker publishes nothing and no longer holds the job.
       _ = try await ledger.tell([claimed], terms: .shop, at: day(30.6))
       #expect(try await ledger.told().count == count)
     }
@@ -93,7 +93,7 @@ struct TellingTests {
       #expect(try await ledger.tell(left, terms: .shop, at: day(30)).isEmpty)
       #expect(try await expired() == ["anna", "ben", "cleo"])
       let rest = try await ledger.database.query(
-        "SELECT count(*) FROM tenure.job WHERE kind = 'tell_account'")
+        "SELECT count(*) FROM tenure.job WHERE kind = 'publish_entitlements'")
       #expect(try rest.decodeOnly(Int.self) == 0)
     }
   }
@@ -107,7 +107,7 @@ struct TellingTests {
       try await ledger.hear([charge("2", on: 30)], on: 30)
       _ = try await ledger.tell([job], terms: .shop, at: day(30))
       let (runAt, holder) = try await ledger.database.query(
-        "SELECT run_at, locked_by FROM tenure.job WHERE kind = 'tell_account'"
+        "SELECT run_at, locked_by FROM tenure.job WHERE kind = 'publish_entitlements'"
       ).decodeOnly(Timestamp.self, String?.self)
       #expect(runAt == day(60))
       #expect(holder == nil)
@@ -163,13 +163,13 @@ struct TellingTests {
       try await ledger.work(until: 2, terms: terms)
       let told = try await ledger.told()
       #expect(told.last?.kind == .entitlementGranted)
-      // The second look, later, finds nothing, and that is the end of it.
+      // The second pass finds nothing, and the job ends.
       try await ledger.work(until: 3, terms: terms)
       #expect(try await ledger.told().count == told.count)
       let jobs = try await ledger.database.query(
         "SELECT kind FROM tenure.job WHERE kind <> 'poll_line'"
       ).decode(String.self)
-      #expect(jobs == ["tell_account"])
+      #expect(jobs == ["publish_entitlements"])
       try await ledger.work(until: 30, terms: terms)
       #expect(try await ledger.told().last?.kind == .entitlementExpired)
     }
@@ -182,7 +182,7 @@ struct TellingTests {
     #expect(SurveyPlace(text, generation: 4) == nil)
     #expect(SurveyPlace(nil, generation: 0) == nil)
     let line = LineID(.sandbox, "a/b c")
-    let place = SurveyPlace(.lines, after: Job.Task.pollLine(line).subject)
+    let place = SurveyPlace(.lines, after: Job.Key.pollLine(line).subject)
     #expect(SurveyPlace(place.text(generation: 0), generation: 0)?.line == line)
 
     try await withLedger { ledger in
@@ -195,7 +195,7 @@ struct TellingTests {
         Product(
           id: "monthly", validFrom: day(2), type: .autoRenewable, entitlements: ["premium"]))
       let terms = AccessTerms(catalogue: try await ledger.catalogue())
-      // Somebody had got as far as anna.
+      // An earlier run got as far as anna.
       let anna = SurveyPlace(.accounts, after: "anna").text(generation: 0)
       _ = try await ledger.database.execute("UPDATE tenure.job SET place = \(anna)")
       let job = try await ledger.claim(by: "b", on: 2)
@@ -217,7 +217,7 @@ struct TellingTests {
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       _ = try await ledger.database.batch([
         "DELETE FROM tenure.event", "DELETE FROM tenure.told_entitlement",
-        "DELETE FROM tenure.job", Job.schedule(.survey, runAt: day(1), at: day(1)),
+        "DELETE FROM tenure.job", Job.schedule(.reconcile, runAt: day(1), at: day(1)),
       ])
       try await ledger.work(until: 2)
       #expect(try await ledger.toldKinds("anna") == ["entitlement.granted"])
@@ -226,8 +226,7 @@ struct TellingTests {
     }
   }
 
-  /// Lives random lives of a few accounts on a few lines; whoever follows the feed knows at every
-  /// moment what everybody can use.
+  /// Plays random histories; a reader of the feed knows every account's entitlements at any time.
   @Test(arguments: 0..<6)
   func `the feed, replayed, says what everybody can use`(life: Int) async throws {
     let seed = UInt64.random(in: .min ... .max)
@@ -255,7 +254,7 @@ struct TellingTests {
   }
 }
 
-/// Something that happens in a random life.
+/// A step of a random history.
 private struct LifeStep: Sendable {
   static let accounts = ["anna", "ben", "carl"]
 
@@ -267,7 +266,7 @@ private struct LifeStep: Sendable {
   private let claimed: [TransactionKey]
   private let way: Int
 
-  /// Something at the last of the dates; those before it are of the steps before.
+  /// A step at the last of the dates; the others are those of earlier steps.
   init(_ dates: [Double], _ random: inout SplitMix) {
     let date = dates[dates.count - 1]
     self.date = date
@@ -275,7 +274,7 @@ private struct LifeStep: Sendable {
     account = Self.accounts[Int.random(in: 0..<Self.accounts.count, using: &random)]
     line = LineID(
       .production, OriginalTransactionID("\(Int.random(in: 1...3, using: &random))000"))
-    // A charge of now, or one of before, which may be known.
+    // A new charge, or an earlier one, which may be known.
     let number = Int.random(in: max(1, dates.count - 6)..<dates.count, using: &random)
     let transaction = TransactionID("\(line.originalTransactionID.rawValue)\(number)")
     let product: ProductID = number.isMultiple(of: 3) ? "quarterly" : "monthly"
@@ -311,7 +310,7 @@ private struct LifeStep: Sendable {
   }
 }
 
-/// A generator whose sequence follows from its seed.
+/// A seeded generator.
 struct SplitMix: RandomNumberGenerator {
   private var state: UInt64
 

@@ -79,7 +79,7 @@ extension Ledger {
   func claim(by worker: String, on date: Double) async throws -> Job {
     try #require(
       try await claimJobs(
-        limits: [.clock: 1, .upkeep: 1], worker: worker, at: day(date), lease: .seconds(60)
+        limits: [.clock: 1, .maintenance: 1], worker: worker, at: day(date), lease: .seconds(60)
       ).first)
   }
 
@@ -87,17 +87,19 @@ extension Ledger {
   func work(until date: Double, terms: AccessTerms = .shop) async throws {
     while true {
       let jobs = try await claimJobs(
-        limits: [.clock: 10, .upkeep: 1], worker: "worker", at: day(date), lease: .seconds(60))
+        limits: [.clock: 10, .maintenance: 1], worker: "worker", at: day(date), lease: .seconds(60))
       guard !jobs.isEmpty else { return }
       for job in jobs {
-        switch job.task {
-        case .tellAccount: #expect(try await tell([job], terms: terms, at: day(date)).isEmpty)
+        switch job.kind {
+        case .publishEntitlements:
+          #expect(try await tell([job], terms: terms, at: day(date)).isEmpty)
         case .expireOrder: #expect(try await expire([job], at: day(date)).isEmpty)
-        case .survey: try await survey(job, terms: terms, at: day(date))
-        case .mergeAccount(let account):
+        case .reconcile: try await survey(job, terms: terms, at: day(date))
+        case .mergeAccount:
+          let account = AccountKey(rawValue: try job.subjectID)
           while try await !continueMerge(of: account, terms: terms, at: day(date)) {}
           try await complete(job)
-        default: Issue.record("a job of another kind: \(job.task)")
+        default: Issue.record("a job of another kind: \(job.key)")
         }
       }
     }

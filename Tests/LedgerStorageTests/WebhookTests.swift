@@ -5,11 +5,10 @@ import Testing
 
 @testable import LedgerStorage
 
-/// Events on their way to the webhook.
 struct WebhookTests {
   private static let lease = Duration.seconds(60)
 
-  /// Runs a test on a ledger whose webhook is on.
+  /// Runs a test with webhooks turned on.
   private func withWebhook(_ test: @Sendable (Ledger) async throws -> Void) async throws {
     try await withLedger { ledger in
       #expect(try await ledger.pushEvents(at: start) == 0)
@@ -17,16 +16,16 @@ struct WebhookTests {
     }
   }
 
-  /// Claims the jobs that are due, by their streams.
+  /// Claims due jobs and returns them by stream.
   private func claim(_ ledger: Ledger, as worker: String = "a", at now: Timestamp = start)
     async throws -> [String: Job]
   {
     let jobs = try await ledger.claimJobs(
       limits: [.webhooks: 100], worker: worker, at: now, lease: Self.lease)
-    return Dictionary(uniqueKeysWithValues: jobs.map { ($0.task.subject, $0) })
+    return Dictionary(uniqueKeysWithValues: jobs.map { ($0.subject, $0) })
   }
 
-  /// The events of a stream in the order in which its deliveries are made.
+  /// The events of a stream in the order of their deliveries.
   private func deliverAll(_ ledger: Ledger, _ job: Job) async throws -> [Int64] {
     var (ids, made) = ([Int64](), WebhookDelivery?.none)
     while let next = try await ledger.nextDelivery(job, after: made, at: start) {
@@ -73,7 +72,7 @@ struct WebhookTests {
       }
       #expect(try await ledger.pushEvents(at: start) == 12)
       let jobs = try await claim(ledger)
-      #expect(Set(jobs.values.map(\.task.lane)) == [.webhooks])
+      #expect(Set(jobs.values.map(\.queue)) == [.webhooks])
       for (stream, job) in jobs {
         #expect(try await deliverAll(ledger, job) == expected.removeValue(forKey: stream))
       }
@@ -138,16 +137,16 @@ struct WebhookTests {
       let job = try #require(try await claim(ledger).values.first)
       let delivery = try #require(try await ledger.nextDelivery(job, at: start))
       #expect(delivery.eventID == first)
-      // Nobody else takes the stream meanwhile.
+      // No other worker claims the stream.
       let second = try await ledger.insertEvent(of: anna)
       #expect(try await ledger.pushEvents(at: start) == 1)
       #expect(try await claim(ledger, as: "b").isEmpty)
       let next = try await ledger.nextDelivery(job, after: delivery, at: start)
       #expect(next?.eventID == second)
       #expect(try await ledger.nextDelivery(job, after: next, at: start) == nil)
-      // Something was added since it was claimed: it is looked at once more, and ends then.
+      // A delivery was added since the claim, so the job runs once more.
       let again = try #require(try await claim(ledger).values.first)
-      // Its success is no failure, and the next time is the first attempt.
+      // A success resets the attempts.
       #expect(again.attempts == 1)
       #expect(try await deliverAll(ledger, again).isEmpty)
       #expect(try await count("tenure.job", in: ledger) == 0)
@@ -170,7 +169,7 @@ struct WebhookTests {
       _ = try await ledger.insertEvent(of: anna)
       _ = try await ledger.insertEvent(of: ben)
       #expect(try await ledger.pushEvents(at: start) == 2)
-      // Others don't wait.
+      // Other streams don't wait.
       #expect(
         try await claim(ledger).map(\.key) == [ben.rawValue.uuidString.lowercased()])
       let standing = try await ledger.webhookStanding()
@@ -181,7 +180,7 @@ struct WebhookTests {
       let retried = try #require(try await ledger.nextDelivery(again, at: later))
       #expect((retried.eventID, retried.attempts) == (first, 1))
 
-      // Given up, it lets the next one pass.
+      // The stream continues after a delivery was given up.
       try await ledger.postpone(
         retried, of: again, because: "HTTP 501", failures: 4, until: later, isLast: true, at: later)
       let parked = try await ledger.parkedDeliveries(limit: 10)
@@ -240,7 +239,7 @@ struct WebhookTests {
         second, of: job, because: "no", failures: 9, until: start + .hours(1), isLast: false,
         at: start)
 
-      // One that was delivered, ahead of the one that waits; and at once.
+      // A delivered event goes ahead of the waiting one, immediately.
       #expect(try await ledger.redeliver(ids[0], at: start) == .scheduled)
       #expect(try await ledger.redeliver(ids[0], at: start) == .scheduled)
       let again = try #require(try await claim(ledger).values.first)
@@ -250,7 +249,7 @@ struct WebhookTests {
       let retried = try #require(try await ledger.nextDelivery(again, after: repeated, at: start))
       #expect((retried.eventID, retried.attempts) == (ids[1], 1))
 
-      // One that was given up: it has all its time again.
+      // A given-up event gets a fresh retry window.
       try await ledger.postpone(
         retried, of: again, because: "no", failures: 2, until: start, isLast: true, at: start)
       let empty = try #require(try await claim(ledger).values.first)
@@ -290,7 +289,7 @@ struct WebhookTests {
 }
 
 extension Ledger {
-  /// Writes an event as recordings do: whoever writes events of an account has locked it.
+  /// Writes an event under its account's lock, like recordings.
   func insertEvent(of account: AccountKey?, line: String = "1000") async throws -> Int64 {
     try await database.withTransaction { transaction in
       let data =

@@ -46,7 +46,7 @@ import Testing
     try await TestServer.withPool(uri: nowhere, logger: log.logger) { pool in
       let events = pool.listen(to: ["unheard"])
       let isLogged = try await eventually {
-        log.lines.contains("warning Could not connect to PostgreSQL to listen")
+        log.lines.contains("warning Could not connect to PostgreSQL for LISTEN")
       }
       #expect(isLogged)
       withExtendedLifetime(events) {}

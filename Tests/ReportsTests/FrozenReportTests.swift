@@ -13,7 +13,7 @@ struct FrozenReportTests {
     _ story: RandomLedger, knownAt moment: Timestamp
   ) -> [(Report, ReportChoices)] {
     var story = story
-    return Report.allCases.filter { $0.parameters.contains(.knownAt) }.flatMap { report in
+    return Report.all.filter { $0.parameters.contains(.knownAt) }.flatMap { report in
       story.choices(of: report, at: moment).map { choices in
         var choices = choices
         choices.knownAt = moment

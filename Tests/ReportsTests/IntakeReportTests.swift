@@ -29,7 +29,7 @@ struct IntakeReportTests {
         'rejected', NULL, '2026-03-01 23:59Z', 1, 'receipt_rejected', 'Old.', 21003, 'com.a'),
       ('00000000-0000-0000-0000-000000000007', gen_random_uuid(), '2026-03-30 09:00Z', false,
         'rejected', 'sandbox', '2026-03-30 09:00Z', 1, 'invalid_signature', 'No.', NULL, 'com.a');
-    INSERT INTO tenure.job (kind, subject, lane, run_at, created_at, attempts)
+    INSERT INTO tenure.job (kind, subject, queue, run_at, created_at, attempts)
     SELECT 'verify_submission', submission_id, 'submissions', 'infinity', received_at, attempts
     FROM tenure.submission WHERE status = 'pending';
     INSERT INTO tenure.submission_exchange (submission_id, number, endpoint, asked_at, duration_ms,
@@ -52,7 +52,7 @@ struct IntakeReportTests {
         'production', 'com.a', NULL, 'delivered', 1),
       ('v1:5', 1, '2026-03-31 11:59Z', 'b', NULL, NULL, 'Apple waits.', 'CANCEL', 'production',
         'com.a', NULL, 'delivered', 3);
-    INSERT INTO tenure.job (kind, subject, lane, run_at, created_at)
+    INSERT INTO tenure.job (kind, subject, queue, run_at, created_at)
     VALUES ('process_notification', 'v1:5', 'notifications', 'infinity', now());
     INSERT INTO tenure.notification_refusal
     VALUES ('2026-03-31 08:00Z', 2, 'wrong_signature', 40, '2026-03-31 08:30Z', 'It is forged.', 9),
@@ -68,13 +68,13 @@ struct IntakeReportTests {
     SELECT event_id, 'anna', event_id, 5, '2026-03-31 10:00Z',
       CASE type WHEN 'a' THEN timestamptz '2026-03-31 11:00Z' END, 'HTTP 500'
     FROM tenure.event;
-    INSERT INTO tenure.job (kind, subject, lane, run_at, created_at, parked_at, last_error)
-    VALUES ('trim_events', 'all', 'upkeep', now() - interval '1 hour', now(), NULL, NULL),
+    INSERT INTO tenure.job (kind, subject, queue, run_at, created_at, discarded_at, last_error)
+    VALUES ('prune_events', 'all', 'maintenance', now() - interval '1 hour', now(), NULL, NULL),
       ('poll_line', 'production/1', 'polls', now(), now(), '2026-03-31 11:00Z', 'Gave up.'),
       ('poll_line', 'production/2', 'polls', now() + interval '1 hour', now(), NULL, NULL),
-      ('write_ownership', 'production/3', 'tellings', now() + interval '1 hour',
+      ('set_app_account_token', 'production/3', 'write_back', now() + interval '1 hour',
         '2026-03-31 11:00Z', NULL, 'Apple is in trouble.'),
-      ('answer_consumption', 'sandbox/n9', 'sandbox_tellings', now() + interval '1 hour', now(),
+      ('send_consumption', 'sandbox/n9', 'sandbox_write_back', now() + interval '1 hour', now(),
         NULL, NULL);
     INSERT INTO tenure.apple_telling (environment, original_transaction_id, kind, told_at,
       bundle_id, transaction_id, notification_id, account_key, outcome, reason, http_status,
@@ -144,7 +144,7 @@ struct IntakeReportTests {
           "apple_failures | - | HTTP 503 | 1 | 1 | https://a",
           "deliveries_parked | - | HTTP 500 | 1 | 5 | anna",
           "deliveries_waiting | - | HTTP 500 | 1 | 5 | anna",
-          "jobs_overdue | - | trim_events | 1 | 0 | -",
+          "jobs_overdue | - | prune_events | 1 | 0 | -",
           "jobs_parked | - | poll_line | 1 | 0 | Gave up.",
           "notifications_listed | production | - | 100 | - | -",
           "notifications_missed | production | DID_RENEW | 2 | - | -",
@@ -157,7 +157,7 @@ struct IntakeReportTests {
           "submissions_rejected | - | receipt_rejected 21003 | 2 | 2 | No.",
           "tellings_accepted | production | ownership | 2 | - | -",
           "tellings_accepted | production | consumption DELIVERED | 1 | - | 5",
-          "tellings_open | production | write_ownership | 1 | 0 | Apple is in trouble.",
+          "tellings_open | production | set_app_account_token | 1 | 0 | Apple is in trouble.",
           "tellings_refused | production | ownership 4000185 | 1 | - | -",
           "tellings_skipped | production | consumption unowned | 1 | - | 5",
         ])

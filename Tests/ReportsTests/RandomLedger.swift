@@ -125,11 +125,11 @@ struct RandomLedger: Sendable {
 
   /// Folds what was recorded into the sums by the day.
   static func fold(in ledger: Ledger, at moment: Timestamp) async throws {
-    try await ledger.seed([.foldMovements], at: moment)
+    try await ledger.seed([.rollUpMovements], at: moment)
     let jobs = try await ledger.claimJobs(
-      limits: [.upkeep: 9], worker: "w", at: moment, lease: .seconds(60))
-    for job in jobs where job.task == .foldMovements {
-      try await ledger.foldMovements(job, at: moment)
+      limits: [.maintenance: 9], worker: "w", at: moment, lease: .seconds(60))
+    for job in jobs where job.kind == .rollUpMovements {
+      try await ledger.foldMovements(job, every: .seconds(10), at: moment)
     }
   }
 
@@ -187,8 +187,7 @@ struct RandomLedger: Sendable {
       Ledger.VerifiedSubmission(
         submission: submission, source: .receipt, environment: environment, evidence: evidence,
         selected: selected, exchanges: []),
-      at: day(date), terms: terms,
-      outcome: { Ledger.StoredOutcome(text: "{}", order: nil, value: $0) })
+      at: day(date), terms: terms)
   }
 
   // MARK: Asking

@@ -68,7 +68,7 @@ struct SampleReportTests {
       // The edges are in the sandbox, in the year before.
       let ledgers: [(Subscriptions.Environment, Int)] = [(.production, 2026), (.sandbox, 2025)]
       // Of intake there are no such sums.
-      for report in Report.allCases
+      for report in Report.all
       where report != .intake && report.parameters.contains(.timeZone) {
         for (buckets, (environment, year)) in ReportChoices.Bucket.allCases.flatMap({ buckets in
           ledgers.map { (buckets, $0) }
@@ -135,32 +135,31 @@ struct SampleReportTests {
         let inputs = Set(arguments.filter { $0.1 == "i" }.map { String($0.0) })
         let outputs = arguments.filter { $0.1 == "t" }.map { String($0.0) }
         let report = try #require(
-          Report.allCases.first { name == $0.relation || name == $0.relation + "_item" }, "\(name)")
+          Report.all.first { name == $0.relation || name == $0.relation + "_item" }, "\(name)")
         let isOfItems = name != report.relation
-        let shape = report.shape
-        let others = isOfItems ? shape.parametersOfNumbers : shape.parametersOfItems
-        let parameters = Set(
-          shape.parameters.filter { !others.contains($0) }.compactMap(\.argument))
-        #expect(inputs == parameters, "\(name)")
+        let parameters = report.arguments(ofItems: isOfItems)
+        #expect(inputs == Set(parameters.map(\.argument)), "\(name)")
+        #expect(Set(parameters).isSubset(of: report.parameters), "\(name)")
         var choices = ReportChoices()
         choices.listsItems = isOfItems
         #expect(report.columns(choices).map(\.name) == outputs, "\(name)")
         #expect(comment?.isEmpty == false, "\(name)")
-        for column in shape.cells.keys where !isOfItems && shape.cellColumn == "measure" {
-          #expect(report == .ownership || outputs.contains(column), "\(name).\(column)")
+        for column in report.drillDown.columns.keys
+        where !isOfItems && report.drillDown.rowColumn == nil {
+          #expect(outputs.contains(column), "\(name).\(column)")
         }
         seen.insert(name)
       }
-      #expect(seen.count == (Report.allCases.count - 1) * 2)
+      #expect(seen.count == (Report.all.count - 1) * 2)
       #expect(
         Set(try await ReportReader(database: database).definitions().keys)
-          == Set(Report.allCases))
+          == Set(Report.all))
     }
   }
 
   @Test func `whoever may read reports may call them`() async throws {
     try await withSamples { _, database in
-      for (report, listsItems) in Report.allCases.flatMap({ [($0, false), ($0, true)] }) {
+      for (report, listsItems) in Report.all.flatMap({ [($0, false), ($0, true)] }) {
         var choices = ReportChoices()
         choices.listsItems = listsItems
         let question = report.query(choices, rows: 10, at: Self.now)

@@ -18,7 +18,7 @@ struct SumTests {
       let now = try await story.happen(in: ledger, database)
       let reports = ReportReader(database: database)
       // Of intake there are no sums.
-      let dated = Report.allCases.filter { $0 != .intake && $0.parameters.contains(.timeZone) }
+      let dated = Report.all.filter { $0 != .intake && $0.parameters.contains(.timeZone) }
       let questions = dated.flatMap { report in
         story.choices(of: report, at: now).filter { $0.knownAt == nil }.map { choices in
           var choices = choices

@@ -77,7 +77,7 @@ struct EntitlementNewsTests {
 
   @Test func `the events from the beginning give what accounts may use`() {
     var kinds: [LedgerEvent.Kind: Int] = [:]
-    forAll("The replayed events are the entitlements", iterations: 200) { generator in
+    forAll("The replayed events are the entitlements", iterations: 80) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
       var told: [AccountKey: [ExactText: Timestamp?]] = [:]
@@ -129,7 +129,7 @@ struct EntitlementNewsTests {
 
   @Test func `between now and the next change nothing changes`() {
     var (changes, ends) = (0, 0)
-    forAll("Nothing changes before the next change", iterations: 300) { generator in
+    forAll("Nothing changes before the next change", iterations: 150) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
       ledger.record(rearranged(history.items, using: &generator))

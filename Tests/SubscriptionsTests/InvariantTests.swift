@@ -5,7 +5,7 @@ import Testing
 struct InvariantTests {
   @Test("Apple's evidence in every order, with repeats: the same owners, bindings and holdings")
   func orderOfArrival() {
-    forAll("The order of arrival does not matter", iterations: 150) { generator in
+    forAll("The order of arrival does not matter", iterations: 100) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       let items = rearranged(history.items, using: &generator)
       var ledger = history.ledger
@@ -25,7 +25,7 @@ struct InvariantTests {
 
   @Test("Recording the same again appends nothing")
   func repeats() {
-    forAll("The same again appends nothing", iterations: 150) { generator in
+    forAll("The same again appends nothing", iterations: 100) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       let items = rearranged(history.items, using: &generator)
       var ledger = history.ledger
@@ -44,7 +44,7 @@ struct InvariantTests {
 
   @Test("The entries folded again give the same line")
   func folding() {
-    forAll("The line is a function of its entries", iterations: 150) { generator in
+    forAll("The line is a function of its entries", iterations: 100) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
       let items = rearranged(history.items, using: &generator)
@@ -65,7 +65,7 @@ struct InvariantTests {
 
   @Test("Only entries change owners, and only to what the replay says")
   func owners() {
-    forAll("Every owner has an entry", iterations: 150) { generator in
+    forAll("Every owner has an entry", iterations: 100) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
       var owners: [Charge.ID: AccountKey] = [:]
@@ -89,7 +89,7 @@ struct InvariantTests {
 
   @Test("A claim never corrects: what is settled stays")
   func claimsNeverCorrect() {
-    forAll("Claims leave settled owners alone", iterations: 150) { generator in
+    forAll("Claims leave settled owners alone", iterations: 100) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
       for item in rearranged(history.items, using: &generator) { ledger.record([item]) }
@@ -110,7 +110,7 @@ struct InvariantTests {
 
   @Test("No entitlement without an unrevoked charge of that account")
   func entitlements() {
-    forAll("Entitlements rest on charges", iterations: 150) { generator in
+    forAll("Entitlements rest on charges", iterations: 100) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
       for batch in batches(rearranged(history.items, using: &generator), using: &generator) {
@@ -141,7 +141,7 @@ struct InvariantTests {
   @Test("Leaving out what cannot matter any more changes no entitlement from then on")
   func pruning() {
     var dropped = 0
-    forAll("Pruned holdings entitle to the same", iterations: 150) { generator in
+    forAll("Pruned holdings entitle to the same", iterations: 100) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
       for batch in batches(rearranged(history.items, using: &generator), using: &generator) {

@@ -113,7 +113,7 @@ struct LineTests {
       history: ledger.line.history, decisions: ledger.line.decisions, heads: ledger.line.heads,
       links: ledger.line.links)
     var reread = stored
-    #expect(reread.record([.link(line: otherLine, previous: mainLine)], at: day(9)) == [])
+    #expect(reread.record([.link(line: otherLine, previous: mainLine)], at: day(9)).entries == [])
   }
 
   @Test func linkedLinesAreOneByDate() {

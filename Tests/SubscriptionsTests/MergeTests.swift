@@ -50,7 +50,7 @@ struct MergeTests {
 
   @Test func `nothing is the guest's any more, and nobody else's owner changes`() {
     var moved = 0
-    forAll("What was the guest's is the member's", iterations: 300) { generator in
+    forAll("What was the guest's is the member's", iterations: 150) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = Ledger(
         members: history.members, orders: history.orders, erasures: history.erasures)

@@ -7,7 +7,7 @@ import Testing
 struct MovementPropertyTests {
   @Test("The same movements, whatever the order in which Apple's evidence arrives")
   func orderOfArrival() {
-    forAll("Movements don't depend on the order of arrival", iterations: 150) { generator in
+    forAll("Movements don't depend on the order of arrival", iterations: 75) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       let items = priced(rearranged(history.items, using: &generator), using: &generator)
       var ledger = history.ledger
@@ -28,7 +28,7 @@ struct MovementPropertyTests {
 
   @Test("Stocks are what stocks can be, at every moment and by everything that is told apart")
   func stocks() {
-    forAll("Sums of movements are stocks", iterations: 300) { generator in
+    forAll("Sums of movements are stocks", iterations: 150) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       let items = priced(rearranged(history.items, using: &generator), using: &generator)
       var ledger = history.ledger
@@ -50,7 +50,7 @@ struct MovementPropertyTests {
 
   @Test("A timeline has no gap, and its end is what the line comes to now")
   func timelines() {
-    forAll("Timelines are whole", iterations: 300) { generator in
+    forAll("Timelines are whole", iterations: 150) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
       let items = rearranged(history.items, using: &generator)

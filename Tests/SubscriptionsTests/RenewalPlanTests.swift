@@ -145,7 +145,7 @@ struct RenewalPlanTests {
 
   @Test("The same knowledge gives the same appointment, after now, until it is there")
   func stability() {
-    forAll("Planning again changes nothing", iterations: 2000) { generator in
+    forAll("Planning again changes nothing", iterations: 800) { generator in
       var line = Self.randomLine(&generator)
       let now = line.periodStart + .hours(generator.number(-100...12_000))
       line.lastPolledAt = now
@@ -164,7 +164,7 @@ struct RenewalPlanTests {
 
   @Test("Whoever keeps every appointment has a last one, and none twice")
   func wholePlan() {
-    forAll("A plan comes to its end", iterations: 500) { generator in
+    forAll("A plan comes to its end", iterations: 250) { generator in
       var line = Self.randomLine(&generator)
       var now = line.periodStart
       var kept: [RenewalPlan.Appointment] = []
@@ -186,7 +186,7 @@ struct RenewalPlanTests {
 
   @Test("However long a worker was away, a subscription's missed appointment is made good soon")
   func amends() {
-    forAll("A missed appointment is made good", iterations: 1000) { generator in
+    forAll("A missed appointment is made good", iterations: 500) { generator in
       var line = Self.randomLine(&generator)
       line.isSubscription = true
       line.lastPolledAt = line.periodStart

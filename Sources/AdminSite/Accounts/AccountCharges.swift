@@ -3,13 +3,10 @@ import HTTPAPI
 import LedgerStorage
 import Subscriptions
 
-/// The charges that an account has to do with, as its page shows them.
-///
-/// All of them are counted; lines are only read of those that are shown.
+/// The charges on an account's page: all are counted, only those shown are read in full.
 struct AccountCharges: Sendable {
-  /// Some of the charges of one kind.
   struct List: Sendable {
-    /// The latest first.
+    /// Latest first.
     let all: [AccountCharge]
     fileprivate let shown: [AccountCharge]
     let paging: Paging?
@@ -22,29 +19,27 @@ struct AccountCharges: Sendable {
 
   fileprivate struct Shown: Sendable {
     var report: ChargeReport
-    /// The end of what was paid for; nil: never, or nothing that lasts.
+    /// The end of the paid period, or nil if there is none.
     var end: Timestamp?
-    /// By which an administrator placed or released it.
+    /// The administrator action that assigned or released it.
     var act: AdministratorAct?
   }
 
   let ties: AccountTies
-  /// Those that it owns.
   let owned: List
-  /// Those that its app submitted, and that other accounts own.
+  /// Submitted for this account and owned by others.
   let claimed: List
-  /// Those on its lines that nobody owns.
+  /// Unowned charges of the account's original transactions.
   let unclaimed: List
   private let account: Account
-  /// The latest lines of which it owns charges.
+  /// The latest original transactions with owned charges, shown in the timeline.
   private let lanes: [LineID]
   private let laneCount: Int
   private let shown: [Charge.ID: Shown]
 
-  /// More lanes than this are no picture.
   private static let mostLanes = 12
 
-  /// Which part of each list is asked for.
+  /// The requested page of each list.
   struct Parts: Sendable {
     var owned: PagePart
     var claimed: PagePart
@@ -96,21 +91,17 @@ struct AccountCharges: Sendable {
     return shown
   }
 
-  /// Nil: there are none.
   func claimedSection(at now: Timestamp) -> ChargeSection? {
     section(
-      "Claimed, but owned by another account",
-      "Its app submitted these, and the rule or an administrator gave them to somebody else: why, "
-        + "stands with each.",
-      claimed, at: now)
+      "Submitted here, owned by another account", "The reason is shown with each.", claimed,
+      at: now)
   }
 
-  /// Nil: there are none.
   func unclaimedSection(at now: Timestamp) -> ChargeSection? {
     section(
-      "Owned by nobody",
-      "Charges on original transactions that it owned or submitted something of. They give nobody "
-        + "access until somebody submits them, or an administrator gives them away.",
+      "Unclaimed charges",
+      "Unowned charges of original transactions that this account owned or submitted. They grant "
+        + "no access until an app submits them or an administrator assigns them.",
       unclaimed, at: now)
   }
 
@@ -128,12 +119,12 @@ struct AccountCharges: Sendable {
     }
   }
 
-  /// The charge that fulfils an order; nil: the account does not own it.
+  /// The charge that fulfils an order, or nil if the account does not own it.
   func charge(fulfilling order: UUID) -> AccountCharge? {
     owned.all.first { $0.orderID == order }
   }
 
-  /// A lane for each original transaction, the latest first; nil without charges.
+  /// One lane per original transaction, latest first; nil without charges.
   func timeline(at now: Timestamp) -> TimelinePicture? {
     let charges = owned.all.filter { lanes.contains($0.id.line) }.compactMap { shown[$0.id] }
     guard let begin = charges.map(\.report.charge.date).min() else { return nil }
@@ -141,11 +132,11 @@ struct AccountCharges: Sendable {
     let margin = Duration.milliseconds((end.milliseconds - begin.milliseconds) / 60)
     return TimelinePicture(
       TimelineSketch(
-        id: "charges", title: "The charges of account \(account.id)",
+        id: "charges", title: "Charges of account \(account.id)",
         description: "\(Count.text(owned.all.count, "charge")) of "
           + Count.text(laneCount, "original transaction")
-          + (laneCount > lanes.count ? ", of which the latest \(lanes.count) are shown" : "")
-          + ". The list below tells it in words.",
+          + (laneCount > lanes.count ? " (latest \(lanes.count) shown)" : "")
+          + ". The list below has the details.",
         from: begin - margin, until: end + margin, now: now,
         lanes: lanes.map { line in
           let charges = charges.filter { $0.report.charge.id.line == line }
@@ -156,7 +147,7 @@ struct AccountCharges: Sendable {
         }))
   }
 
-  /// The last characters tell identifiers apart.
+  /// Keeps the last characters, which differ between identifiers.
   private static func shortened(_ text: String) -> String {
     text.count > 10 ? "…\(text.suffix(9))" : text
   }
@@ -166,8 +157,8 @@ extension AccountCharges.Shown {
   private var href: String { report.charge.id.href }
 
   private var text: String {
-    var text = report.charge.date.dayText
-    if let end { text += " to \(end.dayText)" }
+    var text = report.charge.date.dayName
+    if let end { text += " to \(end.dayName)" }
     text += ": \(report.charge.productID), \(Price.text(of: report.transaction))"
     return report.charge.revocation == nil ? text : text + ", refunded"
   }
@@ -176,7 +167,7 @@ extension AccountCharges.Shown {
     [report.charge.revocation?.at, report.charge.supersededAt].compactMap(\.self).min()
   }
 
-  /// What was paid for, and what of it was taken back.
+  /// The paid period, and the part of it that was revoked.
   fileprivate func spans(until last: Timestamp) -> [TimelineSketch.Span] {
     let start = report.charge.date
     let end = max(end ?? last, start)
@@ -218,40 +209,39 @@ extension EntitlementRow {
 }
 
 extension Entitlement {
-  /// Where it comes from and how it goes on, in a sentence.
+  /// Its source and next change, as a sentence.
   var inWords: String {
     switch source {
     case .grant: grantInWords
-    case .provisional:
-      "Given until Apple can be asked about what the app submitted."
+    case .provisional: "Provisional until Apple can verify the submission."
     case .appStore: purchaseInWords
     }
   }
 
   private var grantInWords: String {
     switch state {
-    case .revoked: "An administrator gave it, and took it back\(on(accessEndsAt))."
-    case .expired: "An administrator gave it; it ended\(on(accessEndsAt))."
-    default: "An administrator gave it."
+    case .revoked: "Granted by an administrator; revoked\(on(accessEndsAt))."
+    case .expired: "Granted by an administrator; expired\(on(accessEndsAt))."
+    default: "Granted by an administrator."
     }
   }
 
   private var purchaseInWords: String {
-    let product = productID?.rawValue ?? "It"
+    let product = productID?.rawValue ?? "The purchase"
     switch state {
-    case .active where expiresAt == nil: return "\(product) was bought for good."
+    case .active where expiresAt == nil: return "\(product) does not expire."
     case .active where willRenew: return "\(product) renews\(on(expiresAt))."
-    case .active: return "\(product) is paid for and does not renew; it ends\(on(expiresAt))."
+    case .active: return "\(product) expires\(on(expiresAt)) and will not renew."
     case .inGracePeriod:
-      return "\(product) could not be charged\(on(expiresAt)); access goes on while Apple tries "
-        + "again."
+      return "\(product) could not be charged\(on(expiresAt)); access continues while Apple "
+        + "retries."
     case .inBillingRetry:
-      return "\(product) could not be charged\(on(expiresAt)), and Apple tries again: there is no "
-        + "access until it succeeds."
-    case .revoked: return "\(product) was refunded or taken back\(on(accessEndsAt))."
-    case .expired: return "\(product) ended\(on(accessEndsAt ?? expiresAt))."
+      return "\(product) could not be charged\(on(expiresAt)); access is suspended while Apple "
+        + "retries."
+    case .revoked: return "\(product) was refunded\(on(accessEndsAt))."
+    case .expired: return "\(product) expired\(on(accessEndsAt ?? expiresAt))."
     }
   }
 
-  private func on(_ moment: Timestamp?) -> String { moment.map { " on \($0.dayText)" } ?? "" }
+  private func on(_ moment: Timestamp?) -> String { moment.map { " on \($0.dayName)" } ?? "" }
 }

@@ -5,30 +5,22 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// What became of an account: the entries of the ledger that concern it, and what administrators
-/// did to it, as one list.
+/// The history of an account: its ledger entries and administrator actions, merged into one list.
 ///
-/// Neither is ever deleted, so that the list begins where the account does.
+/// Neither is ever deleted, so the list is complete.
 struct AccountHistoryRows: Sendable {
-  /// How far both lists were read.
+  /// The position reached in both lists.
   struct Place: Sendable {
     var entry: HistoryPlace?
     var act: Int64?
   }
 
-  /// The latest first.
+  /// Latest first.
   let rows: [FactRow]
-  /// Where the list goes on; nil: nowhere.
+  /// The cursor of the next page, or nil on the last one.
   let next: String?
 
-  /// Reads a part of it.
-  ///
-  /// - Parameters:
-  ///   - ties: What the account has to do with the ledger.
-  ///   - account: Whose it is.
-  ///   - part: Which part.
-  ///   - ledger: Where it is.
-  /// - Throws: What the database says; a ``Problem`` for a cursor that names nothing.
+  /// - Throws: A ``Problem`` for an unknown cursor.
   init(of ties: AccountTies, _ account: Account, part: PagePart, in ledger: Ledger) async throws {
     var place = try part.after.map(Place.init) ?? Place()
     let found = try await ledger.history(of: ties, before: place.entry, limit: part.limit + 1)
@@ -36,7 +28,7 @@ struct AccountHistoryRows: Sendable {
     let sources = try await SourceWords(of: found.entries, in: ledger)
     var acts = try await ledger.actsBesidesPlacing(
       on: account.key, before: place.act, limit: part.limit + 1)
-    // What is older than the ledger was looked through comes with the next part.
+    // Older actions belong to the next page: the ledger was only read back to this date.
     if let end = found.lookedBackTo { acts.removeAll { $0.actedAt < end.recordedAt } }
     let all = events.count + acts.count
     var (rows, (laterEvents, laterActs)) = ([FactRow](), (events[...], acts[...]))
@@ -77,7 +69,7 @@ struct AccountHistoryRows: Sendable {
 }
 
 extension AccountHistoryRows.Place {
-  /// Stands in no identifier: control characters are refused.
+  /// Control characters are not accepted in identifiers.
   private static let separator: Character = "\u{1F}"
 
   fileprivate var cursor: String {
@@ -108,7 +100,6 @@ extension AccountHistoryRows.Place {
 }
 
 extension FactRow {
-  /// What an administrator did to an account.
   fileprivate init(_ act: AdministratorAct, on account: Account) {
     self.init(
       at: Moment(act.actedAt), sentence: act.sentence(on: account),
@@ -119,7 +110,6 @@ extension FactRow {
 }
 
 extension AdministratorAct {
-  /// What more there is to say of an act, as far as a list needs it.
   private struct Details: Decodable {
     var entitlement: String?
     var expiresAt: String?
@@ -135,26 +125,20 @@ extension AdministratorAct {
     let entitlement = details?.entitlement.map { "“\($0)”" } ?? "an entitlement"
     switch Action(rawValue: action) {
     case .grant:
-      let end = details?.expiresAt.map { ", until \($0.prefix(10))" } ?? ", without end"
-      return "It was given \(entitlement)\(end)."
-    case .revokeGrant: return "What was given to it was taken back: \(entitlement)."
+      let end = details?.expiresAt.map { ", until \(dayName($0))" } ?? ", no end date"
+      return "Granted \(entitlement)\(end)."
+    case .revokeGrant: return "Grant of \(entitlement) revoked."
     case .mergeAccount where accountID == account.id:
-      return "“\(previousAccountID ?? "erased")” was merged into it."
-    case .mergeAccount: return "It was merged into “\(accountID ?? "erased")”."
-    case .eraseAccount: return "Its person was erased."
-    case .exportAccount: return "All that is known of it was exported."
-    default: return "An act was recorded: \(action.replacing("_", with: " "))."
+      return "“\(previousAccountID ?? "erased")” was merged into this account."
+    case .mergeAccount: return "Merged into “\(accountID ?? "erased")”."
+    case .eraseAccount: return "This customer's data was erased."
+    case .exportAccount: return "Everything stored about this account was exported."
+    default: return "Administrator action: \(action.replacing("_", with: " "))."
     }
   }
 }
 
 extension AccountChargeRow {
-  /// - Parameters:
-  ///   - report: The charge.
-  ///   - end: The end of what was paid for.
-  ///   - account: On whose page it is.
-  ///   - act: By which an administrator placed or released it; nil: by none.
-  ///   - now: The present.
   init(
     _ report: ChargeReport, end: Timestamp?, of account: Account, placedBy act: AdministratorAct?,
     at now: Timestamp
@@ -177,7 +161,7 @@ extension OrderRow {
   init(_ stored: StoredOrder, charges: AccountCharges) {
     let charge = charges.charge(fulfilling: stored.order.id)
     let delivery = charge.map { charge in
-      charge.deliveredAt.map { "delivered \(Moment($0).text)" } ?? "not acknowledged"
+      charge.deliveredAt.map { "delivered \(Moment($0).text)" } ?? "delivery not acknowledged"
     }
     self.init(
       orderID: stored.order.id.uuidString.lowercased(),
@@ -188,19 +172,15 @@ extension OrderRow {
 }
 
 extension GrantRow {
-  /// - Parameters:
-  ///   - stored: The grant.
-  ///   - acts: What administrators did with grants of the account.
-  ///   - now: The present.
   init(_ stored: StoredGrant, acts: [AdministratorAct], at now: Timestamp) {
     let grant = stored.grant
     let isOver = grant.accessEnd.map { $0 <= now } ?? false
     let state =
       grant.revokedAt != nil
-      ? Badge(text: "taken back", tone: Tone.bad)
+      ? Badge(text: "Revoked", tone: Tone.bad)
       : isOver
-        ? Badge(text: "over", tone: Tone.quiet)
-        : Badge(text: grant.source == .provisional ? "provisional" : "active", tone: Tone.good)
+        ? Badge(text: "Expired", tone: Tone.quiet)
+        : Badge(text: grant.source == .provisional ? "Provisional" : "Active", tone: Tone.good)
     let id = grant.id.uuidString.lowercased()
     self.init(
       grantID: id, entitlement: grant.entitlement, state: state, from: Moment(grant.startsAt),
@@ -221,14 +201,13 @@ extension ActNote {
 }
 
 extension [AdministratorAct] {
-  /// The last act of a kind on something; they stand the last one first.
+  /// The latest action of a kind on a subject; the list is sorted latest first.
   fileprivate func last(_ action: AdministratorAct.Action, of subject: String) -> Element? {
     first { $0.action == action.rawValue && $0.subject == subject }
   }
 }
 
 extension FactRow {
-  /// What the feed told an account.
   init(_ event: ToldEvent) {
     let told = try? JSONValue(parsing: event.data.utf8).decode(ToldWords.self)
     self.init(
@@ -239,7 +218,9 @@ extension FactRow {
   }
 }
 
-/// What an event tells, as far as a list needs it.
+private func dayName(_ text: String) -> String { Timestamp(rfc3339: text)?.dayName ?? text }
+
+/// The parts of an event's data that its row shows.
 private struct ToldWords: Decodable {
   struct ToldEntitlement: Decodable {
     var name: String
@@ -276,34 +257,34 @@ private struct ToldWords: Decodable {
 
   func sentence(for type: String) -> String {
     let end = entitlement.map(\.accessEndsAt) ?? expiresAt
-    let until = end.map { ", until \($0.prefix(10))" } ?? ""
+    let until = end.map { ", until \(dayName($0))" } ?? ""
     let what = entitlement.map { "“\($0.name)”" } ?? productID ?? orderID ?? ""
     guard let kind = LedgerEvent.Kind(rawValue: type) else { return "\(type) \(what)" }
     let words =
       switch kind {
-      case .transactionRecorded: "A charge was recorded: \(what)\(until)."
-      case .ownerDecided: "The owner of a charge was decided: \(what)."
-      case .transactionClaimed: "A charge was claimed: \(what)."
-      case .ownerCorrected: "The owner of a charge was corrected: \(what)."
-      case .transactionRevoked: "A charge was taken back: \(what)."
-      case .transactionRestored: "A charge that was taken back counts again: \(what)."
-      case .bindingClosed: "The original transaction is bound to it no longer."
-      case .bindingOpened: "The original transaction is bound to it."
-      case .entitlementGranted: "It may use \(what)\(until)."
-      case .entitlementExtended: "It may use \(what) for longer\(until)."
-      case .entitlementShortened: "It may use \(what) for less\(until)."
-      case .entitlementExpired: "Its access to \(what) ended."
-      case .entitlementRevoked: "Its access to \(what) was taken back."
-      case .renewalStatusChanged: "What Apple says of the next renewal changed."
-      case .inGracePeriod: "The subscription is in a grace period."
-      case .inBillingRetry: "Apple tries to charge again, without access."
-      case .recovered: "Apple could charge again."
-      case .productChanged: "The product changed to \(what)."
-      case .orderFulfilled: "An order was fulfilled: \(what)."
-      case .orderRefunded: "An order was refunded: \(what)."
-      case .orderReopened: "An order is open again: \(what)."
-      case .orderExpired: "An order expired: \(what)."
-      case .accountErased: "Its person was erased."
+      case .transactionRecorded: "Charge recorded: \(what)\(until)."
+      case .ownerDecided: "Owner decided: \(what)."
+      case .transactionClaimed: "Charge claimed: \(what)."
+      case .ownerCorrected: "Owner corrected: \(what)."
+      case .transactionRevoked: "Charge revoked: \(what)."
+      case .transactionRestored: "Charge restored: \(what)."
+      case .bindingClosed: "Renewals no longer belong to this account."
+      case .bindingOpened: "Renewals belong to this account."
+      case .entitlementGranted: "Entitlement granted: \(what)\(until)."
+      case .entitlementExtended: "Entitlement extended: \(what)\(until)."
+      case .entitlementShortened: "Entitlement shortened: \(what)\(until)."
+      case .entitlementExpired: "Entitlement expired: \(what)."
+      case .entitlementRevoked: "Entitlement revoked: \(what)."
+      case .renewalStatusChanged: "Renewal status changed."
+      case .inGracePeriod: "Billing failed; access continues in a grace period."
+      case .inBillingRetry: "Billing failed; access is suspended while Apple retries."
+      case .recovered: "Billing recovered."
+      case .productChanged: "Product changed to \(what)."
+      case .orderFulfilled: "Order fulfilled: \(what)."
+      case .orderRefunded: "Order refunded: \(what)."
+      case .orderReopened: "Order reopened: \(what)."
+      case .orderExpired: "Order expired: \(what)."
+      case .accountErased: "This customer's data was erased."
       }
     return because.map { "\(words) \($0)" } ?? words
   }
@@ -322,68 +303,63 @@ extension SubmissionRow {
 }
 
 extension SubmissionSummary {
-  /// What was sent, and what was asked for with it.
+  /// For example `Receipt (restore, transaction 77)`.
   fileprivate var kindInWords: String {
-    var words =
+    let name =
       switch kind {
-      case .receipt: "A receipt"
+      case .receipt: "Receipt"
       case .signedTransaction: "Signed transactions"
-      default: "What is kept no more"
+      default: "Deleted payload"
       }
-    if isRestore { words += ", to restore all of it" }
-    if let transactionID { words += ", for transaction \(transactionID)" }
-    return words
+    let options = [isRestore ? "restore" : nil, transactionID.map { "transaction \($0)" }]
+      .compactMap(\.self)
+    return options.isEmpty ? name : "\(name) (\(options.joined(separator: ", ")))"
   }
 
+  /// The rest of the sentence that begins with ``kindInWords``.
   fileprivate func outcomeInWords(_ findings: SubmissionFindings?) -> String {
     switch status {
     case .verified:
-      let inWhat = environment == .sandbox ? ", in the sandbox." : "."
-      return ["Apple vouches for it\(inWhat)", findings?.inWords].compactMap(\.self)
+      let inWhat = environment == .sandbox ? " in the sandbox." : "."
+      return ["verified by Apple\(inWhat)", findings?.inWords].compactMap(\.self)
         .joined(separator: " ")
     case .rejected:
-      let told = problem?.detail ?? "Apple does not vouch for it."
-      guard let problem else { return told }
-      let status = problem.appleStatus.map { ", Apple's status \($0)" } ?? ""
-      return "\(told) Rejected as \(problem.code)\(status)."
+      guard let problem else { return "rejected by Apple." }
+      let status = problem.appleStatus.map { ", Apple status \($0)" } ?? ""
+      return "rejected (\(problem.code)\(status)). \(problem.detail)"
     case .pending:
-      return (problem?.detail ?? "Apple was not asked yet.")
-        + " Tried \(Count.text(attempts, "time"))"
-        + (retryAt.map { "; again \(Moment($0).text)." } ?? ", and given up.")
+      return "pending. \(problem?.detail ?? "Apple has not been asked yet.") "
+        + Count.text(attempts, "attempt")
+        + (retryAt.map { "; next attempt \(Moment($0).text)." } ?? "; retries exhausted.")
     }
   }
 }
 
 extension SubmissionFindings {
   fileprivate var inWords: String {
-    guard claimed > 0 else { return "It claimed nothing." }
-    return
-      "It claimed \(Count.text(claimed, "transaction")), of which \(newlyOwned) became its own."
+    guard claimed > 0 else { return "Claimed nothing." }
+    return "Claimed \(Count.text(claimed, "transaction")); \(newlyOwned) newly owned."
   }
 }
 
 extension SubmissionWarning {
-  /// Of what the sender was warned, as it was when the submission was decided.
+  /// The warning as it was when the submission was decided.
   fileprivate func inWords(_ submission: SubmissionSummary) -> String {
-    switch self {
-    case .transactionNotInReceipt:
-      "The transaction that its app named is not in what it sent"
-        + (submission.retryAt.map { "; it is looked for again \(Moment($0).text)." } ?? ".")
+    let recheck = submission.retryAt.map { "; next check \(Moment($0).text)." } ?? "."
+    return switch self {
+    case .transactionNotInReceipt: "The named transaction is not in the submission\(recheck)"
     case .purchasedLater:
-      "It contains a purchase dated after it was received, which it does not claim"
-        + (submission.retryAt.map { "; it is checked again \(Moment($0).text)." } ?? ".")
-    case .ownedByAnotherAccount: "Another account owned what it claimed."
+      "A purchase is dated after the submission was received and was not claimed\(recheck)"
+    case .ownedByAnotherAccount: "Another account owned the claimed transactions."
     case .orderUnknown: "The named order does not exist."
     case .orderAccountMismatch: "The named order, or the purchase, belongs to another account."
-    case .orderProductMismatch: "No purchase in the submission is of the named order's product."
-    case .orderAlreadyFulfilled: "The named order, or the purchase, was matched before."
-    case .unreadableTransaction:
-      "The latest transaction can't be read"
-        + (submission.retryAt.map { "; it is looked at again \(Moment($0).text)." } ?? ".")
+    case .orderProductMismatch: "No purchase in the submission is for the named order's product."
+    case .orderAlreadyFulfilled: "The named order, or the purchase, was already matched."
+    case .unreadableTransaction: "The latest transaction could not be read\(recheck)"
     case .unknownProduct:
-      "A product was not in the catalogue: it grants nothing until it is described there."
-    case .sandboxNotGranted: "It is of the sandbox, which grants this account nothing."
-    case .noTransactions: "The receipt is empty: it lists no purchase."
+      "A product was not in the catalogue; it grants nothing until it is added there."
+    case .sandboxNotGranted: "Sandbox purchases grant this account nothing."
+    case .noTransactions: "The receipt contains no purchases."
     case .appAccountTokenOfAnotherAccount:
       "A transaction carries the app account token of another account."
     }

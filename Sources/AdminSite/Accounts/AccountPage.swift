@@ -5,14 +5,12 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-/// What an account may use and why, as a page.
 struct AccountPageController: Sendable {
   let pages: PageMaker
   let ledger: Ledger
   let catalogue: CatalogueCache
   let entitlements: EntitlementReader
 
-  /// So many orders, the latest: who has more is no person.
   private static let mostOrders = 100
 
   @Sendable
@@ -92,15 +90,13 @@ struct AccountPageController: Sendable {
     return (told.map(FactRow.init), paging)
   }
 
-  /// What the feed has forgotten, in a sentence; nil: nothing.
+  /// A sentence on deleted events, or nil if none were deleted.
   private func forgotten() async throws -> String? {
     try await ledger.feedTrimming().map { trimming in
-      "The feed keeps events for a time. "
-        + (trimming.storedAt.map {
-          "Those of all accounts that were stored until \(Moment($0).text)"
-        }
-          ?? "The oldest of all accounts")
-        + " were deleted: whether any was this account's is not known any more."
+      "Events are kept for a limited time. "
+        + (trimming.storedAt.map { "Events of all accounts stored until \(Moment($0).text)" }
+          ?? "The oldest events of all accounts")
+        + " were deleted, possibly some of this account."
     }
   }
 
@@ -110,7 +106,7 @@ struct AccountPageController: Sendable {
       PageLink(
         label: label, href: PageAddress.account(account.id, form: form), isDanger: isDanger)
     }
-    // Nothing can be given any more to an account that was merged into another.
+    // A merged account can't receive grants or further merges.
     let gifts = [link("Grant…", "grant"), link("Merge…", "merge")]
     return (account.mergedInto == nil ? gifts : [])
       + [link("Export…", "export"), link("Erase…", "erase", isDanger: true)]
@@ -123,20 +119,18 @@ struct AccountPageController: Sendable {
       Property(label: "Account", value: account.id, isCode: true),
       Property(
         label: "App account token", value: account.appAccountToken.uuidString.lowercased(),
-        isCode: true, note: "to pass to StoreKit"),
+        isCode: true, note: "for StoreKit"),
       Property(
-        label: "Key in the ledger", value: account.key.rawValue.uuidString.lowercased(),
-        isCode: true),
+        label: "Ledger key", value: account.key.rawValue.uuidString.lowercased(), isCode: true),
       Property(label: "First seen", value: Moment(account.createdAt).text),
     ]
   }
 }
 
-/// Finds what the path of a page names.
 enum AdminPath {
-  /// The account in a path, or in the query where no path can have its id.
+  /// Finds the account named in a path, or in the query for the ids `.` and `..`.
   ///
-  /// - Throws: A ``Problem`` where there is none.
+  /// - Throws: ``ProblemCode/unknownAccount``.
   static func account(_ request: Request, _ context: APIContext, in ledger: Ledger) async throws
     -> Account
   {
@@ -145,72 +139,65 @@ enum AdminPath {
       ? try TextField.accountID.checked(FormFields(query: request.uri)["id"]?.rawValue ?? "")
       : try context.parameter(.accountID)
     guard let account = try await ledger.account(id) else {
-      throw Problem(.unknownAccount, "The account was never seen.")
+      throw Problem(.unknownAccount, "No account with this ID.")
     }
     return account
   }
 }
 
-/// The template `account`: what an account may use now and why, and all that is known of it.
-///
-/// The account id is the page's title.
+/// The context of the template `account`, whose title is the account id.
 struct AccountPage: Sendable {
   var page: PageFrame
-  /// Why it can or cannot use what it paid for, in a sentence or two.
+  /// The active entitlements, or why there are none.
   var verdict: String
   /// One of ``Tone``.
   var verdictTone: String
   var properties: [Property]
   var entitlements: [EntitlementRow]
-  /// A lane for each original transaction; nil: no charges.
   var timeline: TimelinePicture?
   var charges: [AccountChargeRow]
   var chargePaging: Paging?
-  /// Charges that its app submitted, and that other accounts own; nil: none.
+  /// Submitted for this account and owned by others.
   var claimed: ChargeSection?
-  /// Charges on its original transactions that nobody owns; nil: none.
+  /// Unowned charges of the account's original transactions.
   var unclaimed: ChargeSection?
   var orders: [OrderRow]
   var grants: [GrantRow]
   var submissions: [SubmissionRow]
   var submissionPaging: Paging?
-  /// What the ledger and the record of acts have of it, the latest first.
+  /// Latest first, as `events`.
   var history: [FactRow]
   var historyPaging: Paging?
-  /// What is left in the feed of what it was told, the latest first.
   var events: [FactRow]
   var eventPaging: Paging?
-  /// What the feed has forgotten, in a sentence; nil: nothing.
+  /// A sentence on deleted events.
   var forgotten: String?
 }
 
-/// Charges that an account has to do with and does not own.
+/// Related charges that the account does not own.
 struct ChargeSection: Sendable {
   var title: String
-  /// What they have in common.
   var lead: String
   var charges: [AccountChargeRow]
   var paging: Paging?
 }
 
-/// What an account may use, or might have used.
+/// An entitlement, active or not.
 struct EntitlementRow: Sendable {
   var name: String
   var state: Badge
-  /// Where it comes from, in words, for example `monthly, renews on 2026-12-14`.
+  /// A sentence, for example “monthly renews on 14 Dec 2026”.
   var because: String
-  /// The end of access; nil: it is not known, or never.
+  /// The end of access, or nil if it is unknown or never.
   var until: Moment?
-  /// It never ends.
   var isEndless = false
   var productID: String?
-  /// The original transaction or the grant.
+  /// The original transaction id, or `grant`.
   var source: String
   var href: String?
   var isSandbox: Bool
 }
 
-/// A charge that an account has to do with.
 struct AccountChargeRow: Sendable {
   var transactionID: String
   var href: String
@@ -219,18 +206,17 @@ struct AccountChargeRow: Sendable {
   var until: Moment?
   var price: String
   var state: Badge
-  /// One of the interface's rules.
+  /// The API's name of the rule.
   var rule: String
   var because: String
-  /// Who owns it; nil: the account itself, or nobody.
+  /// The owner if it is another account.
   var owner: PageLink?
-  /// By whom it was placed or released; nil: by no administrator.
+  /// The administrator who assigned or released it.
   var placed: ActNote?
   var isSandbox: Bool
   var transferHref: String
 }
 
-/// An order that the account opened.
 struct OrderRow: Sendable {
   var orderID: String
   var productID: String
@@ -238,11 +224,10 @@ struct OrderRow: Sendable {
   var state: Badge
   var transactionID: String?
   var href: String?
-  /// For example `delivered 2026-11-20 08:14` or `not acknowledged`.
+  /// For example `delivered 20 Nov 2026, 08:14` or `delivery not acknowledged`.
   var delivery: String?
 }
 
-/// An entitlement that was given.
 struct GrantRow: Sendable {
   var grantID: String
   var entitlement: String
@@ -250,45 +235,37 @@ struct GrantRow: Sendable {
   var from: Moment
   var until: Moment?
   var reason: String
-  /// By whom it was given; nil: by no administrator, or it is not recorded.
+  /// The administrator who granted it.
   var given: ActNote?
-  /// By whom it was taken back; nil: it was not.
+  /// The administrator who revoked it.
   var takenBack: ActNote?
-  /// Nil: there is nothing left to take back.
+  /// Nil if there is nothing left to revoke.
   var revokeHref: String?
 }
 
-/// What an account's app sent.
 struct SubmissionRow: Sendable {
   var submissionID: String
   var receivedAt: Moment
   var state: Badge
-  /// What was sent, in words.
+  /// The first half of a sentence that `outcome` ends.
   var kind: String
-  /// What came of it, in words.
   var outcome: String
-  /// Of what its sender was warned, in words.
   var warnings: [String]
   var href: String?
 }
 
-/// Why an account can or cannot use what it paid for, in a few sentences.
+/// The account's active entitlements, or the likely reasons why it has none.
 struct AccountVerdict: Sendable {
   let text: String
   let tone: String
 
-  /// - Parameters:
-  ///   - entitlements: What it has, inactive ones included.
-  ///   - charges: The charges that it has to do with.
-  ///   - heir: The account into which it was merged; nil: it stands for itself.
-  ///   - submission: What its app sent last; nil: nothing.
   init(
     _ entitlements: [Entitlement], charges: AccountCharges, mergedInto heir: String?,
     lastSubmission submission: SubmissionSummary?
   ) {
     let active = entitlements.filter(\.isActive)
     guard active.isEmpty else {
-      text = "It may use \(active.map(\.name).joined(separator: ", "))."
+      text = "Active entitlements: \(active.map(\.name).joined(separator: ", "))."
       tone = active.contains { $0.state == .inGracePeriod } ? Tone.warning : Tone.good
       return
     }
@@ -297,48 +274,45 @@ struct AccountVerdict: Sendable {
     if let last = entitlements.first {
       tone =
         last.state != .expired ? Tone.bad : reasons.isEmpty ? Tone.quiet : Tone.warning
-      reasons.insert("It may use nothing now. \(last.inWords)", at: 0)
+      reasons.insert("No active entitlements. \(last.inWords)", at: 0)
     } else if owned > 0 {
       tone = Tone.warning
       reasons.insert(
-        "It may use nothing: of \(Count.text(owned, "charge")) that it owns, none is of a "
-          + "product that grants anything.", at: 0)
+        "No active entitlements. The account owns \(Count.text(owned, "charge")), none for a "
+          + "product that grants an entitlement.", at: 0)
     } else {
       tone = Tone.warning
       if reasons.isEmpty {
         reasons = [
-          "If its person paid, the purchase was never submitted: search for the transaction."
+          "If the customer paid, the purchase was never submitted: search for the transaction."
         ]
       }
-      reasons.insert("It may use nothing: it owns no charge and was granted nothing.", at: 0)
+      reasons.insert("No active entitlements. The account has no purchases and no grants.", at: 0)
     }
     text = reasons.joined(separator: " ")
   }
 
-  /// Where what the person paid for may be.
   private static func reasons(
     _ charges: AccountCharges, mergedInto heir: String?,
     lastSubmission submission: SubmissionSummary?
   ) -> [String] {
     var reasons: [String] = []
-    if let heir { reasons.append("It was merged into “\(heir)”.") }
+    if let heir { reasons.append("The account was merged into “\(heir)”.") }
     let claimed = charges.claimed.all.count
     if claimed > 0 {
       reasons.append(
-        "\(Count.text(claimed, "charge")) that its app submitted "
-          + (claimed == 1
-            ? "is owned by another account: see below."
-            : "are owned by other accounts: see below."))
+        Count.text(claimed, "submitted charge is", "submitted charges are")
+          + " owned by another account (see below).")
     }
     let unclaimed = charges.unclaimed.all.count(where: \.isClaimed)
     if unclaimed > 0 {
       reasons.append(
-        "\(Count.text(unclaimed, "charge")) that its app submitted "
-          + (unclaimed == 1 ? "is owned by nobody: see below." : "are owned by nobody: see below."))
+        Count.text(unclaimed, "submitted charge is", "submitted charges are")
+          + " unclaimed (see below).")
     }
     switch submission?.status {
-    case .rejected: reasons.append("What its app sent last was rejected.")
-    case .pending: reasons.append("What its app sent last is not decided yet.")
+    case .rejected: reasons.append("The latest submission was rejected.")
+    case .pending: reasons.append("The latest submission is pending.")
     case .verified, nil: break
     }
     return reasons

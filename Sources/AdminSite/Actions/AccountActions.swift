@@ -5,7 +5,6 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-/// Merging an account into another, as a page.
 struct MergePageController: Sendable {
   let pages: PageMaker
   let ledger: Ledger
@@ -30,65 +29,62 @@ struct MergePageController: Sendable {
         return try await form.confirm(
           pages, context,
           consequences: Self.consequences(of: preview, from: account.id, into: into),
-          warnings: ["Nobody can undo this: what was merged can only be transferred one by one."])
+          warnings: [
+            "This cannot be undone. Merged charges can only be transferred one at a time."
+          ])
       }
       let merger = try await ledger.merge(
         account.id, into: into, by: administrator, terms: entitlements.terms, at: pages.now())
       let rest =
         merger.completedAt == nil
-        ? " It has many charges: a worker is placing them, some at a time." : ""
+        ? " A worker is moving its remaining charges." : ""
       return PageMaker.done(
-        Flash(message: "“\(account.id)” is merged into this account.\(rest)", tone: Tone.good),
+        Flash(message: "“\(account.id)” was merged into this account.\(rest)", tone: Tone.good),
         then: PageAddress.account(into), request, context)
     } catch let problem as Problem where problem.code == .invalidRequest {
       return try await form.ask(pages, context, fault: problem)
     } catch let error as LedgerError {
-      let fault = Problem.invalid(TextField.into.name, "does not do: \(error.description)")
+      let fault = Problem.invalid(TextField.into.name, "can't be used: \(error.description)")
       return try await form.ask(pages, context, fault: fault)
     }
   }
 
   private func form(for account: Account) -> ActionForm {
     ActionForm(
-      title: "Merge an account", action: PageAddress.account(account.id, form: "merge"),
-      lead: "Makes a guest a part of the member that he has become: charges, orders and grants go "
-        + "over, and so does what comes later for the guest.",
+      title: "Merge account", action: PageAddress.account(account.id, form: "merge"),
+      lead: "Merges a guest account into a member account. Charges, orders and grants move to the "
+        + "member, including future ones.",
       properties: [
         Property(label: "Account", value: account.id, isCode: true),
         Property(label: "First seen", value: Moment(account.createdAt).text),
       ],
       fields: [
         ActionField(
-          id: "into", name: TextField.into.name, label: "Into the account", isInput: true,
-          hint: "The one that remains. Whole, as the app names it."),
+          id: "into", name: TextField.into.name, label: "Target account", isInput: true,
+          hint: "The full account ID, exactly as your app uses it. This account remains."),
         ActionForm.reason,
       ],
       buttonLabel: "Merge", isDanger: true,
       subject: PageLink(label: account.id, href: PageAddress.account(account.id)))
   }
 
-  /// How much goes over, and who loses and gets what.
   private static func consequences(of preview: MergePreview, from id: String, into other: String)
     -> [String]
   {
-    func number(_ count: Int, _ noun: String) -> String {
-      "\(ChartUnit.count.text(Int64(count))) \(noun)\(count == 1 ? "" : "s")"
-    }
     let held = Set(preview.held.map(\.name))
     return [
-      "\(number(preview.charges, "charge")), \(number(preview.orders, "order")) and "
-        + "\(number(preview.grants, "grant")) of “\(id)” go to “\(other)”."
+      "\(Count.text(preview.charges, "charge")), \(Count.text(preview.orders, "order")) and "
+        + "\(Count.text(preview.grants, "grant")) move from “\(id)” to “\(other)”."
     ]
       + preview.lost.map { entitlement in
-        let until = entitlement.accessEndsAt.map { " until \(Moment($0).text)" } ?? ""
-        let gain = held.contains(entitlement.name) ? ", which has it already" : ""
-        return "“\(entitlement.name)”, which “\(id)” may use\(until), goes to “\(other)”\(gain)."
+        let until = entitlement.accessEndsAt.map { " (until \(Moment($0).text))" } ?? ""
+        let gain = held.contains(entitlement.name) ? ", which already has it" : ""
+        return "“\(entitlement.name)”\(until) moves from “\(id)” to “\(other)”\(gain)."
       }
-      + ["What is submitted or ordered for “\(id)” from then on is for “\(other)”."]
+      + ["Later submissions and orders for “\(id)” count for “\(other)”."]
   }
 }
 
-/// Erasing a person, as a page.
 struct ErasurePageController: Sendable {
   let pages: PageMaker
   let ledger: Ledger
@@ -105,13 +101,13 @@ struct ErasurePageController: Sendable {
     let form = form(for: account)
     do {
       guard context.admin.form["typed_account_id"] == ExactText(account.id) else {
-        throw Problem.invalid("typed_account_id", "must be the account's id, exactly")
+        throw Problem.invalid("typed_account_id", "must be exactly the account ID")
       }
       let administrator = try context.actingAdministrator()
       guard ActionForm.isConfirmed(context) else {
         return try await form.confirm(
           pages, context, consequences: Self.consequences(for: account),
-          warnings: ["Nobody can undo this."])
+          warnings: ["This cannot be undone."])
       }
       let erasure = try await ledger.erase(account.id, by: administrator, at: pages.now())
       return try await done(erasure, context)
@@ -122,34 +118,34 @@ struct ErasurePageController: Sendable {
 
   private static func consequences(for account: Account) -> [String] {
     [
-      "A pseudonym takes the place of “\(account.id)” wherever it stands.",
-      "What its app submitted, and what Apple answered to that, is deleted.",
-      "Its charges stay in the books under the pseudonym; later renewals are nobody's until "
-        + "somebody submits them.",
-      "Its app is told by an event, without the id, and of nothing more from then on.",
-      "Whoever uses the id next is a new account.",
+      "A pseudonym replaces “\(account.id)” everywhere.",
+      "The account's submissions and Apple's responses to them are deleted.",
+      "Its charges are kept under the pseudonym; later renewals are unclaimed until an app submits "
+        + "them.",
+      "Your app server will receive one last event, without the ID.",
+      "If the ID is used again, it is a new account.",
     ]
   }
 
   private func form(for account: Account) -> ActionForm {
     ActionForm(
-      title: "Erase a person", action: PageAddress.account(account.id, form: "erase"),
-      lead: "Removes what tells who it was, and keeps the books.",
+      title: "Erase customer data", action: PageAddress.account(account.id, form: "erase"),
+      lead: "Deletes personal data; keeps financial records under a pseudonym.",
       properties: [
         Property(label: "Account", value: account.id, isCode: true),
         Property(label: "First seen", value: Moment(account.createdAt).text),
       ],
       fields: [
         ActionField(
-          id: "typed-account-id", name: "typed_account_id", label: "The account's id, once more",
-          isInput: true),
+          id: "typed-account-id", name: "typed_account_id",
+          label: "Type the account ID to confirm", isInput: true),
         ActionForm.reason,
       ],
       buttonLabel: "Erase", isDanger: true,
       subject: PageLink(label: account.id, href: PageAddress.account(account.id)))
   }
 
-  /// Shown at once: there is no page to go back to.
+  /// The result, shown without a redirect: the account's page no longer exists.
   private func done(_ erasure: Erasure, _ context: APIContext) async throws -> Response {
     let removed = erasure.removed
     func number(_ label: String, _ value: Int) -> Property {
@@ -157,23 +153,22 @@ struct ErasurePageController: Sendable {
     }
     return pages.response(
       DonePage(
-        page: try await pages.frame("The person is erased", context),
-        message: "A pseudonym has taken the place of the account's name.",
+        page: try await pages.frame("Customer data erased", context),
+        message: "A pseudonym has replaced the account ID.",
         properties: [
           Property(
             label: "Pseudonym", value: erasure.pseudonym,
             href: PageAddress.account(erasure.pseudonym), isCode: true),
-          number("Holdings under it", removed.holdings),
-          number("Submissions emptied", removed.submissions),
+          number("Holdings kept", removed.holdings),
+          number("Submissions cleared", removed.submissions),
           number("Payloads deleted", removed.payloads),
-          number("Exchanges deleted", removed.exchanges),
+          number("Apple responses deleted", removed.exchanges),
         ],
         links: [PageLink(label: "Overview", href: PageAddress.overview)]),
       .done)
   }
 }
 
-/// Giving out all that is known of an account, as a page: a form that asks why, and a file.
 struct ExportPageController: Sendable {
   let pages: PageMaker
   let exports: ExportController
@@ -202,9 +197,9 @@ struct ExportPageController: Sendable {
 
   private func form(for account: Account) -> ActionForm {
     ActionForm(
-      title: "Export what is known", action: PageAddress.account(account.id, form: "export"),
-      lead: "Gives out all that is known of the account as a file of JSON, with what was submitted "
-        + "and what Apple answered.",
+      title: "Export account data", action: PageAddress.account(account.id, form: "export"),
+      lead: "Downloads everything stored about this account as a JSON file, including submissions "
+        + "and Apple's responses.",
       properties: [Property(label: "Account", value: account.id, isCode: true)],
       fields: [ActionForm.reason], buttonLabel: "Export", isFile: true,
       subject: PageLink(label: account.id, href: PageAddress.account(account.id)))

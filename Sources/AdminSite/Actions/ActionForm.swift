@@ -4,28 +4,27 @@ import Hummingbird
 import LedgerStorage
 import Subscriptions
 
-/// A form that changes something, in two steps: it is filled in, and what it will do is confirmed.
+/// A form for an administrator action: filled in first, then confirmed.
 struct ActionForm: Sendable {
   let title: String
-  /// Where it goes.
+  /// The path the form is posted to.
   let action: String
   let lead: String
   let properties: [Property]
   var fields: [ActionField]
   let buttonLabel: String
   var isDanger = false
-  /// What comes of it is a file, beside which the form stays.
+  /// The response is a file; the browser stays on the form.
   var isFile = false
-  /// Where the page's subject is.
+  /// The page of the account or charge concerned.
   let subject: PageLink
 
-  /// Why something is done, in every form.
   static let reason = ActionField(
     id: "reason", name: TextField.reason.name, label: "Reason", isText: true,
     maximumLength: "\(Administrator.maximumReasonLength)",
-    hint: "Recorded with your name, for whoever asks later.")
+    hint: "Saved in the audit log with your name.")
 
-  /// Asks for the fields, again if something is wrong with what was sent.
+  /// Shows the fields, with the error if the form was sent before.
   func ask(
     _ pages: PageMaker, _ context: APIContext, fault problem: Problem? = nil
   ) async throws -> Response {
@@ -39,11 +38,11 @@ struct ActionForm: Sendable {
     return pages.response(
       try await page(
         pages, context, fields: fields, hidden: [], consequences: [], warnings: [],
-        fault: isOfField ? "Nothing was done: look at what is marked below." : problem?.detail),
+        fault: isOfField ? "Nothing was changed. Fix the highlighted fields." : problem?.detail),
       .action, status: problem?.status ?? .ok)
   }
 
-  /// Tells what it will do, and asks to confirm that.
+  /// Shows the consequences and asks for confirmation.
   func confirm(
     _ pages: PageMaker, _ context: APIContext, consequences: [String], warnings: [String],
     unseen: [HiddenField] = []
@@ -60,7 +59,6 @@ struct ActionForm: Sendable {
       .action)
   }
 
-  /// Whether the second step was sent.
   static func isConfirmed(_ context: APIContext) -> Bool {
     context.admin.form["confirmed"] == "yes"
   }
@@ -78,44 +76,34 @@ struct ActionForm: Sendable {
   }
 }
 
-/// The template `action`: a form that does something to an account or a charge, and its
-/// confirmation.
+/// The context of the template `action`.
 ///
-/// First the fields are asked for; what they would do is then told, with the fields sent along
-/// unseen, and only the second form does it.
+/// The first form has fields; the confirmation has consequences, and the fields are hidden.
 struct ActionPage: Sendable {
   var page: PageFrame
-  /// Where the form goes.
   var action: String
-  /// What is about to happen, in a sentence or two.
   var lead: String
-  /// What it happens to.
   var properties: [Property]
   var fields: [ActionField]
   var hidden: [HiddenField]
-  /// What will change, one sentence each; empty: not asked yet.
+  /// One sentence per change; empty before the confirmation.
   var consequences: [String]
-  /// What speaks against it.
   var warnings: [String]
   var buttonLabel: String
-  /// The button takes something away.
   var isDanger: Bool
-  /// The answer is a file, and the page stays.
   var isFile: Bool
-  /// Back, with nothing done.
   var cancelHref: String
-  /// Why nothing was done.
   var fault: String?
 }
 
-/// A field of such a form; `isSelect`, `isText` and `isInput` say which kind, one of them.
+/// A form field of one kind: exactly one of `isSelect`, `isText` and `isInput` is set.
 struct ActionField: Sendable {
-  /// In the page: letters, digits and hyphens.
+  /// The HTML id: letters, digits and hyphens.
   var id: String
   var name: String
   var label: String
   var isSelect = false
-  /// Of several lines.
+  /// Has several lines.
   var isText = false
   var isInput = false
   /// `text`, `date` or `datetime-local`.

@@ -6,7 +6,7 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-/// Giving an entitlement, and taking it back, as pages.
+/// The forms that grant an entitlement and revoke a grant.
 struct GrantPageController: Sendable {
   let pages: PageMaker
   let ledger: Ledger
@@ -14,7 +14,7 @@ struct GrantPageController: Sendable {
 
   private static let entitlement = TextField(name: "entitlement", maximumLength: 255)
 
-  // MARK: Giving
+  // MARK: Grant
 
   @Sendable
   func ask(_ request: Request, context: APIContext) async throws -> Response {
@@ -33,16 +33,15 @@ struct GrantPageController: Sendable {
         return try await form.confirm(
           pages, context, consequences: Self.consequences(of: name, until: end, for: account),
           warnings: try await warnings(about: name, for: account),
-          // What is confirmed twice, by a double click, is granted once.
+          // A double click on the confirmation grants once.
           unseen: [HiddenField(name: "grant_id", value: UUID().uuidString.lowercased())])
       }
       _ = try await ledger.grant(
         as: context.admin.form["grant_id"].flatMap { UUID(uuidString: $0.rawValue) } ?? UUID(),
-        name,
-        to: account.id, until: end, by: administrator, terms: entitlements.terms,
+        name, to: account.id, until: end, by: administrator, terms: entitlements.terms,
         at: pages.now())
       return PageMaker.done(
-        Flash(message: "The account may use “\(name)”.", tone: Tone.good),
+        Flash(message: "“\(name)” was granted.", tone: Tone.good),
         then: PageAddress.account(account.id), request, context)
     } catch let problem as Problem where problem.code == .invalidRequest {
       return try await form.ask(pages, context, fault: problem)
@@ -55,30 +54,29 @@ struct GrantPageController: Sendable {
 
   private func form(for account: Account) -> ActionForm {
     ActionForm(
-      title: "Grant an entitlement", action: PageAddress.account(account.id, form: "grant"),
-      lead: "What is granted counts beside what was bought, until it ends or is taken back.",
+      title: "Grant entitlement", action: PageAddress.account(account.id, form: "grant"),
+      lead: "Grants add to purchases and last until they expire or are revoked.",
       properties: [Property(label: "Account", value: account.id, isCode: true)],
       fields: [
         ActionField(
           id: "entitlement", name: "entitlement", label: "Entitlement", isInput: true,
-          hint: "As the catalogue names it."),
+          hint: "The name used in the catalogue."),
         ActionField(
-          id: "expires-at", name: "expires_at", label: "Until", isInput: true, type: "date",
-          isRequired: false, hint: "The end of that day in UTC. Empty: until it is taken back."),
+          id: "expires-at", name: "expires_at", label: "Last day", isInput: true, type: "date",
+          isRequired: false, hint: "In UTC. Leave empty for no end date."),
         ActionForm.reason,
       ],
       buttonLabel: "Grant",
       subject: PageLink(label: account.id, href: PageAddress.account(account.id)))
   }
 
-  /// The end of a day.
   private static func end(_ text: String?, after now: Timestamp) throws -> Timestamp? {
     guard let text else { return nil }
     guard let day = Timestamp(rfc3339: "\(text)T00:00:00Z") else {
-      throw Problem.invalid("expires_at", "must be a day, as in 2026-12-31")
+      throw Problem.invalid("expires_at", "must be a date such as 2026-12-31")
     }
     let end = day + .days(1)
-    guard now < end else { throw Problem.invalid("expires_at", "must not be over") }
+    guard now < end else { throw Problem.invalid("expires_at", "must not be in the past") }
     return end
   }
 
@@ -86,23 +84,23 @@ struct GrantPageController: Sendable {
     -> [String]
   {
     [
-      "“\(account.id)” may use “\(name)” from now on, "
-        + (end.map { "until \(Moment($0).text) UTC." } ?? "until somebody takes it back."),
-      "Its app is told by an event.",
+      "“\(account.id)” gets “\(name)” "
+        + (end.map { "until \(Moment($0).text) UTC." } ?? "until it is revoked."),
+      "Your app server will receive an event.",
     ]
   }
 
   private func warnings(about name: String, for account: Account) async throws -> [String] {
     let held = try await entitlements.entitlements(of: account.id, now: pages.now())
     var warnings = held.filter { ExactText($0.name) == ExactText(name) && $0.isActive }
-      .map { "It may use “\(name)” already: \($0.inWords)" }
+      .map { "The account already has “\(name)”: \($0.inWords)" }
     if !entitlements.terms.catalogue.entitlementNames.contains(ExactText(name)) {
-      warnings.append("No product of the catalogue grants “\(name)”: is it written as meant?")
+      warnings.append("No product grants “\(name)”. Check the spelling.")
     }
     return warnings
   }
 
-  // MARK: Taking back
+  // MARK: Revoke
 
   @Sendable
   func askRevocation(_ request: Request, context: APIContext) async throws -> Response {
@@ -120,7 +118,7 @@ struct GrantPageController: Sendable {
       return try await revocationForm(stored).ask(pages, context, fault: problem)
     }
     return PageMaker.done(
-      Flash(message: "The grant of “\(stored.grant.entitlement)” was taken back.", tone: Tone.good),
+      Flash(message: "The grant of “\(stored.grant.entitlement)” was revoked.", tone: Tone.good),
       then: PageAddress.account(stored.accountID), request, context)
   }
 
@@ -133,22 +131,21 @@ struct GrantPageController: Sendable {
   private func revocationForm(_ stored: StoredGrant) -> ActionForm {
     let id = stored.grant.id.uuidString.lowercased()
     return ActionForm(
-      title: "Take a grant back", action: PageAddress.revocation(ofGrant: id),
-      lead: "The account may not use it from now on, unless it bought it or was granted it twice.",
+      title: "Revoke grant", action: PageAddress.revocation(ofGrant: id),
+      lead: "The account loses this entitlement unless a purchase or another grant provides it.",
       properties: [
         Property(label: "Account", value: stored.accountID, isCode: true),
         Property(label: "Entitlement", value: stored.grant.entitlement),
-        Property(label: "Since", value: Moment(stored.grant.startsAt).text),
+        Property(label: "Start", value: Moment(stored.grant.startsAt).text),
         Property(label: "Reason", value: stored.reason),
       ],
-      fields: [ActionForm.reason], buttonLabel: "Take back", isDanger: true,
+      fields: [ActionForm.reason], buttonLabel: "Revoke", isDanger: true,
       subject: PageLink(
         label: stored.accountID, href: PageAddress.account(stored.accountID)))
   }
 }
 
 extension Catalogue {
-  /// Whatever any product grants.
   fileprivate var entitlementNames: Set<ExactText> {
     Set(products.lazy.flatMap(\.entitlements))
   }

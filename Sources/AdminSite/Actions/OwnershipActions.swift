@@ -4,7 +4,6 @@ import Hummingbird
 import LedgerStorage
 import Subscriptions
 
-/// Giving a charge to another account, as a page.
 struct TransferPageController: Sendable {
   let pages: PageMaker
   let transactions: TransactionController
@@ -24,22 +23,25 @@ struct TransferPageController: Sendable {
       let accountID = try context.admin.form.text(.accountID)
       let administrator = try context.actingAdministrator()
       guard let account = try await transactions.ledger.account(accountID), !account.isErased else {
-        throw Problem.invalid(TextField.accountID.name, "names no account that was ever seen")
+        throw Problem(
+          .invalidRequest, "No account with this ID.", field: TextField.accountID.name)
       }
       guard ActionForm.isConfirmed(context) else {
         return try await form.confirm(
           pages, context, consequences: try await consequences(of: report, to: account.id),
           warnings: report.ownerAccountID.map(AccountID.init(_:)) == AccountID(account.id)
-            ? ["“\(account.id)” owns it already: the decision becomes the administrator's."] : [])
+            ? ["“\(account.id)” already owns this charge. An administrator override is recorded."]
+            : [])
       }
       try await transactions.ledger.transfer(
         report.charge.id, to: account.id, by: administrator, terms: entitlements.terms,
         at: pages.now())
       return PageMaker.done(
         Flash(
-          message: "Transaction \(report.charge.id.transactionID) is owned by “\(account.id)” now.",
+          message:
+            "Transaction \(report.charge.id.transactionID) was transferred to “\(account.id)”.",
           tone: Tone.good,
-          link: PageLink(label: "See the account", href: PageAddress.account(account.id))),
+          link: PageLink(label: "View account", href: PageAddress.account(account.id))),
         then: report.charge.id.href, request, context)
     } catch let problem as Problem where problem.code == .invalidRequest {
       return try await form.ask(pages, context, fault: problem)
@@ -49,14 +51,14 @@ struct TransferPageController: Sendable {
   private func form(for report: ChargeReport) -> ActionForm {
     let charge = report.charge
     return ActionForm(
-      title: "Transfer a charge", action: charge.id.transferHref,
-      lead: "Says whose the charge is, whatever the rule says. Charges of the same original "
-        + "transaction that are made from now on follow the new owner.",
+      title: "Transfer charge", action: charge.id.transferHref,
+      lead: "Assigns this charge to another account, overriding the ownership rule. Later charges "
+        + "of the same original transaction follow the new owner.",
       properties: report.facts,
       fields: [
         ActionField(
-          id: "account-id", name: "account_id", label: "To the account", isInput: true,
-          hint: "Whole, as the app names it."),
+          id: "account-id", name: "account_id", label: "New owner", isInput: true,
+          hint: "The full account ID, exactly as your app uses it."),
         ActionForm.reason,
       ],
       buttonLabel: "Transfer",
@@ -64,35 +66,38 @@ struct TransferPageController: Sendable {
         label: charge.id.line.originalTransactionID.rawValue, href: charge.id.href))
   }
 
-  /// Who gets what, and who loses what until when.
   private func consequences(of report: ChargeReport, to accountID: String) async throws -> [String]
   {
-    let charge = report.charge
-    let owner = report.ownerAccountID.map { "“\($0)”" } ?? "nobody"
+    let owner = report.ownerAccountID.map { "owner: “\($0)”" } ?? "unclaimed"
     var sentences = [
-      "Transaction \(charge.id.transactionID), owned by \(owner) now, goes to “\(accountID)”."
+      "Transaction \(report.charge.id.transactionID) (\(owner)) will be assigned to "
+        + "“\(accountID)”."
     ]
     if let loser = report.ownerAccountID, loser != accountID {
       let held = try await entitlements.entitlements(of: loser, now: pages.now())
-      sentences += held.filter {
-        $0.isActive && $0.originalTransactionID == charge.id.line.originalTransactionID
-          && $0.transactionID == charge.id.transactionID
-      }.map { entitlement in
-        let until = entitlement.accessEndsAt.map { " until \(Moment($0).text)" } ?? ""
-        return "“\(loser)” loses “\(entitlement.name)”, which it could use\(until), unless it has "
-          + "it by another charge."
-      }
+      sentences += report.losses(of: loser, holding: held)
     }
-    sentences.append(
-      "It counts for what is charged from \(Moment(pages.now()).text) on; what was charged before "
-        + "stays with whoever has it.")
-    sentences.append(
-      "If it renews, the renewal is “\(accountID)”'s: the charge before it is what counts.")
-    return sentences
+    return sentences + [
+      "Other charges made before \(Moment(pages.now()).text) keep their owner.",
+      "Renewals of this charge will belong to “\(accountID)”.",
+    ]
   }
 }
 
-/// Taking a charge away from whoever has it, as a page.
+extension ChargeReport {
+  /// One sentence per active entitlement that an account loses together with the charge.
+  fileprivate func losses(of account: String, holding held: [Entitlement]) -> [String] {
+    held.filter {
+      $0.isActive && $0.originalTransactionID == charge.id.line.originalTransactionID
+        && $0.transactionID == charge.id.transactionID
+    }.map { entitlement in
+      let until = entitlement.accessEndsAt.map { " (until \(Moment($0).text))" } ?? ""
+      return "“\(account)” loses “\(entitlement.name)”\(until) unless another purchase or a grant "
+        + "provides it."
+    }
+  }
+}
+
 struct ReleasePageController: Sendable {
   let pages: PageMaker
   let transactions: TransactionController
@@ -113,13 +118,14 @@ struct ReleasePageController: Sendable {
       guard ActionForm.isConfirmed(context) else {
         return try await form.confirm(
           pages, context, consequences: try await consequences(of: report),
-          warnings: report.ownerAccountID == nil ? ["Nobody owns it: nothing would change."] : [])
+          warnings: report.ownerAccountID == nil
+            ? ["No account owns this charge; nothing would change."] : [])
       }
       try await transactions.ledger.transfer(
         report.charge.id, to: nil, by: administrator, terms: entitlements.terms, at: pages.now())
       return PageMaker.done(
         Flash(
-          message: "Transaction \(report.charge.id.transactionID) is nobody's until it is claimed.",
+          message: "Transaction \(report.charge.id.transactionID) was released.",
           tone: Tone.good),
         then: report.charge.id.href, request, context)
     } catch let problem as Problem where problem.code == .invalidRequest {
@@ -130,9 +136,8 @@ struct ReleasePageController: Sendable {
   private func form(for report: ChargeReport) -> ActionForm {
     let charge = report.charge
     return ActionForm(
-      title: "Release a charge", action: charge.id.releaseHref,
-      lead: "Takes the charge away from whoever has it. It is unclaimed then, and whoever's app "
-        + "submits it next has it.",
+      title: "Release charge", action: charge.id.releaseHref,
+      lead: "Removes this charge from its owner. It stays unclaimed until an app submits it.",
       properties: report.facts,
       fields: [ActionForm.reason], buttonLabel: "Release", isDanger: true,
       subject: PageLink(
@@ -140,19 +145,14 @@ struct ReleasePageController: Sendable {
   }
 
   private func consequences(of report: ChargeReport) async throws -> [String] {
-    let charge = report.charge
-    let (id, now) = (charge.id.transactionID, pages.now())
-    guard let loser = report.ownerAccountID else { return ["Transaction \(id) stays nobody's."] }
+    let (id, now) = (report.charge.id.transactionID, pages.now())
+    guard let loser = report.ownerAccountID else { return ["Transaction \(id) stays unclaimed."] }
     let held = try await entitlements.entitlements(of: loser, now: now)
-    return ["Transaction \(id), owned by “\(loser)” now, is nobody's."]
-      + held.filter {
-        $0.isActive && $0.originalTransactionID == charge.id.line.originalTransactionID
-          && $0.transactionID == id
-      }.map { "“\(loser)” loses “\($0.name)”, unless it has it by another charge." }
+    return ["Transaction \(id) (owner: “\(loser)”) will be unclaimed."]
+      + report.losses(of: loser, holding: held)
       + [
-        "It counts for what is charged from \(Moment(now).text) on: a renewal is nobody's, either, "
-          + "until somebody has claimed this charge.",
-        "If the app of “\(loser)” submits it again before anybody else, “\(loser)” has it again.",
+        "Renewals after \(Moment(now).text) are unclaimed, too, until an account claims this charge.",
+        "If the app of “\(loser)” is the first to submit it again, “\(loser)” owns it again.",
       ]
   }
 }

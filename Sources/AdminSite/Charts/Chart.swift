@@ -1,14 +1,14 @@
 import Subscriptions
 
-/// A chart as the template `chart` draws it.
+/// A chart for the template `chart`.
 ///
-/// Everything across is in percent of the plot's width and everything down is in pixels, so that a
-/// chart fills a desk's screen and a phone's alike while its text keeps its size.
+/// Horizontal values are percentages of the plot's width and vertical ones pixels, so that a chart
+/// fits any screen while its text keeps its size.
 struct ChartPicture: Sendable {
-  /// In the page: letters, digits and hyphens.
+  /// Letters, digits and hyphens.
   var id: String
   var title: String
-  /// What can be seen in it, in words.
+  /// The chart in words.
   var description: String
   /// Of the plot.
   var height: Int
@@ -24,29 +24,26 @@ struct ChartPicture: Sendable {
   var dots: [ChartDot]
   var bands: [ChartBand]
   var legend: [ChartKey]
-  /// There is nothing to draw.
   var isEmpty: Bool
-  /// The same values as a table.
   var table: DataTable
 }
 
-/// A mark of an axis.
 struct ChartTick: Sendable {
   /// Percent of the width or pixels down.
   var position: String
   var label: String
-  /// `start`, `middle` or `end`: so that the outermost labels stay inside.
+  /// `start`, `middle` or `end`, so that the outermost labels stay inside.
   var anchor = "middle"
-  /// Left out on a phone.
+  /// Hidden on a phone.
   var isMinor = false
   var isZero = false
 }
 
-/// A line or the area below it; its coordinates are 0 to 1000 across and pixels down.
+/// A line or the area below it: 0 to 1000 across, pixels down.
 struct ChartPath: Sendable {
   /// `series-1` to `series-6`.
   var seriesClass: String
-  /// The path's data: letters and numbers only.
+  /// Letters and numbers only.
   var data: String
 }
 
@@ -59,21 +56,20 @@ struct ChartBar: Sendable {
   var height: String
 }
 
-/// A single value.
 struct ChartDot: Sendable {
   var seriesClass: String
   var x: String
   var y: String
 }
 
-/// The part of the plot that belongs to one time, which tells its values when pointed at.
+/// The part of the plot that shows the values of one time when pointed at.
 struct ChartBand: Sendable {
   var x: String
   var width: String
   var text: String
 }
 
-/// What a colour stands for.
+/// An entry of the legend.
 struct ChartKey: Sendable {
   var seriesClass: String
   var label: String
@@ -82,11 +78,7 @@ struct ChartKey: Sendable {
 }
 
 extension ChartPicture {
-  /// Draws stocks: a line for each series, and an area below the first.
-  ///
-  /// - Parameters:
-  ///   - data: The numbers.
-  ///   - includesZero: Whether the axis begins at zero; only then is there an area.
+  /// Draws a line for each series, and an area below the first if the axis includes zero.
   init(linesOf data: ChartData, includesZero: Bool = true) {
     let scale = ChartScale(
       data.series.flatMap { $0.values.compactMap(\.self) }, height: data.height,
@@ -107,7 +99,7 @@ extension ChartPicture {
               data: drawn.map { $0.area(from: scale.baseline) }.joined()))
         }
       }
-      // What has no neighbours is no line.
+      // A single value is not a line.
       for point in runs.filter({ $0.points.count == 1 }).flatMap(\.points) {
         dots.append(
           ChartDot(
@@ -118,11 +110,11 @@ extension ChartPicture {
   }
 }
 
-/// Values that follow each other without a gap; 0 to 1000 across and pixels down.
+/// Values without a gap between them: 0 to 1000 across, pixels down.
 struct PathRun: Sendable {
   var points: [(x: Double, y: Double)]
 
-  /// Splits values where one is missing.
+  /// Splits values at the missing ones.
   static func runs(of values: [Int64?], at shares: [Double], in scale: ChartScale) -> [PathRun] {
     var runs: [PathRun] = []
     var isOpen = false
@@ -138,10 +130,8 @@ struct PathRun: Sendable {
     return runs
   }
 
-  /// For a path's data.
   var line: String { Self.line(points) }
 
-  /// Down to a baseline.
   func area(from baseline: Double) -> String {
     guard let first = points.first, let last = points.last else { return "" }
     return Self.line([(first.x, baseline)] + points + [(last.x, baseline)]) + "Z"
@@ -156,12 +146,12 @@ struct PathRun: Sendable {
 }
 
 extension ChartData {
-  /// The middle of each bucket, as a share of the width.
+  /// The centre of each bucket, as a share of the width.
   var centres: [Double] {
     buckets.indices.map { (Double($0) + 0.5) / Double(buckets.count) }
   }
 
-  /// The marks of the calendar, each at the first bucket that begins no earlier.
+  /// The calendar's marks, each at the first bucket that begins no earlier.
   func calendarMarks(at shares: [Double]) -> [(share: Double, label: String)] {
     guard let first = buckets.first, let last = buckets.last else { return [] }
     guard first.at < last.at else { return [(0.5, first.label)] }
@@ -175,10 +165,8 @@ extension ChartData {
 }
 
 extension ChartPicture {
-  /// Draws movements: for each time a bar, what is gained above zero and what is lost below, and a
-  /// line for what they come to.
-  ///
-  /// - Parameter data: The numbers; those of losses are negative.
+  /// Draws a stacked bar for each time, with gains above zero and losses (negative values) below, and
+  /// a line for the total.
   init(stacksOf data: ChartData) {
     let stacks = data.buckets.indices.map { Stack(data.series.map(\.values), at: $0) }
     let sums = data.net?.values.map { $0.map(ChartScale.clamped) } ?? []
@@ -209,7 +197,7 @@ extension ChartPicture {
   }
 }
 
-/// The pieces of one bar, from zero up and from zero down.
+/// The pieces of one bar, upwards and downwards from zero.
 private struct Stack {
   var pieces: [(series: Int, from: Int64, until: Int64)] = []
   var above: Int64 = 0
@@ -229,11 +217,11 @@ private struct Stack {
   }
 }
 
-/// A number of a picture, as text.
+/// Writes coordinates.
 enum Coordinate {
-  /// Writes a number with up to two decimals, and none that say nothing: `12.5`, `0`, `-3.33`.
+  /// A number with up to two decimals, as in `12.5`, `0` and `-3.33`.
   ///
-  /// What is not a number is 0: no value ever breaks a picture, or says more than a number can.
+  /// NaN and infinity are 0, so that no value breaks a chart.
   static func text(_ number: Double) -> String {
     guard number.isFinite, abs(number) < 1_000_000 else { return "0" }
     let hundredths = Int((number * 100).rounded())

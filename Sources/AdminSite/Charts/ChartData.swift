@@ -1,20 +1,20 @@
 import Subscriptions
 
-/// The numbers of a chart: series of values over the same times.
+/// The numbers of a chart: series over the same times.
 struct ChartData: Sendable {
-  /// In the page: letters, digits and hyphens.
+  /// Letters, digits and hyphens.
   var id: String
   var title: String
   var unit = ChartUnit.count
   /// In order; wall-clock times of the report's time zone.
   var buckets: [ChartBucket]
   var series: [ChartSeries]
-  /// What all of the series come to, drawn as a line over their bars; nil: no such line.
+  /// The total of all series, drawn as a line over their bars.
   var net: ChartSeries?
   /// Of the plot, in pixels.
   var height = 200
 
-  /// A chart says nothing where no value is known.
+  /// Whether no value is known.
   var isEmpty: Bool { series.allSatisfy { $0.values.allSatisfy { $0 == nil } } }
 }
 
@@ -25,24 +25,21 @@ struct ChartBucket: Sendable {
   var label: String
 }
 
-/// Values under one name.
 struct ChartSeries: Sendable {
   var name: String
-  /// One for each bucket; nil: not known.
+  /// One for each bucket; nil if unknown.
   var values: [Int64?]
-  /// Where a table's values lead to, one for each bucket or none at all.
+  /// Links of a table's values, one for each bucket or none at all.
   var hrefs: [String] = []
 }
 
 extension ChartData {
-  /// The space below the plot for the labels of its axis.
   private static let axisHeight = 24
-  /// So many marks of the axis of time at most.
   static let mostTicks = 8
-  /// A wide screen has no more pixels than so many places to point at.
+  /// As many places to point at as a wide screen has room for.
   private static let mostBands = 400
 
-  /// The frame that charts of all kinds have in common.
+  /// The frame of all kinds of charts.
   func picture(scale: ChartScale, marks: [(share: Double, label: String)]) -> ChartPicture {
     ChartPicture(
       id: id, title: title, description: description, height: height,
@@ -51,13 +48,13 @@ extension ChartData {
       legend: legend, isEmpty: isEmpty, table: table)
   }
 
-  /// The class of a series' colour; there are six colours, which then begin again.
+  /// The class of a series' colour; the six colours repeat.
   static func seriesClass(_ index: Int) -> String { "series-\(index % 6 + 1)" }
 
-  /// The class of the line for what all series come to.
+  /// The class of the line of the total.
   static let netClass = "series-net"
 
-  /// What is told in words and in the table.
+  /// The series in the legend, the description and the table.
   private var told: [ChartSeries] { series + (net.map { [$0] } ?? []) }
 
   private var legend: [ChartKey] {
@@ -89,7 +86,7 @@ extension ChartData {
     guard count > 0 else { return [] }
     let group = (count + Self.mostBands - 1) / Self.mostBands
     return stride(from: 0, to: count, by: group).map { start in
-      // The latest of those that share a band.
+      // The latest bucket of the band.
       let index = min(start + group, count) - 1
       let values = told.compactMap { series in
         series.values[index].map { "\(series.name) \(unit.text($0))" }
@@ -122,9 +119,9 @@ extension ChartData {
   }
 }
 
-/// Where values stand in a chart, between round numbers.
+/// The vertical axis of a chart, between round numbers.
 ///
-/// Values are whole numbers of small units, so that the steps between the marks are exact.
+/// Values are integers of small units, so that the steps between the marks are exact.
 struct ChartScale: Hashable, Sendable {
   /// The lowest and the highest mark.
   let lowest: Int64
@@ -134,17 +131,13 @@ struct ChartScale: Hashable, Sendable {
   /// In pixels.
   let height: Int
 
-  /// More than any book ever held; what lies beyond is drawn at the edge.
+  /// Larger values are drawn at the edge.
   private static let limit: Int64 = 100_000_000_000_000_000
 
-  /// Holds a value within what can be drawn, so that no sum overflows.
+  /// Limits a value, so that no sum overflows.
   static func clamped(_ value: Int64) -> Int64 { min(max(value, -limit), limit) }
 
-  /// - Parameters:
-  ///   - values: What has a place in the chart.
-  ///   - height: Of the plot, in pixels.
-  ///   - includesZero: Areas and bars begin at zero; a line alone may leave it out.
-  ///   - steps: So many steps between marks at most, about.
+  /// Areas and bars include zero, which a line alone may leave out; the number of steps is approximate.
   init(_ values: some Sequence<Int64>, height: Int, includesZero: Bool = true, steps: Int64 = 5) {
     var (low, high) = includesZero ? (Int64(0), Int64(0)) : (Self.limit, -Self.limit)
     for value in values {
@@ -160,7 +153,7 @@ struct ChartScale: Hashable, Sendable {
     highest = top > lowest ? top : lowest + step
   }
 
-  /// The smallest round step that needs no more than so many.
+  /// The smallest round step with no more than that many steps.
   private static func step(for span: Int64, steps: Int64) -> Int64 {
     var power: Int64 = 1
     while true {
@@ -177,16 +170,15 @@ struct ChartScale: Hashable, Sendable {
   /// From the bottom to the top.
   var marks: [Int64] { Array(stride(from: lowest, through: highest, by: Int64.Stride(step))) }
 
-  /// Where a value stands: pixels from the top.
+  /// In pixels from the top.
   func y(_ value: Int64) -> Double {
     let inside = min(max(value, lowest), highest)
     return Double(height) * Double(highest - inside) / Double(highest - lowest)
   }
 
-  /// Where an area or a bar begins: zero, or the edge that is nearest to it.
+  /// The start of areas and bars: zero, or the nearest edge.
   var baseline: Double { y(0) }
 
-  /// The marks with their words.
   func ticks(in unit: ChartUnit) -> [ChartTick] {
     marks.map { mark in
       ChartTick(
@@ -196,7 +188,7 @@ struct ChartScale: Hashable, Sendable {
   }
 }
 
-/// What a chart's numbers are, and how they are written.
+/// The unit of a chart's numbers, and their format.
 enum ChartUnit: Hashable, Sendable {
   case count
   /// Milliunits of a currency.
@@ -213,7 +205,7 @@ enum ChartUnit: Hashable, Sendable {
     }
   }
 
-  /// Writes a value for an axis, as in `1.2k`; the currency stands elsewhere.
+  /// Writes a value for an axis, as in `1.2k`, without the currency.
   func short(_ value: Int64) -> String {
     switch self {
     case .count: Self.short(value, places: 0)
@@ -224,8 +216,7 @@ enum ChartUnit: Hashable, Sendable {
 
   // MARK: Digits
 
-  /// ISO 4217's currencies without and with three decimals, of those in which Apple charges; all
-  /// others have two.
+  /// Apple's currencies without and with three decimals; all others have two.
   private static let places: [String: Int] = [
     "JPY": 0, "KRW": 0, "VND": 0, "CLP": 0, "BHD": 3, "JOD": 3, "KWD": 3, "OMR": 3, "TND": 3,
   ]
@@ -234,7 +225,7 @@ enum ChartUnit: Hashable, Sendable {
     decimal(milliunits, places: 3, keeping: places[currency] ?? 2)
   }
 
-  /// Writes a number with its thousands set apart.
+  /// Writes a number with thousands separators.
   private static func grouped(_ value: Int64) -> String {
     (value < 0 ? "−" : "") + grouped(value.magnitude)
   }
@@ -247,8 +238,7 @@ enum ChartUnit: Hashable, Sendable {
     }
   }
 
-  /// Writes a number that counts parts of a whole one, without the zeros at its end beyond the
-  /// places that are kept.
+  /// Writes a number of parts of one unit, without trailing zeros beyond the decimals to keep.
   private static func decimal(_ value: Int64, places: Int, keeping: Int) -> String {
     let scale = (0..<places).reduce(UInt64(1)) { power, _ in power * 10 }
     let (whole, rest) = value.magnitude.quotientAndRemainder(dividingBy: scale)
@@ -257,8 +247,7 @@ enum ChartUnit: Hashable, Sendable {
     return (value < 0 ? "−" : "") + grouped(whole) + (decimals.isEmpty ? "" : "." + decimals)
   }
 
-  /// Writes a number in thousands, millions and so on, with up to two decimals, rounded towards
-  /// zero.
+  /// Writes a number in thousands, millions and so on, with up to two decimals, rounded towards zero.
   private static func short(_ value: Int64, places: Int) -> String {
     let unit = (0..<places).reduce(UInt64(1)) { power, _ in power * 10 }
     var (scale, suffix) = (unit, "")
@@ -273,18 +262,14 @@ enum ChartUnit: Hashable, Sendable {
   }
 }
 
-/// The marks of an axis of time: at midnights, first days of months, or full hours.
+/// The marks of a time axis: midnights, first days of months, or full hours.
 ///
-/// Moments are read in UTC; for another time zone the caller gives wall-clock times.
+/// Times are read as UTC; for another time zone the caller passes wall-clock times.
 struct CalendarTicks: Sendable {
-  /// The moments in order, each with its words.
+  /// In order, with labels.
   let marks: [(moment: Timestamp, label: String)]
 
-  /// - Parameters:
-  ///   - from: The axis's beginning.
-  ///   - until: Its end.
-  ///   - most: So many marks at most.
-  ///   - finest: No two marks are nearer than this: what is counted by the day has no hours.
+  /// At most that many marks, none closer than the finest distance: days have no hours.
   init(from: Timestamp, until: Timestamp, most: Int, finest: Duration = .zero) {
     guard from < until, most > 0 else {
       marks = []
@@ -301,7 +286,7 @@ struct CalendarTicks: Sendable {
     }
   }
 
-  /// With more days than these their year has no room beside the next one.
+  /// With more days there is no room for the year in each label.
   private static let fewDays = 5
 
   private enum Step {
@@ -309,12 +294,12 @@ struct CalendarTicks: Sendable {
     case days(Int)
     case months(Int)
 
-    /// From the finest to the coarsest; a thousand years are more than enough.
+    /// From the finest to the coarsest.
     static let all: [Step] =
       [1, 3, 6, 12].map(hours) + [1, 2, 7, 14].map(days)
       + [1, 2, 3, 6, 12, 24, 60, 120, 600, 1200].map(months)
 
-    /// February has 28 days.
+    /// The shortest: February has 28 days.
     var shortest: Duration {
       switch self {
       case .hours(let hours): .hours(Int(hours))
@@ -323,7 +308,7 @@ struct CalendarTicks: Sendable {
       }
     }
 
-    /// Nil: there are more than so many, or none.
+    /// Nil if there are more than the limit, or none.
     func marks(from: Timestamp, until: Timestamp, most: Int) -> [Timestamp]? {
       var marks: [Timestamp] = []
       var mark = first(from: from)
@@ -343,7 +328,7 @@ struct CalendarTicks: Sendable {
         return Timestamp(date, millisecondOfDay: (time + step - 1) / step * step)
       case .days(let days):
         let day = date.daysSince1970 + (time > 0 ? 1 : 0)
-        // Whole weeks begin on Mondays; 1970-01-05 was one.
+        // Weeks begin on Mondays; 1970-01-05 was one.
         let offset = days.isMultiple(of: 7) ? 4 : 0
         let rest = ((day - offset) % days + days) % days
         return Timestamp(CalendarDate(daysSince1970: rest == 0 ? day : day + days - rest))
@@ -382,8 +367,8 @@ struct CalendarTicks: Sendable {
 }
 
 extension ChartTick {
-  /// Marks at shares of an axis, the outermost labels kept inside, every other one left out on a
-  /// phone where there are many.
+  /// Marks at shares of an axis: the outermost labels stay inside, and of many every other one is
+  /// hidden on a phone.
   static func across(_ marks: [(share: Double, label: String)]) -> [ChartTick] {
     marks.enumerated().map { index, mark in
       let anchor = mark.share < 0.06 ? "start" : mark.share > 0.94 ? "end" : "middle"

@@ -5,7 +5,6 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-/// The life of an original transaction, as a page.
 struct OriginalTransactionPageController: Sendable {
   let pages: PageMaker
   let ledger: Ledger
@@ -19,12 +18,12 @@ struct OriginalTransactionPageController: Sendable {
     let wanted = query["environment"].flatMap {
       Subscriptions.Environment(exactly: $0.rawValue)
     }
-    // Production first, where both have it; the page links the other.
+    // Production is shown by default; the page links the sandbox one.
     guard let environment = environments.first(where: { $0 == wanted ?? $0 }),
       let family = try await ledger.family(of: LineID(environment, id))
     else {
       throw Problem(
-        .unknownOriginalTransaction, "Original transaction \(id) was never recorded.")
+        .unknownOriginalTransaction, "No original transaction with ID \(id).")
     }
     let line = LineID(environment, id)
     let facts = try await LineFacts(of: family, in: ledger)
@@ -67,13 +66,6 @@ struct OriginalTransactionPageController: Sendable {
 }
 
 extension ChargeCard {
-  /// - Parameters:
-  ///   - report: The charge.
-  ///   - family: Its line, and those that Apple links.
-  ///   - facts: Their entries.
-  ///   - owner: The number of the charge's owner in the timeline.
-  ///   - end: The end of what was paid for.
-  ///   - now: The present.
   fileprivate init(
     _ report: ChargeReport, in family: RecordedFamily, facts: LineFacts, owner: Int,
     end: Timestamp?, at now: Timestamp
@@ -101,73 +93,70 @@ extension ChargeCard {
     let finding = report.recorded.decision.finding
     let evidence = DecisionEvidence(on: report, in: family)
     var properties = [
-      Property(label: "In words", value: evidence.sentences),
+      Property(label: "Summary", value: evidence.sentences),
       Property(label: "Kind", value: report.charge.kind.rawValue),
-      Property(label: "Ground", value: finding.ground.rawValue, isCode: true),
+      Property(label: "Reason", value: finding.ground.rawValue, isCode: true),
     ]
     let decision = report.recorded.decision
     if let act = facts.placement(of: report.charge, by: decision) {
       properties.append(
         Property(
-          label: decision.rule == .administrator ? "Placed by" : "Released by",
+          label: decision.rule == .administrator ? "Assigned by" : "Released by",
           value: act.administrator, note: act.reason))
     }
     if let previous = finding.previous {
       properties.append(
         Property(
-          label: "Charge before", value: previous.transactionID.rawValue,
+          label: "Previous charge", value: previous.transactionID.rawValue,
           href: "#\(previous.anchor)", isCode: true))
     }
     if let account = finding.account {
       properties.append(
         Property(
-          label: "Was renewing", value: facts.name(account),
+          label: "Auto-renewing account", value: facts.name(account),
           href: PageAddress.account(facts.name(account)), isCode: true))
     }
     if let statusAsOf = finding.statusAsOf {
-      properties.append(Property(label: "Apple's word of", value: Moment(statusAsOf).text))
+      properties.append(Property(label: "Renewal status as of", value: Moment(statusAsOf).text))
     }
     if let switchedOffAt = finding.switchedOffAt {
       properties.append(Property(label: "Auto-renew off since", value: Moment(switchedOffAt).text))
     }
     if let order = report.orderID {
       properties.append(
-        Property(label: "Fulfils order", value: order.uuidString.lowercased(), isCode: true))
+        Property(label: "Order", value: order.uuidString.lowercased(), isCode: true))
     }
     if let deliveredAt = report.deliveredAt {
       properties.append(Property(label: "Delivered", value: Moment(deliveredAt).text))
     }
     if report.recorded.decision.isProvisional {
       properties.append(
-        Property(label: "Provisional", value: "A first claim can still change the owner."))
+        Property(label: "Provisional", value: "The first submission can change the owner."))
     }
     return properties
   }
 }
 
-/// The template `original-transaction`: its whole life.
-///
-/// The original transaction id is the page's title.
+/// The context of the template `original-transaction`, whose title is the id.
 struct OriginalTransactionPage: Sendable {
   var page: PageFrame
   var isSandbox: Bool
-  /// How it stands, in a sentence.
+  /// The current state, in a sentence or two.
   var verdict: String
   /// One of ``Tone``.
   var verdictTone: String
   var properties: [Property]
-  /// Lines that Apple links with this one.
+  /// Other original transactions that Apple links with this one.
   var linked: [PageLink]
   var timeline: TimelinePicture
-  /// Latest first.
+  /// Latest first, as `facts`.
   var charges: [ChargeCard]
-  /// Latest first.
   var facts: [FactRow]
 }
 
 /// A charge, with the decision on it.
 struct ChargeCard: Sendable {
-  /// In the page, for the timeline's links.
+  /// The HTML id, used by links of the timeline.
   var anchor: String
   var transactionID: String
   var productID: String
@@ -175,54 +164,51 @@ struct ChargeCard: Sendable {
   var chargedAt: Moment
   var until: Moment?
   var price: String
-  /// The class of its owner in the timeline, `owner-0` (nobody) to `owner-6`.
+  /// The owner's CSS class, `owner-0` (unclaimed) to `owner-6`.
   var ownerClass: String
-  /// Of its owner in the timeline.
+  /// The owner's letter in the timeline.
   var letter: String
-  /// Nil: nobody owns it.
+  /// The owner's account id, or nil if unclaimed.
   var owner: String?
   var ownerHref: String?
-  /// One of the interface's rules.
+  /// The API's name of the rule.
   var rule: String
-  /// The decision in a sentence.
   var because: String
   var decidedAt: Moment
   var correctedAt: Moment?
-  /// What the decision looked at.
   var evidence: [Property]
-  /// What was learned or decided about the charge, in order.
+  /// Oldest first.
   var history: [FactRow]
   var aliases: [String]
   var transferHref: String
   var releaseHref: String
 }
 
-/// Something that was learned or decided, and what brought it.
+/// A ledger entry, event or administrator action, with its source.
 struct FactRow: Sendable {
-  /// In the page, for the timeline's links; nil: nothing leads here.
+  /// The HTML id, used by links of the timeline.
   var anchor: String?
-  /// When it was so, by Apple's word.
+  /// The date reported by Apple, or of the action.
   var at: Moment
-  /// In words.
   var sentence: String
-  /// The original transaction that it is about; nil: the page's, or none.
+  /// The original transaction, unless the page is about it.
   var subject: PageLink?
   /// For example `Notification`, `Submission`, `Poll` or `Administrator`.
   var source: String
-  /// The class of its mark in the timeline, such as `mark-notification`.
+  /// The CSS class of the mark, such as `mark-notification`.
   var sourceClass: String
   /// For example `DID_RENEW`.
   var sourceDetail: String?
   /// The id of the notification or submission.
   var sourceID: String?
   var sourceHref: String?
-  /// Why an administrator did it, in his own words; nil: nobody said.
+  /// The administrator's reason.
   var reason: String?
-  /// When it was recorded; nil: with the fact itself.
+  /// The time of recording, if it differs from `at`.
   var recordedAt: Moment?
 }
 
-/// How an original transaction stands, in words.
+/// The verdict and properties of an original transaction.
 struct LineState: Sendable {
   let verdict: String
   let tone: String
@@ -236,17 +222,18 @@ struct LineState: Sendable {
     let account = bindings.account(asOf: now)
     let current = family.current(in: catalogue, at: now)
     let summary = LineSummary(line: family.line, rule: family.rule)
-    let owner = account.map { "bound to “\(facts.name($0))”" } ?? "bound to nobody"
+    let owner =
+      account.map { "Renewals belong to \(facts.name($0))." } ?? "Not bound to an account."
     if let current {
-      verdict = "\(current.inWords) It is \(owner)."
+      verdict = "\(current.inWords) \(owner)"
       tone = Badge(current.state).tone
     } else {
-      verdict = "Nothing of it lasts. It is \(owner)."
+      verdict = "No active entitlement. \(owner)"
       tone = account == nil ? Tone.warning : Tone.quiet
     }
     var properties = [
       Property(
-        label: "Bound to", value: account.map(facts.name) ?? "nobody",
+        label: "Renewals go to", value: account.map(facts.name) ?? "no account",
         href: account.map { PageAddress.account(facts.name($0)) }, isCode: account != nil),
       Property(label: "Environment", value: line.environment.rawValue),
       Property(label: "Charges", value: ChartUnit.count.text(Int64(family.rule.charges.count))),
@@ -265,23 +252,22 @@ struct LineState: Sendable {
     }
     if let statusAsOf = summary.statusAsOf {
       properties.append(
-        Property(label: "Apple's last word on renewal", value: Moment(statusAsOf).text))
+        Property(label: "Last renewal status from Apple", value: Moment(statusAsOf).text))
     }
     self.properties = properties
   }
 }
 
-/// All entries of a line and of those that Apple links with it, with what brought them and what
-/// Apple was told of it, read once.
+/// All ledger entries of an original transaction and those linked with it, with their sources, and
+/// the latest write-backs.
 struct LineFacts: Sendable {
-  /// How many tellings of a line are shown, the last ones.
   private static let mostTellings = 10
 
-  /// In the order in which they were recorded.
+  /// In order of recording.
   let events: [ChargeEvent]
   let names: [AccountKey: String]
   let sources: SourceWords
-  /// The last one first.
+  /// Latest first.
   private let tellings: [AppleTelling]
 
   init(of family: RecordedFamily, in ledger: Ledger) async throws {
@@ -306,7 +292,7 @@ struct LineFacts: Sendable {
 
   func name(_ account: AccountKey) -> String { names[account] ?? "erased" }
 
-  /// All of them and what Apple was told, the latest first, with names for links to them.
+  /// Entries and write-backs, latest first, with anchors.
   var rows: [FactRow] {
     var rows: [FactRow] = []
     var told = tellings[...]
@@ -320,13 +306,13 @@ struct LineFacts: Sendable {
     return rows + told.map { FactRow($0, name: name) }
   }
 
-  /// What was learned or decided about a charge, in order.
+  /// The entries about a charge, oldest first.
   func rows(about charge: Charge, statusDates: Set<Timestamp>) -> [FactRow] {
     events.filter { $0.entry.content.concerns(charge, statusDates: statusDates) }
       .map { sources.fact($0) }
   }
 
-  /// What was heard, once for each source: a submission or notification can bring many entries.
+  /// One message per source: a submission or notification can cause many entries.
   var messages: [LineLife.Message] {
     var seen: Set<EntrySource> = []
     return events.filter { event in
@@ -339,22 +325,13 @@ struct LineFacts: Sendable {
     }
   }
 
-  /// The act by which an administrator placed or released a charge; nil: no administrator did, or
-  /// what he did counts no more.
+  /// The administrator action that assigned or released a charge, if it still applies.
   func placement(of charge: Charge, by decision: Decision) -> AdministratorAct? {
     guard decision.isByAdministrator else { return nil }
     return events.last { $0.entry.content.places(charge.id) }.flatMap(sources.act(behind:))
   }
 
   private static func anchor(_ entry: LedgerEntry) -> String {
-    let line = entry.line.originalTransactionID.rawValue.utf8.map { byte in
-      switch byte {
-      case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-        UInt8(ascii: "A")...UInt8(ascii: "Z"):
-        byte
-      default: UInt8(ascii: "-")
-      }
-    }
-    return "fact-\(String(decoding: line, as: UTF8.self))-\(entry.number)"
+    "fact-\(entry.line.originalTransactionID.rawValue.anchorName)-\(entry.number)"
   }
 }

@@ -2,7 +2,7 @@ import HTTPAPI
 import LedgerStorage
 import Subscriptions
 
-/// The life of an original transaction, as its timeline tells it.
+/// The data of an original transaction's timeline.
 struct LineLife: Sendable {
   var originalTransactionID: String
   var now: Timestamp
@@ -11,43 +11,42 @@ struct LineLife: Sendable {
   var troubles: [Trouble] = []
   var switches: [Switch] = []
   var messages: [Message] = []
-  /// By number, beginning with 1; 0 is nobody.
+  /// Numbered from 1; 0 stands for no owner.
   var owners: [TimelineOwner]
 
-  /// What was paid for.
+  /// A paid period.
   struct Period: Sendable {
     var from: Timestamp
-    /// What Apple said; nil: it has no end.
+    /// The end reported by Apple, or nil if it does not end.
     var until: Timestamp?
-    /// When it ended before that: refunded, or replaced by an upgrade.
+    /// The date of a refund or upgrade.
     var endedAt: Timestamp?
     var isRefunded = false
     var isTrial = false
     var productID: String
-    /// Of ``LineLife/owners``.
+    /// A number of ``LineLife/owners``.
     var owner: Int
-    /// All about it in a sentence.
+    /// The tooltip.
     var text: String
     var href: String?
   }
 
-  /// Whom the line is bound to, from a moment on.
+  /// The account that renewals go to, from a date on.
   struct Binding: Sendable {
     var at: Timestamp
     var owner: Int
     var text: String
   }
 
-  /// When the customer's money could not be had.
+  /// A grace period, or a billing retry without access.
   struct Trouble: Sendable {
     var from: Timestamp
     var until: Timestamp
-    /// Access goes on meanwhile.
     var isGrace: Bool
     var text: String
   }
 
-  /// The customer switched auto-renew off or on.
+  /// A change of auto-renew by the customer.
   struct Switch: Sendable {
     var at: Timestamp
     var isOn: Bool
@@ -55,9 +54,8 @@ struct LineLife: Sendable {
     var href: String?
   }
 
-  /// What brought a fact.
+  /// A source of entries.
   struct Message: Sendable {
-    /// A notification, a submission, a poll or an administrator.
     var source: TimelineSketch.Symbol
     var at: Timestamp
     var text: String
@@ -66,18 +64,17 @@ struct LineLife: Sendable {
 }
 
 extension TimelineSketch {
-  /// Lays a life out: products, whom it is bound to, periods, auto-renew, and what was heard of it.
   init(_ life: LineLife) {
     let begin = life.periods.map(\.from).min() ?? life.now
     let end = max(life.periods.compactMap(\.until).max() ?? life.now, life.now)
     let margin = Duration.milliseconds((end.milliseconds - begin.milliseconds) / 60)
     self.init(
-      id: "life", title: "The life of original transaction \(life.originalTransactionID)",
+      id: "life", title: "Timeline of original transaction \(life.originalTransactionID)",
       description: life.description, from: begin - margin, until: end + margin, now: life.now,
       lanes: [
         Lane(label: "Product", height: 16, spans: life.productSpans(until: end)),
         Lane(
-          label: "Bound to", height: 18, spans: life.bindingSpans(until: end),
+          label: "Owner", height: 18, spans: life.bindingSpans(until: end),
           marks: life.moves.map { binding in
             Mark(at: binding.at, symbol: .move, text: binding.text, offset: 23)
           }),
@@ -93,7 +90,7 @@ extension TimelineSketch {
               href: change.href, offset: 6)
           }),
         Lane(
-          label: "Heard from", height: 34,
+          label: "Sources", height: 34,
           marks: life.messages.map { message in
             Mark(
               at: message.at, symbol: message.source, text: message.text, href: message.href,
@@ -105,19 +102,18 @@ extension TimelineSketch {
 }
 
 extension LineLife {
-  /// More letters than this can't be told apart, and the owner's lane has them too.
+  /// With more periods, letters are too small to read; the owner's lane has them too.
   private static let mostLetters = 60
 
   fileprivate var description: String {
-    let refunds = periods.count(where: \.isRefunded)
-    return "\(Count.text(periods.count, "charge")), \(refunds) of them refunded; moved "
-      + "\(Count.text(max(bindings.count - 1, 0), "time")). The lists below tell it in words."
+    "\(Count.text(periods.count, "charge")), \(periods.count(where: \.isRefunded)) refunded, "
+      + "\(Count.text(max(bindings.count - 1, 0), "owner change")). The lists below have the "
+      + "details."
   }
 
-  /// Each binding but the first.
   fileprivate var moves: ArraySlice<Binding> { bindings.dropFirst() }
 
-  /// One for each run of the same product.
+  /// One span per run of the same product.
   fileprivate func productSpans(until end: Timestamp) -> [TimelineSketch.Span] {
     var spans: [TimelineSketch.Span] = []
     for period in periods.sorted(by: { $0.from < $1.from }) {
@@ -148,7 +144,7 @@ extension LineLife {
   }
 
   private func name(_ owner: Int) -> String {
-    owners.indices.contains(owner - 1) ? owners[owner - 1].name : "nobody"
+    owners.indices.contains(owner - 1) ? owners[owner - 1].name : "no account"
   }
 
   fileprivate func periodSpans(until end: Timestamp) -> [TimelineSketch.Span] {
@@ -163,7 +159,7 @@ extension LineLife {
         label: periods.count <= Self.mostLetters ? TimelineOwner.letter(period.owner) : nil,
         text: period.text, href: period.href)
       guard ended < until else { return [span] }
-      // What was paid for and taken back.
+      // The part that was paid for and revoked.
       let lost = TimelineSketch.Span(
         from: max(ended, period.from), until: until, classNames: "span-lost", text: period.text,
         href: period.href, inset: 6)
@@ -180,8 +176,7 @@ extension LineLife {
     }
   }
 
-  /// From the first period on, unless it was switched off, to where it is switched off again or
-  /// the last period ends.
+  /// The spans with auto-renew on, from the first period to the end of the last one.
   fileprivate var renewingSpans: [TimelineSketch.Span] {
     guard let first = periods.map(\.from).min(),
       let last = periods.compactMap(\.until).max()
@@ -215,7 +210,7 @@ extension LineLife.Trouble {
 }
 
 extension LineLife.Message {
-  /// Each source has its own height, so that what came at once does not cover itself.
+  /// A height per source, so that simultaneous messages don't overlap.
   fileprivate var offset: Int {
     switch source {
     case .notification: 5
@@ -225,7 +220,7 @@ extension LineLife.Message {
   }
 }
 
-/// The accounts of a timeline, each with its number in the order of appearance.
+/// The accounts of a timeline, numbered in order of appearance.
 struct TimelineOwners: Sendable {
   private var numbers: [AccountKey: Int] = [:]
   private var charges: [AccountKey: [Charge]] = [:]
@@ -242,14 +237,14 @@ struct TimelineOwners: Sendable {
     }
   }
 
-  /// 0 is nobody.
+  /// The number of an account, or 0 for no owner.
   func number(_ account: AccountKey?) -> Int { account.flatMap { numbers[$0] } ?? 0 }
 
-  /// For the legend.
+  /// The entries of the legend.
   func owners(named name: (AccountKey) -> String) -> [TimelineOwner] {
     order.map { account in
       let (number, charges) = (number(account), charges[account] ?? [])
-      let days = charges.map(\.date.dayText)
+      let days = charges.map(\.date.dayName)
       let time = days.first.map { $0 == days.last ? $0 : "\($0) to \(days.last ?? $0)" }
       return TimelineOwner(
         ownerClass: TimelineOwner.ownerClass(number), letter: TimelineOwner.letter(number),
@@ -261,21 +256,13 @@ struct TimelineOwners: Sendable {
 }
 
 extension LineLife {
-  /// The life of a line, and of those that Apple links with it.
-  ///
-  /// - Parameters:
-  ///   - line: The one that was asked for.
-  ///   - family: All of them.
-  ///   - facts: Their entries.
-  ///   - catalogue: The products.
-  ///   - now: The present.
   init(
     of line: LineID, in family: RecordedFamily, facts: LineFacts, catalogue: Catalogue,
     at now: Timestamp
   ) {
     let owners = TimelineOwners(of: family.rule)
     let timeline = SubscriptionTimeline(of: family.line, rule: family.rule, in: catalogue)
-    let name = { (account: AccountKey?) in account.map(facts.name) ?? "nobody" }
+    let name = { (account: AccountKey?) in account.map(facts.name) ?? "no account" }
     self.init(
       originalTransactionID: line.originalTransactionID.rawValue, now: now,
       periods: family.rule.charges.compactMap { charge in
@@ -288,13 +275,13 @@ extension LineLife {
       ).map {
         Binding(
           at: $0.boundAt, owner: owners.number($0.account),
-          text: "\($0.boundAt.dayText): bound to \(name($0.account))")
+          text: "\($0.boundAt.dayName): renewals go to \(name($0.account))")
       },
       troubles: timeline.spans.compactMap(Trouble.init),
       switches: timeline.switches.map {
         Switch(
           at: $0.at, isOn: $0.isOn,
-          text: "\(Moment($0.at).text): auto-renew switched \($0.isOn ? "on" : "off")",
+          text: "\(Moment($0.at).text): auto-renew turned \($0.isOn ? "on" : "off")",
           href: "#\($0.terms.charge.anchor)")
       },
       messages: facts.messages, owners: owners.owners(named: facts.name))
@@ -302,17 +289,13 @@ extension LineLife {
 }
 
 extension LineLife.Period {
-  /// - Parameters:
-  ///   - report: The charge.
-  ///   - owner: The number of its owner.
-  ///   - catalogue: The products.
   init(_ report: ChargeReport, owner: Int, catalogue: Catalogue) {
     let charge = report.charge
     let end = report.end(in: catalogue)
-    let whose = report.ownerAccountID.map { "of \($0)" } ?? "of nobody"
-    var text = "\(charge.date.dayText)"
-    if let end { text += " to \(end.dayText)" }
-    text += ": \(charge.productID) \(whose), \(Price.text(of: report.transaction))"
+    var text = charge.date.dayName
+    if let end { text += " to \(end.dayName)" }
+    text += ": \(charge.productID) (\(report.ownerAccountID ?? "unclaimed")), "
+    text += Price.text(of: report.transaction)
     if charge.revocation != nil { text += ", refunded" }
     self.init(
       from: charge.date, until: end,
@@ -323,13 +306,13 @@ extension LineLife.Period {
 }
 
 extension LineLife.Trouble {
-  /// Nil where nothing is wrong.
+  /// Nil for a span without billing trouble.
   init?(_ span: SubscriptionTimeline.Span) {
     guard span.isInTrouble, let end = span.end else { return nil }
     let isGrace = span.state == .inGracePeriod
     self.init(
       from: span.start, until: end, isGrace: isGrace,
-      text: "\(span.start.dayText) to \(end.dayText): "
-        + (isGrace ? "in a grace period" : "Apple tries to charge, without access"))
+      text: "\(span.start.dayName) to \(end.dayName): "
+        + (isGrace ? "grace period" : "billing retry without access"))
   }
 }

@@ -1,20 +1,18 @@
 import Subscriptions
 
-/// What a timeline shows, in times and not yet in places.
+/// A timeline's contents, in times rather than coordinates.
 struct TimelineSketch: Sendable {
   var id: String
   var title: String
   var description: String
-  /// The ends of the axis.
   var from: Timestamp
   var until: Timestamp
   var now: Timestamp
   var lanes: [Lane]
-  /// Moments that matter to all lanes.
+  /// Vertical lines through all lanes.
   var rules: [Rule] = []
   var owners: [TimelineOwner] = []
 
-  /// What is shown at one height.
   struct Lane: Sendable {
     var label: String
     /// In pixels.
@@ -23,32 +21,29 @@ struct TimelineSketch: Sendable {
     var marks: [Mark] = []
   }
 
-  /// Something that lasts.
   struct Span: Sendable {
     var from: Timestamp
     var until: Timestamp
-    /// Names of the style sheet.
+    /// CSS classes.
     var classNames: String
-    /// What is laid over its colour.
+    /// Drawn over the colour.
     var pattern: Pattern?
     var label: String?
     var text: String
     var href: String?
-    /// How much it is lower than its lane, above and below each.
+    /// The distance to the lane's upper and lower edge, in pixels.
     var inset = 0
   }
 
-  /// A moment of a lane.
   struct Mark: Sendable {
     var at: Timestamp
     var symbol: Symbol
     var text: String
     var href: String?
-    /// From the lane's top, in pixels.
+    /// The distance from the lane's top, in pixels.
     var offset: Int
   }
 
-  /// A moment of all lanes.
   struct Rule: Sendable {
     var at: Timestamp
     var text: String
@@ -60,7 +55,7 @@ struct TimelineSketch: Sendable {
     case retry
     case refunded
 
-    /// For the legend.
+    /// The text of the legend.
     var label: String {
       switch self {
       case .grace: "grace period"
@@ -70,7 +65,7 @@ struct TimelineSketch: Sendable {
     }
   }
 
-  /// The signs that the template `timeline` can draw.
+  /// The symbols that the template `timeline` can draw.
   enum Symbol: String, CaseIterable, Sendable {
     case refund = "mark-refund"
     case move = "mark-move"
@@ -81,11 +76,11 @@ struct TimelineSketch: Sendable {
     case poll = "mark-poll"
     case administrator = "mark-administrator"
 
-    /// For the legend.
+    /// The text of the legend.
     var label: String {
       switch self {
       case .refund: "refund"
-      case .move: "bound to another"
+      case .move: "new owner"
       case .off: "auto-renew off"
       case .on: "auto-renew on"
       case .notification: "notification"
@@ -98,12 +93,12 @@ struct TimelineSketch: Sendable {
 }
 
 extension TimelineOwner {
-  /// The colour of an owner: 0 is nobody, then six colours, which begin again.
+  /// The CSS class of an owner: `owner-0` for none, then six colours that repeat.
   static func ownerClass(_ owner: Int) -> String {
     owner > 0 ? "owner-\((owner - 1) % 6 + 1)" : "owner-0"
   }
 
-  /// The letter of an owner, so that nothing rests on colours: – for nobody, A to Z, then A2 on.
+  /// The letter of an owner: – for none, A to Z, then A2 and so on.
   static func letter(_ owner: Int) -> String {
     guard owner > 0 else { return "–" }
     let (round, index) = (owner - 1).quotientAndRemainder(dividingBy: 26)
@@ -112,50 +107,48 @@ extension TimelineOwner {
   }
 }
 
-/// A timeline as the template `timeline` draws it: lanes under each other on one axis of time.
+/// A timeline as drawn by the template `timeline`: lanes on one time axis.
 ///
-/// As in a chart, everything across is in percent and everything down is in pixels.
+/// Horizontal positions are percentages, vertical ones pixels, as in a chart.
 struct TimelinePicture: Sendable {
-  /// In the page: letters, digits and hyphens.
+  /// The HTML id: letters, digits and hyphens.
   var id: String
   var title: String
   var description: String
-  /// Of the lanes.
+  /// The height of the lanes.
   var height: Int
-  /// With the axis of time below them.
+  /// The height including the time axis.
   var fullHeight: Int
   var labelY: Int
-  /// `timeline-short`, `timeline-medium` or `timeline-long`: how wide it is at least.
+  /// `timeline-short`, `timeline-medium` or `timeline-long`: the minimum width.
   var widthClass: String
   var ticks: [ChartTick]
-  /// The present; nil: outside of the picture.
+  /// The present, or nil if it is outside the axis.
   var nowX: String?
-  /// Its word stands behind it, for before it there is no room.
+  /// The label of the present is on its right: there is no room on the left.
   var isNowEarly = false
   var lanes: [TimelineLane]
   var spans: [TimelineSpan]
   var rules: [TimelineRule]
   var marks: [TimelineMark]
-  /// Who is meant by which colour and letter.
+  /// The legend of colours and letters.
   var owners: [TimelineOwner]
-  /// What the other signs of the picture mean.
+  /// The legend of patterns and symbols.
   var signs: [TimelineSign]
 }
 
-/// The name of a lane.
 struct TimelineLane: Sendable {
   var label: String
   /// The baseline of the label.
   var labelY: Int
-  /// Between this lane and the next.
+  /// The line between this lane and the next.
   var bottom: Int
 }
 
-/// Something that lasts.
 struct TimelineSpan: Sendable {
-  /// Such as `span-period owner-2`, of the names in the style sheet.
+  /// CSS classes such as `span-period owner-2`.
   var classNames: String
-  /// The pattern of `timeline` that is laid over the colour, such as `grace`; nil: none.
+  /// A pattern drawn over the colour, such as `grace`.
   var pattern: String?
   var x: String
   var width: String
@@ -163,22 +156,20 @@ struct TimelineSpan: Sendable {
   var height: Int
   /// The baseline of the label.
   var labelY: Int
-  /// Cut off where the span is shorter.
+  /// Clipped at the end of the span.
   var label: String?
-  /// All about it, for those who point at it.
+  /// The tooltip.
   var text: String
   var href: String?
 }
 
-/// A moment that matters to all lanes.
 struct TimelineRule: Sendable {
   var x: String
   var text: String
 }
 
-/// A moment.
 struct TimelineMark: Sendable {
-  /// Such as `mark-refund`: the symbol's name, and its class.
+  /// The symbol's name and CSS class, such as `mark-refund`.
   var symbol: String
   var x: String
   var y: Int
@@ -186,7 +177,7 @@ struct TimelineMark: Sendable {
   var href: String?
 }
 
-/// A sign of the legend: a pattern or a symbol.
+/// An entry of the legend: a pattern or a symbol.
 struct TimelineSign: Sendable {
   var pattern: String?
   var symbol: String?
@@ -195,26 +186,24 @@ struct TimelineSign: Sendable {
 
 /// An account in the legend.
 struct TimelineOwner: Sendable {
-  /// `owner-0` (nobody) to `owner-6`.
+  /// `owner-0` (none) to `owner-6`.
   var ownerClass: String
   var letter: String
   var name: String
   var href: String?
-  /// For example `7 charges, 2025-01-14 to 2025-08-14`.
+  /// For example `7 charges, 14 Jan 2025 to 14 Aug 2025`.
   var note: String
 }
 
 extension TimelinePicture {
   private static let laneGap = 10
   private static let axisHeight = 24
-  /// So many marks of the axis at most.
   private static let mostTicks = 10
-  /// The width of a word, and more.
+  /// The room that the label of the present needs.
   private static let earlyPercent = 10.0
-  /// The narrowest that a span may be and still be seen, in percent.
+  /// The smallest visible width of a span, in percent.
   private static let narrowest = 0.15
 
-  /// Finds the places of what a sketch has.
   init(_ sketch: TimelineSketch) {
     let axis = Axis(from: sketch.from, until: sketch.until)
     var top = 2
@@ -259,7 +248,7 @@ extension TimelinePicture {
       text: span.text, href: span.href)
   }
 
-  /// Those that occur, in an order of their own.
+  /// The patterns and symbols in use, in a fixed order.
   private static func signs(of sketch: TimelineSketch) -> [TimelineSign] {
     let patterns = Set(sketch.lanes.flatMap { $0.spans.compactMap(\.pattern) })
     let symbols = Set(sketch.lanes.flatMap { $0.marks.map(\.symbol) })
@@ -271,7 +260,6 @@ extension TimelinePicture {
       }
   }
 
-  /// As wide as its fullest lane needs.
   private static func widthClass(of sketch: TimelineSketch) -> String {
     switch sketch.lanes.map(\.spans.count).max() ?? 0 {
     case ...12: "timeline-short"
@@ -280,14 +268,13 @@ extension TimelinePicture {
     }
   }
 
-  /// From one moment to another, in percent.
   private struct Axis {
     let from: Timestamp
     let until: Timestamp
 
     init(from: Timestamp, until: Timestamp) {
       self.from = from
-      // An axis without length has no places.
+      // Avoids division by zero.
       self.until = max(until, from + .minutes(1))
     }
 

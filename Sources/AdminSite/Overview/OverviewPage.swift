@@ -1,9 +1,10 @@
 import HTTPAPI
 import Hummingbird
+import JSONText
+import LedgerStorage
 import Reports
 import Subscriptions
 
-/// Today against the past weeks.
 struct OverviewPageController: Sendable {
   let pages: PageMaker
   let desk: ReportDesk
@@ -16,22 +17,20 @@ struct OverviewPageController: Sendable {
     let charts = answers.tables[.active].map { ReportCharts(table: $0).pictures } ?? []
     let page = OverviewPage(
       page: frame, attention: answers.attention, groups: answers.groups,
-      activeChart: charts.first ?? ChartPicture(linesOf: Self.nothing("Active at the end")),
+      activeChart: charts.first ?? ChartPicture(linesOf: Self.nothing("Active subscriptions")),
       movementChart: charts.dropFirst().first
-        ?? ChartPicture(linesOf: Self.nothing("Came and went")),
-      acts: answers.acts, actsHref: PageAddress.report(Report.audit.rawValue))
+        ?? ChartPicture(linesOf: Self.nothing("Subscriber movement")),
+      acts: answers.acts, actsHref: PageAddress.report(Report.audit.name))
     return pages.response(page, .overview)
   }
 
-  /// A chart that is still being counted.
+  /// A chart without data.
   private static func nothing(_ title: String) -> ChartData {
-    ChartData(
-      id: "chart-\(title.utf8.count)", title: title, buckets: [], series: [])
+    ChartData(id: "chart-\(title.utf8.count)", title: title, buckets: [], series: [])
   }
 }
 
 extension OverviewAnswers {
-  /// The latest acts of administrators.
   var acts: [ActRow] {
     guard let table = tables[.acts] else { return [] }
     return table.rows.indices.compactMap { index in
@@ -41,77 +40,90 @@ extension OverviewAnswers {
         let subject = table.value("subject", inRow: index)?.text
       else { return nil }
       let reason = table.value("reason", inRow: index)?.text
-      // The account that it was done to; of what concerns none there is no page.
       let account = table.value("account_id", inRow: index)?.text
       return ActRow(
         at: Moment(at), administrator: administrator,
-        action: action.replacing("_", with: " "), subject: account ?? subject,
-        href: account.map { PageAddress.account($0) },
+        action: Self.words(action, data: table.value("data", inRow: index)?.text),
+        subject: account ?? subject, href: account.map { PageAddress.account($0) },
         reason: reason.flatMap { $0.isEmpty ? nil : $0 })
+    }
+  }
+
+  /// An action as a verb that the subject follows, for example `granted pro to`.
+  private static func words(_ action: String, data: String?) -> String {
+    let details = data.flatMap { try? JSONValue(parsing: $0.utf8) }
+    let entitlement = details?["entitlement"]?.string
+    return switch AdministratorAct.Action(rawValue: action) {
+    case .transfer: "transferred a charge to"
+    case .release: "released a charge of"
+    case .grant: "granted \(entitlement ?? "an entitlement") to"
+    case .revokeGrant: "revoked \(entitlement ?? "a grant") from"
+    case .mergeAccount: "merged an account into"
+    case .eraseAccount: "erased account"
+    case .exportAccount: "exported account"
+    case .redeliverEvent, .redeliverParkedEvents: "redelivered events"
+    case .retryJobs: "retried jobs"
+    case .verifySubmissions: "verified submissions"
+    case nil: action.replacing("_", with: " ")
     }
   }
 }
 
-/// The template `overview`: today against the past weeks.
+/// The context of the template `overview`.
 struct OverviewPage: Sendable {
   var page: PageFrame
-  /// What waits for somebody; empty: nothing does.
   var attention: [AttentionItem]
   var groups: [TileGroup]
-  /// Active subscriptions over the past weeks.
   var activeChart: ChartPicture
-  /// What came and went over the past weeks.
   var movementChart: ChartPicture
-  /// The latest acts of administrators.
   var acts: [ActRow]
   var actsHref: String
 }
 
-/// Something that waits for somebody.
+/// Work that needs an administrator.
 struct AttentionItem: Sendable {
-  /// For example `3 charges are owned by nobody`.
+  /// For example `3 unclaimed charges`.
   var text: String
-  /// For example `the oldest for 6 d 3 h`.
+  /// For example `(oldest: 6 days 3 h)`.
   var note: String?
   var href: String
   /// One of ``Tone``.
   var tone: String
 }
 
-/// Numbers that belong together.
 struct TileGroup: Sendable {
   var heading: String
   var tiles: [Tile]
 }
 
-/// A number of today, with how it got there.
+/// A current number and its recent history.
 struct Tile: Sendable {
   var label: String
   var value: String
   /// For example `USD` or `%`.
   var unit: String?
-  /// For example `+1.2 % on last week`.
+  /// For example `+3 vs last week`.
   var change: String?
-  /// One of ``Tone``: whether the change is a good one.
+  /// One of ``Tone``.
   var changeTone: String?
   var note: String?
-  /// The report behind it.
+  /// The report behind the number.
   var href: String
   var sparkline: Sparkline?
 }
 
-/// What an administrator did.
+/// An administrator action.
 struct ActRow: Sendable {
   var at: Moment
   var administrator: String
-  /// In words.
+  /// A verb that `subject` follows.
   var action: String
   var subject: String
   var href: String?
   var reason: String?
 }
 
-/// What the overview asks of the reports: all at once.
+/// The queries of the overview.
 enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
   case active
   case trials
@@ -126,7 +138,6 @@ enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
   case acts
   case renewalsDueBefore
 
-  /// What is asked of the reports for it.
   var question: ReportQuestion {
     switch self {
     case .refunds: .weeks(.refunds)
@@ -137,7 +148,6 @@ enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
     }
   }
 
-  /// Which report it is about.
   var report: Report {
     switch self {
     case .active: .active
@@ -153,7 +163,7 @@ enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
     }
   }
 
-  /// The past twelve weeks, the next or the last seven days, the latest acts.
+  /// The last twelve weeks, the next or last seven days, or the latest actions.
   var choices: ReportChoices {
     var choices = ReportChoices()
     switch self {
@@ -168,29 +178,26 @@ enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
     return choices
   }
 
-  /// Where the tile leads to: the same choices.
+  /// The report's page with the same choices.
   var href: String {
     PageAddress.report(
-      report.rawValue,
+      report.name,
       choices: report.parameters.compactMap { parameter in
         choices.text(of: parameter).map { (parameter.rawValue, $0) }
       })
   }
 }
 
-/// What the overview was answered in time.
+/// The results of the overview's queries.
 struct OverviewAnswers: Sendable {
-  /// Those that were answered.
   var tables: [OverviewQuestion: ReportTable] = [:]
-  /// Those that take longer.
+  /// Queries still running.
   var working: Set<OverviewQuestion> = []
-  /// Those that nobody could answer.
   var failed: Set<OverviewQuestion> = []
 
-  /// Asks all of them, and waits no longer for all than for one.
+  /// Runs all queries concurrently, waiting for all no longer than for one.
   ///
-  /// The one that takes longest on a large ledger is asked when all others are answered: it would
-  /// take the place of those that somebody waits for.
+  /// The slowest one runs last, so that it does not delay the others.
   static func ask(_ desk: ReportDesk) async -> OverviewAnswers {
     let start = ContinuousClock.now
     var answers = OverviewAnswers()

@@ -2,10 +2,8 @@ import Reports
 import Subscriptions
 
 extension OverviewAnswers {
-  /// So many currencies have a tile; the report has all of them.
   private static let mostCurrencies = 4
 
-  /// The tiles, by what they are about.
   var groups: [TileGroup] {
     [
       TileGroup(
@@ -15,19 +13,18 @@ extension OverviewAnswers {
           stock(.trials, "Trials", "trials", more: Tone.info),
           churn, billingIssues,
         ]),
-      TileGroup(heading: "Money", tiles: money + [renewals, refunds]),
-      TileGroup(heading: "Intake", tiles: [open, givenUp] + failures),
+      TileGroup(heading: "Revenue", tiles: money + [renewals, refunds]),
+      TileGroup(heading: "Processing", tiles: [open, givenUp] + failures),
     ]
   }
 
-  /// Every week that the overview is about: reports of money have no row for one in which nothing
-  /// was charged.
+  /// All weeks of the overview: revenue reports have no row for a week without charges.
   private var everyWeek: [String] {
     guard let table = tables[.active] else { return [] }
     return table.rows.indices.compactMap { table.value("from_day", inRow: $0)?.text }
   }
 
-  /// The numbers of a column, summed up for each row's time.
+  /// The sums of some columns by week.
   private func weeks(_ question: OverviewQuestion, _ columns: [String], currency: String? = nil)
     -> [Int64]?
   {
@@ -43,7 +40,7 @@ extension OverviewAnswers {
     return weeks.sorted { $0.key < $1.key }.map(\.value)
   }
 
-  /// The numbers of some measures in the past weeks, the latest last; nil: they are not answered.
+  /// The sums of some measures by week, latest last; nil without an answer.
   private func pastWeeks(_ question: OverviewQuestion, _ measures: [String]) -> [Int64]? {
     guard let table = tables[question] else { return nil }
     var weeks = [Int64](repeating: 0, count: PastWeeks.count)
@@ -57,10 +54,9 @@ extension OverviewAnswers {
     return weeks
   }
 
-  /// A tile without its number: it is being counted, or can't be.
   private func empty(_ question: OverviewQuestion, _ label: String) -> Tile {
     Tile(
-      label: label, value: "…", note: working.contains(question) ? "Working" : "Not available",
+      label: label, value: "…", note: working.contains(question) ? "Loading" : "Not available",
       href: question.href)
   }
 
@@ -76,16 +72,16 @@ extension OverviewAnswers {
     return tile
   }
 
-  /// What happened in the seven days up to now; each week before ends at this time of day, too.
+  /// A count of the last seven days; earlier weeks end at the same time of day.
   private func flow(
     _ question: OverviewQuestion, _ label: String, _ measures: String...,
-    note: String = "in 7 days", href: String? = nil
+    note: String = "last 7 days", href: String? = nil
   ) -> Tile {
     guard let weeks = pastWeeks(question, measures) else { return empty(question, label) }
     var tile = Tile(
       label: label, value: ChartUnit.count.text(weeks.last ?? 0), note: note,
-      href: href ?? question.href, sparkline: Sparkline(weeks, name: "\(label) a week"))
-    tile.compare(weeks, .count, to: "the week before", more: Tone.warning, less: Tone.good)
+      href: href ?? question.href, sparkline: Sparkline(weeks, name: "\(label) per week"))
+    tile.compare(weeks, .count, to: "previous week", more: Tone.warning, less: Tone.good)
     return tile
   }
 
@@ -93,7 +89,7 @@ extension OverviewAnswers {
     guard let table = tables[.mrr] else { return [empty(.mrr, "MRR")] }
     let shown = table.rows.indices.compactMap { table.value("from_day", inRow: $0)?.text }
     let last = (shown + everyWeek).max()
-    // The largest amounts first, as far as amounts of currencies have an order.
+    // Largest amounts first, without conversion.
     let current = table.rows.indices.compactMap { index -> (currency: String, amount: Int64)? in
       guard table.value("from_day", inRow: index)?.text == last,
         let currency = table.value("currency", inRow: index)?.text,
@@ -115,7 +111,7 @@ extension OverviewAnswers {
     }
   }
 
-  /// Of the last seven days' week that is over: the one that runs says little yet.
+  /// The churn of the last complete week.
   private var churn: Tile {
     guard let table = tables[.churn] else { return empty(.churn, "Churn") }
     let shares = table.rows.indices.map { index -> (Int64?, String) in
@@ -130,7 +126,7 @@ extension OverviewAnswers {
     return Tile(
       label: "Churn", value: whole.last?.0.map(ChartUnit.share.text) ?? "—",
       note: whole.last?.1, href: OverviewQuestion.churn.href,
-      sparkline: Sparkline(whole.map(\.0), name: "Churn a week", unit: .share))
+      sparkline: Sparkline(whole.map(\.0), name: "Churn per week", unit: .share))
   }
 
   private var renewals: Tile {
@@ -148,13 +144,13 @@ extension OverviewAnswers {
     }
     var tile = Tile(
       label: "Renewals due", value: ChartUnit.count.text(number),
-      note: (["in the next 7 days"] + money).joined(separator: ", "),
+      note: (["next 7 days"] + money).joined(separator: ", "),
       href: OverviewQuestion.renewalsDue.href)
-    // What was due at this moment of the weeks before, as it was known then.
+    // Due within 7 days of this time in earlier weeks, as known then.
     if let before = pastWeeks(.renewalsDueBefore, ["renewals_due"]) {
       let weeks = before.dropLast() + [number]
       tile.sparkline = Sparkline(weeks.map(Optional.some), name: "Renewals due within 7 days")
-      tile.compare(Array(weeks), .count, to: "a week ago", more: Tone.good, less: Tone.warning)
+      tile.compare(Array(weeks), .count, to: "last week", more: Tone.good, less: Tone.warning)
     }
     return tile
   }
@@ -169,37 +165,37 @@ extension OverviewAnswers {
 
   private var open: Tile {
     waiting(
-      "Open in intake", "submissions_open", "notifications_open", "jobs_overdue",
+      "Processing backlog", "submissions_open", "notifications_open", "jobs_overdue",
       note: "receipts, notifications, overdue jobs", href: OverviewQuestion.intake.href)
   }
 
   private var givenUp: Tile {
     waiting(
-      "Given up", "jobs_parked", "deliveries_parked", note: "jobs and webhook deliveries",
+      "Failed", "jobs_parked", "deliveries_parked", note: "jobs and webhook deliveries",
       href: PageAddress.parked)
   }
 
-  /// What is so now; how many there were in the past, nobody has noted.
+  /// A tile without history: earlier backlogs are not recorded.
   private func waiting(_ label: String, _ measures: String..., note: String, href: String) -> Tile {
     guard tables[.intake] != nil else { return empty(.intake, label) }
     let (number, oldest) = counted(measures)
     return Tile(
       label: label, value: ChartUnit.count.text(number),
-      change: oldest.map { "the oldest for \(Age.text(.milliseconds($0)))" },
+      change: oldest.map { "oldest: \(Age.text(.milliseconds($0)))" },
       changeTone: oldest.map { $0 > 3_600_000 ? Tone.bad : Tone.quiet }, note: note, href: href)
   }
 
-  /// What went wrong, each with where it is looked at and mended.
+  /// Failures, each linked to the page where it can be fixed.
   private var failures: [Tile] {
-    // Whoever likes can post something: what is no notification of Apple's says less.
+    // Anyone can post to the endpoint, so refused posts are counted apart.
     let refused = counted(["notifications_refused"]).number
-    let posts = refused > 0 ? ", and \(Count.text(Int(refused), "post", "posts")) refused" : ""
+    let posts = refused > 0 ? ", \(Count.text(Int(refused), "invalid post")) refused" : ""
     return [
       flow(
         .intakeFailures, "Rejected receipts", "submissions_rejected", href: PageAddress.rejected),
       flow(
         .intakeFailures, "Rejected notifications", "notifications_rejected",
-        "notifications_unbelievable", note: "in 7 days" + posts),
+        "notifications_unbelievable", note: "last 7 days" + posts),
       flow(
         .intakeFailures, "Missed notifications", "notifications_missed",
         href: items("notifications_missed")),
@@ -209,7 +205,7 @@ extension OverviewAnswers {
     ]
   }
 
-  /// The list of what a measure of intake has counted.
+  /// The drill-down page of a measure.
   private func items(_ measure: String) -> String {
     let question = OverviewQuestion.intakeFailures
     let request = ReportRequest(question.report, query: nil, at: Timestamp(milliseconds: 0))
@@ -218,36 +214,35 @@ extension OverviewAnswers {
     return cell.map(request.href) ?? question.href
   }
 
-  // MARK: What waits
+  // MARK: Attention
 
-  /// What waits for somebody.
   var attention: [AttentionItem] {
     let parked = counted(["jobs_parked", "deliveries_parked"])
     let rejected = counted(["submissions_rejected"])
     return [
       item(
-        unclaimed.number, "charge is owned", "charges are owned", "by nobody", unclaimed.oldest,
+        unclaimed.number, "unclaimed charge", "unclaimed charges", unclaimed.oldest,
         PageAddress.unclaimed, Tone.warning),
       item(
-        parked.number, "job or delivery was", "jobs and deliveries were", "given up",
-        parked.oldest, PageAddress.parked, Tone.bad),
+        parked.number, "failed job or delivery", "failed jobs and deliveries", parked.oldest,
+        PageAddress.parked, Tone.bad),
       item(
-        rejected.number, "receipt was", "receipts were", "rejected in 7 days", nil,
-        PageAddress.rejected, Tone.info),
+        rejected.number, "receipt rejected in the last 7 days",
+        "receipts rejected in the last 7 days", nil, PageAddress.rejected, Tone.info),
     ].compactMap(\.self)
   }
 
   private func item(
-    _ number: Int64, _ one: String, _ many: String, _ rest: String, _ oldest: Int64?,
-    _ href: String, _ tone: String
+    _ number: Int64, _ one: String, _ many: String, _ oldest: Int64?, _ href: String,
+    _ tone: String
   ) -> AttentionItem? {
     guard number > 0 else { return nil }
     return AttentionItem(
-      text: "\(Count.text(Int(number), one, many)) \(rest)",
-      note: oldest.map { "the oldest for \(Age.text(.milliseconds($0)))" }, href: href, tone: tone)
+      text: Count.text(Int(number), one, many),
+      note: oldest.map { "(oldest: \(Age.text(.milliseconds($0))))" }, href: href, tone: tone)
   }
 
-  /// Those that were over when they were first seen wait for nobody.
+  /// Unclaimed charges, without historical ones.
   private var unclaimed: (number: Int64, oldest: Int64?) {
     guard let table = tables[.unclaimed] else { return (0, nil) }
     var (number, first) = (Int64(0), Timestamp?.none)
@@ -282,7 +277,7 @@ extension OverviewAnswers {
 }
 
 extension Tile {
-  /// Says how a number differs from that of the week before, whatever this is called.
+  /// Sets the change between the last two weeks.
   fileprivate mutating func compare(
     _ weeks: [Int64], _ unit: ChartUnit, to other: String, more: String, less: String
   ) {
@@ -290,33 +285,27 @@ extension Tile {
     let difference = weeks[weeks.count - 1] - weeks[weeks.count - 2]
     change =
       difference == 0
-      ? "as \(unit == .count ? "many" : "much") as \(other)"
-      : (difference > 0 ? "+" : "") + unit.text(difference) + " on \(other)"
+      ? "unchanged vs \(other)"
+      : (difference > 0 ? "+" : "") + unit.text(difference) + " vs \(other)"
     if difference != 0 { changeTone = difference > 0 ? more : less }
   }
 }
 
-/// A line without axes, beside a number; its coordinates are 0 to 100 across and pixels down.
+/// A small line chart without axes: x from 0 to 100, y in pixels.
 struct Sparkline: Sendable {
-  /// What can be seen in it, in words.
+  /// The text for screen readers.
   var description: String
   var line: String
   var area: String
-  /// The latest value, at the right edge.
+  /// The y coordinate of the latest value, at the right edge.
   var lastY: String
 }
 
 extension Sparkline {
-  /// In pixels; the line keeps clear of the edges.
   private static let height = 36
   private static let margin = 3
 
-  /// Draws the way of a number; nil where there is nothing to draw a line from.
-  ///
-  /// - Parameters:
-  ///   - values: In order; those that are not known are left out.
-  ///   - name: What they are, for the description.
-  ///   - unit: How they are written.
+  /// Skips unknown values; nil with fewer than two known ones.
   init?(_ values: [Int64?], name: String, unit: ChartUnit = .count) {
     let known = values.enumerated().compactMap { index, value in value.map { (index, $0) } }
     guard let first = known.first, let last = known.last, known.count > 1 else { return nil }

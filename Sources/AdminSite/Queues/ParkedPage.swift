@@ -5,7 +5,7 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-/// Jobs and webhook deliveries that were given up, and what starts them again.
+/// The page of failed jobs and webhook deliveries.
 struct ParkedController: Sendable {
   let pages: PageMaker
   let ledger: Ledger
@@ -18,9 +18,9 @@ struct ParkedController: Sendable {
     let now = pages.now()
     let jobPart = try PagePart(request.uri, of: PageAddress.parked, prefix: "jobs_")
     let (jobs, jobPaging) = jobPart.part(
-      of: try await ledger.parkedJobs(
+      of: try await ledger.discardedJobs(
         after: try jobPart.after.map(Self.jobPlace), limit: jobPart.limit + 1)
-    ) { "\($0.parkedAt?.milliseconds ?? 0).\($0.id)" }
+    ) { "\($0.discardedAt?.milliseconds ?? 0).\($0.id)" }
     let eventPart = try PagePart(request.uri, of: PageAddress.parked, prefix: "webhooks_")
     let (deliveries, eventPaging) = eventPart.part(
       of: try await ledger.parkedDeliveries(
@@ -28,15 +28,15 @@ struct ParkedController: Sendable {
     ) { "\($0.position)" }
     return pages.response(
       ParkedPage(
-        page: try await pages.frame("Parked", at: PageAddress.parked, context),
+        page: try await pages.frame("Failed jobs", at: PageAddress.parked, context),
         jobs: ActionList(
           id: "jobs", action: Self.jobs, rows: jobs.map { ActionRow($0, at: now) },
           paging: jobPaging, buttons: [ActionButton(label: "Retry", value: "retry")],
-          emptyText: "No job was given up."),
+          emptyText: "No failed jobs."),
         webhooks: ActionList(
           id: "webhooks", action: Self.webhooks, rows: deliveries.map { ActionRow($0, at: now) },
           paging: eventPaging, buttons: [ActionButton(label: "Redeliver", value: "redeliver")],
-          emptyText: "No delivery was given up.")),
+          emptyText: "No failed deliveries.")),
       .parked)
   }
 
@@ -44,8 +44,8 @@ struct ParkedController: Sendable {
   func retryJobs(_ request: Request, context: APIContext) async throws -> Response {
     let (ids, administrator) = try Self.chosen("retry", context)
     let count = try await ledger.restartJobs(
-      .parkedNumbers(ids), by: administrator, at: pages.now())
-    return Self.done("\(Count.text(count, "job")) started again.", count, request, context)
+      .discardedNumbers(ids), by: administrator, at: pages.now())
+    return Self.done("\(Count.text(count, "job")) will be retried.", count, request, context)
   }
 
   @Sendable
@@ -53,7 +53,7 @@ struct ParkedController: Sendable {
     let (ids, administrator) = try Self.chosen("redeliver", context)
     let count = try await ledger.redeliverParked(ids, by: administrator, at: pages.now())
     return Self.done(
-      "\(Count.text(count, "delivery", "deliveries")) will be made again.", count, request, context)
+      "\(Count.text(count, "delivery", "deliveries")) will be retried.", count, request, context)
   }
 
   private static func done(
@@ -74,7 +74,7 @@ struct ParkedController: Sendable {
     return (ids, try context.actingAdministrator())
   }
 
-  private static func jobPlace(_ text: String) throws -> (parkedAt: Timestamp, id: Int64) {
+  private static func jobPlace(_ text: String) throws -> (discardedAt: Timestamp, id: Int64) {
     let parts = text.split(separator: ".").compactMap { Int64($0) }
     guard parts.count == 2 else { throw PagePart.unknownPlace("jobs_") }
     return (Timestamp(milliseconds: parts[0]), parts[1])
@@ -87,29 +87,28 @@ struct ParkedController: Sendable {
 }
 
 extension AdminContext {
-  /// More rows than this are on no page.
   private static let mostChosen = PagePart.most
 
-  /// The rows that were chosen for an action.
+  /// The rows selected for an action.
   ///
-  /// - Throws: A ``Problem`` where it is another action, or nothing was chosen.
+  /// - Throws: A ``Problem`` for another action or an empty selection.
   func chosen(_ action: String) throws -> [String] {
     guard form["do"] == ExactText(action) else {
       throw Problem.invalid("do", "must be \(action)")
     }
     let items = form.all("item").map(\.rawValue).filter { !$0.isEmpty }
-    guard !items.isEmpty else { throw Problem.invalid("item", "is missing: choose a row") }
+    guard !items.isEmpty else { throw Problem.invalid("item", "is missing: select a row") }
     guard items.count <= Self.mostChosen else {
-      throw Problem.invalid("item", "may be there \(Self.mostChosen) times")
+      throw Problem.invalid("item", "may occur at most \(Self.mostChosen) times")
     }
     return items
   }
 }
 
 extension APIContext {
-  /// Who acts, and why, as the form says.
+  /// The logged-in administrator with the form's reason.
   ///
-  /// - Throws: A ``Problem`` where no reason is given.
+  /// - Throws: A ``Problem`` if the reason is missing.
   func actingAdministrator() throws -> Administrator {
     try administrator(reason: try admin.form.text(.reason))
   }
@@ -117,10 +116,10 @@ extension APIContext {
 
 extension ActionRow {
   fileprivate init(_ job: StoredJob, at now: Timestamp) {
-    let since = job.parkedAt ?? job.runAt
+    let since = job.discardedAt ?? job.runAt
     self.init(
       value: "\(job.id)", kind: "Job \(job.kind)", subject: job.subject,
-      fault: job.lastError ?? "Nothing was said.", since: Moment(since),
+      fault: job.lastError ?? "No error message.", since: Moment(since),
       age: Age.text(now - since), attempts: Count.text(job.attempts, "attempt"), badges: [],
       links: [])
   }
@@ -137,26 +136,22 @@ extension ActionRow {
   }
 }
 
-/// The template `unclaimed`: recorded charges that no account owns.
+/// The context of the template `unclaimed`.
 struct UnclaimedPage: Sendable {
   var page: PageFrame
-  var properties: [Property]
-  /// Those that somebody may still be waiting for.
   var charges: [UnclaimedRow]
   var paging: Paging?
-  /// Those whose period was over when they were first seen.
+  /// Charges whose period had ended when they were first recorded.
   var historical: [UnclaimedRow]
   var historicalPaging: Paging?
 }
 
-/// A charge that nobody owns.
 struct UnclaimedRow: Sendable {
   var transactionID: String
-  /// To the charge in its original transaction.
   var href: String
   var productID: String
   var chargedAt: Moment
-  /// For example `6 d 3 h`.
+  /// For example `6 days 3 h`.
   var age: String
   var price: String
   var because: String
@@ -164,53 +159,49 @@ struct UnclaimedRow: Sendable {
   var transferHref: String
 }
 
-/// The template `parked`: jobs and webhooks that were given up.
+/// The context of the template `parked`.
 struct ParkedPage: Sendable {
   var page: PageFrame
   var jobs: ActionList
   var webhooks: ActionList
 }
 
-/// The template `rejected`: receipts and notifications for which Apple does not vouch.
+/// The context of the template `rejected`.
 struct RejectedPage: Sendable {
   var page: PageFrame
-  /// How many of each code in the past days.
   var codes: DataTable
   var receipts: ActionList
 }
 
-/// Things of which some can be chosen, and something done with them, for a reason.
+/// A form with selectable rows and actions for them.
 struct ActionList: Sendable {
-  /// In the page: letters, digits and hyphens.
+  /// The HTML id: letters, digits and hyphens.
   var id: String
-  /// Where the form goes; each chosen row is a field `item`.
+  /// The path the form is posted to, with a field `item` per selected row.
   var action: String
   var rows: [ActionRow]
   var paging: Paging?
-  /// What can be done with the chosen ones; the first is the usual one.
+  /// The default action first.
   var buttons: [ActionButton]
   var emptyText: String
 }
 
-/// Something that waits for a decision.
 struct ActionRow: Sendable {
-  /// What the form sends, if it is chosen.
+  /// The value of the field `item`.
   var value: String
   /// For example `Job poll_line`.
   var kind: String
   var subject: String
-  /// What went wrong, in the words that were kept.
+  /// The stored error message.
   var fault: String
   var since: Moment
-  /// For example `3 d 4 h`.
+  /// For example `3 days 4 h`.
   var age: String
   var attempts: String
   var badges: [Badge]
-  /// What else can be done about it.
   var links: [PageLink]
 }
 
-/// Something that can be done with chosen rows.
 struct ActionButton: Sendable {
   var label: String
   /// The value of the field `do`.

@@ -6,12 +6,11 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-/// Receipts and signed data for which Apple does not vouch.
+/// The page of rejected submissions and notifications.
 struct RejectedController: Sendable {
   let pages: PageMaker
   let ledger: Ledger
 
-  /// What is older is no longer news.
   private static let countedFor: Duration = .days(30)
 
   @Sendable
@@ -33,7 +32,7 @@ struct RejectedController: Sendable {
           id: "receipts", action: PageAddress.rejected,
           rows: submissions.map { ActionRow($0, at: now) }, paging: paging,
           buttons: [ActionButton(label: "Verify again", value: "verify")],
-          emptyText: "No receipt was rejected.")),
+          emptyText: "No rejected receipts.")),
       .rejected)
   }
 
@@ -44,7 +43,7 @@ struct RejectedController: Sendable {
       ids, by: try context.actingAdministrator(), at: pages.now())
     return PageMaker.done(
       Flash(
-        message: "\(Count.text(count, "submission")) will be verified again by the worker.",
+        message: "\(Count.text(count, "submission")) will be verified again.",
         tone: count > 0 ? Tone.good : Tone.warning),
       then: PageAddress.rejected, request, context)
   }
@@ -61,14 +60,14 @@ struct RejectedController: Sendable {
 extension ActionRow {
   fileprivate init(_ submission: SubmissionSummary, at now: Timestamp) {
     let since = submission.decidedAt ?? submission.receivedAt
-    var badges = [Badge(text: submission.problem?.code ?? "rejected", tone: Tone.bad)]
+    var badges = [Badge(text: submission.problem?.code ?? "Rejected", tone: Tone.bad)]
     if let status = submission.problem?.appleStatus {
       badges.append(Badge(text: "Apple \(status)", tone: Tone.quiet))
     }
     self.init(
       value: submission.id.uuidString.lowercased(), kind: "Submission",
       subject: submission.id.uuidString.lowercased(),
-      fault: submission.problem?.detail ?? "Nothing was said.", since: Moment(since),
+      fault: submission.problem?.detail ?? "No error message.", since: Moment(since),
       age: Age.text(now - since), attempts: Count.text(submission.attempts, "attempt"),
       badges: badges,
       links: [
@@ -88,10 +87,10 @@ extension DataTable {
       )
     }
     self.init(
-      caption: "What was rejected in the past 30 days, by code",
+      caption: "Rejections in the last 30 days by code",
       columns: [
-        DataColumn(label: "What"), DataColumn(label: "Code"), DataColumn(label: "Apple's status"),
-        DataColumn(label: "Number", isNumber: true), DataColumn(label: "Last"),
+        DataColumn(label: "Type"), DataColumn(label: "Code"), DataColumn(label: "Apple status"),
+        DataColumn(label: "Count", isNumber: true), DataColumn(label: "Latest"),
       ],
       rows: rejections.map {
         Self.row(
@@ -100,7 +99,7 @@ extension DataTable {
         + refusals.sorted { ($0.value.count, $0.key) > ($1.value.count, $1.key) }.map {
           Self.row("Notification", $0.key, count: $0.value.count, lastAt: $0.value.lastAt)
         },
-      emptyText: "Nothing was rejected.")
+      emptyText: "No rejections.")
   }
 
   private static func row(

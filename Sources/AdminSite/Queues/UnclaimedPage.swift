@@ -4,7 +4,6 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-/// Charges that nobody owns.
 struct UnclaimedController: Sendable {
   let pages: PageMaker
   let ledger: Ledger
@@ -18,7 +17,6 @@ struct UnclaimedController: Sendable {
     return pages.response(
       UnclaimedPage(
         page: try await pages.frame("Unclaimed charges", at: PageAddress.unclaimed, context),
-        properties: [],
         charges: charges.map { UnclaimedRow($0, at: now) }, paging: paging,
         historical: historical.map { UnclaimedRow($0, at: now) },
         historicalPaging: historicalPaging),
@@ -36,7 +34,7 @@ struct UnclaimedController: Sendable {
       cursor: Self.cursor)
   }
 
-  /// Stands in no identifier: control characters are refused.
+  /// Control characters are not accepted in identifiers.
   private static let separator: Character = "\u{1F}"
 
   private static func cursor(_ unclaimed: UnclaimedCharge) -> String {

@@ -1,7 +1,6 @@
-/// Where the administrator's pages are.
+/// The URLs of the administrator's pages.
 ///
-/// Every link of the pages is made here, so that an id, whatever is in it, stays one part of a path
-/// or one value of a query.
+/// Identifiers are percent-encoded here, so that each stays one path segment or query value.
 package enum PageAddress {
   static let overview = "/admin"
   static let login = "/admin/login"
@@ -11,23 +10,23 @@ package enum PageAddress {
   static let rejected = "/admin/rejected"
   static let reports = "/admin/reports"
 
-  /// The form for logging in, and where to go on afterwards; nil: to the overview.
+  /// The login form, with the path to open afterwards (default: the overview).
   static func login(returnTo path: String?) -> String {
     address(login, query: path.map { [("return_to", $0)] } ?? [])
   }
 
-  /// The form for logging in, for whoever sent a form after the session had ended.
+  /// The login form after a form was sent without a session.
   static let loginAfterForm = "/admin/login?ended=yes"
 
-  /// A page with what is chosen of it, such as where a list goes on.
+  /// Appends a query to a page's path, such as a list's cursor.
   static func page(_ path: String, query: [(name: String, value: String)]) -> String {
     let separator = path.contains("?") ? "&" : "?"
     return query.isEmpty ? path : path + address("", query: query).replacing("?", with: separator)
   }
 
-  /// Whether a path is one of the pages, or of what belongs to them.
+  /// Whether a path is under `/admin`.
   static func contains(_ path: String) -> Bool {
-    // As the router reads it, for which empty parts are none.
+    // Like the router, ignores empty segments.
     path.utf8.split(separator: UInt8(ascii: "/"), maxSplits: 1).first?.elementsEqual("admin".utf8)
       ?? false
   }
@@ -36,10 +35,10 @@ package enum PageAddress {
     address("/admin/search", query: [("q", text)])
   }
 
-  /// An account, or a form about it: `grant`, `merge`, `erase` or `export`.
+  /// An account's page, or one of its forms: `grant`, `merge`, `erase` or `export`.
   ///
-  /// Browsers take a part that is only dots out of every path, encoded or not; so such an id goes
-  /// into the query, and its forms have a place where no account's name can be.
+  /// Browsers remove the segments `.` and `..` from paths, even encoded, so these two ids are passed
+  /// in the query.
   static func account(_ id: String, form: String? = nil) -> String {
     guard id == "." || id == ".." else {
       return "/admin/accounts/\(encoded(id))" + (form.map { "/\($0)" } ?? "")
@@ -48,7 +47,7 @@ package enum PageAddress {
     return address(path, query: [("id", id)])
   }
 
-  /// An original transaction, or one of its charges in that page.
+  /// An original transaction's page, or a charge on it.
   static func originalTransaction(
     _ id: String, environment: String, charge: String? = nil
   ) -> String {
@@ -57,7 +56,6 @@ package enum PageAddress {
     return page + (charge.map { "#\($0)" } ?? "")
   }
 
-  /// The form that gives a charge to another account.
   static func transfer(
     of transactionID: String, productID: String, environment: String
   ) -> String {
@@ -66,7 +64,6 @@ package enum PageAddress {
       query: [("environment", environment), ("product_id", productID)])
   }
 
-  /// The form that takes a charge away from whoever has it.
   static func release(
     of transactionID: String, productID: String, environment: String
   ) -> String {
@@ -75,24 +72,21 @@ package enum PageAddress {
       query: [("environment", environment), ("product_id", productID)])
   }
 
-  /// The form that takes a grant back.
   static func revocation(ofGrant id: String) -> String { "/admin/grants/\(encoded(id))/revoke" }
 
-  /// A report, with what is chosen of it.
   static func report(_ name: String, choices: [(name: String, value: String)] = []) -> String {
     address("/admin/reports/\(encoded(name))", query: choices)
   }
 
-  /// The transactions behind a number of a report.
   static func drillDown(_ name: String, choices: [(name: String, value: String)]) -> String {
     address("/admin/reports/\(encoded(name))/transactions", query: choices)
   }
 
-  /// The longest path that a login leads back to, in bytes.
+  /// In bytes.
   private static let longestReturn = 2048
 
-  /// Whether a login may lead back to a path: a page of ours, not too long, and nothing that a
-  /// browser reads as another host.
+  /// Whether a login may redirect to a path: a page under `/admin` of at most 2048 bytes that
+  /// browsers can't read as another host.
   static func isOurs(_ path: String) -> Bool {
     path.utf8.count <= longestReturn
       && path.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") }
@@ -105,7 +99,7 @@ package enum PageAddress {
       + query.map { "\(encoded($0.name))=\(encoded($0.value))" }.joined(separator: "&")
   }
 
-  /// Percent-encodes all but what RFC 3986 calls unreserved.
+  /// Percent-encodes all but the unreserved characters of RFC 3986.
   private static func encoded(_ text: String) -> String {
     var encoded = ""
     for byte in text.utf8 {

@@ -1,87 +1,79 @@
 import Subscriptions
 
-/// What stands around every page: the template `layout` reads it as `page`.
+/// The context of the template `layout`, which reads it as `page`.
 ///
-/// Templates find a value by the name of its stored property, through a mirror. A property that is
-/// nil is looked for further out, so templates write `{{.name}}` for what belongs to the innermost
-/// value; and an empty text counts as there, so what may be missing is optional and never empty.
+/// Templates find values by the names of stored properties. A nil property is looked up further out,
+/// so templates write `{{.name}}` for the innermost value. An empty string counts as present, so
+/// what may be missing is an optional that is never empty.
 struct PageFrame: Sendable {
-  /// In the title bar and as the heading.
   var title: String
-  /// The name of the administrator's key; nil: nobody is logged in, and there is no navigation.
+  /// The name of the administrator's API key; nil before the login, and then without navigation.
   var administrator: String?
-  /// In every form, as the field `csrf`.
+  /// The value of the forms' field `csrf`.
   var csrfToken: String
-  /// What was searched for last, to go on from.
+  /// The last search, as the search field's value.
   var searchText = ""
   var navigation: [NavigationGroup] = []
-  /// What just happened; told once.
   var flash: Flash?
-  /// The moment that the page is about.
   var asOf: Moment?
-  /// Where the page stands, from the outside in.
+  /// Breadcrumbs, outermost first.
   var trail: [PageLink] = []
-  /// What the page's subject allows to be done, beside the heading.
+  /// The buttons next to the heading.
   var actions: [PageLink] = []
-  /// Seconds after which the browser asks again, while a report is still being made.
+  /// The interval of automatic reloads, while a report is being computed.
   var refreshSeconds: Int?
-  // With their versions, so that browsers may keep them.
   var styleHref = StaticFile.styleSheet.href
   var scriptHref = StaticFile.script.href
   var iconHref = StaticFile.icon.href
 }
 
-/// Links of the navigation that belong together.
 struct NavigationGroup: Sendable {
   /// Nil for the first group.
   var heading: String?
-  /// On a phone only groups that are always shown remain; the others are behind their list's link.
+  /// Shown on phones, too.
   var isAlwaysShown: Bool
   var items: [NavigationItem]
 }
 
-/// A link of the navigation.
 struct NavigationItem: Sendable {
   var label: String
   var href: String
   var isCurrent = false
-  /// How many things wait there; nil: none.
+  /// The number of items on the page.
   var badge: String?
 }
 
-/// What an action did, told at the top of the next page.
+/// The result of an action, shown at the top of the next page.
 struct Flash: Sendable {
   var message: String
   /// One of ``Tone``.
   var tone: String
-  /// Where to look at what was done.
   var link: PageLink?
 }
 
-/// A link with its text.
 struct PageLink: Sendable {
   var label: String
   var href: String
-  /// It takes something away, and looks like it.
+  /// A destructive action, shown in red.
   var isDanger = false
 }
 
-/// A moment, to be read by people and by programs.
+/// A time as text and as the attribute `datetime`.
 struct Moment: Sendable {
-  /// RFC 3339, for `datetime`.
+  /// RFC 3339.
   var iso: String
-  /// For example `2026-11-22 10:17`, in the page's time zone.
+  /// For example `22 Nov 2026, 10:17`, in UTC.
   var text: String
 }
 
-/// A short word about something's state, with a colour.
+/// A state as a word with a colour.
 struct Badge: Sendable {
   var text: String
   /// One of ``Tone``.
   var tone: String
 }
 
-/// How something is meant; the style sheet gives each tone its colour.
+/// The CSS classes of colours by meaning.
 enum Tone {
   static let good = "good"
   static let warning = "warning"
@@ -90,78 +82,69 @@ enum Tone {
   static let quiet = "quiet"
 }
 
-/// One line of a list of properties.
 struct Property: Sendable {
   var label: String
   var value: String
   var href: String?
-  /// An identifier, set in a fixed width and broken anywhere.
+  /// An identifier, shown in a monospaced font.
   var isCode = false
-  /// Explains the value.
   var note: String?
 }
 
-/// Any table of values.
 struct DataTable: Sendable {
-  /// What the table is about, for those who hear it; may be shown.
+  /// Read by screen readers, and shown on some pages.
   var caption: String
   var columns: [DataColumn]
   var rows: [DataRow]
-  /// In place of rows where there are none.
+  /// Shown if there are no rows.
   var emptyText: String
   /// For example that there are more rows.
   var note: String?
 }
 
-/// A column of a table.
 struct DataColumn: Sendable {
   var label: String
-  /// Set flush right.
+  /// Right-aligned.
   var isNumber = false
 }
 
-/// A row of a table.
 struct DataRow: Sendable {
   var cells: [DataCell]
   /// A sum of the rows above.
   var isTotal = false
 }
 
-/// One value of a table.
 struct DataCell: Sendable {
   var text: String
-  /// To what is behind the value.
   var href: String?
   var isNumber = false
-  /// The row's name.
+  /// The row's heading.
   var isHeading = false
   var isCode = false
-  /// Beside the value, smaller.
+  /// Smaller text after the value.
   var note: String?
-  /// One of ``Tone``: the text becomes a badge.
+  /// One of ``Tone``: shows the text as a badge.
   var tone: String?
-  /// The length of a bar under the value, in percent of the column's greatest.
+  /// The length of a bar under the value, in percent of the column's maximum.
   var barWidth: String?
-  /// For a table of cohorts: 0 to 10.
+  /// The intensity of a cohort table's cell, from 0 to 10.
   var heat: Int?
 }
 
-/// By whom something was done, and why.
+/// An administrator's name and reason.
 struct ActNote: Sendable {
   var administrator: String
-  /// When; nil: it stands beside.
+  /// Nil if the time is shown elsewhere.
   var at: Moment?
-  /// In the administrator's own words; nil where nobody asked for it, or it stands beside.
   var reason: String?
 }
 
-/// A field that a form sends along unseen.
 struct HiddenField: Sendable {
   var name: String
   var value: String
 }
 
-/// Links to the pages before and after this one.
+/// The links to the previous and next page of a list.
 struct Paging: Sendable {
   /// For example `1–50 of 1,284`.
   var text: String
@@ -169,14 +152,12 @@ struct Paging: Sendable {
   var nextHref: String?
 }
 
-/// Text as it stands in a page.
+/// The escaping of the templates' content type `PAGE`.
 ///
-/// The templates name it as their content type, `PAGE`, in place of swift-mustache's own `HTML`:
-/// that one compares whole characters, and a quotation mark which is followed by a combining accent
-/// is another character than a quotation mark. It passes unescaped, and ends the attribute in which
-/// it stands.
+/// swift-mustache's own `HTML` compares whole characters: a quotation mark followed by a combining
+/// accent is another character, passes unescaped and ends the attribute.
 enum PageText {
-  /// Escapes what means something in HTML, within elements and within quoted attributes.
+  /// Escapes text for elements and quoted attributes.
   static func escaped(_ text: String) -> String {
     guard text.utf8.contains(where: { entity($0) != nil }) else { return text }
     var bytes: [UInt8] = []
@@ -191,7 +172,7 @@ enum PageText {
     return String(decoding: bytes, as: UTF8.self)
   }
 
-  /// All five are ASCII, and no byte of another character looks like them.
+  /// All five are ASCII bytes, which don't occur within other characters.
   private static func entity(_ byte: UInt8) -> String? {
     switch byte {
     case UInt8(ascii: "<"): "&lt;"
@@ -205,27 +186,31 @@ enum PageText {
 }
 
 extension Moment {
-  /// A moment in UTC.
   init(_ moment: Timestamp) {
     let iso = moment.description
-    self.init(iso: iso, text: "\(iso.prefix(10)) \(iso.dropFirst(11).prefix(5))")
+    self.init(iso: iso, text: "\(moment.dayName), \(iso.dropFirst(11).prefix(5))")
   }
 }
 
 extension Timestamp {
-  /// The day in UTC, as in `2026-11-22`.
+  /// The UTC day as ISO 8601, for example `2026-11-22`.
   var dayText: String { String(description.prefix(10)) }
-}
 
-/// How long something is ago, or lasts.
-enum Age {
-  /// In its two largest units, as in `6 d 3 h`.
-  static func text(_ duration: Duration) -> String {
-    max(duration, .zero).words(isRough: true)
+  /// The UTC day for people, for example `22 Nov 2026`.
+  var dayName: String {
+    let date = dayAndTime.date
+    return "\(date.day) \(date.monthName) \(date.year)"
   }
 }
 
-/// How many there are of something.
+enum Age {
+  /// The two largest units, for example `6 days 3 h`.
+  static func text(_ duration: Duration) -> String {
+    let text = max(duration, .zero).words(isRough: true)
+    return text.replacing(" d", with: text.hasPrefix("1 d") ? " day" : " days")
+  }
+}
+
 enum Count {
   /// For example `1 charge`, `3 charges`.
   static func text(_ number: Int, _ one: String, _ many: String? = nil) -> String {

@@ -8,20 +8,13 @@ import NIOCore
 import NIOHTTP1
 import Subscriptions
 
-/// Makes the administrator's pages: what stands around each, and its HTML.
+/// Renders the administrator's pages and their frames.
 struct PageMaker: Sendable {
   let templates: PageTemplates
   let ledger: Ledger
   let now: @Sendable () -> Timestamp
 
-  /// What stands around a page.
-  ///
-  /// - Parameters:
-  ///   - title: In the title bar and as the heading.
-  ///   - current: The address in the navigation that the page belongs to; nil: none.
-  ///   - context: Of the request.
-  /// - Returns: The frame, with the present as the moment that the page is about.
-  /// - Throws: What the database says.
+  /// The frame of a page as of now; `current` is the page's link in the navigation.
   func frame(_ title: String, at current: String? = nil, _ context: APIContext) async throws
     -> PageFrame
   {
@@ -31,7 +24,7 @@ struct PageMaker: Sendable {
     return frame
   }
 
-  /// What stands around a page that must not ask the database for anything.
+  /// The frame of a page that must not query the database.
   static func frame(
     _ title: String, at current: String? = nil, _ context: APIContext, parked: Int = 0
   ) -> PageFrame {
@@ -43,7 +36,7 @@ struct PageMaker: Sendable {
       navigation: navigation(at: current, parked: parked), flash: context.admin.flash)
   }
 
-  /// Counting on would take as long as there are more.
+  /// Bounds the time that counting takes.
   private static let mostCounted = 1000
 
   private static func navigation(at current: String?, parked: Int) -> [NavigationGroup] {
@@ -55,25 +48,24 @@ struct PageMaker: Sendable {
       NavigationGroup(
         heading: nil, isAlwaysShown: true, items: [item("Overview", PageAddress.overview)]),
       NavigationGroup(
-        heading: "To do", isAlwaysShown: true,
+        heading: "Queue", isAlwaysShown: true,
         items: [
           item("Unclaimed charges", PageAddress.unclaimed),
-          item("Parked", PageAddress.parked, badge: parked > 0 ? count : nil),
+          item("Failed jobs", PageAddress.parked, badge: parked > 0 ? count : nil),
           item("Rejected receipts", PageAddress.rejected),
         ]),
       NavigationGroup(
-        heading: "Numbers", isAlwaysShown: true, items: [item("Reports", PageAddress.reports)]),
+        heading: "Analytics", isAlwaysShown: true, items: [item("Reports", PageAddress.reports)]),
     ]
   }
 
-  /// Answers with a page.
   func response(
     _ page: some Sendable, _ template: PageTemplate, status: HTTPResponse.Status = .ok
   ) -> Response {
     templates.response(page, template, status: status)
   }
 
-  /// Answers that something was done, which the page that follows tells once.
+  /// Redirects to a page that shows the result of an action once.
   static func done(_ flash: Flash, then path: String, _ request: Request, _ context: APIContext)
     -> Response
   {
@@ -85,7 +77,7 @@ struct PageMaker: Sendable {
   }
 }
 
-/// The templates of pages, by the names of their files; all others are parts of them.
+/// The templates of whole pages, by file name.
 enum PageTemplate: String, CaseIterable, Sendable {
   case account
   case action
@@ -105,12 +97,10 @@ enum PageTemplate: String, CaseIterable, Sendable {
 
 /// The templates of the administrator's pages.
 struct PageTemplates: Sendable {
-  /// Those that are built in, read once.
   static let builtIn = PageTemplates()
 
   private let library: MustacheLibrary
 
-  /// Reads them all; tests see to it that each can be read.
   private init() {
     MustacheContentTypes.register(PageContentType(), named: "PAGE")
     var library = MustacheLibrary()
@@ -124,12 +114,7 @@ struct PageTemplates: Sendable {
     self.library = library
   }
 
-  /// Makes a page.
-  ///
-  /// - Parameters:
-  ///   - page: What is in it: the structure that the template's name has.
-  ///   - template: How it looks.
-  /// - Returns: The page's HTML.
+  /// The HTML of a page, whose context has the template's type.
   func text(of page: some Sendable, _ template: PageTemplate) -> String {
     guard let text = library.render(page, withTemplate: template.rawValue) else {
       preconditionFailure("There is no template \(template.rawValue).")
@@ -137,7 +122,6 @@ struct PageTemplates: Sendable {
     return text
   }
 
-  /// Answers with a page.
   func response(
     _ page: some Sendable, _ template: PageTemplate, status: HTTPResponse.Status = .ok
   ) -> Response {
@@ -146,7 +130,7 @@ struct PageTemplates: Sendable {
       body: ResponseBody(byteBuffer: ByteBuffer(string: text(of: page, template))))
   }
 
-  /// Every template, the parts of pages included.
+  /// All templates, including partials.
   private static let files: [(name: String, bytes: [UInt8])] = [
     ("account", PackageResources.account_mustache),
     ("account-charge", PackageResources.account_charge_mustache),
@@ -184,13 +168,12 @@ struct PageTemplates: Sendable {
   ]
 }
 
-/// Mustache's own escaping looks at whole characters, and so not at every quotation mark.
 private struct PageContentType: MustacheContentType {
   func escapeText(_ text: String) -> String { PageText.escaped(text) }
 }
 
-/// What holds for every answer under `/admin`, whatever becomes of the request: who is logged in,
-/// the headers that keep the pages safe, and errors as pages.
+/// Reads the session, adds security headers, and shows errors as pages, for all paths under
+/// `/admin`.
 struct AdminAnswers: RouterMiddleware {
   let keys: APIKeys
   let ledger: Ledger
@@ -223,7 +206,7 @@ struct AdminAnswers: RouterMiddleware {
     return response
   }
 
-  /// The session of a cookie that was signed here and not logged out.
+  /// The session of a valid cookie that was not logged out.
   private func session(of request: Request) async throws -> AdminSession? {
     guard !StaticFile.paths.contains(ExactText(request.uri.path)),
       let cookie = request.cookie(Cookie.sessionName),
@@ -233,7 +216,6 @@ struct AdminAnswers: RouterMiddleware {
     return session
   }
 
-  /// What the pages load comes from here, and nothing of them runs or stands anywhere else.
   private static let policy =
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
     + "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -266,29 +248,29 @@ struct AdminAnswers: RouterMiddleware {
 
   private static func title(of problem: Problem) -> String {
     switch problem.code {
-    case .notFound: "There is no such page"
-    case .forbidden: "This was refused"
+    case .notFound: "Page not found"
+    case .forbidden: "Access denied"
+    case .unknownAccount: "Account not found"
     default: problem.code.title
     }
   }
 
   private static func detail(of problem: Problem) -> String {
     problem.code == .notFound
-      ? "The search finds accounts, transactions, orders and line items." : problem.detail
+      ? "Use the search to find accounts, transactions, orders and line items." : problem.detail
   }
 }
 
-/// The template `error`: why there is no page.
+/// The context of the template `error`.
 struct ErrorPage: Sendable {
   var page: PageFrame
   var status: Int
   var code: String
   var detail: String
-  /// What can be done now.
   var links: [PageLink]
 }
 
-/// The template `done`: what was done, where there is nothing else to go back to.
+/// The context of the template `done`: the result of an action whose subject has no page any more.
 struct DonePage: Sendable {
   var page: PageFrame
   var message: String

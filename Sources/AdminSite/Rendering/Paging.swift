@@ -3,25 +3,22 @@ import Hummingbird
 import HummingbirdCore
 import Subscriptions
 
-/// Which part of a page's list is asked for: `after` and `limit`, as in the interface.
+/// The requested part of a list: `after` and `limit`, as in the API.
 ///
-/// Of several lists on one page each has its own parameters, as in `events_after`.
+/// Each of several lists on a page has its own parameters, such as `events_after`.
 struct PagePart: Sendable {
-  /// As many rows as are read without losing one's place.
   static let usual = 50
   static let most = 500
 
-  /// The cursor behind which it begins; nil: at the beginning.
+  /// The cursor of the last row of the previous page.
   let after: String?
   let limit: Int
   private let path: String
   private let prefix: String
 
-  /// - Parameters:
-  ///   - uri: Of the request.
-  ///   - path: Of the page, for links.
-  ///   - prefix: Of the parameters' names; empty for a page's only list.
-  /// - Throws: A ``Problem`` that names the parameter.
+  /// Reads the parameters whose names begin with `prefix`; `path` is the page's, for links.
+  ///
+  /// - Throws: A ``Problem`` for the parameter.
   init(_ uri: URI, of path: String, prefix: String = "") throws {
     let query = FormFields(query: uri)
     self.path = path
@@ -37,9 +34,9 @@ struct PagePart: Sendable {
       } ?? Self.usual
   }
 
-  /// Takes the part out of a whole list.
+  /// The part of a complete list.
   ///
-  /// - Throws: A ``Problem`` for a cursor that names nothing.
+  /// - Throws: A ``Problem`` for an unknown cursor.
   func slice<Element>(of list: [Element], cursor: (Element) -> String) throws
     -> (elements: [Element], paging: Paging?)
   {
@@ -65,7 +62,7 @@ struct PagePart: Sendable {
     )
   }
 
-  /// The links of a list of which one element more than the part was read.
+  /// The part of a list of which `limit` + 1 elements were read.
   func part<Element>(of found: [Element], cursor: (Element) -> String)
     -> (elements: [Element], paging: Paging?)
   {
@@ -77,16 +74,11 @@ struct PagePart: Sendable {
     )
   }
 
-  /// Makes the links of a part of a list.
-  ///
-  /// - Parameters:
-  ///   - count: How many rows the part has.
-  ///   - next: The cursor behind it; nil: it is the last one.
-  /// - Returns: The links; nil where the part is the whole list.
+  /// The links of a part with `count` rows, or nil if it is the whole list.
   func paging(shown count: Int, next: String?) -> Paging? {
     guard after != nil || next != nil else { return nil }
     return Paging(
-      text: Count.text(count, "row") + (next == nil ? "" : ", and there are more"),
+      text: Count.text(count, "row") + (next == nil ? "" : ", more on the next page"),
       previousHref: nil, nextHref: next.map { href(after: $0) })
   }
 

@@ -6,26 +6,24 @@ import HummingbirdCore
 import NIOCore
 import Subscriptions
 
-/// What the pages load: the style sheet, the script and the icon, and nothing else.
+/// The style sheet, script and icon.
 ///
-/// Pages name them by their content, so that a browser that keeps one for a year has the new one as
-/// soon as there is one.
+/// Their URLs contain a hash of the content, so that browsers may cache them for a year.
 struct StaticFile: Sendable {
   static let styleSheet = StaticFile(
     "/admin/admin.css", PackageResources.admin_css, "text/css; charset=utf-8")
   static let script = StaticFile(
     "/admin/admin.js", PackageResources.admin_js, "text/javascript; charset=utf-8")
   static let icon = StaticFile("/admin/icon.svg", PackageResources.icon_svg, "image/svg+xml")
-  /// Their paths, which need no session.
+  /// The paths that need no session.
   static let paths: Set<ExactText> = [
     ExactText(styleSheet.path), ExactText(script.path), ExactText(icon.path),
   ]
 
   let path: String
-  /// Shared by all answers.
   private let body: ByteBuffer
   private let mediaType: String
-  /// Of the content.
+  /// A hash of the content.
   private let version: String
 
   private init(_ path: String, _ bytes: [UInt8], _ mediaType: String) {
@@ -35,7 +33,7 @@ struct StaticFile: Sendable {
     version = Base64URL.text(of: Array(SHA256.hash(data: bytes).prefix(12)))
   }
 
-  /// The address of just this content.
+  /// The URL of this version.
   var href: String { "\(path)?v=\(version)" }
 
   private var tag: String { "\"\(version)\"" }

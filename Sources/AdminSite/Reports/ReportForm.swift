@@ -1,25 +1,23 @@
-import Foundation
 import HTTPAPI
-import HummingbirdCore
+import Foundation
 import Reports
 import Subscriptions
 
-/// What a page's address chooses of a report, and what is wrong with it.
+/// The choices in a page's URL, and why some of them are refused.
 struct ReportRequest: Sendable {
   let report: Report
-  /// What was written into the form, whatever it is.
+  /// The form's values as they were entered.
   let fields: EncodedFields
   var choices = ReportChoices()
-  /// What is wrong, by the names of the fields.
+  /// By the names of the fields.
   var faults: [String: String] = [:]
 
-  /// The prefix of what a drill-down says of the row.
+  /// The prefix of a drill-down's row values.
   private static let rowPrefix = "row_"
   private static let column = "cell"
   private static let empty = "row_without"
 
-  /// Reads a query: a form sends along what is left empty, and a day stands for its end where a
-  /// moment is meant.
+  /// Reads a query: a form also sends empty fields, and a day means its end where a time is expected.
   init(_ report: Report, query: String?, at now: Timestamp) {
     self.report = report
     fields = EncodedFields(query ?? "", .html)
@@ -28,19 +26,16 @@ struct ReportRequest: Sendable {
       let name = parameter.rawValue
       let day = parameter == .knownAt || parameter == .asOf ? CalendarDate(iso8601: text) : nil
       let end = day.map { Timestamp(endOf: $0, in: choices.timeZone) }
-      // Today is as usual, so that who asks again asks the same.
+      // Today is the default, so that reloading asks the same.
       if let day, let end, now <= end,
         Timestamp(endOf: CalendarDate(daysSince1970: day.daysSince1970 - 1), in: choices.timeZone)
           < now
       {
         continue
       }
-      let one = PageAddress.report(
-        report.rawValue, choices: [(name, end.map { "\($0)" } ?? text)])
       do {
-        // One at a time, so that each field has its own fault.
-        let choice = try ReportChoices(of: report, from: Query(URI(one)))
-        take(parameter, from: choice)
+        // One at a time, so that each field has its own message.
+        try choices.set(parameter, of: report, to: end.map { "\($0)" } ?? text)
       } catch let problem as Problem {
         faults[name] = Self.words(of: problem)
       } catch {
@@ -56,21 +51,19 @@ struct ReportRequest: Sendable {
     }
   }
 
-  /// Adds what the reader found wrong.
   mutating func note(_ fault: ReportFault) { faults[fault.parameter.rawValue] = fault.text }
 
   // MARK: Addresses
 
-  /// The choices as an address has them; what is as usual is left out.
+  /// The choices as a URL has them, without defaults.
   func query(_ choices: ReportChoices) -> [(name: String, value: String)] {
     report.parameters.compactMap { parameter in
       choices.text(of: parameter).map { (parameter.rawValue, $0) }
     }
   }
 
-  /// Where a number of the report leads to.
   func href(_ cell: ReportCell) -> String {
-    PageAddress.drillDown(report.rawValue, choices: query(cell))
+    PageAddress.drillDown(report.name, choices: query(cell))
   }
 
   func query(_ cell: ReportCell) -> [(name: String, value: String)] {
@@ -78,7 +71,7 @@ struct ReportRequest: Sendable {
     let known = row.compactMap { name, value in
       value.flatMap { $0.isEmpty ? nil : (Self.rowPrefix + name, $0) }
     }
-    // A reason may be empty, and it may be missing: each is another row.
+    // A reason can be empty or missing; these are different rows.
     let empty = row.compactMap { name, value in
       value.map { $0.isEmpty ? name + ":" : nil } ?? name
     }.compactMap(\.self)
@@ -86,12 +79,12 @@ struct ReportRequest: Sendable {
       + (empty.isEmpty ? [] : [(Self.empty, empty.joined(separator: ","))])
   }
 
-  /// The number that an address names.
+  /// The number that the URL names.
   ///
   /// - Throws: ``ReportFault`` for one that the report does not have.
   func cell() throws -> ReportCell {
     var row: [String: String?] = [:]
-    // The names of columns are ASCII, and no other name leads anywhere.
+    // The names of columns are ASCII.
     for (name, value) in fields.all(beginningWith: Self.rowPrefix)
     where name.isASCII && Self.rowPrefix + name != Self.empty && !value.isEmpty {
       if row[name] == nil { row[name] = value }
@@ -112,32 +105,10 @@ struct ReportRequest: Sendable {
     return problem.detail.hasPrefix(name)
       ? String(problem.detail.dropFirst(name.count)) : problem.detail
   }
-
-  private mutating func take(_ parameter: ReportParameter, from other: ReportChoices) {
-    switch parameter {
-    case .from: choices.from = other.from
-    case .to: choices.to = other.to
-    case .bucket: choices.bucket = other.bucket
-    case .timeZone: choices.timeZone = other.timeZone
-    case .product: choices.product = other.product
-    case .environment: choices.environment = other.environment
-    case .includeFamilyShared: choices.includesFamilyShared = other.includesFamilyShared
-    case .includeTrials: choices.includesTrials = other.includesTrials
-    case .includeGrants: choices.includesGrants = other.includesGrants
-    case .byProduct: choices.splitsByProduct = other.splitsByProduct
-    case .reportingCurrency: choices.reportingCurrency = other.reportingCurrency
-    case .knownAt: choices.knownAt = other.knownAt
-    case .asOf: choices.asOf = other.asOf
-    case .days: choices.days = other.days
-    case .period: choices.period = other.period
-    case .includeSandbox: choices.includesSandbox = other.includesSandbox
-    case .column: break
-    }
-  }
 }
 
 extension ReportChoices {
-  /// A choice as an address has it; nil: as usual.
+  /// A choice as a URL has it; nil for the default.
   func text(of parameter: ReportParameter) -> String? {
     let usual = ReportChoices()
     return switch parameter {
@@ -163,11 +134,10 @@ extension ReportChoices {
 }
 
 extension ReportForm {
-  /// The form of a report: what was chosen of it, and what is wrong with that.
   init(_ request: ReportRequest) {
     let report = request.report
     self.init(
-      action: PageAddress.report(report.rawValue),
+      action: PageAddress.report(report.name),
       fields: report.parameters.filter { $0 != .column && $0 != .period }.map { parameter in
         ReportField(parameter, of: request)
       }, hidden: [])
@@ -191,7 +161,7 @@ extension ReportField {
       isChecked = sent == "true"
     } else {
       isInput = true
-      // What is no day would not be shown by a field for days.
+      // A date field would not show anything else.
       let isDay = value.isEmpty || CalendarDate(iso8601: value) != nil
       type =
         switch parameter {
@@ -213,16 +183,16 @@ extension ReportParameter {
     case .timeZone: "Time zone"
     case .product: "Product"
     case .environment: "Environment"
-    case .includeFamilyShared: "With family sharing"
-    case .includeTrials: "With trials"
-    case .includeGrants: "With grants"
+    case .includeFamilyShared: "Include family sharing"
+    case .includeTrials: "Include trials"
+    case .includeGrants: "Include grants"
     case .byProduct: "Products"
     case .reportingCurrency: "Converted to"
-    case .knownAt: "As known at (day or time; empty: now)"
-    case .asOf: "As of (day or time; empty: now)"
+    case .knownAt: "As known at (date or time; default: now)"
+    case .asOf: "As of (date or time; default: now)"
     case .days: "Days"
     case .period: "Period"
-    case .includeSandbox: "With sandbox"
+    case .includeSandbox: "Include sandbox"
     case .column: "Column"
     }
   }
@@ -234,27 +204,23 @@ extension ReportParameter {
     }
   }
 
-  /// What there is to choose from; nil: anything can be written.
+  /// The accepted values; nil: free text.
   fileprivate var values: [(value: String, label: String)]? {
     switch self {
-    case .bucket: [("", "as usual"), ("day", "Days"), ("week", "Weeks"), ("month", "Months")]
+    case .bucket: [("", "Default"), ("day", "Days"), ("week", "Weeks"), ("month", "Months")]
     case .environment: [("production", "Production"), ("sandbox", "Sandbox")]
-    case .byProduct: [("", "as usual"), ("false", "all together"), ("true", "one by one")]
+    case .byProduct: [("", "Default"), ("false", "Combined"), ("true", "By product")]
     default: nil
     }
   }
 }
 
 extension Timestamp {
-  /// The last moment of a day, as reports tell days apart.
-  ///
-  /// - Parameters:
-  ///   - day: The day.
-  ///   - timeZone: Whose day, by its name in the IANA database; UTC, where there is no such one.
+  /// The last millisecond of a day in a time zone of the IANA database; in UTC for an unknown name.
   init(endOf day: CalendarDate, in timeZone: String) {
     let midnight = Timestamp(day) + .days(1)
     let zone = TimeZone(identifier: timeZone)
-    // The offset is that at the midnight of the place, for which a guess is needed first.
+    // The offset at local midnight: the first pass is an estimate.
     let offset = [0, 1].reduce(0) { offset, _ in
       zone?.secondsFromGMT(
         for: Date(

@@ -6,27 +6,24 @@ import NIOCore
 import Reports
 import Subscriptions
 
-/// The reports as pages, and what is behind each of their numbers.
+/// The pages of the reports, and of the items of each number.
 struct ReportPageController: Sendable {
   let pages: PageMaker
   let desk: ReportDesk
   let reports: ReportReader
 
-  /// Asks again after this many seconds while a report is being made.
+  /// How often a page reloads while its report is being prepared.
   static let refreshSeconds = 2
-  /// More than anybody reads.
   private static let itemsAtOnce = 100
-  /// Beyond this nobody turns pages.
   private static let farthest = 1_000_000
 
   @Sendable
   func list(_ request: Request, context: APIContext) async throws -> Response {
-    let groups = Report.groups.map { group in
+    let groups = Report.Group.allCases.map { group in
       ReportGroup(
-        heading: group.heading,
-        reports: group.reports.map {
-          ReportEntry(
-            label: $0.label, href: PageAddress.report($0.rawValue), summary: $0.summary)
+        heading: group.rawValue,
+        reports: Report.all.filter { $0.group == group }.map {
+          ReportEntry(label: $0.label, href: PageAddress.report($0.name), summary: $0.summary)
         })
     }
     return pages.response(
@@ -102,14 +99,14 @@ struct ReportPageController: Sendable {
     frame.actions = asked.knowledge(at: pages.now())
     let definition = try await desk.definitions()[asked.report] ?? asked.report.summary
     return ReportPage(
-      page: frame, name: asked.report.rawValue, definition: [definition],
+      page: frame, name: asked.report.name, definition: [definition],
       notes: asked.notes(at: pages.now()), form: ReportForm(asked), tiles: [], charts: [],
       downloads: asked.faults.isEmpty
         ? [
           PageLink(
             label: "CSV",
             href: PageAddress.report(
-              asked.report.rawValue, choices: asked.query(asked.choices) + [("format", "csv")]))
+              asked.report.name, choices: asked.query(asked.choices) + [("format", "csv")]))
         ] : [])
   }
 
@@ -124,11 +121,11 @@ struct ReportPageController: Sendable {
       PageLink(label: "Reports", href: PageAddress.reports),
       PageLink(
         label: report.label,
-        href: PageAddress.report(report.rawValue, choices: asked.query(cell.choices))),
+        href: PageAddress.report(report.name, choices: asked.query(cell.choices))),
     ]
     func address(from offset: Int) -> String {
       PageAddress.drillDown(
-        report.rawValue, choices: query + (offset > 0 ? [("offset", "\(offset)")] : []))
+        report.name, choices: query + (offset > 0 ? [("offset", "\(offset)")] : []))
     }
     let shown = found.items.rows.count
     func words(_ count: Int) -> String { ChartUnit.count.text(Int64(count)) }
@@ -153,12 +150,12 @@ struct ReportPageController: Sendable {
           Property(label: ReportColumn.sentence(name), value: value)
         },
       table: DataTable(
-        found.items, caption: "What is counted", environment: cell.choices.environment),
+        found.items, caption: "Items", environment: cell.choices.environment),
       paging: paging,
       downloads: [
         PageLink(
           label: "CSV",
-          href: PageAddress.drillDown(report.rawValue, choices: query + [("format", "csv")]))
+          href: PageAddress.drillDown(report.name, choices: query + [("format", "csv")]))
       ])
   }
 
@@ -169,66 +166,65 @@ struct ReportPageController: Sendable {
   ) async throws -> Response {
     Response(
       try await reports.file(of: report, choices, at: pages.now()),
-      named: "\(report.rawValue).csv", logger: context.logger)
+      named: "\(report.name).csv", logger: context.logger)
   }
 
   private func file(_ cell: ReportCell, _ context: APIContext) async throws -> Response {
     Response(
       try await reports.file(of: cell, at: pages.now()),
-      named: "\(cell.report.rawValue)-\(cell.column).csv", logger: context.logger)
+      named: "\(cell.report.name)-\(cell.column).csv", logger: context.logger)
   }
 }
 
 extension ReportPage {
-  /// Fills in the answer.
   fileprivate mutating func show(_ table: ReportTable, of request: ReportRequest) {
     page.asOf = Moment(table.asOf)
-    // The latest rows would be missing.
+    // A chart would lack the latest rows.
     charts = table.isCutShort ? [] : ReportCharts(table: table).pictures
     self.table =
-      request.report == .retention
+      table.columns.contains { $0.name == "cohort" }
       ? DataTable(cohortsOf: table, of: request) : DataTable(table, of: request)
   }
 
-  /// Asks again by itself.
+  /// Reloads automatically.
   fileprivate mutating func wait(for request: Request) {
     page.refreshSeconds = ReportPageController.refreshSeconds
-    working = WorkingState(text: "The report is being made.", href: request.uri.string)
+    working = WorkingState(text: "The report is being prepared.", href: request.uri.string)
   }
 }
 
 extension ReportRequest {
-  /// What is to be minded with the choices.
+  /// Remarks on the choices.
   fileprivate func notes(at now: Timestamp) -> [String] {
     var notes: [String] = []
     if report.parameters.contains(.knownAt) {
       notes.append(
         choices.knownAt.map {
           "As the ledger knew it at \(Moment($0).text) UTC\(constancy(since: $0, at: now))"
-        } ?? "As it is known now: later facts can still change past days.")
+        } ?? "As known now: later facts can still change past days.")
     }
-    if choices.environment == .sandbox { notes.append("Of the sandbox, where nobody pays.") }
+    if choices.environment == .sandbox { notes.append("Sandbox data: no real payments.") }
     if choices.reportingCurrency != nil {
       notes.append(
-        "Converted amounts are made of several currencies; leave the conversion out to see what "
-          + "each number is made of.")
+        "Converted amounts combine several currencies; remove the conversion to see the items of each "
+          + "number.")
     }
     return notes
   }
 
-  /// Whether what was known at a moment stays as it is.
+  /// Whether what was known at a moment can change.
   private func constancy(since moment: Timestamp, at now: Timestamp) -> String {
-    if now < moment { return ", which has not come: until then it still changes." }
-    if report == .ownership || report == .orders {
-      return ", as far as the definition says; the rest is as it is known now."
+    if now < moment { return ", which is in the future: until then it can change." }
+    if report.isPartlyFrozen {
+      return ", as far as the definition says; the rest is as known now."
     }
     return reportingCurrency == nil
-      ? ": this never changes." : ", with the exchange rates that stand in the table now."
+      ? ": this never changes." : ", with the exchange rates that are in the table now."
   }
 
   private var reportingCurrency: String? { choices.reportingCurrency }
 
-  /// The same report as known then, or now.
+  /// A link to the same report as known then, or now.
   fileprivate func knowledge(at now: Timestamp) -> [PageLink] {
     guard report.parameters.contains(.knownAt), faults.isEmpty else { return [] }
     var other = choices
@@ -236,7 +232,7 @@ extension ReportRequest {
       other.knownAt = nil
       return [
         PageLink(
-          label: "As known now", href: PageAddress.report(report.rawValue, choices: query(other)))
+          label: "As known now", href: PageAddress.report(report.name, choices: query(other)))
       ]
     }
     let end = choices.asOf ?? choices.to.map { Timestamp(endOf: $0, in: choices.timeZone) }
@@ -244,7 +240,7 @@ extension ReportRequest {
     other.knownAt = end
     return [
       PageLink(
-        label: "As known then", href: PageAddress.report(report.rawValue, choices: query(other)))
+        label: "As known then", href: PageAddress.report(report.name, choices: query(other)))
     ]
   }
 }
@@ -252,27 +248,25 @@ extension ReportRequest {
 extension APIContext {
   /// The report that the path names.
   ///
-  /// - Throws: A ``Problem`` for one that there is not.
+  /// - Throws: ``Problem``.
   fileprivate func report() throws -> Report {
     guard let report = Report(exactly: try parameter(TextField(name: "name", maximumLength: 64)))
-    else { throw Problem(.unknownReport, "There is no such report; the list of reports has all.") }
+    else { throw Problem(.unknownReport, "No report with this name.") }
     return report
   }
 }
 
-/// The template `reports`: all reports, each with its question.
+/// The template `reports`: all reports by group.
 struct ReportListPage: Sendable {
   var page: PageFrame
   var groups: [ReportGroup]
 }
 
-/// Reports that belong together.
 struct ReportGroup: Sendable {
   var heading: String
   var reports: [ReportEntry]
 }
 
-/// A report in the list.
 struct ReportEntry: Sendable {
   var label: String
   var href: String
@@ -284,33 +278,30 @@ struct ReportPage: Sendable {
   var page: PageFrame
   /// As in `GET /v1/reports/{name}`.
   var name: String
-  /// What it counts, exactly.
   var definition: [String]
-  /// What is left out or to be minded, with these choices.
+  /// Remarks on the choices.
   var notes: [String]
   var form: ReportForm
-  /// The report is still being made, and the page asks again by itself.
+  /// Set while the report is being prepared: the page reloads automatically.
   var working: WorkingState?
-  /// The numbers that matter most.
   var tiles: [Tile]
   var charts: [ChartPicture]
-  /// Nil while it is being made.
+  /// Nil while it is being prepared.
   var table: DataTable?
   var paging: Paging?
   var downloads: [PageLink]
 }
 
-/// What can be chosen of a report.
+/// The choices of a report.
 struct ReportForm: Sendable {
   var action: String
   var fields: [ReportField]
-  /// What goes along unchanged.
   var hidden: [HiddenField]
 }
 
-/// One choice of a report; `isSelect`, `isCheckbox` and `isInput` say which kind, one of them.
+/// One choice of a report; one of `isSelect`, `isCheckbox` and `isInput` is set.
 struct ReportField: Sendable {
-  /// In the page: letters, digits and hyphens.
+  /// Letters, digits and hyphens.
   var id: String
   var name: String
   var label: String
@@ -322,35 +313,33 @@ struct ReportField: Sendable {
   var value = ""
   var isChecked = false
   var options: [ReportOption] = []
-  /// What is wrong with the value.
+  /// Why the value is refused.
   var fault: String?
 }
 
-/// A value that can be chosen.
 struct ReportOption: Sendable {
   var value: String
   var label: String
   var isSelected = false
 }
 
-/// How far a report is that takes long.
+/// The progress of a long report.
 struct WorkingState: Sendable {
   /// For example `Counting 1,000,000 subscriptions`.
   var text: String
   /// 0 to 100; nil: not known.
   var percent: Int?
-  /// This page again, to ask by hand.
+  /// This page, to reload it manually.
   var href: String
 }
 
-/// The template `drill-down`: the transactions behind a number.
+/// The template `drill-down`: the items of a number.
 struct DrillDownPage: Sendable {
   var page: PageFrame
-  /// The number, as the report has it.
+  /// As the report shows it.
   var number: String
-  /// What it counts, in a sentence.
   var sentence: String
-  /// Which part of the report it is.
+  /// The row and the choices.
   var properties: [Property]
   var table: DataTable
   var paging: Paging?

@@ -3,18 +3,14 @@ import Reports
 import Subscriptions
 
 extension DataTable {
-  /// A report's rows, each number of which leads to what is counted in it.
-  ///
-  /// - Parameters:
-  ///   - table: The answer.
-  ///   - request: What was asked for.
+  /// The rows of a report, each number with a link to its items.
   init(_ table: ReportTable, of request: ReportRequest) {
     let most = table.columns.map { column in
       column.kind == .number && request.report.hasBars
         ? table.rows.indices.compactMap { table.value(column.name, inRow: $0)?.integer }.max() ?? 0
         : 0
     }
-    // A column without a value says nothing.
+    // Columns without any value are left out.
     let shown = table.columns.indices.filter { place in
       table.rows.isEmpty || table.rows.contains { $0[place] != .none }
     }
@@ -41,14 +37,14 @@ extension DataTable {
             return cell
           })
       },
-      emptyText: "Nothing is counted with these choices.",
+      emptyText: "No data for these filters.",
       note: table.isCutShort
-        ? "There are more rows than these \(table.rows.count), and so there is no chart: choose "
-          + "fewer days, or take the file."
+        ? "Only the first \(table.rows.count) rows are shown, without a chart: choose fewer days, or "
+          + "download the file."
         : nil)
   }
 
-  /// Things that are counted, each with where it leads to.
+  /// The items of a number, with links.
   init(_ items: ReportTable, caption: String, environment: Subscriptions.Environment) {
     self.init(
       caption: caption,
@@ -74,19 +70,17 @@ extension DataTable {
             return cell
           })
       },
-      emptyText: "Nothing is counted in this number.")
+      emptyText: "No items.")
   }
 
-  /// Where an original transaction is that a job of some kind is about, or an act, which names a
-  /// transaction of it, too; nil: it is about something else.
+  /// The page of the original transaction that a job's or an action's subject names, or nil.
   private static func line(named subject: String, byJob kind: String?) -> String? {
     if let kind {
-      switch Job.Task(kind: kind, subject: subject) {
-      case .pollLine(let line), .writeOwnership(let line):
-        return PageAddress.originalTransaction(
-          line.originalTransactionID.rawValue, environment: line.environment.rawValue)
-      default: return nil
-      }
+      guard [Job.Kind.pollLine, .setAppAccountToken].contains(where: { $0.rawValue == kind }),
+        let line = LineID(subject: subject)
+      else { return nil }
+      return PageAddress.originalTransaction(
+        line.originalTransactionID.rawValue, environment: line.environment.rawValue)
     }
     let parts = subject.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
     guard parts.count == 3, Subscriptions.Environment(rawValue: parts[0]) != nil,
@@ -95,7 +89,7 @@ extension DataTable {
     return PageAddress.originalTransaction(parts[1], environment: parts[0])
   }
 
-  /// Cohorts, from a row for each of their periods.
+  /// Cohorts, from one row for each of their periods.
   init(cohortsOf table: ReportTable, of request: ReportRequest) {
     var cohorts: [Cohort] = []
     for index in table.rows.indices {
@@ -119,10 +113,8 @@ extension DataTable {
 }
 
 extension DataCell {
-  /// A share is made of two numbers of its row, and says which.
-  fileprivate mutating func take(
-    _ share: (part: String, whole: String), _ table: ReportTable, _ index: Int
-  ) {
+  /// Shows a share with the two numbers that it is made of.
+  fileprivate mutating func take(_ share: Report.Share, _ table: ReportTable, _ index: Int) {
     guard let part = table.value(share.part, inRow: index)?.integer,
       let whole = table.value(share.whole, inRow: index)?.integer,
       let exact = ReportValue.hundredthsOfPercent(of: part, in: whole)
@@ -132,67 +124,8 @@ extension DataCell {
   }
 }
 
-extension Report {
-  /// Whether the numbers of a column are parts of a whole, and are shown by their lengths too.
-  fileprivate var hasBars: Bool {
-    switch self {
-    case .subscriptions, .unclaimed, .intake, .audit: true
-    default: false
-    }
-  }
-}
-
-extension Report {
-  /// The report's heading.
-  var label: String {
-    switch self {
-    case .subscriptions: "Subscriptions by state"
-    case .active: "Active subscriptions"
-    case .trials: "Trials"
-    case .mrr: "Monthly recurring revenue"
-    case .churn: "Churn"
-    case .renewalsDue: "Renewals due"
-    case .billingIssues: "Billing issues"
-    case .retention: "Retention"
-    case .revenue: "Revenue"
-    case .refunds: "Refunds"
-    case .reactivations: "Reactivations"
-    case .ownership: "Ownership"
-    case .unclaimed: "Unclaimed charges"
-    case .orders: "Orders"
-    case .intake: "Intake"
-    case .audit: "Acts of administrators"
-    }
-  }
-
-  /// The reports as the list shows them, by what they are about.
-  static let groups: [(heading: String, reports: [Report])] = [
-    (
-      "Subscriptions",
-      [.subscriptions, .active, .trials, .churn, .retention, .reactivations, .billingIssues]
-    ),
-    ("Money", [.mrr, .revenue, .refunds, .renewalsDue, .orders]),
-    ("Ownership and intake", [.ownership, .unclaimed, .intake, .audit]),
-  ]
-
-  /// The shares among its columns: which part of which other column each is.
-  var shares: [String: (part: String, whole: String)] {
-    switch self {
-    case .churn:
-      [
-        "churn_rate": ("churned", "active_at_start"), "expiry_rate": ("expired", "active_at_start"),
-      ]
-    case .trials: ["conversion_rate": ("cohort_converted", "cohort_started")]
-    case .billingIssues: ["recovery_rate": ("cohort_recovered", "entered")]
-    case .retention: ["retention_rate": ("retained", "cohort_size")]
-    case .refunds: ["refund_rate": ("refunded", "paid")]
-    default: [:]
-    }
-  }
-}
-
 extension ReportColumn {
-  /// The column's heading, as in `Refunded of charges`.
+  /// As in `Refunded of charges`.
   var label: String {
     if name == "mrr_milliunits" { return "MRR" }
     if name == "mrr_twelfths" { return "MRR, twelfths of a milliunit" }
@@ -200,13 +133,13 @@ extension ReportColumn {
     return Self.sentence(String(name.dropLast(unit.count)))
   }
 
-  /// Words of a name, as in `In grace period`.
+  /// As in `In grace period`.
   static func sentence(_ name: String) -> String {
     let words = name.replacing("_", with: " ")
     return words.prefix(1).uppercased() + words.dropFirst()
   }
 
-  /// Whether its values are set flush right.
+  /// Whether its values are right-aligned.
   var isNumber: Bool {
     switch kind {
     case .number, .duration, .money, .fraction, .rate: true
@@ -216,7 +149,6 @@ extension ReportColumn {
 }
 
 extension ReportValue {
-  /// As people read it, exactly.
   var words: String {
     switch self {
     case .text(let text): text
@@ -242,7 +174,7 @@ extension ReportValue {
     }
   }
 
-  /// Text as it is; nil for what is none.
+  /// A text or a day; nil for other values.
   var text: String? {
     switch self {
     case .text(let text), .date(let text): text
@@ -250,14 +182,14 @@ extension ReportValue {
     }
   }
 
-  /// A part of a whole in hundredths of a percent, rounded half away from zero; nil without one.
+  /// A part of a whole in hundredths of a percent, rounded half away from zero.
   static func hundredthsOfPercent(of part: Int64, in whole: Int64) -> Int64? {
     guard whole > 0, !part.multipliedReportingOverflow(by: 20_000).overflow else { return nil }
     let doubled = part.magnitude * 20_000 / UInt64(whole)
     return Int64((doubled + 1) / 2) * (part < 0 ? -1 : 1)
   }
 
-  /// Six digits, as the database rounds a share, to the four that are shown.
+  /// Rounds the database's six digits of a share to the four that are shown.
   private static func hundredthsOfPercent(_ decimal: String) -> Int64 {
     let millionths = Int64(decimal.replacing(".", with: "")) ?? 0
     return Int64((millionths.magnitude + 50) / 100) * (millionths < 0 ? -1 : 1)
@@ -265,6 +197,6 @@ extension ReportValue {
 }
 
 extension String {
-  /// Without the space that stood before a currency which there is not.
+  /// Without the space before a missing currency.
   fileprivate var trimmed: String { hasSuffix(" ") ? String(dropLast()) : self }
 }

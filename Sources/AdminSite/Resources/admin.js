@@ -1,7 +1,7 @@
-// What helps where there is JavaScript; every page works without.
+// Optional helpers: every page works without JavaScript.
 "use strict";
 
-// A key leads to the field that names it, as "/" does to the search.
+// Keyboard shortcuts: a key focuses the field with that data-shortcut.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest("input, textarea, select")) return;
@@ -13,7 +13,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// The values of a chart at one time, in a line below it: under the pointer or a finger.
+// Shows a chart's values under the pointer.
 for (const chart of document.querySelectorAll(".chart")) {
   const bands = [...chart.querySelectorAll(".band")];
   if (bands.length === 0) continue;
@@ -32,13 +32,12 @@ for (const chart of document.querySelectorAll(".chart")) {
   });
 }
 
-// All rows of a list at once.
 for (const form of document.querySelectorAll("form.choose")) {
   const boxes = [...form.querySelectorAll("input[type=checkbox]")];
   if (boxes.length < 2) continue;
   const all = document.createElement("button");
   all.type = "button";
-  all.textContent = "Choose all";
+  all.textContent = "Select all";
   all.addEventListener("click", () => {
     const every = boxes.every((box) => box.checked);
     for (const box of boxes) box.checked = !every;
@@ -46,8 +45,7 @@ for (const form of document.querySelectorAll("form.choose")) {
   form.querySelector(".choose-do").prepend(all);
 }
 
-// A form is sent once, however often its button is pressed; one that is answered with a file stays,
-// and can be sent again after a moment.
+// Prevents double submission. The page stays after a download, so its form is enabled again.
 for (const form of document.querySelectorAll("form[method=post]")) {
   form.addEventListener("submit", (event) => {
     if (form.dataset.sent) return event.preventDefault();
@@ -59,7 +57,7 @@ window.addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
 });
 
-// The end of a timeline matters most.
+// Scrolls timelines to their end.
 for (const scroll of document.querySelectorAll(".timeline .scroll")) {
   scroll.scrollLeft = scroll.scrollWidth;
 }

@@ -5,9 +5,7 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-/// What an identifier names.
-///
-/// Each kind is one look-up by the whole id, so that it takes no longer on a large ledger.
+/// The search page, with one indexed look-up of the complete value per kind of identifier.
 struct SearchController: Sendable {
   let pages: PageMaker
   let ledger: Ledger
@@ -19,8 +17,7 @@ struct SearchController: Sendable {
     guard let query, !query.isEmpty else {
       return pages.response(
         SearchPage(
-          page: try await pages.frame("Search", context), hits: [], isWithoutHits: false,
-          isCutShort: false),
+          page: try await pages.frame("Search", context), hits: [], isWithoutHits: false),
         .search)
     }
     let hits = try await hits(of: query)
@@ -28,13 +25,11 @@ struct SearchController: Sendable {
     var frame = try await pages.frame("Search", context)
     frame.searchText = query
     return pages.response(
-      SearchPage(
-        page: frame, query: query, hits: hits, isWithoutHits: hits.isEmpty, isCutShort: false),
-      .search)
+      SearchPage(page: frame, query: query, hits: hits, isWithoutHits: hits.isEmpty), .search)
   }
 
   private func hits(of text: String) async throws -> [SearchHit] {
-    // What no field can hold is in no table.
+    // A value that no field accepts is in no table.
     guard (try? TextField.accountID.checked(text)) != nil else { return [] }
     var hits: [SearchHit] = []
     if let account = try await ledger.account(text) { hits.append(SearchHit(account)) }
@@ -51,8 +46,8 @@ struct SearchController: Sendable {
     return hits
   }
 
-  /// The charges that a transaction id reports, unless it is the first one of a line that was found
-  /// already: the id of that one is the original's.
+  /// The charges with a transaction id, except first charges, whose id is that of an original
+  /// transaction already found.
   private func charges(of id: TransactionID, besides found: [LineID]) async throws -> [SearchHit] {
     var hits: [SearchHit] = []
     for line in try await ledger.lines(of: id) where !found.contains(line) {
@@ -81,18 +76,18 @@ extension SearchHit {
   fileprivate init(_ line: LineID) {
     self.init(
       kind: "Original transaction", title: line.originalTransactionID.rawValue, href: line.href,
-      detail: "Its whole life.", badges: Self.badges(line.environment))
+      detail: "Charges, owners and history.", badges: Self.badges(line.environment))
   }
 
   fileprivate init(lineItem: String, on line: LineID) {
     self.init(
       kind: "Web order line item", title: lineItem, href: line.href,
-      detail: "Of original transaction \(line.originalTransactionID).",
+      detail: "Original transaction \(line.originalTransactionID).",
       badges: Self.badges(line.environment))
   }
 
   fileprivate init(_ charge: Charge, named id: TransactionID, ownedBy owner: String?) {
-    let whose = owner.map { "owned by \($0)" } ?? "owned by nobody"
+    let whose = owner.map { "owned by \($0)" } ?? "unclaimed"
     self.init(
       kind: "Transaction", title: id.rawValue, href: charge.id.href,
       detail: "\(charge.productID), charged \(Moment(charge.date).text), \(whose).",
@@ -109,29 +104,24 @@ extension SearchHit {
   }
 
   private static func badges(_ environment: Subscriptions.Environment) -> [Badge] {
-    environment == .sandbox ? [Badge(text: "sandbox", tone: Tone.quiet)] : []
+    environment == .sandbox ? [Badge(text: "Sandbox", tone: Tone.quiet)] : []
   }
 }
 
-/// The template `search`: what an identifier names.
+/// The context of the template `search`.
 struct SearchPage: Sendable {
   var page: PageFrame
-  /// As it was typed; nil: nothing was.
   var query: String?
   var hits: [SearchHit]
-  /// Asked for, and nothing found.
+  /// Set if a search found nothing.
   var isWithoutHits: Bool
-  /// There are more than are shown.
-  var isCutShort: Bool
 }
 
-/// Something that was found.
 struct SearchHit: Sendable {
   /// For example `Account` or `Web order line item`.
   var kind: String
   var title: String
   var href: String
-  /// In words: what it is, whose, since when.
   var detail: String
   var badges: [Badge]
 }

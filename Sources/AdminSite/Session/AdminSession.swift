@@ -6,33 +6,32 @@ import Hummingbird
 import Secrets
 import Subscriptions
 
-/// Who is logged in to the administrator's pages, and until when.
+/// A login to the administrator's pages.
 ///
-/// The cookie says whose session it is and when it ends, signed with a key that is made of that
-/// administrator's secret: a key that is removed from the settings, or gets another secret, ends
-/// its sessions. The session's id is listed in the database until the administrator logs out.
+/// The cookie holds the administrator's name and the end of the session, signed with a key derived
+/// from the administrator's secret: removing or changing an API key ends its sessions. The session's
+/// id is in the database until the administrator logs out.
 struct AdminSession: Sendable {
   private static let idLength = 16
-  /// Long enough for a day's work, and short enough that a forgotten browser is none the next day.
+  /// Long enough for a working day, too short for a forgotten browser the next day.
   static let lifetime: Duration = .hours(12)
 
-  /// The name of the key.
+  /// The name of the API key.
   let administrator: String
   /// Random.
   let id: [UInt8]
   let end: Timestamp
-  /// Whose, until when, and a random number: what the cookie says before its signature.
+  /// The signed part of the cookie: name, end and id.
   private let claim: String
   private let key: Secret<SymmetricKey>
 
-  /// What is signed with a session's key; a signature of one kind is none of another.
+  /// Separates the uses of the session's key.
   private enum Label: String {
     case session
     case form
     case flash
   }
 
-  /// Begins a session.
   init(of administrator: String, key: Secret<SymmetricKey>, at now: Timestamp) {
     self.administrator = administrator
     self.key = key
@@ -42,7 +41,7 @@ struct AdminSession: Sendable {
     claim = "\(name).\(end.milliseconds).\(Base64URL.text(of: id))"
   }
 
-  /// Reads what a cookie says; nil if it is forged, over, or of a key that there is not any more.
+  /// Nil for a cookie that is forged, expired, or signed with a removed key.
   init?(cookie: String, keys: APIKeys, at now: Timestamp) {
     let parts = cookie.split(separator: ".", omittingEmptySubsequences: false)
     guard parts.count == 4, let name = Base64URL.bytes(of: parts[0]),
@@ -61,20 +60,19 @@ struct AdminSession: Sendable {
     else { return nil }
   }
 
-  /// What the cookie holds.
   var cookie: String { "\(claim).\(signature(of: claim, .session))" }
 
-  /// What every form of the session sends along.
+  /// The CSRF token of the session's forms.
   var formToken: String { signature(of: claim, .form) }
 
-  /// Whether a form came from a page of this session; compared in constant time.
+  /// Compares in constant time.
   func isFormToken(_ text: String) -> Bool {
     Base64URL.bytes(of: text[...]).map { isSignature($0, of: claim, .form) } ?? false
   }
 
-  // MARK: What is told once
+  // MARK: Flash messages
 
-  /// Seals what the next page of the session tells.
+  /// Signs a message for the next page of the session.
   func seal(_ flash: Flash) -> String {
     let lines = [flash.tone, flash.message, flash.link?.label, flash.link?.href]
     let text = Base64URL.text(
@@ -82,7 +80,7 @@ struct AdminSession: Sendable {
     return "\(text).\(signature(of: claim + text, .flash))"
   }
 
-  /// Reads what was sealed; nil for what was not sealed in this session.
+  /// Reads a signed message, or nil if it was not signed by this session.
   func flash(sealed: String) -> Flash? {
     let parts = sealed.split(separator: ".", omittingEmptySubsequences: false)
     guard parts.count == 2, let signature = Base64URL.bytes(of: parts[1]),
@@ -114,14 +112,14 @@ struct AdminSession: Sendable {
   }
 }
 
-/// Bytes as text of letters, digits, hyphens and underscores (RFC 4648, section 5).
+/// Base64url without padding (RFC 4648, section 5).
 enum Base64URL {
   static func text(of bytes: [UInt8]) -> String {
     Data(bytes).base64EncodedString().replacing("+", with: "-").replacing("/", with: "_")
       .replacing("=", with: "")
   }
 
-  /// Nil for what this does not write.
+  /// Nil unless the text is the canonical encoding.
   static func bytes(of text: Substring) -> [UInt8]? {
     guard String(text).isASCII else { return nil }
     let standard = text.replacing("-", with: "+").replacing("_", with: "/")
@@ -133,7 +131,7 @@ enum Base64URL {
 }
 
 extension Request {
-  /// The value of a cookie of ours: visible ASCII; nil for any other.
+  /// The value of a cookie, if it is visible ASCII.
   func cookie(_ name: String) -> String? {
     let prefix = Array("\(name)=".utf8)
     for field in headers[values: .cookie] {
@@ -153,20 +151,17 @@ extension Cookie {
   static let sessionName = "tenure_admin"
   static let flashName = "tenure_admin_told"
 
-  /// Holds a session; nil: it is over.
+  /// The session's cookie; nil deletes it.
   static func session(_ session: AdminSession?, on request: Request) -> Cookie {
-    admin(
-      sessionName, session?.cookie,
-      lifetime: AdminSession.lifetime, on: request)
+    admin(sessionName, session?.cookie, lifetime: AdminSession.lifetime, on: request)
   }
 
-  /// Holds what the next page tells; nil: it was told.
+  /// The cookie for the next page's message; nil deletes it.
   static func flash(_ sealed: String?, on request: Request) -> Cookie {
     admin(flashName, sealed, lifetime: .minutes(1), on: request)
   }
 
-  /// Lax and not strict, so that a link in a ticket leads to its page; what changes anything has
-  /// the form's token beside it.
+  /// `SameSite=Lax`, so that links in tickets work; forms also need the session's token.
   private static func admin(
     _ name: String, _ value: String?, lifetime: Duration, on request: Request
   ) -> Cookie {
@@ -176,13 +171,12 @@ extension Cookie {
   }
 }
 
-/// What the administrator's pages know of a request.
+/// The part of a request's context that the administrator's pages use.
 struct AdminContext: Sendable {
-  /// Nil: nobody is logged in.
   var session: AdminSession?
-  /// What the last action did, to be told now.
+  /// The result of the last action, shown once.
   var flash: Flash?
-  /// What was sent, once it was checked that it came from a page of ours.
+  /// The fields of a form, after its origin and token were checked.
   var form = FormFields()
 }
 
@@ -193,7 +187,7 @@ extension APIContext {
   }
 }
 
-/// Lets only administrators pass who are logged in, and only forms that came from their pages.
+/// Requires a session, and for forms its token and origin.
 struct LoggedIn: RouterMiddleware {
   func handle(
     _ request: Request, context: APIContext,
@@ -218,24 +212,21 @@ struct LoggedIn: RouterMiddleware {
 }
 
 extension Problem {
-  /// Says the same whatever was missing.
   static var foreignForm: Problem {
     Problem(
       .forbidden,
-      "The form did not come from a page of this session. Nothing was done: go back, load the "
-        + "page again, and send it once more.")
+      "The form was not sent from a page of this session. Nothing was changed. Reload the page "
+        + "and submit the form again.")
   }
 }
 
 extension Request {
-  /// Whether a form can have come from a page of ours, as far as the browser says.
+  /// Whether `Sec-Fetch-Site` and `Origin` permit that the form came from one of our pages.
   ///
-  /// Browsers name the origin of every form that is sent; what names none, or where the browser
-  /// says that it came from the same origin, may pass: it has to have the session's token all the
-  /// same. A proxy may give the name under which it was called in `X-Forwarded-Host`, which no page
-  /// of somebody else's can make a browser send.
+  /// Requests without these fields pass, since the session's token is required as well. A proxy may
+  /// give its own host in `X-Forwarded-Host`, which foreign pages can't make a browser send.
   var isFromOurPages: Bool {
-    // Names of hosts are ASCII in every field: what is not is no page of ours.
+    // Host names are ASCII in header fields.
     let said = [HTTPField.Name.secFetchSite, .origin, .forwardedHost].compactMap { headers[$0] }
     guard (said + [head.authority ?? ""]).allSatisfy(\.isASCII) else { return false }
     if let site = headers[.secFetchSite], site != "same-origin", site != "none" { return false }
@@ -249,7 +240,7 @@ extension Request {
     }
   }
 
-  /// Whether the browser came by HTTPS; that is for the proxy to say which ends it.
+  /// Whether the browser used HTTPS, as reported by the proxy that terminates TLS.
   var isSecure: Bool {
     headers[.forwardedProto].flatMap { $0.isASCII ? $0 : nil }?.split(separator: ",").first
       .map { $0.filter { !$0.isWhitespace }.lowercased() == "https" } ?? (head.scheme == "https")

@@ -5,7 +5,7 @@ import HummingbirdCore
 import NIOCore
 import Subscriptions
 
-/// What a form sends, in a body or in a query: names and values as browsers write them.
+/// The fields of a form, from a body or a query.
 struct FormFields: Sendable {
   private var fields = EncodedFields()
 
@@ -13,28 +13,27 @@ struct FormFields: Sendable {
 
   init(query uri: URI) { fields = EncodedFields(uri.query ?? "", .html) }
 
-  /// Reads `application/x-www-form-urlencoded`; what cannot be read is left out.
+  /// Parses `application/x-www-form-urlencoded`, skipping malformed fields.
   ///
-  /// - Throws: A ``Problem`` for a field whose name is too long.
+  /// - Throws: A ``Problem`` for a name that is too long.
   init(_ text: String) throws {
     fields = EncodedFields(text, .html)
     guard !fields.hasLongName else {
       throw Problem(
-        .invalidRequest, "The name of a field may have up to \(EncodedFields.longestName) bytes.")
+        .invalidRequest, "A field name may have at most \(EncodedFields.longestName) bytes.")
     }
   }
 
-  /// The first value of a name; nil if there is none, or it is empty.
+  /// The first value of a name, or nil if it is missing or empty.
   subscript(name: String) -> ExactText? {
     fields[name].flatMap { $0.rawValue.isEmpty ? nil : $0 }
   }
 
-  /// All values of a name.
   func all(_ name: String) -> [ExactText] { fields.all(name) }
 
-  /// A text without spaces at its ends.
+  /// The trimmed value of a required field.
   ///
-  /// - Throws: A ``Problem`` that names the field.
+  /// - Throws: A ``Problem`` for the field.
   func text(_ field: TextField) throws -> String {
     let text = self[field.name]?.rawValue.trimmingCharacters(in: .whitespacesAndNewlines) ?? ""
     guard !text.isEmpty else { throw Problem.invalid(field.name, "is missing") }
@@ -43,12 +42,12 @@ struct FormFields: Sendable {
 }
 
 extension Request {
-  /// Reads a body that a form sent.
+  /// Reads a form from the body.
   ///
-  /// - Throws: A ``Problem`` for another media type or too large a body.
+  /// - Throws: A ``Problem`` for another media type or a body that is too large.
   func form(upTo limit: Int = BodyLimit.small) async throws -> FormFields {
     guard mediaType == "application/x-www-form-urlencoded" else {
-      throw Problem(.invalidRequest, "This is for the forms of the administrator's pages.")
+      throw Problem(.invalidRequest, "The body must be `application/x-www-form-urlencoded`.")
     }
     let buffer = try await wholeBody(upTo: limit)
     return try FormFields(String(decoding: buffer.readableBytesView, as: UTF8.self))

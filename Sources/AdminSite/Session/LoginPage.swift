@@ -5,7 +5,7 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// Logging in with an administrator's key, and out.
+/// Login with an admin API key, and logout.
 struct LoginController: Sendable {
   let keys: APIKeys
   let brake: FailureBrake
@@ -19,7 +19,7 @@ struct LoginController: Sendable {
     return page(
       returnTo: Self.destination(query),
       fault: query["ended"].map { _ in
-        "The session is over, and nothing was done: log in, and send the form once more."
+        "Your session has ended and nothing was changed. Log in and submit the form again."
       })
   }
 
@@ -35,8 +35,7 @@ struct LoginController: Sendable {
       BodyShare.current?.giveBack()
       await brake.delay(.login(request, context, key: caller), at: now)
       return page(
-        returnTo: destination, fault: "This is no administrator's key.",
-        status: .forbidden)
+        returnTo: destination, fault: "Invalid admin key.", status: .forbidden)
     }
     let session = AdminSession(of: caller.name, key: key, at: now)
     try await ledger.openSession(
@@ -48,9 +47,8 @@ struct LoginController: Sendable {
     return response
   }
 
-  /// Whose key a form has, and where the login leads.
-  ///
-  /// Nothing else of the form is kept in memory while the answer to a wrong key is delayed.
+  /// The key's caller and the return path; the form is released while a wrong key's response is
+  /// delayed.
   private func login(in request: Request) async throws -> (APIKeys.Caller?, destination: String) {
     let form = try await request.form(upTo: BodyLimit.login)
     return (
@@ -82,11 +80,11 @@ struct LoginController: Sendable {
   }
 }
 
-/// The template `login`: asks for an administrator's key.
+/// The context of the template `login`.
 struct LoginPage: Sendable {
   var page: PageFrame
-  /// The path that was asked for before, to go on to.
+  /// The path to open after the login.
   var returnTo: String
-  /// Why the last try failed; the same words whatever was wrong.
+  /// The same for all invalid keys.
   var fault: String?
 }

@@ -1,24 +1,20 @@
 package import JSONText
 package import Subscriptions
 
-/// An object of Apple's, described by one list of its fields that serves reading and writing.
+/// A JSON object of Apple's, read and written through one list of fields.
 ///
-/// Nothing is lost: what the list does not name, Apple may add any day, and it is kept as it came.
+/// Members that the list does not name are kept unchanged, because Apple adds fields at any time.
 package protocol JSONPayload: Hashable, Sendable, JSONFieldValue {
   init()
-  /// Every field that is documented.
   static var fields: JSONFields<Self> { get }
-  /// The members that ``fields`` does not name, and those that are null.
+  /// Members that ``fields`` does not name, and null members.
   var unknownFields: [JSONValue.Member] { get set }
 }
 
 extension JSONPayload {
-  /// Reads an object of Apple's.
-  ///
-  /// - Throws: ``JSONError`` for what is no object, and for a field of another type than it is
-  ///   documented with.
+  /// Reads the object; fails if a documented field has the wrong type.
   package init(json: JSONValue) throws(JSONError) {
-    guard case .object(let members) = json else { throw JSONError("is no object") }
+    guard case .object(let members) = json else { throw JSONError("is not an object") }
     self.init()
     let fields = Self.fields
     for member in members {
@@ -34,7 +30,7 @@ extension JSONPayload {
     }
   }
 
-  /// The object as Apple writes it: the documented fields in their order, then the others.
+  /// The documented fields in their order, then the others.
   package var json: JSONValue {
     .object(
       Self.fields.all.compactMap { field in
@@ -42,33 +38,24 @@ extension JSONPayload {
       } + unknownFields)
   }
 
-  /// Reads a JSON text.
-  ///
-  /// - Throws: ``JSONError``.
   package init(parsing bytes: some Sequence<UInt8>) throws {
     try self.init(json: JSONValue(parsing: bytes))
   }
 }
 
-/// What one member of an object can hold.
 package protocol JSONFieldValue: Sendable {
-  /// Reads the member.
-  ///
-  /// - Throws: ``JSONError`` with a clause on what is wrong: "is no text".
+  /// Reads the value; a ``JSONError`` is a clause such as "is not a string".
   init(json: JSONValue) throws(JSONError)
   var json: JSONValue { get }
 }
 
-/// One member of an object: its name, and the property that holds it.
 package struct JSONField<Payload: Sendable>: Sendable {
-  /// As Apple writes it.
+  /// Apple's name of the field.
   package let name: String
   let read: @Sendable (JSONValue, inout Payload) throws(JSONError) -> Void
   let write: @Sendable (Payload) -> JSONValue?
 
-  /// - Parameters:
-  ///   - name: As Apple writes it.
-  ///   - property: Nil where the member is absent.
+  /// - Parameter property: Nil if the field is absent.
   package init<Value: JSONFieldValue>(
     _ name: String, _ property: any WritableKeyPath<Payload, Value?> & Sendable
   ) {
@@ -85,7 +72,7 @@ package struct JSONFields<Payload: Sendable>: Sendable {
   let all: [JSONField<Payload>]
   private let indices: [ExactText: Int]
 
-  /// The fields in that order, each of another name.
+  /// Field names must be unique.
   package init(_ fields: [JSONField<Payload>]) {
     all = fields
     indices = Dictionary(uniqueKeysWithValues: fields.enumerated().map { (ExactText($1.name), $0) })
@@ -97,12 +84,12 @@ package struct JSONFields<Payload: Sendable>: Sendable {
 // MARK: - Values
 
 extension String: JSONFieldValue {
-  /// Takes a whole number for a text, too: old data have identifiers so.
+  /// Also accepts an integer, because old data contain identifiers written as numbers.
   package init(json: JSONValue) throws(JSONError) {
     switch json {
     case .string(let text): self = text
     case .integer(let number): self = String(number)
-    default: throw JSONError("is no text")
+    default: throw JSONError("is not a string")
     }
   }
 
@@ -111,7 +98,7 @@ extension String: JSONFieldValue {
 
 extension Int64: JSONFieldValue {
   package init(json: JSONValue) throws(JSONError) {
-    guard case .integer(let number) = json else { throw JSONError("is no whole number") }
+    guard case .integer(let number) = json else { throw JSONError("is not an integer") }
     self = number
   }
 
@@ -128,14 +115,13 @@ extension Bool: JSONFieldValue {
 }
 
 extension Timestamp: JSONFieldValue {
-  /// Milliseconds since 1970, in the years that can be written down; Xcode's have a fraction, which
-  /// is dropped.
+  /// Milliseconds since 1970, up to the year 9999; the fraction that Xcode writes is dropped.
   package init(json: JSONValue) throws(JSONError) {
     let milliseconds: Int64?
     switch json {
     case .integer(let number): milliseconds = number
     case .number(let number): milliseconds = Int64(exactly: number.rounded(.down))
-    default: throw JSONError("is no number of milliseconds")
+    default: throw JSONError("is not a number of milliseconds")
     }
     guard let milliseconds, Self.appStoreRange.contains(Self(milliseconds: milliseconds)) else {
       throw JSONError("is a date outside the years 1970 to 9999")
@@ -145,13 +131,13 @@ extension Timestamp: JSONFieldValue {
 
   package var json: JSONValue { .integer(milliseconds) }
 
-  /// What Apple can mean: nothing was sold before 1970.
+  /// Dates that Apple can mean: nothing was sold before 1970.
   static let appStoreRange = Timestamp(milliseconds: 0)...Self.writable.upperBound
 }
 
 extension Array: JSONFieldValue where Element: JSONFieldValue {
   package init(json: JSONValue) throws(JSONError) {
-    guard case .array(let elements) = json else { throw JSONError("is no array") }
+    guard case .array(let elements) = json else { throw JSONError("is not an array") }
     self = []
     reserveCapacity(elements.count)
     for element in elements { append(try Element(json: element)) }
@@ -160,7 +146,7 @@ extension Array: JSONFieldValue where Element: JSONFieldValue {
   package var json: JSONValue { .array(map(\.json)) }
 }
 
-/// One of a set of words or numbers that Apple may add to any day: each is kept as it is written.
+/// A set of strings or numbers that Apple may extend; unknown ones are kept unchanged.
 package protocol OpenEnumeration: RawRepresentable, Hashable, Sendable, JSONFieldValue
 where RawValue: JSONFieldValue & Hashable {
   init(rawValue: RawValue)

@@ -1,42 +1,32 @@
 package import Subscriptions
 import SwiftASN1
 
-/// What an app receipt says, believed or not.
+/// The contents of an app receipt, trusted or not.
 ///
-/// Apple documents some of the types, the rest is known from receipts:
+/// Numbers are attribute types. Apple documents some of them, others are known from receipts:
 /// https://developer.apple.com/documentation/appstorereceipts/validating_receipts_on_the_device.
 package struct AppReceipt: Hashable, Sendable {
-  /// 0, as Apple writes it: "Production", "ProductionSandbox", "Xcode".
-  package let environmentName: String?
-  /// 2.
-  package let bundleID: String?
-  /// 3.
-  package let applicationVersion: String?
-  /// 4, what the device's hash is salted with.
-  package let opaqueValue: [UInt8]?
-  /// 5, which binds the receipt to a device; a server does not know the device.
+  package let environmentName: String?  // 0: "Production", "ProductionSandbox", "Xcode"
+  package let bundleID: String?  // 2
+  package let applicationVersion: String?  // 3
+  package let opaqueValue: [UInt8]?  // 4: the salt of the device's hash
+  /// 5: binds the receipt to a device, which a server does not know.
   package let deviceHash: [UInt8]?
-  /// 8; often empty.
-  package let date: Timestamp?
-  /// 10.
-  package let ageRating: String?
-  /// 12: when Apple made and signed it.
-  package let creationDate: Timestamp?
-  /// 17, in their order.
+  package let date: Timestamp?  // 8; often empty
+  package let ageRating: String?  // 10
+  package let creationDate: Timestamp?  // 12: when Apple created and signed it
+  /// 17, in order.
   package let inApp: [InAppReceipt]
-  /// 18.
-  package let originalPurchaseDate: Timestamp?
-  /// 19.
-  package let originalApplicationVersion: String?
+  package let originalPurchaseDate: Timestamp?  // 18
+  package let originalApplicationVersion: String?  // 19
   /// 21: the end of a volume purchase; Xcode writes the year 4001.
   package let expirationDate: Timestamp?
-  /// Everything else, in its order.
-  package let otherAttributes: [ReceiptAttribute]
+  package let otherAttributes: [ReceiptAttribute]  // All others, in order
   /// Purchases that could not be read.
   package let unreadable: [UnreadableRecord]
 
-  /// Throws ``ReceiptFault`` where it is no set of attributes, or where what a receipt is bound by
-  /// (app, environment, date) can't be read.
+  /// Fails if the bytes are not a set of attributes, or if the app, environment or date can't be
+  /// read.
   init(parsing bytes: ArraySlice<UInt8>) throws {
     var attributes = try ReceiptAttributes(parsing: bytes)
     environmentName = try attributes.text(0)
@@ -53,7 +43,7 @@ package struct AppReceipt: Hashable, Sendable {
     }
     self.inApp = inApp
     self.unreadable = unreadable
-    // Nothing hangs on these: what has another form is kept with the unknown.
+    // Optional: attributes in another format remain among the others.
     applicationVersion = (try? attributes.text(3)) ?? nil
     opaqueValue = (try? attributes.bytes(4)) ?? nil
     deviceHash = (try? attributes.bytes(5)) ?? nil
@@ -65,9 +55,7 @@ package struct AppReceipt: Hashable, Sendable {
     otherAttributes = attributes.rest
   }
 
-  /// Where its purchases were made; nil for a word that is not known.
-  ///
-  /// What Xcode makes counts as sandbox, where it is accepted at all.
+  /// Nil for an unknown name; receipts from Xcode count as sandbox where they are accepted.
   package var environment: Environment? {
     switch environmentName.map(ExactText.init(_:)) {
     case "Production"?, "ProductionVPP"?: .production
@@ -76,46 +64,32 @@ package struct AppReceipt: Hashable, Sendable {
     }
   }
 
-  /// Whether it comes from StoreKit Testing in Xcode, which Apple does not sign.
+  /// Whether StoreKit Testing in Xcode made it, without Apple's signature.
   package var isFromXcode: Bool { environmentName.map(ExactText.init(_:)) == "Xcode" }
 }
 
-/// One purchase in an app receipt: what attribute 17 holds.
+/// One purchase in an app receipt, the content of attribute 17.
 ///
-/// Apple documents some of the types; 1707 and 1713 are known from receipts whose verifyReceipt
-/// answer says the same (https://developer.apple.com/documentation/appstorereceipts).
+/// Apple documents some of the types; 1707 and 1713 are known from receipts with a matching
+/// verifyReceipt response (https://developer.apple.com/documentation/appstorereceipts).
 package struct InAppReceipt: Hashable, Sendable {
-  /// 1701.
-  package let quantity: Int64?
-  /// 1702.
-  package let productID: String
-  /// 1703.
-  package let transactionID: String
-  /// 1704.
-  package let purchaseDate: Timestamp
-  /// 1705; Xcode leaves it out.
-  package let originalTransactionID: String?
-  /// 1706.
-  package let originalPurchaseDate: Timestamp?
-  /// 1707, in Apple's numbers: see ``productType``.
+  package let quantity: Int64?  // 1701
+  package let productID: String  // 1702
+  package let transactionID: String  // 1703
+  package let purchaseDate: Timestamp  // 1704
+  package let originalTransactionID: String?  // 1705; missing in Xcode's receipts
+  package let originalPurchaseDate: Timestamp?  // 1706
+  /// 1707, Apple's number for ``productType``.
   package let productTypeNumber: Int64?
-  /// 1708.
-  package let expiresDate: Timestamp?
-  /// 1711; nil for 0.
-  package let webOrderLineItemID: Int64?
-  /// 1712.
-  package let cancellationDate: Timestamp?
-  /// 1713.
-  package let isTrialPeriod: Bool?
-  /// 1719.
-  package let isInIntroOfferPeriod: Bool?
-  /// 1721.
-  package let promotionalOfferID: String?
-  /// Everything else, in its order.
-  package let otherAttributes: [ReceiptAttribute]
+  package let expiresDate: Timestamp?  // 1708
+  package let webOrderLineItemID: Int64?  // 1711; nil for 0
+  package let cancellationDate: Timestamp?  // 1712
+  package let isTrialPeriod: Bool?  // 1713
+  package let isInIntroOfferPeriod: Bool?  // 1719
+  package let promotionalOfferID: String?  // 1721
+  package let otherAttributes: [ReceiptAttribute]  // All others, in order
 
-  /// Throws ``ReceiptFault`` where it isn't said what was bought and when, or a known attribute
-  /// can't be read.
+  /// Fails if the product, transaction or date is missing, or a known attribute can't be read.
   init(parsing bytes: ArraySlice<UInt8>) throws {
     var attributes = try ReceiptAttributes(parsing: bytes)
     guard let productID = try attributes.identifier(1702) else {
@@ -144,7 +118,7 @@ package struct InAppReceipt: Hashable, Sendable {
     otherAttributes = attributes.rest
   }
 
-  /// The type of the product, where its number is known.
+  /// Nil for an unknown number.
   package var productType: ProductType? {
     switch productTypeNumber {
     case 0: .nonConsumable
@@ -155,23 +129,23 @@ package struct InAppReceipt: Hashable, Sendable {
     }
   }
 
-  /// The line that the purchase is on: where there is no original, it is the first itself.
+  /// The original transaction's ID; without one, the purchase is the original transaction.
   package var line: String { originalTransactionID ?? transactionID }
 }
 
-/// One fact of a receipt or of a purchase in it, as Apple numbers them.
+/// An attribute of a receipt or a purchase.
 package struct ReceiptAttribute: Hashable, Sendable {
-  /// What it is about; nil for a number beyond 64 bits, which none has that is known.
+  /// Nil if it exceeds 64 bits, which no known type does.
   package let type: Int64?
-  /// Nil for a number beyond 64 bits.
+  /// Nil if it exceeds 64 bits.
   package let version: Int64?
-  /// The value's bytes; most are an element of ASN.1 in turn.
+  /// The value's bytes, in most cases an ASN.1 element.
   package let value: ArraySlice<UInt8>
 
   fileprivate init(_ node: ASN1Node) throws {
     var fields = try node.elements(of: .sequence, "an attribute").makeIterator()
     guard let type = fields.next(), let version = fields.next(), let value = fields.next() else {
-      throw ReceiptFault("an attribute breaks off")
+      throw ReceiptFault("an attribute is incomplete")
     }
     self.type = try type.integer("an attribute's type").flatMap { Int64(exactly: $0) }
     self.version = try version.integer("an attribute's version").flatMap { Int64(exactly: $0) }
@@ -179,16 +153,15 @@ package struct ReceiptAttribute: Hashable, Sendable {
   }
 }
 
-/// Takes attributes one by one out of a set of them; what is not taken, or can't be read, stays.
+/// Takes attributes out of a set one by one; those not taken or unreadable remain.
 ///
-/// Each method gives nil for an attribute that is missing or empty, as Apple writes what there is
-/// none of, and throws ``ReceiptFault`` for one that stands twice or is of another form: what is
-/// there and not understood must not be taken for absent.
+/// Missing and empty attributes are nil. An attribute that appears twice or has another format
+/// throws ``ReceiptFault``: it must not count as absent.
 struct ReceiptAttributes {
   private var attributes: [ReceiptAttribute?]
   private var positions: [Int64: [Int]] = [:]
 
-  /// Reads `SET OF SEQUENCE { type INTEGER, version INTEGER, value OCTET STRING }`.
+  /// Parses `SET OF SEQUENCE { type INTEGER, version INTEGER, value OCTET STRING }`.
   init(parsing bytes: ArraySlice<UInt8>) throws {
     attributes = try ReceiptBER.parse(bytes).elements(of: .set, "the set of attributes")
       .map { try ReceiptAttribute($0) }
@@ -198,10 +171,10 @@ struct ReceiptAttributes {
     }
   }
 
-  /// What was not taken, in its order.
+  /// The remaining attributes, in order.
   var rest: [ReceiptAttribute] { attributes.compactMap(\.self) }
 
-  /// Every value of a type that may stand any number of times.
+  /// All values of a type that may be repeated.
   mutating func all(_ type: Int64) -> [ArraySlice<UInt8>] {
     (positions[type] ?? []).compactMap { position in
       defer { attributes[position] = nil }
@@ -209,7 +182,6 @@ struct ReceiptAttributes {
     }
   }
 
-  /// The value's bytes, as they are.
   mutating func bytes(_ type: Int64) throws -> [UInt8]? {
     try take(type) { $0.isEmpty ? nil : Array($0) }
   }
@@ -218,7 +190,7 @@ struct ReceiptAttributes {
     try take(type) { try Self.text($0, type) }
   }
 
-  /// A text that can be part of a key: see ``AppleIdentifier``.
+  /// A text that can be part of a key; see ``AppleIdentifier``.
   mutating func identifier(
     _ type: Int64, upTo limit: Int = AppleIdentifier.longest
   ) throws -> String? {
@@ -231,12 +203,12 @@ struct ReceiptAttributes {
     }
   }
 
-  /// A date in RFC 3339, in UTC where it names no offset.
+  /// A date in RFC 3339; UTC if it has no offset.
   mutating func moment(_ type: Int64) throws -> Timestamp? {
     try take(type) { bytes in
       guard let text = try Self.text(bytes, type) else { return nil }
       guard let moment = Timestamp(receiptDate: text) else {
-        throw ReceiptFault("attribute \(type) is no date")
+        throw ReceiptFault("attribute \(type) is not a date")
       }
       return moment
     }
@@ -247,13 +219,13 @@ struct ReceiptAttributes {
       guard !bytes.isEmpty else { return nil }
       let number = try Self.element(bytes, type).integer("attribute \(type)")
       guard let number = number.flatMap({ Int64(exactly: $0) }) else {
-        throw ReceiptFault("attribute \(type) is beyond 64 bits")
+        throw ReceiptFault("attribute \(type) exceeds 64 bits")
       }
       return number
     }
   }
 
-  /// Apple's numbers for no and yes.
+  /// 0 or 1.
   mutating func flag(_ type: Int64) throws -> Bool? {
     guard let number = try integer(type) else { return nil }
     guard (0...1).contains(number) else { throw ReceiptFault("attribute \(type) is not 0 or 1") }
@@ -266,7 +238,7 @@ struct ReceiptAttributes {
     guard let found = positions[type], let position = found.first,
       let value = attributes[position]?.value
     else { return nil }
-    guard found.count == 1 else { throw ReceiptFault("attribute \(type) stands twice") }
+    guard found.count == 1 else { throw ReceiptFault("attribute \(type) appears twice") }
     let result = try read(value)
     attributes[position] = nil
     return result
@@ -278,7 +250,7 @@ struct ReceiptAttributes {
     guard [.utf8String, .ia5String, .printableString].contains(node.identifier),
       case .primitive(let characters) = node.content,
       let text = String(validating: characters, as: UTF8.self)
-    else { throw ReceiptFault("attribute \(type) is no text") }
+    else { throw ReceiptFault("attribute \(type) is not a string") }
     return text.isEmpty ? nil : text
   }
 
@@ -292,12 +264,10 @@ struct ReceiptAttributes {
 }
 
 extension Timestamp {
-  /// The longest date that is looked at.
   private static let longestReceiptDate = 40
 
-  /// Reads a date as receipts have been seen to write it.
-  ///
-  /// With `Z`, with an offset as `+01:00` or `+0100` (Xcode, 2020), or with neither: UTC.
+  /// Parses a date in the formats seen in receipts: with `Z`, with an offset such as `+01:00` or
+  /// `+0100` (Xcode, 2020), or with neither, meaning UTC.
   init?(receiptDate text: String) {
     let characters = Array(text.utf8)
     guard characters.count <= Self.longestReceiptDate else { return nil }

@@ -1,12 +1,12 @@
 import JSONText
 package import Subscriptions
 
-/// A transaction receipt of iOS 6, as much as there is to know without Apple; nobody verified it.
+/// An unverified iOS 6 transaction receipt.
 ///
-/// A property list around another one, which says what was bought. The signature in it is of a form
-/// of its own, over a certificate that has long expired.
+/// A property list around another one with the purchase. Its signature has a format of its own,
+/// over a certificate that expired long ago.
 package struct TransactionReceipt: Hashable, Sendable {
-  /// As Apple writes it; missing in production.
+  /// Apple's name; missing in production.
   package let environmentName: String?
   package let bundleID: String?
   package let productID: String?
@@ -14,7 +14,7 @@ package struct TransactionReceipt: Hashable, Sendable {
   package let originalTransactionID: String?
   package let purchaseDate: Timestamp?
 
-  /// Nil for anything else, and for one without a transaction's id.
+  /// Nil for anything else, or without a transaction ID.
   init?(parsing bytes: [UInt8]) {
     guard let outer = OldStylePropertyList(bytes),
       let purchaseInfo = outer["purchase-info"],
@@ -32,7 +32,7 @@ package struct TransactionReceipt: Hashable, Sendable {
       .map { Timestamp(milliseconds: $0) }.flatMap { Timestamp.writable.contains($0) ? $0 : nil }
   }
 
-  /// Where it was bought; nil for a word that is not known.
+  /// Nil for an unknown name.
   package var environment: Environment? {
     switch environmentName.map(ExactText.init(_:)) {
     case nil, "Production"?: .production
@@ -43,7 +43,7 @@ package struct TransactionReceipt: Hashable, Sendable {
 }
 
 extension OldStylePropertyList {
-  /// A text that can be part of a key: see ``AppleIdentifier``.
+  /// A text that can be part of a key; see ``AppleIdentifier``.
   fileprivate func identifier(
     _ key: String, upTo limit: Int = AppleIdentifier.longest
   ) -> String? {
@@ -55,12 +55,12 @@ extension OldStylePropertyList {
 
 /// Unity's wrapper around a receipt: JSON with the members `Store`, `TransactionID` and `Payload`.
 ///
-/// App servers of Unity apps pass it on as it is, or in base64. Apple knows only what is inside.
+/// Servers of Unity apps forward it as it is or in base64. Apple only accepts its payload.
 package enum UnityReceipt {
-  /// What Unity calls Apple's stores; other stores' receipts are left as they are.
+  /// Unity's names of Apple's stores; receipts of other stores are left unchanged.
   private static let stores: [JSONValue] = ["AppleAppStore", "MacAppStore"]
 
-  /// The receipt inside of the wrapper, or the text itself where there is none.
+  /// The receipt inside the wrapper, or the text itself if it is not wrapped.
   package static func unwrapping(_ text: String) -> String {
     guard let json = json(in: text), let payload = json["Payload"]?.string,
       json["Store"].map(stores.contains) ?? false
@@ -69,7 +69,7 @@ package enum UnityReceipt {
   }
 
   private static func json(in text: String) -> JSONValue? {
-    // Nothing is decoded in vain: base64 of a brace begins with this letter.
+    // Avoids useless decoding: base64 of a brace begins with this letter.
     switch text.utf8.first(where: { !OldStylePropertyList.isSpace($0) }) {
     case UInt8(ascii: "{"): return try? JSONValue(parsing: text.utf8)
     case UInt8(ascii: "e"):
@@ -80,20 +80,18 @@ package enum UnityReceipt {
   }
 }
 
-/// A property list in NeXTSTEP's style, as far as receipts use it: one dictionary of strings.
+/// A NeXTSTEP-style property list, limited to the receipts' form: one dictionary of strings.
 ///
 /// `{ "key" = "value"; key = value; }`, with any white space between.
 struct OldStylePropertyList {
-  /// In bytes: real ones have a few thousand.
-  private static let longest = 1024 * 1024
-  /// In bytes: real ones have some twenty.
-  private static let longestKey = 256
+  private static let longest = 1024 * 1024  // In bytes; real ones have a few thousand
+  private static let longestKey = 256  // In bytes; real ones have about twenty
 
   private var values: [ExactText: String] = [:]
 
   subscript(key: String) -> String? { values[ExactText(key)] }
 
-  /// Nil for anything else, for a key that stands twice, and for text that is not UTF-8.
+  /// Nil for anything else, a repeated key, or invalid UTF-8.
   init?(_ bytes: [UInt8]) {
     guard bytes.count <= Self.longest else { return nil }
     var reader = Reader(bytes: bytes)
@@ -129,7 +127,7 @@ struct OldStylePropertyList {
       return true
     }
 
-    /// A text in quotation marks, or a word without.
+    /// A quoted string or an unquoted word.
     mutating func string() -> String? {
       guard skip("\"") else { return word() }
       var text: [UInt8] = []
@@ -139,7 +137,7 @@ struct OldStylePropertyList {
         switch byte {
         case UInt8(ascii: "\""): return String(validating: text, as: UTF8.self)
         case UInt8(ascii: "\\"):
-          // No receipt has been seen to use an escape: only the two that are needed are known.
+          // No receipt is known to use escapes, so only the two necessary ones are supported.
           guard position < bytes.count,
             bytes[position] == UInt8(ascii: "\"") || bytes[position] == UInt8(ascii: "\\")
           else { return nil }
@@ -173,18 +171,15 @@ struct OldStylePropertyList {
   }
 }
 
-/// What a submitted receipt says, of whichever kind it is; nobody has verified it.
-///
-/// It may be used to learn which transactions to ask Apple about, and for nothing else.
+/// The unverified contents of a submitted receipt of either format, to be used only to choose the
+/// transactions to request from Apple.
 package enum ReceiptForm: Hashable, Sendable {
   /// Since iOS 7.
   case app(AppReceipt)
   /// Until iOS 6.
   case transaction(TransactionReceipt)
 
-  /// Reads a receipt as it was submitted, base64.
-  ///
-  /// - Throws: ``LocalReceiptRefusal`` for what is no receipt of either kind.
+  /// Reads a receipt in base64.
   package init(_ receiptData: String) throws {
     let bytes = try Self.bytes(of: receiptData)
     switch try Self.kind(of: bytes) {
@@ -197,15 +192,16 @@ package enum ReceiptForm: Hashable, Sendable {
       }
     case .transaction:
       guard let receipt = TransactionReceipt(parsing: bytes) else {
-        throw LocalReceiptRefusal(.notAReceipt, "What was sent is no property list of a receipt.")
+        throw LocalReceiptRefusal(
+          .notAReceipt, "The submitted data is not a receipt's property list.")
       }
       self = .transaction(receipt)
     }
   }
 
-  /// The transactions to ask Apple about, each line once, the newest first.
+  /// The transactions to request from Apple, one per original transaction, newest first.
   ///
-  /// Original transaction ids where the receipt has them: one is enough to get all of its line.
+  /// Original transaction IDs are used if present, because one returns the whole history.
   package var transactionIDs: [TransactionID] {
     switch self {
     case .transaction(let receipt):
@@ -222,7 +218,7 @@ package enum ReceiptForm: Hashable, Sendable {
     }
   }
 
-  /// The environment that it names: where to ask first.
+  /// The environment that the receipt names, to be asked first.
   package var environment: Environment? {
     switch self {
     case .app(let receipt): receipt.environment
@@ -239,16 +235,15 @@ package enum ReceiptForm: Hashable, Sendable {
 
   enum Kind { case app, transaction }
 
-  /// What the first byte makes of it: ASN.1's SEQUENCE, or a property list's brace.
+  /// Determined by the first byte: ASN.1's SEQUENCE or a property list's brace.
   static func kind(of bytes: [UInt8]) throws(LocalReceiptRefusal) -> Kind {
     switch bytes.first(where: { !OldStylePropertyList.isSpace($0) }) {
     case 0x30: return .app
     case UInt8(ascii: "{"): return .transaction
-    default: throw LocalReceiptRefusal(.notAReceipt, "What was sent is no receipt of any kind.")
+    default: throw LocalReceiptRefusal(.notAReceipt, "The submitted data is not a receipt.")
     }
   }
 
-  /// The bytes behind base64, as devices send it.
   static func bytes(of receiptData: String) throws(LocalReceiptRefusal) -> [UInt8] {
     // Four characters for three bytes.
     guard receiptData.utf8.count <= ReceiptBER.largestReceipt / 3 * 4 else {

@@ -1,16 +1,13 @@
 package import Subscriptions
 
-/// Verifies app receipts without asking Apple: by Apple's signature in them.
+/// Verifies app receipts offline by their signature.
 package struct LocalReceiptVerifier: Sendable {
   private let roots: TrustedRoots
   private let apps: AppStoreApps
   private let acceptsXcode: Bool
 
-  /// - Parameters:
-  ///   - roots: Where the certificates in receipts have to lead to.
-  ///   - apps: The apps that are served.
-  ///   - acceptsXcode: Whether receipts of StoreKit Testing in Xcode count as sandbox receipts;
-  ///     anybody can make those, so only for development.
+  /// - Parameter acceptsXcode: Whether receipts from StoreKit Testing in Xcode, which anyone can
+  ///   make, count as sandbox receipts; for development only.
   package init(
     roots: TrustedRoots = .appleReceipts, apps: AppStoreApps, acceptsXcode: Bool = false
   ) {
@@ -19,9 +16,9 @@ package struct LocalReceiptVerifier: Sendable {
     self.acceptsXcode = acceptsXcode
   }
 
-  /// Verifies a receipt as it was submitted, base64.
+  /// Verifies a receipt in base64.
   ///
-  /// `bundleID` is the app that the sender named: only that app's receipts are accepted then.
+  /// - Parameter bundleID: If not nil, only this app's receipts are accepted.
   package func verify(
     _ receiptData: String, bundleID: String? = nil
   ) -> Result<LocalReceipt, LocalReceiptRefusal> {
@@ -34,27 +31,27 @@ package struct LocalReceiptVerifier: Sendable {
     }
   }
 
-  /// The order: what it says it is, then who signed, and only then whose it is.
+  /// Checks the format, then the signature, then the recipient.
   ///
-  /// The date of the chain's verification is the receipt's own. An expired key that was stolen
-  /// could be dated back; Apple asks for it all the same, for devices keep receipts for years.
+  /// The chain is verified as of the receipt's own date. A stolen expired key could be used for
+  /// backdating; Apple requires this nevertheless, because devices keep receipts for years.
   private func verified(_ bytes: [UInt8], named: String?) throws -> LocalReceipt {
     guard try ReceiptForm.kind(of: bytes) == .app else {
       throw LocalReceiptRefusal(
-        .transactionReceipt, "The receipt is one of iOS 6, which only Apple can check.")
+        .transactionReceipt, "The receipt is an iOS 6 receipt, which only Apple can verify.")
     }
     let container = try ReceiptContainer(parsing: bytes[...])
     let signer = try container.signer()
     let chain = try ReceiptChain(container.certificates, signer: signer.name)
     guard signer.hasSigned(container.content, with: chain.leaf) else {
       throw LocalReceiptRefusal(
-        .wrongSignature, "The receipt's signature does not belong to its contents.")
+        .wrongSignature, "The receipt's signature does not match its contents.")
     }
     let contents = try AppReceipt(parsing: container.content)
     guard let createdAt = contents.creationDate else {
       throw ReceiptFault("the creation date is missing")
     }
-    // What Xcode signs leads nowhere; its signature holds it together all the same.
+    // Xcode's certificates lead to no root; its signature still protects the contents.
     if !(acceptsXcode && contents.isFromXcode) {
       try chain.verify(roots: roots.certificates, at: createdAt)
     }
@@ -66,11 +63,11 @@ package struct LocalReceiptVerifier: Sendable {
   private func environment(of contents: AppReceipt) throws -> Environment {
     guard let environment = contents.environment else {
       throw LocalReceiptRefusal(
-        .wrongEnvironment, "The receipt names no environment that is known.")
+        .wrongEnvironment, "The receipt names no known environment.")
     }
     guard !contents.isFromXcode || acceptsXcode else {
       throw LocalReceiptRefusal(
-        .wrongEnvironment, "The receipt was made by Xcode, which is not accepted here.")
+        .wrongEnvironment, "The receipt was made by Xcode, which is not accepted.")
     }
     return environment
   }
@@ -86,23 +83,19 @@ package struct LocalReceiptVerifier: Sendable {
   }
 }
 
-/// An app receipt that Apple signed for an app that is served, in the vocabulary of the rules.
+/// A verified app receipt of a configured app, as evidence.
 ///
-/// It is as old as it is: what has happened since its creation is not in it. So it never makes a
-/// charge. See <doc:LocalReceipts> for what it may be used for.
+/// It does not contain events after its creation, so it never creates a charge. <doc:LocalReceipts>
+/// explains its uses.
 package struct LocalReceipt: Hashable, Sendable {
   package let environment: Environment
-  /// The configured app that it belongs to.
   package let bundleID: String
-  /// When Apple made it.
   package let createdAt: Timestamp
-  /// The end of a volume purchase; nil for everybody else's receipts.
+  /// The end of a volume purchase; nil for all other receipts.
   package let expiresAt: Timestamp?
-  /// Every transaction once, by purchase date.
+  /// Each transaction once, by purchase date.
   package let records: [TransactionRecord]
-  /// What could not be read.
   package let unreadable: [UnreadableRecord]
-  /// Everything that it says.
   package let contents: AppReceipt
 
   init(
@@ -117,7 +110,7 @@ package struct LocalReceipt: Hashable, Sendable {
     var records: [TransactionKey: TransactionRecord] = [:]
     for purchase in contents.inApp {
       let record = TransactionRecord(purchase, environment: environment, asOf: createdAt)
-      // Of two that differ, which has not been seen, the one that says less counts.
+      // If two differ, which has not been seen, the one that grants less counts.
       records[record.key] =
         records[record.key].map { $0.grantsMore(than: record) ? record : $0 }
         ?? record
@@ -129,10 +122,10 @@ package struct LocalReceipt: Hashable, Sendable {
 }
 
 extension TransactionRecord {
-  /// A purchase in a receipt of that creation date.
+  /// A purchase in a receipt created at `asOf`.
   ///
-  /// Receipts don't say why a charge was made, nor its price, its group or its account token. That
-  /// no cancellation is named says nothing: it may have come since.
+  /// Receipts contain neither the kind of charge, nor its price, group or account token. A missing
+  /// cancellation says nothing, because it may have happened since.
   init(_ purchase: InAppReceipt, environment: Environment, asOf: Timestamp) {
     self.init(
       key: TransactionKey(
@@ -148,7 +141,7 @@ extension TransactionRecord {
       revocation: purchase.cancellationDate.map { .mentioned(at: $0, reason: nil) } ?? .notSaid)
   }
 
-  /// Whether this would let its owner use more than `other`, another report of the transaction.
+  /// Whether this record grants more than another record of the same transaction.
   fileprivate func grantsMore(than other: TransactionRecord) -> Bool {
     if (revocation == .notSaid) != (other.revocation == .notSaid) { return revocation == .notSaid }
     return (expiresDate?.milliseconds ?? .max, chargedAt.milliseconds)
@@ -164,32 +157,30 @@ extension InAppReceipt {
   }
 }
 
-/// Why a local receipt is not believed.
 package struct LocalReceiptRefusal: Error, Hashable, Sendable, CustomStringConvertible {
-  /// What is wrong, one case per kind of fault or forgery.
   package enum Reason: String, CaseIterable, Sendable {
     case notBase64 = "not_base64"
     case tooLarge = "too_large"
-    /// Something else than PKCS#7 SignedData around a receipt.
+    /// Not PKCS#7 SignedData around a receipt.
     case notAReceipt = "not_a_receipt"
-    /// A receipt of iOS 6: Apple signed it in another way, and only Apple can check it.
+    /// An iOS 6 receipt, which Apple signed differently and only Apple can verify.
     case transactionReceipt = "transaction_receipt"
-    /// The parts are there and can't be read.
+    /// The parts are present but can't be read.
     case malformed
-    /// Nobody signed, or several did.
+    /// No signer, or several.
     case notOneSigner = "not_one_signer"
     case unsupportedAlgorithm = "unsupported_algorithm"
-    /// The certificate of the signer is not in the receipt.
+    /// The signer's certificate is not in the receipt.
     case missingCertificate = "missing_certificate"
     /// A certificate can't be read, or has no place in the chain.
     case strangeCertificate = "strange_certificate"
-    /// The chain does not end at a root that is trusted.
+    /// The chain does not end at a trusted root.
     case untrustedChain = "untrusted_chain"
-    /// A certificate was not valid when the receipt was made.
+    /// A certificate was not valid when the receipt was created.
     case outsideValidity = "outside_validity"
-    /// A certificate is used for what it was not issued for.
+    /// A certificate is used for another purpose than it was issued for.
     case wrongUse = "wrong_use"
-    /// A certificate of Apple's, but not one for receipts.
+    /// A certificate of Apple's that is not for receipts.
     case missingMarker = "missing_marker"
     case wrongSignature = "wrong_signature"
     case wrongBundleID = "wrong_bundle_id"
@@ -197,7 +188,7 @@ package struct LocalReceiptRefusal: Error, Hashable, Sendable, CustomStringConve
   }
 
   package let reason: Reason
-  /// One plain sentence, without contents.
+  /// One sentence without contents.
   package let description: String
 
   init(_ reason: Reason, _ description: String) {
@@ -206,7 +197,7 @@ package struct LocalReceiptRefusal: Error, Hashable, Sendable, CustomStringConve
   }
 }
 
-/// What is wrong with a part of a receipt, as a clause and without its values.
+/// A problem with a part of a receipt, as a clause without values.
 struct ReceiptFault: Error, Hashable, CustomStringConvertible {
   let description: String
 

@@ -2,18 +2,16 @@ import SwiftASN1
 
 /// PKCS#7 SignedData around a receipt (RFC 5652, section 5), in BER or DER.
 struct ReceiptContainer {
-  /// In bytes: Apple's certificates stay below two thousand.
+  /// In bytes; Apple's certificates have less than two thousand.
   private static let largestCertificate = 16 * 1024
   /// Apple sends three.
   private static let mostCertificates = 8
 
-  /// What was signed: the receipt itself.
+  /// The signed content, which is the receipt.
   let content: ArraySlice<UInt8>
-  /// The certificates as DER.
-  let certificates: [ArraySlice<UInt8>]
+  let certificates: [ArraySlice<UInt8>]  // In DER
   private let signerInfos: ASN1NodeCollection
 
-  /// Throws ``LocalReceiptRefusal`` for anything else.
   init(parsing bytes: ArraySlice<UInt8>) throws {
     guard bytes.count <= ReceiptBER.largestReceipt else {
       throw LocalReceiptRefusal(.tooLarge, "The receipt is too large.")
@@ -22,12 +20,12 @@ struct ReceiptContainer {
     do {
       info = try ReceiptBER.parse(bytes).elements(of: .sequence, "the content info")
     } catch {
-      throw LocalReceiptRefusal(.notAReceipt, "What was sent \(error).")
+      throw LocalReceiptRefusal(.notAReceipt, "The submitted data \(error).")
     }
     do {
       var fields = info.makeIterator()
       guard try fields.next()?.objectIdentifier("the content type") == .signedData else {
-        throw LocalReceiptRefusal(.notAReceipt, "What was sent is not PKCS#7 SignedData.")
+        throw LocalReceiptRefusal(.notAReceipt, "The submitted data is not PKCS#7 SignedData.")
       }
       guard let wrapper = fields.next() else { throw ReceiptFault("the content is missing") }
       var inner = try wrapper.elements(of: .tagged(0), "the content").makeIterator()
@@ -43,7 +41,7 @@ struct ReceiptContainer {
   ) throws -> (ArraySlice<UInt8>, [ArraySlice<UInt8>], ASN1NodeCollection) {
     var fields = try signedData.elements(of: .sequence, "SignedData").makeIterator()
     guard let version = fields.next(), let digests = fields.next(), let envelope = fields.next()
-    else { throw ReceiptFault("SignedData breaks off") }
+    else { throw ReceiptFault("SignedData is incomplete") }
     _ = try version.integerBytes("the version")
     _ = try digests.elements(of: .set, "the list of digest algorithms")
 
@@ -73,7 +71,7 @@ struct ReceiptContainer {
     return (content, certificates, try field.elements(of: .set, "the list of signers"))
   }
 
-  /// The one signer.
+  /// The only signer; more than one is an error.
   func signer() throws -> ReceiptSigner {
     var signers = signerInfos.makeIterator()
     guard let signer = signers.next(), signers.next() == nil else {
@@ -88,7 +86,7 @@ struct ReceiptContainer {
 }
 
 extension ASN1Identifier {
-  /// [number], as the standard writes it.
+  /// [number] in the standard's notation.
   static func tagged(_ number: UInt) -> ASN1Identifier {
     ASN1Identifier(tagWithNumber: number, tagClass: .contextSpecific)
   }
@@ -99,19 +97,19 @@ extension ASN1ObjectIdentifier {
   fileprivate static let signedData: ASN1ObjectIdentifier = [1, 2, 840, 113549, 1, 7, 2]
 }
 
-/// Reads ASN.1 in BER, of which DER is a part, within limits: anybody can send what is read here.
+/// Reads ASN.1 in BER, of which DER is a subset, within limits, because the input is not trusted.
 ///
-/// Xcode's receipts are BER: lengths are indefinite, and octet strings come in pieces.
+/// Xcode's receipts are BER, with indefinite lengths and split octet strings.
 enum ReceiptBER {
-  /// In bytes: what base64 of the largest text that is taken comes to.
+  /// In bytes; the decoded size of the largest accepted text.
   static let largestReceipt = 12 * 1024 * 1024
-  /// Elements that are held at a time, some hundred bytes each.
+  /// The maximum number of elements held at a time, each about a hundred bytes.
   ///
-  /// A receipt's own elements are four for each purchase, so that this is a receipt with thirty
-  /// thousand of them; each purchase is then read on its own.
+  /// A receipt itself has four elements per purchase, so this allows thirty thousand purchases,
+  /// which are then parsed separately.
   static let mostElements = 1 << 17
 
-  /// The one element that the bytes are.
+  /// Parses the bytes as exactly one element.
   static func parse(_ bytes: ArraySlice<UInt8>) throws -> ASN1Node {
     guard bytes.count <= largestReceipt, hasFewElements(bytes) else {
       throw ReceiptFault("has too many elements")
@@ -119,14 +117,14 @@ enum ReceiptBER {
     do {
       return try BER.parse(bytes)
     } catch {
-      throw ReceiptFault("is not ASN.1 from its first byte to its last")
+      throw ReceiptFault("is not one complete ASN.1 element")
     }
   }
 
-  /// Whether the limit holds, told by a walk that allocates nothing.
+  /// Whether the limit holds, without allocating memory.
   ///
-  /// Steps into what is constructed and over what is not, so that no element is missed; where it
-  /// loses its way, parsing fails at the same place.
+  /// Steps into constructed elements and over primitive ones. If it loses its way, parsing fails at
+  /// the same place.
   private static func hasFewElements(_ bytes: ArraySlice<UInt8>) -> Bool {
     var rest = bytes
     for _ in 0..<mostElements {
@@ -143,7 +141,7 @@ enum ReceiptBER {
       let digits = rest.prefix(Int(length & 0x7f))
       rest = rest.dropFirst(digits.count)
       guard !isConstructed else { continue }
-      // A length that needs more than 48 bits is longer than anything that is there.
+      // A length of more than 48 bits exceeds any input.
       guard digits.drop(while: { $0 == 0 }).count <= 6 else { return true }
       rest = rest.dropFirst(digits.reduce(0) { $0 << 8 | Int($1) })
     }
@@ -152,20 +150,19 @@ enum ReceiptBER {
 }
 
 extension ASN1Node {
-  /// The elements of a constructed one.
   func elements(of identifier: ASN1Identifier, _ name: String) throws -> ASN1NodeCollection {
     guard self.identifier == identifier, case .constructed(let nodes) = content else {
-      throw ReceiptFault("\(name) is missing or something else")
+      throw ReceiptFault("\(name) is missing or has another type")
     }
     return nodes
   }
 
-  /// The octets of a string in one piece or several.
+  /// The octets of a string, whether split or not.
   func octets(_ name: String) throws -> ArraySlice<UInt8> {
     do {
       return try ASN1OctetString(berEncoded: self, withIdentifier: .octetString).bytes
     } catch {
-      throw ReceiptFault("\(name) is no octet string")
+      throw ReceiptFault("\(name) is not an octet string")
     }
   }
 
@@ -173,14 +170,14 @@ extension ASN1Node {
     do {
       return try ASN1ObjectIdentifier(derEncoded: self)
     } catch {
-      throw ReceiptFault("\(name) is no object identifier")
+      throw ReceiptFault("\(name) is not an object identifier")
     }
   }
 
-  /// The bytes of an INTEGER of any length, without those that only repeat the sign.
+  /// The bytes of an INTEGER of any length, without redundant sign bytes.
   func integerBytes(_ name: String) throws -> ArraySlice<UInt8> {
     guard identifier == .integer, case .primitive(var bytes) = content, !bytes.isEmpty else {
-      throw ReceiptFault("\(name) is no integer")
+      throw ReceiptFault("\(name) is not an integer")
     }
     while let first = bytes.first, let second = bytes.dropFirst().first,
       first == (second & 0x80 == 0 ? 0x00 : 0xff)
@@ -190,7 +187,7 @@ extension ASN1Node {
     return bytes
   }
 
-  /// The value of an INTEGER; nil for one beyond 128 bits.
+  /// Nil if it exceeds 128 bits.
   func integer(_ name: String) throws -> Int128? {
     let bytes = try integerBytes(name)
     guard bytes.count <= 16 else { return nil }

@@ -3,15 +3,14 @@ import Subscriptions
 import SwiftASN1
 import X509
 
-/// Who signed a receipt, and how: SignerInfo (RFC 5652, section 5.3).
+/// The signer of a receipt: SignerInfo (RFC 5652, section 5.3).
 struct ReceiptSigner {
-  /// How the signer's certificate is named.
   enum Name {
     case issuer(DistinguishedName, serialNumber: ArraySlice<UInt8>)
     case subjectKeyIdentifier(ArraySlice<UInt8>)
   }
 
-  /// The digests that Apple has used: SHA-1 until 2023, SHA-256 since.
+  /// Apple used SHA-1 until 2023, and SHA-256 since then.
   enum Digest {
     case sha1
     case sha256
@@ -33,7 +32,7 @@ struct ReceiptSigner {
 
   let name: Name
   private let digest: Digest
-  /// Nil: the content itself is signed.
+  /// Nil if the content itself is signed.
   private let signedAttributes: SignedAttributes?
   private let signature: ArraySlice<UInt8>
 
@@ -41,7 +40,7 @@ struct ReceiptSigner {
     var fields = try node.elements(of: .sequence, "SignerInfo").makeIterator()
     guard try fields.next()?.integerBytes("the version") != nil, let name = fields.next(),
       let digest = fields.next()
-    else { throw ReceiptFault("SignerInfo breaks off") }
+    else { throw ReceiptFault("SignerInfo is incomplete") }
     self.name = try Name(name)
     self.digest = try Digest(digestAlgorithm: digest)
     var field = fields.next()
@@ -58,7 +57,7 @@ struct ReceiptSigner {
     self.signature = try signature.octets("the signature")
   }
 
-  /// Whether the owner of the certificate signed that content.
+  /// Whether the certificate's key signed the content.
   func hasSigned(_ content: ArraySlice<UInt8>, with certificate: Certificate) -> Bool {
     var signed = content
     if let signedAttributes {
@@ -83,7 +82,7 @@ extension ReceiptSigner.Name {
     guard let issuer = fields.next(), let serialNumber = fields.next(),
       let name = try? DistinguishedName(derEncoded: issuer)
     else { throw ReceiptFault("the signer's name can't be read") }
-    // As X509 has serial numbers: without the zero that says that they are positive.
+    // X509 stores serial numbers without the zero that marks them as positive.
     let number = try serialNumber.integerBytes("the serial number").drop { $0 == 0 }
     self = .issuer(name, serialNumber: number)
   }
@@ -100,7 +99,7 @@ extension ReceiptSigner.Digest {
     }
   }
 
-  /// The signature's algorithm is RSA, alone or together with the same digest.
+  /// Accepts RSA, alone or combined with the same digest.
   fileprivate func check(signatureAlgorithm node: ASN1Node) throws {
     let identifier = try Self.identifier(of: node)
     let combined: ASN1ObjectIdentifier =
@@ -121,10 +120,10 @@ extension ReceiptSigner.Digest {
   }
 }
 
-/// What is signed in the content's place: its digest and type, and whatever else (RFC 5652, 5.4).
+/// The attributes signed instead of the content: its digest, its type and others (RFC 5652, 5.4).
 private struct SignedAttributes {
   let messageDigest: ArraySlice<UInt8>
-  /// The bytes that the signature is over: the set under its own tag, with a definite length.
+  /// The signed bytes: the set under its own tag, with a definite length.
   let encoded: [UInt8]
 
   init(_ node: ASN1Node) throws {
@@ -136,11 +135,11 @@ private struct SignedAttributes {
       var fields = try attribute.elements(of: .sequence, "a signed attribute").makeIterator()
       guard let type = try fields.next()?.objectIdentifier("a signed attribute's type"),
         let list = fields.next()
-      else { throw ReceiptFault("a signed attribute breaks off") }
+      else { throw ReceiptFault("a signed attribute is incomplete") }
       var entries = try list.elements(of: .set, "a signed attribute's values").makeIterator()
       guard let value = entries.next(), entries.next() == nil,
         values.updateValue(value, forKey: type) == nil
-      else { throw ReceiptFault("a signed attribute has not one value") }
+      else { throw ReceiptFault("a signed attribute does not have exactly one value") }
     }
     guard try values[.contentType]?.objectIdentifier("the signed content type") == .data else {
       throw ReceiptFault("the signed content type is not data")
@@ -163,53 +162,49 @@ extension ASN1ObjectIdentifier {
   fileprivate static let sha256: ASN1ObjectIdentifier = [2, 16, 840, 1, 101, 3, 4, 2, 1]
 }
 
-/// The certificates in a receipt, before anything of them is believed.
+/// The certificates of a receipt, not yet trusted.
 ///
-/// swift-certificates' `Verifier` is not asked, for a chain has only one form here: the signer's
-/// certificate, an intermediate, and a pinned root that may stand in the receipt or not. Until 2023
-/// Apple signed all of it with SHA-1.
+/// swift-certificates' `Verifier` is not needed, because the chain has one fixed form: the signer's
+/// certificate, an intermediate, and a pinned root that may be in the receipt. Apple signed with
+/// SHA-1 until 2023.
 struct ReceiptChain {
-  /// "Receipt signing", of the signer; presence counts.
+  /// "Receipt signing", in the signer's certificate; only its presence matters.
   ///
   /// https://images.apple.com/certificateauthority/pdf/Apple_WWDR_CPS_v1.31.pdf
   private static let leafMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 11, 1]
-  /// "Apple Worldwide Developer Relations", of the intermediate.
+  /// "Apple Worldwide Developer Relations", in the intermediate.
   private static let intermediateMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 2, 1]
 
-  /// The signer's.
+  /// The signer's certificate.
   let leaf: Certificate
   private let others: [Certificate]
 
-  /// Reads the certificates and finds the signer's among them.
   init(_ encoded: [ArraySlice<UInt8>], signer: ReceiptSigner.Name) throws(LocalReceiptRefusal) {
     var certificates: [Certificate] = []
     for bytes in encoded {
       guard let certificate = try? Certificate(derEncoded: Array(bytes)) else {
         throw LocalReceiptRefusal(
-          .strangeCertificate, "The receipt brings a certificate that can't be read.")
+          .strangeCertificate, "The receipt contains a certificate that can't be read.")
       }
       certificates.append(certificate)
     }
     guard let position = certificates.firstIndex(where: signer.names) else {
       throw LocalReceiptRefusal(
-        .missingCertificate, "The receipt does not bring the certificate of its signer.")
+        .missingCertificate, "The receipt does not contain its signer's certificate.")
     }
     leaf = certificates.remove(at: position)
     others = certificates
   }
 
-  /// Verifies that the chain leads to a trusted root and is Apple's for this purpose.
+  /// Verifies that the chain leads to a trusted root and that Apple issued it for this purpose.
   ///
-  /// - Parameters:
-  ///   - roots: The only ones that count.
-  ///   - moment: When everything in it has to be valid.
-  /// - Throws: ``LocalReceiptRefusal``.
+  /// - Parameter moment: The date at which all certificates must be valid.
   func verify(roots: [Certificate], at moment: Timestamp) throws(LocalReceiptRefusal) {
     let intermediates = others.filter { !roots.contains($0) }
     guard intermediates.count == 1, let intermediate = intermediates.first else {
       throw LocalReceiptRefusal(
         .strangeCertificate,
-        "The receipt brings other certificates than a signer's, an intermediate and a trusted root."
+        "The receipt's certificates are not a signer's, an intermediate and a trusted root."
       )
     }
     guard let root = roots.first(where: { Self.has($0, issued: intermediate) }),
@@ -218,11 +213,11 @@ struct ReceiptChain {
       throw LocalReceiptRefusal(
         .untrustedChain, "The receipt's certificates do not lead to a trusted root.")
     }
-    guard Self.may(intermediate, \.keyCertSign), Self.may(leaf, \.digitalSignature),
+    guard intermediate.permits(\.keyCertSign), leaf.permits(\.digitalSignature),
       case .isCertificateAuthority = try? intermediate.extensions.basicConstraints
     else {
       throw LocalReceiptRefusal(
-        .wrongUse, "The receipt brings a certificate that must not be used in this way.")
+        .wrongUse, "The receipt contains a certificate that must not be used for this purpose.")
     }
     guard leaf.extensions[oid: Self.leafMarker] != nil,
       intermediate.extensions[oid: Self.intermediateMarker] != nil
@@ -241,19 +236,9 @@ struct ReceiptChain {
     issuer.subject == certificate.issuer
       && issuer.publicKey.isValidSignature(certificate.signature, for: certificate)
   }
-
-  /// Whether the certificate allows its key a use; one that doesn't say allows everything.
-  private static func may(_ certificate: Certificate, _ use: KeyPath<KeyUsage, Bool>) -> Bool {
-    do {
-      return try certificate.extensions.keyUsage.map { $0[keyPath: use] } ?? true
-    } catch {
-      return false
-    }
-  }
 }
 
 extension ReceiptSigner.Name {
-  /// Whether the certificate is the one that is meant.
   fileprivate func names(_ certificate: Certificate) -> Bool {
     switch self {
     case .issuer(let issuer, let serialNumber):
@@ -266,12 +251,12 @@ extension ReceiptSigner.Name {
 }
 
 extension TrustedRoots {
-  /// Apple Root CA, which receipts lead back to, and no other.
+  /// Only Apple Root CA, which receipts lead to.
   package static let appleReceipts: TrustedRoots = {
     do {
       return try TrustedRoots(pem: appleRootCA)
     } catch {
-      preconditionFailure("The bundled certificate of Apple's can't be read: \(error)")
+      preconditionFailure("Apple's bundled certificate can't be read: \(error)")
     }
   }()
 

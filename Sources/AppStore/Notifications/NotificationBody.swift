@@ -1,26 +1,24 @@
 import JSONText
 package import Subscriptions
 
-/// What is posted to the notification endpoint, told apart by its shape.
+/// The body of a request to the notification endpoint, classified by its shape.
 package enum NotificationBody: Sendable {
-  /// Version 2: a JWS, to be believed for its signatures.
+  /// Version 2: a JWS, trusted once its signature is verified.
   case signed(payload: String)
-  /// Version 1: unsigned, to be believed in nothing.
+  /// Version 1: unsigned and not trusted.
   case unsigned(NotificationV1)
 
-  /// How many values a body may have: a hundred transactions of twenty members, and room.
+  /// The maximum number of JSON values: a hundred transactions of twenty members, with a margin.
   package static let mostValues = 10_000
 
-  /// Reads a body.
-  ///
-  /// - Returns: Nil for what is no notification of either version.
+  /// Nil if the body is not a notification of either version.
   package init?(parsing bytes: some Sequence<UInt8>) {
     guard
       let json = try? JSONValue(
         parsing: bytes, toleratesRepetitions: true, mostValues: Self.mostValues),
       case .object = json
     else { return nil }
-    // Whoever sends both shapes at once is believed for the signatures alone.
+    // If both shapes are present, only the signed one counts.
     if let payload = json["signedPayload"]?.string {
       self = .signed(payload: payload)
     } else if let notification = NotificationV1(json) {
@@ -31,26 +29,23 @@ package enum NotificationBody: Sendable {
   }
 }
 
-/// A notification that Apple has signed, and each part of it that Apple has signed on its own.
+/// A notification signed by Apple, with its separately signed parts.
 package struct SignedNotification: Hashable, Sendable {
   package let payload: ResponseBodyV2DecodedPayload
-  /// Apple's name of the notification, the same in every attempt to deliver it.
+  /// Apple's ID of the notification, the same in every delivery attempt.
   package let notificationUUID: String
   package let notificationType: NotificationTypeV2
-  /// Nil where Apple names none.
-  ///
-  /// An external purchase names it by its identifier.
+  /// Nil if Apple names none; for an external purchase it follows from the identifier.
   package let environment: Environment?
-  /// The configured app that it belongs to; nil where Apple names none.
+  /// The configured app; nil if Apple names none.
   package let bundleID: String?
   package let transaction: SignedTransaction?
   package let renewalInfo: SignedRenewalInfo?
   package let appTransaction: JWSAppTransactionDecodedPayload?
 
-  /// When Apple signed it; nil for notifications of 2022.
+  /// Nil for notifications of 2022.
   package var signedAt: Timestamp? { payload.signedDate }
 
-  /// Everything that it says, in the vocabulary of the rules.
   package var evidence: [Evidence] {
     var evidence = transaction?.evidence(kind: payload.chargeKind) ?? []
     if let renewalInfo {
@@ -62,9 +57,10 @@ package struct SignedNotification: Hashable, Sendable {
 }
 
 extension ResponseBodyV2DecodedPayload {
-  /// Why the charge was made that this is about, for transactions that don't say so themselves.
+  /// The kind of charge, for transactions that do not name it themselves.
   ///
-  /// Only notifications that report a charge tell: others come with whichever transaction was last.
+  /// Only notifications that report a charge determine it; others contain the latest transaction,
+  /// whatever it is.
   var chargeKind: ChargeKind {
     switch (notificationType, subtype) {
     case (.didRenew, _): .renewal

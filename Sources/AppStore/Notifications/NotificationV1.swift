@@ -3,36 +3,43 @@ package import JSONText
 import Secrets
 package import Subscriptions
 
-/// A notification of version 1, Apple's `responseBodyV1`.
+/// A version 1 notification, Apple's `responseBodyV1`.
 ///
-/// https://developer.apple.com/documentation/appstoreservernotifications/responsebodyv1. It is not
-/// signed: whoever knows the app's shared secret could have written it, and whoever has seen it
-/// could send it again. So it is a doorbell: its receipt is shown to Apple, and what Apple answers
-/// is what counts. Nothing else in it is believed.
+/// https://developer.apple.com/documentation/appstoreservernotifications/responsebodyv1. It is
+/// unsigned, so anyone with the shared secret could forge it, and anyone who has seen it could
+/// replay it. It therefore only triggers verification of its receipt, and only Apple's response
+/// counts.
 ///
-/// Until 2021-03-10 the receipt and its newest transaction stood at the top level, in the form of
-/// iOS 6; since then they stand in `unified_receipt`. Some bodies have both.
+/// Until 2021-03-10 the receipt and its newest transaction were at the top level, in iOS 6 format;
+/// since then they are in `unified_receipt`. Some bodies contain both.
 package struct NotificationV1: Sendable {
-  /// Apple's `notification_type`: INITIAL_BUY, DID_RENEW and so on.
+  /// Apple's `notification_type`, one of ``types`` or unknown.
   package let notificationType: String
   /// "PROD" or "Sandbox" at the top level, "Production" or "Sandbox" below.
   package let environment: Environment?
-  /// `bid`; in old bodies it stands with the transaction, or nowhere.
+  /// `bid`; in old bodies it is part of the transaction, or missing.
   package let bundleID: String?
-  /// The line that it is about; nil where the body does not say, and there are several.
+  /// The original transaction concerned; nil if the body names none and contains several.
   package let originalTransactionID: OriginalTransactionID?
   /// `auto_renew_status`: "true" or "false".
   package let autoRenews: Bool?
   package let autoRenewProductID: ProductID?
   /// `auto_renew_status_change_date`.
   package let autoRenewStatusChangedAt: Timestamp?
-  /// The receipt to show to Apple; nil where there is none.
+  /// The receipt to verify with Apple.
   package let receiptData: String?
-  /// Everything that was posted but the password.
+  /// The posted body without its password.
   package let body: JSONValue
   let password: String?
 
-  /// Nil for what has no `notification_type`.
+  /// Apple's types of version 1, as of 2026-06.
+  package static let types = [
+    "CANCEL", "CONSUMPTION_REQUEST", "DID_CHANGE_RENEWAL_PREF", "DID_CHANGE_RENEWAL_STATUS",
+    "DID_FAIL_TO_RENEW", "DID_RECOVER", "DID_RENEW", "INITIAL_BUY", "INTERACTIVE_RENEWAL",
+    "PRICE_INCREASE_CONSENT", "REFUND", "RENEWAL", "REVOKE",
+  ]
+
+  /// Nil if there is no `notification_type`.
   package init?(_ json: JSONValue) {
     guard case .object(let members) = json,
       let type = json.name("notification_type")
@@ -55,7 +62,7 @@ package struct NotificationV1: Sendable {
     ].lazy.compactMap { $0?.string }.first { !$0.isEmpty }
   }
 
-  /// The line that is named, or the only one that is shown.
+  /// The original transaction that is named, or the only one contained.
   private static func line(
     of json: JSONValue, _ unified: JSONValue, _ old: [JSONValue]
   ) -> OriginalTransactionID? {
@@ -70,7 +77,7 @@ package struct NotificationV1: Sendable {
   }
 
   private static func environment(_ value: JSONValue?) -> Environment? {
-    // Longer ones are none of these, whatever they are.
+    // Longer values match none of these.
     guard let text = value?.string, text.utf8.count <= 16, text.isASCII else { return nil }
     return switch text.lowercased() {
     case "prod", "production": .production
@@ -79,10 +86,10 @@ package struct NotificationV1: Sendable {
     }
   }
 
-  /// A name for the notification, which has none of Apple's.
+  /// An ID for the notification, because Apple assigns none: `v1:` and the SHA-256 of the body
+  /// without its password.
   ///
-  /// It is `v1:` and the SHA-256 of the body without its password: Apple sends a notification again
-  /// as it was.
+  /// A notification that Apple sends again has the same body.
   package var id: String {
     "v1:"
       + SHA256.hash(data: body.bytes).map { byte in
@@ -93,7 +100,7 @@ package struct NotificationV1: Sendable {
 }
 
 extension JSONValue {
-  /// A member that can be part of a key; nil for anything else.
+  /// A member that can be part of a key.
   fileprivate func name(_ key: String, upTo limit: Int = AppleIdentifier.longest) -> String? {
     let text: String?
     switch self[key] {
@@ -128,22 +135,22 @@ extension JSONValue {
   }
 }
 
-/// Whether a notification of version 1 knows the shared secret of an app that is served.
+/// Whether a version 1 notification contains the shared secret of a configured app.
 package enum NotificationV1Sender: Hashable, Sendable {
-  /// It does. The app is nil where the body names none, and several share the secret.
+  /// The app is nil if the body names none and several share the secret.
   case app(bundleID: String?)
-  /// One sentence, without anything that was posted.
+  /// One sentence without posted content.
   case wrongSecret(String)
   case wrongBundleID(String)
 }
 
 extension AppStoreApps {
-  /// Finds the app that a notification of version 1 comes from.
+  /// Finds the app that sent a version 1 notification.
   ///
-  /// Its password is compared with every secret that is configured, each in constant time, whether
-  /// or not one has matched: how long it takes tells nothing.
+  /// The password is compared with all configured secrets, each in constant time, so that the
+  /// timing reveals nothing.
   package func sender(of notification: NotificationV1) -> NotificationV1Sender {
-    // Digests are of one length, and comparing them tells nothing of the secrets.
+    // Digests have equal lengths, so comparing them reveals nothing about the secrets.
     let password = notification.password.map { SHA256.hash(data: Array($0.utf8)) }
     var matching: [AppStoreApp] = []
     for app in all {
@@ -153,18 +160,18 @@ extension AppStoreApps {
     guard let bundleID = notification.bundleID else {
       switch matching.count {
       case 0:
-        return .wrongSecret("The password is the shared secret of no app that is served here.")
+        return .wrongSecret("The password is not the shared secret of any configured app.")
       case 1: return .app(bundleID: matching[0].bundleID)
       default: return .app(bundleID: nil)
       }
     }
     guard let app = self[bundleID] else {
-      return .wrongBundleID("`bid` names an app that is not served here.")
+      return .wrongBundleID("`bid` names an app that is not configured.")
     }
     guard app.sharedSecret != nil else {
       return .wrongSecret(
-        "No shared secret is configured for \(app.bundleID), so nothing can be told of its "
-          + "notifications of version 1.")
+        "No shared secret is configured for \(app.bundleID), so its version 1 notifications can't "
+          + "be verified.")
     }
     guard matching.contains(app) else {
       return .wrongSecret("The password is not the shared secret of \(app.bundleID).")

@@ -3,10 +3,10 @@ package import Subscriptions
 package import struct Foundation.UUID
 
 extension AppStoreServerAPI {
-  /// Marks a line's purchases with an account, from the current one on.
+  /// Sets the account token of a subscription's current and future purchases.
   ///
-  /// It replaces what the app has set; past transactions keep theirs, and those of family members
-  /// are refused. Apple takes no other id than the original transaction's.
+  /// Replaces the token set by the app. Past transactions keep theirs, and family members'
+  /// transactions are rejected. Apple only accepts the original transaction's ID.
   /// https://developer.apple.com/documentation/appstoreserverapi/set-app-account-token
   package func setAppAccountToken(
     _ token: UUID, on id: OriginalTransactionID, of bundleID: String,
@@ -22,10 +22,10 @@ extension AppStoreServerAPI {
     return try await acknowledgement(of: call, in: environment)
   }
 
-  /// Tells Apple what a customer had of a purchase that a refund is asked for.
+  /// Sends consumption information about a purchase for which a refund was requested.
   ///
-  /// The transaction is the one that CONSUMPTION_REQUEST names; without the customer's consent
-  /// Apple refuses it.
+  /// `id` is the transaction named in CONSUMPTION_REQUEST. Apple rejects the request without the
+  /// customer's consent.
   package func sendConsumptionInformation(
     _ request: ConsumptionRequest, on id: TransactionID, of bundleID: String,
     in environment: Environment? = nil
@@ -38,9 +38,8 @@ extension AppStoreServerAPI {
     return try await acknowledgement(of: call, in: environment)
   }
 
-  /// Extends one subscription for free.
-  ///
-  /// At most twice in 365 days, and only where it is active and paid for.
+  /// Extends one subscription for free, at most twice in 365 days and only while it is active and
+  /// paid.
   package func extendRenewalDate(
     _ request: ExtendRenewalDateRequest, of id: OriginalTransactionID, in bundleID: String,
     environment: Environment? = nil
@@ -53,7 +52,7 @@ extension AppStoreServerAPI {
     return try await answer(to: call, in: environment, as: ExtendRenewalDateResponse.self)
   }
 
-  /// Begins to extend every active subscription to a product.
+  /// Starts extending all active subscriptions to a product.
   package func extendRenewalDates(
     _ request: MassExtendRenewalDateRequest, in bundleID: String, environment: Environment
   ) async throws -> ServerAPIAnswer<MassExtendRenewalDateResponse> {
@@ -63,7 +62,7 @@ extension AppStoreServerAPI {
     return try await answer(to: call, in: environment, as: MassExtendRenewalDateResponse.self)
   }
 
-  /// How far Apple has come with extending every active subscription to a product.
+  /// Progress of extending all active subscriptions to a product.
   package func extensionStatus(
     of requestIdentifier: String, productID: ProductID, in bundleID: String,
     environment: Environment

@@ -1,9 +1,9 @@
 package import Subscriptions
 
 extension AppStoreServerAPI {
-  /// One page of the notifications that Apple sent for an app, or tried to send.
+  /// One page of the notifications that Apple sent or tried to send.
   ///
-  /// `paginationToken` is that of the page before; the query is the same for all pages.
+  /// `paginationToken` comes from the previous page; the query must be the same for all pages.
   package func notificationHistory(
     _ query: NotificationHistoryQuery, of bundleID: String, in environment: Environment,
     paginationToken: String? = nil
@@ -25,11 +25,11 @@ extension AppStoreServerAPI {
     }
   }
 
-  /// The notifications that Apple sent for an app, or tried to send, page by page.
+  /// All pages of the notifications that Apple sent or tried to send.
   package func notificationHistoryPages(
     _ query: NotificationHistoryQuery, of bundleID: String, in environment: Environment
   ) -> ServerAPIPages<NotificationPage> {
-    // Twenty million notifications: more than the largest app gets in a month.
+    // Twenty million notifications, more than the largest app receives in a month.
     ServerAPIPages(
       endpoint: .notificationHistory, token: nil, environment: environment, pageLimit: 1_000_000
     ) {
@@ -38,8 +38,7 @@ extension AppStoreServerAPI {
     }
   }
 
-  /// Has Apple send a notification of type TEST to the app's server; the answer is the token that
-  /// its outcome is asked for with.
+  /// Requests a TEST notification; returns the token for ``testNotificationStatus(_:of:in:)``.
   package func requestTestNotification(
     of bundleID: String, in environment: Environment
   ) async throws -> ServerAPIAnswer<String> {
@@ -53,9 +52,9 @@ extension AppStoreServerAPI {
     return await answer.map { _ in token }
   }
 
-  /// What came of a test notification.
+  /// The outcome of a test notification.
   ///
-  /// One that has not been sent yet is not found, or has no attempts.
+  /// Before it is sent, it is not found or has no attempts.
   package func testNotificationStatus(
     _ token: String, of bundleID: String, in environment: Environment
   ) async throws -> ServerAPIAnswer<SentNotification> {
@@ -78,12 +77,12 @@ extension AppStoreServerAPI {
   }
 }
 
-/// Which of the notifications are asked for that Apple sent or tried to send.
+/// A query for notifications that Apple sent or tried to send.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/get-notification-history. Apple
-/// keeps them for 180 days, those of the sandbox for 30.
+/// keeps notifications for 180 days, in the sandbox for 30.
 package struct NotificationHistoryQuery: Hashable, Sendable {
-  /// What they are about: Apple takes a type or a transaction, not both.
+  /// Apple accepts a type or a transaction, not both.
   package enum Subject: Hashable, Sendable {
     case everything
     case type(NotificationTypeV2, subtype: NotificationSubtype?)
@@ -93,7 +92,7 @@ package struct NotificationHistoryQuery: Hashable, Sendable {
   package var startDate: Timestamp
   package var endDate: Timestamp
   package var subject = Subject.everything
-  /// Those alone that did not arrive: what to ask for after an outage.
+  /// Only notifications that were not delivered, for example during an outage.
   package var onlyFailures = false
 
   package init(startDate: Timestamp, endDate: Timestamp) {
@@ -117,19 +116,18 @@ package struct NotificationHistoryQuery: Hashable, Sendable {
   }
 }
 
-/// A page of the notifications that Apple sent or tried to send.
 package struct NotificationPage: ServerAPIPage {
   package let notifications: [SentNotification]
-  /// Where the next page begins; Apple forgets it soon.
+  /// The token for the next page; it expires soon.
   package let paginationToken: String?
   package let hasMore: Bool
 
   package var next: String? { paginationToken }
 }
 
-/// A notification, and what came of sending it.
+/// A notification and the attempts to deliver it.
 package struct SentNotification: Hashable, Sendable {
-  /// Nil where Apple has not sent it yet.
+  /// Nil if Apple has not sent it yet.
   package let notification: SignedPart<SignedNotification>?
   package let attempts: [SendAttemptItem]
 }

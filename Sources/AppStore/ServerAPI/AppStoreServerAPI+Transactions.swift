@@ -1,7 +1,7 @@
 package import Subscriptions
 
 extension AppStoreServerAPI {
-  /// One transaction, as Apple has it now.
+  /// The current state of one transaction.
   package func transactionInfo(
     _ id: TransactionID, of bundleID: String, in environment: Environment? = nil
   ) async throws -> ServerAPIAnswer<SignedPart<SignedTransaction>> {
@@ -15,10 +15,10 @@ extension AppStoreServerAPI {
     return await answer.map { _ in await transaction(jws, call, answer.environment) }
   }
 
-  /// One page of everything that a customer has bought in an app, in the order of the changes.
+  /// One page of a customer's transactions in an app, in the order of their changes.
   ///
-  /// `revision` is that of the page before, or of the last page of an earlier time; the query is
-  /// the same for all pages.
+  /// `revision` comes from the previous page, or from the last page of an earlier query; the query
+  /// must be the same.
   package func transactionHistory(
     of id: String, in bundleID: String, environment: Environment? = nil,
     query: TransactionHistoryQuery = TransactionHistoryQuery(), revision: String? = nil
@@ -36,9 +36,8 @@ extension AppStoreServerAPI {
     }
   }
 
-  /// Everything that a customer has bought in an app, page by page.
-  ///
-  /// After the revision of an earlier time's last page: the news alone.
+  /// All pages of a customer's transactions in an app; with the last revision of an earlier run,
+  /// only changes since then.
   package func transactionHistoryPages(
     of id: String, in bundleID: String, environment: Environment? = nil,
     query: TransactionHistoryQuery = TransactionHistoryQuery(), after revision: String? = nil
@@ -51,7 +50,7 @@ extension AppStoreServerAPI {
 
   /// One page of a customer's refunded transactions, in the order of the refunds.
   ///
-  /// `revision` is that of the page before, or of the last page of an earlier time.
+  /// `revision` comes from the previous page, or from the last page of an earlier query.
   package func refundHistory(
     of id: String, in bundleID: String, environment: Environment? = nil, revision: String? = nil
   ) async throws -> ServerAPIAnswer<TransactionPage> {
@@ -65,9 +64,8 @@ extension AppStoreServerAPI {
     }
   }
 
-  /// A customer's refunded transactions, page by page.
-  ///
-  /// After the revision of an earlier time's last page: the news alone.
+  /// All pages of a customer's refunded transactions; with the last revision of an earlier run,
+  /// only later ones.
   package func refundHistoryPages(
     of id: String, in bundleID: String, environment: Environment? = nil,
     after revision: String? = nil
@@ -77,7 +75,7 @@ extension AppStoreServerAPI {
     }
   }
 
-  /// Where all of a customer's subscriptions in an app stand, or those alone of some statuses.
+  /// The statuses of a customer's subscriptions in an app, optionally filtered by status.
   package func subscriptionStatuses(
     of id: String, in bundleID: String, environment: Environment? = nil,
     only statuses: [SubscriptionStatus] = []
@@ -102,7 +100,6 @@ extension AppStoreServerAPI {
     }
   }
 
-  /// A customer's download of an app.
   package func appTransactionInfo(
     of id: String, in bundleID: String, environment: Environment? = nil
   ) async throws -> ServerAPIAnswer<SignedPart<JWSAppTransactionDecodedPayload>> {
@@ -116,9 +113,7 @@ extension AppStoreServerAPI {
     return await answer.map { _ in await appTransaction(jws, call, answer.environment) }
   }
 
-  /// What was bought with an order, whose id Apple's receipt by mail shows.
-  ///
-  /// Apple offers it for production only.
+  /// The transactions of an order, by the order ID in Apple's email receipt; production only.
   package func orderLookup(
     _ orderID: String, in bundleID: String, environment: Environment = .production
   ) async throws -> ServerAPIAnswer<OrderLookup> {
@@ -140,15 +135,15 @@ extension AppStoreServerAPI {
   }
 }
 
-/// Which of a customer's transactions are asked for.
+/// Filters for a customer's transaction history.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/get-transaction-history. A revision
-/// is good for the query that it came from, and for no other.
+/// is only valid for the query that it came from.
 package struct TransactionHistoryQuery: Hashable, Sendable {
-  /// Apple's `sort`, by the date of the last change.
+  /// Apple's `sort`, by date of the last change.
   package enum Order: String, CaseIterable, Sendable {
     case ascending = "ASCENDING"
-    /// Revisions of this order lead backwards: they are of no use for news.
+    /// Revisions of this order lead into the past, so they do not find changes.
     case descending = "DESCENDING"
   }
 
@@ -160,24 +155,20 @@ package struct TransactionHistoryQuery: Hashable, Sendable {
     case nonConsumable = "NON_CONSUMABLE"
   }
 
-  /// Purchased at that moment or later.
+  /// Purchased at this time or later.
   package var startDate: Timestamp?
-  /// Purchased before that moment.
+  /// Purchased before this time.
   package var endDate: Timestamp?
-  /// Empty: of every product.
-  package var productIDs: [ProductID] = []
-  /// Empty: of every type.
-  package var productTypes: [ProductType] = []
+  package var productIDs: [ProductID] = []  // Empty: all products
+  package var productTypes: [ProductType] = []  // Empty: all types
   package var order = Order.ascending
-  /// Empty: of every group.
-  package var subscriptionGroupIdentifiers: [String] = []
+  package var subscriptionGroupIdentifiers: [String] = []  // Empty: all groups
   package var inAppOwnershipType: InAppOwnershipType?
-  /// True: those alone that were revoked; false: the others alone.
+  /// True: only revoked transactions; false: only others.
   package var revoked: Bool?
 
   package init() {}
 
-  /// As Apple reads it, always the same for the same query.
   var items: [(name: String, value: String)] {
     var items: [(name: String, value: String)] = []
     if let startDate { items.append(("startDate", "\(startDate.milliseconds)")) }
@@ -192,27 +183,25 @@ package struct TransactionHistoryQuery: Hashable, Sendable {
   }
 }
 
-/// One page of a list that Apple gives out twenty at a time.
+/// A page of a list; Apple returns twenty items per page.
 package protocol ServerAPIPage: Hashable, Sendable {
-  /// What the next page is asked for with.
+  /// The token for the next page.
   var next: String? { get }
   var hasMore: Bool { get }
 }
 
-/// A list, page by page, each asked for when the one before it is done with.
+/// A list of pages, each requested when the previous one has been processed.
 ///
-/// The same query goes with every page, to the environment that gave the first one. An error ends
-/// the list; what was read before it is good, and whoever keeps what the last page names as the
-/// next can go on from there.
+/// All pages are requested with the same query from the environment that returned the first one. An
+/// error ends the list; reading can resume from the last page's ``ServerAPIPage/next``.
 package struct ServerAPIPages<Page: ServerAPIPage>: AsyncSequence, Sendable {
-  /// A page, and the environment that gave it.
   package typealias Element = ServerAPIAnswer<Page>
 
   let endpoint: ServerAPIEndpoint
   let token: String?
   let environment: Environment?
-  /// A list that has more pages never ends: twenty times as many transactions as one Apple account
-  /// can sensibly have, unless told otherwise.
+  /// Bounds a list that never ends: twenty times this number is more transactions than one Apple
+  /// account can sensibly have.
   var pageLimit = 10_000
   let ask: @Sendable (String?, Environment?) async throws -> ServerAPIAnswer<Page>
 
@@ -220,14 +209,13 @@ package struct ServerAPIPages<Page: ServerAPIPage>: AsyncSequence, Sendable {
     Iterator(pages: self, token: token, environment: environment)
   }
 
-  /// Where a reader stands in the list.
   package struct Iterator: AsyncIteratorProtocol {
     fileprivate let pages: ServerAPIPages
     fileprivate var token: String?
     fileprivate var environment: Environment?
     private var count = 0
     private var isAtEnd = false
-    /// What is wrong with the list, told after the page that shows it.
+    /// An error in the list, thrown after the page that shows it.
     private var fault: AppStoreServerAPIError?
 
     fileprivate init(pages: ServerAPIPages, token: String?, environment: Environment?) {
@@ -236,7 +224,6 @@ package struct ServerAPIPages<Page: ServerAPIPage>: AsyncSequence, Sendable {
       self.environment = environment
     }
 
-    /// Asks for the next page; nil after the last one.
     package mutating func next() async throws -> ServerAPIAnswer<Page>? {
       guard !isAtEnd else { return nil }
       isAtEnd = true
@@ -244,13 +231,13 @@ package struct ServerAPIPages<Page: ServerAPIPage>: AsyncSequence, Sendable {
       let answer = try await pages.ask(token, environment)
       count += 1
       isAtEnd = !answer.content.hasMore
-      // A list that stands still, or never ends, is a fault of the server's.
+      // A list that does not advance, or never ends, is a server error.
       if answer.content.next == nil || answer.content.next == token
         || count == pages.pageLimit
       {
         fault = AppStoreServerAPIError(
           .unexpectedAnswer, pages.endpoint, answer.environment,
-          message: "it says that there is more, and not where", isRetryable: false)
+          message: "it has more pages but no new token for the next one", isRetryable: false)
       }
       token = answer.content.next
       environment = answer.environment

@@ -1,7 +1,6 @@
 package import Subscriptions
 
-/// Each signed part of an answer is verified like anything else that is signed, and has to be about
-/// what was asked.
+// Every signed part of a response is verified, and must match the request.
 extension AppStoreServerAPI {
   func transaction(
     _ jws: String, _ call: ServerAPICall, _ environment: Environment
@@ -34,7 +33,7 @@ extension AppStoreServerAPI {
     return part(jws, verdict, .notification, call, environment) { ($0.environment, $0.bundleID) }
   }
 
-  /// A line's transaction and renewal info, which also have to be of that line.
+  /// The signed parts of an original transaction, which must also belong to it.
   func line(
     _ item: LastTransactionsItem, _ call: ServerAPICall, _ environment: Environment
   ) async -> SubscriptionStatuses.Line {
@@ -65,17 +64,16 @@ extension AppStoreServerAPI {
     let origin = origin(value)
     if let named = origin.environment, named != environment {
       return part.refused(
-        subject, .otherEnvironment, "is of another environment than what it stands in")
+        subject, .otherEnvironment, "is for a different environment than its response")
     }
     if let named = origin.bundleID, named != call.bundleID {
-      return part.refused(subject, .otherApp, "is of another app than was asked for")
+      return part.refused(subject, .otherApp, "is for a different app than the request")
     }
     return part
   }
 }
 
 extension SignedPart {
-  /// The part with another verdict.
   fileprivate func refused(
     _ subject: SignedDataRefusal.Subject, _ reason: SignedDataRefusal.Reason, _ clause: String
   ) -> SignedPart {
@@ -83,22 +81,21 @@ extension SignedPart {
     return SignedPart(jws: jws, verdict: .failure(refusal))
   }
 
-  /// The part, refused where it is of another line than it is said to be of.
+  /// Refuses a part of another original transaction than its entry names.
   fileprivate func refused(
     _ subject: SignedDataRefusal.Subject, unlessOf id: OriginalTransactionID?,
     line: (Value) -> LineID
   ) -> SignedPart {
     guard let value, let id, line(value).originalTransactionID != id else { return self }
-    return refused(subject, .otherLine, "is of another line than what it stands in")
+    return refused(subject, .otherLine, "is for a different original transaction than its entry")
   }
 }
 
-/// What Apple said, and which of its environments said it.
+/// A response and the environment that sent it.
 package struct ServerAPIAnswer<Content: Sendable>: Sendable {
   package let environment: Environment
   package let content: Content
 
-  /// The same environment with something else.
   func map<Other: Sendable>(
     _ transform: (Content) async throws -> Other
   ) async rethrows -> ServerAPIAnswer<Other> {
@@ -106,21 +103,19 @@ package struct ServerAPIAnswer<Content: Sendable>: Sendable {
   }
 }
 
-/// Apple has accepted a request, and has nothing to say to it.
+/// An accepted request whose response has no content.
 package struct ServerAPIAcknowledgement: Hashable, Sendable {}
 
-/// A signed part of an answer, and what its verification came to.
-///
-/// Its description shows nothing of what is signed.
+/// A signed part of a response, with the result of its verification; its description shows no
+/// signed content.
 package struct SignedPart<Value: Hashable & Sendable>: Hashable, Sendable, CustomStringConvertible {
-  /// As Apple sent it.
   package let jws: String
   package let verdict: Result<Value, SignedDataRefusal>
 
-  /// What is signed; nil where it is refused.
+  /// The verified value; nil if it was refused.
   package var value: Value? { try? verdict.get() }
 
-  /// Why it is refused; nil where it is verified.
+  /// The reason for a refusal; nil if it was verified.
   package var refusal: SignedDataRefusal? {
     if case .failure(let refusal) = verdict { refusal } else { nil }
   }
@@ -128,19 +123,16 @@ package struct SignedPart<Value: Hashable & Sendable>: Hashable, Sendable, Custo
   package var description: String { refusal.map { "refused: \($0)" } ?? "verified" }
 }
 
-/// Where every subscription of one customer in one app stands.
 package struct SubscriptionStatuses: Hashable, Sendable {
-  /// In no order.
-  package let groups: [Group]
+  package let groups: [Group]  // Unordered
 
-  /// One subscription group, which has several lines where the family shares one, too.
+  /// One subscription group; it has several original transactions if a family member also shares
+  /// one.
   package struct Group: Hashable, Sendable {
     package let identifier: String?
-    /// In no order.
-    package let lines: [Line]
+    package let lines: [Line]  // Unordered
   }
 
-  /// One original transaction's latest transaction and future.
   package struct Line: Hashable, Sendable {
     package let originalTransactionID: OriginalTransactionID?
     package let status: SubscriptionStatus?
@@ -148,12 +140,10 @@ package struct SubscriptionStatuses: Hashable, Sendable {
     package let renewalInfo: SignedPart<SignedRenewalInfo>?
   }
 
-  /// What the verified parts say.
   package var evidence: [Evidence] { groups.flatMap(\.lines).flatMap(\.evidence) }
 }
 
 extension SubscriptionStatuses.Line {
-  /// What the verified parts say of the line.
   package var evidence: [Evidence] {
     let transaction = transaction?.value
     let renewal = renewalInfo?.value.map { info in
@@ -163,23 +153,21 @@ extension SubscriptionStatuses.Line {
   }
 }
 
-/// A page of a customer's transactions, or of those that were refunded.
+/// A page of a customer's transactions or refunds.
 package struct TransactionPage: ServerAPIPage {
-  /// What has changed comes again, at the end.
+  /// Changed transactions appear again, at the end.
   package let transactions: [SignedPart<SignedTransaction>]
-  /// Worth keeping for each original transaction: asking with it later brings the news alone.
+  /// Worth keeping for each original transaction: a later request with it returns only changes.
   ///
-  /// Of a history in ascending order only.
+  /// Applies to a history in ascending order.
   package let revision: String?
   package let hasMore: Bool
 
   package var next: String? { revision }
 
-  /// What the verified ones say.
   package var evidence: [Evidence] { transactions.flatMap { $0.value?.evidence ?? [] } }
 }
 
-/// One transaction's order.
 package struct OrderLookup: Hashable, Sendable {
   package let status: OrderLookupStatus?
   package let transactions: [SignedPart<SignedTransaction>]

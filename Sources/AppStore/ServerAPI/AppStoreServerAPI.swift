@@ -4,24 +4,34 @@ import JSONText
 package import Logging
 package import Subscriptions
 
-/// Asks Apple by way of the App Store Server API.
+/// A client for the [App Store Server
+/// API](https://developer.apple.com/documentation/appstoreserverapi).
 ///
-/// https://developer.apple.com/documentation/appstoreserverapi. It keeps nothing but its bearer
-/// tokens and its count of requests. Whatever of an answer is signed is verified; a part that is
-/// refused stands beside the others with its reason. A call without an answer throws
-/// ``AppStoreServerAPIError``, and `CancellationError` when the task is cancelled.
+/// ```swift
+/// let api = AppStoreServerAPI(
+///   transport: transport, key: key, verifier: verifier, timeout: .seconds(30), logger: logger,
+///   now: now)
+/// let response = try await api.transactionInfo(id, of: "com.example.app")
+/// let transaction = response.content.value  // nil if its signature was refused
+/// for try await page in api.transactionHistoryPages(of: id.rawValue, in: "com.example.app") {
+///   evidence += page.content.evidence
+/// }
+/// ```
+/// Its only state are bearer tokens and request counts. Signed parts of responses are verified, and
+/// each carries its own result. Calls throw ``AppStoreServerAPIError``, or `CancellationError` if
+/// the task is cancelled.
 ///
-/// Every call names the app, by its bundle id. Where its environment is nil, production is asked,
-/// and the sandbox if the id is not known there. An id that is said to be a customer's can be that
-/// of any of the customer's transactions, original transactions, or downloads of the app.
+/// If a call's environment is nil, production is asked first, then the sandbox if production does
+/// not know the ID. Where a customer's ID is expected, the ID of any of the customer's
+/// transactions, original transactions or app transactions is accepted.
 package struct AppStoreServerAPI: Sendable {
-  /// How long a request may wait for its turn here; a longer wait is the caller's.
+  /// How long a request may wait for its turn by default; longer waits are left to the caller.
   package static let patience: Duration = .seconds(10)
 
-  /// Far above twenty notifications with everything that may be in them.
+  /// Far above a page of twenty notifications with all optional parts.
   static let answerLimitBytes = 8 * 1024 * 1024
 
-  /// How often one request is sent: again with a new token, and again after a short 429.
+  /// Attempts per request: repeated with a new token, and after a short 429.
   private static let attemptLimit = 4
 
   let verifier: SignedDataVerifier
@@ -36,16 +46,9 @@ package struct AppStoreServerAPI: Sendable {
   private let metrics: ServerAPIMetrics
 
   /// - Parameters:
-  ///   - transport: The way to Apple.
-  ///   - addresses: Where Apple is.
-  ///   - key: With which Apple is asked.
-  ///   - verifier: Of what Apple signs.
-  ///   - timeout: For each request.
   ///   - patience: How long a request may wait for its turn.
-  ///   - logger: Told of every request, without ids.
-  ///   - metrics: Where requests are counted.
-  ///   - now: The clock.
-  ///   - sleep: Waits for a turn; cancellable.
+  ///   - logger: Receives every request, without IDs.
+  ///   - sleep: Waits for a turn; must be cancellable.
   package init(
     transport: any AppStoreTransport, addresses: ServerAPIAddresses = .apple, key: ServerAPIKey,
     verifier: SignedDataVerifier, timeout: Duration, patience: Duration = Self.patience,
@@ -65,14 +68,9 @@ package struct AppStoreServerAPI: Sendable {
     self.now = now
   }
 
-  /// Makes a call whose answer has a body.
+  /// Makes a call that returns a body.
   ///
-  /// - Parameters:
-  ///   - call: The request.
-  ///   - environment: Which of Apple's two to ask; nil: production, then the sandbox.
-  ///   - body: What the answer is.
-  /// - Returns: Which environment spoke, and what it said.
-  /// - Throws: ``AppStoreServerAPIError``, or `CancellationError`.
+  /// A nil environment means production, then the sandbox.
   func answer<Body: JSONPayload>(
     to call: ServerAPICall, in environment: Environment?, as body: Body.Type
   ) async throws -> ServerAPIAnswer<Body> {
@@ -81,8 +79,8 @@ package struct AppStoreServerAPI: Sendable {
     do {
       json = try JSONValue(parsing: response.body)
     } catch {
-      // Something on the way answered, or broke the answer.
-      throw unexpected(call, spoken, response, "as JSON it \(error)", isRetryable: true)
+      // The response was replaced or damaged on its way.
+      throw unexpected(call, spoken, response, "the JSON \(error)", isRetryable: true)
     }
     do {
       return ServerAPIAnswer(environment: spoken, content: try Body(json: json))
@@ -91,7 +89,7 @@ package struct AppStoreServerAPI: Sendable {
     }
   }
 
-  /// Makes a call whose answer has none.
+  /// Makes a call that returns no body.
   func acknowledgement(
     of call: ServerAPICall, in environment: Environment?
   ) async throws -> ServerAPIAnswer<ServerAPIAcknowledgement> {
@@ -99,17 +97,17 @@ package struct AppStoreServerAPI: Sendable {
     return ServerAPIAnswer(environment: spoken, content: ServerAPIAcknowledgement())
   }
 
-  /// An answer that is about another app or environment than was asked is none.
+  /// Fails if a response is for another app or environment than the request.
   func check(
     _ call: ServerAPICall, _ asked: Environment, bundleID: String?, environment: SignedEnvironment?
   ) throws {
     if let bundleID, bundleID != call.bundleID {
       throw unexpected(
-        call, asked, nil, "it is about another app than was asked for", isRetryable: false)
+        call, asked, nil, "it is for a different app than the request", isRetryable: false)
     }
     if let environment, environment.environment != asked {
       throw unexpected(
-        call, asked, nil, "it is about another environment than was asked", isRetryable: false)
+        call, asked, nil, "it is for a different environment than the request", isRetryable: false)
     }
   }
 
@@ -122,7 +120,7 @@ package struct AppStoreServerAPI: Sendable {
       message: message, isRetryable: isRetryable)
   }
 
-  // MARK: The way to Apple
+  // MARK: Sending
 
   private func route(
     _ call: ServerAPICall, in environment: Environment?
@@ -151,7 +149,7 @@ package struct AppStoreServerAPI: Sendable {
       if let notBefore = try await limits.turn(key, deadline: deadline) {
         metrics.holdsBack(in: environment)
         throw AppStoreServerAPIError(
-          .rateLimited, call.endpoint, environment, message: "nothing was sent",
+          .rateLimited, call.endpoint, environment, message: "no request was sent",
           notBefore: notBefore)
       }
       let token = try tokens.token(of: call.bundleID, now: now())
@@ -192,7 +190,7 @@ package struct AppStoreServerAPI: Sendable {
       guard response.body.count <= Self.answerLimitBytes else {
         throw unexpected(
           call, environment, response,
-          "it has \(response.body.count) bytes, of which there may be \(Self.answerLimitBytes)",
+          "it has \(response.body.count) bytes, more than \(Self.answerLimitBytes)",
           isRetryable: false)
       }
       return response
@@ -205,7 +203,6 @@ package struct AppStoreServerAPI: Sendable {
     }
   }
 
-  /// Counts and logs a request.
   private func finished(
     _ call: ServerAPICall, _ environment: Environment, _ duration: Duration,
     response: AppStoreResponse? = nil, fault: AppStoreTransportError? = nil
@@ -232,13 +229,13 @@ package struct AppStoreServerAPI: Sendable {
 extension AppStoreServerAPIError {
   /// Whether the sandbox may know what production does not.
   ///
-  /// Production knows no app that was never released, and says 401 to whoever asks for one; App
-  /// Review and TestFlight buy in the sandbox then.
+  /// Production responds 401 for an app that was never released; App Review and TestFlight then buy
+  /// in the sandbox.
   fileprivate var mayBeElsewhere: Bool {
     kind == .unauthorized || code.map(ServerAPIErrorCode.perhapsElsewhere.contains) == true
   }
 
-  /// What is to be told after the sandbox did not answer either.
+  /// The error to throw after the sandbox failed too.
   fileprivate func afterSandbox(_ sandbox: AppStoreServerAPIError) -> AppStoreServerAPIError {
     guard sandbox.mayBeElsewhere else { return sandbox }
     guard kind == .notFound, sandbox.kind == .notFound else {
@@ -251,37 +248,34 @@ extension AppStoreServerAPIError {
 }
 
 extension AppStoreTransportError {
-  /// The description without its full stop, for the middle of a sentence.
+  /// The description without its full stop, for use within a sentence.
   fileprivate var clause: String {
     let words = description.prefix(300)
     return String(words.hasSuffix(".") ? words.dropLast() : words)
   }
 }
 
-/// One request, before it is known which environment is asked and with which token.
+/// A request, before its environment and token are chosen.
 struct ServerAPICall: Sendable {
   var endpoint: ServerAPIEndpoint
   var bundleID: String
-  /// As in `GET`.
-  var method: String
-  /// Behind the environment's address, escaped.
+  var method: String  // Such as `GET`
+  /// Relative to the environment's address, percent-encoded.
   var path: String
-  /// Names and values, not escaped, in the order in which they are sent.
+  /// Unencoded, in the order in which they are sent.
   var query: [(name: String, value: String)] = []
   var body: JSONValue?
 
-  /// The path and the query, escaped.
   var target: String {
     let items = query.map { "\(Self.escaped($0.name))=\(Self.escaped($0.value))" }
     return items.isEmpty ? path : path + "?" + items.joined(separator: "&")
   }
 
-  /// The longest identifier that is sent: Apple's have some twenty digits, product ids a hundred.
+  /// The longest identifier sent: Apple's have about twenty digits, product IDs a hundred
+  /// characters.
   private static let longestIdentifier = 255
 
-  /// A path whose last parts are identifiers of somebody else's.
-  ///
-  /// - Throws: ``AppStoreServerAPIError`` for an identifier that would lead elsewhere.
+  /// Appends external identifiers to a path; fails if one could change the request's target.
   static func path(_ path: String, _ identifiers: String..., to endpoint: ServerAPIEndpoint) throws
     -> String
   {
@@ -292,13 +286,13 @@ struct ServerAPICall: Sendable {
       else {
         throw AppStoreServerAPIError(
           .invalidRequest, endpoint, nil,
-          message: "an identifier is empty, too long, or has characters that no identifier has")
+          message: "an identifier is empty, too long, or contains invalid characters")
       }
       return path + "/" + escaped(identifier)
     }
   }
 
-  /// Leaves what RFC 3986 calls unreserved, and nothing else.
+  /// Encodes everything except RFC 3986's unreserved characters.
   private static func escaped(_ text: String) -> String {
     text.addingPercentEncoding(withAllowedCharacters: unreserved) ?? ""
   }
@@ -307,7 +301,7 @@ struct ServerAPICall: Sendable {
     charactersIn: "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 }
 
-/// One call of the App Store Server API, under Apple's name for it.
+/// The endpoints of the App Store Server API, by Apple's names.
 package enum ServerAPIEndpoint: String, CaseIterable, Sendable {
   case transactionInfo = "Get Transaction Info"
   case transactionHistory = "Get Transaction History"
@@ -324,10 +318,10 @@ package enum ServerAPIEndpoint: String, CaseIterable, Sendable {
   case testNotification = "Request a Test Notification"
   case testNotificationStatus = "Get Test Notification Status"
 
-  /// How many requests an app may make in an hour.
+  /// An app's hourly limit.
   ///
-  /// Apple's table names a number per second, enforced by the hour, and a tenth of it in the
-  /// sandbox (https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits).
+  /// Apple documents limits per second, enforced by the hour, and a tenth of them in the sandbox
+  /// (https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits).
   func requestsPerHour(in environment: Environment) -> Int {
     switch environment {
     case .production: requestsPerSecond * 3600
@@ -347,23 +341,20 @@ package enum ServerAPIEndpoint: String, CaseIterable, Sendable {
   }
 }
 
-/// Where the App Store Server API is asked, for each of Apple's two environments.
+/// The base URLs of the App Store Server API, without a trailing slash.
 package struct ServerAPIAddresses: Hashable, Sendable {
-  /// Without a slash at the end.
   package let production: String
-  /// Without a slash at the end.
   package let sandbox: String
 
-  /// Apple's own, under their names since May 2026.
+  /// Apple's, with the host names introduced in May 2026.
   package static let apple = ServerAPIAddresses(
     unchecked: "https://api.storekit.apple.com",
     sandbox: "https://api.storekit-sandbox.apple.com")
 
-  /// The longest address, so that a whole URL is one that servers accept.
+  /// The maximum length, which keeps complete URLs within common server limits.
   private static let longest = 255
 
-  /// Throws `AppStoreSettingError` for an address that is not HTTP, names no host, has more than a
-  /// path behind it, or is too long.
+  /// Fails unless each URL is HTTP with a host and at most a path, and not too long.
   package init(production: String, sandbox: String) throws {
     for url in [production, sandbox] {
       let parts = URLComponents(string: url)
@@ -371,13 +362,13 @@ package struct ServerAPIAddresses: Hashable, Sendable {
         parts?.query == nil, parts?.fragment == nil, parts?.user == nil
       else {
         throw AppStoreSettingError(
-          "\"\(url)\" is not the address of an App Store Server API: write it without the calls' "
-            + "own paths, for example \(ServerAPIAddresses.apple.production)")
+          "\"\(url)\" is not the base URL of an App Store Server API: leave out the calls' own "
+            + "paths, for example \(ServerAPIAddresses.apple.production)")
       }
       guard url.unicodeScalars.count <= Self.longest else {
         throw AppStoreSettingError(
-          "the address has \(url.unicodeScalars.count) characters, of which there may be "
-            + "\(Self.longest)")
+          "the URL has \(url.unicodeScalars.count) characters; at most \(Self.longest) are "
+            + "allowed")
       }
     }
     self.init(unchecked: Self.withoutSlash(production), sandbox: Self.withoutSlash(sandbox))
@@ -392,7 +383,6 @@ package struct ServerAPIAddresses: Hashable, Sendable {
     String(url.reversed().drop { $0 == "/" }.reversed())
   }
 
-  /// The address of that environment.
   package subscript(environment: Environment) -> String {
     switch environment {
     case .production: production

@@ -1,45 +1,43 @@
 package import JSONText
 package import Subscriptions
 
-/// Why a call of the App Store Server API has no answer.
+/// The reason why an App Store Server API call failed.
 ///
-/// Never a statement about what somebody may use, ``Kind/notFound`` included.
+/// It never affects entitlements, not even ``Kind/notFound``.
 package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringConvertible {
-  /// What is to be done about it.
+  /// Classifies errors by the reaction they require.
   package enum Kind: String, Sendable {
-    /// Apple finds the request wrong.
     case invalidRequest
-    /// Apple knows no such thing, in this environment or in either.
+    /// Apple has no such item, in this environment or in either.
     case notFound
-    /// Apple does not allow it: a third extension, say.
+    /// Apple does not permit the request, such as a third extension.
     case forbidden
     /// Apple does not accept the key, or not for this app.
     case unauthorized
-    /// An hour's requests are used up.
     case rateLimited
-    /// Apple's own trouble.
+    /// Apple reports an internal error.
     case unavailable
-    /// No whole answer came.
+    /// No complete response arrived.
     case unreachable
-    /// The answer is none that the documentation describes, or about something else.
+    /// The response is not as documented, or for another request.
     case unexpectedAnswer
-    /// Something that is no App Store Server API answers at the address.
+    /// The address does not belong to an App Store Server API.
     case misconfigured
   }
 
   package var kind: Kind
   package var endpoint: ServerAPIEndpoint
-  /// Nil: production was asked, and then the sandbox.
+  /// Nil: production, and then the sandbox.
   package var environment: Environment?
-  /// Nil where no answer came.
+  /// Nil without a response.
   package var httpStatus: Int?
-  /// Nil where Apple named none.
+  /// Nil if Apple sent none.
   package var code: ServerAPIErrorCode?
-  /// Apple's words, or those of what failed: one line without contents.
+  /// Apple's message, or that of the failure, on one line and without contents.
   package var message: String
-  /// Whether asking the same again may help.
+  /// Whether repeating the same request may help.
   package var isRetryable: Bool
-  /// The moment before which asking again is no use.
+  /// A retry before this time is useless.
   package var notBefore: Timestamp?
 
   init(
@@ -57,44 +55,42 @@ package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringCo
     self.notBefore = notBefore
   }
 
-  /// One sentence, or two where there is something to be done.
+  /// One sentence, followed by advice if there is any.
   package var description: String {
-    let place = environment.map { "in the environment \($0.rawValue)" } ?? "in either environment"
+    let place = environment.map { "in \($0.rawValue)" } ?? "in either environment"
     let call = "\(endpoint.rawValue) \(place)"
     let status = httpStatus.map { status in
       " (HTTP \(status)" + (code.map { ", code \($0.rawValue)" } ?? "") + ")"
     }
     let words = (message.isEmpty ? "" : ": \(message)") + (status ?? "") + "."
     switch kind {
-    case .invalidRequest: return "Apple finds the request wrong, \(call)\(words)"
-    case .notFound: return "Apple does not know it, \(call)\(words)"
-    case .forbidden: return "Apple does not allow it, \(call)\(words)"
-    case .unauthorized: return "Apple does not accept the key, \(call)\(words)" + Self.keyAdvice
+    case .invalidRequest: return "Apple rejected the request \(call)\(words)"
+    case .notFound: return "Apple found nothing for \(call)\(words)"
+    case .forbidden: return "Apple does not allow \(call)\(words)"
+    case .unauthorized: return "Apple does not accept the key for \(call)\(words)" + Self.keyAdvice
     case .rateLimited:
       let moment = notBefore.map { " Not before \($0)." } ?? ""
-      return "The limit of requests is reached, \(call)\(words)\(moment)"
-    case .unavailable: return "Apple is in trouble, \(call)\(words) Try again later."
-    case .unreachable: return "There is no answer to \(call)\(words) Try again later."
-    case .unexpectedAnswer: return "The answer is not to be used, \(call)\(words)"
+      return "The request limit is reached for \(call)\(words)\(moment)"
+    case .unavailable: return "Apple is unavailable for \(call)\(words) Try again later."
+    case .unreachable: return "No response to \(call)\(words) Try again later."
+    case .unexpectedAnswer: return "Unusable response to \(call)\(words)"
     case .misconfigured:
-      return "No App Store Server API answers at the address, \(call)\(words)"
+      return "There is no App Store Server API at the address for \(call)\(words)"
         + " Check TENURE_APPSTORE_API_URL and TENURE_APPSTORE_SANDBOX_API_URL."
     }
   }
 
-  /// Apple refuses every call to production for an app that has not been released
+  /// Apple rejects all production calls for unreleased apps
   /// (https://developer.apple.com/forums/thread/806452).
   private static let keyAdvice =
     " Check TENURE_APPSTORE_ISSUER_ID, TENURE_APPSTORE_KEY_ID and TENURE_APPSTORE_PRIVATE_KEY, "
-    + "that the key is one for in-app purchases of this app's team, and this machine's clock; "
-    + "production also refuses apps that were never released."
+    + "that the key is an In-App Purchase key of this app's team, and this machine's clock; "
+    + "production also rejects apps that were never released."
 }
 
 extension AppStoreServerAPIError {
-  /// How much of Apple's own words is told.
   private static let messageLimit = 300
 
-  /// Reads an answer that is none of 200 to 299.
   init(
     _ response: AppStoreResponse, _ endpoint: ServerAPIEndpoint, _ environment: Environment,
     now: Timestamp
@@ -115,7 +111,7 @@ extension AppStoreServerAPIError {
       notBefore: RetryAfter.moment(response.header("Retry-After"), now: now))
   }
 
-  /// A token is good by Apple's clock: one that differs is the likeliest reason of a refusal.
+  /// Tokens expire by Apple's clock, so a clock difference is the likeliest reason for a 401.
   private static func clockFault(_ date: String?, now: Timestamp) -> String? {
     guard let date, let theirs = Timestamp(httpDate: date), !(theirs - now).isWithin(.minutes(1))
     else { return nil }
@@ -125,7 +121,6 @@ extension AppStoreServerAPIError {
 }
 
 extension AppStoreServerAPIError.Kind {
-  /// What an answer means that is none of 200 to 299.
   init(status: Int, code: ServerAPIErrorCode?) {
     self =
       switch (status, code) {
@@ -141,7 +136,7 @@ extension AppStoreServerAPIError.Kind {
   }
 }
 
-/// What Apple says where it answers no.
+/// The body of an error response.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/error-codes. A 401 has no such body.
 package struct ServerAPIErrorBody: JSONPayload {
@@ -157,14 +152,14 @@ package struct ServerAPIErrorBody: JSONPayload {
   ])
 }
 
-/// Apple's `errorCode`: the HTTP status, and four digits more.
+/// Apple's `errorCode`: the HTTP status followed by four digits.
 ///
-/// Those that somebody may want to act on have names; the others are kept as they come.
+/// Codes that matter to callers have names.
 package struct ServerAPIErrorCode: OpenEnumeration {
   package var rawValue: Int64
   package init(rawValue: Int64) { self.rawValue = rawValue }
 
-  /// The revision is of another query.
+  /// The revision belongs to another query.
   package static let invalidRequestRevision = ServerAPIErrorCode(rawValue: 4_000_005)
   package static let invalidTransactionID = ServerAPIErrorCode(rawValue: 4_000_006)
   package static let paginationTokenExpired = ServerAPIErrorCode(rawValue: 4_000_017)
@@ -180,7 +175,7 @@ package struct ServerAPIErrorCode: OpenEnumeration {
   package static let originalTransactionIDNotFoundRetryable = ServerAPIErrorCode(
     rawValue: 4_040_006)
   package static let serverNotificationURLNotFound = ServerAPIErrorCode(rawValue: 4_040_007)
-  /// Also: not sent yet.
+  /// Also returned if it has not been sent yet.
   package static let testNotificationNotFound = ServerAPIErrorCode(rawValue: 4_040_008)
   package static let transactionIDNotFound = ServerAPIErrorCode(rawValue: 4_040_010)
   package static let appTransactionDoesNotExist = ServerAPIErrorCode(rawValue: 4_040_019)
@@ -188,13 +183,13 @@ package struct ServerAPIErrorCode: OpenEnumeration {
   package static let generalInternal = ServerAPIErrorCode(rawValue: 5_000_000)
   package static let generalInternalRetryable = ServerAPIErrorCode(rawValue: 5_000_001)
 
-  /// Apple's "but you can try again".
+  /// Apple documents these with "but you can try again".
   static let retryable: Set<ServerAPIErrorCode> = [
     .accountNotFoundRetryable, .appNotFoundRetryable, .originalTransactionIDNotFoundRetryable,
     .rateLimitExceeded, .generalInternalRetryable,
   ]
 
-  /// What an id of the other environment is answered with.
+  /// Returned for an ID of the other environment.
   static let perhapsElsewhere: Set<ServerAPIErrorCode> = [
     .accountNotFound, .originalTransactionIDNotFound, .transactionIDNotFound,
   ]

@@ -5,13 +5,13 @@ package import Secrets
 import Subscriptions
 import Synchronization
 
-/// The tokens that requests are authorized with, one per app, each made once and used for minutes.
+/// The bearer tokens of requests, one per app, reused for minutes.
 ///
-/// Apple's article on them is called Generating JSON Web Tokens for API requests.
+/// See Apple's article "Generating JSON Web Tokens for API requests".
 final class BearerTokens: Sendable {
-  /// Apple allows an hour; what leaks is of use for less.
+  /// Apple allows an hour; a shorter lifetime limits the damage of a leak.
   static let lifetime = Duration.minutes(5)
-  /// A token is not sent when it has less than this to live, for it has to arrive and be checked.
+  /// A token closer to its expiry than this is replaced, because it has to arrive and be checked.
   static let margin = Duration.minutes(1)
 
   private struct Token {
@@ -26,9 +26,9 @@ final class BearerTokens: Sendable {
     self.key = key
   }
 
-  /// A token that names that app and lives for a while yet.
+  /// A token for this app that stays valid for a while.
   ///
-  /// A token from the future is made again: the clock has been put back.
+  /// One issued in the future is replaced, because the clock was set back.
   func token(of bundleID: String, now: Timestamp) throws -> String {
     try tokens.withLock { tokens in
       if let token = tokens[bundleID], token.issuedAt <= now,
@@ -42,7 +42,7 @@ final class BearerTokens: Sendable {
     }
   }
 
-  /// Forgets a token that Apple refuses, unless it has been replaced already.
+  /// Drops a token that Apple rejected, unless it was already replaced.
   func discard(_ text: String, of bundleID: String) {
     tokens.withLock { tokens in
       if tokens[bundleID]?.text == text { tokens[bundleID] = nil }
@@ -60,30 +60,29 @@ final class BearerTokens: Sendable {
     return signed + "." + Self.base64URL(try key.signature(over: Array(signed.utf8)))
   }
 
-  /// Base 64 with the alphabet of URLs and without padding (RFC 4648, section 5).
+  /// Base64 with the URL alphabet and without padding (RFC 4648, section 5).
   private static func base64URL(_ bytes: [UInt8]) -> String {
     Data(bytes).base64EncodedString()
       .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
   }
 }
 
-/// The key with which an app's developer asks the App Store Server API.
+/// The developer's key for the App Store Server API.
 ///
-/// App Store Connect makes it, under Users and Access, Integrations, In-App Purchase.
+/// Created in App Store Connect under Users and Access, Integrations, In-App Purchase.
 package struct ServerAPIKey: Sendable, CustomStringConvertible {
   package let issuerID: String
   package let keyID: String
   private let privateKey: Secret<P256.Signing.PrivateKey>
 
-  /// Checks the parts of a key.
+  /// Errors never repeat the private key.
   ///
   /// - Parameters:
   ///   - issuerID: A UUID, the same for all keys of a team.
   ///   - keyID: Ten letters and digits.
-  ///   - privateKey: What the `.p8` file holds: PEM of an elliptic curve's key, P-256.
-  /// - Throws: `AppStoreSettingError`, which repeats nothing of the private key.
+  ///   - privateKey: The contents of the `.p8` file, a P-256 key in PEM format.
   package init(issuerID: String, keyID: String, privateKey: Secret<String>) throws {
-    for (name, text) in [("issuer id", issuerID), ("key id", keyID)] {
+    for (name, text) in [("issuer ID", issuerID), ("key ID", keyID)] {
       guard !text.isEmpty, !text.contains(where: \.isWhitespace) else {
         throw AppStoreSettingError(
           "the \(name) is empty or contains spaces: copy it as App Store Connect shows it")
@@ -91,19 +90,18 @@ package struct ServerAPIKey: Sendable, CustomStringConvertible {
     }
     guard let key = try? P256.Signing.PrivateKey(pemRepresentation: privateKey.revealed) else {
       throw AppStoreSettingError(
-        "the private key is none: name the .p8 file as it came from App Store Connect, which "
-          + "begins with -----BEGIN PRIVATE KEY-----")
+        "the private key is not valid: use the .p8 file from App Store Connect, which begins "
+          + "with -----BEGIN PRIVATE KEY-----")
     }
     self.issuerID = issuerID
     self.keyID = keyID
     self.privateKey = Secret(key)
   }
 
-  /// The signature over those bytes: 64 bytes, as JWS has it.
+  /// A JWS signature of 64 bytes.
   func signature(over bytes: [UInt8]) throws -> [UInt8] {
     Array(try privateKey.revealed.signature(for: bytes).rawRepresentation)
   }
 
-  /// The key's id alone.
   package var description: String { "App Store Server API key \(keyID)" }
 }

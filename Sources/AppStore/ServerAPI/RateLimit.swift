@@ -1,19 +1,18 @@
 import Subscriptions
 import Synchronization
 
-/// Apple's limits of requests, per call, environment and app.
+/// Apple's request limits per endpoint, environment and app.
 ///
-/// Each process counts its own requests only. What several send together is found out by Apple's
-/// 429, which closes the call until the moment that it names.
+/// Each process counts only its own requests. If several together exceed a limit, Apple's 429
+/// closes the endpoint for the time that it names.
 final class ServerAPIRateLimits: Sendable {
-  /// What is counted together.
   struct Key: Hashable {
     var endpoint: ServerAPIEndpoint
     var environment: Environment
     var bundleID: String
   }
 
-  /// How long a call is closed where a 429 names no moment.
+  /// How long an endpoint is closed after a 429 without `Retry-After`.
   static let closureWithoutWord = Duration.minutes(1)
 
   private let buckets = Mutex<[Key: TokenBucket]>([:])
@@ -28,13 +27,8 @@ final class ServerAPIRateLimits: Sendable {
     self.sleep = sleep
   }
 
-  /// Waits for a turn: nil when it has come, or the moment before which there is none.
-  ///
-  /// - Parameters:
-  ///   - key: What is to be asked.
-  ///   - deadline: Until when to wait at most.
-  /// - Returns: Nil, or a moment after the deadline.
-  /// - Throws: `CancellationError` when the task is cancelled.
+  /// Waits for a turn; returns nil once it has come, or the earliest possible time if that is after
+  /// the deadline.
   func turn(_ key: Key, deadline: Timestamp) async throws -> Timestamp? {
     let now = now()
     let turn = withBucket(key, now: now) { $0.take(now: now, deadline: deadline) }
@@ -43,13 +37,13 @@ final class ServerAPIRateLimits: Sendable {
     case .refused(let moment): return moment
     case .wait(let moment):
       try await sleep(moment - now)
-      // Another request may have been told meanwhile that there is to be silence.
+      // Another request may have received a 429 in the meantime.
       let later = self.now()
       return withBucket(key, now: later) { $0.closure(now: later) }
     }
   }
 
-  /// Holds that call back until Apple takes it again.
+  /// Blocks this endpoint until Apple accepts requests again.
   func close(_ key: Key, until moment: Timestamp) {
     withBucket(key, now: now()) { $0.close(until: moment) }
   }
@@ -64,25 +58,24 @@ final class ServerAPIRateLimits: Sendable {
   }
 }
 
-/// Spreads requests so that no hour has more of them than are allowed.
+/// Spreads requests so that no hour exceeds the limit.
 ///
-/// A minute's worth may go at once; what an hour has beyond that flows back evenly. So sixty
-/// minutes, wherever they begin, never see more than the limit.
+/// A minute's share may be sent at once; the rest of the hour's requests refill evenly. So no sixty
+/// minutes, whenever they begin, exceed the limit.
 struct TokenBucket {
-  /// When a request may be sent.
   enum Turn: Hashable {
     case now
     case wait(until: Timestamp)
-    /// Later than the caller would wait; nothing is reserved.
+    /// Beyond the deadline; nothing is reserved.
     case refused(notBefore: Timestamp)
   }
 
-  /// What part of the hour's requests may go at once.
+  /// The share of the hour's requests that may be sent at once, as its divisor.
   private static let burstPerHour = 60
 
   private let capacity: Double
   private let perMillisecond: Double
-  /// Below zero where requests wait for their turn.
+  /// Negative while requests wait for their turn.
   private var level: Double
   private var updatedAt: Timestamp
   private var closedUntil: Timestamp?
@@ -94,12 +87,7 @@ struct TokenBucket {
     updatedAt = now
   }
 
-  /// Reserves the next free moment, if it comes in time.
-  ///
-  /// - Parameters:
-  ///   - now: The clock.
-  ///   - deadline: The last moment for which a turn is wanted.
-  /// - Returns: The turn.
+  /// Reserves the next free time, unless it is after the deadline.
   mutating func take(now: Timestamp, deadline: Timestamp) -> Turn {
     refill(now: now)
     let missing = max(0, 1 - level)
@@ -110,12 +98,11 @@ struct TokenBucket {
     return moment > now ? .wait(until: moment) : .now
   }
 
-  /// Holds back everything until that moment: Apple has said so.
   mutating func close(until moment: Timestamp) {
     closedUntil = max(moment, closedUntil ?? moment)
   }
 
-  /// The moment until which nothing is to be sent; nil where something can be.
+  /// The end of Apple's closure; nil if requests are accepted.
   func closure(now: Timestamp) -> Timestamp? {
     guard let closedUntil, closedUntil > now else { return nil }
     return closedUntil

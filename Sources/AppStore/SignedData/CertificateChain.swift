@@ -6,19 +6,19 @@ import Synchronization
 
 @_spi(FixedExpiryValidationTime) import X509
 
-/// The certificates of a JWS, before anything of them is believed.
+/// The certificates of a JWS, not yet trusted.
 struct CertificateChain {
-  /// Of a leaf that signs receipts; its presence counts.
+  /// Marks leaf certificates that sign receipts; only its presence matters.
   private static let leafMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 11, 1]
-  /// Of Apple's intermediate authority for developers.
+  /// Marks Apple's intermediate authority for developers.
   private static let intermediateMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 2, 1]
 
   let leaf: Certificate
   let intermediate: Certificate
-  /// The leaf's.
+  /// The leaf's key.
   let key: P256.Signing.PublicKey
 
-  /// Reads the certificates; the third, which calls itself the root, is read and not used.
+  /// Reads the certificates; the third one, the claimed root, is parsed and otherwise ignored.
   init(_ encoded: [String]) throws(SignedDataFault) {
     var certificates: [Certificate] = []
     for (index, text) in encoded.enumerated() {
@@ -26,24 +26,21 @@ struct CertificateChain {
         let certificate = try? Certificate(derEncoded: der)
       else {
         throw SignedDataFault(
-          .invalidCertificate, "brings a certificate, number \(index + 1), that is none")
+          .invalidCertificate, "has an invalid certificate, number \(index + 1)")
       }
       certificates.append(certificate)
     }
     (leaf, intermediate) = (certificates[0], certificates[1])
     guard let key = P256.Signing.PublicKey(leaf.publicKey) else {
-      throw SignedDataFault(.wrongKey, "brings a certificate whose key is not of ES256's curve")
+      throw SignedDataFault(.wrongKey, "has a certificate whose key is not on ES256's curve")
     }
     self.key = key
   }
 
-  /// Verifies that the chain leads to a trusted root and is Apple's for this purpose.
+  /// Verifies that the chain leads to a trusted root and that Apple issued it for this purpose.
   ///
-  /// - Parameters:
-  ///   - moment: When everything in it has to be valid.
-  ///   - roots: The only ones that count.
-  /// - Returns: When all of it is valid.
-  /// - Throws: ``SignedDataFault``.
+  /// - Parameter moment: The date at which all certificates must be valid.
+  /// - Returns: The period in which all of them are valid.
   func verify(
     at moment: Timestamp, roots: TrustedRoots
   ) async throws(SignedDataFault) -> Validity {
@@ -53,15 +50,15 @@ struct CertificateChain {
     }
     guard intermediate.extensions[oid: Self.intermediateMarker] != nil else {
       throw SignedDataFault(
-        .missingIntermediateMarker, "brings an intermediate certificate that is not Apple's")
+        .missingIntermediateMarker, "has an intermediate certificate that is not Apple's")
     }
-    guard Self.may(\.digitalSignature, leaf), Self.may(\.keyCertSign, intermediate) else {
+    guard leaf.permits(\.digitalSignature), intermediate.permits(\.keyCertSign) else {
       throw SignedDataFault(
-        .wrongKeyUsage, "brings a certificate whose key must not be used in this way")
+        .wrongKeyUsage, "has a certificate whose key must not be used for this purpose")
     }
     let validity = try Validity([leaf, intermediate])
     try validity.check(moment)
-    // The dates have been compared: what the policy adds are the root's, and everything else.
+    // The dates are checked above; the policy adds the root's and all other checks.
     let date = Date(timeIntervalSince1970: Double(moment.milliseconds / 1000))
     var verifier = Verifier(rootCertificates: roots.store) {
       RFC5280Policy(fixedExpiryValidationTime: date)
@@ -72,79 +69,81 @@ struct CertificateChain {
       chain[1] == intermediate
     else {
       throw SignedDataFault(
-        .untrustedChain, "brings certificates that do not lead to a trusted root")
+        .untrustedChain, "has certificates that do not lead to a trusted root")
     }
     return try Validity(Array(chain))
   }
+}
 
-  /// Whether the certificate allows its key a use; one that doesn't say allows everything.
-  private static func may(_ use: KeyPath<KeyUsage, Bool>, _ certificate: Certificate) -> Bool {
+extension Certificate {
+  /// Whether the key may be used this way; a certificate without a restriction permits any use.
+  func permits(_ use: KeyPath<KeyUsage, Bool>) -> Bool {
     do {
-      return try certificate.extensions.keyUsage.map { $0[keyPath: use] } ?? true
+      return try extensions.keyUsage.map { $0[keyPath: use] } ?? true
     } catch {
       return false
     }
   }
 }
 
-/// When all certificates of a chain are valid.
+/// The period in which all certificates of a chain are valid.
 struct Validity: Sendable {
   private let dates: ClosedRange<Timestamp>
-  /// When the first of them expires.
+  /// The date at which the first of them expires.
   var end: Timestamp { dates.upperBound }
 
   init(_ certificates: [Certificate]) throws(SignedDataFault) {
     let start = certificates.map(\.notValidBefore).max() ?? .distantPast
     let end = certificates.map(\.notValidAfter).min() ?? .distantFuture
     guard start <= end else {
-      throw SignedDataFault(.certificateExpired, "brings certificates that never are all valid")
+      throw SignedDataFault(
+        .certificateExpired, "has certificates that are never valid at the same time")
     }
-    // A certificate's last second is valid to its end.
+    // A certificate is valid to the end of its last second.
     dates =
       Timestamp(
         milliseconds: Int64(start.timeIntervalSince1970) * 1000)...Timestamp(
         milliseconds: Int64(end.timeIntervalSince1970) * 1000 + 999)
   }
 
-  /// Compares a date with it.
   func check(_ moment: Timestamp) throws(SignedDataFault) {
     guard moment <= dates.upperBound else {
       throw SignedDataFault(
-        .certificateExpired, "was signed with a certificate that had expired by then")
+        .certificateExpired, "was signed with an expired certificate")
     }
     guard moment >= dates.lowerBound else {
       throw SignedDataFault(
-        .certificateNotYetValid, "was signed with a certificate that was not valid yet")
+        .certificateNotYetValid, "was signed with a certificate that was not yet valid")
     }
   }
 }
 
-/// A chain that has led to a trusted root, and what is needed of it from then on.
+/// A verified chain, reduced to the data needed for later signatures.
 struct VerifiedChain: Sendable {
-  /// With which all begins that the chain has signed: the header as it is encoded, and its dot.
+  /// The encoded header and its dot, with which every JWS signed by the chain begins.
   let prefix: String
-  /// The leaf's.
+  /// The leaf's key.
   let key: P256.Signing.PublicKey
   let validity: Validity
-  /// Begun with the prefix.
+  /// The hash of the prefix, to be continued.
   let hash: SHA256
 }
 
-/// The chains that have been verified; few exist at a time.
+/// Caches verified chains, of which few exist at a time.
 ///
-/// Verifying a chain costs eighteen times what verifying a payload does: Apple's authorities sign
-/// on P-384. A header is covered by the signature, and a chain enters only after a payload of its
-/// own was verified: nobody but Apple can fill this.
+/// Verifying a chain costs eighteen times as much as verifying a payload, because Apple's
+/// authorities sign on P-384. The signature covers the header, and a chain is only added after one
+/// of its payloads was verified, so only Apple can add entries.
 final class ChainCache: Sendable {
-  /// How many are kept; Apple has been seen to use two at a time.
+  /// Apple has been seen to use two chains at a time.
   static let capacity = 64
 
-  /// Compared one by one, for they differ in one of their first bytes.
+  /// Compared one by one, because they differ in one of their first bytes.
   private let chains = Mutex<[VerifiedChain]>([])
 
   var count: Int { chains.withLock { $0.count } }
 
-  /// The chain that a JWS begins with; an expired one is forgotten.
+  /// The chain that a JWS begins with; an expired chain is removed.
   func chain(of text: String, now: Timestamp) -> VerifiedChain? {
     chains.withLock { chains in
       guard let index = chains.firstIndex(where: { text.hasPrefix($0.prefix) }) else { return nil }
@@ -156,7 +155,7 @@ final class ChainCache: Sendable {
     }
   }
 
-  /// Keeps a chain, unless it has expired; the one that expires first makes room.
+  /// Adds a chain that has not expired, evicting the one that expires first.
   func remember(_ chain: VerifiedChain, now: Timestamp) {
     guard now <= chain.validity.end else { return }
     chains.withLock { chains in
@@ -172,23 +171,20 @@ final class ChainCache: Sendable {
   }
 }
 
-/// The certificates that everything signed has to lead back to.
+/// The root certificates that signed data must lead to.
 package struct TrustedRoots: Sendable {
-  /// Apple Root CA - G3, and no other.
+  /// Only Apple Root CA - G3.
   package static let apple: TrustedRoots = {
     do {
       return try TrustedRoots(pem: appleRootCAG3)
     } catch {
-      preconditionFailure("The bundled certificate of Apple's can't be read: \(error)")
+      preconditionFailure("Apple's bundled certificate can't be read: \(error)")
     }
   }()
 
   let certificates: [Certificate]
   let store: CertificateStore
 
-  /// Reads one or more certificates, PEM.
-  ///
-  /// - Throws: `AppStoreSettingError` where there is none, or one that can't be a root.
   package init(pem: String) throws(AppStoreSettingError) {
     do {
       certificates = try PEMDocument.parseMultiple(pemString: pem).map {
@@ -196,22 +192,22 @@ package struct TrustedRoots: Sendable {
       }
     } catch {
       throw AppStoreSettingError(
-        "it holds something else than certificates: write them in PEM, one behind the other")
+        "it contains something other than certificates: use PEM, one certificate after another")
     }
     guard !certificates.isEmpty else {
       throw AppStoreSettingError(
-        "there is no certificate in it: write them in PEM, one behind the other")
+        "it contains no certificate: use PEM, one certificate after another")
     }
     for (index, certificate) in certificates.enumerated() {
       guard case .isCertificateAuthority = try? certificate.extensions.basicConstraints else {
         throw AppStoreSettingError(
-          "certificate \(index + 1) is not marked as an authority's: only roots belong here")
+          "certificate \(index + 1) is not a certificate authority's: only roots are accepted")
       }
     }
     store = CertificateStore(certificates)
   }
 
-  /// When each of them ends, under its subject's name.
+  /// The subject and the expiry date of each root.
   package var ends: [(subject: String, end: Timestamp)] {
     certificates.map { certificate in
       (

@@ -3,19 +3,19 @@ import Foundation
 import JSONText
 import Subscriptions
 
-/// Something that Apple signs as a JWS.
+/// A payload that Apple signs as a JWS.
 protocol SignedPayload: JSONPayload {
-  /// When Apple signed it, by its own words.
+  /// The signing date that the payload names.
   var signedAt: Timestamp? { get }
-  /// The environment that it names.
   var namedEnvironment: SignedEnvironment? { get }
 }
 
-/// Verifies signatures and their certificates: whether Apple has said it, not whether to us.
+/// Verifies signatures and their certificates: that data is Apple's, not that it is for this
+/// server.
 struct JWSVerifier: Sendable {
-  /// How far ahead of this machine's clock something may be signed.
+  /// How far in the future a signing date may be.
   ///
-  /// Clocks that are set to the wrong zone are hours off; a day is no accident.
+  /// Clocks set to a wrong time zone are hours off, but not a day.
   static let tolerance: Duration = .days(1)
 
   let roots: TrustedRoots
@@ -23,18 +23,13 @@ struct JWSVerifier: Sendable {
   let now: @Sendable () -> Timestamp
   let chains = ChainCache()
 
-  /// Reads the payload of a JWS, once everything about its signature is right.
+  /// Verifies a JWS and returns its payload.
   ///
-  /// The signature comes before the payload is read, and the payload's date before the chain is
-  /// verified as of that date: so only the holder of the leaf's key can say when it was used. An
-  /// expired key that was stolen could be dated back; Apple's own verifier trusts the date alike.
+  /// The signature is verified before the payload is read, and the chain as of the payload's date,
+  /// so only the holder of the leaf's key can choose that date. A stolen expired key could be used
+  /// for backdating; Apple's own verifier trusts the date as well.
   ///
-  /// - Parameters:
-  ///   - text: In the compact form.
-  ///   - type: What it should be.
-  ///   - receivedAt: Stands in for a date that the payload doesn't name.
-  /// - Returns: The payload.
-  /// - Throws: ``SignedDataFault``.
+  /// - Parameter receivedAt: Used if the payload has no date.
   func payload<Payload: SignedPayload>(
     _ text: String, as type: Payload.Type, receivedAt: Timestamp
   ) async throws(SignedDataFault) -> Payload {
@@ -55,7 +50,7 @@ struct JWSVerifier: Sendable {
     }
   }
 
-  /// The payload of a JWS whose chain is not known yet.
+  /// Verifies a JWS whose chain is not cached.
   private func payload<Payload: SignedPayload>(
     _ jws: CompactJWS, as type: Payload.Type, receivedAt: Timestamp, now: Timestamp
   ) async throws(SignedDataFault) -> Payload {
@@ -73,7 +68,7 @@ struct JWSVerifier: Sendable {
     return payload
   }
 
-  /// What Xcode or a local test made; nil for anything that Apple has to have signed.
+  /// The payload if Xcode or a local test made it; nil if Apple must have signed it.
   private func unsignedPayload<Payload: SignedPayload>(
     _ jws: CompactJWS, as type: Payload.Type, now: Timestamp
   ) throws(SignedDataFault) -> Payload? {
@@ -97,7 +92,7 @@ struct JWSVerifier: Sendable {
       key.isValidSignature(signature, for: hash.finalize())
     else {
       throw SignedDataFault(
-        .wrongSignature, "has a signature that does not belong to its contents")
+        .wrongSignature, "has a signature that does not match its contents")
     }
   }
 
@@ -106,7 +101,7 @@ struct JWSVerifier: Sendable {
   ) throws(SignedDataFault) -> Timestamp? {
     guard let date = payload.signedAt else { return nil }
     guard date <= now + tolerance else {
-      throw SignedDataFault(.signedInTheFuture, "is dated more than a day ahead of this clock")
+      throw SignedDataFault(.signedInTheFuture, "is dated more than a day in the future")
     }
     return date
   }
@@ -134,31 +129,26 @@ extension ResponseBodyV2DecodedPayload: SignedPayload {
   }
 }
 
-/// The three parts of a JWS in its compact form (RFC 7515, section 7.1), still encoded.
+/// The three encoded parts of a JWS in compact form (RFC 7515, section 7.1).
 struct CompactJWS {
-  /// In bytes: ten times a notification with two parts of its own, the largest that Apple is known
-  /// to send.
+  /// In bytes; ten times a notification with both parts, the largest that Apple is known to send.
   static let longest = 256 * 1024
-  /// In bytes: three times a header with three certificates.
-  static let longestHeader = 16 * 1024
-  /// Of ES256: r and s, 32 bytes each.
-  static let signatureLength = 64
+  static let longestHeader = 16 * 1024  // In bytes; three times a header with three certificates
+  static let signatureLength = 64  // In bytes; ES256 has r and s of 32 bytes each
 
   private static let dot = UInt8(ascii: ".")
 
-  /// The same for every payload that one chain of certificates has signed.
+  /// Identical for all payloads signed by one chain.
   var header: String { String(decoding: bytes[..<payload.startIndex].dropLast(), as: UTF8.self) }
   let payload: ArraySlice<UInt8>
   let signature: ArraySlice<UInt8>
   private let bytes: [UInt8]
 
-  /// Finds the first and the last dot; that there is no other is left to whoever decodes what is
-  /// between them, and finds that it is no base64.
+  /// Splits the text at the first and the last dot.
   ///
-  /// - Parameters:
-  ///   - text: The whole.
-  ///   - headerLength: How long its header is, where that is known.
-  /// - Throws: ``SignedDataFault``.
+  /// Further dots are detected when the payload is decoded, because they are not base64.
+  ///
+  /// - Parameter headerLength: The length of the header, if known.
   init(_ text: String, headerLength: Int? = nil) throws(SignedDataFault) {
     guard text.utf8.count <= Self.longest else {
       throw SignedDataFault(.tooLarge, "is larger than \(Self.longest) bytes")
@@ -169,21 +159,20 @@ struct CompactJWS {
     else { throw Self.notThreeSegments }
     guard first <= Self.longestHeader else {
       throw SignedDataFault(
-        .tooLarge, "has a header that is larger than \(Self.longestHeader) bytes")
+        .tooLarge, "has a header larger than \(Self.longestHeader) bytes")
     }
     payload = bytes[(first + 1)..<second]
     signature = bytes[(second + 1)...]
   }
 
-  /// Why it was refused: most of all for having more than three parts.
+  /// The reason for a refusal, which takes further dots into account.
   func cause(of fault: SignedDataFault) -> SignedDataFault {
     payload.contains(Self.dot) ? Self.notThreeSegments : fault
   }
 
   private static let notThreeSegments = SignedDataFault(
-    .notThreeSegments, "does not consist of three parts with dots between")
+    .notThreeSegments, "does not consist of three parts separated by dots")
 
-  /// Decodes the signature.
   func signatureBytes() throws(SignedDataFault) -> [UInt8] {
     let bytes = try Self.decoded(signature, "signature")
     guard bytes.count == Self.signatureLength else {
@@ -193,7 +182,6 @@ struct CompactJWS {
     return bytes
   }
 
-  /// Decodes and reads the payload.
   func payload<Payload: JSONPayload>(
     as type: Payload.Type
   ) throws(SignedDataFault) -> Payload {
@@ -215,21 +203,17 @@ struct CompactJWS {
   }
 }
 
-/// What is read of a JWS's header: that it is of Apple's form, and its certificates.
+/// The header's certificates, after checking its form.
 ///
-/// Anything else that it may name, a key or where to get one above all, is not looked at.
+/// Other members, above all keys and their URLs, are ignored.
 struct JWSHeader {
-  /// The name that Xcode gives its key.
   private static let xcodeKeyID = "Apple_Xcode_Key"
   private static let certificateCount = 3
 
-  /// The leaf's, the intermediate's and the root's, base64 of DER.
+  /// Leaf, intermediate and root, as base64 of DER.
   let certificates: [String]
 
-  /// - Parameters:
-  ///   - text: As it stands in the JWS.
-  ///   - needsCertificates: Whether it must bring them; Xcode's need not.
-  /// - Throws: ``SignedDataFault``.
+  /// - Parameter needsCertificates: False for Xcode, which need not send them.
   init(_ text: String, needsCertificates: Bool = true) throws(SignedDataFault) {
     let bytes = try CompactJWS.decoded(Array(text.utf8)[...], "header")
     let json: JSONValue
@@ -239,42 +223,42 @@ struct JWSHeader {
       throw SignedDataFault(.invalidHeader, "has a header that \(error)")
     }
     guard case .object = json else {
-      throw SignedDataFault(.invalidHeader, "has a header that is no object")
+      throw SignedDataFault(.invalidHeader, "has a header that is not an object")
     }
     guard json["alg"] == "ES256" else {
       throw SignedDataFault(.unsupportedAlgorithm, "is not signed with ES256")
     }
     guard json["crit"] == nil else {
       throw SignedDataFault(
-        .criticalHeader, "has a header with demands that nobody here understands")
+        .criticalHeader, "has a header with unsupported critical extensions")
     }
     certificates = (json["x5c"]?.array ?? []).compactMap(\.string)
     guard needsCertificates else { return }
     if certificates.count == 1, json["kid"] == .string(Self.xcodeKeyID) {
       throw SignedDataFault(
-        .notSignedByApple, "was signed by Xcode and not by Apple, which is not accepted here")
+        .notSignedByApple, "was signed by Xcode instead of Apple, which is not accepted")
     }
     guard certificates.count == Self.certificateCount,
       json["x5c"]?.array?.count == Self.certificateCount
     else {
       throw SignedDataFault(
         .wrongCertificateCount,
-        "does not bring \(Self.certificateCount) certificates, as all that Apple signs does")
+        "does not have \(Self.certificateCount) certificates, as Apple's signatures do")
     }
   }
 }
 
-/// Bytes written as base64 (RFC 4648), read strictly: one way to write them, and no other.
+/// A strict base64 decoder (RFC 4648) that accepts only the canonical form.
 ///
-/// No white space, no character of the other alphabet, no bits set behind the last byte; padding
-/// exactly where the form demands it.
+/// It rejects white space, characters of the other alphabet, non-zero trailing bits, and missing or
+/// superfluous padding.
 enum Base64 {
-  /// Reads base64url without padding, as the parts of a JWS are written; nil for anything else.
+  /// Decodes base64url without padding, used for the parts of a JWS.
   static func decode(url text: ArraySlice<UInt8>) -> [UInt8]? {
     decode(text, urlDigits)
   }
 
-  /// Reads base64 with padding, as certificates in a JWS are written; nil for anything else.
+  /// Decodes base64 with padding, used for certificates in a JWS.
   static func decode(standard text: some Collection<UInt8>) -> [UInt8]? {
     guard text.count.isMultiple(of: 4) else { return nil }
     let text = Array(text)
@@ -284,7 +268,7 @@ enum Base64 {
 
   private static let urlDigits = digits(endingWith: "-_")
   private static let standardDigits = digits(endingWith: "+/")
-  /// What stands in the table for a character that is no digit: more than six bits.
+  /// The table's value for invalid characters; it has more than six bits.
   private static let noDigit: UInt8 = 0xFF
 
   private static func digits(endingWith lastTwo: String) -> [UInt8] {

@@ -1,8 +1,7 @@
-/// Why something that is said to be signed by Apple proves nothing to us.
+/// The reason why data that claims to be signed by Apple is refused.
 ///
-/// Names what is wrong and never a content: it may stand in a log and in an answer.
+/// Names the problem and never the contents, so it may be logged and returned to callers.
 package struct SignedDataRefusal: Error, Hashable, Sendable, CustomStringConvertible {
-  /// What was refused.
   package enum Subject: String, Hashable, Sendable {
     case transaction = "signed transaction"
     case renewalInfo = "signed renewal info"
@@ -10,7 +9,7 @@ package struct SignedDataRefusal: Error, Hashable, Sendable, CustomStringConvert
     case notification = "notification"
   }
 
-  /// The kinds of forgeries and mistakes, in the order in which they are looked for.
+  /// The kinds of forgeries and mistakes, in the order of the checks.
   package enum Reason: String, Hashable, CaseIterable, Sendable {
     case tooLarge = "too_large"
     case notThreeSegments = "not_three_segments"
@@ -18,7 +17,7 @@ package struct SignedDataRefusal: Error, Hashable, Sendable, CustomStringConvert
     case invalidHeader = "invalid_header"
     case unsupportedAlgorithm = "unsupported_algorithm"
     case criticalHeader = "critical_header"
-    /// Xcode's own signature, or an environment of its own, where a setting doesn't allow it.
+    /// Signed by Xcode, or for one of its environments, where that is not allowed.
     case notSignedByApple = "not_signed_by_apple"
     case wrongCertificateCount = "wrong_certificate_count"
     case invalidCertificate = "invalid_certificate"
@@ -33,14 +32,14 @@ package struct SignedDataRefusal: Error, Hashable, Sendable, CustomStringConvert
     case certificateExpired = "certificate_expired"
     case certificateNotYetValid = "certificate_not_yet_valid"
     case untrustedChain = "untrusted_chain"
-    /// Genuine, and something else than it was handed in for.
+    /// Genuine, but another type than expected.
     case wrongType = "wrong_type"
     case missingField = "missing_field"
     case unusableField = "unusable_field"
     case wrongEnvironment = "wrong_environment"
     case wrongBundleID = "wrong_bundle_id"
     case wrongAppAppleID = "wrong_app_apple_id"
-    /// Inside of a notification: each part is genuine, and they don't belong together.
+    /// The genuine parts of a notification do not belong together.
     case otherEnvironment = "other_environment"
     case otherApp = "other_app"
     case otherLine = "other_line"
@@ -48,7 +47,7 @@ package struct SignedDataRefusal: Error, Hashable, Sendable, CustomStringConvert
 
   package let reason: Reason
   package let subject: Subject
-  /// Whether it stood inside of a notification.
+  /// Whether the refused data was part of a notification.
   package let isInNotification: Bool
   /// The end of the sentence, from its verb.
   private let clause: String
@@ -60,16 +59,15 @@ package struct SignedDataRefusal: Error, Hashable, Sendable, CustomStringConvert
     self.isInNotification = isInNotification
   }
 
-  /// One plain sentence.
   package var description: String {
     (isInNotification ? "The notification's " : "The ") + subject.rawValue + " " + clause + "."
   }
 }
 
-/// What is wrong with a text, before it is known what it was handed in for.
+/// A problem with a text whose purpose is not yet known.
 struct SignedDataFault: Error {
   let reason: SignedDataRefusal.Reason
-  /// The end of a sentence, from its verb: "has two parts".
+  /// The end of the sentence, from its verb, such as "has two parts".
   let clause: String
 
   init(_ reason: SignedDataRefusal.Reason, _ clause: String) {

@@ -1,21 +1,23 @@
 package import Subscriptions
 
-/// Verifies whatever Apple signs, without asking Apple.
+/// Verifies data signed by Apple, offline.
 ///
-/// In this order: signature, date and certificates (``JWSVerifier``), then whom it is for:
-/// environment, bundle id, and in production the app's Apple ID where it is configured. The verdict
-/// is a value, and every refusal has its reason.
+/// ```swift
+/// let verifier = SignedDataVerifier(apps: apps, now: now)
+/// switch await verifier.transaction(jws) {
+/// case .success(let transaction): record(transaction.evidence)
+/// case .failure(let refusal): reject(refusal.reason, "\(refusal)")
+/// }
+/// ```
+/// First the signature, date and certificates are checked, then the environment, the bundle ID and,
+/// in production, the app's Apple ID if it is configured.
 package struct SignedDataVerifier: Sendable {
   private let signatures: JWSVerifier
   private let apps: AppStoreApps
   private let now: @Sendable () -> Timestamp
 
-  /// - Parameters:
-  ///   - roots: What every chain of certificates has to lead to.
-  ///   - apps: The apps that are served.
-  ///   - acceptsXcode: Whether to believe, as sandbox, what Xcode made and Apple did not sign:
-  ///     anybody can make it.
-  ///   - now: The clock.
+  /// - Parameter acceptsXcode: Whether unsigned data from Xcode, which anyone can make, is accepted
+  ///   as sandbox data.
   package init(
     roots: TrustedRoots = .apple, apps: AppStoreApps, acceptsXcode: Bool = false,
     now: @escaping @Sendable () -> Timestamp
@@ -25,10 +27,10 @@ package struct SignedDataVerifier: Sendable {
     self.now = now
   }
 
-  /// How many chains of certificates are remembered.
+  /// For tests.
   package var rememberedChains: Int { signatures.chains.count }
 
-  /// Verifies one transaction: its signature, its app and its environment.
+  /// Verifies a transaction's signature, app and environment.
   package func transaction(_ jws: String) async -> Result<SignedTransaction, SignedDataRefusal> {
     do {
       return .success(try await transaction(jws, within: nil, receivedAt: now()))
@@ -37,8 +39,7 @@ package struct SignedDataVerifier: Sendable {
     }
   }
 
-  /// Verifies what one subscription's future is: its signature and its environment, for it names
-  /// no app.
+  /// Verifies a renewal info's signature and environment; it names no app.
   package func renewalInfo(_ jws: String) async -> Result<SignedRenewalInfo, SignedDataRefusal> {
     do {
       return .success(try await renewalInfo(jws, within: nil, receivedAt: now()))
@@ -47,7 +48,6 @@ package struct SignedDataVerifier: Sendable {
     }
   }
 
-  /// Verifies the download of an app by one Apple account.
   package func appTransaction(
     _ jws: String
   ) async -> Result<JWSAppTransactionDecodedPayload, SignedDataRefusal> {
@@ -58,12 +58,11 @@ package struct SignedDataVerifier: Sendable {
     }
   }
 
-  /// Verifies a notification, and each part of it that Apple signs on its own.
+  /// Verifies a notification and its separately signed parts.
   ///
   /// - Parameters:
-  ///   - jws: Its `signedPayload`.
-  ///   - receivedAt: The date of one that doesn't name its own, as those of 2022.
-  /// - Returns: The notification with its parts, or why it is refused.
+  ///   - jws: The notification's `signedPayload`.
+  ///   - receivedAt: Used for notifications without a date, as in 2022.
   package func notification(
     _ jws: String, receivedAt: Timestamp
   ) async -> Result<SignedNotification, SignedDataRefusal> {
@@ -88,7 +87,7 @@ package struct SignedDataVerifier: Sendable {
         renewalInfo = try await self.renewalInfo(signed, within: outer, receivedAt: receivedAt)
       }
       if let renewalInfo, let transaction, renewalInfo.line != transaction.record.key.line {
-        throw SignedDataFault(.otherLine, "is of another line than its transaction")
+        throw SignedDataFault(.otherLine, "is for a different original transaction")
       }
       subject = .appTransaction
       if let signed = payload.appData?.signedAppTransactionInfo {
@@ -108,11 +107,11 @@ package struct SignedDataVerifier: Sendable {
 
   // MARK: Parts
 
-  /// What a notification says of itself, and its parts have to agree with.
+  /// The notification's own data, which its parts must match.
   private struct Outer {
     let notificationUUID: String
     let notificationType: NotificationTypeV2
-    /// As Apple writes it.
+    /// Apple's name of the environment.
     var environmentName: SignedEnvironment?
     var environment: Environment?
     var bundleID: String?
@@ -148,9 +147,9 @@ package struct SignedDataVerifier: Sendable {
     return payload
   }
 
-  /// Whom the notification is for.
+  /// Checks the notification's recipient.
   ///
-  /// One with contents that nobody knows, as Apple may invent, is for anybody.
+  /// A notification with only unknown contents is accepted for any app.
   private func outer(of payload: ResponseBodyV2DecodedPayload) throws(SignedDataFault) -> Outer {
     typealias Fields = PayloadFields
     var outer = Outer(
@@ -176,15 +175,15 @@ package struct SignedDataVerifier: Sendable {
     return outer
   }
 
-  // MARK: Whom it is for
+  // MARK: Recipient
 
-  /// Old parts name no environment of their own: the notification's is theirs.
+  /// Old parts name no environment and take the notification's.
   private func environment(
     _ name: SignedEnvironment?, _ field: String, within outer: Outer?
   ) throws(SignedDataFault) -> Environment {
     if let name, let outerName = outer?.environmentName, name != outerName {
       throw SignedDataFault(
-        .otherEnvironment, "is of another environment than what it stands in")
+        .otherEnvironment, "is for a different environment than the rest of the notification")
     }
     return try PayloadFields.environment(
       name ?? outer?.environmentName, field, acceptsXcode: signatures.acceptsXcode)
@@ -195,28 +194,27 @@ package struct SignedDataVerifier: Sendable {
   ) throws(SignedDataFault) -> AppStoreApp {
     let bundleID = try PayloadFields.required(bundleID, "bundleId")
     if let other = outer?.bundleID, other != bundleID {
-      throw SignedDataFault(.otherApp, "is of another app than what it stands in")
+      throw SignedDataFault(.otherApp, "is for a different app than the rest of the notification")
     }
     guard let app = apps[bundleID] else {
-      throw SignedDataFault(.wrongBundleID, "belongs to an app that is not served here")
+      throw SignedDataFault(.wrongBundleID, "belongs to an app that is not configured")
     }
     return app
   }
 
-  /// Apple leaves the number out in the sandbox.
+  /// Apple omits the Apple ID in the sandbox.
   private func check(
     _ appleID: Int64?, of app: AppStoreApp, in environment: Environment
   ) throws(SignedDataFault) {
     guard environment == .production, let expected = app.appleID else { return }
     guard appleID == expected else {
       throw SignedDataFault(
-        .wrongAppAppleID, "does not name the Apple ID of the app that it names")
+        .wrongAppAppleID, "does not have the Apple ID that is configured for its app")
     }
   }
 }
 
 extension ExternalPurchaseToken {
-  /// Named by nothing but its identifier.
   fileprivate var environment: SignedEnvironment? {
     externalPurchaseID.map { $0.hasPrefix("SANDBOX") ? .sandbox : .production }
   }

@@ -2,22 +2,21 @@ import JSONText
 package import Subscriptions
 import struct Foundation.UUID
 
-/// A transaction that Apple has signed, of an app that is served, with all that a ledger needs.
+/// A verified transaction of a configured app, with all fields that the ledger requires.
 package struct SignedTransaction: Hashable, Sendable {
   package let payload: JWSTransactionDecodedPayload
   package let environment: Environment
-  /// The configured app that it belongs to.
   package let bundleID: String
-  /// The transaction in the vocabulary of the rules, as of the date at which it was signed.
+  /// The transaction as evidence of its signing date.
   package let record: TransactionRecord
-  /// The line that this one continues, where Apple names one.
+  /// The original transaction that this one continues, if Apple names one.
   package let previousLine: LineID?
 
+  /// Fails if a field is missing or unusable.
+  ///
   /// - Parameters:
-  ///   - payload: Its signature was verified.
-  ///   - environment: Where it was made.
-  ///   - bundleID: Compared with the configured apps.
-  /// - Throws: ``SignedDataFault`` where a field is missing or can't be used.
+  ///   - payload: Must be verified.
+  ///   - bundleID: Must be that of a configured app.
   init(
     _ payload: JWSTransactionDecodedPayload, environment: Environment, bundleID: String
   ) throws(SignedDataFault) {
@@ -32,10 +31,10 @@ package struct SignedTransaction: Hashable, Sendable {
     previousLine = previous == line ? nil : previous
   }
 
-  /// What it says: the transaction, and the link to an earlier line.
+  /// The transaction, and its link to an earlier original transaction.
   package var evidence: [Evidence] { evidence(kind: .unknown) }
 
-  /// The same; `kind` is that of a charge whose transaction doesn't tell.
+  /// The same, with the kind of charge for a transaction that does not name it.
   func evidence(kind: ChargeKind) -> [Evidence] {
     var record = record
     if payload.transactionReason == nil { record.kind = kind }
@@ -44,9 +43,9 @@ package struct SignedTransaction: Hashable, Sendable {
   }
 }
 
-/// What Apple has signed of a subscription's future.
+/// A verified renewal info.
 ///
-/// It names no app: it is worth something only beside a transaction of its line.
+/// It names no app, so it only counts together with a transaction of the same original transaction.
 package struct SignedRenewalInfo: Hashable, Sendable {
   package let payload: JWSRenewalInfoDecodedPayload
   package let line: LineID
@@ -55,17 +54,16 @@ package struct SignedRenewalInfo: Hashable, Sendable {
   private let autoRenewProductID: ProductID?
   private let expirationIntent: Int?
 
-  /// - Parameters:
-  ///   - payload: Its signature was verified.
-  ///   - environment: Where it was made.
-  /// - Throws: ``SignedDataFault`` where a field is missing or can't be used.
+  /// Fails if a field is missing or unusable.
+  ///
+  /// The payload must be verified.
   init(
     _ payload: JWSRenewalInfoDecodedPayload, environment: Environment
   ) throws(SignedDataFault) {
     typealias Fields = PayloadFields
-    // A transaction has the fields that are asked for here, and says nothing about renewals.
+    // A transaction also has the fields checked here, but says nothing about renewals.
     guard !payload.unknownFields.contains(where: { Self.otherFields.contains($0.key) }) else {
-      throw SignedDataFault(.wrongType, "is something else that Apple signed")
+      throw SignedDataFault(.wrongType, "is another type of data signed by Apple")
     }
     self.payload = payload
     self.environment = environment
@@ -81,18 +79,17 @@ package struct SignedRenewalInfo: Hashable, Sendable {
     _ = try Fields.integer(payload.autoRenewStatus, "autoRenewStatus", in: 0...1)
   }
 
-  /// What a transaction has, and no renewal info.
+  /// Members of a transaction that a renewal info never has.
   private static let otherFields: Set<ExactText> = ["transactionId", "purchaseDate"]
 
-  /// What it says about the line's future.
+  /// The renewal status as of the signing date.
   ///
-  /// The later of two dates is the end of the paid period: the transaction beside it may be an old
-  /// one, whose refund is told. Whether it renews is Apple's `autoRenewStatus`: on a monthly paid
-  /// commitment that stays on while its later payments are owed, whatever the customer has asked
-  /// for after it.
+  /// The paid period ends at the later of two dates, because the given transaction may be old, for
+  /// example in a notification of its refund. Apple's `autoRenewStatus` says whether it renews: in
+  /// a commitment billed monthly it stays on while payments are due, whatever the customer has
+  /// chosen for the time after.
   ///
-  /// - Parameter latest: The latest transaction of the line that is at hand.
-  /// - Returns: The status as of the date at which this was signed.
+  /// - Parameter latest: The latest known transaction of the same original transaction.
   package func status(latest: TransactionRecord?) -> RenewalStatus {
     let sameLine = latest.flatMap { $0.key.line == line ? $0.expiresDate : nil }
     let phase = RenewalPhase(
@@ -109,10 +106,8 @@ package struct SignedRenewalInfo: Hashable, Sendable {
 }
 
 extension TransactionRecord {
-  /// The transaction as evidence of the date at which it was signed.
-  ///
-  /// - Throws: ``SignedDataFault`` naming the field, where it isn't said what was bought, when and
-  ///   on which line.
+  /// The transaction as evidence of its signing date; fails if a required field is missing or
+  /// unusable.
   init(
     _ payload: JWSTransactionDecodedPayload, environment: Environment
   ) throws(SignedDataFault) {
@@ -125,7 +120,7 @@ extension TransactionRecord {
     let product = try Fields.required(
       Fields.identifier(payload.productID, "productId"), "productId")
     let type = payload.type?.productType
-    // A subscription without its expiry would pass for a purchase for ever.
+    // Without its expiry, a subscription would look like a permanent purchase.
     if type == .autoRenewable { _ = try Fields.required(payload.expiresDate, "expiresDate") }
     self.init(
       key: TransactionKey(
@@ -155,7 +150,7 @@ extension TransactionRecord {
 }
 
 extension JWSTransactionDecodedPayload {
-  /// A trial is a trial even when an offer code gave it, as in receipts.
+  /// A trial counts as a trial even if it came with an offer code, as in receipts.
   fileprivate var periodType: PeriodType {
     if offerDiscountType == .freeTrial { return .trial }
     switch offerType {
@@ -165,13 +160,13 @@ extension JWSTransactionDecodedPayload {
     }
   }
 
-  /// What Apple signs is current: that no revocation is named means that there is none.
+  /// Signed data is current, so a missing revocation means that there is none.
   fileprivate var revocation: RevocationStatus {
     guard let revocationDate else { return .notRevoked }
     return .revoked(
       Revocation(
         at: revocationDate, reason: revocationReason.map(String.init),
-        // Longer names than the table's are none of Apple's.
+        // Longer than the column, and so not one of Apple's.
         type: revocationType.flatMap { 1...64 ~= $0.utf8.count ? $0 : nil },
         percentage: revocationPercentage))
   }
@@ -199,17 +194,17 @@ extension ProductTypeName {
   }
 }
 
-/// Checks the fields of a payload that become part of the ledger.
+/// Checks the payload fields that enter the ledger.
 ///
-/// Apple documents every field as optional; what a ledger cannot do without is missed here, by
-/// name. A field that is there and means nothing is not taken for absent.
+/// Apple documents all fields as optional; required ones are enforced here by name. A field that is
+/// present but unusable is an error.
 enum PayloadFields {
   static func required<Value>(_ value: Value?, _ field: String) throws(SignedDataFault) -> Value {
     guard let value else { throw .missing(field) }
     return value
   }
 
-  /// A text that can be part of a key; nil for one that is absent or empty.
+  /// A text that can be part of a key; nil if it is absent or empty.
   static func identifier(
     _ text: String?, _ field: String, upTo limit: Int = AppleIdentifier.longest
   ) throws(SignedDataFault) -> String? {
@@ -218,7 +213,7 @@ enum PayloadFields {
     return text
   }
 
-  /// One of Apple's numbers: a transaction's, or that of a charge.
+  /// A transaction ID or a web order line item ID.
   static func number(_ text: String?, _ field: String) throws(SignedDataFault) -> String? {
     try identifier(text, field, upTo: AppleIdentifier.longestNumber)
   }
@@ -238,55 +233,54 @@ enum PayloadFields {
     guard let text, !text.isEmpty else { return nil }
     guard text.utf8.count == 3,
       text.utf8.allSatisfy((UInt8(ascii: "A")...UInt8(ascii: "Z")).contains)
-    else { throw .unusable(field, "is no currency") }
+    else { throw .unusable(field, "is not a currency code") }
     return text
   }
 
-  /// One that is no UUID counts as none: apps put into it what they like.
+  /// Nil for anything but a UUID, because apps may set any value.
   static func token(_ text: String?) -> UUID? { text.flatMap { UUID(uuidString: $0) } }
 
-  /// The environment in the rules' vocabulary.
   static func environment(
     _ environment: SignedEnvironment?, _ field: String, acceptsXcode: Bool
   ) throws(SignedDataFault) -> Environment {
     let named = try required(environment, field)
     guard let environment = named.environment else {
-      throw SignedDataFault(.wrongEnvironment, "is of an environment that is not known")
+      throw SignedDataFault(.wrongEnvironment, "is for an unknown environment")
     }
     guard acceptsXcode || named.isSignedByApple else {
       throw SignedDataFault(
-        .notSignedByApple, "comes from Xcode and not from Apple, which is not accepted here")
+        .notSignedByApple, "comes from Xcode instead of Apple, which is not accepted")
     }
     return environment
   }
 }
 
-/// What Apple says of a period that could or could not be renewed, in any of its formats.
+/// Apple's data about a renewal that is due, in any of its formats.
 struct RenewalPhase {
   var gracePeriodExpiresDate: Timestamp?
   var isInBillingRetryPeriod: Bool?
-  /// Whether Apple says that the line has ended or will: an expiration intent, or status 21006 with
-  /// renewal off.
+  /// Whether Apple reports that the subscription has ended or will: an expiration intent, or status
+  /// 21006 with auto-renew off.
   var hasEnding: Bool
-  /// The end of the paid period, as far as it is known.
+  /// The end of the paid period, if known.
   var paidUntil: Timestamp?
-  /// The date of Apple's answer.
+  /// The date of Apple's response.
   var asOf: Timestamp
 
-  /// The first row that matches; nil where the end of the paid period is needed and not known.
+  /// The first matching row; nil if the end of the paid period is needed and unknown.
   ///
-  /// | what Apple says | phase |
+  /// | reported by Apple | phase |
   /// | --- | --- |
-  /// | a grace period that ends after the paid one and after the answer | grace |
+  /// | a grace period that ends after the paid period and after the response | grace |
   /// | is_in_billing_retry_period 1 | billing retry |
-  /// | an expiration_intent, or 21006 with renewal off, and the paid period is over | expired |
-  /// | the same, and the paid period runs | undisturbed: it says why the line will end |
-  /// | a grace period that is over, and not a word of giving up | billing retry |
+  /// | an expiration_intent, or 21006 with renewal off, and the paid period has ended | expired |
+  /// | the same during the paid period | undisturbed; it explains why the subscription will end |
+  /// | a grace period that has ended, without a sign of giving up | billing retry |
   /// | anything else | undisturbed |
   ///
-  /// 21006 alone is not believed: it has been seen for hours between an expiry and its renewal.
+  /// 21006 alone is not trusted: it has been seen for hours between an expiry and its renewal.
   var phase: RenewalStatus.Phase? {
-    // A grace period lies behind the period that could not be renewed; Apple recovered the rest.
+    // A grace period follows the period that could not be renewed; earlier ones were recovered.
     let grace = gracePeriodExpiresDate.flatMap { grace in
       paidUntil.map { grace > $0 } ?? true ? grace : nil
     }
@@ -297,17 +291,15 @@ struct RenewalPhase {
   }
 }
 
-/// What a text of Apple's must be to become part of a key.
+/// The requirements for a text of Apple's that becomes part of a key.
 enum AppleIdentifier {
-  /// In bytes: what a column for a name holds.
-  static let longest = 255
-  /// In bytes: what a column for one of Apple's numbers holds.
-  static let longestNumber = 128
+  static let longest = 255  // In bytes; the size of the columns for names
+  static let longestNumber = 128  // In bytes; the size of the columns for Apple's numbers
 
-  /// What is wrong with a text: "is longer than 255 bytes"; nil if it can be an identifier.
+  /// The problem with a text, such as "is longer than 255 bytes"; nil if it can be an identifier.
   ///
-  /// Neither longer than its column in `schema.sql`, nor with control characters, which PostgreSQL
-  /// or a terminal would not take.
+  /// Identifiers must fit their column in `schema.sql` and contain no control characters, which
+  /// PostgreSQL or a terminal would not accept.
   static func fault(of text: String, upTo limit: Int) -> String? {
     if text.utf8.count > limit { return "is longer than \(limit) bytes" }
     let isPrintable = text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }

@@ -1,9 +1,7 @@
 import CoreMetrics
 import Subscriptions
 
-/// Counts requests to Apple, by what came of them; made once for all that asks.
 final class AppleMetrics: Sendable {
-  /// What came of a request.
   enum Outcome: String, CaseIterable {
     case succeeded
     case unauthorized
@@ -45,10 +43,7 @@ final class AppleMetrics: Sendable {
   private let requests: [Key: Counter]
   private let durations: [Environment: CoreMetrics.Timer]
 
-  /// - Parameters:
-  ///   - api: Which of Apple's interfaces is asked.
-  ///   - calls: What may be asked of it, in Apple's words.
-  ///   - factory: Where it is counted.
+  /// - Parameter calls: The endpoint names that can be counted.
   init(api: String, calls: [String], _ factory: any MetricsFactory) {
     let keys = calls.flatMap { call in
       Environment.allCases.flatMap { environment in
@@ -82,9 +77,8 @@ final class AppleMetrics: Sendable {
   }
 }
 
-/// Counts what verifyReceipt says, by its status.
 final class ReceiptStatusMetrics: Sendable {
-  /// Apple's statuses; whatever else is answered counts as `other`, for anybody could answer it.
+  /// Apple's statuses; others are counted as `other`, because they may come from any server.
   private static let known = [0] + Array(21_000...21_010)
 
   private let statuses: [Int: Counter]
@@ -105,7 +99,7 @@ final class ReceiptStatusMetrics: Sendable {
   }
 }
 
-/// Counts requests of the App Store Server API, and what becomes of the others.
+/// Counts App Store Server API requests, retries and requests that were not sent.
 final class ServerAPIMetrics: Sendable {
   let requests: AppleMetrics
   let newTokens: Counter
@@ -130,7 +124,7 @@ final class ServerAPIMetrics: Sendable {
       })
   }
 
-  /// A request is not sent, for its turn would come too late.
+  /// Counts a request that is not sent because its turn would come too late.
   func holdsBack(in environment: Environment) {
     heldBack[environment]?.increment()
   }

@@ -1,15 +1,13 @@
 package import Subscriptions
 
-/// What carries requests to Apple and brings the answers back: the one seam for tests.
+/// Sends requests to Apple; tests substitute this.
 package protocol AppStoreTransport: Sendable {
-  /// Sends the request and returns the whole answer, whatever its HTTP status.
+  /// Sends a request and returns the complete response, whatever its HTTP status.
   ///
-  /// Throws `AppStoreTransportError` where no whole answer came, and `CancellationError` when the
-  /// task is cancelled.
+  /// Fails with ``AppStoreTransportError``, or `CancellationError` if the task is cancelled.
   func send(_ request: AppStoreRequest) async throws -> AppStoreResponse
 }
 
-/// One HTTP header field.
 package struct HTTPHeader: Hashable, Codable, Sendable {
   package var name: String
   package var value: String
@@ -20,16 +18,14 @@ package struct HTTPHeader: Hashable, Codable, Sendable {
   }
 }
 
-/// A request to Apple.
-///
-/// Its body can hold a shared secret and a customer's receipt: its description shows neither.
+/// A request to Apple; its description omits the body, which may contain a shared secret and a
+/// receipt.
 package struct AppStoreRequest: Sendable, CustomStringConvertible {
-  /// As in `POST`.
-  package var method: String
+  package var method: String  // Such as `POST`
   package var url: String
   package var headers: [HTTPHeader]
   package var body: [UInt8]
-  /// From the first try to connect until the last byte of the answer.
+  /// From the first connection attempt to the last byte of the response.
   package var timeout: Duration
 
   package init(
@@ -45,9 +41,7 @@ package struct AppStoreRequest: Sendable, CustomStringConvertible {
   package var description: String { "\(method) \(url) (\(body.count) bytes)" }
 }
 
-/// What Apple answered, as it came.
 package struct AppStoreResponse: Hashable, Sendable, CustomStringConvertible {
-  /// The HTTP status.
   package var status: Int
   package var headers: [HTTPHeader]
   package var body: [UInt8]
@@ -58,7 +52,7 @@ package struct AppStoreResponse: Hashable, Sendable, CustomStringConvertible {
     self.body = body
   }
 
-  /// The value of the first header field of that name; names are compared without case.
+  /// The first header field with this name, compared case-insensitively.
   package func header(_ name: String) -> String? {
     headers.first { $0.name.lowercased() == name.lowercased() }?.value
   }
@@ -66,33 +60,28 @@ package struct AppStoreResponse: Hashable, Sendable, CustomStringConvertible {
   package var description: String { "HTTP \(status) (\(body.count) bytes)" }
 }
 
-/// Why no whole answer of Apple's arrived.
+/// The reason why no complete response arrived.
 ///
-/// Never a statement about a purchase.
+/// It says nothing about a purchase.
 package struct AppStoreTransportError: Error, CustomStringConvertible {
-  /// What failed.
   package enum Kind: String, Sendable {
-    /// The request's time was up.
     case timedOut
-    /// The name of the host leads to no address.
     case nameNotResolved
-    /// Nothing accepted the connection.
+    /// No address accepted the connection.
     case connectionFailed
-    /// The two sides could not agree on a trusted connection.
     case tlsFailed
-    /// The connection was reset, or closed before the answer was whole.
+    /// The connection was reset or closed before the response was complete.
     case connectionLost
-    /// The answer is larger than is accepted.
+    /// The response exceeds the size limit.
     case answerTooLarge
-    /// The URL is none that can be asked.
     case invalidURL
     case other
   }
 
   package var kind: Kind
-  /// The library's own words; they name hosts and addresses, never contents.
+  /// The library's message; it names hosts and addresses, never contents.
   package var detail: String
-  /// As much of the answer as did arrive.
+  /// The part of the response that arrived.
   package var partial: AppStoreResponse?
 
   package init(_ kind: Kind, detail: String, partial: AppStoreResponse? = nil) {
@@ -101,41 +90,39 @@ package struct AppStoreTransportError: Error, CustomStringConvertible {
     self.partial = partial
   }
 
-  /// One plain sentence.
   package var description: String {
     switch kind {
-    case .timedOut: "Apple did not answer in time: \(detail)."
+    case .timedOut: "Apple did not respond in time: \(detail)."
     case .nameNotResolved: "The name of Apple's server could not be resolved: \(detail)."
-    case .connectionFailed: "No connection to Apple could be made: \(detail)."
-    case .tlsFailed: "No trusted connection to Apple could be made: \(detail)."
+    case .connectionFailed: "Could not connect to Apple: \(detail)."
+    case .tlsFailed: "Could not establish a trusted connection to Apple: \(detail)."
     case .connectionLost: "The connection to Apple was lost: \(detail)."
-    case .answerTooLarge: "Apple's answer is too large: \(detail)."
-    case .invalidURL: "The URL cannot be asked: \(detail)."
-    case .other: "Apple could not be asked: \(detail)."
+    case .answerTooLarge: "Apple's response is too large: \(detail)."
+    case .invalidURL: "The URL is not valid: \(detail)."
+    case .other: "The request to Apple failed: \(detail)."
     }
   }
 }
 
-/// One request to Apple and what came of it: what the audit trail keeps.
+/// A request to Apple and its outcome, as kept for audits.
 ///
-/// The request is not in it, for the receipt is kept once, with the submission, and the shared
-/// secret nowhere.
+/// The request's body is left out: the receipt is stored with its submission, and the shared secret
+/// nowhere.
 package struct Exchange: Hashable, Sendable {
-  /// Which of Apple's two environments was asked.
+  /// The environment that received the request.
   package var endpoint: Environment
   package var url: String
   package var startedAt: Timestamp
   package var duration: Duration
-  /// Apple's answer, byte by byte, or as much of it as arrived.
+  /// Apple's response, byte for byte, or the part of it that arrived.
   package var response: AppStoreResponse?
-  /// Why no whole answer arrived, in one sentence.
+  /// One sentence on why no complete response arrived.
   package var fault: String?
 
-  /// The HTTP status, where Apple got as far as that.
   package var httpStatus: Int? { response?.status }
-  /// The bytes of Apple's answer; empty where none came.
+  /// The response's body; empty if there was none.
   package var answer: [UInt8] { response?.body ?? [] }
-  /// The moment at which the answer was whole, or the attempt had failed.
+  /// The time at which the response was complete or the attempt failed.
   package var endedAt: Timestamp { startedAt + duration }
 
   package init(

@@ -7,36 +7,35 @@ import NIOSSL
 import Subscriptions
 import Tracing
 
-/// Asks Apple over HTTP.
 package struct HTTPClientTransport: AppStoreTransport {
-  /// Above the largest answers, which are several megabytes of history.
+  /// Above the largest responses, which are several megabytes of history.
   ///
-  /// What is larger is a fault, or somebody else's server.
+  /// Anything larger is an error or comes from another server.
   package static let answerLimitBytes = 20 * 1024 * 1024
 
-  /// How many connections to one host there can be at a time.
+  /// The maximum number of concurrent connections per host.
   ///
-  /// Apple's sandbox takes minutes at times: a few slow answers must not make the next requests
-  /// wait in line until their own time is up.
+  /// Apple's sandbox sometimes takes minutes to respond; a few slow responses must not delay other
+  /// requests until their timeout.
   private static let connectionLimit = 64
 
   private let client: HTTPClient
   private let answerLimitBytes: Int
 
-  /// Asks with `client`, which its maker shuts down.
+  /// The caller shuts down the client.
   package init(client: HTTPClient, answerLimitBytes: Int = Self.answerLimitBytes) {
     self.client = client
     self.answerLimitBytes = answerLimitBytes
   }
 
-  /// How a client for Apple is set up.
+  /// The configuration of clients for Apple.
   ///
-  /// Redirects are not followed, for a receipt and a shared secret go to the configured host only.
-  /// A refused connection fails at once: retrying is the worker's task, which says so to callers.
+  /// Redirects are not followed, because receipts and shared secrets must only reach the configured
+  /// host. A refused connection fails immediately; the worker retries later.
   package static var clientConfiguration: HTTPClient.Configuration {
     var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
     configuration.connectionPool.retryConnectionEstablishment = false
-    // The span is ``TracedTransport``'s, which Apple is not told of and which has no ids in it.
+    // ``TracedTransport`` records the span, without IDs and without sending the trace to Apple.
     configuration.tracing.tracer = nil
     configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = connectionLimit
     return configuration
@@ -102,7 +101,6 @@ package struct HTTPClientTransport: AppStoreTransport {
 }
 
 extension AppStoreTransportError {
-  /// Sorts what the HTTP library and those below it throw.
   fileprivate init(_ error: any Error, partial: AppStoreResponse?) {
     let kind: Kind =
       switch error {
@@ -117,14 +115,14 @@ extension AppStoreTransportError {
       case is IOError, is ChannelError, is HTTPParserError: .connectionLost
       default: .other
       }
-    let detail = (error as? NIOConnectionError)?.summary ?? Self.words(of: error)
+    let detail = (error as? NIOConnectionError)?.summary ?? Self.message(of: error)
     self.init(kind, detail: detail, partial: partial)
   }
 }
 
 extension AppStoreTransportError {
-  /// What an error of the system's says; NIO's words speak of a reset, whatever happened.
-  fileprivate static func words(of error: any Error) -> String {
+  /// The system's message for an I/O error; NIO's always mentions a reset.
+  fileprivate static func message(of error: any Error) -> String {
     guard let error = error as? IOError else { return "\(error)" }
     let code = Int(error.errnoCode)
     return NSError(domain: NSPOSIXErrorDomain, code: code).localizedFailureReason ?? "\(error)"
@@ -132,11 +130,11 @@ extension AppStoreTransportError {
 }
 
 extension NIOConnectionError {
-  /// One sentence, however many addresses the host has; its own description lists them all.
+  /// One sentence for any number of addresses; NIO's own description lists them all.
   fileprivate var summary: String {
     guard let first = connectionErrors.first else { return description }
-    return "\(host):\(port), addresses tried: \(connectionErrors.count), of which the first says "
-      + AppStoreTransportError.words(of: first.error)
+    return "\(host):\(port), addresses tried: \(connectionErrors.count), first error: "
+      + AppStoreTransportError.message(of: first.error)
   }
 }
 
@@ -155,14 +153,13 @@ extension AppStoreTransportError.Kind {
   }
 }
 
-/// The way to Apple, with a span for each request.
+/// Adds a span to each request.
 ///
-/// Apple is not told of the trace, and the span not of the request's path, which names a customer's
-/// transaction.
+/// The trace is not sent to Apple, and the span omits the request's path, which contains a
+/// customer's transaction ID.
 package struct TracedTransport: AppStoreTransport {
   private let transport: any AppStoreTransport
 
-  /// Sends by way of `transport`.
   package init(_ transport: any AppStoreTransport) {
     self.transport = transport
   }
@@ -180,21 +177,19 @@ package struct TracedTransport: AppStoreTransport {
   }
 }
 
-/// The header `Retry-After`, in each of the three forms in which Apple's servers send it.
+/// The `Retry-After` header, in the three forms that Apple's servers send.
 ///
-/// HTTP knows seconds and a date (RFC 9110, section 10.2.3); the App Store Server API sends an
-/// instant in milliseconds since 1970
+/// HTTP defines seconds and a date (RFC 9110, section 10.2.3); the App Store Server API sends
+/// milliseconds since 1970
 /// (https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits).
 enum RetryAfter {
-  /// A server that says "in ten years" is wrong: nothing waits longer than a day for it.
+  /// An upper limit, in case a server sends a nonsensical value.
   static let longestWait = Duration.days(1)
-  /// Read as seconds, this would be three thousand years; as an instant, it is 1973.
+  /// Read as seconds, this would be three thousand years; as milliseconds since 1970, it is 1973.
   private static let smallestInstant: Int64 = 100_000_000_000
 
-  /// The moment before which nothing should be asked.
-  ///
-  /// Nil where the header is missing, cannot be read, or names a moment that has passed: then the
-  /// caller's own delays hold.
+  /// The time before which no request should be sent; nil if the header is missing, unreadable or
+  /// in the past.
   static func moment(_ header: String?, now: Timestamp) -> Timestamp? {
     guard let header, let asked = read(header, now: now), asked > now else { return nil }
     return min(asked, now + longestWait)
@@ -210,9 +205,9 @@ enum RetryAfter {
 }
 
 extension Timestamp {
-  /// Reads HTTP's preferred form of a date, as in `Sun, 06 Nov 1994 08:49:37 GMT`.
+  /// Parses HTTP's preferred date format, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
   ///
-  /// The two obsolete forms are nil: nobody has sent them for decades.
+  /// The two obsolete formats are not supported.
   init?(httpDate text: some StringProtocol) {
     let fields = text.split(separator: " ")
     guard fields.count == 6, fields[5] == "GMT",

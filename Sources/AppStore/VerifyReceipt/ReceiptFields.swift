@@ -1,6 +1,5 @@
 import Subscriptions
 
-/// The name of a field of Apple's; any text is one.
 struct AnswerKey: CodingKey, ExpressibleByStringLiteral {
   let stringValue: String
   var intValue: Int? { nil }
@@ -10,20 +9,18 @@ struct AnswerKey: CodingKey, ExpressibleByStringLiteral {
   init?(intValue: Int) { nil }
 }
 
-/// What is wrong with a part of an answer, in words and without its values.
+/// A problem with a part of a response, without its values.
 struct UnreadableField: Error, CustomStringConvertible {
   let description: String
 
   init(_ field: AnswerKey, _ fault: String) { description = "\(field.stringValue) \(fault)" }
 }
 
-/// Reads a field in any of the forms in which Apple has been seen to write it.
-///
-/// Each method gives nil for a field that is missing, null or empty, and throws `UnreadableField`
-/// for one that is there and means nothing: what is there and not understood must not be taken for
-/// absent, for a cancellation is a field, too.
+// Reads fields in all forms that Apple has been seen to use. Missing, null and empty fields are
+// nil. A field that is present but unusable throws `UnreadableField`: it must not count as absent,
+// because a cancellation is a field, too.
 extension KeyedDecodingContainer<AnswerKey> {
-  /// A text, or a number as text.
+  /// A string, or an integer as a string.
   func text(_ key: AnswerKey) throws -> String? {
     do {
       guard let text = try decodeIfPresent(String.self, forKey: key) else { return nil }
@@ -31,11 +28,11 @@ extension KeyedDecodingContainer<AnswerKey> {
     } catch {
       if let number = try? decode(Int64.self, forKey: key) { return String(number) }
       if let number = try? decode(UInt64.self, forKey: key) { return String(number) }
-      throw UnreadableField(key, "is neither text nor a whole number")
+      throw UnreadableField(key, "is neither a string nor an integer")
     }
   }
 
-  /// A text that can be part of a key: see ``AppleIdentifier``.
+  /// A text that can be part of a key; see ``AppleIdentifier``.
   func identifier(_ key: AnswerKey, upTo limit: Int = AppleIdentifier.longest) throws -> String? {
     guard let text = try text(key) else { return nil }
     if let fault = AppleIdentifier.fault(of: text, upTo: limit) {
@@ -49,12 +46,12 @@ extension KeyedDecodingContainer<AnswerKey> {
     try identifier(key, upTo: AppleIdentifier.longestNumber)
   }
 
-  /// A `cancellation_reason`; nil if it can't be read: a cancellation holds without its reason.
+  /// A `cancellation_reason`; nil if unreadable, because the cancellation counts without it.
   func reason(_ key: AnswerKey) -> String? { try? identifier(key, upTo: 64) }
 
   func integer(_ key: AnswerKey, in range: ClosedRange<Int>) throws -> Int? {
     guard let text = try text(key) else { return nil }
-    guard let number = Int(text) else { throw UnreadableField(key, "is not a whole number") }
+    guard let number = Int(text) else { throw UnreadableField(key, "is not an integer") }
     guard range.contains(number) else { throw UnreadableField(key, "is out of range") }
     return number
   }
@@ -65,7 +62,7 @@ extension KeyedDecodingContainer<AnswerKey> {
     do {
       text = try self.text(key)
     } catch {
-      // Tried last: most are texts, and the error of a wrong guess is slow to make.
+      // Tried last: most values are strings, and a failed decoding attempt is slow.
       guard let flag = try? decode(Bool.self, forKey: key) else { throw error }
       return flag
     }
@@ -77,10 +74,10 @@ extension KeyedDecodingContainer<AnswerKey> {
     }
   }
 
-  /// A date from `…_ms`, the field itself, or `…_formatted`, whichever can be read first.
+  /// A date from `…_ms`, the field itself or `…_formatted`, whichever is readable first.
   ///
-  /// The field itself is a text such as `2019-08-20 04:28:57 Etc/GMT`, or, in answers to old
-  /// receipts, the milliseconds since 1970.
+  /// The field itself is a text such as `2019-08-20 04:28:57 Etc/GMT` or, for old receipts,
+  /// milliseconds since 1970.
   func moment(_ name: String) throws -> Timestamp? {
     var fault: UnreadableField?
     for suffix in ["_ms", "", "_formatted"] {
@@ -97,8 +94,7 @@ extension KeyedDecodingContainer<AnswerKey> {
 }
 
 extension Timestamp {
-  /// Reads milliseconds since 1970, or `YYYY-MM-DD HH:MM:SS Etc/GMT`; nil for anything else, and
-  /// outside the years 1970 to 9999 in either form.
+  /// Parses milliseconds since 1970 or `YYYY-MM-DD HH:MM:SS Etc/GMT`, in the years 1970 to 9999.
   init?(appStoreDate text: String) {
     if let milliseconds = Int64(text) {
       self.init(milliseconds: milliseconds)
@@ -107,7 +103,7 @@ extension Timestamp {
     } else {
       self.init(rfc3339: text)
     }
-    guard (Timestamp(milliseconds: 0)...Self.writable.upperBound).contains(self) else { return nil }
+    guard Self.appStoreRange.contains(self) else { return nil }
   }
 }
 
@@ -133,14 +129,14 @@ struct ReceiptItem: Decodable, Hashable, Sendable {
   var promotionalOfferID: String?
   var offerCodeName: String?
   var appAccountToken: String?
-  /// `bid`, which stands in old receipts only.
+  /// `bid`, only present in old receipts.
   let bundleID: String?
 
-  /// Throws `UnreadableField` where it isn't said what was bought, when and on which line.
+  /// Fails if the product, the date or both IDs are missing.
   ///
-  /// Trimmed payloads lack `transaction_id`: a stand-in is made of what identifies the charge on
-  /// its line, as `ORIGINAL@PURCHASE_DATE_MS`. Without an `original_transaction_id` the transaction
-  /// is its line's first.
+  /// Trimmed payloads lack `transaction_id`; `ORIGINAL@PURCHASE_DATE_MS`, which identifies the
+  /// charge, is used instead. Without an `original_transaction_id`, the transaction is the original
+  /// one.
   init(from decoder: any Decoder) throws {
     let fields = try decoder.container(keyedBy: AnswerKey.self)
     guard let productID = try fields.identifier("product_id") else {
@@ -158,7 +154,7 @@ struct ReceiptItem: Decodable, Hashable, Sendable {
     self.originalTransactionID = original
     self.transactionID = transactionID ?? "\(original)@\(purchaseDate.milliseconds)"
     guard self.transactionID.utf8.count <= AppleIdentifier.longestNumber else {
-      throw UnreadableField("transaction_id", "is missing, and its line's is too long")
+      throw UnreadableField("transaction_id", "is missing, and the original one is too long")
     }
     webOrderLineItemID = WebOrderLineItemID(
       reported: try fields.transactionIdentifier("web_order_line_item_id"))
@@ -178,9 +174,8 @@ struct ReceiptItem: Decodable, Hashable, Sendable {
     bundleID = try fields.identifier("bid")
   }
 
-  /// Takes from `other`, the same transaction, what this entry leaves out.
-  ///
-  /// Except for a cancellation: that it is gone is a statement, too, of the list that this is from.
+  /// Fills missing fields from another entry for the same transaction, except the cancellation: its
+  /// absence from this list is information, too.
   mutating func fill(from other: ReceiptItem) {
     webOrderLineItemID = webOrderLineItemID ?? other.webOrderLineItemID
     originalPurchaseDate = originalPurchaseDate ?? other.originalPurchaseDate
@@ -196,17 +191,17 @@ struct ReceiptItem: Decodable, Hashable, Sendable {
     appAccountToken = appAccountToken ?? other.appAccountToken
   }
 
-  /// The same, cancellation included: for two entries of one list.
+  /// The same including the cancellation, for two entries of one list.
   mutating func fillEverything(from other: ReceiptItem) {
     fill(from: other)
     cancellationReason = cancellationReason ?? other.cancellationReason
     cancellationDate = cancellationDate ?? other.cancellationDate
   }
 
-  /// All entries of one list on one transaction as one entry; nil for none.
+  /// Merges all entries of one list for one transaction.
   ///
-  /// Entries that contradict each other, which Apple has not been seen to write, are put in an
-  /// order that depends on their contents only.
+  /// Contradictory entries, which Apple has not been seen to send, are ordered by their contents
+  /// alone.
   static func joining(_ items: [ReceiptItem]) -> ReceiptItem? {
     let different = Set(items)
     guard different.count > 1 else { return items.first }
@@ -225,7 +220,8 @@ struct ReceiptItem: Decodable, Hashable, Sendable {
   }
 }
 
-/// What Apple plans for a line: an entry of `pending_renewal_info`, or an old answer's top level.
+/// The renewal of a subscription: an entry of `pending_renewal_info`, or an old response's top
+/// level.
 ///
 /// https://developer.apple.com/documentation/appstorereceipts/responsebody/pending_renewal_info
 struct PendingRenewal: Decodable, Hashable, Sendable {
@@ -248,13 +244,13 @@ struct PendingRenewal: Decodable, Hashable, Sendable {
     gracePeriodExpiresDate = try fields.moment("grace_period_expires_date")
   }
 
-  /// Whether anything is said at all; an iOS 7 style answer says nothing at its top level.
+  /// Whether no field is set, as at the top level of an iOS 7 style response.
   var isSilent: Bool {
     autoRenewProductID == nil && autoRenews == nil && expirationIntent == nil
       && isInBillingRetryPeriod == nil && gracePeriodExpiresDate == nil
   }
 
-  /// An order that depends on the contents only.
+  /// An order that depends on the contents alone.
   var sortKey: [String] {
     [
       productID, autoRenewProductID, autoRenews?.description, expirationIntent?.description,

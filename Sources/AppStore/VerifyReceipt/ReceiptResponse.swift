@@ -1,17 +1,16 @@
 import Foundation
 import Subscriptions
 
-/// Apple's answer as far as it can be read, or the verdict where it can't.
+/// Apple's response if it can be read, otherwise the verdict.
 enum ReadAnswer {
   case answer(ReceiptAnswer)
   case verdict(ReceiptVerdict)
 }
 
 extension ReadAnswer {
-  /// Reads what came back over HTTP.
+  /// Reads an HTTP response.
   ///
-  /// The content type decides nothing: an answer that is one is believed under any, and the type is
-  /// named where none could be read.
+  /// The content type is not checked, only named if the body can't be read.
   init(_ response: AppStoreResponse, url: String, answeredAt: Timestamp) {
     switch response.status {
     case 200: self.init(body: response)
@@ -19,15 +18,15 @@ extension ReadAnswer {
       self = .verdict(
         .misconfigured(
           ReceiptMisconfiguration(
-            reason: "\(url) answers HTTP \(response.status), as no verifyReceipt does: check the "
-              + "URL, and what stands between.")))
+            reason: "\(url) returned HTTP \(response.status), which verifyReceipt never does: "
+              + "check the URL and any proxy.")))
     default:
       let notBefore = RetryAfter.moment(response.header("Retry-After"), now: answeredAt)
       let meaning = response.status == 429 ? " (too many requests)" : ""
       self = .verdict(
         .retry(
           ReceiptRetry(
-            reason: "Apple answered HTTP \(response.status)\(meaning) with \(response.contents).",
+            reason: "Apple returned HTTP \(response.status)\(meaning) with \(response.contents).",
             notBefore: notBefore)))
     }
   }
@@ -44,36 +43,35 @@ extension ReadAnswer {
     let first = response.body.first { ![0x20, 0x09, 0x0a, 0x0d].contains($0) }
     return switch error {
     case let fault as UnreadableField:
-      "Apple's answer is JSON of another shape: \(fault)."
+      "Apple's response has an unexpected JSON structure: \(fault)."
     case _ where first == nil:
-      "Apple's answer is empty."
+      "Apple's response is empty."
     case _ where first != UInt8(ascii: "{"):
-      "Apple answered \(response.contents) instead of a JSON object."
+      "Apple returned \(response.contents) instead of a JSON object."
     default:
-      "Apple's answer is broken or incomplete JSON: \(response.contents)."
+      "Apple's response is broken or incomplete JSON: \(response.contents)."
     }
   }
 }
 
 extension AppStoreResponse {
-  /// What the answer is made of, for people.
   fileprivate var contents: String {
     let type = header("Content-Type")?.prefix { $0 != ";" }.prefix(60)
-    return "\(body.count) bytes of \(type.map(String.init) ?? "unnamed type")"
+    return "\(body.count) bytes of \(type.map(String.init) ?? "unknown type")"
   }
 }
 
-/// Apple's answer to verifyReceipt, in either of its shapes.
+/// Apple's verifyReceipt response, in either of its formats.
 ///
-/// See https://developer.apple.com/documentation/appstorereceipts/responsebody. What is not read
-/// here is not lost: the exchange keeps the answer byte by byte.
+/// See https://developer.apple.com/documentation/appstorereceipts/responsebody. The ``Exchange``
+/// keeps all bytes, also of fields that are not read here.
 struct ReceiptAnswer: Decodable, Sendable {
   let status: Int
   /// `is-retryable`.
   let isRetryable: Bool?
-  /// `environment`, as Apple writes it.
+  /// Apple's name of the environment.
   let environment: String?
-  /// The rest; nil unless `status` says that the receipt is in it.
+  /// Nil unless `status` means that the receipt is included.
   let contents: Contents?
 
   struct Contents: Decodable, Sendable {
@@ -81,10 +79,10 @@ struct ReceiptAnswer: Decodable, Sendable {
     let latestReceiptInfo: AnswerList<ReceiptItem>?
     let latestExpiredReceiptInfo: AnswerList<ReceiptItem>?
     let pendingRenewalInfo: AnswerList<PendingRenewal>?
-    /// What an answer to an iOS 6 style receipt says of the renewal, at its top level.
+    /// The renewal at the top level of the response to an iOS 6 style receipt.
     let renewal: PendingRenewal?
     let renewalFault: String?
-    /// The same for the cancellation.
+    /// The cancellation at the top level.
     let cancellationDate: Timestamp?
     let cancellationReason: String?
   }
@@ -98,7 +96,7 @@ struct ReceiptAnswer: Decodable, Sendable {
     contents = isVerified ? try Contents(from: decoder) : nil
   }
 
-  /// The status in an answer's bytes; nil if they are no answer.
+  /// The status in a response's bytes; nil if they are not a response.
   static func status(of body: [UInt8]) -> Int? {
     struct Status: Decodable {
       let status: Int
@@ -146,7 +144,7 @@ extension ReceiptAnswer.Contents {
     cancellationReason = fields.reason("cancellation_reason")
   }
 
-  /// Each bundle id that the answer names: one, unless it is a test's.
+  /// The bundle IDs named in the response: one, except in tests.
   var bundleIDs: Set<String> {
     let items =
       (latestReceiptInfo?.elements ?? []) + (latestExpiredReceiptInfo?.elements ?? [])
@@ -154,17 +152,17 @@ extension ReceiptAnswer.Contents {
   }
 }
 
-/// The field `receipt`: an app receipt with its list `in_app`, or, in answers to iOS 6 style
-/// receipts, one flat transaction.
+/// The field `receipt`: an app receipt with its list `in_app` or, for iOS 6 style receipts, a
+/// single transaction.
 struct ReceiptBody: Decodable, Sendable {
-  /// `bundle_id` or `bid`; empty if one of them is, and the other is not given.
+  /// `bundle_id` or `bid`; empty if one is empty and the other missing.
   let bundleID: String?
   let requestDate: Timestamp?
   let creationDate: Timestamp?
   let inApp: AnswerList<ReceiptItem>?
-  /// The receipt itself as a transaction, where it is one.
+  /// The receipt itself, if it is a transaction.
   let transaction: ReceiptItem?
-  /// Why it is none, though it looks like one.
+  /// Why a receipt that looks like a transaction can't be read.
   let transactionFault: EntryFault?
 
   init(from decoder: any Decoder) throws {
@@ -191,15 +189,14 @@ struct ReceiptBody: Decodable, Sendable {
   }
 }
 
-/// A list of Apple's, read as far as it can be.
+/// A list of which unreadable entries are set aside with the reason.
 ///
-/// Apple writes some lists as a single object where there is one entry. An entry that cannot be
-/// read is set aside with the reason and does not cost the others.
+/// Apple sends some lists with one entry as a single object.
 struct AnswerList<Element: Decodable & Sendable>: Decodable, Sendable {
   private(set) var elements: [Element] = []
   private(set) var faults: [EntryFault] = []
 
-  /// - Throws: `UnreadableField` for a value that is neither a list nor an object, such as a text.
+  /// Fails for a value that is neither an array nor an object.
   init(from decoder: any Decoder) throws {
     guard var list = try? decoder.unkeyedContainer() else {
       if (try? decoder.container(keyedBy: AnswerKey.self)) != nil {
@@ -209,14 +206,14 @@ struct AnswerList<Element: Decodable & Sendable>: Decodable, Sendable {
       let value = try decoder.singleValueContainer()
       if value.decodeNil() || (try? value.decode(String.self)) == "" { return }
       let name = AnswerKey(stringValue: decoder.codingPath.last?.stringValue ?? "answer")
-      throw UnreadableField(name, "is neither a list nor an object")
+      throw UnreadableField(name, "is neither an array nor an object")
     }
     while !list.isAtEnd {
       if try list.decodeNil() {
         faults.append(EntryFault(reason: "an entry is null"))
         continue
       }
-      // A failed entry stays the next one: it has to be stepped over.
+      // A failed entry remains the next one and must be skipped.
       read({ try list.decode(Element.self) }, orElse: { try list.decode(UnreadEntry.self) })
     }
   }
@@ -233,14 +230,13 @@ struct AnswerList<Element: Decodable & Sendable>: Decodable, Sendable {
   }
 }
 
-/// The reason why an entry could not be read.
 struct EntryFault: Hashable, Sendable {
   var reason: String
-  /// The entry's `purchase_date`; nil if that can't be read either.
+  /// Nil if it can't be read either.
   var purchaseDate: Timestamp?
 }
 
-/// Any JSON value, with the only part of an entry that is wanted where the rest can't be read.
+/// Decodes any JSON value, and from it only the date of an entry that can't be read.
 private struct UnreadEntry: Decodable {
   let purchaseDate: Timestamp?
 

@@ -2,13 +2,13 @@ import Logging
 import Secrets
 import Subscriptions
 
-/// Judges what Apple answers about one receipt; asks nothing itself.
+/// Decides the verdict on a receipt from Apple's responses, without I/O.
 struct ReceiptJudge {
   let apps: AppStoreApps
-  /// The app that the sender named.
+  /// The app named by the sender.
   let namedBundleID: String?
   let logger: Logger
-  /// Where the receipt is to be asked about next.
+  /// The endpoint and the secret for the next request.
   private(set) var route: VerificationRoute
   private let secrets: [Secret<String>?]
 
@@ -20,13 +20,13 @@ struct ReceiptJudge {
     route = VerificationRoute(secretCount: secrets.count)
   }
 
-  /// The secret to send next; nil: none.
+  /// The secret for the next request; nil for none.
   var secret: Secret<String>? { secrets[route.secret] }
 
-  /// The verdict on what was answered; nil: ask where the route leads now.
+  /// The verdict on a response; nil if another request must be sent along the route.
   mutating func verdict(on exchange: Exchange) -> ReceiptVerdict? {
     guard let response = exchange.response else {
-      return .retry(ReceiptRetry(reason: "Apple did not answer."))
+      return .retry(ReceiptRetry(reason: "Apple did not respond."))
     }
     switch ReadAnswer(response, url: exchange.url, answeredAt: exchange.endedAt) {
     case .verdict(let verdict): return verdict
@@ -41,7 +41,7 @@ struct ReceiptJudge {
     switch VerifyReceiptStatus(status, isRetryable: answer.isRetryable) {
     case .verified:
       guard let contents = answer.contents else {
-        preconditionFailure("An answer whose status is verified is decoded with its contents.")
+        preconditionFailure("A response with a verified status is decoded with its contents.")
       }
       return verdict(on: contents, of: answer, exchange)
     case .elsewhere(let environment):
@@ -64,7 +64,7 @@ struct ReceiptJudge {
     }
   }
 
-  /// What becomes of a step of the route; nil for asking again.
+  /// The verdict after a step of the route; nil to send another request.
   private func verdict(
     _ step: VerificationRoute.Step, _ exchange: Exchange, _ status: Int
   ) -> ReceiptVerdict? {
@@ -73,13 +73,13 @@ struct ReceiptJudge {
     case .swapped:
       .misconfigured(
         ReceiptMisconfiguration(
-          reason: "\(exchange.url), which is asked for \(exchange.endpoint.rawValue), refers "
+          reason: "\(exchange.url) is configured for \(exchange.endpoint.rawValue) but refers "
             + "\(exchange.endpoint.rawValue) receipts elsewhere: check the two URLs.",
           appleStatus: status))
     case .contradiction:
       .retry(
         ReceiptRetry(
-          reason: "Production and sandbox each say that the receipt is the other's.",
+          reason: "Production and sandbox each refer the receipt to the other.",
           appleStatus: status))
     case .noSecretFits:
       .misconfigured(
@@ -91,8 +91,8 @@ struct ReceiptJudge {
     let apps = namedBundleID.map { [$0] } ?? self.apps.all.map(\.bundleID)
     let names = apps.joined(separator: ", ")
     return secrets.allSatisfy { $0 == nil }
-      ? "Apple asks for a shared secret (status \(status)), and none is configured for \(names)."
-      : "Apple refuses the shared secret (status \(status)): check that of \(names)."
+      ? "Apple requires a shared secret (status \(status)), but none is configured for \(names)."
+      : "Apple rejected the shared secret (status \(status)): check that of \(names)."
   }
 
   private mutating func verdict(
@@ -100,7 +100,7 @@ struct ReceiptJudge {
   ) -> ReceiptVerdict? {
     if let name = answer.environment {
       guard let environment = Environment(rawValue: name.lowercased()) else {
-        return .retry(ReceiptRetry(reason: "Apple's answer names an environment of its own."))
+        return .retry(ReceiptRetry(reason: "Apple's response names an unknown environment."))
       }
       if environment != exchange.endpoint {
         return verdict(route.isReferred(to: environment), exchange, answer.status)
@@ -111,13 +111,14 @@ struct ReceiptJudge {
     case .app(let found): app = found
     case .assumed(let found):
       logger.notice(
-        "Apple's answer names no app", metadata: ["appstore.assumed": "\(found.bundleID)"])
+        "Apple's response names no app", metadata: ["appstore.assumed": "\(found.bundleID)"])
       app = found
     case .refused(let reason):
       return .rejected(
         ReceiptRejection(code: .wrongBundleID, reason: reason, appleStatus: answer.status))
     }
-    // Accepted without a password: with the app's own there may be more, subscriptions above all.
+    // Accepted without a password; with the app's own, the response may contain more, such as
+    // subscriptions.
     if secret == nil, let own = secrets.firstIndex(of: app.sharedSecret), route.isTrying(own) {
       return nil
     }
@@ -135,7 +136,7 @@ struct ReceiptJudge {
   private func log(_ receipt: VerifiedReceipt) {
     guard !receipt.unreadable.isEmpty || receipt.unusableAppAccountTokens > 0 else { return }
     logger.warning(
-      "Parts of Apple's answer could not be read",
+      "Parts of Apple's response could not be read",
       metadata: [
         "appstore.bundle_id": "\(receipt.bundleID)",
         "appstore.unreadable": "\(receipt.unreadable.map(\.description).prefix(10))",
@@ -145,44 +146,39 @@ struct ReceiptJudge {
   }
 }
 
-/// The way of one receipt from endpoint to endpoint and from secret to secret; asks nothing.
+/// The route of a receipt through endpoints and secrets, without I/O.
 ///
-/// Production comes first, always: a receipt from App Review or TestFlight is a sandbox receipt
-/// that meets a production build
-/// (https://developer.apple.com/documentation/appstorereceipts/verifyreceipt).
-/// Each secret is tried once per visit of an endpoint, and there are at most three visits, so that
-/// every route ends.
+/// Production always comes first: App Review and TestFlight send sandbox receipts to production
+/// builds (https://developer.apple.com/documentation/appstorereceipts/verifyreceipt). Each secret
+/// is tried once per visit to an endpoint, and there are at most three visits, so every route ends.
 struct VerificationRoute {
-  /// Which endpoint to ask.
   private(set) var endpoint = Environment.production
-  /// Which of the distinct secrets to send.
+  /// The index of the secret to send.
   private(set) var secret = 0
   private let secretCount: Int
-  /// Tried at this visit of the endpoint.
+  /// Secrets tried during this visit.
   private var tried: Set<Int> = [0]
   private var visits = 1
 
-  /// Production, sandbox, and production once more when the sandbox refers back.
+  /// Production, sandbox, and production once more if the sandbox refers back.
   static let visitLimit = 3
 
-  /// What to do next.
   enum Step: Hashable {
-    /// Ask at `endpoint` with `secret`.
+    /// Send a request to `endpoint` with `secret`.
     case ask
-    /// The environment that was asked refers to itself: its URL must be the other's.
+    /// The environment refers to itself, so its URL must be the other's.
     case swapped
-    /// Each environment says that the receipt is the other's.
+    /// Each environment refers the receipt to the other.
     case contradiction
-    /// None of the secrets is the one.
     case noSecretFits
   }
 
-  /// A route with `secretCount` distinct secrets, at least one, the likeliest first.
+  /// `secretCount` is the number of distinct secrets, at least one, likeliest first.
   init(secretCount: Int) {
     self.secretCount = secretCount
   }
 
-  /// The endpoint says that the receipt belongs to `environment`.
+  /// Handles a referral to an environment.
   mutating func isReferred(to environment: Environment) -> Step {
     guard environment != endpoint else { return .swapped }
     guard visits < Self.visitLimit else { return .contradiction }
@@ -192,7 +188,7 @@ struct VerificationRoute {
     return .ask
   }
 
-  /// Apple says that the secret is not that of the receipt's app.
+  /// Handles a response that the secret is wrong.
   mutating func secretIsWrong() -> Step {
     guard let next = (0..<secretCount).first(where: { !tried.contains($0) }) else {
       return .noSecretFits
@@ -200,7 +196,7 @@ struct VerificationRoute {
     return isTrying(next) ? .ask : .noSecretFits
   }
 
-  /// Changes to that secret; false if it has been tried here.
+  /// Switches to a secret; false if it was already tried during this visit.
   mutating func isTrying(_ secret: Int) -> Bool {
     guard tried.insert(secret).inserted else { return false }
     self.secret = secret
@@ -208,31 +204,31 @@ struct VerificationRoute {
   }
 }
 
-/// The app that a receipt belongs to, as far as it can be told.
+/// The app that a receipt belongs to, as far as it can be determined.
 enum ReceiptOwner: Hashable {
   case app(AppStoreApp)
-  /// The answer names no app, as trimmed payloads do, and only this one can be meant.
+  /// The response names no app, as in trimmed payloads, and only this one is possible.
   case assumed(AppStoreApp)
-  /// One sentence.
   case refused(String)
 }
 
 extension AppStoreApps {
-  /// The app of a receipt in which Apple named `bundleIDs`; `named` is the sender's word.
+  /// The owner of a receipt for which Apple named `bundleIDs` and the sender `named`.
   func owner(of bundleIDs: Set<String>, named: String?) -> ReceiptOwner {
     guard let bundleID = bundleIDs.first else {
       if let app = named.flatMap({ self[$0] }) { return .assumed(app) }
       guard let only = all.first, all.count == 1 else {
-        return .refused("Apple's answer names no app, and several are served: name the bundle id.")
+        return .refused(
+          "Apple's response names no app and several are configured: send the bundle ID.")
       }
       return .assumed(only)
     }
     guard bundleIDs.count == 1 else {
       return .refused("The receipt names several apps: \(bundleIDs.sorted()).")
     }
-    guard !bundleID.isEmpty else { return .refused("The receipt's bundle id is empty.") }
+    guard !bundleID.isEmpty else { return .refused("The receipt's bundle ID is empty.") }
     guard let app = self[bundleID] else {
-      return .refused("The receipt belongs to \(bundleID), which is not served here.")
+      return .refused("The receipt belongs to \(bundleID), which is not configured.")
     }
     guard named.map({ ExactText($0) == ExactText(bundleID) }) ?? true else {
       return .refused("The receipt belongs to \(bundleID), not to \(named ?? "another app").")

@@ -1,10 +1,10 @@
 import Foundation
 package import Subscriptions
 
-/// What Apple says of a receipt, and each exchange in which it said so.
+/// The verdict on a receipt, with the exchanges that led to it.
 package struct ReceiptVerification: Sendable {
   package var verdict: ReceiptVerdict
-  /// In order; empty where Apple needed not be asked.
+  /// In order; empty if no request was needed.
   package var exchanges: [Exchange]
 
   package init(verdict: ReceiptVerdict, exchanges: [Exchange]) {
@@ -13,30 +13,29 @@ package struct ReceiptVerification: Sendable {
   }
 }
 
-/// What is to be done with a receipt now.
 package enum ReceiptVerdict: Hashable, Sendable {
-  /// Apple vouches for the receipt. Whether it pays for anything now is in its records.
+  /// Verified by Apple; its records show whether it grants anything now.
   case verified(VerifiedReceipt)
-  /// The receipt proves nothing, for good.
+  /// Permanently rejected.
   case rejected(ReceiptRejection)
-  /// Nothing is known yet: ask again later. Never a reason to take something away.
+  /// Undecided; verify again later. Never a reason to revoke access.
   case retry(ReceiptRetry)
-  /// Our configuration keeps Apple from answering: alarm, keep the receipt, take nothing away.
+  /// The configuration prevents verification; alert the operator, keep the receipt and revoke
+  /// nothing.
   case misconfigured(ReceiptMisconfiguration)
 }
 
-/// Why a receipt proves nothing to us.
 package struct ReceiptRejection: Hashable, Sendable {
-  /// The problem codes of the interface.
+  /// The API's problem codes.
   package enum Code: String, Sendable {
     case receiptRejected = "receipt_rejected"
     case wrongBundleID = "wrong_bundle_id"
   }
 
   package var code: Code
-  /// One sentence for whoever sent the receipt.
+  /// One sentence for the sender of the receipt.
   package var reason: String
-  /// Nil where it was not Apple that refused.
+  /// Nil if the rejection was not Apple's.
   package var appleStatus: Int?
 
   package init(code: Code, reason: String, appleStatus: Int? = nil) {
@@ -46,23 +45,20 @@ package struct ReceiptRejection: Hashable, Sendable {
   }
 }
 
-/// Why the answer is still open.
 package struct ReceiptRetry: Hashable, Sendable {
-  /// When a status that may be Apple's fault is taken at its word.
+  /// When to accept a status that may be Apple's error.
   ///
-  /// Apple has answered 21002 for good receipts, once for a day (2023-02-07, SwiftyStoreKit issue
-  /// 687), and a receipt that was paid for must outlast that. So only answers of this very status
-  /// count, and they have to be many and to come over more than a day: what else went wrong between
-  /// them says nothing about the receipt.
+  /// Apple has returned 21002 for good receipts, once for a day (2023-02-07, SwiftyStoreKit issue
+  /// 687), and a paid receipt must survive that. Only responses with this status count, and many
+  /// are required over more than a day; other failures in between say nothing about the receipt.
   package struct Limit: Hashable, Sendable {
-    /// How many verifications must have ended with the status, this one included.
+    /// Verifications that must have ended with the status, including the current one.
     package static let attempts = 12
-    /// How far the first of them must lie behind this one.
+    /// Minimum age of the first of them.
     package static let time: Duration = .days(1)
 
-    /// Apple's status.
     package var status: Int
-    /// The verdict when the limit is reached.
+    /// The verdict once the limit is reached.
     package var rejection: ReceiptRejection
 
     package init(status: Int, rejection: ReceiptRejection) {
@@ -70,8 +66,8 @@ package struct ReceiptRetry: Hashable, Sendable {
       self.rejection = rejection
     }
 
-    /// Whether the verification that ended `now` is one too many; `earlier` is what Apple answered
-    /// about the receipt before, and when it was asked.
+    /// Whether the verification that ended `now` reaches the limit, given Apple's earlier responses
+    /// about the receipt.
     package func isReached(
       after earlier: [(askedAt: Timestamp, answer: [UInt8])], now: Timestamp
     ) -> Bool {
@@ -81,12 +77,11 @@ package struct ReceiptRetry: Hashable, Sendable {
     }
   }
 
-  /// One sentence: what happened.
   package var reason: String
   package var appleStatus: Int?
-  /// Apple asked not to be asked before; nil where it didn't.
+  /// The time before which Apple asked not to retry.
   package var notBefore: Timestamp?
-  /// Nil: asked for as long as the patience lasts.
+  /// Nil: retried until the retry window ends.
   package var limit: Limit?
 
   package init(
@@ -99,9 +94,9 @@ package struct ReceiptRetry: Hashable, Sendable {
   }
 }
 
-/// What is wrong on our side.
+/// An error in the configuration.
 package struct ReceiptMisconfiguration: Hashable, Sendable {
-  /// One sentence for the operator; names no secret.
+  /// One sentence for the operator, without secrets.
   package var reason: String
   package var appleStatus: Int?
 
@@ -111,79 +106,77 @@ package struct ReceiptMisconfiguration: Hashable, Sendable {
   }
 }
 
-/// What each `status` of verifyReceipt means for us: one row per status.
+/// The meaning of each verifyReceipt `status`.
 ///
-/// See https://developer.apple.com/documentation/appstorereceipts/status. A status says something
-/// about a receipt, or about Apple, or about our configuration; only the first kind may ever take a
-/// receipt out of the queue.
+/// See https://developer.apple.com/documentation/appstorereceipts/status. A status concerns the
+/// receipt, Apple or the configuration; only the first kind may remove a receipt from the queue.
 enum VerifyReceiptStatus: Hashable {
-  /// The body holds the decoded receipt.
+  /// The body contains the decoded receipt.
   case verified
-  /// The receipt belongs to the other environment: ask there.
+  /// The receipt belongs to the other environment.
   case elsewhere(Environment)
-  /// The password is not the shared secret of the receipt's app.
   case wrongSecret
-  /// Not a receipt that proves anything.
+  /// Permanently rejected.
   case rejected(String)
-  /// Nothing is known yet.
+  /// Undecided.
   case retry(String)
-  /// Usually the receipt's fault and sometimes Apple's: a few times, then rejected.
+  /// Usually the receipt's fault and sometimes Apple's; rejected after several attempts.
   case limitedRetry(String)
-  /// Our request or configuration is wrong: nothing is said about the receipt.
+  /// The request or the configuration is wrong; nothing is known about the receipt.
   case misconfigured(String)
 
-  /// `isRetryable` is Apple's `is-retryable`, which comes with 21100 to 21199 only.
+  /// `isRetryable` is Apple's `is-retryable`, which only comes with 21100 to 21199.
   init(_ status: Int, isRetryable: Bool?) {
     self =
       switch status {
       case 0: .verified
-      case 21000: .misconfigured("Apple did not see a POST request: something between rewrites it")
-      case 21002: .limitedRetry("Apple finds the receipt malformed, or is in trouble")
+      case 21000: .misconfigured("Apple did not receive a POST request: a proxy may rewrite it")
+      case 21002: .limitedRetry("Apple reports a malformed receipt, or has an outage")
       case 21003: .rejected("Apple could not authenticate the receipt")
       case 21004: .wrongSecret
-      case 21005: .retry("Apple's receipt server is not available at present")
-      // Valid, but the subscription has expired: an old receipt's way of saying so, with the body.
+      case 21005: .retry("Apple's receipt server is currently unavailable")
+      // Valid, but the subscription has expired: used for old receipts, with the body.
       case 21006: .verified
       case 21007: .elsewhere(.sandbox)
       case 21008: .elsewhere(.production)
       case 21009: .retry("Apple had an internal data access error")
       case 21010: .rejected("Apple does not know the customer's account, or has deleted it")
       case 21100...21199 where isRetryable == false:
-        .rejected("Apple had an internal data access error and says that retrying is no use")
+        .rejected("Apple had an internal data access error and asks not to retry")
       case 21100...21199: .retry("Apple had an internal data access error")
-      // 21001 is no longer sent, and so means as little as a number that was never heard of.
-      default: .retry("Apple answered a status that is not documented")
+      // 21001 is no longer sent, so it is treated like any unknown number.
+      default: .retry("Apple returned an undocumented status")
       }
   }
 }
 
-/// Where verifyReceipt is asked, for each of Apple's two environments.
+/// The URLs of verifyReceipt.
 package struct VerifyReceiptEndpoints: Hashable, Sendable {
   package let production: String
   package let sandbox: String
 
-  /// Apple's own (https://developer.apple.com/documentation/appstorereceipts/verifyreceipt).
+  /// Apple's URLs (https://developer.apple.com/documentation/appstorereceipts/verifyreceipt).
   package static let apple = VerifyReceiptEndpoints(
     unchecked: "https://buy.itunes.apple.com/verifyReceipt",
     sandbox: "https://sandbox.itunes.apple.com/verifyReceipt")
 
-  /// The longest URL: what the audit trail keeps with each exchange.
+  /// The length of the column in which exchanges store their URL.
   private static let longest = 255
 
-  /// Throws `AppStoreSettingError` for a URL that is not HTTP, names no host or is too long.
+  /// Fails unless each URL is HTTP with a host, and not too long.
   package init(production: String, sandbox: String) throws {
     for url in [production, sandbox] {
       let parts = URLComponents(string: url)
       guard ["http", "https"].contains(parts?.scheme?.lowercased()), parts?.host?.isEmpty == false
       else {
         throw AppStoreSettingError(
-          "\"\(url)\" is not the URL of a verifyReceipt: write it whole, for example "
+          "\"\(url)\" is not a verifyReceipt URL: use the complete URL, for example "
             + VerifyReceiptEndpoints.apple.production)
       }
       guard url.unicodeScalars.count <= Self.longest else {
         throw AppStoreSettingError(
-          "the URL has \(url.unicodeScalars.count) characters, of which there may be "
-            + "\(Self.longest)")
+          "the URL has \(url.unicodeScalars.count) characters; at most \(Self.longest) are "
+            + "allowed")
       }
     }
     self.init(unchecked: production, sandbox: sandbox)
@@ -194,7 +187,6 @@ package struct VerifyReceiptEndpoints: Hashable, Sendable {
     self.sandbox = sandbox
   }
 
-  /// The URL of that environment.
   package subscript(environment: Environment) -> String {
     switch environment {
     case .production: production

@@ -4,10 +4,15 @@ package import Logging
 package import Secrets
 package import Subscriptions
 
-/// Asks Apple about receipts by way of verifyReceipt.
+/// Verifies receipts with Apple's verifyReceipt endpoint.
 ///
-/// It keeps nothing and decides nothing about accounts: a receipt in, a verdict out, with each
-/// exchange for the audit trail. Logs name no receipt, secret or token.
+/// ```swift
+/// let verifier = ReceiptVerifier(
+///   transport: transport, apps: apps, timeout: .seconds(30), logger: logger, now: now)
+/// let verification = await verifier.verify(receiptData, bundleID: "com.example.app")
+/// if case .verified(let receipt) = verification.verdict { record(receipt.evidence) }
+/// ```
+/// It is stateless and knows nothing of accounts. Logs contain no receipt, secret or token.
 package struct ReceiptVerifier: Sendable {
   private let transport: any AppStoreTransport
   private let endpoints: VerifyReceiptEndpoints
@@ -18,11 +23,10 @@ package struct ReceiptVerifier: Sendable {
   private let statuses: ReceiptStatusMetrics
   private let now: @Sendable () -> Timestamp
 
-  /// In Apple's word for it.
+  /// Apple's name of the endpoint.
   private static let call = "verifyReceipt"
 
-  /// `timeout` bounds each request to Apple, of which one verification nearly always makes one or
-  /// two.
+  /// `timeout` applies to each request; a verification nearly always takes one or two.
   package init(
     transport: any AppStoreTransport, endpoints: VerifyReceiptEndpoints = .apple,
     apps: AppStoreApps, timeout: Duration, logger: Logger,
@@ -39,19 +43,19 @@ package struct ReceiptVerifier: Sendable {
     self.now = now
   }
 
-  /// What a verification can take: each distinct secret at each visit of an endpoint, every time
-  /// with an answer at the last moment.
+  /// The worst case: each distinct secret at each visit to an endpoint, with a response at the last
+  /// moment.
   package var longestVerification: Duration {
     timeout * (VerificationRoute.visitLimit * apps.secrets(likeliest: nil).count)
   }
 
-  /// Asks Apple about the receipt; never throws, for every outcome is a verdict.
+  /// Verifies a receipt; every outcome is a verdict.
   ///
-  /// `bundleID` is the app that the sender named: only that app's receipts are accepted then.
+  /// - Parameter bundleID: If not nil, only this app's receipts are accepted.
   package func verify(_ receiptData: String, bundleID: String? = nil) async -> ReceiptVerification {
     if let bundleID, apps[bundleID] == nil {
       let rejection = ReceiptRejection(
-        code: .wrongBundleID, reason: "\(bundleID) is not an app that is served here.")
+        code: .wrongBundleID, reason: "The app \(bundleID) is not configured.")
       return ReceiptVerification(verdict: .rejected(rejection), exchanges: [])
     }
     var judge = ReceiptJudge(apps: apps, namedBundleID: bundleID, logger: logger)
@@ -66,7 +70,7 @@ package struct ReceiptVerifier: Sendable {
     }
   }
 
-  /// Asks once; the verdict is that on a request that got no whole answer, and otherwise nil.
+  /// Sends one request; the verdict is nil if a complete response arrived.
   private func ask(
     _ endpoint: Environment, _ body: VerifyReceiptRequest
   ) async -> (Exchange, ReceiptVerdict?) {
@@ -93,7 +97,7 @@ package struct ReceiptVerifier: Sendable {
       let reason =
         error is CancellationError
         ? "The verification was interrupted: the program is stopping."
-        : "Apple could not be asked: \(error)."
+        : "The request to Apple failed: \(error)."
       exchange.fault = reason
       verdict = .retry(ReceiptRetry(reason: reason))
     }
@@ -105,7 +109,7 @@ package struct ReceiptVerifier: Sendable {
 
   private func request(_ url: String, _ body: VerifyReceiptRequest) throws -> AppStoreRequest {
     let encoder = JSONEncoder()
-    // A receipt is full of slashes; sorted keys make equal requests equal bytes.
+    // Receipts contain many slashes; sorted keys make equal requests byte-identical.
     encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
     return AppStoreRequest(
       method: "POST", url: url, headers: [HTTPHeader("Content-Type", "application/json")],
@@ -129,9 +133,9 @@ package struct ReceiptVerifier: Sendable {
 ///
 /// See https://developer.apple.com/documentation/appstorereceipts/requestbody.
 package struct VerifyReceiptRequest: Encodable, Sendable, CustomStringConvertible {
-  /// The receipt in base64, as the app sent it.
+  /// The receipt in base64, as sent by the app.
   package var receiptData: String
-  /// The shared secret; required where the receipt holds subscriptions.
+  /// The shared secret; required for receipts with subscriptions.
   package var password: Secret<String>?
 
   package init(receiptData: String, password: Secret<String>?) {
@@ -144,13 +148,12 @@ package struct VerifyReceiptRequest: Encodable, Sendable, CustomStringConvertibl
     case password
   }
 
-  /// Encodes the body as Apple reads it, with the secret.
+  /// Encodes the body including the secret.
   package func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: CodingKeys.self)
     try container.encode(receiptData, forKey: .receiptData)
     try container.encodeIfPresent(password?.revealed, forKey: .password)
   }
 
-  /// Neither the receipt nor the secret.
   package var description: String { "verifyReceipt of \(receiptData.utf8.count) bytes" }
 }

@@ -2,10 +2,10 @@ import Subscriptions
 
 import struct Foundation.UUID
 
-/// Makes one record of each transaction out of all entries on it.
+/// Merges all entries for a transaction into one record.
 ///
-/// What Apple knows now wins field by field over what the receipt held when it was made. The result
-/// depends on the set of entries only, never on their order or number.
+/// Current data takes precedence, field by field, over the receipt's own older data. The result
+/// depends only on the set of entries, not on their order or number.
 struct TransactionMerger {
   let environment: Environment
   let requestDate: Timestamp
@@ -17,11 +17,9 @@ struct TransactionMerger {
     var archivedAsOf: Timestamp?
   }
 
-  /// Everything that could be made of the entries.
   struct Result {
-    /// By purchase date.
-    var records: [TransactionRecord] = []
-    /// Transactions that cannot be told from others that never end.
+    var records: [TransactionRecord] = []  // By purchase date
+    /// Transactions without an expiry that can't be distinguished from permanent purchases.
     var incomplete: [UnreadableRecord] = []
     var unusableAppAccountTokens = 0
   }
@@ -31,12 +29,12 @@ struct TransactionMerger {
     self.requestDate = requestDate
   }
 
-  /// Adds what Apple knows now.
+  /// Adds an entry of Apple's current data.
   mutating func add(current item: ReceiptItem) {
     entries[key(of: item), default: Entries()].current.append(item)
   }
 
-  /// Adds what a receipt held that was made at `asOf`.
+  /// Adds an entry of a receipt created at `asOf`.
   mutating func add(archived item: ReceiptItem, asOf: Timestamp) {
     let key = key(of: item)
     var entry = entries.removeValue(forKey: key) ?? Entries()
@@ -45,8 +43,9 @@ struct TransactionMerger {
     entries[key] = entry
   }
 
-  /// A subscription's transaction without an expiry, which trimmed payloads have, would pass for a
-  /// purchase for ever: it is set aside where another transaction shows that the product expires.
+  /// Sets aside transactions without an expiry whose product expires in other transactions.
+  ///
+  /// Trimmed payloads contain them, and they would look like permanent purchases.
   func merged() -> Result {
     var result = Result()
     let transactions = entries.compactMap { key, entries in transaction(key, entries) }
@@ -81,7 +80,7 @@ struct TransactionMerger {
     let archived = ReceiptItem.joining(entries.archived)
     guard var item = ReceiptItem.joining(entries.current) else {
       guard let archived, let asOf = entries.archivedAsOf else { return nil }
-      // The receipt is as old as it is: that it names no cancellation says nothing.
+      // The receipt may be outdated, so a missing cancellation says nothing.
       return TransactionRecord(archived, key: key, asOf: asOf, otherwise: .notSaid)
     }
     if let archived { item.fill(from: archived) }

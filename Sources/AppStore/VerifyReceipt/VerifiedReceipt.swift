@@ -1,25 +1,24 @@
 package import Subscriptions
 import struct Foundation.UUID
 
-/// A receipt that Apple vouches for, in the vocabulary of the rules.
+/// A receipt verified by Apple, as evidence.
 package struct VerifiedReceipt: Hashable, Sendable {
-  /// The environment whose endpoint vouched for it.
+  /// The environment that verified it.
   package var environment: Environment
-  /// The configured app that it belongs to.
   package var bundleID: String
-  /// Apple's `status`: 0, or 21006 for an old receipt of an expired subscription.
+  /// 0, or 21006 for an old receipt of an expired subscription.
   package var status: Int
-  /// When Apple said so: `request_date_ms`, or the moment of the answer where that is missing.
+  /// `request_date_ms`, or the time of the response if it is missing.
   package var requestDate: Timestamp
-  /// How far Apple's clock was ahead of ours when the answer came, at least.
+  /// The minimum by which Apple's clock was ahead of ours.
   package var clockSkew: Duration
-  /// Every transaction once, by purchase date.
+  /// Each transaction once, by purchase date.
   package var records: [TransactionRecord]
-  /// At most one status per line.
+  /// At most one status per original transaction.
   package var statuses: [LineID: RenewalStatus]
-  /// What Apple listed and nobody could read; it stands in the exchange.
+  /// Entries that could not be read; the exchange contains them.
   package var unreadable: [UnreadableRecord]
-  /// How many transactions carry an `app_account_token` that is no UUID, and so count as without.
+  /// The number of transactions with an `app_account_token` that is not a UUID and is ignored.
   package var unusableAppAccountTokens: Int
 
   package init(
@@ -40,20 +39,19 @@ package struct VerifiedReceipt: Hashable, Sendable {
     self.unusableAppAccountTokens = unusableAppAccountTokens
   }
 
-  /// All of it, transactions first: the same for the same facts, however Apple orders them.
+  /// Transactions first; independent of the order in Apple's response.
   package var evidence: [Evidence] {
     records.map { .transaction($0) }
       + statuses.sorted { $0.key < $1.key }.map { .renewalStatus($0.value, line: $0.key) }
   }
 }
 
-/// One entry of one of Apple's lists that could not be read.
 package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringConvertible {
-  /// The list's name, as Apple writes it.
+  /// Apple's name of the list.
   package var list: String
-  /// What is wrong with it, without its values.
+  /// The problem, without values.
   package var reason: String
-  /// Nil if that can't be read either.
+  /// Nil if it can't be read either.
   package var purchaseDate: Timestamp?
 
   package init(list: String, reason: String, purchaseDate: Timestamp? = nil) {
@@ -69,10 +67,10 @@ package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringCon
       < (rhs.list, rhs.reason, rhs.purchaseDate?.milliseconds ?? .max)
   }
 
-  /// Whether the entry is a purchase that is newer than all that could be read.
+  /// Whether the entry is a purchase newer than all that could be read.
   ///
-  /// Without a date it counts only where nothing could be read: old entries without one stay in a
-  /// receipt forever, and every submission of it would be verified again and again.
+  /// Without a date it only counts if nothing could be read: an old entry without a date stays in a
+  /// receipt forever and would cause endless verification.
   package func hidesPurchase(after newest: Timestamp?) -> Bool {
     guard !["pending_renewal_info", "top level"].contains(list) else { return false }
     guard let newest else { return true }
@@ -81,10 +79,11 @@ package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringCon
 }
 
 extension VerifiedReceipt {
-  /// Translates what Apple answered into evidence.
+  /// Translates a response into evidence.
   ///
-  /// Steps 1 and 2 of the rule "Which charges does a submission claim?": both lists merged, every
-  /// transaction once, by purchase date. `answeredAt` stands in for a missing `request_date`.
+  /// Steps 1 and 2 of the rule "Which charges does a submission claim?": both lists are merged, and
+  /// each transaction appears once, by purchase date. `answeredAt` replaces a missing
+  /// `request_date`.
   init(
     _ contents: ReceiptAnswer.Contents, status: Int, environment: Environment, bundleID: String,
     answeredAt: Timestamp
@@ -113,11 +112,12 @@ extension VerifiedReceipt {
   }
 }
 
-/// What an answer lists, sorted by how much its silence says.
+// The lists of a response, by the meaning of an absent entry.
 extension ReceiptAnswer.Contents {
-  /// What Apple knows now: `latest_receipt_info`, or an old answer's `latest_expired_receipt_info`.
+  /// Current transactions: `latest_receipt_info`, or an old response's
+  /// `latest_expired_receipt_info`.
   ///
-  /// An old answer's cancellation stands at its top level, too, or only there.
+  /// An old response also, or only, has the cancellation at its top level.
   var currentItems: [ReceiptItem] {
     let listed = listedItems
     guard let cancellationDate else { return listed }
@@ -136,9 +136,9 @@ extension ReceiptAnswer.Contents {
     (latestReceiptInfo?.elements ?? []) + (latestExpiredReceiptInfo?.elements ?? [])
   }
 
-  /// What Apple plans for each line, by `original_transaction_id`; a line can have several entries.
+  /// Renewals by `original_transaction_id`, of which one can have several entries.
   ///
-  /// An old answer plans at its top level, for the only line that it shows.
+  /// An old response has the renewal of its only original transaction at the top level.
   var renewals: [String: [PendingRenewal]] {
     if let entries = pendingRenewalInfo?.elements, !entries.isEmpty {
       let named = entries.filter { $0.originalTransactionID != nil }
@@ -152,7 +152,6 @@ extension ReceiptAnswer.Contents {
     return [line: [renewal]]
   }
 
-  /// The entries that could not be read.
   var faults: [UnreadableRecord] {
     let lists: [(String, [EntryFault])] = [
       ("receipt", receipts.faults + receipts.elements.compactMap(\.transactionFault)),
@@ -176,25 +175,22 @@ extension ReceiptAnswer.Contents {
 }
 
 extension ReceiptBody {
-  /// The transactions that the receipt itself held when it was made.
+  /// The transactions contained in the receipt when it was created.
   var archivedItems: [ReceiptItem] {
     (inApp?.elements ?? []) + [transaction].compactMap(\.self)
   }
 
-  /// The date of what the receipt itself says.
-  ///
-  /// Where it doesn't give its creation date, it is at least as young as the newest transaction in
-  /// it, and nothing proves that it is younger.
+  /// The date of the receipt's own data: its creation date or, without one, that of its newest
+  /// transaction.
   var archivedAsOf: Timestamp? {
     creationDate ?? archivedItems.map(\.purchaseDate).max()
   }
 }
 
 extension TransactionRecord {
-  /// The entry as evidence of `asOf`; `otherwise` is what it means that no cancellation is named.
+  /// The entry as evidence of `asOf`; `otherwise` applies if no cancellation is named.
   ///
-  /// Receipts don't say whether Apple renewed or the customer bought, nor the price, nor the type
-  /// of the product.
+  /// Receipts contain neither the kind of charge, nor the price, nor the type of product.
   init(
     _ item: ReceiptItem, key: TransactionKey, asOf: Timestamp, otherwise: RevocationStatus
   ) {
@@ -214,7 +210,7 @@ extension TransactionRecord {
 }
 
 extension ReceiptItem {
-  /// A trial is a trial even when an offer code gave it.
+  /// A trial counts as a trial even if it came with an offer code.
   fileprivate var periodType: PeriodType {
     if isTrialPeriod == true { return .trial }
     if isInIntroOfferPeriod == true { return .intro }
@@ -223,10 +219,10 @@ extension ReceiptItem {
 }
 
 extension RenewalStatus {
-  /// What Apple plans for a line whose latest transaction is `latest`.
+  /// The renewal status of an original transaction whose latest transaction is `latest`.
   ///
-  /// Of several entries on one line, that of the latest transaction's product counts. `isExpired`:
-  /// the answer's status was 21006. Nil without entries.
+  /// Of several entries, that of the latest transaction's product counts. `isExpired` means that
+  /// the response's status was 21006. Nil without entries.
   init?(
     _ entries: [PendingRenewal], latest: TransactionRecord?, asOf: Timestamp, isExpired: Bool
   ) {

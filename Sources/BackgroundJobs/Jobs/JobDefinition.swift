@@ -1,19 +1,230 @@
-package import Intake
-package import LedgerStorage
+import Intake
+import LedgerStorage
+import Logging
+import ServiceLifecycle
+import Subscriptions
 
-extension Job.Task {
-  /// When it is tried again after a failure, and when it is given up.
-  package var retries: RetrySchedule {
+/// How one kind of job is run and retried.
+struct JobDefinition: Sendable {
+  /// When a failed run is repeated, and when the job is discarded.
+  var retries = RetrySchedule.forever
+  /// The jobs of this kind that a worker enqueues when it starts.
+  var recurring: @Sendable (JobTools) -> [Job.Key] = { _ in [] }
+  var run: @Sendable (Job, JobRunner) async throws -> JobOutcome
+  /// Runs several jobs in one commit and returns those that must run alone.
+  var runTogether: (@Sendable ([Job], JobRunner) async throws -> [Job])?
+  /// Discards a job, and returns whether it did.
+  var discard: @Sendable (Job, String, JobRunner) async throws -> Bool = { job, reason, runner in
+    try await runner.ledger.discard(job, because: reason, at: runner.now())
+  }
+}
+
+extension Job.Kind {
+  /// Every job: to add one, add its kind and key (`Job.swift`), its work in a store, and a case
+  /// here.
+  var definition: JobDefinition {
     switch self {
-    case .verifySubmission, .processNotification, .pollLine, .writeOwnership: .apple
-    // It ends by itself when Apple's own patience does.
-    case .answerConsumption: .forEver
-    // Its deliveries are given up one by one, each for itself.
-    case .deliverEvents: .forEver
-    // Nobody would miss them in time, and start them again.
-    case .tellAccount, .expireOrder, .compareNotifications, .survey, .trimEvents, .foldMovements,
-      .mergeAccount, .ageOut:
-      .forEver
+    case .verifySubmission:
+      JobDefinition(
+        retries: .apple,
+        run: { job, runner in
+          // The job ends, or is scheduled again, in the commit of the decision.
+          switch try await runner.tools.submissions.resume(job.subjectID, worker: job.worker) {
+          case .pending(_, _, let problem, _):
+            .postponed(because: problem?.detail ?? "Apple did not say.")
+          case .verified:
+            .postponed(because: "The submitted transaction is not in Apple's response.")
+          case .rejected: .settled
+          case nil: .nothingLeft
+          }
+        },
+        discard: { job, reason, runner in
+          try await runner.ledger.discardVerification(job, because: reason, at: runner.now())
+        })
+
+    case .processNotification:
+      JobDefinition(
+        retries: .apple,
+        run: { job, runner in
+          // Like a submission's.
+          let notifications = runner.tools.notifications
+          return try await notifications.process(job.subject, worker: job.worker)
+            .map { JobOutcome.postponed(because: $0) } ?? .nothingLeft
+        },
+        discard: { job, reason, runner in
+          try await runner.ledger.discardProcessing(job, because: reason, at: runner.now())
+        })
+
+    case .pollLine:
+      JobDefinition(
+        retries: .apple, run: { job, runner in JobOutcome(try await runner.tools.poll.poll(job)) })
+
+    case .compareNotifications:
+      .recurring(every: .hours(24)) { tools in
+        tools.histories.map { .compareNotifications(bundleID: $0.bundleID, $0.environment) }
+      } run: { job, runner, interval in
+        try await runner.compareNotifications(job, every: interval)
+      }
+
+    case .publishEntitlements:
+      .together { jobs, runner in
+        try await runner.ledger.tell(jobs, terms: runner.tools.terms(), at: runner.now())
+      }
+
+    case .expireOrder:
+      .together { jobs, runner in try await runner.ledger.expire(jobs, at: runner.now()) }
+
+    case .mergeAccount:
+      JobDefinition(run: { job, runner in
+        let (ledger, account) = (runner.ledger, AccountKey(rawValue: try job.subjectID))
+        while try await !ledger.continueMerge(
+          of: account, terms: runner.tools.terms(), at: runner.now())
+        {
+          try Task.checkCancellation()
+        }
+        return .nothingLeft
+      })
+
+    case .deliverEvents:
+      // Deliveries are given up one by one.
+      JobDefinition(run: { job, runner in try await runner.deliverEvents(job) })
+
+    case .setAppAccountToken:
+      JobDefinition(
+        retries: .apple,
+        run: { job, runner in
+          JobOutcome(
+            try await runner.tools.teller.tellOwnership(of: job.originalTransaction, doing: job))
+        })
+
+    case .sendConsumption:
+      // Ends when Apple no longer waits for it.
+      JobDefinition(run: { job, runner in
+        JobOutcome(
+          try await runner.tools.teller.tellConsumption(askedBy: job.scope.name, doing: job))
+      })
+
+    case .reconcile:
+      JobDefinition(run: { job, runner in
+        var terms = runner.tools.terms()
+        // Another process may have changed the catalogue a moment ago.
+        terms.catalogue = try await runner.ledger.catalogue()
+        try await runner.ledger.survey(job, terms: terms, at: runner.now())
+        return .settled
+      })
+
+    case .rollUpMovements:
+      .recurring(every: .seconds(10), { _ in [.rollUpMovements] }) { job, runner, interval in
+        let errors = try await runner.ledger.foldMovements(job, every: interval, at: runner.now())
+        if let error = errors.first {
+          runner.logger.error(
+            "Movements can't be rolled up",
+            metadata: ["changes": "\(errors.count)", "reason": "\(error)"])
+        }
+        return .settled
+      }
+
+    case .pruneEvents:
+      .recurring(every: .hours(1), { _ in [.pruneEvents] }) { job, runner, interval in
+        try await runner.ledger.trim(
+          job, olderThan: runner.tools.eventRetention, every: interval, at: runner.now())
+        return .settled
+      }
+
+    case .prunePayloads:
+      .recurring(
+        every: .days(1), { $0.rawRetention.isEndless ? [] : [.prunePayloads] }
+      ) { job, runner, interval in
+        let pruned = try await runner.ledger.ageOut(
+          job, keeping: runner.tools.rawRetention, every: interval, at: runner.now()
+        ) {
+          Task.isShuttingDownGracefully
+        }
+        if pruned != .none {
+          runner.logger.info(
+            "Payloads pruned",
+            metadata: [
+              "submissions": "\(pruned.payloads)", "notifications": "\(pruned.notifications)",
+              "answers": "\(pruned.answers)",
+            ])
+        }
+        return .settled
+      }
+    }
+  }
+}
+
+extension JobDefinition {
+  fileprivate static func together(
+    _ run: @escaping @Sendable ([Job], JobRunner) async throws -> [Job]
+  ) -> JobDefinition {
+    JobDefinition(
+      run: { job, runner in
+        _ = try await run([job], runner)
+        return .settled
+      },
+      runTogether: run)
+  }
+
+  fileprivate static func recurring(
+    every interval: Duration, _ keys: @escaping @Sendable (JobTools) -> [Job.Key],
+    run: @escaping @Sendable (Job, JobRunner, Duration) async throws -> JobOutcome
+  ) -> JobDefinition {
+    JobDefinition(recurring: keys, run: { job, runner in try await run(job, runner, interval) })
+  }
+}
+
+/// The outcome of one run of a job.
+enum JobOutcome: Sendable {
+  /// The job was deleted or scheduled again in the commit of its work.
+  case settled
+  /// There is nothing left to do; the job can be deleted.
+  case nothingLeft
+  /// The job was returned to its queue; it is discarded when its retry window is over.
+  case postponed(because: String)
+  /// The job is retried on the schedule of its kind, and not before the time the other side asked
+  /// for.
+  case retry(because: String, notBefore: Timestamp? = nil)
+
+  init(_ outcome: LinePoll.Outcome) {
+    self =
+      switch outcome {
+      case .polled, .passedOver: .settled
+      case .over: .nothingLeft
+      case .postponed(let reason, let notBefore): .retry(because: reason, notBefore: notBefore)
+      case .failed(let reason, let notBefore): .retry(because: reason, notBefore: notBefore)
+      }
+  }
+
+  init(_ outcome: AppleTeller.Outcome) {
+    self =
+      switch outcome {
+      case .told: .settled
+      case .nothingToTell: .nothingLeft
+      case .postponed(let reason, let notBefore): .retry(because: reason, notBefore: notBefore)
+      }
+  }
+}
+
+extension JobRunner {
+  fileprivate func compareNotifications(
+    _ job: Job, every interval: Duration
+  ) async throws -> JobOutcome {
+    let (environment, bundleID) = try job.scope
+    switch try await tools.notifications.compare(
+      job, bundleID: bundleID, environment: environment, every: interval)
+    {
+    case .recorded: return .settled
+    case .nothing(let reason):
+      logger.info(
+        "Notification history not compared",
+        metadata: [
+          "bundle_id": "\(bundleID)", "environment": "\(environment.rawValue)",
+          "reason": "\(reason)",
+        ])
+      return .settled
+    case .failed(let reason, let notBefore): return .retry(because: reason, notBefore: notBefore)
+    case .notPossible: return .nothingLeft
     }
   }
 }

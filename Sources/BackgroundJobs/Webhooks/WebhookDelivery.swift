@@ -8,9 +8,6 @@ import Synchronization
 import Tracing
 
 extension JobRunner {
-  /// Pushes the events of a stream.
-  ///
-  /// Each delivery is noted by itself, the last one together with the end of the job.
   func deliverEvents(_ job: Job) async throws -> JobOutcome {
     guard let webhook = tools.webhook else {
       return .retry(because: "This worker has no webhook.")
@@ -22,15 +19,14 @@ extension JobRunner {
   }
 }
 
-/// Pushes the events of a stream to the webhook, one after the other.
+/// Delivers the events of a stream to the webhook, one after the other.
 ///
-/// An event that was answered is gone from the database before the next one is sent, and one that
-/// was not is sent again: at least once, and in order. While one fails, those after it wait; when
-/// it is not delivered by the end of ``retries``, it is given up, and they go on.
+/// Each is delivered at least once and in order: a delivery is deleted before the next event is
+/// sent, and one that failed is repeated while later events wait. At the end of ``retries`` it is
+/// given up and the stream continues.
 struct EventDelivery: Sendable {
-  /// When a stream is tried again after a failure, and for how long an event is.
   static let retries = RetrySchedule(first: .seconds(2), patience: WebhookDelivery.patience)
-  /// After so many, other streams have their turn.
+  /// The deliveries after which other streams have their turn.
   private static let longestRun = 20
 
   let ledger: Ledger
@@ -39,9 +35,9 @@ struct EventDelivery: Sendable {
   let logger: Logger
   let now: @Sendable () -> Timestamp
 
-  /// Makes the deliveries of the job's stream until there is none, or one fails.
+  /// Delivers until the stream is empty or a delivery fails.
   func perform(_ job: Job) async throws {
-    // Each time that a job is claimed counts as an attempt, until one has gone well.
+    // This claim counts as an attempt.
     var failures = max(job.attempts - 1, 0)
     var made: WebhookDelivery?
     var count = 0
@@ -82,29 +78,20 @@ struct EventDelivery: Sendable {
     if isLast { metrics.parked.increment() }
     logger.log(
       level: isLast ? .error : .info,
-      isLast ? "An event is given up until somebody asks for it" : "An event was not delivered",
+      isLast ? "Event delivery given up" : "Event delivery failed",
       metadata: ["event.id": "\(delivery.eventID)", "reason": "\(reason)"])
   }
 }
 
-/// Makes deliveries of new events, as soon as they are told of.
-///
-/// Any number may run: what one has taken up the others find done.
+/// Creates deliveries of new events when notified of them; any number may run.
 package struct EventPusher: Service {
-  /// How long it sleeps while it can't be rung for.
-  ///
-  /// Otherwise it looks by itself only for the sake of whoever was killed between a commit and the
-  /// bell.
+  /// The poll interval when notifications don't arrive.
   private static let deafSleep: Duration = .seconds(1)
 
   private let ledger: Ledger
   private let logger: Logger
   private let now: @Sendable () -> Timestamp
 
-  /// - Parameters:
-  ///   - ledger: Where the events are.
-  ///   - logger: For what goes wrong.
-  ///   - now: The clock by which deliveries are due.
   package init(ledger: Ledger, logger: Logger, now: @escaping @Sendable () -> Timestamp) {
     self.ledger = ledger
     self.logger = logger
@@ -114,16 +101,12 @@ package struct EventPusher: Service {
   package func run() async throws {
     await cancelWhenGracefulShutdown {
       await withTaskGroup { group in
-        // However often it is rung meanwhile, once more is enough.
         let (rings, bell) = AsyncStream.makeStream(
           of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let hearing = Hearing()
         group.addTask {
-          await ledger.bell.listen(to: [.events]) { sound in
-            // As a worker does: it rings itself, and only who has heard something knows that it
-            // can.
-            hearing.works = sound != .silenceBefore
-            if !hearing.works { ledger.bell.ring(.events) }
+          await ledger.bell.listen(to: .events) { isListening in
+            hearing.works = isListening
             bell.yield()
           }
         }
@@ -145,12 +128,12 @@ package struct EventPusher: Service {
       while try await ledger.pushEvents(at: now()) == Ledger.pushingBatch {}
     } catch is CancellationError {
     } catch {
-      logger.error("New events can't be read", metadata: ["error": "\(error)"])
+      logger.error("Can't read new events", metadata: ["error": "\(error)"])
     }
   }
 }
 
-/// Whether it is heard when somebody rings.
+/// Whether notifications arrive.
 private final class Hearing: Sendable {
   private let state = Mutex(false)
 

@@ -3,11 +3,11 @@ import NIOCore
 import NIOPosix
 package import Secrets
 
-/// Where events are pushed, and what they are signed with.
+/// The URL to which events are posted, and the secrets that sign them.
 package struct WebhookReceiver: Sendable {
-  /// What makes it useless, and what would be right; the URL and the secrets are not told.
+  /// An invalid setting; the description contains neither the URL nor a secret.
   package struct Fault: Error, Hashable, CustomStringConvertible {
-    /// Whether the secrets are at fault, or the URL.
+    /// False: the URL is invalid.
     package let isAboutSecrets: Bool
     package let description: String
 
@@ -22,21 +22,21 @@ package struct WebhookReceiver: Sendable {
     }
   }
 
-  /// What is shorter can be guessed by whoever has seen one signature.
+  /// In bytes; a shorter secret could be guessed from one signature.
   private static let shortestSecret = 16
-  /// While one secret takes another's place, both are valid.
+  /// Two secrets are valid during a rotation.
   private static let mostSecrets = 2
 
   let url: Secret<String>
-  /// As it stands in the URL, without the brackets of an address.
+  /// As in the URL, without the brackets of an address.
   let host: String
   let secrets: [Secret<String>]
   let allowsPrivateAddresses: Bool
 
   /// - Parameters:
-  ///   - url: Where to post events. It can contain a token, so it is a secret, too.
-  ///   - secrets: One or two; each signs everything, the first one first.
-  ///   - allowsPrivateAddresses: Whether the receiver may be in this machine or its networks.
+  ///   - url: A secret, because it can contain a token.
+  ///   - secrets: One or two; each signs every event.
+  ///   - allowsPrivateAddresses: Whether the receiver may be on this machine or in its networks.
   /// - Throws: ``Fault``.
   package init(
     url: Secret<String>, secrets: [Secret<String>], allowsPrivateAddresses: Bool
@@ -44,32 +44,30 @@ package struct WebhookReceiver: Sendable {
     guard let parts = URL(string: url.revealed), let scheme = parts.scheme?.lowercased(),
       ["http", "https"].contains(scheme), (1...65_535).contains(parts.port ?? 443),
       let host = parts.host(percentEncoded: true), !host.isEmpty
-    else { throw Fault(url: "it is no address of a receiver: write https://HOST/PATH") }
+    else { throw Fault(url: "must be a URL such as https://HOST/PATH") }
     guard parts.user == nil, parts.password == nil, parts.fragment == nil else {
       throw Fault(
-        url: "it has a user name, a password or a fragment, which are not sent: events are signed")
+        url: "must not have a user name, password or fragment; events are signed instead")
     }
-    // No other characters, so that nobody reads another host in it than we do: the address that is
-    // checked is connected to only where the HTTP client finds the very same name.
+    // With other characters the HTTP client might read another host, and the checked address would
+    // not be the one that it connects to.
     let usual = /[A-Za-z0-9._\-]+|\[?[0-9A-Fa-f:.]+\]?/
     guard host.wholeMatch(of: usual) != nil else {
-      throw Fault(url: "its host has characters that no host has: write a name as in DNS")
+      throw Fault(url: "its host has characters that are not allowed in a DNS name")
     }
     self.host = host.trimmingCharacters(in: ["[", "]"])
     guard allowsPrivateAddresses || IPAddress(self.host)?.isPublic ?? true else {
       throw Fault(
-        url: "its address is none of the public Internet: set TENURE_WEBHOOK_ALLOW_PRIVATE to on "
-          + "if that is meant")
+        url: "the address is private; set TENURE_WEBHOOK_ALLOW_PRIVATE to on to allow this")
     }
     guard (1...Self.mostSecrets).contains(secrets.count) else {
       throw Fault(
-        secrets: "there are \(secrets.count) of them: write one, or two while one takes the "
-          + "other's place")
+        secrets: "must be one secret, or two during a rotation (got \(secrets.count))")
     }
     guard secrets.allSatisfy({ $0.revealed.utf8.count >= Self.shortestSecret }) else {
       throw Fault(
-        secrets: "it is shorter than \(Self.shortestSecret) characters: `openssl rand -hex 32` "
-          + "makes a good one")
+        secrets: "must have at least \(Self.shortestSecret) characters, such as those of "
+          + "`openssl rand -hex 32`")
     }
     self.url = url
     self.secrets = secrets
@@ -77,17 +75,17 @@ package struct WebhookReceiver: Sendable {
   }
 }
 
-/// An address of the Internet Protocol, version 4 or 6.
+/// An IPv4 or IPv6 address.
 struct IPAddress: Hashable, Sendable {
-  /// 4 or 16 of them.
+  /// 4 or 16 bytes.
   let bytes: [UInt8]
 
-  /// Nil for what is no address in its usual form.
+  /// Reads an address in its usual form.
   ///
-  /// Forms that only some libraries understand (`127.1`, `0x7f000001`, `017700000001`) are none: a
-  /// resolver turns them into the usual one.
+  /// Forms that only some libraries understand (`127.1`, `0x7f000001`, `017700000001`) are not
+  /// accepted: a resolver turns them into the usual one.
   init?(_ text: some StringProtocol) {
-    // What follows is the interface over which a local address is reached.
+    // A suffix names the interface of a local address.
     let text = text.prefix { $0 != "%" }
     guard let bytes = text.contains(":") ? Self.version6(text) : Self.version4(text) else {
       return nil
@@ -99,15 +97,14 @@ struct IPAddress: Hashable, Sendable {
     self.bytes = Array(bytes)
   }
 
-  /// Whether it belongs to a host in the public Internet, and not to this machine, its networks or
-  /// nobody.
+  /// Whether it may belong to a host on the public Internet.
   var isPublic: Bool {
     if bytes.count == 4 { return !Self.reserved4.contains { $0.contains(self) } }
     if let inner = embedded { return inner.isPublic }
     return Self.global6.contains(self) && !Self.reserved6.contains { $0.contains(self) }
   }
 
-  /// The address of version 4 to which packets go in the end: mapped, or behind a translator.
+  /// The IPv4 address that receives the packets: mapped, or behind a translator.
   private var embedded: IPAddress? {
     guard [Self.mapped, Self.translated].contains(where: { $0.contains(self) }) else { return nil }
     return IPAddress(bytes: bytes.suffix(4))
@@ -115,7 +112,6 @@ struct IPAddress: Hashable, Sendable {
 
   // MARK: Networks
 
-  /// The addresses that begin with the same bits.
   private struct Network: Sendable {
     let first: [UInt8]
     let bits: Int
@@ -136,10 +132,10 @@ struct IPAddress: Hashable, Sendable {
   private static let reserved4 = [
     Network([0], 8),
     Network([10], 8),
-    // Behind the translators of carriers (RFC 6598).
+    // Carrier-grade NAT (RFC 6598).
     Network([100, 64], 10),
     Network([127], 8),
-    // Link-local; clouds tell secrets at 169.254.169.254.
+    // Link-local; cloud metadata is at 169.254.169.254.
     Network([169, 254], 16),
     Network([172, 16], 12),
     Network([192, 0, 0], 24),
@@ -149,18 +145,18 @@ struct IPAddress: Hashable, Sendable {
     Network([198, 18], 15),
     Network([198, 51, 100], 24),
     Network([203, 0, 113], 24),
-    // Multicast, and what is above it, up to broadcast.
+    // Multicast and above, up to broadcast.
     Network([224], 3),
   ]
 
-  /// The only ones of version 6 that are given to hosts in the Internet (RFC 4291).
+  /// IPv6 global unicast (RFC 4291).
   private static let global6 = Network([0x20], 3)
-  /// https://www.iana.org/assignments/iana-ipv6-special-registry, as far as it is in ``global6``.
+  /// https://www.iana.org/assignments/iana-ipv6-special-registry, within ``global6``.
   private static let reserved6 = [
-    // Protocols of their own, among them Teredo.
+    // Protocol assignments, such as Teredo.
     Network([0x20, 0x01, 0x00], 23),
     Network([0x20, 0x01, 0x0d, 0xb8], 32),
-    // 6to4, which leads to any address of version 4.
+    // 6to4, which leads to any IPv4 address.
     Network([0x20, 0x02], 16),
     Network([0x3f, 0xff, 0x00], 20),
   ]
@@ -180,7 +176,7 @@ struct IPAddress: Hashable, Sendable {
   }
 
   private static func version6(_ text: some StringProtocol) -> [UInt8]? {
-    // At most one gap, of at least one group, stands for zeros.
+    // At most one gap, of at least one group of zeros.
     let halves = String(text).split(separator: "::", omittingEmptySubsequences: false)
     guard halves.count <= 2 else { return nil }
     let groups = halves.enumerated().map { index, half in
@@ -211,21 +207,15 @@ struct IPAddress: Hashable, Sendable {
   }
 }
 
-/// Finds the addresses of a host, as texts; none if it has none.
+/// Resolves a host to its addresses.
 package typealias HostAddresses = @Sendable (_ host: String) async throws -> [String]
 
-/// Asks the system, as everybody does.
+/// Resolves a host with the system's resolver, in a fixed order so that connections are reused.
 ///
-/// Foundation's `Host` would also ask for the name of each address, which can take many seconds
-/// where nobody answers such questions.
-///
-/// - Parameter host: Its name.
-/// - Returns: The addresses in one order, whatever order DNS gives them in, so that one connection
-///   serves many events.
-/// - Throws: What the system says.
+/// Foundation's `Host` would also look up the name of each address, which can take seconds.
 func systemAddresses(of host: String) async throws -> [String] {
   let resolver = NIORandomizedDNSResolver(loop: MultiThreadedEventLoopGroup.singleton.next())
-  // One look-up finds both kinds; each has its future.
+  // One lookup finds both kinds; each has its future.
   let version6 = resolver.initiateAAAAQuery(host: host, port: 0)
   do {
     let found = try await resolver.initiateAQuery(host: host, port: 0).get() + version6.get()

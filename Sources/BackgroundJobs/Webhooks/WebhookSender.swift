@@ -10,22 +10,20 @@ import NIOSSL
 import Secrets
 package import Subscriptions
 
-/// Pushes events to a receiver.
+/// Posts signed events to a receiver.
 package struct WebhookSender: Sendable {
-  /// What came of it.
   package enum Outcome: Hashable, Sendable {
     /// The receiver answered 2xx.
     case delivered
-    /// In a sentence, which does not tell the URL.
+    /// The reason as a sentence without the URL.
     case failed(String)
   }
 
-  /// How long a receiver may take, from the look at its name to its answer: whoever needs longer
-  /// stores the event first.
+  /// The time from the DNS lookup to the response; slow receivers should store events first.
   package static let timeout: Duration = .seconds(10)
-  /// So much of an answer is read, for the sake of the connection.
+  /// The bytes of a response that are read so that its connection can be reused.
   private static let answerLimitBytes = 64 * 1024
-  /// Of a host with many addresses the first few are tried.
+  /// The number of addresses of a host that are tried.
   private static let addressLimit = 3
 
   private let receiver: WebhookReceiver
@@ -33,10 +31,7 @@ package struct WebhookSender: Sendable {
   private let addresses: HostAddresses
   private let clients: WebhookClients
 
-  /// - Parameters:
-  ///   - receiver: Where events go.
-  ///   - timeout: How long it may take.
-  ///   - addresses: How its address is found; nil: as the system finds it.
+  /// - Parameter addresses: Resolves the host; nil: the system's resolver.
   package init(
     to receiver: WebhookReceiver, timeout: Duration = Self.timeout,
     addresses: HostAddresses? = nil
@@ -47,15 +42,13 @@ package struct WebhookSender: Sendable {
     clients = WebhookClients(host: receiver.host)
   }
 
-  /// Closes its connections; nothing is sent afterwards.
   package func shutDown() async { await clients.shutDown() }
 
   /// Sends an event once.
   ///
   /// - Parameters:
-  ///   - body: The event, in JSON.
-  ///   - now: The time, which is signed as well.
-  /// - Returns: What came of it.
+  ///   - body: The event as JSON.
+  ///   - now: Signed with the body.
   /// - Throws: `CancellationError`.
   package func send(_ body: String, at now: Timestamp) async throws -> Outcome {
     let body = Array(body.utf8)
@@ -72,18 +65,16 @@ package struct WebhookSender: Sendable {
         return outcome
       }
       group.cancelAll()
-      // It may have answered, and be at the rest of it still.
+      // It may have responded and still be sending its body.
       if try await group.next() == .delivered { return .delivered }
-      return .failed("The receiver did not answer within \(timeout).")
+      return .failed("The receiver did not respond within \(timeout).")
     }
   }
 
-  /// Asks the receiver for nothing, to see whether it is there: a `HEAD` without an event.
-  ///
-  /// - Returns: The HTTP status, or why there is none, in a sentence that does not tell the URL.
+  /// Checks with a `HEAD` request whether the receiver can be reached, and returns its HTTP status.
   package func reach() async -> Result<Int, Unreachable> {
     do {
-      var fault = "The name of the receiver leads to no address."
+      var fault = "The receiver's host name has no address."
       for address in try await checkedAddresses().prefix(Self.addressLimit) {
         do {
           return .success(try await head(at: address))
@@ -99,7 +90,7 @@ package struct WebhookSender: Sendable {
     }
   }
 
-  /// Why a receiver can't be reached, in a sentence.
+  /// The reason is a sentence without the URL.
   package struct Unreachable: Error {
     package let reason: String
   }
@@ -115,7 +106,6 @@ package struct WebhookSender: Sendable {
     }
   }
 
-  /// Tells the receiver which trace an event's delivery belongs to.
   private struct HeaderInjector: Injector {
     func inject(_ value: String, forKey key: String, into headers: inout HTTPHeaders) {
       headers.replaceOrAdd(name: key, value: value)
@@ -123,7 +113,7 @@ package struct WebhookSender: Sendable {
   }
 
   private func push(_ body: [UInt8], signature: String) async -> Outcome {
-    var fault = "The name of the receiver leads to no address."
+    var fault = "The receiver's host name has no address."
     do {
       for address in try await checkedAddresses().prefix(Self.addressLimit) {
         do {
@@ -145,25 +135,25 @@ package struct WebhookSender: Sendable {
     let reason: String
   }
 
-  /// All addresses of the receiver, the shorter ones first: more hosts can reach those.
+  /// The receiver's addresses, IPv4 first, which more hosts can reach.
   ///
-  /// One that is not allowed is enough to trust none: a name of the Internet has no business there.
+  /// One address that is not allowed makes all of them suspect.
   private func checkedAddresses() async throws -> [String] {
     let found = try await addresses(receiver.host).map { text in
       guard let address = IPAddress(text) else {
-        throw Refusal(reason: "The receiver's address can't be read.")
+        throw Refusal(reason: "The receiver's address is invalid.")
       }
       guard address.isPublic || receiver.allowsPrivateAddresses else {
         throw Refusal(
-          reason: "The name of the receiver leads to \(text), which is no address of the public "
-            + "Internet: if that is meant, set TENURE_WEBHOOK_ALLOW_PRIVATE to on.")
+          reason:
+            "The receiver's host name resolves to the private address \(text); to allow this, "
+            + "set TENURE_WEBHOOK_ALLOW_PRIVATE to on.")
       }
       return (text: text, length: address.bytes.count)
     }
     return found.filter { $0.length == 4 }.map(\.text) + found.filter { $0.length > 4 }.map(\.text)
   }
 
-  /// - Returns: The HTTP status.
   private func post(
     _ body: [UInt8], signature: String, to address: String
   ) async throws -> Int {
@@ -181,7 +171,7 @@ package struct WebhookSender: Sendable {
       }
       let answer = try await client.execute(
         request, timeout: .milliseconds(timeout.components.seconds * 1000 + 1000))
-      // The status says it all; what follows only decides whether the connection can be used again.
+      // Reading the body only lets the connection be reused.
       _ = try? await answer.body.collect(upTo: Self.answerLimitBytes)
       return Int(answer.status.code)
     }
@@ -190,12 +180,13 @@ package struct WebhookSender: Sendable {
   private static func outcome(of status: Int) -> Outcome {
     switch status {
     case 200..<300: .delivered
-    case 300..<400: .failed("The receiver answered HTTP \(status): redirects are not followed.")
-    default: .failed("The receiver answered HTTP \(status).")
+    case 300..<400:
+      .failed("The receiver responded with HTTP \(status); redirects are not followed.")
+    default: .failed("The receiver responded with HTTP \(status).")
     }
   }
 
-  /// Whether nothing can have arrived, so that another address may be tried.
+  /// Whether the event can't have arrived, so that another address may be tried.
   private static func isNotConnected(_ error: any Error) -> Bool {
     switch error {
     case let error as HTTPClientError: error == .connectTimeout
@@ -209,20 +200,20 @@ package struct WebhookSender: Sendable {
   private static func sentence(_ error: any Error) -> String {
     switch error {
     case let error where isNotConnected(error):
-      "No connection to the receiver could be made: \(error)."
+      "Can't connect to the receiver: \(error)."
     case is NIOSSLError, is NIOSSLExtraError, is BoringSSLError:
-      "No trusted connection to the receiver could be made: \(error)."
+      "Can't establish a trusted connection to the receiver: \(error)."
     case is HTTPClientError, is ChannelError, is IOError, is HTTPParserError:
       "The connection to the receiver was lost: \(error)."
-    default: "The receiver could not be asked: \(error)."
+    default: "The request to the receiver failed: \(error)."
     }
   }
 }
 
-/// How a receiver knows that an event is ours, and new.
+/// The signature of an event: `t=UNIX,v1=HEX`.
 ///
-/// `t=UNIX,v1=HEX`: the second in which it was sent, and the HMAC-SHA-256 of that second, a full
-/// stop and the body. With two secrets there are two of the latter.
+/// `t` is the second in which it was sent, `v1` the HMAC-SHA-256 of that second, a full stop and
+/// the body. With two secrets there are two `v1`.
 enum WebhookSignature {
   static let field = "Tenure-Signature"
 
@@ -241,17 +232,15 @@ enum WebhookSignature {
   }
 }
 
-/// HTTP clients that connect to one address each, whatever their host's name means by then.
+/// HTTP clients that connect to one checked address each.
 ///
-/// Whoever checks an address and then lets somebody else look the name up again has checked
-/// nothing.
+/// If the HTTP client resolved the name again, the check of the address would be void.
 actor WebhookClients {
   private struct Entry {
     let client: HTTPClient
     var users = 0
   }
 
-  /// Connecting takes no longer where there is anybody.
   private static let connectLimit: TimeAmount = .seconds(5)
 
   private let host: String
@@ -261,7 +250,6 @@ actor WebhookClients {
     self.host = host
   }
 
-  /// Runs a body with a client that connects to `address`.
   func withClient<Value: Sendable>(
     for address: String, _ body: @Sendable (HTTPClient) async throws -> Value
   ) async throws -> Value {
@@ -284,9 +272,9 @@ actor WebhookClients {
   }
 
   private func makeClient(for address: String) -> HTTPClient {
-    // Redirects are not followed: they would lead past every check, and an event elsewhere.
+    // A redirect would bypass the checks and send the event elsewhere.
     var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
-    // An address needs no pinning, and its certificate is checked as that of an address.
+    // A host that is an address is not pinned; its certificate is checked as one of an address.
     if IPAddress(host) == nil { configuration.dnsOverride = [host: address] }
     configuration.httpVersion = .http1Only
     // The span is `EventDelivery`'s.
@@ -296,7 +284,7 @@ actor WebhookClients {
     return HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
   }
 
-  /// Keeps the connections of the address that has served last; one that failed closes its own.
+  /// Keeps only the connections of the address that was used last, unless it failed.
   private func release(_ address: String, closingOthers: Bool) async {
     entries[address]?.users -= 1
     let old = entries.filter { ($0.key != address) == closingOthers && $0.value.users == 0 }
@@ -305,7 +293,7 @@ actor WebhookClients {
   }
 }
 
-/// Counts what is pushed to the webhook.
+/// Counters of webhook deliveries.
 final class WebhookMetrics: Sendable {
   let delivered: Counter
   let failed: Counter
@@ -329,7 +317,6 @@ final class WebhookMetrics: Sendable {
     duration.recordNanoseconds(Int64(time / .nanoseconds(1)))
   }
 
-  /// An event was delivered that was due since a moment.
   func delivered(dueSince moment: Timestamp, at now: Timestamp) {
     delivered.increment()
     delay.recordMilliseconds(max(0, now.milliseconds - moment.milliseconds))

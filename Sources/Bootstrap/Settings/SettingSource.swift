@@ -6,20 +6,19 @@ package import Subscriptions
 import Synchronization
 import SystemPackage
 
-/// Reads settings by their names, from flags, the environment and a file, in this order.
+/// Reads settings from flags, then the environment, then a file.
 package struct SettingSource: Sendable {
   private let flags: Secret<[String: String]>
   private let environment: Secret<EnvironmentVariablesProvider>
   private let file: Secret<EnvironmentVariablesProvider>?
-  /// What the environment and the file name of Tenure's, whatever it is.
+  /// All names in the environment and the file.
   private let given: Set<String>
   private let asked = AskedNames()
 
   /// - Parameters:
-  ///   - flags: What the command line says, under the settings' names.
-  ///   - environment: The environment of the process.
-  ///   - file: The path of a file of `NAME=value` lines; nil for none.
-  /// - Throws: ``SettingError`` for a file that can't be read.
+  ///   - flags: Command-line options by setting name.
+  ///   - file: The path of a file with `NAME=value` lines.
+  /// - Throws: ``SettingError`` if the file can't be read.
   package init(
     flags: [String: String] = [:],
     environment: [String: String] = ProcessInfo.processInfo.environment, file: String? = nil
@@ -37,11 +36,11 @@ package struct SettingSource: Sendable {
     } catch {
       throw SettingError(
         name: "--config",
-        fault: "\(file ?? "") can't be read (\(error)): name a file of NAME=value lines")
+        fault: "\(file ?? "") can't be read as a file of NAME=value lines: \(error)")
     }
   }
 
-  /// What is set for Tenure and nobody has asked for: mostly a name that was misspelt.
+  /// Names that begin with `TENURE_` and were never read, typically misspelled.
   package var unread: [String] {
     let names = asked.all
     return given.filter { name in
@@ -51,15 +50,15 @@ package struct SettingSource: Sendable {
     }.sorted()
   }
 
-  /// The value of a setting; nil if it is nowhere or empty.
+  /// The value of a setting; nil if it is unset or empty.
   ///
-  /// - Throws: ``SettingError`` if it is to come from a file that can't be read or is empty, is
-  ///   given twice, or is an empty flag.
+  /// - Throws: ``SettingError`` for an empty flag, an unreadable or empty `NAME_FILE`, or if both
+  ///   `NAME` and `NAME_FILE` are set.
   package func string(_ name: String) throws -> String? {
     asked.insert(name)
     if let flag = flags.revealed[name] {
       guard !flag.isEmpty else {
-        throw SettingError(name: name, fault: "its flag is empty: leave it out, or give a value")
+        throw SettingError(name: name, fault: "the option must not be empty")
       }
       return flag
     }
@@ -67,7 +66,6 @@ package struct SettingSource: Sendable {
       ?? string(name) { try file?.revealed.environmentValue(forName: $0).map(Self.unquoted) }
   }
 
-  /// The value of a setting that is never printed.
   package func secret(_ name: String) throws -> Secret<String>? {
     try string(name).map { Secret($0) }
   }
@@ -77,12 +75,12 @@ package struct SettingSource: Sendable {
     let path = try read(name + "_FILE").flatMap { $0.isEmpty ? nil : $0 }
     guard let path else { return value }
     guard value == nil else {
-      throw SettingError(name: name, fault: "it and \(name)_FILE are both set: set one of them")
+      throw SettingError(name: name, fault: "\(name)_FILE is set too: set only one of them")
     }
     return try contents(of: path, for: name)
   }
 
-  /// A value in a file can stand in double quotes, as in a shell.
+  /// Removes the double quotes around a value, as a shell does.
   private static func unquoted(_ value: String) -> String {
     guard value.count >= 2, value.hasPrefix("\""), value.hasSuffix("\"") else { return value }
     return String(value.dropFirst().dropLast())
@@ -91,13 +89,13 @@ package struct SettingSource: Sendable {
   private func contents(of path: String, for name: String) throws -> String {
     guard let data = FileManager.default.contents(atPath: path) else {
       throw SettingError(
-        name: name + "_FILE", fault: "\(path) can't be read: name a file that holds the secret")
+        name: name + "_FILE", fault: "\(path) can't be read: must be a file with the value")
     }
     let text = String(decoding: data, as: UTF8.self)
       .trimmingCharacters(in: .whitespacesAndNewlines)
     guard !text.isEmpty else {
       throw SettingError(
-        name: name + "_FILE", fault: "\(path) is empty: name a file that holds the secret")
+        name: name + "_FILE", fault: "\(path) is empty: must be a file with the value")
     }
     return text
   }
@@ -107,7 +105,7 @@ package struct SettingSource: Sendable {
     guard let value = Int(text), range.contains(value) else {
       throw SettingError(
         name: name,
-        fault: "\"\(text)\" is no number from \(range.lowerBound) to \(range.upperBound)")
+        fault: "must be a number from \(range.lowerBound) to \(range.upperBound) (got \"\(text)\")")
     }
     return value
   }
@@ -117,12 +115,51 @@ package struct SettingSource: Sendable {
     switch text.lowercased() {
     case "on", "true", "yes", "1": return true
     case "off", "false", "no", "0": return false
-    default: throw SettingError(name: name, fault: "\"\(text)\" is neither on nor off")
+    default: throw SettingError(name: name, fault: "must be on or off (got \"\(text)\")")
+    }
+  }
+
+  /// Reads a duration such as `30d`, from one unit to `longest`.
+  ///
+  /// - Parameters:
+  ///   - units: The accepted units; errors state `longest` in the first one.
+  ///   - word: A word that stands for nil, such as `off`.
+  ///   - example: One duration per unit, for errors.
+  func duration(
+    _ name: String, in units: DurationUnit..., atMost longest: Duration, or word: String? = nil,
+    example: String
+  ) throws -> Duration? {
+    guard let text = try string(name)?.lowercased(), text != word else { return nil }
+    if let unit = text.last.flatMap(DurationUnit.init(rawValue:)), units.contains(unit),
+      let number = Int(text.dropLast()),
+      (1...Int((longest / unit.length).rounded())).contains(number)
+    {
+      return unit.length * number
+    }
+    let names = units.map { "\($0)" }.joined(separator: " or ")
+    let most = "\(Int((longest / units[0].length).rounded()))\(units[0].rawValue)"
+    throw SettingError(
+      name: name,
+      fault: "must be \(word.map { "\($0) or " } ?? "")a number of \(names) such as \(example), "
+        + "at most \(most) (got \"\(text)\")")
+  }
+}
+
+/// A unit of durations, by its suffix.
+enum DurationUnit: Character {
+  case days = "d"
+  case hours = "h"
+  case seconds = "s"
+
+  fileprivate var length: Duration {
+    switch self {
+    case .days: .days(1)
+    case .hours: .hours(1)
+    case .seconds: .seconds(1)
     }
   }
 }
 
-/// The names that were asked for.
 private final class AskedNames: Sendable {
   private let names = Mutex<Set<String>>([])
 
@@ -133,71 +170,65 @@ private final class AskedNames: Sendable {
   }
 }
 
-/// A setting that the program cannot start with: its name, what is wrong, and what would be right.
+/// An invalid setting that prevents a program from starting.
 package struct SettingError: Error, CustomStringConvertible {
   package let name: String
+  /// The problem and the accepted values; never the value of a secret.
   package let fault: String
 
   package var description: String { "\(name): \(fault)" }
 }
 
-/// Several faults in the settings, reported together.
 package struct SettingErrors: Error, CustomStringConvertible {
   package let all: [any Error]
 
-  /// One line per fault.
   package var description: String {
-    "\(all.count) settings are wrong:" + all.map { "\n  \($0)" }.joined()
+    "\(all.count) settings are invalid:" + all.map { "\n  \($0)" }.joined()
   }
 
-  /// The faults that an error stands for: itself, or each of several.
+  /// The errors that a ``SettingErrors`` holds, or else the error itself.
   package static func faults(in error: any Error) -> [any Error] {
     (error as? SettingErrors)?.all ?? [error]
   }
 }
 
 extension SettingError {
-  /// Why nothing can listen at an address; nil for an error that is about something else.
+  /// Explains why a server can't listen; nil if `error` has another cause.
   ///
   /// - Parameters:
-  ///   - host: The address.
-  ///   - hostName: The setting that names it.
-  ///   - port: The port.
-  ///   - portName: The setting that names it.
-  ///   - error: What kept the server from listening.
+  ///   - hostName: The setting of `host`.
+  ///   - portName: The setting of `port`.
   package init?(
     listeningOn host: String, named hostName: String, port: Int, named portName: String,
     _ error: any Error
   ) {
     switch (error as? IOError)?.errnoCode {
     case EADDRINUSE:
-      self.init(name: portName, fault: "\(port) is taken: name another, or 0 for a free one")
+      self.init(name: portName, fault: "\(port) is in use: set another port, or 0 for a free one")
     case EACCES:
-      self.init(name: portName, fault: "\(port) is for the system alone: name one above 1023")
+      self.init(name: portName, fault: "\(port) is reserved for the system: set a port above 1023")
     case EADDRNOTAVAIL:
-      self.init(name: hostName, fault: "\(host) is no address of this machine")
+      self.init(name: hostName, fault: "\(host) is not an address of this machine")
     default:
       guard error is SocketAddressError else { return nil }
-      self.init(name: hostName, fault: "\(host) is the address of no machine")
+      self.init(name: hostName, fault: "\(host) is not an address")
     }
   }
 }
 
-/// A clock that somebody else sets, for several processes at once: the time in milliseconds since
-/// 1970, in a file.
+/// A clock that a file sets, shared by several processes: its time in milliseconds since 1970.
 ///
-/// It never runs backwards, and what can't be read as a time is not there yet.
+/// It never runs backwards, and ignores a file that is incomplete.
 package final class ClockFile: Sendable {
   private let path: String
   private let last: Mutex<Timestamp>
 
-  /// - Parameter path: The file, which must hold a time already.
-  /// - Throws: ``SettingError``.
+  /// - Throws: ``SettingError`` if the file does not contain a time.
   package init(path: String) throws {
     guard let time = Self.read(path) else {
       throw SettingError(
         name: "TENURE_CLOCK_FILE",
-        fault: "\(path) can't be read: name a file that holds the milliseconds since 1970")
+        fault: "\(path) can't be read: must be a file with the milliseconds since 1970")
     }
     self.path = path
     last = Mutex(time)

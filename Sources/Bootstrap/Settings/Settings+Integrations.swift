@@ -6,27 +6,27 @@ package import LedgerStorage
 package import Observability
 import Secrets
 
-/// The settings of the App Store Server API.
+/// App Store Server API.
 extension Settings {
   private static let issuerID = "TENURE_APPSTORE_ISSUER_ID"
   private static let keyID = "TENURE_APPSTORE_KEY_ID"
   private static let privateKey = "TENURE_APPSTORE_PRIVATE_KEY"
 
-  /// The key for those who cannot do without.
+  /// The key, for commands that require it.
   ///
-  /// - Throws: ``SettingError``.
+  /// - Throws: ``SettingError`` if it is not set.
   package func neededServerAPIKey() throws -> ServerAPIKey {
     guard let serverAPIKey else {
       throw SettingError(
         name: Self.issuerID,
-        fault: "it, \(Self.keyID) and \(Self.privateKey) are not set, and without them Apple's "
-          + "App Store Server API can't be asked: App Store Connect makes such keys under Users "
-          + "and Access, Integrations, In-App Purchase")
+        fault: "required, with \(Self.keyID) and \(Self.privateKey), to query the App Store Server "
+          + "API: create a key in App Store Connect (Users and Access, Integrations, In-App "
+          + "Purchase)")
     }
     return serverAPIKey
   }
 
-  /// Reads the key, whose three parts are there together or not at all.
+  /// Reads the three parts of the key, of which all or none must be set.
   package static func serverAPIKey(_ source: SettingSource) throws -> ServerAPIKey? {
     let names = [issuerID, keyID, privateKey]
     let values = try names.map { try source.string($0) }
@@ -36,8 +36,8 @@ extension Settings {
     else {
       throw SettingError(
         name: missing[0],
-        fault: "it is not set, and \(names.filter { !missing.contains($0) }[0]) is: set "
-          + names.joined(separator: ", ") + ", or none of them")
+        fault: "required because \(names.filter { !missing.contains($0) }[0]) is set: set all of "
+          + names.joined(separator: ", ") + ", or none")
     }
     do {
       return try ServerAPIKey(
@@ -47,24 +47,23 @@ extension Settings {
     }
   }
 
-  /// The file of the private key, if it is named by its path.
+  /// The path of the private key's file; nil if the setting is the key itself.
   package static func serverAPIKeyPath(_ source: SettingSource) throws -> String? {
     try source.string(privateKey).flatMap { $0.hasPrefix("-----BEGIN") ? nil : $0 }
   }
 
-  /// The setting is the path of the `.p8` file; what `TENURE_APPSTORE_PRIVATE_KEY_FILE` names may
-  /// also hold the key itself.
+  /// Reads the `.p8` file; `TENURE_APPSTORE_PRIVATE_KEY_FILE` may contain the key itself.
   private static func contents(ofPrivateKey path: String) throws -> Secret<String> {
     guard !path.hasPrefix("-----BEGIN") else { return Secret(path) }
     guard let data = FileManager.default.contents(atPath: path) else {
       throw SettingError(
         name: privateKey,
-        fault: "the file can't be read: name the .p8 file from App Store Connect")
+        fault: "the file can't be read: must be the path of a .p8 file from App Store Connect")
     }
     return Secret(String(decoding: data, as: UTF8.self))
   }
 
-  /// What Apple is to be told by itself, which takes the key.
+  /// The enabled write-backs to Apple, which require the key.
   package static func tellings(_ source: SettingSource, hasKey: Bool) throws -> Set<AppleTelling.Kind> {
     let names: [(String, AppleTelling.Kind)] = [
       ("TENURE_APPSTORE_WRITE_OWNERSHIP", .ownership),
@@ -75,8 +74,7 @@ extension Settings {
       guard hasKey else {
         throw SettingError(
           name: name,
-          fault: "it is on, and without \(issuerID), \(keyID) and \(privateKey) Apple can't be "
-            + "told anything: set them, or turn it off")
+          fault: "requires \(issuerID), \(keyID) and \(privateKey): set them, or turn it off")
       }
       tellings.insert(kind)
     }
@@ -96,10 +94,9 @@ extension Settings {
   }
 }
 
-/// Where spans go, and of which requests.
 package struct TraceSettings: Sendable {
   package var collector: SpanExporter.Collector
-  /// Which share of the traces that begin here is recorded, 0 to 1.
+  /// The share of traces begun here that is recorded, from 0 to 1.
   package var ratio: Double
 }
 
@@ -108,7 +105,7 @@ extension Settings {
   private static let tracesHeaders = "TENURE_OTLP_HEADERS"
   private static let tracesRatio = "TENURE_TRACE_RATIO"
 
-  /// Nil: there are no spans.
+  /// Nil if tracing is off.
   package static func traces(_ source: SettingSource) throws -> TraceSettings? {
     let headers = try source.string(tracesHeaders).map(Self.headers) ?? []
     let ratio = try source.string(tracesRatio).map(Self.ratio) ?? 1
@@ -120,15 +117,13 @@ extension Settings {
       throw SettingError(
         name: tracesEndpoint,
         fault:
-          "it is no address of a collector: write one as in http://127.0.0.1:4318, to "
-          + "which /v1/traces is added")
+          "must be a collector's URL such as http://127.0.0.1:4318, to which /v1/traces is added")
     }
     guard url.user() == nil, url.password() == nil else {
-      // It is not repeated, for it holds a secret.
+      // The value isn't repeated because it contains a secret.
       throw SettingError(
         name: tracesEndpoint,
-        fault: "an address holds no name and password: what the collector asks for belongs into "
-          + tracesHeaders)
+        fault: "must not contain a user name or password: set credentials in \(tracesHeaders)")
     }
     let base = address.hasSuffix("/") ? String(address.dropLast()) : address
     return TraceSettings(
@@ -137,8 +132,7 @@ extension Settings {
       ratio: ratio)
   }
 
-  /// Reads `name=value,name=value` with values percent-encoded, as OTEL_EXPORTER_OTLP_HEADERS has
-  /// them.
+  /// Parses `name=value,name=value` with percent-encoded values, like OTEL_EXPORTER_OTLP_HEADERS.
   private static func headers(_ text: String) throws -> [(name: String, value: Secret<String>)] {
     try text.split(separator: ",").map { pair in
       let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
@@ -147,17 +141,16 @@ extension Settings {
         !parts[0].isEmpty, parts[0].allSatisfy(isOfFieldName),
         value.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })
       else {
-        // It may hold a secret, which is not repeated.
+        // The value isn't repeated because it may contain a secret.
         throw SettingError(
           name: tracesHeaders,
-          fault: "it is no list of header fields: write name=value,name=value, with values "
-            + "percent-encoded")
+          fault: "must be header fields as name=value,name=value, with percent-encoded values")
       }
       return (parts[0], Secret(value))
     }
   }
 
-  /// Whether a field's name may hold a character, by section 5.6.2 of RFC 9110.
+  /// Whether a character is allowed in field names (RFC 9110, section 5.6.2).
   private static func isOfFieldName(_ character: Character) -> Bool {
     character.isASCII && (character.isLetter || character.isNumber)
       || "!#$%&'*+-.^_`|~".contains(character)
@@ -167,13 +160,12 @@ extension Settings {
     guard let ratio = Double(text), (0...1).contains(ratio) else {
       throw SettingError(
         name: tracesRatio,
-        fault: "\"\(text)\" is no share: write a number from 0, for none, to 1, for all")
+        fault: "must be a number from 0 (none) to 1 (all) (got \"\(text)\")")
     }
     return ratio
   }
 }
 
-/// The settings of the webhook.
 extension Settings {
   private static let webhookURL = "TENURE_WEBHOOK_URL"
   private static let webhookSecret = "TENURE_WEBHOOK_SECRET"
@@ -187,8 +179,7 @@ extension Settings {
     guard let secrets else {
       throw SettingError(
         name: webhookSecret,
-        fault: "it is not set, and \(webhookURL) is: receivers know events by their signature, "
-          + "`openssl rand -hex 32` makes a good secret")
+        fault: "required because \(webhookURL) is set: create one with `openssl rand -hex 32`")
     }
     do {
       return try WebhookReceiver(

@@ -8,79 +8,78 @@ package import Logging
 package import Secrets
 package import Subscriptions
 
-/// What the programs are told from outside, checked.
+/// The validated settings of a program.
 package struct Settings: Sendable {
-  /// Nil: a private PostgreSQL under ``dataDirectory``.
+  /// Nil for a private PostgreSQL under ``dataDirectory``.
   package var databaseURL: Secret<String>?
-  /// The schema's owner; nil: the same as ``databaseURL``.
+  /// The schema's owner; nil for the role in ``databaseURL``.
   package var migrationDatabaseURL: Secret<String>?
-  /// Where to listen; nil: at ``databaseURL``, unless that leads to a PgBouncer.
+  /// The server for LISTEN; nil for ``databaseURL``, unless that is a PgBouncer.
   package var listenDatabaseURL: Secret<String>?
-  /// A standby that answers reads; nil: the primary answers all.
+  /// A standby that answers entitlement reads; nil if the primary answers all.
   package var readDatabaseURL: Secret<String>?
-  /// How old its answers may be.
   package var readMaxStaleness: Duration = .seconds(5)
   package var usesPreparedStatements = true
   package var dataDirectory = ".tenure"
   package var httpHost = "127.0.0.1"
   package var httpPort = 8080
-  /// Open connections of `serve`; further ones are refused.
+  /// The maximum number of open connections of `serve`.
   package var httpMaxConnections = 10_000
-  /// Where a worker serves its metrics.
+  /// The address of a worker's `/metrics`.
   package var metricsHost = "127.0.0.1"
-  /// Nil: it does not.
+  /// Nil if workers serve no metrics.
   package var metricsPort: Int?
   package var apps: [AppStoreApp] = []
   package var verifyReceipt = VerifyReceiptEndpoints.apple
   package var appStoreTimeout: Duration = .milliseconds(10_000)
-  /// Nil: the App Store Server API is not asked.
+  /// Nil if the App Store Server API is not used.
   package var serverAPIKey: ServerAPIKey?
-  /// Where it was read from; nil: it came by itself.
+  /// The key's file; nil if the setting is the key itself.
   package var serverAPIKeyPath: String?
   package var serverAPIAddresses = ServerAPIAddresses.apple
-  /// Of what Apple is told by itself.
+  /// The enabled write-backs to Apple.
   package var tellings: Set<AppleTelling.Kind> = []
-  /// What all that Apple signs has to lead back to.
+  /// The roots of Apple's signed data.
   package var trustedRoots = TrustedRoots.apple
-  /// The same of app receipts, which have a root of their own.
+  /// The roots of app receipts.
   package var trustedReceiptRoots = TrustedRoots.appleReceipts
-  /// Whether to believe what Xcode made and Apple did not sign: for development only.
+  /// Whether to accept transactions that Xcode signed; for development only.
   package var acceptsXcode = false
   package var sandboxAccess = SandboxAccess.all
-  /// The longest that a receipt alone gives access while Apple can't be asked; nil: never.
+  /// The maximum provisional access by a receipt while Apple is unavailable; nil for none.
   package var provisionalAccess: Duration?
-  /// How long events are kept.
   package var eventRetention = JobTools.eventRetention
-  /// How long raw bodies are kept: for ever, unless a setting says otherwise.
+  /// The retention of raw bodies; forever by default.
   package var rawRetention = RawRetention()
-  /// How long an order waits for its payment before it expires.
+  /// The time after which an unpaid order expires.
   package var orderExpiry: Duration = .days(7)
-  /// Nil: events are not pushed.
+  /// Nil if no events are delivered.
   package var webhook: WebhookReceiver?
-  /// Nil: nobody wants spans, and none are made.
+  /// Nil if tracing is off.
   package var traces: TraceSettings?
-  /// How many polls there may be in an hour: four fifths of what Apple answers; 0: none at all, and
-  /// Apple's notification history is not read either.
+  /// The maximum number of polls per hour, by default four fifths of Apple's rate limit.
+  ///
+  /// With 0, neither subscriptions nor Apple's notification history are queried.
   package var pollsPerHour = 144_000
   package var logLevel = Logger.Level.info
   package var logFormat = LogFormat.text
   package var clock = WorkClock { .now }
-  /// Whether somebody else sets ``clock``: for development only.
+  /// Whether a file sets ``clock``; for development only.
   package var isClockSet = false
-  /// What is set and means nothing.
+  /// Names that look like settings but aren't.
   package var unread: [String] = []
   private var apiKeyText: Secret<String>?
-  /// Which setting names the apps.
+  /// The setting that lists the apps.
   private var appsSetting = "TENURE_BUNDLE_IDS"
 
-  /// What a program cannot start without, beyond what all of them need.
+  /// Settings that only some programs require.
   package enum Need: CaseIterable {
     case apiKeys, apps
   }
 
-  /// Reads all settings, so that all faults are reported together.
+  /// Reads all settings and reports all faults together.
   ///
-  /// - Throws: ``SettingError``, or ``SettingErrors`` where there is more than one fault.
+  /// - Throws: ``SettingError``, or ``SettingErrors`` for more than one fault.
   package init(_ source: SettingSource, needing needs: [Need] = []) throws {
     var faults: [any Error] = []
     func read<Value>(_ value: () throws -> Value?) -> Value? {
@@ -124,7 +123,7 @@ package struct Settings: Sendable {
     serverAPIKey = readServerAPIKey ?? nil
     serverAPIKeyPath = read { try Self.serverAPIKeyPath(source) }
     serverAPIAddresses = read { try Self.serverAPIAddresses(source) } ?? serverAPIAddresses
-    // A key that can't be read is one fault, not another for each telling.
+    // An unreadable key is one fault, not one more per write-back.
     let hasKey = readServerAPIKey == nil || serverAPIKey != nil
     tellings = read { try Self.tellings(source, hasKey: hasKey) } ?? tellings
     sandboxAccess = read { try Self.sandboxAccess(source) } ?? sandboxAccess
@@ -148,16 +147,14 @@ package struct Settings: Sendable {
     if let first = faults.first { throw faults.count == 1 ? first : SettingErrors(all: faults) }
   }
 
-  /// The keys of `serve`, which refuses to start without any.
-  ///
-  /// - Throws: ``SettingError``.
+  /// - Throws: ``SettingError`` if there are no keys.
   package func apiKeys() throws -> APIKeys {
     let name = "TENURE_API_KEYS"
     guard let apiKeyText else {
       throw SettingError(
         name: name,
-        fault: "it is not set, and without keys nobody could call: write name:role:secret, comma "
-          + "separated, role app or admin")
+        fault: "required: no API keys are configured (name:role:secret, comma separated, role app "
+          + "or admin)")
     }
     do {
       return try APIKeys(parsing: apiKeyText)
@@ -166,14 +163,12 @@ package struct Settings: Sendable {
     }
   }
 
-  /// The apps that are served, of which there must be one.
-  ///
-  /// - Throws: ``SettingError``.
+  /// - Throws: ``SettingError`` if there are no apps.
   package func appStoreApps() throws -> AppStoreApps {
     guard !apps.isEmpty else {
       throw SettingError(
         name: "TENURE_BUNDLE_IDS",
-        fault: "neither it nor TENURE_APPS is set: name the bundle ids of the apps to serve")
+        fault: "required, unless TENURE_APPS is set: the bundle IDs of the apps to serve")
     }
     do {
       return try AppStoreApps(apps)
@@ -184,7 +179,7 @@ package struct Settings: Sendable {
 
   // MARK: Reading
 
-  /// libpq would take anything else for the name of a database, on whatever server it finds.
+  /// Rejects other texts, which libpq would take for the name of a database.
   private static func databaseURL(_ name: String, _ source: SettingSource) throws
     -> Secret<String>?
   {
@@ -192,7 +187,7 @@ package struct Settings: Sendable {
     guard ["postgresql://", "postgres://"].contains(where: text.hasPrefix) || text.contains("=")
     else {
       throw SettingError(
-        name: name, fault: "it is no connection URI: write postgresql://USER@HOST/DATABASE")
+        name: name, fault: "not a valid connection URI (postgresql://USER@HOST/DATABASE)")
     }
     return Secret(text)
   }
@@ -203,24 +198,24 @@ package struct Settings: Sendable {
     if let text = try source.string("TENURE_APPS") {
       if try source.string("TENURE_BUNDLE_IDS") != nil {
         throw SettingError(
-          name: "TENURE_APPS", fault: "it and TENURE_BUNDLE_IDS are both set: set one of them")
+          name: "TENURE_APPS", fault: "TENURE_BUNDLE_IDS is set too: set only one of them")
       }
       return try text.split(separator: ",").enumerated().map { index, entry in
-        // The entry itself is never told: a secret may stand in the wrong place.
+        // Errors don't repeat the entry: a secret may be in the wrong place.
         let number = index + 1
         let parts = entry.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
           .map { String($0).trimmingCharacters(in: .whitespaces) }
         guard parts.count == 3 else {
           throw SettingError(
             name: "TENURE_APPS",
-            fault: "entry \(number) has \(parts.count) parts: write "
-              + "bundle_id:apple_id:shared_secret, the last two may be empty")
+            fault: "entry \(number) has \(parts.count) parts: must be "
+              + "bundle_id:apple_id:shared_secret, of which the last two may be empty")
         }
         guard parts[1].isEmpty || Int64(parts[1]) != nil else {
           throw SettingError(
             name: "TENURE_APPS",
-            fault: "entry \(number): the Apple ID is no number: write the app's number in the App "
-              + "Store, or leave it empty")
+            fault: "entry \(number): the Apple ID is not a number: must be the app's number in the "
+              + "App Store, or empty")
         }
         return try app(
           "TENURE_APPS", entry: number, bundleID: parts[0], appleID: Int64(parts[1]),
@@ -236,7 +231,7 @@ package struct Settings: Sendable {
     }
   }
 
-  /// The secret of the apps that have none of their own.
+  /// The secret of apps without their own.
   private static func sharedSecret(_ source: SettingSource) throws -> Secret<String>? {
     let name = "TENURE_APPSTORE_SHARED_SECRET"
     let secret = try source.secret(name)
@@ -272,13 +267,13 @@ package struct Settings: Sendable {
     }
   }
 
-  /// Instead of Apple's own: whoever wants that, too, puts it into the file.
+  /// The roots that replace Apple's.
   private static func trustedRoots(_ source: SettingSource) throws -> TrustedRoots? {
     let name = "TENURE_APPSTORE_ROOT_CERTIFICATES"
     guard let path = try source.string(name) else { return nil }
     guard let data = FileManager.default.contents(atPath: path) else {
       throw SettingError(
-        name: name, fault: "\(path) can't be read: name a file of certificates in PEM")
+        name: name, fault: "\(path) can't be read: must be a file of PEM certificates")
     }
     do {
       return try TrustedRoots(pem: String(decoding: data, as: UTF8.self))
@@ -296,22 +291,16 @@ package struct Settings: Sendable {
     case nil, ["all"]: return .all
     case ["none"]: return .none
     case let lowercased? where lowercased.contains("all") || lowercased.contains("none"):
-      throw SettingError(name: name, fault: "all and none stand alone: write one, or account ids")
+      throw SettingError(name: name, fault: "must be all, none, or account IDs")
     default: return .accounts(Set((words ?? []).map(AccountID.init(_:))))
     }
   }
 
-  /// Hours, and no more of them than Apple is asked for.
+  /// At most as long as submissions are retried.
   private static func provisionalAccess(_ source: SettingSource) throws -> Duration? {
-    let name = "TENURE_PROVISIONAL_ACCESS"
-    guard let text = try source.string(name)?.lowercased(), text != "off" else { return nil }
-    let most = Int(RetrySchedule.patienceWithApple / .hours(1))
-    guard text.hasSuffix("h"), let hours = Int(text.dropLast()), (1...most).contains(hours) else {
-      throw SettingError(
-        name: name,
-        fault: "\"\(text)\" is neither off nor a number of hours: write 24h, at most \(most)h")
-    }
-    return .hours(hours)
+    try source.duration(
+      "TENURE_PROVISIONAL_ACCESS", in: .hours, atMost: RetrySchedule.patienceWithApple, or: "off",
+      example: "24h")
   }
 
   private static func logLevel(_ source: SettingSource) throws -> Logger.Level {
@@ -319,7 +308,7 @@ package struct Settings: Sendable {
     guard let text = try source.string(name) else { return .info }
     guard let level = Logger.Level(rawValue: text.lowercased()) else {
       let levels = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
-      throw SettingError(name: name, fault: "\"\(text)\" is no level: write one of \(levels)")
+      throw SettingError(name: name, fault: "must be one of \(levels) (got \"\(text)\")")
     }
     return level
   }
@@ -328,7 +317,7 @@ package struct Settings: Sendable {
     let name = "TENURE_LOG_FORMAT"
     guard let text = try source.string(name) else { return .text }
     guard let format = LogFormat(rawValue: text.lowercased()) else {
-      throw SettingError(name: name, fault: "\"\(text)\" is no format: write text or json")
+      throw SettingError(name: name, fault: "must be text or json (got \"\(text)\")")
     }
     return format
   }

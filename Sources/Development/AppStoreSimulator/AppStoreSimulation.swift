@@ -2,21 +2,20 @@ package import struct Foundation.UUID
 package import Subscriptions
 import Synchronization
 
-/// A faithful App Store in one process, for development, demonstrations and tests.
+/// A faithful App Store in one process, for development, demos and tests.
 ///
-/// Customers are Apple IDs with devices; accounts of the app are logged in on devices, which Apple
-/// never learns. Every call first lets everything happen that is due by the clock, so renewals,
-/// failures and expiries come in their order however far the clock has moved. Safe to use from any
-/// number of tasks; deterministic as long as calls come in one order.
+/// Customers are Apple IDs with devices. The app's accounts are logged in on devices, which
+/// Apple does not know. Every call first processes all events that are due, so that renewals,
+/// failures and expiries happen in order, however far the clock has moved. Safe for concurrent use;
+/// deterministic if calls come in a fixed order.
 package final class AppStoreSimulation: Sendable {
-  /// The time in which everything happens.
   package let clock: SimulatedClock
   let signer: SimulatedSigner
-  /// The key with which servers ask the App Store Server API.
+  /// The servers' key for the App Store Server API.
   package let apiKey: SimulatedAPIKey
   private let state: Mutex<AppStoreState>
 
-  /// Opens the App Store with these apps; throws where two products or apps have one id.
+  /// Fails if product IDs or bundle IDs are not unique.
   package init(configuration: Configuration) throws {
     clock = SimulatedClock(start: configuration.start, speed: configuration.speed)
     signer = try configuration.signer ?? SimulatedSigner()
@@ -26,7 +25,7 @@ package final class AppStoreSimulation: Sendable {
     self.state = Mutex(state)
   }
 
-  /// Brings the state up to the clock, then works on it.
+  /// Processes all due events, then runs the body.
   func act<Result: Sendable>(
     _ body: (inout AppStoreState) throws -> Result
   ) rethrows -> Result {
@@ -39,17 +38,16 @@ package final class AppStoreSimulation: Sendable {
 
   // MARK: Time
 
-  /// The simulated time.
   package var now: Timestamp { clock.now }
 
-  /// Moves the clock forward and returns what happened by itself meanwhile.
+  /// Advances the clock and returns the events that happened.
   @discardableResult
   package func advance(by duration: Duration) -> [SimulatedEvent] {
     clock.advance(by: duration)
     return catchUp()
   }
 
-  /// Moves the clock forward to a moment and returns what happened by itself meanwhile.
+  /// Advances the clock to a time and returns the events that happened.
   @discardableResult
   package func advance(to moment: Timestamp) -> [SimulatedEvent] {
     clock.advance(to: moment)
@@ -66,13 +64,10 @@ package final class AppStoreSimulation: Sendable {
 
   // MARK: Apps, Apple IDs, devices
 
-  /// Adds an app with its products, whose ids must be new.
+  /// Adds an app with products, whose IDs must be new.
   package func add(_ app: SimulatedApp) throws { try act { try $0.add(app) } }
 
-  /// Changes how long access goes on after a failed renewal, as App Store Connect does; nil: not
-  /// at all.
-  ///
-  /// Renewals that fail from now on follow it.
+  /// Sets the grace period in App Store Connect, for renewals that fail from now on; nil for none.
   package func setGracePeriod(_ period: SimulatedApp.GracePeriod?, of bundleID: String? = nil)
     throws
   {
@@ -81,7 +76,6 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// Takes a product from sale: it renews no more.
   package func withdraw(_ product: ProductID) throws {
     try act {
       _ = try $0.offering(product)
@@ -89,12 +83,12 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// Creates a customer; in the sandbox it is a tester.
+  /// Creates a customer, who is a tester in the sandbox.
   package func addAppleID(_ id: AppleID, environment: Environment = .production) throws {
     try act { try $0.addCustomer(id, environment: environment) }
   }
 
-  /// Closes an Apple ID: verifyReceipt answers 21010 from now on.
+  /// Closes an Apple ID: verifyReceipt returns 21010 from now on.
   package func deleteAppleID(_ id: AppleID) throws {
     try act { state in
       let number = try state.customerNumber(id)
@@ -103,7 +97,7 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// Adds a device on which an Apple ID is signed in, and perhaps an account of the app.
+  /// Adds a device with an Apple ID signed in and, optionally, an account of the app.
   package func addDevice(
     _ id: DeviceID, appleID: AppleID, account: AppAccountID? = nil
   ) throws {
@@ -116,7 +110,6 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// Signs in another Apple ID on a device.
   package func signIn(_ appleID: AppleID, on device: DeviceID) throws {
     try act { state in
       let account = try state.device(device).account
@@ -125,7 +118,7 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// Logs an account of the app in on a device; nil logs out.
+  /// Logs in an account of the app on a device; nil logs out.
   package func logIn(_ account: AppAccountID?, on device: DeviceID) throws {
     try act { state in
       _ = try state.device(device)
@@ -135,10 +128,10 @@ package final class AppStoreSimulation: Sendable {
 
   // MARK: Buying
 
-  /// Buys a product on a device, and returns the charge or what else Apple does.
+  /// Buys a product on a device; returns the resulting event.
   ///
-  /// A change for the next renewal costs nothing now. The token is what the app attaches; changes
-  /// of plan without one keep the old.
+  /// A change for the next renewal costs nothing now. The app attaches the token; a change of plan
+  /// without one keeps the previous token.
   @discardableResult
   package func buy(
     _ product: ProductID, on device: DeviceID, appAccountToken: UUID? = nil, quantity: Int = 1,
@@ -155,9 +148,8 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// Buys a subscription outside the app: in the Settings app, or with a code in the App Store.
-  ///
-  /// Nobody attaches a token there, and no account of the app is involved.
+  /// Buys a subscription outside the app, in Settings or with a code in the App Store, without a
+  /// token and without an account of the app.
   @discardableResult
   package func buyInSettings(
     _ product: ProductID, appleID: AppleID, offer: SimulatedOffer? = nil
@@ -171,7 +163,7 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// Switches automatic renewal; with a device, whoever is logged in there did it.
+  /// Switches auto-renew; with a device, on behalf of the account logged in there.
   @discardableResult
   package func setAutoRenew(
     _ isOn: Bool, _ line: OriginalTransactionID, on device: DeviceID? = nil
@@ -182,21 +174,20 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// Raises the price of what renews from now on, with or without asking the subscribers.
+  /// Raises the price of future renewals, with or without asking for consent.
   package func raisePrice(
     of product: ProductID, to milliunits: Int64, needsConsent: Bool
   ) throws {
     try act { try $0.raisePrice(of: product, to: milliunits, needsConsent: needsConsent) }
   }
 
-  /// Lets a subscriber agree to a higher price.
+  /// Accepts a higher price for a subscriber.
   @discardableResult
   package func acceptPrice(_ line: OriginalTransactionID) throws -> SimulatedEvent {
     try act { try $0.acceptPrice(line: try $0.lineNumber(line)) }
   }
 
-  /// Moves the end of what is paid by some days, without a charge, as
-  /// `Extend a Subscription Renewal Date` does.
+  /// Extends the paid period without a charge, as `Extend a Subscription Renewal Date` does.
   @discardableResult
   package func extend(_ line: OriginalTransactionID, days: Int) throws -> SimulatedEvent {
     try act { state in
@@ -208,10 +199,10 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// Lets a line go on under a new original id, as a migration to the Advanced Commerce API does.
+  /// Continues a subscription under a new original transaction ID, as a migration to the Advanced
+  /// Commerce API does.
   ///
-  /// What is paid for and has not ended goes with it, under the same transaction ids; earlier
-  /// charges stay where they are.
+  /// Paid periods that have not ended move with their transaction IDs; earlier charges stay.
   @discardableResult
   package func migrate(_ line: OriginalTransactionID) throws -> SimulatedEvent {
     try act { try $0.migrate(try $0.lineNumber(line)) }
@@ -219,12 +210,12 @@ package final class AppStoreSimulation: Sendable {
 
   // MARK: Cards
 
-  /// Lets the payments of an Apple ID fail from now on.
+  /// Makes an Apple ID's payments fail from now on.
   package func failCard(of appleID: AppleID) throws {
     try act { $0.customers[try $0.customerNumber(appleID)].cardWorks = false }
   }
 
-  /// Lets payments succeed again; what Apple still tries to collect is paid at once.
+  /// Makes payments succeed again; outstanding ones are collected now.
   @discardableResult
   package func repairCard(of appleID: AppleID) throws -> [SimulatedEvent] {
     try act { state in
@@ -246,13 +237,11 @@ package final class AppStoreSimulation: Sendable {
     try act { try $0.refund(try $0.chargeNumber(transaction), reason: reason) }
   }
 
-  /// Takes a refund back.
   @discardableResult
   package func reverseRefund(_ transaction: TransactionID) throws -> SimulatedEvent {
     try act { try $0.reverseRefund(try $0.chargeNumber(transaction)) }
   }
 
-  /// Lets a customer ask for the money of a charge back.
   @discardableResult
   package func requestRefund(
     _ transaction: TransactionID,
@@ -261,13 +250,12 @@ package final class AppStoreSimulation: Sendable {
     try act { try $0.requestRefund(try $0.chargeNumber(transaction), reason: reason) }
   }
 
-  /// Lets Apple decline such a request.
   @discardableResult
   package func declineRefund(_ transaction: TransactionID) throws -> SimulatedEvent {
     try act { try $0.declineRefund(try $0.chargeNumber(transaction)) }
   }
 
-  /// Takes an Apple ID into the family of another, which shares what it bought and can be shared.
+  /// Adds an Apple ID to another's family, which shares its shareable purchases.
   package func addFamilyMember(_ member: AppleID, of organizer: AppleID) throws {
     try act {
       try $0.addFamilyMember(
@@ -275,7 +263,7 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// Takes an Apple ID out of its family: what was shared with it is revoked.
+  /// Removes an Apple ID from its family and revokes its shares.
   @discardableResult
   package func revokeFamilyAccess(of member: AppleID) throws -> [SimulatedEvent] {
     try act { try $0.removeFamilyMember(try $0.customerNumber(member)) }
@@ -283,24 +271,23 @@ package final class AppStoreSimulation: Sendable {
 
   // MARK: Devices' side
 
-  /// Restores purchases: this device's receipts show the same charges under new transaction ids.
+  /// Restores purchases: the device's receipts show the same charges with new transaction IDs.
   @discardableResult
   package func restore(on device: DeviceID, bundleID: String? = nil) throws -> [SimulatedEvent] {
     try act { try $0.restore(on: device, app: try $0.appNumber(bundleID)) }
   }
 
-  /// Finishes a consumable, which leaves the receipts made from now on.
   @discardableResult
   package func finish(_ transaction: TransactionID) throws -> SimulatedCharge {
     try act { try $0.finish(try $0.chargeNumber(transaction)) }
   }
 
-  /// The app receipt of a device as it is now, in base64.
+  /// The current app receipt of a device, in base64.
   package func receipt(on device: DeviceID, bundleID: String? = nil) throws -> String {
     try act { try $0.receipt(on: device, bundleID: bundleID, transaction: nil) }
   }
 
-  /// The receipt of one transaction as iOS 6 made them, in base64.
+  /// The iOS 6 style receipt of one transaction, in base64.
   package func transactionReceipt(_ transaction: TransactionID, on device: DeviceID) throws
     -> String
   {
@@ -309,8 +296,8 @@ package final class AppStoreSimulation: Sendable {
 
   // MARK: Apple's side
 
-  /// Answers the bytes of a request to verifyReceipt at one of Apple's two addresses, faults
-  /// included.
+  /// Responds to the body of a verifyReceipt request at one of Apple's two endpoints, including
+  /// faults.
   package func verifyReceipt(_ body: some Sequence<UInt8>, at endpoint: Environment)
     -> SimulatedAnswer
   {
@@ -321,30 +308,28 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// Answers what is no POST.
+  /// Responds to a request that is not a POST.
   package func verifyReceiptWithoutPost() -> SimulatedAnswer {
     SimulatedAnswer(status: VerifyReceiptStatus.unreadableRequest.rawValue)
   }
 
   // MARK: Faults, quirks, truth
 
-  /// Changes which requests fail.
   package func setFaults(_ change: @Sendable (inout FaultPlan) -> Void) {
     act { change(&$0.faults) }
   }
 
-  /// Chooses the peculiarities of answers.
   package func setQuirks(_ quirks: Set<Quirk>) { act { $0.quirks = quirks } }
 
-  /// Chooses how long a charge exists before answers show it.
+  /// Sets the time until a new charge appears in responses.
   package func setAnswerLag(_ lag: Duration) { act { $0.answerLag = lag } }
 
-  /// Who really paid and acted: every charge in the order of booking.
+  /// All charges with their true payers and accounts, in booking order.
   package func truth() -> [SimulatedCharge] {
     act { state in state.charges.indices.map { state.truth(of: $0) } }
   }
 
-  /// The truth about one Apple ID: its charges, line by line.
+  /// The true charges of one Apple ID, grouped by original transaction.
   package func truth(of appleID: AppleID) -> [SimulatedCharge] {
     act { state in
       guard let number = state.customerNumbers[appleID] else { return [] }
@@ -354,47 +339,45 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// The truth about one charge, by any of its transaction ids.
+  /// The truth about a charge, by any of its transaction IDs.
   package func truth(of transaction: TransactionID) throws -> SimulatedCharge {
     try act { $0.truth(of: try $0.chargeNumber(transaction)) }
   }
 
-  /// What happened after the event with the given number; 0 gives everything.
+  /// The events after the one with this number; 0 returns all.
   package func events(after number: Int = 0) -> [SimulatedEvent] {
     act { Array($0.events.dropFirst(max(0, number))) }
   }
 }
 
 extension AppStoreSimulation {
-  /// What a simulation starts with.
   package struct Configuration: Sendable {
-    /// The same seed and the same calls at the same simulated times give the same bytes, but for
-    /// signatures: those of receipts are the same of the same signer.
+    /// The same seed and calls at the same simulated times produce the same bytes.
+    ///
+    /// Signatures differ, except those of receipts by the same signer.
     package var seed: UInt64
-    /// The simulated time at the beginning.
+    /// The initial simulated time.
     package var start: Timestamp
-    /// Simulated time per real time; 0: the clock moves only by `advance`.
+    /// Simulated time per real time; 0 means that the clock only moves by `advance`.
     package var speed: Double
-    /// The apps there are; their product ids must all differ.
+    /// Product IDs must be unique across all apps.
     package var apps: [SimulatedApp]
-    /// How long before a period's end Apple charges for the next; drawn for each renewal.
+    /// The range from which the lead of each renewal charge before the period's end is drawn.
     ///
-    /// Equal bounds make it certain. At most 24 hours in reality.
+    /// In reality it is at most 24 hours.
     package var renewalLead: ClosedRange<Duration>
-    /// Whether sandbox customers live on Apple's sandbox rates instead of by the calendar.
+    /// Whether sandbox customers live at Apple's sandbox rates.
     ///
-    /// A month is five minutes then, and renewals come some seconds late, as there.
+    /// A month then takes five minutes, and renewals are some seconds late.
     package var sandboxRates: Bool
-    /// The peculiarities of answers.
     package var quirks: Set<Quirk>
-    /// How long a charge exists before answers show it.
+    /// The time until a new charge appears in responses.
     package var answerLag: Duration
-    /// What signs; nil: one with new keys.
+    /// Nil: a signer with new keys.
     package var signer: SimulatedSigner?
-    /// How many times Apple's number of requests the App Store Server API takes; nil: any number.
+    /// Scales Apple's request limits for the App Store Server API; nil: unlimited.
     package var rateLimitScale: Double?
 
-    /// Describes a simulation; everything but the seed has a usual value.
     package init(
       seed: UInt64, start: Timestamp = Timestamp(CalendarDate(year: 2026, month: 1, day: 1)),
       speed: Double = 0, apps: [SimulatedApp] = [.sample],
@@ -416,36 +399,35 @@ extension AppStoreSimulation {
   }
 }
 
-/// The time in a simulated App Store: moved by hand, or running at a multiple of real time.
+/// The time of a simulated App Store, moved manually or running at a multiple of real time.
 package final class SimulatedClock: Sendable {
   private struct Reading {
     var simulated: Timestamp
     var real: ContinuousClock.Instant
   }
 
-  /// Simulated time per real time; 0 stands still until somebody moves it.
+  /// Simulated time per real time; 0 means that the clock only moves manually.
   package let speed: Double
   private let reading: Mutex<Reading>
 
-  /// Sets the clock; it begins to run at once where the speed is not 0.
+  /// The clock starts running immediately unless the speed is 0.
   package init(start: Timestamp, speed: Double = 0) {
     precondition(speed >= 0, "Time does not run backwards.")
     self.speed = speed
     reading = Mutex(Reading(simulated: start, real: .now))
   }
 
-  /// The simulated time.
   package var now: Timestamp {
     reading.withLock { $0.simulated + elapsed(since: $0.real) }
   }
 
-  /// Moves the clock forward; a negative duration moves nothing.
+  /// Advances the clock; a negative duration has no effect.
   package func advance(by duration: Duration) {
     guard duration > .zero else { return }
     reading.withLock { $0.simulated = $0.simulated + duration }
   }
 
-  /// Moves the clock to `moment`, unless that has passed already.
+  /// Advances the clock to `moment`; a time in the past has no effect.
   package func advance(to moment: Timestamp) {
     reading.withLock {
       let now = $0.simulated + elapsed(since: $0.real)

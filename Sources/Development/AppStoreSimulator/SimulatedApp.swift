@@ -1,8 +1,7 @@
 package import Subscriptions
 
-/// An app in the simulated App Store, with what it sells.
 package struct SimulatedApp: Hashable, Sendable {
-  /// How long access goes on while Apple tries to collect a failed renewal; chosen once per app.
+  /// How long access continues while Apple retries a failed renewal; set once per app.
   ///
   /// App Store Connect help, "Enable Billing Grace Period for auto-renewable subscriptions".
   package enum GracePeriod: Int, Codable, CaseIterable, Sendable {
@@ -12,16 +11,14 @@ package struct SimulatedApp: Hashable, Sendable {
   }
 
   package var bundleID: String
-  /// The number of the app in App Store Connect, which receipts call `adam_id`.
+  /// The app's number in App Store Connect, `adam_id` in receipts.
   package var appAppleID: Int
-  /// What verifyReceipt wants as `password` for receipts with subscriptions.
+  /// The `password` that verifyReceipt requires for receipts with subscriptions.
   package var sharedSecret: String
   package var version: String
-  /// Nil: the app has not opted in.
-  package var gracePeriod: GracePeriod?
+  package var gracePeriod: GracePeriod?  // Nil: not enabled
   package var products: [SimulatedProduct]
 
-  /// An app with a usual App Store number and no grace period.
   package init(
     bundleID: String, appAppleID: Int = 1_234_567_890, sharedSecret: String,
     version: String = "1", gracePeriod: GracePeriod? = nil, products: [SimulatedProduct] = []
@@ -35,36 +32,32 @@ package struct SimulatedApp: Hashable, Sendable {
   }
 }
 
-/// Something an app sells.
 package struct SimulatedProduct: Hashable, Sendable {
   /// A cheaper first period, once per Apple ID and group.
   package struct IntroductoryOffer: Hashable, Sendable {
     package var period: CalendarPeriod
-    /// 0: a free trial.
-    package var priceMilliunits: Int64
+    package var priceMilliunits: Int64  // 0: a free trial
 
-    /// An offer; free unless a price is given.
     package init(period: CalendarPeriod, priceMilliunits: Int64 = 0) {
       self.period = period
       self.priceMilliunits = priceMilliunits
     }
   }
 
-  /// Unique among all apps of a simulation, so that a product names its app.
+  /// Unique across all apps of a simulation, so that a product identifies its app.
   package var id: ProductID
   package var type: ProductType
-  /// Apple's `subscription_group_identifier`; set exactly for auto-renewable subscriptions.
+  /// Apple's `subscription_group_identifier`; only set for auto-renewable subscriptions.
   package var group: String?
-  /// The rank in the group; 1 is the highest.
+  /// The rank within the group; 1 is the highest.
   package var level: Int
-  /// What one charge pays for; set exactly for auto-renewable subscriptions.
+  /// The period paid by one charge; only set for auto-renewable subscriptions.
   package var period: CalendarPeriod?
   package var priceMilliunits: Int64
   package var currency: String
   package var introductoryOffer: IntroductoryOffer?
   package var isFamilyShareable: Bool
 
-  /// An auto-renewable subscription.
   package static func subscription(
     _ id: ProductID, group: String, level: Int, period: CalendarPeriod,
     priceMilliunits: Int64 = 9_990, currency: String = "USD",
@@ -76,7 +69,7 @@ package struct SimulatedProduct: Hashable, Sendable {
       isFamilyShareable: isFamilyShareable)
   }
 
-  /// Anything that is bought once: a consumable, a non-consumable or a non-renewing subscription.
+  /// A consumable, a non-consumable or a non-renewing subscription.
   package static func oneTime(
     _ id: ProductID, _ type: ProductType, priceMilliunits: Int64 = 4_990, currency: String = "USD",
     isFamilyShareable: Bool = false
@@ -89,10 +82,10 @@ package struct SimulatedProduct: Hashable, Sendable {
 }
 
 extension SimulatedApp {
-  /// An app with one product of every kind, for demonstrations and tests.
+  /// An app with one product of each kind.
   ///
-  /// The group has two plans on its lowest level that differ in duration (`monthly`, `quarterly`),
-  /// two of equal duration (`monthly`, `monthly.student`), and a higher one (`premium`).
+  /// One group has two plans on its lowest level with different durations (`monthly`, `quarterly`),
+  /// two with the same duration (`monthly`, `monthly.student`), and a higher plan (`premium`).
   package static let sample = SimulatedApp(
     bundleID: "com.example.tenure", sharedSecret: "0123456789abcdef0123456789abcdef",
     gracePeriod: .sixteenDays,
@@ -120,16 +113,14 @@ extension SimulatedApp {
     ])
 }
 
-/// A discount that the customer used for a purchase, other than the introductory one.
+/// A discount on a purchase, other than an introductory one.
 package struct SimulatedOffer: Hashable, Sendable {
-  /// How the customer got it.
   package enum Kind: String, Sendable {
-    /// Shown by receipts as `promotional_offer_id`.
+    /// `promotional_offer_id` in receipts.
     case promotional
-    /// Redeemed with a code; shown by receipts as `offer_code_ref_name`.
+    /// Redeemed with a code; `offer_code_ref_name` in receipts.
     case code
 
-    /// The field of receipts that names it.
     var receiptKey: String {
       self == .promotional ? "promotional_offer_id" : "offer_code_ref_name"
     }
@@ -139,10 +130,9 @@ package struct SimulatedOffer: Hashable, Sendable {
 
   package var kind: Kind
   package var name: String
-  /// What the first period costs.
+  /// The price of the first period.
   package var priceMilliunits: Int64
 
-  /// An offer; free in its first period unless a price is given.
   package init(_ kind: Kind, _ name: String, priceMilliunits: Int64 = 0) {
     self.kind = kind
     self.name = name
@@ -150,19 +140,18 @@ package struct SimulatedOffer: Hashable, Sendable {
   }
 }
 
-/// How long periods take: by the calendar, or on the rates of Apple's sandbox.
+/// The lengths of periods, by the calendar or at sandbox rates.
 struct PeriodLengths: Sendable {
   let areSandboxRates: Bool
 
-  /// How many times a tester's subscription renews before Apple ends it.
+  /// The number of renewals after which Apple ends a tester's subscription.
   ///
   /// App Store Connect help, "Manage Sandbox Apple Account settings".
   static let sandboxRenewalLimit = 12
-  /// Apple documents no lengths for grace and retry on its rates; this one makes 60 days 10
-  /// minutes.
+  /// Apple documents no sandbox lengths for grace and retry; this factor makes 60 days 10 minutes.
   private static let sandboxScale = 8_640
 
-  /// The end of the `count`th period that follows another from `anchor` on.
+  /// The end of the `count`th consecutive period starting at `anchor`.
   func end(of period: CalendarPeriod, count: Int, from anchor: Timestamp) -> Timestamp {
     guard areSandboxRates else {
       return CalendarPeriod(months: period.months * count, days: period.days * count)
@@ -171,7 +160,7 @@ struct PeriodLengths: Sendable {
     return anchor + Self.sandboxLength(of: period) * count
   }
 
-  /// A span other than a paid period, as grace and retry are.
+  /// The length of a span that is not a paid period, such as grace or retry.
   func span(_ duration: Duration) -> Duration {
     areSandboxRates ? duration / Self.sandboxScale : duration
   }

@@ -1,49 +1,43 @@
 package import struct Foundation.UUID
 package import Subscriptions
 
-/// Something that happened in the simulated App Store, in the order in which it happened.
-///
-/// The list holds what notifications are made of: what Apple would tell, and about which charge.
+/// An event in the simulated App Store, the source of notifications.
 package struct SimulatedEvent: Hashable, Sendable {
-  /// What happened.
   package enum Kind: Hashable, Sendable {
-    /// The first purchase in a group, or of a family member's share in it.
+    /// The first purchase in a group, or of a family member's share.
     case subscribed
-    /// A purchase on a line that had lapsed.
     case resubscribed
     case renewed
-    /// A renewal after billing retry.
     case recovered
-    /// An upgrade, or a crossgrade of equal duration: charged at once.
+    /// An upgrade, or a crossgrade of the same duration, charged immediately.
     case upgraded
-    /// The product of the next renewal, or its taking back.
+    /// Sets the product of the next renewal, or resets it.
     case renewalProductChanged(ProductID)
     case autoRenewTurnedOff
     case autoRenewTurnedOn
-    /// Apple could not collect; access goes on until the date, where the app has a grace period.
+    /// A payment failed; with a grace period, access continues until the date.
     case renewalFailed(graceUntil: Timestamp?)
     case gracePeriodExpired
-    /// Why, in Apple's numbers: see `expiration_intent`.
+    /// The intent is Apple's `expiration_intent`.
     case expired(intent: Int)
     case boughtOnce
     case refunded
     case refundReversed
     case familyAccessRevoked
-    /// A charge got another transaction id on a device.
+    /// A charge received another transaction ID on a device.
     case restored
     case priceIncreaseAsked
     case priceIncreaseAccepted
-    /// An offer on a subscription that runs; see ``Redemption`` for what it does.
+    /// An offer for an active subscription; ``Redemption`` has its effect.
     case offerRedeemed(Redemption)
-    /// The end of the period was moved without a charge.
+    /// The period's end was moved without a charge.
     case renewalExtended(days: Int)
-    /// The customer wants the money back, and Apple asks the app what it knows.
+    /// The customer requests a refund, and Apple asks the app for information.
     case refundRequested(RefundRequestReason)
     case refundDeclined
-    /// The line goes on under another original id.
+    /// The subscription continues under another original transaction ID.
     case migrated(from: OriginalTransactionID)
 
-    /// A word for logs and for the control interface.
     package var name: String {
       switch self {
       case .subscribed: "subscribed"
@@ -73,17 +67,16 @@ package struct SimulatedEvent: Hashable, Sendable {
     }
   }
 
-  /// What an offer on a running subscription does.
+  /// The effect of an offer on an active subscription.
   package enum Redemption: String, Sendable {
-    /// The next renewal of the same product costs less.
+    /// A discount on the next renewal of the same product.
     case renewal
-    /// A higher product begins at once.
     case upgrade
-    /// The next renewal is of another product.
+    /// Another product at the next renewal.
     case downgrade
   }
 
-  /// Why a customer wants the money back: Apple's `consumptionRequestReason`.
+  /// The reason for a requested refund, Apple's `consumptionRequestReason`.
   ///
   /// https://developer.apple.com/documentation/appstoreservernotifications/consumptionrequestreason
   package enum RefundRequestReason: String, CaseIterable, Sendable {
@@ -94,24 +87,22 @@ package struct SimulatedEvent: Hashable, Sendable {
     case other = "OTHER"
   }
 
-  /// 1, 2, 3, … in the order of happening.
-  package let number: Int
+  package let number: Int  // Counted from 1
   package let at: Timestamp
   package let kind: Kind
   package let environment: Environment
   package let bundleID: String
   package let appleID: AppleID
   package let originalTransactionID: OriginalTransactionID
-  /// The charge that it is about; for a restore the charge's new name.
+  /// The charge concerned; for a restore, its new ID.
   package let transactionID: TransactionID
   package let productID: ProductID
-  /// Who was logged in where it was done; nil for Apple's own doing and for the Settings app.
+  /// The account logged in where the action took place; nil for Apple's actions and in Settings.
   package let account: AppAccountID?
 }
 
-/// The truth about one charge, to compare other people's conclusions with.
+/// The truth about one charge, for comparison with conclusions drawn from Apple's data.
 package struct SimulatedCharge: Hashable, Sendable {
-  /// Why it was charged.
   package enum Kind: String, Sendable {
     case purchase
     case renewal
@@ -122,7 +113,7 @@ package struct SimulatedCharge: Hashable, Sendable {
   package let bundleID: String
   package let appleID: AppleID
   package let originalTransactionID: OriginalTransactionID
-  /// The charge's own id first, then those that restores gave it.
+  /// The charge's own ID first, then the IDs of restores.
   package let transactionIDs: [TransactionID]
   package let webOrderLineItemID: WebOrderLineItemID?
   package let productID: ProductID
@@ -130,7 +121,7 @@ package struct SimulatedCharge: Hashable, Sendable {
   package let group: String?
   package let kind: Kind
   package let ownership: OwnershipType
-  /// When Apple took the money: up to a day before a renewal's `purchaseDate`.
+  /// The time of payment, up to a day before a renewal's `purchaseDate`.
   package let madeAt: Timestamp
   package let purchaseDate: Timestamp
   package let expiresDate: Timestamp?
@@ -138,25 +129,22 @@ package struct SimulatedCharge: Hashable, Sendable {
   package let currency: String
   package let quantity: Int
   package let appAccountToken: UUID?
-  /// Who really acted: logged in where it was bought; of a renewal, whoever last bought on the
-  /// line.
+  /// The account that acted: the one logged in at the purchase or, for a renewal, at the last
+  /// purchase.
   ///
-  /// Nil where nobody was logged in, as in the Settings app.
+  /// Nil if no account was logged in, as in Settings.
   package let account: AppAccountID?
   package let upgradedAt: Timestamp?
   package let revokedAt: Timestamp?
-  /// What the customer's invoice calls it; a family member has none.
+  /// The ID on the customer's invoice; a family member has none.
   package let orderID: String?
 
-  /// The charge's own id.
   package var transactionID: TransactionID { transactionIDs[0] }
-  /// The line that it is on.
   package var line: LineID { LineID(environment, originalTransactionID) }
 }
 
-/// Something that cannot happen in the simulated App Store, with the reason in one sentence.
+/// An action that is not possible in the simulated App Store.
 package struct SimulationError: Error, Hashable, CustomStringConvertible {
-  /// The reason as a word, for programs.
   package enum Code: String, Sendable {
     case unknownApp = "unknown_app"
     case unknownProduct = "unknown_product"
@@ -172,7 +160,6 @@ package struct SimulationError: Error, Hashable, CustomStringConvertible {
   package let code: Code
   package let description: String
 
-  /// An error with its sentence for people.
   package init(_ code: Code, _ description: String) {
     self.code = code
     self.description = description

@@ -2,27 +2,27 @@ import AppStore
 import JSONText
 import Subscriptions
 
-/// Who pays: a customer's account with Apple.
+/// A customer's account with Apple, which pays.
 package struct AppleID: TextIdentifier {
   package let rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 }
 
-/// A phone or tablet on which one Apple ID is signed in.
+/// A phone or tablet with one Apple ID signed in.
 package struct DeviceID: TextIdentifier {
   package let rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 }
 
-/// The account of the app that is logged in on a device.
+/// An account of the app, logged in on a device.
 ///
-/// Apple knows nothing of it. The simulation keeps it only to say afterwards who really acted.
+/// Apple does not know it; the simulation keeps it to know who acted.
 package struct AppAccountID: TextIdentifier {
   package let rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 }
 
-/// The ways in which Apple writes one moment.
+/// Apple's formats of one date.
 struct AppleDate {
   let moment: Timestamp
 
@@ -46,8 +46,9 @@ struct AppleDate {
     return "\(rfc3339.prefix(10)) \(rfc3339.dropFirst(11).prefix(8))"
   }
 
-  /// Whether California has summer time: from the second Sunday of March to the first of November,
-  /// changing at 2 o'clock of its own time (Energy Policy Act of 2005, in force since 2007).
+  /// Whether California has daylight saving time, by the Energy Policy Act of 2005.
+  ///
+  /// It lasts from the second Sunday in March to the first in November, each at 2:00 local time.
   private static func isPacificSummer(_ moment: Timestamp) -> Bool {
     let year = moment.dayAndTime.date.year
     let begins = Timestamp(sunday(2, ofMonth: 3, year: year)) + .hours(10)
@@ -64,14 +65,14 @@ struct AppleDate {
 }
 
 extension Timestamp {
-  /// The second in which the moment lies: Apple's dates have no fraction.
+  /// Truncated to the second, because Apple's dates have no fraction.
   var wholeSecond: Timestamp {
     Timestamp(milliseconds: milliseconds - ((milliseconds % 1000) + 1000) % 1000)
   }
 }
 
 extension [JSONValue.Member] {
-  /// Adds a date as Apple's triple: readable, in milliseconds, and in California's time.
+  /// Appends a date in Apple's three forms: readable, in milliseconds, and in Pacific time.
   mutating func append(date key: String, _ moment: Timestamp) {
     let date = AppleDate(moment)
     append("\(key)", date.gmt)
@@ -88,20 +89,17 @@ extension [JSONValue.Member] {
   }
 }
 
-/// Sebastiano Vigna's SplitMix64: a small generator whose whole state is one number.
+/// Sebastiano Vigna's SplitMix64, a small generator with 64 bits of state.
 ///
-/// The simulation owns its generator, because the standard library promises no sequence: the same
-/// seed has to give the same App Store on every machine and with every compiler.
-/// https://prng.di.unimi.it/splitmix64.c
+/// The standard library guarantees no sequence, but the same seed must produce the same App Store
+/// on every machine and with every compiler. https://prng.di.unimi.it/splitmix64.c
 package struct SplitMix64: RandomNumberGenerator, Sendable {
   private var state: UInt64
 
-  /// A generator at the beginning of the seed's sequence.
   package init(seed: UInt64) {
     state = seed
   }
 
-  /// The next 64 random bits.
   package mutating func next() -> UInt64 {
     state &+= 0x9E37_79B9_7F4A_7C15
     var mixed = state
@@ -110,17 +108,17 @@ package struct SplitMix64: RandomNumberGenerator, Sendable {
     return mixed ^ (mixed >> 31)
   }
 
-  /// A number from `range`, with a bias too small to matter for ranges far below 2^64.
+  /// A number in `range`, with a negligible bias for ranges far below 2^64.
   package mutating func number(in range: ClosedRange<Int>) -> Int {
     range.lowerBound + Int(next() % UInt64(range.upperBound - range.lowerBound + 1))
   }
 
-  /// Whether an event of the given probability happens; `probability` from 0 to 1.
+  /// True with the given probability, from 0 to 1.
   package mutating func chance(_ probability: Double) -> Bool {
     Double(next() >> 11) * 0x1p-53 < probability
   }
 
-  /// One of `choices`; nil only where there are none.
+  /// A random element; nil if there is none.
   package mutating func choice<Choices: RandomAccessCollection>(of choices: Choices)
     -> Choices.Element?
   {
@@ -129,8 +127,7 @@ package struct SplitMix64: RandomNumberGenerator, Sendable {
     return choices[choices.index(choices.startIndex, offsetBy: distance)]
   }
 
-  /// The elements in another order (Fisher-Yates, written out because the standard library's
-  /// order of draws is not promised either).
+  /// Fisher-Yates, because the standard library does not guarantee its sequence of draws either.
   package mutating func shuffled<Element>(_ elements: [Element]) -> [Element] {
     var result = elements
     for index in result.indices.reversed().dropLast() {

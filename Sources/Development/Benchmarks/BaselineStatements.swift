@@ -3,7 +3,7 @@ import LedgerStorage
 import Postgres
 import Subscriptions
 
-/// The statements of one submission, batch by batch, as `LedgerStorage` sends them.
+/// The statements of a submission, batch by batch, as `LedgerStorage` sends them.
 struct BareStatements: Sendable {
   let sample: SampleSubmission
   let exchangeAnswer: [UInt8]
@@ -28,6 +28,35 @@ struct BareStatements: Sendable {
   }
   private var jobSubject: String { submissionID.uuidString.lowercased() }
 
+  private static let transactionColumns = """
+    number, recorded_at, kind, purchased_at, original_purchased_at, charged_at, expires_at,
+    expires_as_of, revoked_at, revocation_at, revocation_reason, revocation_type,
+    revocation_percentage, revocation_as_of, unsigned_revocation_at,
+    unsigned_revocation_reason, unsigned_revocation_as_of, known_revocation_at,
+    revocation_known_at, not_revoked_as_of, not_mentioned_as_of, upgraded_as_of,
+    app_account_token, app_account_token_as_of, token_account_key, web_order_line_item_id,
+    product_type, subscription_group, quantity, ownership_type, period_type, offer_id,
+    price_milliunits, currency, is_commitment
+    """
+  private static let decisionColumns = """
+    charge_original_transaction_id, charge_transaction_id, charge_product_id,
+    owner_account_key, rule, ground, renewing_account_key, previous_original_transaction_id,
+    previous_transaction_id, previous_product_id, ground_status_as_of, switched_off_at,
+    is_provisional, decided_at, corrected_at
+    """
+  private static let holdingColumns = """
+    family_id, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
+    auto_renews, phase, grace_ends_at
+    """
+  private static let replacedTransaction = replaced("\(transactionColumns), \(decisionColumns)")
+  private static let replacedHolding = replaced(holdingColumns)
+
+  /// The assignments of an upsert.
+  private static func replaced(_ columns: String) -> String {
+    columns.split { $0 == "," || $0.isWhitespace }.map { "\($0) = excluded.\($0)" }
+      .joined(separator: ", ")
+  }
+
   /// Stores the receipt, and the account if it is new.
   var store: [SQL] {
     let retryAt = now + .seconds(60)
@@ -45,7 +74,7 @@ struct BareStatements: Sendable {
       VALUES (\(submissionID), \(sample.receiptData))
       """,
       """
-      INSERT INTO tenure.job (kind, subject, lane, run_at, created_at)
+      INSERT INTO tenure.job (kind, subject, queue, run_at, created_at)
       VALUES (\("verify_submission"), \(jobSubject), \("submissions"), \(retryAt), \(now))
       ON CONFLICT (kind, subject) DO NOTHING
       """,
@@ -79,7 +108,7 @@ struct BareStatements: Sendable {
     ]
   }
 
-  /// Locks the submission and the line, and reads all that the decision needs.
+  /// Locks the submission and the original transaction, and reads what the decision needs.
   var load: [SQL] {
     [
       """
@@ -107,25 +136,8 @@ struct BareStatements: Sendable {
   private var loadLine: [SQL] {
     [
       select(
-        """
-        transaction_id, product_id, number, recorded_at, kind, purchased_at,
-        original_purchased_at, charged_at, expires_at, expires_as_of, revoked_at, revocation_at,
-        revocation_reason, revocation_type, revocation_percentage, revocation_as_of,
-        unsigned_revocation_at, unsigned_revocation_reason, unsigned_revocation_as_of,
-        known_revocation_at, revocation_known_at, not_revoked_as_of, not_mentioned_as_of,
-        upgraded_as_of,
-        app_account_token,
-        app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
-        subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,
-        currency, is_commitment
-        """, from: "store_transaction"),
-      select(
-        """
-        charge_original_transaction_id, charge_transaction_id, charge_product_id,
-        owner_account_key, rule, ground, renewing_account_key, previous_original_transaction_id,
-        previous_transaction_id, previous_product_id, ground_status_as_of, switched_off_at,
-        is_provisional, decided_at, corrected_at, order_id, delivered_at
-        """, from: "store_transaction"),
+        "transaction_id, product_id, \(Self.transactionColumns)", from: "store_transaction"),
+      select("\(Self.decisionColumns), order_id, delivered_at", from: "store_transaction"),
       select(
         """
         number, as_of, auto_renews, phase, grace_ends_at, auto_renew_product_id,
@@ -201,7 +213,7 @@ struct BareStatements: Sendable {
     ]
   }
 
-  /// Locks the account, and reads what it holds and was told.
+  /// Locks the account, and reads its holdings and published entitlements.
   private var loadAccount: [SQL] {
     [
       """
@@ -215,8 +227,7 @@ struct BareStatements: Sendable {
       """,
       """
       SELECT account_id, environment, original_transaction_id, transaction_id, product_id,
-        family_id, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
-        auto_renews, phase, grace_ends_at
+        \(unescaped: Self.holdingColumns)
       FROM tenure.holding WHERE account_id = ANY(\([sample.accountID]))
       """,
       """
@@ -228,7 +239,7 @@ struct BareStatements: Sendable {
     ]
   }
 
-  /// Reads what the answer says beside the decision.
+  /// Reads the rest of the response.
   var answer: [SQL] {
     guard let order = sample.orderID else { return [] }
     return [
@@ -246,19 +257,19 @@ struct BareStatements: Sendable {
 }
 
 extension BareStatements {
-  /// The kinds of the entries that a first purchase makes.
+  /// The kinds of the ledger entries of a first purchase.
   private static let entryKinds = ["transaction", "renewal_status", "claim", "claimed"]
-  /// As long as the bodies of such entries are.
+  /// The lengths of such entries' bodies.
   private static let bodyLengths = [520, 120, 240, 420]
 
   private var end: Timestamp { now + .days(30) }
   private var hash: [UInt8] { [UInt8](repeating: 7, count: 32) }
 
-  /// Records the purchase and everything that follows from it.
+  /// Records the purchase and its consequences.
   var write: [SQL] {
     [insertEntries, updateLine, insertTransaction, noteCharge(1, isOrdered: false)]
       + insertProjections + insertLookups
-      + [insertBinding, insertHolding, insertMovements] + fulfilOrder + tell + plan
+      + [insertHolding, insertMovements] + fulfilOrder + tell + plan
       + finishSubmission
   }
 
@@ -288,11 +299,8 @@ extension BareStatements {
         head_number = \(Self.entryKinds.count), head_hash = \(hash),
         head_recorded_at = \(now),
         confirmed_as_of = \(none), confirmed_number = \(0),
-        latest_charged_at = \(now), latest_product_id = \(product),
-        latest_owner_key = \(sample.accountKey), paid_through = \(end),
-        auto_renews = \(true), auto_renew_product_id = \(product),
-        renewal_phase = \("undisturbed"), grace_ends_at = \(none),
-        status_as_of = \(now)
+        latest_charged_at = \(now), latest_owner_key = \(sample.accountKey),
+        paid_through = \(end), auto_renew_product_id = \(product)
       WHERE environment = \(environment) AND original_transaction_id = \(line)
       """
   }
@@ -301,18 +309,8 @@ extension BareStatements {
     let (text, time, key, number): (String?, Timestamp?, UUID?, Int64?) = (nil, nil, nil, nil)
     return """
       INSERT INTO tenure.store_transaction (
-        environment, original_transaction_id, transaction_id, product_id, number, recorded_at,
-        kind, purchased_at, original_purchased_at, charged_at, expires_at, expires_as_of,
-        revoked_at, revocation_at, revocation_reason, revocation_type, revocation_percentage,
-        revocation_as_of, unsigned_revocation_at, unsigned_revocation_reason,
-        unsigned_revocation_as_of, known_revocation_at, revocation_known_at, not_revoked_as_of,
-        not_mentioned_as_of, upgraded_as_of, app_account_token,
-        app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
-        subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,
-        currency, is_commitment, charge_original_transaction_id, charge_transaction_id,
-        charge_product_id, owner_account_key, rule, ground, renewing_account_key,
-        previous_original_transaction_id, previous_transaction_id, previous_product_id,
-        ground_status_as_of, switched_off_at, is_provisional, decided_at, corrected_at
+        environment, original_transaction_id, transaction_id, product_id,
+        \(unescaped: Self.transactionColumns), \(unescaped: Self.decisionColumns)
       ) VALUES (
         \(environment), \(line), \(transaction), \(product), \(1), \(now), \("unknown"), \(now),
         \(now), \(now), \(end), \(now), \(time), \(time), \(text), \(text), \(number),
@@ -323,47 +321,12 @@ extension BareStatements {
         \(sample.accountKey), \("submitter"), \("no_earlier_charge"), \(key), \(text), \(text),
         \(text), \(time), \(time), \(false), \(now), \(time)
       )
-      ON CONFLICT (environment, original_transaction_id, transaction_id, product_id) DO UPDATE SET
-        number = excluded.number, recorded_at = excluded.recorded_at, kind = excluded.kind,
-        purchased_at = excluded.purchased_at,
-        original_purchased_at = excluded.original_purchased_at, charged_at = excluded.charged_at,
-        expires_at = excluded.expires_at, expires_as_of = excluded.expires_as_of,
-        revoked_at = excluded.revoked_at, revocation_at = excluded.revocation_at,
-        revocation_reason = excluded.revocation_reason, revocation_type = excluded.revocation_type,
-        revocation_percentage = excluded.revocation_percentage,
-        revocation_as_of = excluded.revocation_as_of,
-        unsigned_revocation_at = excluded.unsigned_revocation_at,
-        unsigned_revocation_reason = excluded.unsigned_revocation_reason,
-        unsigned_revocation_as_of = excluded.unsigned_revocation_as_of,
-        known_revocation_at = excluded.known_revocation_at,
-        revocation_known_at = excluded.revocation_known_at,
-        not_revoked_as_of = excluded.not_revoked_as_of,
-        not_mentioned_as_of = excluded.not_mentioned_as_of,
-        upgraded_as_of = excluded.upgraded_as_of,
-        app_account_token = excluded.app_account_token,
-        app_account_token_as_of = excluded.app_account_token_as_of,
-        token_account_key = excluded.token_account_key,
-        web_order_line_item_id = excluded.web_order_line_item_id,
-        product_type = excluded.product_type, subscription_group = excluded.subscription_group,
-        quantity = excluded.quantity, ownership_type = excluded.ownership_type,
-        period_type = excluded.period_type, offer_id = excluded.offer_id,
-        price_milliunits = excluded.price_milliunits, currency = excluded.currency,
-        is_commitment = excluded.is_commitment,
-        charge_original_transaction_id = excluded.charge_original_transaction_id,
-        charge_transaction_id = excluded.charge_transaction_id,
-        charge_product_id = excluded.charge_product_id,
-        owner_account_key = excluded.owner_account_key, rule = excluded.rule,
-        ground = excluded.ground, renewing_account_key = excluded.renewing_account_key,
-        previous_original_transaction_id = excluded.previous_original_transaction_id,
-        previous_transaction_id = excluded.previous_transaction_id,
-        previous_product_id = excluded.previous_product_id,
-        ground_status_as_of = excluded.ground_status_as_of,
-        switched_off_at = excluded.switched_off_at, is_provisional = excluded.is_provisional,
-        decided_at = excluded.decided_at, corrected_at = excluded.corrected_at
+      ON CONFLICT (environment, original_transaction_id, transaction_id, product_id)
+      DO UPDATE SET \(unescaped: Self.replacedTransaction)
       """
   }
 
-  /// What reports count of the charge from now on, or did before.
+  /// Adds to, or subtracts from, the counts that reports make of the charge.
   private func noteCharge(_ number: Int, isOrdered: Bool) -> SQL {
     """
     INSERT INTO tenure.charge_change (environment, original_transaction_id, product_id, number,
@@ -403,40 +366,25 @@ extension BareStatements {
     ]
   }
 
-  private var insertBinding: SQL {
-    """
-    INSERT INTO tenure.account_binding (environment, original_transaction_id, number,
-      account_key, bound_at, charge_original_transaction_id, transaction_id, product_id, rule)
-    VALUES (\(environment), \(line), \(1), \(sample.accountKey), \(now), \(line),
-      \(transaction), \(product), \("submitter"))
-    """
-  }
-
   private var insertHolding: SQL {
     let (text, time): (String?, Timestamp?) = (nil, nil)
     return """
       INSERT INTO tenure.holding (account_id, environment, original_transaction_id,
-        transaction_id, product_id, family_id, product_type, period_type, starts_at, ends_at,
-        revoked_at, superseded_at, auto_renews, phase, grace_ends_at)
+        transaction_id, product_id, \(unescaped: Self.holdingColumns))
       VALUES (\(sample.accountID), \(environment), \(line), \(transaction), \(product), \(text),
         \(text), \("normal"), \(now), \(end), \(time), \(time), \(true), \("undisturbed"), \(time))
       ON CONFLICT (account_id, environment, original_transaction_id, transaction_id, product_id)
-      DO UPDATE SET family_id = excluded.family_id, product_type = excluded.product_type,
-        period_type = excluded.period_type, starts_at = excluded.starts_at,
-        ends_at = excluded.ends_at, revoked_at = excluded.revoked_at,
-        superseded_at = excluded.superseded_at, auto_renews = excluded.auto_renews,
-        phase = excluded.phase, grace_ends_at = excluded.grace_ends_at
+      DO UPDATE SET \(unescaped: Self.replacedHolding)
       """
   }
 
-  /// What the journal has of a first purchase: the charge, and its state and end as they are
-  /// expected.
+  /// The movements of a first purchase: the charge, and its states and end as expected.
   private var insertMovements: SQL {
     let kinds = ["charged", "started", "ended", "state", "state", "state"]
     let causes = ["", "", "unknown", "active_renewing", "active_renewing", "expired"]
     let dates = [now, now, end, now, end, end]
     let origins: [Timestamp?] = [nil, now, now, nil, nil, nil]
-    // How a charge came to its owner (its binding did not move, and it is no renewal), and its end.
+    // The charge's ownership (not moved, not a renewal) and its end.
     let none = [String?](repeating: nil, count: kinds.count - 1)
     let rules = ["submitter"] + none
     let decisions = [Optional(now)] + none.map { _ in nil }
@@ -480,7 +428,7 @@ extension BareStatements {
     ]
   }
 
-  /// What the feed tells of a first purchase, each about as long as it really is.
+  /// The events of a first purchase, with their usual lengths.
   private var events: [(kind: String, length: Int)] {
     [("transaction.recorded", 250), ("transaction.claimed", 420), ("binding.opened", 800)]
       + (sample.orderID == nil ? [] : [("order.fulfilled", 310)])
@@ -490,7 +438,7 @@ extension BareStatements {
   private var tell: [SQL] {
     let count = events.count
     let data = events.map { "{" + String(repeating: "x", count: $0.length - 2) + "}" }
-    let kind = "tell_account"
+    let kind = "publish_entitlements"
     return [
       """
       INSERT INTO tenure.event (type, occurred_at, account_key, data)
@@ -514,26 +462,26 @@ extension BareStatements {
       DO UPDATE SET access_ends_at = excluded.access_ends_at
       """,
       """
-      INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
+      INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
       VALUES (\(kind), \(sample.accountKey.uuidString.lowercased()), \("clock"), \(0), \(end),
         \(now))
       ON CONFLICT (kind, subject) DO UPDATE SET run_at = excluded.run_at,
         priority = excluded.priority, generation = tenure.job.generation + 1, attempts = 0,
-        parked_at = NULL, last_error = NULL, created_at = excluded.created_at
+        discarded_at = NULL, last_error = NULL, created_at = excluded.created_at
       """,
     ]
   }
 
-  /// Plans when Apple is asked about the line, and notes with what.
+  /// Schedules the first poll of the original transaction and records what to ask with.
   private var plan: [SQL] {
     let (kind, notification): (String, String?) = ("poll_line", nil)
     return [
       """
-      INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
+      INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
       VALUES (\(kind), \("\(environment)/\(line)"), \("polls"), \(1), \(end), \(now))
       ON CONFLICT (kind, subject) DO UPDATE SET run_at = excluded.run_at,
         priority = excluded.priority, generation = tenure.job.generation + 1, attempts = 0,
-        parked_at = NULL, last_error = NULL, created_at = excluded.created_at
+        discarded_at = NULL, last_error = NULL, created_at = excluded.created_at
       """,
       """
       INSERT INTO tenure.line_source (environment, original_transaction_id, bundle_id,

@@ -3,24 +3,19 @@ import LedgerStorage
 import Logging
 import Postgres
 import PrivatePostgres
+import Reports
 import Secrets
 
-/// The database that the benchmarks fill and measure on; it is gone afterwards.
 struct BenchDatabase: Sendable {
   let url: String
   private let server: PrivatePostgres?
   private let logger: Logger
 
-  /// Makes an empty database with Tenure's schema.
+  /// Creates a database with an empty schema: at a URL or, if that is nil, on a private PostgreSQL.
   ///
-  /// - Parameters:
-  ///   - url: An empty database; nil: on a private, durable PostgreSQL with its usual settings.
-  ///   - directory: Where a private one keeps its data.
-  ///   - isKept: Whether a private one's data stay, and are used where they are there already.
-  ///   - settings: Other settings of a private one.
-  ///   - logger: For the connections.
-  /// - Returns: The database, to be removed after use.
-  /// - Throws: ``BenchError/databaseInUse``, or what is wrong with PostgreSQL.
+  /// A private one is durable. If it is kept, `directory` may contain one from an earlier run.
+  ///
+  /// - Throws: ``BenchError/databaseInUse``, or a PostgreSQL error.
   static func create(
     url: Secret<String>?, in directory: URL, isKept: Bool = false, settings: [String: String] = [:],
     logger: Logger
@@ -31,7 +26,7 @@ struct BenchDatabase: Sendable {
     var options = PrivatePostgres.Options()
     options.isTemporary = !isKept
     options.settings = settings
-    // A checkpoint because of much writing would fall into one round and not into the other.
+    // Checkpoints caused by heavy writing would slow down some rounds and not others.
     options.settings["max_wal_size"] = "8GB"
     options.settings["checkpoint_timeout"] = "1h"
     let server = try await PrivatePostgres.start(
@@ -47,7 +42,8 @@ struct BenchDatabase: Sendable {
 
   private func created(isKept: Bool = false) async throws -> BenchDatabase {
     try await withPool { pool in
-      let schema = SchemaMigrator(database: pool, logger: logger)
+      let schema = SchemaMigrator(
+        database: pool, reports: ReportSQL(Report.sql), logger: logger)
       let isEmpty = try await schema.version() == nil
       guard isEmpty || isKept else { throw BenchError.databaseInUse }
       _ = try await schema.migrate()
@@ -55,25 +51,15 @@ struct BenchDatabase: Sendable {
     return self
   }
 
-  /// Opens a pool as the programs do, for the length of a body.
   func withPool<Value>(_ body: (ConnectionPool) async throws -> Value) async throws -> Value {
     let pool = ConnectionPool(configuration: .init(uri: Secret(url)), logger: logger)
-    do {
-      let value = try await body(pool)
-      await pool.close()
-      return value
-    } catch {
-      await pool.close()
-      throw error
-    }
+    return try await Database(pool: pool, server: nil).use(body)
   }
 
-  /// Starts the server again, if it is ours: what it had at hand is gone.
-  ///
-  /// - Throws: What is wrong with PostgreSQL.
+  /// Restarts a private server, so that its caches are cold.
   func restart() async throws { try await server?.restart() }
 
-  /// Removes everything that is not kept, and stops the server if it is ours.
+  /// Drops the schemas, or stops a private server.
   func remove() async {
     if let server {
       await server.stop()
@@ -86,20 +72,16 @@ struct BenchDatabase: Sendable {
   }
 }
 
-/// A program of others that a benchmark needs.
+/// An external program that a benchmark needs.
 struct BenchTool: Sendable {
   let executable: URL
 
-  /// Looks for a program where it is usually installed.
+  /// Searches PostgreSQL's directories and the PATH for a program.
   ///
-  /// - Parameters:
-  ///   - name: The program's name.
-  ///   - package: What to install where it is missing, on Debian and Ubuntu.
-  /// - Throws: ``BenchError/missingTool(name:package:)``.
+  /// - Throws: ``BenchError/missingTool(name:package:)`` with the Debian package to install.
   init(_ name: String, package: String) throws {
     let path = ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"
-    // Debian's pgbench on the PATH is a wrapper that wants a cluster of the system's: the program
-    // itself comes first.
+    // Searched first because Debian's pgbench on the PATH is a wrapper that needs a system cluster.
     let folders = Self.postgresFolders + path.split(separator: ":").map(String.init)
     let file = folders.map { "\($0)/\(name)" }
       .first { FileManager.default.isExecutableFile(atPath: $0) }
@@ -107,14 +89,14 @@ struct BenchTool: Sendable {
     executable = URL(filePath: file)
   }
 
-  /// Where Debian keeps PostgreSQL's programs, the newest version first.
+  /// Debian's directories of PostgreSQL's programs, newest version first.
   private static var postgresFolders: [String] {
     let folder = "/usr/lib/postgresql"
     let versions = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
     return versions.compactMap(Int.init).sorted(by: >).map { "\(folder)/\($0)/bin" }
   }
 
-  /// Runs the program, which has to succeed, and returns what it printed.
+  /// Runs the program to success and returns its output.
   func run(_ arguments: [String], in directory: URL) async throws -> String {
     let outcome = try await ChildProcess.run(executable, arguments, in: directory)
     guard outcome.status == 0 else {
@@ -125,7 +107,6 @@ struct BenchTool: Sendable {
   }
 }
 
-/// Why a benchmark could not be run.
 enum BenchError: Error, CustomStringConvertible {
   case missingTool(name: String, package: String)
   case toolFailed(name: String, output: String)
@@ -140,33 +121,28 @@ enum BenchError: Error, CustomStringConvertible {
       "\(name) is missing: install the package \(package) (apt-get install \(package))."
     case .toolFailed(let name, let output): "\(name) failed: \(Self.tail(output))"
     case .unreadable(let name, let output):
-      "What \(name) printed can't be read: \(Self.tail(output))"
+      "The output of \(name) can't be parsed: \(Self.tail(output))"
     case .databaseInUse:
       """
-      The database has a schema of Tenure's, and the benchmarks fill theirs with invented \
-      accounts: \
-      name an empty database, or leave --database-url out.
+      The database already has a Tenure schema, and the benchmarks fill theirs with generated \
+      accounts: name an empty database, or omit --database-url.
       """
     case .serverDidNotStart(let log): "tenure serve did not start: \(Self.tail(log))"
-    case .wrongAnswer(let what): "What was measured is wrong: \(what)"
+    case .wrongAnswer(let what): "The measured work was wrong: \(what)"
     }
   }
 
-  /// The last lines of what a program said, in one.
   private static func tail(_ output: String) -> String {
     output.split(separator: "\n").suffix(5).joined(separator: " | ")
   }
 }
 
-/// PostgreSQL's own load generator: what the database answers with nothing of ours in between.
+/// PostgreSQL's load generator pgbench, which shows the database's own speed.
 struct Pgbench: Sendable {
   private let tool: BenchTool
   private let databaseURL: String
   private let directory: URL
 
-  /// - Parameters:
-  ///   - databaseURL: The database that is asked.
-  ///   - directory: For its script.
   /// - Throws: ``BenchError/missingTool(name:package:)``.
   init(databaseURL: String, directory: URL) throws {
     tool = try BenchTool("pgbench", package: "postgresql")
@@ -174,15 +150,10 @@ struct Pgbench: Sendable {
     self.directory = directory
   }
 
-  /// Runs a script again and again, its statements prepared.
+  /// Runs a pgbench script repeatedly with prepared statements.
   ///
-  /// - Parameters:
-  ///   - script: In pgbench's language.
-  ///   - clients: How many connections.
-  ///   - times: How often each of them runs it. (Not how long: pgbench's clock is a signal, which
-  ///     children of Swift's threads have blocked.)
-  /// - Returns: The scripts that were run a second.
-  /// - Throws: ``BenchError``.
+  /// The run is limited by repetitions, not by time: pgbench's timer is a signal that children of
+  /// Swift threads have blocked.
   func run(_ script: String, clients: Int, times: Int) async throws -> Measurement {
     let file = directory.appending(path: "pgbench.sql")
     try script.write(to: file, atomically: true, encoding: .utf8)
@@ -198,9 +169,8 @@ struct Pgbench: Sendable {
   }
 }
 
-/// The HTTP load generator wrk: keep-alive connections, each with one request under way.
+/// The HTTP load generator wrk, with keep-alive connections and one request at a time on each.
 struct Wrk: Sendable {
-  /// What the script below prints at the end.
   private struct Summary: Decodable {
     var requests: Double
     var microseconds: Double
@@ -212,22 +182,16 @@ struct Wrk: Sendable {
   private let tool: BenchTool
   private let directory: URL
 
-  /// - Parameter directory: For its script.
   /// - Throws: ``BenchError/missingTool(name:package:)``.
   init(directory: URL) throws {
     tool = try BenchTool("wrk", package: "wrk")
     self.directory = directory
   }
 
-  /// Asks for the entitlements of random accounts as fast as they are answered.
+  /// Reads the entitlements of random accounts as fast as they are answered.
   ///
-  /// - Parameters:
-  ///   - server: Which is asked.
-  ///   - accounts: The numbers of the accounts there are.
-  ///   - query: What follows the path: nothing, or a query with its question mark.
-  ///   - connections: How many requests are under way at a time.
-  ///   - seconds: How long.
-  /// - Returns: The answers a second, and how long they took.
+  /// `query` is empty or begins with a question mark.
+  ///
   /// - Throws: ``BenchError``, also when a request failed.
   func readEntitlements(
     from server: ServeProcess, accounts: ClosedRange<Int>, query: String = "", connections: Int,
@@ -251,8 +215,7 @@ struct Wrk: Sendable {
       p50: .microseconds(summary.p50), p99: .microseconds(summary.p99))
   }
 
-  /// Requests are put together by hand, since wrk takes as long for its own formatting as for all
-  /// the rest.
+  /// Formats requests itself because wrk's formatting takes as long as all the rest.
   private func script(_ server: ServeProcess, _ accounts: ClosedRange<Int>, _ query: String)
     -> String
   {

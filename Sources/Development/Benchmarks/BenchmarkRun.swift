@@ -8,33 +8,31 @@ import Synchronization
 import UnixSignals
 import tenure
 
-/// A whole run of benchmarks: everything that it starts is gone when it ends, however it ends.
+/// `tenure bench`: runs benchmarks and removes everything that they start.
 struct BenchRun: Sendable {
   let subject: BenchSubject
   let databaseURL: Secret<String>?
-  /// Nil: as many as is usual for the subject.
+  /// Nil: the subject's default.
   let accounts: Int?
   let seconds: Int
   let rounds: Int
-  /// Nil: as many as is usual for the subject.
+  /// Nil: the subject's default.
   let subscriptions: Int?
   let polls: Int
   let lines: Int
-  /// Where the database of the reports is kept; nil: nowhere.
+  /// The directory in which the reports' database is kept; nil: it is removed.
   let databaseDirectory: URL?
   let logger: Logger
 
-  /// What one transaction writes need not go through the log; everything else is as usual.
+  /// With minimal WAL, tables written in the transaction that creates them bypass the log.
   private static let reportsSettings = ["wal_level": "minimal", "max_wal_senders": "0"]
 
-  /// A quarter of the memory for PostgreSQL, as its manual advises.
+  /// A quarter of the memory, as PostgreSQL's manual recommends.
   private static let memorySettings = [
     "shared_buffers": "\(ProcessInfo.processInfo.physicalMemory / 4 / 1024)kB"
   ]
 
-  /// Measures, until it is done or told to stop by SIGINT or SIGTERM.
-  ///
-  /// - Returns: The results; nil if it was told to stop.
+  /// Measures until done; returns nil if stopped by SIGINT or SIGTERM.
   func run() async throws -> BenchReport? {
     let task = MeasuringTask { try await measure() }
     let group = ServiceGroup(
@@ -112,7 +110,7 @@ struct BenchRun: Sendable {
     }
   }
 
-  /// Makes a database for some of the benchmarks, and removes it afterwards unless it is kept.
+  /// Creates a database for a body and removes it afterwards unless it is kept.
   private func withDatabase<Value>(
     beside name: String? = nil, keptIn place: URL? = nil, settings: [String: String] = [:],
     _ body: (BenchDatabase, _ directory: URL) async throws -> Value
@@ -130,7 +128,7 @@ struct BenchRun: Sendable {
       await database.remove()
       return results
     } catch {
-      // Also when this task is cancelled, removing has to happen to its end.
+      // In its own task because a cancelled task would not finish removing it.
       await Task { await database.remove() }.value
       throw error
     }
@@ -157,7 +155,7 @@ struct BenchRun: Sendable {
   }
 }
 
-/// Work that the service group cancels on a signal, and whose end ends the group.
+/// Work that the service group cancels on a signal, and that ends the group when done.
 private final class MeasuringTask: Service {
   private let work: @Sendable () async throws -> BenchReport
   private let found = Mutex<BenchReport>(BenchReport(results: []))
@@ -174,12 +172,11 @@ private final class MeasuringTask: Service {
   }
 }
 
-/// Results as they are printed.
 struct BenchReport: Sendable {
   var results: [BenchResult]
   var answers: [AnswerTime] = []
 
-  /// What has a limit of its own and kept it, all of it.
+  /// Whether every page and report was answered in time.
   var isMet: Bool { answers.allSatisfy(\.isMet) }
 
   private enum Item: Encodable {
@@ -194,9 +191,7 @@ struct BenchReport: Sendable {
     }
   }
 
-  /// For programs: an array of objects, each with its rounds, or with the times of its answers.
-  ///
-  /// - Throws: What the encoder throws for a figure that is no number.
+  /// An array of objects, each with its rounds or its response times.
   var json: String {
     get throws {
       let encoder = JSONEncoder()
@@ -206,14 +201,14 @@ struct BenchReport: Sendable {
     }
   }
 
-  /// For people: a line for each result, and below, what the limits are.
+  /// A line for each result, followed by a description of the limits.
   var table: String {
     [answers.isEmpty ? nil : answersTable, results.isEmpty ? nil : resultsTable]
       .compactMap(\.self).joined(separator: "\n\n")
   }
 
   private var answersTable: String {
-    let header = ["", "cold ms", "warm ms", "there after ms", "", "limit"]
+    let header = ["", "cold ms", "warm ms", "ready after ms", "", "limit"]
     let limit = Self.whole(AnswerTime.limit / .milliseconds(1))
     let rows = answers.map { answer in
       [
@@ -225,8 +220,8 @@ struct BenchReport: Sendable {
     }
     let missed = answers.count { !$0.isMet }
     return Self.lines([header] + rows)
-      + "\n\n\(missed) of \(answers.count) missed: each is to be answered, or said to be worked "
-      + "on, within \(limit) ms when it is asked for the first time."
+      + "\n\n\(missed) of \(answers.count) missed the limit: a first request must be answered, or "
+      + "reported as in progress, within \(limit) ms."
   }
 
   private var resultsTable: String {
@@ -238,7 +233,7 @@ struct BenchReport: Sendable {
     return ([Self.lines([header] + results.map(Self.cells)), ""] + notes).joined(separator: "\n")
   }
 
-  /// Rows in columns, the first of them to the left.
+  /// Aligns rows in columns: the first to the left, the others to the right.
   private static func lines(_ rows: [[String]]) -> String {
     let widths = (rows.first ?? []).indices.map { column in
       rows.map { $0[column].count }.max() ?? 0
@@ -280,25 +275,24 @@ struct BenchReport: Sendable {
   }
 }
 
-/// What one round of a benchmark found.
 struct Measurement: Sendable {
-  /// How many a second.
+  /// Operations per second.
   var rate: Double
-  /// The time within which half of them were done; nil where it was not measured.
+  /// The median duration of an operation; nil where it was not measured.
   var p50: Duration?
-  /// The time within which 99 of a hundred were done.
+  /// The 99th percentile of the durations.
   var p99: Duration?
 }
 
-/// A benchmark's result beside its limit, both measured in the same run, round after round.
+/// A benchmark's result and its limit, measured alternately in the same run.
 struct BenchResult: Sendable, Encodable {
   let name: String
   let limitName: String
-  /// The share of the limit that is aimed at; nil for what is measured for comparison.
+  /// The target ratio to the limit; nil: measured for information only.
   let goal: Double?
-  /// In bytes: the most that the measured process needed; nil where that says nothing.
+  /// The peak memory of the measured process in bytes; nil if not meaningful.
   let memory: Int?
-  /// In bytes: how large the database is; nil where that says nothing.
+  /// The size of the database in bytes; nil if not meaningful.
   let database: Int?
   private let rounds: [Round]
 
@@ -316,13 +310,6 @@ struct BenchResult: Sendable, Encodable {
     }
   }
 
-  /// - Parameters:
-  ///   - name: What was measured.
-  ///   - limitName: What it is compared with.
-  ///   - goal: The share of the limit that is aimed at, if any is.
-  ///   - rounds: Each round's figure and limit; at least one.
-  ///   - memory: In bytes, if it was measured.
-  ///   - database: In bytes, if it was measured.
   init(
     name: String, limitName: String, goal: Double?,
     rounds: [(measured: Measurement, limit: Measurement)], memory: Int? = nil,
@@ -345,7 +332,7 @@ struct BenchResult: Sendable, Encodable {
   var perSecond: Double { median(rounds.map(\.perSecond)) }
   var limitPerSecond: Double { median(rounds.map(\.limitPerSecond)) }
   var ratio: Double { perSecond / limitPerSecond }
-  /// Nil where nothing is aimed at.
+  /// Nil without a goal.
   var isMet: Bool? { goal.map { ratio >= $0 } }
   var p50Milliseconds: Double? { median(rounds.compactMap(\.p50Milliseconds)) }
   var p99Milliseconds: Double? { median(rounds.compactMap(\.p99Milliseconds)) }
@@ -377,7 +364,7 @@ struct BenchResult: Sendable, Encodable {
   }
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// The middle value, or the mean of the two middle values.
 private func median(_ values: [Double]) -> Double {
   let sorted = values.sorted()
   let middle = sorted.count / 2

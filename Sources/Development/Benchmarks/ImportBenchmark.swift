@@ -4,17 +4,18 @@ import Intake
 import LedgerStorage
 import Logging
 import Postgres
+import Reports
 import Subscriptions
 
-/// How many lines of a file are imported in a second, beside COPY of the rows that this writes.
+/// Imported rows a second, compared with COPY of the database rows that the import writes.
 struct ImportBenchmark: Sendable {
   private static let name = "lines imported"
   private static let goal = 0.2
   private static let limitName = """
-    psql, \\copy from files: the rows that the import has written, table after table, in one \
+    psql, \\copy from files: the rows that the import wrote, table after table, in one \
     transaction
     """
-  /// What an import of new lines writes; those that others refer to come first.
+  /// The tables that an import writes, in order of their foreign keys.
   private static let tables = [
     "account", "account_by_key", "account_by_token", "original_transaction", "ledger_entry",
     "placement", "account_line", "job",
@@ -47,7 +48,7 @@ struct ImportBenchmark: Sendable {
       memory: ProcessMemory.peak(of: ProcessInfo.processInfo.processIdentifier))
   }
 
-  /// A file of as many lines, each of an account of its own.
+  /// Writes a file of rows, each for another account.
   private func write(to file: URL) throws {
     var rows = try RowWriter(
       to: file.path(percentEncoded: false), .csv,
@@ -61,7 +62,9 @@ struct ImportBenchmark: Sendable {
   private func empty() async throws {
     try await database.withPool { pool in
       try await pool.runScript("DROP SCHEMA tenure CASCADE")
-      _ = try await SchemaMigrator(database: pool, logger: logger).migrate()
+      _ = try await SchemaMigrator(
+        database: pool, reports: ReportSQL(Report.sql), logger: logger
+      ).migrate()
     }
   }
 
@@ -77,13 +80,13 @@ struct ImportBenchmark: Sendable {
       let summary = try await taking.run(rows, report: { _ in }, progress: { _ in })
       let elapsed = start.duration(to: .now)
       guard summary.recorded == lines else {
-        throw BenchError.wrongAnswer("of \(lines) lines \(summary.recorded) are recorded")
+        throw BenchError.wrongAnswer("\(summary.recorded) of \(lines) rows were recorded")
       }
       return Measurement(rate: Double(lines) / (elapsed / .seconds(1)))
     }
   }
 
-  /// The commands that copy all tables to their files, or from them.
+  /// The psql commands that copy all tables to or from files.
   private func script(_ direction: String, columns: Bool) -> [String] {
     Self.tables.map { table in
       let file = directory.appending(path: "\(table).copy").path(percentEncoded: false)
@@ -94,7 +97,6 @@ struct ImportBenchmark: Sendable {
 }
 
 extension BenchTool {
-  /// Runs commands of psql's in one transaction.
   fileprivate func run(
     _ commands: [String], on database: BenchDatabase, in directory: URL
   ) async throws {

@@ -6,30 +6,29 @@ import Logging
 import Postgres
 import Subscriptions
 
-/// How many jobs a second go through the queue and a worker, beside the bare SQL of the same.
+/// Jobs a second through the queue and a worker, compared with the bare SQL for the same work.
 ///
-/// The job is one whose effect is small: an order expires, and its account is told.
+/// Each job has a small effect: an order expires and an event is written.
 struct JobBenchmark: Sendable {
   private static let name = "jobs done"
   private static let goal = 0.8
-  private static let lane = Job.Lane.clock
+  private static let queue = Job.Queue.clock
   /// More than pgbench's clients do, so that each of them finds a job.
   private static let surplus = 64
-  /// Long enough to have expired.
   private static let age = StoredOrder.lifetime + .days(1)
   private static let deadline: Duration = .seconds(600)
 
   /// As many connections as the worker has transactions at once.
-  private static let clients = Worker.slots[lane] ?? 1
+  private static let clients = Worker.concurrency[queue] ?? 1
   private static let limitName = """
-    pgbench, \(clients) clients: claim a job with SKIP LOCKED, let its order expire, write the \
-    event, delete the job, commit; a worker commits several jobs together
+    pgbench, \(clients) clients: claim a job with SKIP LOCKED, expire its order, write the event, \
+    delete the job, commit; a worker commits several jobs together
     """
 
   let database: BenchDatabase
   let seconds: Int
   let rounds: Int
-  /// How many are done on either side until statements are prepared and the rate is known.
+  /// Jobs done on either side before measuring.
   var warmUp = 1000
   let directory: URL
   let logger: Logger
@@ -69,17 +68,17 @@ struct JobBenchmark: Sendable {
     }
   }
 
-  /// How many keep a round busy as long as was asked, at a rate that was measured.
+  /// The number of jobs that fills a round at a measured rate.
   private func count(after measurement: Measurement) -> Int {
     max(warmUp, Int(measurement.rate * Double(seconds)))
   }
 
-  /// What one of pgbench's clients does for a job: no lease, no retry, no generation.
+  /// The work of a pgbench client for one job, without leases, retries or generations.
   private static let script = """
     BEGIN;
     SELECT job_id, subject FROM tenure.job \
-    WHERE lane = '\(lane.rawValue)' AND priority = 0 AND parked_at IS NULL AND run_at <= now() \
-    AND (locked_until IS NULL OR locked_until <= now()) \
+    WHERE queue = '\(queue.rawValue)' AND priority = 0 AND discarded_at IS NULL \
+    AND run_at <= now() AND (locked_until IS NULL OR locked_until <= now()) \
     ORDER BY run_at LIMIT 1 FOR UPDATE SKIP LOCKED
     \\gset
     SELECT o.account_key FROM tenure.purchase_order AS o \
@@ -95,7 +94,7 @@ struct JobBenchmark: Sendable {
     COMMIT;
     """
 
-  /// Orders that wait to expire.
+  /// Orders that are due to expire.
   private struct Orders {
     private let database: ConnectionPool
     private let rows: CopiedRows
@@ -115,7 +114,7 @@ struct JobBenchmark: Sendable {
       try await forget()
     }
 
-    /// Opens orders whose time has passed.
+    /// Opens orders that have already expired.
     mutating func open(_ count: Int) async throws {
       let numbers = SampleCustomer.numbers(next...next + count - 1)
       for statement in rows.insert(numbers) {
@@ -134,16 +133,14 @@ struct JobBenchmark: Sendable {
         .decodeOnly(Int.self)
     }
 
-    /// Removes the jobs that are left.
     func forget() async throws {
       try await database.execute("DELETE FROM tenure.job")
     }
 
-    /// Makes sure that what is counted was done.
     func check() async throws {
       let found = try await expiredOrders() - expired
       guard found == opened else {
-        throw BenchError.wrongAnswer("of \(opened) orders \(found) have expired")
+        throw BenchError.wrongAnswer("\(found) of \(opened) orders have expired")
       }
     }
 

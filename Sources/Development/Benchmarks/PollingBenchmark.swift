@@ -7,36 +7,34 @@ import Logging
 import Postgres
 import Subscriptions
 
-/// How fast subscriptions whose period has ended are found and planned, and how fast Apple is asked
-/// about them and its answers, each a renewal, are recorded; beside the bare SQL of the writes.
+/// Subscriptions planned and polled a second, each poll finding a renewal, compared with the bare
+/// SQL for the writes.
 ///
-/// Apple is simulated in this process: what it answers is signed anew for each poll, and verified.
-/// What the hours of Apple's real limits allow is not waited for.
+/// A simulated App Store in this process signs each response anew; Tenure verifies it. Apple's
+/// hourly rate limits don't apply.
 struct PollingBenchmark: Sendable {
-  /// How many subscriptions are due, unless told otherwise.
   static let subscriptions = 100_000
   private static let planningName = "subscriptions planned"
-  private static let planningLimit = "one INSERT … SELECT of as many jobs"
+  private static let planningLimit = "one INSERT … SELECT of the same number of jobs"
   private static let pollingName = "subscriptions polled"
   private static let pollingLimit = """
-    the rows that one poll writes, in one round trip and commit, with nothing read and no Apple; \
-    the memory is that of the worker and of the simulated App Store, which signs in its process
+    the rows that one poll writes, in one round trip and commit, without reads or Apple; the \
+    memory is that of the worker and the simulated App Store, which run in one process
     """
-  private static let lane = Job.Lane.polls
-  private static let concurrency = Worker.slots[lane] ?? 1
+  private static let queue = Job.Queue.polls
+  private static let concurrency = Worker.concurrency[queue] ?? 1
   /// How many are filled in with one transaction.
   private static let chunk = 20_000
-  /// How many subscriptions are kept for the limit, at the most.
+  /// The maximum of subscriptions reserved for measuring the limit.
   private static let mostForLimit = 20_000
   private static let deadline: Duration = .seconds(3600)
-  /// How much faster time passes for Apple's limits of 50 requests a second, so that they are no
-  /// limits.
+  /// The factor by which time passes faster, so that Apple's 50 requests a second are no limit.
   private static let speed = 100.0
-  /// How soon after the period's end Apple is asked.
+  /// The time from the period's end to the first poll.
   private static let delay: Duration = .hours(1)
-  /// By then everything that was planned is due.
+  /// The time after which all planned polls are due.
   private static let patience: Duration = .hours(1)
-  /// What a subscription of a month ago has no more, or Apple's limits need; jobs are planned here.
+  /// Tables that a month-old subscription has no rows in, or that would limit or preempt polling.
   private static let leftOut: Set<String> = [
     "apple_budget", "event", "job", "submission_exchange", "submission_payload",
     "told_entitlement",
@@ -77,13 +75,12 @@ struct PollingBenchmark: Sendable {
     }
   }
 
-  /// The database with its subscriptions, and what is done with them one after the other.
   private struct Stage: Sendable {
     let shop: SampleShop
     let database: ConnectionPool
-    /// How many subscriptions are due.
+    /// The number of due subscriptions.
     let lines: Int
-    /// How many more there are for the limit.
+    /// The number of additional subscriptions for measuring the limit.
     let spare: Int
     let logger: Logger
 
@@ -93,9 +90,7 @@ struct PollingBenchmark: Sendable {
 
     // MARK: Filling
 
-    /// Writes the subscriptions as the programs have written one.
-    ///
-    /// - Returns: Where the customer's number stands in that one's rows.
+    /// Copies a recorded subscription, and returns the marks of its customer's number.
     func fill() async throws -> [CopiedRows.Mark] {
       let moment = try await CopiedRows.Moment.now(in: database)
       let marks = try await shop.subscribe(SampleCustomer(0))
@@ -126,24 +121,24 @@ struct PollingBenchmark: Sendable {
 
     // MARK: The limit
 
-    /// Polls one subscription, and reads what that has written.
+    /// Polls one subscription and returns the rows that the poll wrote.
     func writesOfAPoll(_ marks: [CopiedRows.Mark]) async throws -> CopiedRows {
       let moment = try await CopiedRows.Moment.now(in: database)
       try await shop.assembly.ledger.seed([.pollLine(SampleCustomer(0).line)], at: shop.now())
-      _ = try await shop.work([PollingBenchmark.lane: 1]) {
+      _ = try await shop.work([PollingBenchmark.queue: 1]) {
         try await database.query("SELECT EXISTS (SELECT FROM tenure.history_revision)")
           .decodeOnly(Bool.self)
       }
       let writes = try await CopiedRows(
         since: moment, marks: marks, without: ["apple_budget"], in: database)
       guard writes.count(in: "store_transaction") > 0, writes.count(in: "job") > 0 else {
-        throw BenchError.wrongAnswer("a poll has found no renewal")
+        throw BenchError.wrongAnswer("a poll found no renewal")
       }
       try await forgetJobs()
       return writes
     }
 
-    /// Writes the rows of a poll for each of the spare subscriptions, and nothing else.
+    /// Writes the rows of a poll for each spare subscription.
     func write(_ writes: CopiedRows) async throws -> Measurement {
       try await Load.measure(
         Array(spareNumbers), concurrency: PollingBenchmark.concurrency
@@ -154,14 +149,14 @@ struct PollingBenchmark: Sendable {
 
     // MARK: Planning
 
-    /// Puts a job for each subscription into the queue with one statement, and removes them again.
+    /// Inserts a job for each subscription with one statement, and deletes the jobs again.
     func planBare() async throws -> Measurement {
       let start = ContinuousClock.now
       let count = try await database.execute(
         """
-        INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
+        INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
         SELECT 'poll_line', environment || '/' || original_transaction_id,
-          \(PollingBenchmark.lane.rawValue), 0, now(), now()
+          \(PollingBenchmark.queue.rawValue), 0, now(), now()
         FROM tenure.original_transaction
         """, deadline: PollingBenchmark.deadline)
       let elapsed = .now - start
@@ -170,15 +165,15 @@ struct PollingBenchmark: Sendable {
       return Measurement(rate: Double(count) / (elapsed / .seconds(1)))
     }
 
-    /// Lets the worker find and plan them, as it does after an upgrade.
+    /// Lets the worker find and plan the subscriptions, as after an upgrade.
     func plan() async throws -> Measurement {
       logger.notice("Planning", metadata: ["subscriptions": "\(lines)"])
-      try await shop.assembly.ledger.seed([.survey], at: shop.now())
-      let elapsed = try await shop.work([.upkeep: 1]) {
+      try await shop.assembly.ledger.seed([.reconcile], at: shop.now())
+      let elapsed = try await shop.work([.maintenance: 1]) {
         try await Task.sleep(for: .milliseconds(100))
         return try await plannedCount() > lines + spare
       }
-      try await database.execute("DELETE FROM tenure.job WHERE kind = 'survey'")
+      try await database.execute("DELETE FROM tenure.job WHERE kind = 'reconcile'")
       // These are for the limit.
       let (first, last) = (
         SampleCustomer(number: spareNumbers.lowerBound),
@@ -188,8 +183,8 @@ struct PollingBenchmark: Sendable {
         try await database.execute(
           """
           DELETE FROM tenure.job WHERE kind = 'poll_line'
-            AND subject BETWEEN \(Job.Task.pollLine(first.line).subject)
-              AND \(Job.Task.pollLine(last.line).subject)
+            AND subject BETWEEN \(Job.Key.pollLine(first.line).subject)
+              AND \(Job.Key.pollLine(last.line).subject)
           """)
       }
       return Measurement(rate: Double(lines + spare) / (elapsed / .seconds(1)))
@@ -202,16 +197,16 @@ struct PollingBenchmark: Sendable {
 
     // MARK: Polling
 
-    /// Lets the worker poll so many of them, the most urgent first.
+    /// Lets the worker poll a number of subscriptions, most urgent first.
     func poll(_ count: Int) async throws -> Measurement {
       logger.notice("Polling", metadata: ["polls": "\(count)"])
       let before = (polls: shop.appStore.polls, revisions: try await revisions())
-      let elapsed = try await shop.work([PollingBenchmark.lane: PollingBenchmark.concurrency]) {
+      let elapsed = try await shop.work([PollingBenchmark.queue: PollingBenchmark.concurrency]) {
         shop.appStore.polls - before.polls >= count
       }
       let recorded = try await revisions() - before.revisions
       guard recorded >= count else {
-        throw BenchError.wrongAnswer("of \(count) polls \(recorded) were recorded")
+        throw BenchError.wrongAnswer("\(recorded) of \(count) polls were recorded")
       }
       return Measurement(rate: Double(count) / (elapsed / .seconds(1)))
     }

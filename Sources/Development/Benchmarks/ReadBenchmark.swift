@@ -4,8 +4,8 @@ import Logging
 import NIOCore
 import NIOHTTP1
 
-/// How many entitlements a second `tenure serve` answers over HTTP, beside what PostgreSQL answers
-/// to the same question asked directly.
+/// Entitlement reads a second that `tenure serve` answers over HTTP, compared with the same query
+/// sent to PostgreSQL directly.
 struct ReadBenchmark: Sendable {
   private static let name = "entitlement reads over HTTP"
   private static let routerName = "entitlement reads through the router"
@@ -13,10 +13,8 @@ struct ReadBenchmark: Sendable {
     "pgbench, 8 clients, the prepared select of one account's holdings on the same table"
   private static let goal = 1.0
   private static let routerGoal = 0.45
-  /// Few connections saturate PostgreSQL; more are slower.
+  /// PostgreSQL is saturated by few connections; more are slower.
   private static let clients = 8
-  /// How often each of pgbench's clients asks before it counts.
-  private static let warmUpTimes = 10_000
 
   let database: BenchDatabase
   let accounts: SampleAccounts
@@ -24,19 +22,20 @@ struct ReadBenchmark: Sendable {
   let rounds: Int
   let directory: URL
   let logger: Logger
-  /// The program `tenure`.
+  /// The warm-up of wrk in seconds, and of pgbench in queries of each client.
+  var warmUp = (seconds: 2, queries: 10_000)
   var executable = Bundle.main.executableURL
 
   func run() async throws -> [BenchResult] {
     let pgbench = try Pgbench(databaseURL: database.url, directory: directory)
     return try await EntitlementReads.run(
-      of: accounts, in: database, by: executable, in: directory
+      of: accounts, in: database, by: executable, warmUp: warmUp.seconds, in: directory
     ) { try await run(pgbench, $0) }
   }
 
   private func run(_ pgbench: Pgbench, _ reads: EntitlementReads) async throws -> [BenchResult] {
-    let warmUp = try await limit(pgbench, times: Self.warmUpTimes)
-    let times = max(1, Int(warmUp.rate * Double(seconds)) / Self.clients)
+    let first = try await limit(pgbench, times: warmUp.queries)
+    let times = max(1, Int(first.rate * Double(seconds)) / Self.clients)
     var figures: [(measured: Measurement, limit: Measurement)] = []
     var routerFigures: [(measured: Measurement, limit: Measurement)] = []
     for round in 1...rounds {
@@ -67,18 +66,16 @@ struct ReadBenchmark: Sendable {
   }
 }
 
-/// What it costs to have many accounts: entitlement reads where there are many, beside the same
-/// reads where there is a hundredth of them, each with a database and a server of its own.
+/// The effect of many accounts: entitlement reads compared with those from a hundredth of the
+/// accounts, each with its own database and server.
 struct GrowthBenchmark: Sendable {
-  /// A database with its accounts.
   struct Population: Sendable {
     let database: BenchDatabase
     let accounts: SampleAccounts
   }
 
-  /// How many accounts there are, unless told otherwise.
   static let accounts = 10_000_000
-  /// Of so many there is one where there are few.
+  /// The ratio of the two numbers of accounts.
   static let growth = 100
   private static let goal = 0.85
 
@@ -88,7 +85,8 @@ struct GrowthBenchmark: Sendable {
   let rounds: Int
   let directory: URL
   let logger: Logger
-  /// The program `tenure`.
+  /// The warm-up of wrk in seconds.
+  var warmUp = 2
   var executable = Bundle.main.executableURL
 
   func run() async throws -> [BenchResult] {
@@ -104,7 +102,8 @@ struct GrowthBenchmark: Sendable {
   ) async throws -> Value {
     try await population.accounts.fill(population.database, logger: logger)
     return try await EntitlementReads.run(
-      of: population.accounts, in: population.database, by: executable, in: directory, body)
+      of: population.accounts, in: population.database, by: executable, warmUp: warmUp,
+      in: directory, body)
   }
 
   private func run(_ many: EntitlementReads, _ few: EntitlementReads) async throws
@@ -122,7 +121,7 @@ struct GrowthBenchmark: Sendable {
         (try await many.measure(query: query, seconds: seconds), routerLimit))
     }
     let accounts = "\(self.many.accounts.count) accounts"
-    let limitName = "the same reads where there are \(self.few.accounts.count)"
+    let limitName = "the same reads of \(self.few.accounts.count) accounts"
     return [
       BenchResult(
         name: "entitlement reads, \(accounts)", limitName: limitName, goal: Self.goal,
@@ -134,44 +133,32 @@ struct GrowthBenchmark: Sendable {
   }
 }
 
-/// Random accounts' entitlements, read from a server as fast as it answers.
+/// Reads of random accounts' entitlements from a server.
 struct EntitlementReads: Sendable {
-  /// Asks for the same answer in a way that only the router understands.
+  /// Requests the same response in a form that only the router handles.
   static let routerQuery = "?active=false"
-  /// Keep-alive connections, each with one request under way.
   private static let connections = 64
-  /// How long the server runs before it counts, until caches are warm and statements prepared.
-  private static let warmUpSeconds = 2
 
   let server: ServeProcess
   private let accounts: ClosedRange<Int>
   private let wrk: Wrk
 
-  /// Reads from a server of its own, when nothing is done for the first time any more.
+  /// Starts a server, warms it up, and runs a body.
   ///
-  /// - Parameters:
-  ///   - accounts: With which the database is filled.
-  ///   - database: Which is served.
-  ///   - executable: The program `tenure`; nil: it is not known where it is.
-  ///   - directory: For what the programs write.
-  ///   - body: Reads.
-  /// - Returns: What the body does.
-  /// - Throws: ``BenchError``, or what the body throws.
+  /// - Parameter warmUp: The seconds of reads in each way that are not counted, until caches are
+  ///   warm and statements prepared.
+  /// - Throws: ``BenchError``, or an error of the body.
   static func run<Value>(
-    of accounts: SampleAccounts, in database: BenchDatabase, by executable: URL?,
+    of accounts: SampleAccounts, in database: BenchDatabase, by executable: URL?, warmUp: Int,
     in directory: URL, _ body: (EntitlementReads) async throws -> Value
   ) async throws -> Value {
     try await ServeProcess.run(executable, databaseURL: database.url, in: directory) { server in
       let reads = try EntitlementReads(of: accounts.numbers, from: server, in: directory)
-      try await reads.warmUp()
+      try await reads.warmUp(seconds: warmUp)
       return try await body(reads)
     }
   }
 
-  /// - Parameters:
-  ///   - accounts: The numbers of the accounts there are.
-  ///   - server: Which is asked.
-  ///   - directory: For the load generator's script.
   /// - Throws: ``BenchError/missingTool(name:package:)``.
   init(of accounts: ClosedRange<Int>, from server: ServeProcess, in directory: URL) throws {
     self.accounts = accounts
@@ -179,12 +166,8 @@ struct EntitlementReads: Sendable {
     wrk = try Wrk(directory: directory)
   }
 
-  /// Reads for a while.
+  /// Reads for some seconds; `query` is empty or begins with a question mark.
   ///
-  /// - Parameters:
-  ///   - query: What follows the path: nothing, or a query with its question mark.
-  ///   - seconds: How long.
-  /// - Returns: The answers a second, and how long they took.
   /// - Throws: ``BenchError``, also when a request failed.
   func measure(query: String = "", seconds: Int) async throws -> Measurement {
     try await wrk.readEntitlements(
@@ -192,29 +175,20 @@ struct EntitlementReads: Sendable {
       seconds: seconds)
   }
 
-  /// Reads both ways for a while, having made sure that what will be counted are answers, and the
-  /// right ones.
-  private func warmUp() async throws {
+  /// Checks a response, then reads in both ways.
+  private func warmUp(seconds: Int) async throws {
     let (status, body) = try await server.get("/v1/accounts/\(accounts.upperBound)/entitlements")
     guard status == 200, body.contains("\"\(SampleAccounts.entitlement)\""),
       body.contains("\"active\":true")
     else { throw BenchError.wrongAnswer("\(status) \(body)") }
-    for query in ["", Self.routerQuery] {
-      _ = try await measure(query: query, seconds: Self.warmUpSeconds)
+    for query in ["", Self.routerQuery] where seconds > 0 {
+      _ = try await measure(query: query, seconds: seconds)
     }
   }
 }
 
-/// Work that is done so many pieces at a time, and measured.
 enum Load {
-  /// Does every piece of work once.
-  ///
-  /// - Parameters:
-  ///   - items: The pieces.
-  ///   - concurrency: How many are under way at a time.
-  ///   - work: Does one; what it throws ends everything.
-  /// - Returns: How fast it went, from the first piece's beginning to the last one's end.
-  /// - Throws: What `work` throws.
+  /// Performs work for each item, and measures from the first start to the last end.
   static func measure<Item: Sendable>(
     _ items: [Item], concurrency: Int, _ work: @escaping @Sendable (Item) async throws -> Void
   ) async throws -> Measurement {
@@ -224,7 +198,7 @@ enum Load {
       for first in 0..<concurrency {
         group.addTask {
           var durations: [Duration] = []
-          // The pieces are alike, so each task takes every n-th.
+          // Items cost about the same, so each task takes every n-th.
           for index in stride(from: first, to: items.count, by: concurrency) {
             try Task.checkCancellation()
             durations.append(try await clock.measure { try await work(items[index]) })
@@ -248,32 +222,30 @@ enum Load {
   }
 }
 
-/// Somebody who looks at reports and at the administrator's pages of a server, logged in.
+/// A client of a server's reports and admin pages, logged in as an administrator.
 struct BenchPages: Sendable {
-  /// What the server said, and how long it took.
   struct Answer: Sendable {
     var status: UInt
     var body: String
     var duration: Duration
 
-    /// A page that asks again by itself, or what tells a program to.
+    /// Whether the result is still being computed.
     var isWorking: Bool { status == 202 || body.contains("http-equiv=\"refresh\"") }
-    /// Whether it is what was asked for, or leads there.
+    /// Whether the response is a success or a redirect.
     var isGood: Bool { (200..<400).contains(status) }
   }
 
-  /// Longer than the server asks its database for.
+  /// Longer than the server's own statement timeout.
   private static let timeout: TimeAmount = .seconds(90)
-  /// Far above the largest page.
   private static let longestAnswer = 32 << 20
 
   private let client: HTTPClient
   private let server: ServeProcess
   private let cookie: String
 
-  /// Logs in; whoever does so ends it with ``close()``.
+  /// Logs in; must be closed with ``close()``.
   ///
-  /// - Throws: ``BenchError/wrongAnswer(_:)``, or what kept an answer from coming.
+  /// - Throws: ``BenchError/wrongAnswer(_:)``, or a transport error.
   init(of server: ServeProcess) async throws {
     self.server = server
     client = HTTPClient(
@@ -296,11 +268,7 @@ struct BenchPages: Sendable {
 
   func close() async { try? await client.shutdown() }
 
-  /// Asks for something, as a program with a key where it is no page.
-  ///
-  /// - Parameter path: From the first slash on.
-  /// - Returns: The answer.
-  /// - Throws: What kept it from coming.
+  /// Requests a page with the session cookie, or anything else with the API key.
   func get(_ path: String) async throws -> Answer {
     var request = HTTPClientRequest(url: server.url + path)
     if path.hasPrefix("/admin") {
@@ -316,28 +284,24 @@ struct BenchPages: Sendable {
   }
 }
 
-/// How long something that people wait for takes: they are answered in time, or told that it takes
-/// longer.
+/// The response times of a page or a report, and whether it was answered in time.
 struct AnswerTime: Sendable, Encodable {
-  /// Nobody looks at an empty page for longer, and what the network takes is not measured here.
+  /// The limit for a first request, without the network.
   static let limit: Duration = .seconds(2)
-  /// The server says that it works when the limit is over: a moment later that is here.
+  /// Added for "in progress" responses, which the server sends when the limit is reached.
   private static let tolerance: Duration = .milliseconds(300)
 
   let name: String
   let cold: Duration
   let warm: Duration
-  /// The first time it was only said that it is being worked on.
+  /// Whether the first response was "in progress".
   let wasWorking: Bool
-  /// When it was there at last.
   let answeredAfter: Duration
-  /// What was wrong; nil: nothing.
   let fault: String?
 
-  /// Whether somebody who asks for the first time hears something in time.
+  /// Whether the first request was answered in time.
   var isMet: Bool { fault == nil && cold <= Self.limit + (wasWorking ? Self.tolerance : .zero) }
 
-  /// What came of it, in a word.
   var outcome: String { fault ?? (wasWorking ? "working" : isMet ? "answered" : "too late") }
 
   enum CodingKeys: String, CodingKey {

@@ -6,39 +6,37 @@ import Postgres
 import Reports
 import Subscriptions
 
-/// How long every report and every page takes on a large ledger, each asked for through a server;
-/// and how entitlement reads go on meanwhile.
+/// Response times of every report and page on a large ledger, and the speed of entitlement reads
+/// while reports are computed.
 ///
-/// The ledger is filled first, unless the database has it from a run before.
+/// The ledger is filled first, unless the database contains it from an earlier run.
 struct ReportsBenchmark: Sendable {
-  /// How many subscriptions there are, unless told otherwise.
   static let subscriptions = 1_000_000
-  private static let readsName = "entitlement reads while reports are asked for"
-  private static let readsLimit = "the same reads while nobody asks for a report"
-  /// So many different lives are copied.
+  private static let readsName = "entitlement reads during reports"
+  private static let readsLimit = "the same reads without reports"
+  /// The maximum of different customer histories that are copied.
   private static let mostLives = 400
-  /// Each life is copied as often at least, where there are enough customers.
+  /// The minimum of copies of each, given enough customers.
   private static let fewestCopies = 2
-  /// Whose copy is looked at: one with orders.
+  /// The customer whose copy is looked up: one with orders.
   private static let lookedAt = 23
   private static let deadline: Duration = .seconds(7200)
-  /// How often it is looked whether a page is there at last, and until when.
+  /// The interval and the limit for waiting until a page is ready.
   private static let pause: Duration = .milliseconds(200)
   private static let patience: Duration = .seconds(90)
 
   let database: BenchDatabase
   let subscriptions: Int
-  /// Of each side of a round of reads; 0: they are not measured.
+  /// The seconds for each side of a round of reads; 0: reads are not measured.
   let seconds: Int
   let rounds: Int
   let directory: URL
   let logger: Logger
-  /// The program `tenure`.
   var executable = Bundle.main.executableURL
 
   func run() async throws -> (results: [BenchResult], answers: [AnswerTime]) {
     try await fill()
-    // Nothing of what filling has read is in the way, or at hand.
+    // Caches must be cold.
     try await database.restart()
     return try await ServeProcess.run(executable, databaseURL: database.url, in: directory) {
       try await ask($0)
@@ -65,7 +63,6 @@ struct ReportsBenchmark: Sendable {
 
   private var lifeCount: Int { min(Self.mostLives, max(1, subscriptions / Self.fewestCopies)) }
 
-  /// Fills the database, unless it is filled.
   private func fill() async throws {
     if let filled = try await filledSubscriptions() {
       guard filled == subscriptions else {
@@ -75,7 +72,7 @@ struct ReportsBenchmark: Sendable {
     }
     let start = ContinuousClock.now
     try await database.withPool { pool in
-      logger.notice("Recording lives", metadata: ["lives": "\(lifeCount)"])
+      logger.notice("Recording sample customers", metadata: ["customers": "\(lifeCount)"])
       try await pool.runScript(Self.haste("SET"))
     }
     try await database.withPool { pool in
@@ -85,13 +82,13 @@ struct ReportsBenchmark: Sendable {
       try await CopiedLives(
         lives: originals, subscriptions: subscriptions, database: pool, logger: logger
       ).write()
-      logger.notice("Summing up")
+      logger.notice("Rolling up movements")
       try await Ledger(database: pool).sumUpJournal()
       logger.notice("Vacuuming")
       try await pool.runScript("VACUUM (ANALYZE)", deadline: Self.deadline)
       try await pool.runScript(Self.haste("RESET"))
       try await pool.runScript("CHECKPOINT", deadline: Self.deadline)
-      // A run that was broken off leaves no such table, and what it has left is not used.
+      // Written last: an interrupted run leaves no such table, and its data is not reused.
       try await pool.runScript(
         "CREATE TABLE bench.filled AS SELECT \(subscriptions)::bigint AS subscriptions")
       let size = try await pool.query("SELECT pg_database_size(current_database())")
@@ -104,7 +101,7 @@ struct ReportsBenchmark: Sendable {
     }
   }
 
-  /// Nil: the database is empty.
+  /// Nil if the database is empty.
   private func filledSubscriptions() async throws -> Int? {
     try await database.withPool { pool in
       let isFilled = try await pool.query("SELECT to_regclass('bench.filled') IS NOT NULL")
@@ -119,7 +116,7 @@ struct ReportsBenchmark: Sendable {
     }
   }
 
-  /// Settings of the database while it is filled, for connections that are made later.
+  /// Changes the database's settings for filling, effective on new connections.
   private static func haste(_ verb: String) -> String {
     let settings = [
       ("synchronous_commit", "off"), ("work_mem", "'512MB'"), ("maintenance_work_mem", "'1GB'"),
@@ -133,12 +130,12 @@ struct ReportsBenchmark: Sendable {
     return "DO $$ BEGIN \(commands.joined(separator: " ")) END $$"
   }
 
-  // MARK: What is asked
+  // MARK: Requests
 
   private struct Question {
     var name: String
     var path: String
-    /// The numbers of the page are asked for, too.
+    /// Whether the pages behind the page's numbers are requested as well.
     var hasNumbers = false
   }
 
@@ -146,9 +143,9 @@ struct ReportsBenchmark: Sendable {
     let years = Timestamp.now - SampleLives.span
     let from = String("\(years)".prefix(10))
     var questions: [Question] = []
-    for report in Report.allCases {
+    for report in Report.all {
       let long = report.parameters.contains(.from) ? "from=\(from)&bucket=month" : nil
-      let name = report.rawValue
+      let name = report.name
       questions.append(Question(name: "GET \(name)", path: "/v1/reports/\(name)"))
       if let long {
         let query = report.parameters.contains(.bucket) ? long : "from=\(from)"
@@ -156,8 +153,8 @@ struct ReportsBenchmark: Sendable {
           Question(name: "GET \(name), three years", path: "/v1/reports/\(name)?\(query)"))
       }
     }
-    for report in Report.allCases {
-      let name = report.rawValue
+    for report in Report.all {
+      let name = report.name
       questions.append(
         Question(name: "page \(name)", path: "/admin/reports/\(name)", hasNumbers: true))
       guard report.parameters.contains(.from) else { continue }
@@ -175,7 +172,7 @@ struct ReportsBenchmark: Sendable {
     ]
   }
 
-  /// About a customer who is a copy, with his entries where there are enough copies.
+  /// Requests about a copied customer, one with ledger entries if there are enough copies.
   private func customerQuestions() async throws -> [Question] {
     let place = min(Self.lookedAt, lifeCount - 1)
     let copies = (subscriptions - 1 - place) / lifeCount
@@ -209,9 +206,9 @@ struct ReportsBenchmark: Sendable {
     ]
   }
 
-  // MARK: Asking
+  // MARK: Measuring
 
-  /// Asks twice, and for what is behind the numbers of the page.
+  /// Requests a page twice, and the pages behind its numbers.
   private func ask(_ question: Question, _ pages: BenchPages) async throws -> [AnswerTime] {
     let start = ContinuousClock.now
     let first: BenchPages.Answer
@@ -224,7 +221,7 @@ struct ReportsBenchmark: Sendable {
       return [
         AnswerTime(
           name: question.name, cold: elapsed, warm: elapsed, wasWorking: false,
-          answeredAfter: elapsed, fault: "no answer")
+          answeredAfter: elapsed, fault: "no response")
       ]
     }
     var last = first
@@ -240,7 +237,7 @@ struct ReportsBenchmark: Sendable {
       answeredAfter: first.isWorking ? answeredAfter : first.duration,
       fault: fault ?? (last.isWorking ? "never answered" : nil))
     logger.notice(
-      "Asked",
+      "Requested",
       metadata: [
         "what": "\(time.name)", "cold_ms": "\(Int(time.cold / .milliseconds(1)))",
         "warm_ms": "\(Int(time.warm / .milliseconds(1)))", "outcome": "\(time.outcome)",
@@ -254,10 +251,10 @@ struct ReportsBenchmark: Sendable {
     return times
   }
 
-  /// What rows count one after the other, instead of columns side by side.
+  /// Query parameters of measures that are rows instead of columns.
   private static let measures = ["row_measure", "row_state"]
 
-  /// Where the numbers of a page lead to: of each column, and of each measure, the last one.
+  /// The links of a page's numbers: the last one for each column and measure.
   private static func numbers(in page: String) -> [(column: String, path: String)] {
     var paths: [String: String] = [:]
     for part in page.split(separator: "href=\"").dropFirst() {
@@ -277,14 +274,14 @@ struct ReportsBenchmark: Sendable {
       .map { String($0.dropFirst(name.count + 1)) }
   }
 
-  // MARK: Reads meanwhile
+  // MARK: Reads during reports
 
   private func reads(_ server: ServeProcess, _ pages: BenchPages) async throws -> BenchResult {
     let reads = try EntitlementReads(
       of: SampleCustomer.numbers(0...subscriptions - 1), from: server, in: directory)
     let from = String("\(Timestamp.now - SampleLives.span)".prefix(10))
-    let paths = Report.allCases.map { report in
-      "/v1/reports/\(report.rawValue)"
+    let paths = Report.all.map { report in
+      "/v1/reports/\(report.name)"
         + (report.parameters.contains(.from) ? "?from=\(from)" : "")
     }
     var figures: [(measured: Measurement, limit: Measurement)] = []

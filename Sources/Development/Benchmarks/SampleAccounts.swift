@@ -6,28 +6,22 @@ import Logging
 import Postgres
 import Subscriptions
 
-/// The accounts that the benchmarks find in the database, each with one running subscription.
+/// Accounts in a benchmark's database, each with one active subscription.
 struct SampleAccounts: Sendable {
-  /// The product that they hold, and the one that benchmarks buy.
+  /// The accounts' product, which benchmarks also buy.
   static let productID: ProductID = "bench.monthly"
-  /// What it lets its owner use.
   static let entitlement = "premium"
-  /// How many there are, unless told otherwise.
   static let usualCount = 1_000_000
-  /// Account ids are numbers of ten digits, so that pgbench can draw them, too.
+  /// Account IDs are numbers of ten digits, so that pgbench can generate them.
   private static let first = 1_000_000_000
-  /// Filling takes about ten seconds per million accounts, and several times that on a slow disk.
+  /// Filling takes about ten seconds per million accounts, several times that on a slow disk.
   private static let deadline: Duration = .seconds(1800)
 
   let count: Int
 
-  /// The account ids.
   var numbers: ClosedRange<Int> { Self.first...(Self.first + count - 1) }
 
-  /// Fills the database.
-  ///
-  /// Only the tables that are read for an answer or written by a submission have a row of each
-  /// account; there is no ledger behind these holdings.
+  /// Fills the tables that reads and submissions use; there are no ledger entries.
   func fill(_ database: BenchDatabase, logger: Logger) async throws {
     logger.notice("Filling the database", metadata: ["accounts": "\(count)"])
     try await database.withPool { try await insert(into: $0) }
@@ -44,7 +38,6 @@ struct SampleAccounts: Sendable {
     try await database.runScript("CHECKPOINT", deadline: Self.deadline)
   }
 
-  /// Puts the product into the catalogue.
   static func describeProduct(in database: ConnectionPool) async throws {
     _ = try await Ledger(database: database).describe(
       Product(
@@ -80,13 +73,13 @@ struct SampleAccounts: Sendable {
   }
 }
 
-/// A customer of the benchmarks, with a subscription of his own.
+/// A sample customer with a subscription.
 ///
-/// Everything that is his has his number in its name, so that his rows can be copied for others.
+/// All identifiers contain the customer's number, so that the rows can be copied for others.
 struct SampleCustomer: Sendable {
-  /// The smallest number; none of ``SampleAccounts`` or ``SampleSubmission``.
+  /// The smallest number, distinct from those of ``SampleAccounts`` and ``SampleSubmission``.
   private static let first = 6_000_000_000
-  /// The beginning of UUIDs that end with a number.
+  /// Prefixes of UUIDs that end with the number.
   private static let accountMark = "00000000-0000-4000-8000-00"
   private static let tokenMark = "00000000-0000-4000-8001-00"
   private static let submissionMark = "00000000-0000-4000-8002-00"
@@ -94,15 +87,14 @@ struct SampleCustomer: Sendable {
   private static let secondAccountMark = "00000000-0000-4000-8004-00"
   private static let secondTokenMark = "00000000-0000-4000-8005-00"
 
-  /// Of ten digits.
+  /// Ten digits.
   let number: Int
 
-  /// - Parameter index: From 0 on.
   init(_ index: Int) {
     number = Self.first + index
   }
 
-  /// - Parameter number: The customer's, if it is one's.
+  /// Returns nil if the number is not a customer's.
   init?(number: Int) {
     guard number >= Self.first else { return nil }
     self.number = number
@@ -113,18 +105,11 @@ struct SampleCustomer: Sendable {
   }
 
   var accountID: String { String(number) }
-  /// Another account that the same person has.
+  /// Another account of the same person.
   var secondAccountID: String { accountID + "-2" }
   var originalTransactionID: OriginalTransactionID { .init(rawValue: "30000\(number)") }
   var line: LineID { LineID(.production, originalTransactionID) }
 
-  /// Makes the customer's account.
-  ///
-  /// - Parameters:
-  ///   - isSecond: Whether it is the other one.
-  ///   - database: Where.
-  ///   - moment: Since when it is there.
-  /// - Throws: `PostgresError`.
   func insertAccount(
     isSecond: Bool = false, in database: ConnectionPool, at moment: Timestamp = .now
   ) async throws {
@@ -148,14 +133,9 @@ struct SampleCustomer: Sendable {
     ])
   }
 
-  /// Buys and submits what StoreKit has signed; the account is made before that.
+  /// Creates the account, buys, submits the signed data, and returns the marks of the number.
   ///
-  /// - Parameters:
-  ///   - appStore: Where it is bought.
-  ///   - intake: Where it is submitted.
-  ///   - database: Behind the intake.
-  /// - Returns: Where the customer's number stands in the rows that are written.
-  /// - Throws: ``BenchError/wrongAnswer(_:)``, or what the database says.
+  /// - Throws: ``BenchError/wrongAnswer(_:)``, or a database error.
   func subscribe(
     at appStore: SampleAppStore, with intake: SubmissionIntake, in database: ConnectionPool
   ) async throws -> [CopiedRows.Mark] {
@@ -175,14 +155,7 @@ struct SampleCustomer: Sendable {
     ]
   }
 
-  /// Opens an order; the account is made before that.
-  ///
-  /// - Parameters:
-  ///   - ledger: Where.
-  ///   - now: When.
-  ///   - database: Behind the ledger.
-  /// - Returns: Where the customer's number stands in the rows that are written.
-  /// - Throws: What the database says.
+  /// Creates the account, opens an order, and returns the marks of the number.
   func openOrder(
     in ledger: Ledger, at now: Timestamp, in database: ConnectionPool
   ) async throws -> [CopiedRows.Mark] {

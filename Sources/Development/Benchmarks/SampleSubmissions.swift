@@ -11,17 +11,16 @@ import Secrets
 import Subscriptions
 import Synchronization
 
-/// One submission of a benchmark: a new customer, with an Apple ID of his own, sends the receipt of
-/// the subscription that he has just bought.
+/// A sample submission: a new customer with their own Apple ID submits the receipt of a new
+/// subscription.
 struct SampleSubmission: Sendable {
   static let bundleID = "com.example.tenure"
 
-  /// Unlike any other's, with ten digits.
+  /// Unique, with ten digits.
   let number: Int
-  /// The order that was opened before the purchase; nil for a customer who is seen for the first
-  /// time.
+  /// The order opened before the purchase; nil for a customer without an account.
   let orderID: UUID?
-  /// What the account is known by where it exists before the submission.
+  /// The account's key, where the account exists before the submission.
   let accountKey = UUID()
   let appAccountToken = UUID()
 
@@ -31,8 +30,7 @@ struct SampleSubmission: Sendable {
   var webOrderLineItemID: String { "50000\(number)" }
   var receiptData: String { String(number) + Self.receiptRest }
 
-  /// What an app's receipt consists of beside its number: as long as one with a single purchase,
-  /// and like that nothing that could be compressed.
+  /// The rest of a receipt: as long as one with a single purchase, and as incompressible.
   private static let receiptRest: String = {
     let bytes = (0..<3000).map { _ in UInt8.random(in: .min ... .max) }
     return "00" + Data(bytes).base64EncodedString()
@@ -42,13 +40,7 @@ struct SampleSubmission: Sendable {
     SubmissionRequest(accountID: accountID, payload: .receipt(receiptData), orderID: orderID)
   }
 
-  /// Makes samples, for half of which an order has been opened.
-  ///
-  /// - Parameters:
-  ///   - numbers: Never used before.
-  ///   - database: Where the orders are opened.
-  /// - Returns: A sample for each number.
-  /// - Throws: `PostgresError`.
+  /// Makes samples for unused numbers, half of them with an order that is opened in the database.
   static func prepare(_ numbers: Range<Int>, in database: ConnectionPool) async throws
     -> [SampleSubmission]
   {
@@ -59,7 +51,6 @@ struct SampleSubmission: Sendable {
     return samples
   }
 
-  /// Opens the orders, with their accounts, all at once.
   private static func openOrders(of samples: [SampleSubmission], in database: ConnectionPool)
     async throws
   {
@@ -91,9 +82,9 @@ struct SampleSubmission: Sendable {
   }
 }
 
-/// Apple, with its answers at hand: what verifyReceipt would say about each sample's receipt.
+/// A verifyReceipt endpoint with prepared responses for sample receipts.
 struct PreparedAppStore: AppStoreTransport {
-  /// Where the receipt begins in a request's body.
+  /// The start of the receipt in a request's body.
   private static let receiptKey = Array(#""receipt-data":""#.utf8)
   /// The digits of a sample's number, with which its receipt begins.
   private static let numberLength = 10
@@ -101,7 +92,7 @@ struct PreparedAppStore: AppStoreTransport {
   private let purchasedAt: Timestamp
 
   init() {
-    // A few seconds before the receipt is sent.
+    // Shortly before the receipt is submitted.
     purchasedAt = .now - .seconds(10)
   }
 
@@ -110,13 +101,13 @@ struct PreparedAppStore: AppStoreTransport {
       let number = Int(
         String(
           decoding: request.body[key.upperBound...].prefix(Self.numberLength), as: UTF8.self))
-    else { throw AppStoreTransportError(.connectionFailed, detail: "this is no sample's receipt") }
+    else { throw AppStoreTransportError(.connectionFailed, detail: "not a sample receipt") }
     return AppStoreResponse(
       status: 200, headers: [HTTPHeader("Content-Type", "application/json")],
       body: answer(about: SampleSubmission(number: number, orderID: nil)))
   }
 
-  /// The answer about a sample's receipt, with all that Apple's answers have.
+  /// Apple's response about a sample's receipt, with all fields.
   func answer(about sample: SampleSubmission) -> [UInt8] {
     let product = SampleAccounts.productID
     let item = """
@@ -143,7 +134,7 @@ struct PreparedAppStore: AppStoreTransport {
     return Array(answer.utf8)
   }
 
-  /// A date as Apple writes it, three times. (The third is not read by anybody, and in UTC here.)
+  /// A date in Apple's three formats; the Pacific one is never read and has the time in UTC.
   private func date(_ name: String, _ moment: Timestamp) -> String {
     let text = moment.description.prefix(19).replacing("T", with: " ")
     return """
@@ -153,16 +144,14 @@ struct PreparedAppStore: AppStoreTransport {
   }
 }
 
-/// The App Store Server API as a simulated Apple in this process answers and signs it, for any of
-/// the ``SampleCustomer``s, whose subscriptions are renewed as long as time goes on.
+/// A stateless App Store Server API for ``SampleCustomer``s, whose subscriptions renew forever.
 ///
-/// It keeps nothing about anybody: a million customers need no memory of it.
+/// Responses are computed and signed on request, so a million customers need no memory.
 struct SampleAppStore: AppStoreTransport {
   private static let period: Duration = .days(30)
   private static let appAppleID: JSONValue = 1_234_567_890
   private static let group = "20345678"
 
-  /// When everybody bought.
   let boughtAt: Timestamp
   let key: ServerAPIKey
   let trustedRoots: TrustedRoots
@@ -170,10 +159,6 @@ struct SampleAppStore: AppStoreTransport {
   private let counter = Counter()
   private let now: @Sendable () -> Timestamp
 
-  /// - Parameters:
-  ///   - boughtAt: When everybody bought.
-  ///   - now: The clock by which subscriptions are renewed.
-  /// - Throws: What the cryptographic library throws; it has no reason to.
   init(boughtAt: Timestamp, now: @escaping @Sendable () -> Timestamp) throws {
     self.boughtAt = boughtAt
     self.now = now
@@ -184,7 +169,7 @@ struct SampleAppStore: AppStoreTransport {
       privateKey: Secret(P256.Signing.PrivateKey().pemRepresentation))
   }
 
-  /// How often it was asked where a subscription stands: once for each poll.
+  /// The number of subscription status requests: one for each poll.
   var polls: Int { counter.count.withLock { $0 } }
 
   private final class Counter: Sendable {
@@ -194,13 +179,13 @@ struct SampleAppStore: AppStoreTransport {
   func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
     let parts = request.url.split(separator: "?")[0].split(separator: "/")
     guard let customer = parts.last.flatMap({ Int($0.suffix(10)) }).flatMap(SampleCustomer.init)
-    else { throw AppStoreTransportError(.connectionFailed, detail: "nobody asks about this here") }
+    else { throw AppStoreTransportError(.connectionFailed, detail: "not a sample customer") }
     let answer: JSONValue =
       switch parts.dropLast().last {
       case "history": history(of: customer)
       case "subscriptions": statuses(of: customer)
       default:
-        throw AppStoreTransportError(.connectionFailed, detail: "nobody asks for this here")
+        throw AppStoreTransportError(.connectionFailed, detail: "not a simulated endpoint")
       }
     if parts.dropLast().last == "subscriptions" { counter.count.withLock { $0 += 1 } }
     return AppStoreResponse(
@@ -209,7 +194,6 @@ struct SampleAppStore: AppStoreTransport {
 
   // MARK: Answers
 
-  /// How many times a subscription was renewed by now.
   private var renewals: Int {
     max(0, Int((now() - boughtAt) / Self.period))
   }
@@ -243,12 +227,7 @@ struct SampleAppStore: AppStoreTransport {
     ]
   }
 
-  /// A charge as Apple signs it.
-  ///
-  /// - Parameters:
-  ///   - customer: Whose.
-  ///   - period: 0: the purchase; otherwise a renewal.
-  /// - Returns: The JWS.
+  /// A signed transaction: the purchase if `period` is 0, otherwise a renewal.
   func transaction(of customer: SampleCustomer, period: Int) -> String {
     let start = boughtAt + Self.period * period
     return signer.sign([

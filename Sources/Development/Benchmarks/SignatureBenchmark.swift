@@ -6,16 +6,16 @@ import JSONText
 import Logging
 import Subscriptions
 
-/// How many signed transactions and notifications are verified a second on one core, beside the
-/// bare verification of their signatures.
+/// Signed transactions and notifications verified a second on one core, compared with the bare
+/// verification of their signatures.
 struct SignatureBenchmark: Sendable {
-  /// Of what is signed by a known chain.
+  /// For data signed by a known certificate chain.
   private static let goal = 0.5
-  /// How many different ones are verified in turn.
+  /// The number of different samples.
   private static let sampleCount = 256
-  /// How many are done between two looks at the clock.
+  /// Verifications between two readings of the clock.
   private static let batch = 16
-  /// How long one kind is done before it is another's turn.
+  /// The time for one kind before the next one's turn.
   private static let turn: Duration = .milliseconds(50)
 
   let seconds: Int
@@ -39,7 +39,6 @@ struct SignatureBenchmark: Sendable {
           await samples.verifier().notification(notifications[$0], receivedAt: now))
       },
     ]
-    // Warms up.
     _ = try await rates(of: kinds, turns: 1)
     var rounds: [[Double]] = []
     for round in 1...self.rounds {
@@ -48,7 +47,7 @@ struct SignatureBenchmark: Sendable {
       rounds.append(try await rates(of: kinds, turns: turns))
     }
     let (one, three) = (
-      "one bare P-256 verification of swift-crypto, of a digest at hand",
+      "one bare P-256 verification by swift-crypto, of a precomputed digest",
       "three of them, one for each signature"
     )
     return [
@@ -60,8 +59,7 @@ struct SignatureBenchmark: Sendable {
     ]
   }
 
-  /// How often a second each kind is done, in short turns: whoever else uses the machine slows all
-  /// of them alike.
+  /// Verifications a second of each kind, in short turns so that other load slows all kinds alike.
   private func rates(
     of kinds: [@Sendable (Int) async throws -> Void], turns: Int
   ) async throws -> [Double] {
@@ -96,7 +94,7 @@ struct SignatureBenchmark: Sendable {
   }
 }
 
-/// What the simulated App Store has signed, and a verifier that believes it.
+/// Data signed by the simulated App Store, and a verifier that trusts it.
 private struct SignedSamples: Sendable {
   let transactions: [String]
   let notifications: [String]
@@ -104,7 +102,7 @@ private struct SignedSamples: Sendable {
   private let roots: TrustedRoots
   private let apps: AppStoreApps
 
-  /// Signs transactions of a subscription, and notifications of its renewals.
+  /// Signs subscription transactions and notifications of their renewals.
   init(count: Int) throws {
     let signer = try SimulatedSigner()
     roots = try TrustedRoots(pem: signer.rootCertificatePEM)
@@ -121,17 +119,17 @@ private struct SignedSamples: Sendable {
     self.notifications = notifications
   }
 
-  /// One that does not know the chain yet.
+  /// A verifier that doesn't know the certificate chain yet.
   func verifier() -> SignedDataVerifier {
     SignedDataVerifier(roots: roots, apps: apps, now: { now })
   }
 
-  /// Makes sure that what is counted was accepted.
+  /// Checks that the data was accepted.
   static func check<Value>(_ result: Result<Value, SignedDataRefusal>) throws {
     if case .failure(let refusal) = result { throw BenchError.wrongAnswer("\(refusal)") }
   }
 
-  /// With the fields that Apple writes of a usual renewal.
+  /// The usual fields of a renewal.
   private static func transaction(_ number: Int) -> JSONValue {
     [
       "transactionId": .string("\(2_000_000_000_000_000 + number)"),
@@ -178,8 +176,7 @@ private struct SignedSamples: Sendable {
   }
 }
 
-/// The one step that no verification can do without: of a digest that was made before, with a key
-/// that was read before.
+/// The minimum of any verification: of a precomputed digest with a parsed key.
 private struct BareSignature: Sendable {
   private let key: P256.Signing.PublicKey
   private let signature: P256.Signing.ECDSASignature

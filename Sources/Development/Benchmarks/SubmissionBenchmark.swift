@@ -6,18 +6,17 @@ import Logging
 import Postgres
 import Subscriptions
 
-/// How many submissions a second are decided with Apple's answer at hand, beside the bare SQL of
-/// one submission with nothing in between.
+/// Submissions decided a second with Apple's response at hand, compared with the bare SQL of one
+/// submission.
 struct SubmissionBenchmark: Sendable {
   private static let name = "submissions decided"
   private static let limitName =
     "the same statements in three pipelined batches (store; load; write and answer), with no logic"
-  /// The share of the limit that is wanted.
   private static let goal = 0.4
   private static let concurrency = 32
-  /// How many are done on either side until statements are prepared and the rate is known.
+  /// Submissions on either side before measuring.
   private static let warmUp = 500
-  /// Samples' numbers have ten digits, and are none of ``SampleAccounts``.
+  /// Samples' numbers have ten digits and are distinct from those of ``SampleAccounts``.
   private static let firstNumber = 5_000_000_000
 
   let database: BenchDatabase
@@ -59,7 +58,7 @@ struct SubmissionBenchmark: Sendable {
     }
   }
 
-  /// Numbers that were not used yet, with their orders.
+  /// Samples with unused numbers.
   private struct Samples {
     let database: ConnectionPool
     var next: Int
@@ -70,7 +69,7 @@ struct SubmissionBenchmark: Sendable {
     }
   }
 
-  /// How many keep a round busy as long as was asked, at a rate that was measured.
+  /// The number of submissions that fills a round at a measured rate.
   private func count(after measurement: Measurement) -> Int {
     max(Self.warmUp, Int(measurement.rate * Double(seconds)))
   }
@@ -84,7 +83,7 @@ struct SubmissionBenchmark: Sendable {
         ], environment: [:]))
   }
 
-  /// Makes sure that what is counted are decisions, and the right ones.
+  /// Checks that the submission was decided as expected.
   private static func check(_ answer: SubmissionAnswer, of sample: SampleSubmission) throws {
     guard case .verified(let verified) = answer, verified.transactions.count == 1,
       verified.transactions[0].isNewlyOwned,
@@ -94,10 +93,10 @@ struct SubmissionBenchmark: Sendable {
   }
 }
 
-/// The limit of ``SubmissionBenchmark``: the statements that one submission sends, with values made
-/// up, in as few round trips as there can be, and nothing of ours in between.
+/// The limit of ``SubmissionBenchmark``: the statements of one submission with generated values, in
+/// as few round trips as possible.
 ///
-/// A test compares the rows that it leaves behind with those of a submission that was really taken.
+/// A test compares the rows that it writes with those of a real submission.
 struct BareSubmission: Sendable {
   let database: ConnectionPool
   let appStore: PreparedAppStore

@@ -2,29 +2,27 @@ import AppStore
 import AppStoreSimulator
 import Subscriptions
 
-/// What a scenario is played with: a clock, people with phones, and Tenure.
+/// The environment of a scenario: a clock, people with phones, and Tenure.
 ///
-/// Everything that is done on it is told to the terminal.
+/// Every action is printed to the terminal.
 final class DemoStage {
-  /// Between the deeds of people some time passes: Apple's dates are whole seconds.
+  /// The time between actions: Apple's dates are whole seconds.
   private static let pause = Duration.seconds(10)
-  /// How long Apple is down at a time.
   private static let outage = Duration.minutes(20)
-  /// How far the clock jumps at a time while one waits for the worker.
+  /// Simulated time per step while waiting for the worker.
   private static let workerStep = Duration.minutes(10)
-  /// How long such a jump takes in reality.
+  /// Real time per step.
   private static let workerWait = Duration.milliseconds(200)
-  /// After so many steps the worker is not going to do it any more.
+  /// The number of steps after which the worker is considered stuck.
   private static let workerStepLimit = 100
 
   let simulation: AppStoreSimulation
   let network: DemoNetwork
   let tenure: TenureClient
-  /// Carries Apple's notifications to Tenure, whenever the story says so.
+  /// Delivers Apple's notifications when the story says so.
   let sender: NotificationSender
   let serverAPI: AppStoreServerAPI
   let printer: StoryPrinter
-  /// What was expected so far, and what came of it.
   private(set) var checks: [DemoCheck] = []
 
   private var scenario = ""
@@ -44,7 +42,7 @@ final class DemoStage {
     self.printer = printer
   }
 
-  /// Begins a scenario: with nobody on stage, and no news on its way.
+  /// Begins a scenario: without people on stage or notifications in flight.
   func begin(_ scenario: DemoScenario) throws {
     self.scenario = scenario.number
     cast = []
@@ -56,7 +54,7 @@ final class DemoStage {
 
   // MARK: People
 
-  /// The phone of somebody with an Apple ID of one's own; the same one if it has been on stage.
+  /// The phone of a person with an Apple ID; the same phone if the person was on stage before.
   func phone(_ owner: String) throws -> DemoPhone {
     let name = "\(owner)'s iPhone"
     if let phone = phones[name] {
@@ -68,7 +66,6 @@ final class DemoStage {
     return try device(name, appleID: appleID, account: owner)
   }
 
-  /// Another device, on which an Apple ID is signed in that has been on stage.
   func device(_ name: String, appleID: AppleID, account: String) throws -> DemoPhone {
     try simulation.addDevice(DeviceID(name), appleID: appleID, account: AppAccountID(account))
     cast.insert(appleID)
@@ -89,14 +86,14 @@ final class DemoStage {
     wait(until: now + duration)
   }
 
-  /// Lets time pass, and tells what Apple does meanwhile to those who are on stage.
+  /// Advances the clock and prints the App Store events of the people on stage.
   func wait(until moment: Timestamp) {
     for event in simulation.advance(to: moment) where cast.contains(event.appleID) {
       if let text = try? sentence(for: event) { printer.event(event.at, text) }
     }
   }
 
-  /// Lets some time pass before the next deed of somebody.
+  /// Lets a few seconds pass before the next action, and arms its notification fault.
   func pause() {
     wait(Self.pause)
     guard let fault = nextFault else { return }
@@ -104,12 +101,12 @@ final class DemoStage {
     simulation.setNotificationFaults { $0.next = [fault] }
   }
 
-  /// Lets something go wrong with the notification of the next deed.
+  /// Sets a fault for the notification of the next action.
   func letNextNotification(_ fault: NotificationFault) {
     nextFault = fault
   }
 
-  /// Lets time pass until the worker has decided a submission.
+  /// Advances the clock until the worker has decided a submission.
   func waitForWorker(_ submission: TenureClient.Submission) async throws
     -> TenureClient.Submission
   {
@@ -119,114 +116,99 @@ final class DemoStage {
     }
   }
 
-  /// Lets time pass until the worker has done something.
-  ///
-  /// - Parameter result: Looks what it came to; nil as long as it is not done.
-  /// - Returns: What it came to.
-  /// - Throws: ``TenureClient/Failure`` if it is never done.
+  /// Advances the clock until `result` is no longer nil.
   func waitForWorker<Result>(_ result: () async throws -> Result?) async throws -> Result {
     for _ in 0..<Self.workerStepLimit {
       if let result = try await result() { return result }
       wait(Self.workerStep)
       try await Task.sleep(for: Self.workerWait)
     }
-    throw TenureClient.Failure(description: "The worker did not do it.")
+    throw TenureClient.Failure(description: "The worker did not finish in time.")
   }
 
-  // MARK: Apple's bad hours
+  // MARK: Apple's outages
 
-  /// Apple answers no requests for a while.
   func beginOutage() {
     let end = now + Self.outage
     simulation.setFaults { $0.outageEnd = end }
-    tell("Apple's server answers 503 for the next 20 minutes.")
+    tell("The App Store answers 503 for the next 20 minutes.")
   }
 
-  /// Lets the outage end before its time.
   func endOutage() {
     simulation.setFaults { $0.outageEnd = nil }
-    tell("Apple is back.")
+    tell("The App Store is available again.")
   }
 
-  // MARK: What has to come out
+  // MARK: Expected outcomes
 
-  /// Checks whose a charge is, and by which row of the rule.
+  /// Checks a charge's owner and the ownership rule that decided it.
   func expect(
     _ what: String, _ id: TransactionID, isOwnedBy owner: String?,
     _ rule: Decision.Rule
   ) async throws {
     let found = try await tenure.transaction(id)
     let isMet = found.owner == owner && found.decision.rule == rule
-    let result = found.owner.map { "\($0) owns \(what)" } ?? "Nobody owns \(what)"
-    let wish = isMet ? "" : " (It should be \(owner ?? "nobody")'s, \(rule.rawValue).)"
-    record(
+    let result = found.owner.map { "\($0) owns \(what)" } ?? "No account owns \(what)"
+    let wish = isMet ? "" : " (Expected: \(owner ?? "unclaimed"), \(rule.rawValue).)"
+    expect(
       isMet, "\(result): \(found.decision.because)\(wish)",
       DemoCheck.Ownership(
         what: what, transaction: id, expected: owner, owner: found.owner,
         rule: found.decision.rule))
   }
 
-  /// Checks what an account may use, now or as of another moment.
+  /// Checks an account's active entitlements, now or at another time.
   func expect(_ account: String, mayUse names: [String], at moment: Timestamp? = nil) async throws {
     let found = try await tenure.entitlements(of: account, at: moment)
     let list = found.map { entitlement in
-      "\(entitlement.name) "
-        + (entitlement.accessEndsAt.map { "until \($0.prefix(10))" } ?? "for ever")
+      let end = entitlement.accessEndsAt.map { "until \($0.prefix(10))" } ?? "no expiration"
+      return "\(entitlement.name) (\(end))"
     }
-    let when = moment.map { " on \($0.day)" } ?? ""
-    expect(
-      found.map(\.name) == names,
-      "\(account) may use \(list.isEmpty ? "nothing" : list.joined(separator: ", "))\(when).")
+    let result = list.isEmpty ? "no active entitlements" : list.joined(separator: ", ")
+    let when = moment.map { "On \($0.day), " } ?? ""
+    expect(found.map(\.name) == names, "\(when)\(account) has \(result).")
   }
 
-  /// Checks anything else.
-  func expect(_ isMet: Bool, _ sentence: String) {
-    record(isMet, sentence)
-  }
-
-  private func record(
-    _ isMet: Bool, _ sentence: String, _ ownership: DemoCheck.Ownership? = nil
-  ) {
+  /// Records an outcome that was checked elsewhere.
+  func expect(_ isMet: Bool, _ sentence: String, _ ownership: DemoCheck.Ownership? = nil) {
     checks.append(
       DemoCheck(scenario: scenario, isMet: isMet, sentence: sentence, ownership: ownership))
     printer.check(isMet, sentence)
   }
 }
 
-/// What Apple tells by itself: it is on its way until the story lets it arrive.
+/// Apple's notifications, which are held until the story delivers or loses them.
 extension DemoStage {
-  /// Chooses which version of notifications Apple sends from now on.
   func chooseNotifications(_ version: SimulatedNotification.Version) throws {
     try simulation.setNotificationTargets(
       [NotificationTarget(version, url: tenure.notificationURL)])
   }
 
-  /// Lets the notifications arrive that are due, of everybody, and tells of those about the people
-  /// on stage.
+  /// Delivers all due notifications, and prints those about the people on stage.
   ///
-  /// - Throws: ``TenureClient/Failure`` if Tenure does not take one.
+  /// - Throws: ``TenureClient/Failure`` if Tenure does not accept one.
   func notify() async throws {
     var told: [String] = []
     for notification in try await sender.deliverDueNotifications() {
       guard let attempt = notification.attempts.last, attempt.result == .success else {
         throw TenureClient.Failure(
-          description: "\(notification.name) was not taken: "
+          description: "\(notification.name) was not accepted: "
             + (notification.attempts.last?.httpStatus.map { "\($0)" } ?? "no answer"))
       }
       if let event = notification.event, cast.contains(event.appleID) {
         told.append(notification.name)
       }
     }
-    if !told.isEmpty { tell("Apple notifies: \(told.joined(separator: ", ")).") }
+    if !told.isEmpty { tell("Apple sends \(told.joined(separator: ", ")).") }
   }
 
-  /// Lets what is on its way get lost.
+  /// Drops the notifications in flight.
   func loseNotifications() {
     simulation.giveUpNotifications()
-    tell("Apple's notifications of it get lost.")
+    tell("Apple's notifications about it get lost.")
   }
 
-  /// The notifications about a charge that did not arrive, by Apple's own books.
+  /// The undelivered notifications about a charge, from Apple's notification history.
   func lostNotifications(about charge: SimulatedCharge) async throws -> [SentNotification] {
     var query = NotificationHistoryQuery(
       startDate: charge.purchaseDate, endDate: now + .seconds(1))
@@ -241,49 +223,50 @@ extension DemoStage {
 }
 
 extension SimulatedNotification {
-  /// Type and subtype, as the story tells them.
+  /// Type and subtype, as printed.
   fileprivate var name: String { subtype.map { "\(type) (\($0))" } ?? type }
 }
 
 extension DemoStage {
-  /// Says what happened at Apple's; nil for what the story need not know.
+  /// A sentence about an App Store event; nil if the story doesn't mention it.
   func sentence(for event: SimulatedEvent) throws -> String? {
     let charge = try simulation.truth(of: event.transactionID)
-    let price = SimulatedPrice(milliunits: charge.priceMilliunits, currency: charge.currency).text
-    let paid = charge.expiresDate.map { "paid until \($0.day)" } ?? "for ever"
-    let buyer = event.account?.rawValue ?? "Somebody"
+    let price = price(of: charge)
+    let paid = charge.expiresDate.map { "paid until \($0.day)" } ?? "forever"
+    let buyer = event.account?.rawValue ?? "The customer"
     let (product, payer) = (event.productID, event.appleID)
     switch event.kind {
     case .subscribed, .boughtOnce:
       return "\(buyer) buys \(product): \(payer) pays \(price)."
     case .resubscribed:
-      return "\(buyer) buys \(product), on the same Apple ID as before: \(payer) pays \(price)."
+      return "\(buyer) buys \(product) again on the same Apple ID: \(payer) pays \(price)."
     case .upgraded:
-      return "\(buyer) changes to \(product): \(payer) pays \(price), Apple refunds the old rest."
+      return "\(buyer) upgrades to \(product): \(payer) pays \(price). "
+        + "Apple refunds the unused time."
     case .renewed:
       return "Apple renews \(product): \(payer) pays \(price), \(paid)."
     case .recovered:
-      return "Apple can charge at last: \(payer) pays \(price) for \(product), \(paid)."
+      return "Apple's retry succeeds: \(payer) pays \(price) for \(product), \(paid)."
     case .renewalProductChanged(let next):
-      return "\(buyer) chooses \(next) from the next period on. Nothing is charged now."
+      return "\(buyer) switches to \(next) at the next renewal. Nothing is charged now."
     case .autoRenewTurnedOff:
-      return "\(buyer) switches auto-renew off."
+      return "\(buyer) turns auto-renew off."
     case .autoRenewTurnedOn:
-      return "\(buyer) switches auto-renew on again."
+      return "\(buyer) turns auto-renew on again."
     case .renewalFailed:
-      return "Apple can't collect from \(payer), and keeps trying."
+      return "Apple's charge to \(payer) fails; Apple keeps retrying."
     case .gracePeriodExpired:
-      return "The grace period is over; Apple keeps trying."
+      return "The grace period ends; Apple keeps retrying."
     case .expired:
-      return "\(product) of \(payer) expires."
+      return "\(payer)'s \(product) expires."
     case .refunded:
-      return "Apple refunds \(price) for \(product) of \(charge.purchaseDate.day) to \(payer)."
+      return "Apple refunds \(price) to \(payer) for \(product) of \(charge.purchaseDate.day)."
     case .refundReversed:
-      return "Apple takes this refund back: \(payer) has paid \(price) after all."
+      return "Apple reverses the refund: \(payer) has paid \(price) after all."
     case .familyAccessRevoked:
-      return "Apple revokes the family's \(product) from \(payer)."
+      return "Apple revokes \(payer)'s family access to \(product)."
     case .migrated(let previous):
-      return "Apple moves \(previous) to a new original transaction id, "
+      return "Apple moves \(previous) to a new original transaction ID, "
         + "\(event.originalTransactionID)."
     case .restored, .priceIncreaseAsked, .priceIncreaseAccepted, .offerRedeemed,
       .renewalExtended, .refundRequested, .refundDeclined:
@@ -291,20 +274,29 @@ extension DemoStage {
     }
   }
 
-  /// Says what Tenure answered to a submission.
+  /// For example `9.99 USD`.
+  private func price(of charge: SimulatedCharge) -> String {
+    let cents = (charge.priceMilliunits + 5) / 10
+    let (whole, rest) = (cents / 100, cents % 100)
+    return "\(whole).\(rest < 10 ? "0" : "")\(rest) \(charge.currency)"
+  }
+
   func tellAnswer(_ answer: TenureClient.Submission, to account: String) {
     guard !answer.isPending else {
-      tell("Tenure has stored it (202): Apple can't be asked now, and the worker will go on.")
+      tell("Tenure stores it (202): Apple is unavailable, so the worker will retry.")
       return
     }
     let new = answer.newlyOwned.map { "\($0.productID) (\($0.id))" }
-    var text =
-      new.isEmpty
-      ? "Tenure: verified; nothing in it is newly \(account)'s"
-      : "Tenure: verified; \(new.joined(separator: " and ")) is now \(account)'s"
+    let warnings = answer.warnings ?? []
+    var text = "Tenure: verified; \(account) "
+    if !new.isEmpty {
+      text += "now owns \(new.joined(separator: " and "))"
+    } else {
+      text += warnings.isEmpty ? "gets nothing new" : "gets nothing"
+    }
     if let order = answer.order { text += ", the order is \(order.status.rawValue)" }
-    if let warnings = answer.warnings, !warnings.isEmpty {
-      text += " [\(warnings.joined(separator: ", "))]"
+    if !warnings.isEmpty {
+      text += ": " + warnings.map { $0.replacing("_", with: " ") }.joined(separator: ", ")
     }
     tell(text + ".")
   }

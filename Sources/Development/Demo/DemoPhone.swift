@@ -2,15 +2,14 @@ import AppStoreSimulator
 import struct Foundation.UUID
 import Subscriptions
 
-/// A device with the app on it: an Apple ID is signed in, and an account of the app.
+/// A device with the app: signed in to an Apple ID and to an account of the app.
 ///
-/// Its app sends receipts to the app's server, which submits them to Tenure for the account that is
-/// logged in. Purchases carry no token unless one is given, as with the first StoreKit.
+/// The app's server submits its receipts to Tenure for that account. Purchases carry an app account
+/// token only if one is given, as with the original StoreKit.
 final class DemoPhone {
   let name: String
   let appleID: AppleID
   private(set) var account: String
-  /// The stage keeps its phones.
   unowned let stage: DemoStage
 
   private var id: DeviceID { DeviceID(name) }
@@ -22,13 +21,13 @@ final class DemoPhone {
     self.stage = stage
   }
 
-  // MARK: The customer's side
+  // MARK: Customer
 
-  /// Logs another account in; the Apple ID stays.
+  /// Signs in to another account of the app; the Apple ID stays the same.
   func logIn(_ account: String) throws {
     self.account = account
     try stage.simulation.logIn(AppAccountID(account), on: id)
-    stage.tell("On \(name), where \(appleID) stays signed in, \(account) logs in to the app.")
+    stage.tell("On \(name), still signed in as \(appleID), \(account) logs in to the app.")
   }
 
   func buy(_ product: ProductID, token: UUID? = nil) throws {
@@ -36,7 +35,7 @@ final class DemoPhone {
     try tell(stage.simulation.buy(product, on: id, appAccountToken: token))
   }
 
-  /// Buys outside the app, where no account of the app is involved.
+  /// Buys outside the app, without an account of the app.
   func buyInSettings(_ product: ProductID) throws {
     stage.pause()
     try tell(stage.simulation.buyInSettings(product, appleID: appleID))
@@ -53,7 +52,7 @@ final class DemoPhone {
   func failCard() throws {
     stage.pause()
     try stage.simulation.failCard(of: appleID)
-    stage.tell("From now on the card of \(appleID) is declined.")
+    stage.tell("The card of \(appleID) is declined from now on.")
   }
 
   func repairCard() throws {
@@ -62,25 +61,24 @@ final class DemoPhone {
     try stage.simulation.repairCard(of: appleID).forEach(tell)
   }
 
-  /// Restores purchases; the device's receipts call each charge by a new transaction id then.
+  /// Restores purchases: the device's receipts then contain new transaction IDs.
   func restore() throws {
     stage.pause()
     try stage.simulation.restore(on: id)
-    stage.tell("\(account) restores purchases: the receipt has new transaction ids now.")
+    stage.tell("\(account) restores purchases: the receipt now has new transaction IDs.")
   }
 
   func tell(_ event: SimulatedEvent) throws {
     if let text = try stage.sentence(for: event) { stage.printer.event(event.at, text) }
   }
 
-  // MARK: The truth
+  // MARK: App Store state
 
-  /// The charges that this Apple ID paid for a product, in order.
+  /// The Apple ID's charges for a product, oldest first.
   func charges(_ product: ProductID) -> [SimulatedCharge] {
     stage.simulation.truth(of: appleID).filter { $0.productID == product }
   }
 
-  /// The latest of them.
   func latest(_ product: ProductID) throws -> SimulatedCharge {
     guard let charge = charges(product).last else {
       throw SimulationError(.unknownProduct, "\(appleID) never bought \(product).")
@@ -88,7 +86,7 @@ final class DemoPhone {
     return charge
   }
 
-  /// The end of the latest period that was paid for.
+  /// The end of the latest paid period.
   func end(of product: ProductID) throws -> Timestamp {
     guard let end = try latest(product).expiresDate else {
       throw SimulationError(.notPossible, "\(product) has no end.")
@@ -100,9 +98,8 @@ final class DemoPhone {
     stage.simulation.truth(of: appleID).last { $0.expiresDate != nil }
   }
 
-  // MARK: The app's side
+  // MARK: App
 
-  /// The device's receipt, as the app's server would submit it.
   func receipt(
     naming transaction: TransactionID? = nil, order: TenureClient.Order? = nil,
     restore: Bool = false
@@ -113,7 +110,7 @@ final class DemoPhone {
       transactionID: transaction?.rawValue, orderID: order?.id, restore: restore)
   }
 
-  /// Submits the receipt: all of it, one transaction of it, or for an order.
+  /// Submits the receipt: all of it, one transaction, or for an order.
   @discardableResult
   func submit(
     naming transaction: TransactionID? = nil, order: TenureClient.Order? = nil,
@@ -124,15 +121,14 @@ final class DemoPhone {
 
   @discardableResult
   func submit(_ receipt: TenureClient.ReceiptSubmission) async throws -> TenureClient.Submission {
-    let named = receipt.transactionID.map { ", naming transaction \($0)" } ?? ""
-    stage.tell("\(receipt.accountID)'s session submits the receipt\(named).")
+    let named = receipt.transactionID.map { " for transaction \($0)" } ?? ""
+    stage.tell("\(receipt.accountID)'s app submits the receipt\(named).")
     let answer = try await stage.tenure.submit(receipt)
     stage.tellAnswer(answer, to: receipt.accountID)
     return answer
   }
 
-  /// Submits a charge as StoreKit 2 gives it to the app, signed by Apple, with what Apple says of
-  /// its renewal.
+  /// Submits a charge as StoreKit 2 signs it, with its renewal info.
   @discardableResult
   func submitSigned(_ charge: SimulatedCharge) async throws -> TenureClient.Submission {
     stage.pause()
@@ -144,14 +140,14 @@ final class DemoPhone {
         try stage.simulation.signedRenewalInfo(of: charge.originalTransactionID)
       ]
     }
-    stage.tell("\(account)'s session submits the transaction that Apple has signed.")
+    stage.tell("\(account)'s app submits the signed transaction.")
     let answer = try await stage.tenure.submit(signed)
     stage.tellAnswer(answer, to: account)
     return answer
   }
 
-  /// Buys a subscription and submits the receipt; switches renewal off after a time, if one is
-  /// given, and submits that, too.
+  /// Buys a subscription and submits the receipt; if a time is given, turns auto-renew off after it
+  /// and submits again.
   func subscribe(_ product: ProductID, offAfter time: Duration? = nil) async throws {
     try buy(product)
     try await submit()
@@ -161,8 +157,7 @@ final class DemoPhone {
     try await submit()
   }
 
-  /// Submits the receipt; Apple answers at once, but its answer arrives only after what happens
-  /// meanwhile.
+  /// Submits the receipt and holds Apple's response until a body has run.
   func submit(
     naming transaction: TransactionID? = nil, meanwhile: () async throws -> Void
   ) async throws {
@@ -170,7 +165,7 @@ final class DemoPhone {
     let stuck = stage.network.hold(receipt.receiptData)
     let tenure = stage.tenure
     stage.tell(
-      "\(receipt.accountID)'s session submits the receipt. Apple answers, but the answer is stuck.")
+      "\(receipt.accountID)'s app submits the receipt. Apple's response is delayed.")
     async let answer = {
       defer { stuck.isGiven.open() }
       return try await tenure.submit(receipt)
@@ -182,14 +177,14 @@ final class DemoPhone {
       stuck.mayArrive.open()
       throw error
     }
-    stage.tell("Apple's old answer arrives at last.")
+    stage.tell("Apple's delayed response arrives.")
     stuck.mayArrive.open()
     stage.tellAnswer(try await answer, to: receipt.accountID)
     stage.network.mend(receipt.receiptData)
   }
 }
 
-/// What Apple does for the customer, or to the customer.
+/// Actions by Apple and by family members.
 extension DemoPhone {
   func refund(_ charge: SimulatedCharge) throws {
     stage.pause()
@@ -201,17 +196,16 @@ extension DemoPhone {
     try tell(stage.simulation.reverseRefund(charge.transactionID))
   }
 
-  /// Lets the subscription go on under another original transaction id.
   func migrate(_ charge: SimulatedCharge) throws {
     stage.pause()
     try tell(stage.simulation.migrate(charge.originalTransactionID))
   }
 
-  /// Takes somebody into the family, with whom it shares what it can.
+  /// Adds a family member and shares eligible purchases.
   func share(with member: DemoPhone) throws {
     stage.pause()
     try stage.simulation.addFamilyMember(member.appleID, of: appleID)
-    stage.tell("\(appleID) takes \(member.appleID) into the family, and shares what was bought.")
+    stage.tell("\(appleID) adds \(member.appleID) to the family and shares purchases.")
   }
 
   func leaveFamily() throws {

@@ -10,6 +10,7 @@ import LedgerStorage
 import Logging
 import Postgres
 import PrivatePostgres
+import Reports
 import Secrets
 import ServiceLifecycle
 import Subscriptions
@@ -17,23 +18,23 @@ import Synchronization
 import UnixSignals
 import tenure
 
-/// Everything that the demo is made of, started and stopped in order.
+/// `tenure demo`: starts its parts in order and stops them in reverse.
 struct DemoProgram {
-  /// The API's port; nil: the usual one or a free one.
+  /// The API's port; nil: 8080 or, if that is taken, a free one.
   let port: Int?
-  /// How many live through a year after the story; 0: nobody.
+  /// The number of customers in the simulated year; 0 skips it.
   let customers: Int
   /// Whether to end after the story.
   let exits: Bool
   let logger: Logger
 
-  /// - Returns: Whether everything came out as it has to.
+  /// - Returns: Whether every outcome was as expected.
   func run() async throws -> Bool {
     StoryPrinter().line("Starting a private PostgreSQL, a simulated App Store and Tenure …")
     return try await withOwnServer { postgres, directory in
       try await withDatabase(await postgres.uri()) { database in
         try await withAppStore { simulation, simulatorPort in
-          // The stories are about what nobody hears of, too: so nobody asks.
+          // The stories include notifications that get lost, so polling is off.
           let settings = try DemoSettings(
             in: directory, simulation: simulation, port: simulatorPort, pollsPerHour: 0)
           return try await withHTTPClient { client in
@@ -71,7 +72,7 @@ struct DemoProgram {
       year: year, showingYear: showingYear, exits: exits)
     let services: [any Service] =
       [server, CatalogueRefresh(catalogue: assembly.catalogue)] + assembly.worker()
-    // Stopped from the end: first the story, then what it is about.
+    // Services are stopped in reverse order: the story first.
     let group = ServiceGroup(
       configuration: ServiceGroupConfiguration(
         services: services.map { .init(service: $0) } + [
@@ -82,9 +83,9 @@ struct DemoProgram {
     return story.isAsExpected
   }
 
-  // MARK: What is started and stopped
+  // MARK: Parts
 
-  /// A PostgreSQL of this demo's own, which is gone afterwards, however the demo ends.
+  /// Runs a body with a private PostgreSQL, which is removed afterwards.
   private func withOwnServer(
     _ body: (PrivatePostgres, _ directory: URL) async throws -> Bool
   ) async throws -> Bool {
@@ -102,18 +103,20 @@ struct DemoProgram {
     }
   }
 
-  /// Works on an empty database with a schema.
+  /// Runs a body with a database whose schema is up to date.
   private func withDatabase<Value>(
     _ uri: String, _ body: (ConnectionPool) async throws -> Value
   ) async throws -> Value {
     let pool = ConnectionPool(configuration: .init(uri: Secret(uri)), logger: logger)
     return try await Database(pool: pool, server: nil).use { database in
-      _ = try await SchemaMigrator(database: database, logger: logger).migrate()
+      _ = try await SchemaMigrator(
+        database: database, reports: ReportSQL(Report.sql), logger: logger
+      ).migrate()
       return try await body(database)
     }
   }
 
-  /// Lets customers live through a year, with a database, an App Store and a server of their own.
+  /// Simulates a year with its own database, App Store and server.
   private func liveThroughYear(
     in postgres: PrivatePostgres, _ directory: URL
   ) async throws -> YearComparison? {
@@ -131,7 +134,7 @@ struct DemoProgram {
     }
   }
 
-  /// Shows the year's pages, if there was one, while something goes on.
+  /// Serves the admin UI of the simulated year, if there was one, while a body runs.
   private func showYear(
     in postgres: PrivatePostgres, _ directory: URL, to keys: DemoKeys,
     _ body: @escaping @Sendable (String?) async throws -> Void
@@ -143,14 +146,14 @@ struct DemoProgram {
     }
   }
 
-  /// Of the year's database, and of the directory of its files.
+  /// The name of the year's database and of its directory.
   private static let yearName = "year"
 
   private var yearWorld: YearWorld {
     YearWorld(plan: YearPlan(seed: 1, customers: customers), logger: logger)
   }
 
-  /// Apple, from some years ago on; it outlives the program, which may be asking it.
+  /// Runs a simulated App Store that starts in the past, until Tenure has stopped calling it.
   private func withAppStore(
     _ body: (AppStoreSimulation, _ port: Int) async throws -> Bool
   ) async throws -> Bool {
@@ -162,44 +165,29 @@ struct DemoProgram {
         seed: 1, start: start, speed: 1, apps: [DemoCatalogue.app],
         renewalLead: .hours(22) ... .hours(22)))
     let server = AppStoreSimulatorServer(simulation: simulation, logger: logger)
-    let group = ServiceGroup(services: [server], logger: logger)
-    return try await withThrowingTaskGroup { tasks in
-      tasks.addTask { try await group.run() }
-      do {
-        let result = try await body(simulation, server.port)
-        await group.triggerGracefulShutdown()
-        try await tasks.waitForAll()
-        return result
-      } catch {
-        await group.triggerGracefulShutdown()
-        _ = await tasks.nextResult()
-        throw error
-      }
+    return try await withServices([server], logger: logger) {
+      try await body(simulation, server.port)
     }
   }
 }
 
-/// The API on a fixed port or, where that is taken and nobody asked for it, on a free one.
+/// The API on a given port or, without one, on 8080 or a free port.
 struct DemoServer: Service {
   static let host = "127.0.0.1"
-  /// The port that people would try first.
   private static let usualPort = 8080
 
   private let api: API
   private let wantedPort: Int?
   private let ports = AsyncStream.makeStream(of: Int.self)
 
-  /// - Parameters:
-  ///   - api: What is served.
-  ///   - port: Nil: the usual one or, if that is taken, a free one.
   init(api: API, port: Int?) {
     self.api = api
     wantedPort = port
   }
 
-  /// The port on which the server listens; waits until it does.
+  /// The port on which the server listens, once it does.
   ///
-  /// - Throws: `CancellationError` if it never will.
+  /// - Throws: `CancellationError` if the server ends first.
   var port: Int {
     get async throws {
       for await port in ports.stream { return port }
@@ -227,19 +215,13 @@ struct DemoServer: Service {
   }
 }
 
-/// What an operator would configure of the App Store, in files: other commands can read them, too.
+/// Settings for the simulated App Store, written to files so that other commands can use them.
 struct DemoSettings {
-  /// The file of settings, for `--config`.
+  /// The settings file, for `--config`.
   let path: String
-  /// The same by their names, for the environment of a program.
+  /// The same settings by name, for a process's environment.
   let values: [String: String]
 
-  /// - Parameters:
-  ///   - directory: Where everything of this demo is, which goes with it.
-  ///   - simulation: The App Store.
-  ///   - port: Where it answers.
-  ///   - pollsPerHour: How often Apple may be asked.
-  /// - Throws: Why the files can't be written.
   init(
     in directory: URL, simulation: AppStoreSimulation, port: Int, pollsPerHour: Int = 144_000
   ) throws {
@@ -268,7 +250,7 @@ struct DemoSettings {
       values.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)\n" }.joined(), to: "settings")
   }
 
-  /// Reads them, and nothing of the environment.
+  /// Reads the file; ignores the environment.
   func read(keys: DemoKeys) async throws -> Settings {
     try Settings(
       await SettingSource(
@@ -276,31 +258,29 @@ struct DemoSettings {
   }
 }
 
-/// The two API keys of one demo.
+/// The demo's two API keys, freshly generated.
 struct DemoKeys: Sendable {
   let app = secret("app")
   let admin = secret("admin")
 
-  /// The keys as they are configured.
+  /// The value of `TENURE_API_KEYS`.
   var setting: String { "app:app:\(app),admin:admin:\(admin)" }
 
-  /// A secret that nobody takes for one to keep.
+  /// A secret that is recognizable as a demo's.
   private static func secret(_ role: String) -> String {
     "demo-\(role)-\(UUID().uuidString.lowercased().prefix(8))"
   }
 }
 
-/// The way from Tenure to the simulated App Store, on which what concerns one receipt can get lost
-/// or stuck.
+/// The network between Tenure and the simulated App Store, with faults that affect one receipt.
 ///
-/// Faults of Apple's own are the simulation's; these are the network's, and meet one receipt while
-/// others pass.
+/// Faults on Apple's side belong to the simulation; they affect all requests.
 final class DemoNetwork: AppStoreTransport {
-  /// An answer of Apple's that is under way for as long as the story wants.
+  /// A response that is held back until the story releases it.
   struct StuckAnswer: Sendable {
-    /// Apple has answered; the answer is as of now.
+    /// Opens when Apple has responded, with its state at that time.
     let isGiven = Latch()
-    /// It may arrive.
+    /// Opened to let the response arrive.
     let mayArrive = Latch()
   }
 
@@ -316,19 +296,19 @@ final class DemoNetwork: AppStoreTransport {
     self.transport = transport
   }
 
-  /// Lets no request about a receipt through.
+  /// Drops all requests about a receipt.
   func cut(_ receipt: String) {
     troubles.withLock { $0[receipt] = .nothingPasses }
   }
 
-  /// Lets one request about a receipt through and holds its answer; further requests are lost.
+  /// Forwards one request about a receipt and holds its response; later requests are dropped.
   func hold(_ receipt: String) -> StuckAnswer {
     let answer = StuckAnswer()
     troubles.withLock { $0[receipt] = .isStuck(answer) }
     return answer
   }
 
-  /// Ends all trouble about a receipt.
+  /// Ends all faults of a receipt.
   func mend(_ receipt: String) {
     troubles.withLock { $0[receipt] = nil }
   }
@@ -356,7 +336,7 @@ final class DemoNetwork: AppStoreTransport {
   }
 }
 
-/// Something to wait for that happens once.
+/// A one-time event that tasks can wait for.
 struct Latch: Sendable {
   private let stream: AsyncStream<Never>
   private let continuation: AsyncStream<Never>.Continuation
@@ -365,12 +345,11 @@ struct Latch: Sendable {
     (stream, continuation) = AsyncStream.makeStream()
   }
 
-  /// Lets everybody pass from now on.
   func open() {
     continuation.finish()
   }
 
-  /// Waits until it is open, or the task is cancelled.
+  /// Waits until the latch is open or the task is cancelled.
   func wait() async {
     for await _ in stream {}
   }

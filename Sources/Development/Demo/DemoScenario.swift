@@ -2,9 +2,9 @@ import AppStoreSimulator
 import LedgerStorage
 import Subscriptions
 
-/// One small story, told on the stage: what people do, and what has to come out.
+/// A short story: people's actions and the expected outcomes.
 struct DemoScenario: Sendable {
-  /// As the worked scenarios of the ownership rule are numbered; letters for those beyond.
+  /// The scenario's number in the article on ownership; letters for scenarios beyond it.
   let number: String
   let title: String
   let play: @Sendable (DemoStage) async throws -> Void
@@ -17,7 +17,6 @@ struct DemoScenario: Sendable {
     self.play = play
   }
 
-  /// What happened in the past years, in this order.
   static let past = [
     renewalUnderAnotherLogin, purchaseAfterLapse, renewalOfThePurchase, upgradeAfterOff,
     changeAtRenewal, newsBeforeSubmission, recoveryAfterRetry, unknownRecovery,
@@ -27,7 +26,6 @@ struct DemoScenario: Sendable {
     oldSubmission, lostOrder, refund,
   ]
 
-  /// What happens today.
   static let today = [
     appleIsDown, sentTwice, fiftyAtOnce, signedWhileAppleIsDown, disorderAndForgery,
     reversedRefund, doorbell, revokedShare, purchaseFoundByToken, movedSubscription,
@@ -35,11 +33,10 @@ struct DemoScenario: Sendable {
   ]
 }
 
-/// What the sample app sells, and what it lets its buyers use.
+/// The sample app's products and their entitlements.
 enum DemoCatalogue {
   static let app = SimulatedApp.sample
 
-  /// What each product lets its buyers use.
   static let entitlements: [ProductID: [String]] = [
     "premium": ["premium", "pro"],
     "monthly": ["pro"],
@@ -52,10 +49,10 @@ enum DemoCatalogue {
     "season.pass": ["season"],
   ]
 
-  /// How long a season is: Apple doesn't know.
+  /// The length of a non-renewing season pass, which Apple doesn't know.
   static let seasonLength = CalendarPeriod(months: 6)
 
-  /// Describes every product to Tenure.
+  /// Adds every product to Tenure's catalogue.
   static func describe(to tenure: TenureClient) async throws {
     for product in app.products {
       try await tenure.describe(
@@ -70,20 +67,19 @@ enum DemoCatalogue {
   }
 }
 
-/// How the story came out, as a table.
 struct DemoSummary {
   let checks: [DemoCheck]
   let audit: LedgerAudit
 
   func print(with printer: StoryPrinter) {
-    printer.heading("∑", "What came out")
+    printer.heading("∑", "Results")
     printer.table(
       [["", "scenario", "charge", "expected owner", "owner", "rule"]]
         + checks.compactMap { check in
           check.ownership.map {
             [
-              StoryPrinter.mark(check.isMet), check.scenario, $0.what, $0.expected ?? "nobody",
-              $0.owner ?? "nobody", $0.rule.rawValue,
+              StoryPrinter.mark(check.isMet), check.scenario, $0.what,
+              $0.expected ?? "unclaimed", $0.owner ?? "unclaimed", $0.rule.rawValue,
             ]
           }
         })
@@ -95,16 +91,15 @@ struct DemoSummary {
       printer.remark("✗ scenario \(check.scenario): \(check.sentence)")
     }
     printer.remark(
-      "The ledger, recomputed: \(audit.lines) original transactions, \(audit.charges) charges, "
+      "Ledger audit: \(audit.lines) original transactions, \(audit.charges) charges, "
         + "\(audit.entries) entries, \(audit.holdings) holdings, \(audit.orders) orders; "
         + "\(audit.differences.count) differences.")
     for difference in audit.differences { printer.remark("✗ \(difference)") }
   }
 }
 
-/// One outcome that was compared with what the rule's article says.
+/// An outcome compared with the expected one.
 struct DemoCheck: Sendable {
-  /// Whose a charge is.
   struct Ownership: Sendable {
     let what: String
     let transaction: TransactionID
@@ -115,8 +110,7 @@ struct DemoCheck: Sendable {
 
   let scenario: String
   let isMet: Bool
-  /// What came out, in words.
   let sentence: String
-  /// Nil: the outcome is about something else.
+  /// Nil: the outcome is not about a charge's owner.
   var ownership: Ownership?
 }

@@ -8,16 +8,16 @@ import ServiceLifecycle
 import Subscriptions
 import Synchronization
 
-/// Writes the story to standard output, line by line as it happens.
+/// Prints the story to standard output as it happens.
 struct StoryPrinter: Sendable {
-  /// Wide enough for a sentence with a transaction id, narrow enough for two windows side by side.
+  /// The output's width in columns.
   private static let width = 100
 
   func line(_ text: String = "") {
     write(text + "\n")
   }
 
-  /// Writes a text as it is.
+  /// Writes a text without a line break.
   func write(_ text: String) {
     try? FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
   }
@@ -27,22 +27,22 @@ struct StoryPrinter: Sendable {
     line("\n" + text + String(repeating: "─", count: max(0, Self.width - text.count)))
   }
 
-  /// Something that happened, with its date.
+  /// Prints an event with its date.
   func event(_ moment: Timestamp, _ text: String) {
     paragraph("  " + moment.description.prefix(10) + "  ", text)
   }
 
-  /// Whether something is as it has to be.
+  /// Prints an outcome and whether it is as expected.
   func check(_ isMet: Bool, _ text: String) {
     paragraph("          \(Self.mark(isMet))   ", text)
   }
 
-  /// Something about the story as a whole.
+  /// Prints a remark on the story as a whole.
   func remark(_ text: String) {
     paragraph("  ", text)
   }
 
-  /// A table whose columns are as wide as their widest cell; all rows have as many cells.
+  /// Prints a table with aligned columns.
   func table(_ rows: [[String]]) {
     let columns = rows.map(\.count).max() ?? 0
     let widths = (0..<columns).map { column in
@@ -58,7 +58,7 @@ struct StoryPrinter: Sendable {
 
   static func mark(_ isMet: Bool) -> String { isMet ? "✓" : "✗" }
 
-  /// Breaks a text between words; further lines stand under the first one's text.
+  /// Wraps a text at spaces, with hanging indentation.
   private func paragraph(_ lead: String, _ text: String) {
     var current = lead
     var isEmpty = true
@@ -76,76 +76,43 @@ struct StoryPrinter: Sendable {
 }
 
 extension Timestamp {
-  /// The day alone, as the story tells dates.
   var day: String { String(description.prefix(10)) }
 }
 
-/// What somebody pays.
-struct SimulatedPrice {
-  let milliunits: Int64
-  let currency: String
-
-  /// For example `9.99 USD`.
-  var text: String {
-    let cents = (milliunits + 5) / 10
-    let (whole, rest) = (cents / 100, cents % 100)
-    return "\(whole).\(rest < 10 ? "0" : "")\(rest) \(currency)"
-  }
-}
-
-/// Plays every scenario, says how it came out, and then keeps the program up.
-final class DemoStory: Service {
-  /// How long before now the story begins: what the scenarios of the past take, and some days.
+/// Plays every scenario, prints the results, and keeps the program running.
+struct DemoStory: Service {
+  /// The simulated months before now at which the story begins: long enough for all past scenarios.
   static let monthsBeforeNow = 32
-  /// How long before now today's scenarios begin.
+  /// The time before now at which today's scenarios begin.
   private static let today = Duration.hours(4)
 
-  private let simulation: AppStoreSimulation
-  private let network: DemoNetwork
-  private let ledger: Ledger
-  private let server: DemoServer
-  private let client: HTTPClient
-  private let sender: NotificationSender
-  private let serverAPI: AppStoreServerAPI
-  private let keys: DemoKeys
-  private let simulatorPort: Int
-  private let settingsPath: String
-  /// Lets many customers live through a year; nil if there is to be none.
-  private let year: @Sendable () async throws -> YearComparison?
-  private let showingYear: ShowingYear
-  private let exits: Bool
-  /// Shows that year to whoever has the keys while something goes on, which is told the address;
-  /// nil if there was none.
+  let simulation: AppStoreSimulation
+  let network: DemoNetwork
+  let ledger: Ledger
+  let server: DemoServer
+  let client: HTTPClient
+  let sender: NotificationSender
+  let serverAPI: AppStoreServerAPI
+  let keys: DemoKeys
+  let simulatorPort: Int
+  let settingsPath: String
+  /// Simulates a year; returns nil if it is skipped.
+  let year: @Sendable () async throws -> YearComparison?
+  let showingYear: ShowingYear
+  let exits: Bool
+  /// Serves the simulated year's admin UI, if there is one, while a body runs with its address.
   typealias ShowingYear =
     @Sendable (DemoKeys, @escaping @Sendable (String?) async throws -> Void) async throws -> Void
 
   private let printer = StoryPrinter()
-  private let result = Mutex(false)
+  private let outcome = Outcome()
 
-  init(
-    simulation: AppStoreSimulation, network: DemoNetwork, ledger: Ledger, server: DemoServer,
-    client: HTTPClient, sender: NotificationSender, serverAPI: AppStoreServerAPI, keys: DemoKeys,
-    simulatorPort: Int, settingsPath: String,
-    year: @escaping @Sendable () async throws -> YearComparison?,
-    showingYear: @escaping ShowingYear, exits: Bool
-  ) {
-    self.simulation = simulation
-    self.network = network
-    self.ledger = ledger
-    self.server = server
-    self.client = client
-    self.sender = sender
-    self.serverAPI = serverAPI
-    self.keys = keys
-    self.simulatorPort = simulatorPort
-    self.settingsPath = settingsPath
-    self.year = year
-    self.showingYear = showingYear
-    self.exits = exits
+  private final class Outcome: Sendable {
+    let isAsExpected = Mutex(false)
   }
 
-  /// Whether the story was told to its end, and everything came out as it has to.
-  var isAsExpected: Bool { result.withLock { $0 } }
+  /// Whether the story was played to its end and every outcome was as expected.
+  var isAsExpected: Bool { outcome.isAsExpected.withLock { $0 } }
 
   func run() async throws {
     do {
@@ -159,9 +126,7 @@ final class DemoStory: Service {
     }
   }
 
-  /// - Parameter baseURL: Where Tenure answers.
-  /// - Returns: What was expected.
-  /// - Throws: What keeps the story from being told.
+  /// Plays the story against the API at a URL.
   private func tell(to baseURL: String) async throws -> [DemoCheck] {
     let admin = TenureClient(client: client, baseURL: baseURL, key: keys.admin)
     let tenure = TenureClient(client: client, baseURL: baseURL, key: keys.app)
@@ -169,11 +134,11 @@ final class DemoStory: Service {
     printer.line(
       """
 
-      What follows really happens: phones buy at the simulated App Store, the app's server submits
-      their receipts over HTTP, Tenure asks the App Store about each, records it in PostgreSQL and
-      decides whose it is. The App Store sends signed notifications, too: they arrive where the
-      story says so, and get lost everywhere else, for receipts alone have to do. Only the years
-      pass faster.
+      Everything below runs for real, on an accelerated clock: phones buy from a simulated App
+      Store, the app's server submits their receipts over HTTP, and Tenure verifies each with the
+      App Store, records it in PostgreSQL and decides who owns it. The App Store also sends signed
+      notifications: they are delivered where the story says so and lost everywhere else, because
+      receipts alone must be sufficient.
       """)
 
     let stage = DemoStage(
@@ -181,11 +146,11 @@ final class DemoStory: Service {
       serverAPI: serverAPI, printer: printer)
     for scenario in DemoScenario.past { try await play(scenario, on: stage) }
     guard stage.now < .now - Self.today else {
-      throw TenureClient.Failure(description: "The story is too long for its beginning.")
+      throw TenureClient.Failure(description: "The past scenarios took too much simulated time.")
     }
     simulation.advance(to: .now - Self.today)
     for scenario in DemoScenario.today { try await play(scenario, on: stage) }
-    // From here on the simulated clock, which runs at the speed of the real one, shows its time.
+    // From here on the simulated clock runs in real time and shows the current time.
     simulation.advance(to: .now)
 
     let audit = try await ledger.audit()
@@ -193,11 +158,11 @@ final class DemoStory: Service {
     let comparison = try await year()
     let isAsExpected =
       stage.checks.allSatisfy(\.isMet) && audit.isClean && comparison?.isClean ?? true
-    result.withLock { $0 = isAsExpected }
+    outcome.isAsExpected.withLock { $0 = isAsExpected }
     return stage.checks
   }
 
-  /// Keeps the program up; from here on Apple's notifications arrive by themselves.
+  /// Keeps the program running; Apple's notifications are delivered automatically from here on.
   private func stay(up tenure: String, after checks: [DemoCheck]) async throws {
     try await showingYear(keys) { [self] year in
       printInvitation(to: tenure, and: year, after: checks)
@@ -205,7 +170,6 @@ final class DemoStory: Service {
     }
   }
 
-  /// Plays one scenario; should it fail in the middle, the others go on.
   private func play(_ scenario: DemoScenario, on stage: DemoStage) async throws {
     do {
       try stage.begin(scenario)
@@ -216,13 +180,13 @@ final class DemoStory: Service {
     }
   }
 
-  /// Says where to look and what to try.
+  /// Prints addresses and commands to try.
   private func printInvitation(
     to tenure: String, and year: String?, after checks: [DemoCheck]
   ) {
     let curl = "curl -s -H 'Authorization: Bearer \(keys.app)' \(tenure)"
     let yearPages =
-      year.map { "\nthe year's     \($0)/admin: the same key, on the year's last day" } ?? ""
+      year.map { "\nAdmin UI of the simulated year  \($0)/admin (same key, on its last day)" } ?? ""
     let appStore = "http://\(DemoServer.host):\(simulatorPort)/simulator"
     func transaction(of scenario: DemoScenario) -> String {
       checks.filter { $0.scenario == scenario.number }.compactMap(\.ownership).last?
@@ -231,22 +195,22 @@ final class DemoStory: Service {
     printer.line(
       """
 
-      Tenure         \(tenure)
-      its pages      \(tenure)/admin: log in with the key of role admin\(yearPages)
-      its interface  \(tenure)/openapi.yaml
-      App Store      \(appStore)
-      keys           \(keys.app) (role app), \(keys.admin) (role admin): of this demo only
+      Tenure                          \(tenure)
+      Admin UI                        \(tenure)/admin (log in with the admin key)\(yearPages)
+      API reference                   \(tenure)/openapi.yaml
+      App Store                       \(appStore)
+      Keys (valid for this demo)      \(keys.app) (role app), \(keys.admin) (role admin)
 
-      What may petra use?
+      petra's entitlements:
         \(curl)/v1/accounts/petra/entitlements
-      Whose is the corrected charge of scenario 18, and why?
+      The corrected charge of scenario 18, its owner and the reason:
         \(curl)/v1/transactions/\(transaction(of: .correction))
-      Let Apple refund petra's month, and ask again: notifications arrive by themselves now.
+      Refund petra's month, then repeat the first request (notifications now arrive automatically):
         curl -s \(appStore)/refund -d '{"transaction_id": "\(transaction(of: .appleIsDown))"}'
-      Which notifications got lost in the last seven days, by Apple's own books?
+      Notifications that Apple could not deliver in the last seven days:
         \(CommandLine.arguments[0]) app-store notifications --failures --config \(settingsPath)
 
-      Ctrl-C ends it, and leaves nothing behind.
+      Press Ctrl-C to stop; all demo data is removed.
       """)
   }
 }

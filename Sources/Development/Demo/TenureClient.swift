@@ -5,35 +5,33 @@ import NIOCore
 import NIOHTTP1
 import Subscriptions
 
-/// Tenure as an app's own server sees it: an address and a key.
+/// A client of Tenure's HTTP API: an address and a key.
 struct TenureClient: Sendable {
-  /// Longer than any answer takes, and a limit for a server that hangs.
+  /// The request timeout, longer than any response takes.
   private static let timeout = TimeAmount.seconds(60)
-  /// Far above the largest answer.
   private static let answerLimitBytes = 4 * 1024 * 1024
-  /// Between a call without an answer and the next.
+  /// The time between retries.
   private static let pause = Duration.milliseconds(20)
 
-  /// As many as an answer may have.
+  /// The largest page that the API allows.
   private static let pageLength = 1000
 
   let client: HTTPClient
   let baseURL: String
   let key: String
-  /// How long a call is repeated that gets no answer, or the answer that it may work later.
+  /// How long a request is retried that gets no response or a 503; zero: not at all.
   ///
-  /// A server that was killed needs a moment to start again, and one whose database was killed, to
-  /// find the next. No time at all: never.
+  /// Covers the restart of a killed server and the failover of its database.
   var patience = Duration.zero
 
-  /// An answer that nobody expected.
+  /// An unexpected response.
   struct Failure: Error, CustomStringConvertible {
     let description: String
   }
 
-  // MARK: What app servers ask
+  // MARK: App server
 
-  /// Makes an account known, and hears which token its purchases should carry.
+  /// Creates an account if needed, and returns it with its app account token.
   func account(_ id: String) async throws -> Account {
     try await send(.PUT, "/v1/accounts/\(id)")
   }
@@ -52,7 +50,7 @@ struct TenureClient: Sendable {
     try await send(.POST, "/v1/receipts", body: receipt)
   }
 
-  /// Submits what StoreKit 2 gave to the app.
+  /// Submits signed data from StoreKit 2.
   func submit(_ signed: SignedSubmission) async throws -> Submission {
     try await send(.POST, "/v1/receipts", body: signed)
   }
@@ -61,7 +59,7 @@ struct TenureClient: Sendable {
     try await send(.GET, "/v1/receipts/\(id)")
   }
 
-  /// What an account may use: now, or as of another moment.
+  /// An account's active entitlements, now or at another time.
   func entitlements(of account: String, at moment: Timestamp? = nil) async throws
     -> [Entitlement]
   {
@@ -70,7 +68,7 @@ struct TenureClient: Sendable {
     return try await send(.GET, path, as: Entitlements.self).entitlements
   }
 
-  /// Whatever an account owns.
+  /// All charges that an account owns.
   func transactions(of account: String) async throws -> [Transaction] {
     var transactions: [Transaction] = []
     var after = ""
@@ -91,30 +89,30 @@ struct TenureClient: Sendable {
     try await send(.GET, "/v1/original-transactions/\(id)")
   }
 
-  /// Says that a consumable was handed out, and hears whether that was the first time.
+  /// Acknowledges a consumable's delivery; returns whether it was the first time.
   func acknowledgeDelivery(of id: TransactionID, to account: String) async throws -> Bool {
     try await send(
       .POST, "/v1/transactions/\(id)/delivery", body: ["account_id": account], as: Delivery.self
     ).isFirst
   }
 
-  /// The changes behind a place in the feed; nil: from its beginning.
+  /// A page of the event feed after a cursor; nil: from its beginning.
   func events(after cursor: String?) async throws -> FeedPage {
     let place = cursor.map { "&after=\($0)" } ?? ""
     return try await send(.GET, "/v1/events?limit=\(Self.pageLength)\(place)")
   }
 
-  // MARK: What administrators ask
+  // MARK: Administrator
 
   func describe(_ product: ProductID, as description: ProductDescription) async throws {
     _ = try await send(.PUT, "/v1/products/\(product)", body: description, as: Described.self)
   }
 
-  // MARK: What Apple sends, and others try to
+  // MARK: Notifications
 
   var notificationURL: String { baseURL + "/v1/appstore/notifications" }
 
-  /// Posts what may be a notification, as anybody can, and hears the status of the answer.
+  /// Posts a notification's body without an API key, and returns the response's status.
   func postNotification(_ body: String) async throws -> UInt {
     var request = HTTPClientRequest(url: notificationURL)
     request.method = .POST
@@ -122,7 +120,7 @@ struct TenureClient: Sendable {
     return try await client.execute(request, timeout: Self.timeout).status.code
   }
 
-  // MARK: Sending
+  // MARK: Requests
 
   private func send<Answer: Decodable>(
     _ method: HTTPMethod, _ path: String, body: (any Encodable)? = nil,
@@ -144,7 +142,7 @@ struct TenureClient: Sendable {
     return try JSONDecoder().decode(Answer.self, from: answer)
   }
 
-  /// Sends a request until it is answered: whether one without an answer was heard is not known.
+  /// Retries a request until it is answered: one without a response may have been processed.
   private func repeatedly(_ request: HTTPClientRequest) async throws
     -> (HTTPResponseStatus, Data)
   {
@@ -165,7 +163,7 @@ struct TenureClient: Sendable {
   }
 }
 
-/// What the story sends, and reads of the answers: the interface has more.
+/// The request and response members that the story uses.
 extension TenureClient {
   struct ReceiptSubmission: Encodable, Sendable {
     var accountID: String
@@ -258,7 +256,7 @@ extension TenureClient {
     var isNewlyOwned: Bool
     var revokedAt: String?
     var aliases: [TransactionID]
-    /// What the ledger has about it; nil in answers to submissions.
+    /// The ledger's entries on it; nil in responses to submissions.
     var history: [HistoryEntry]?
 
     enum CodingKeys: String, CodingKey {
@@ -289,10 +287,10 @@ extension TenureClient {
 
   struct Entitlement: Decodable, Sendable {
     var name: String
-    /// Nil where nothing is bought any more.
+    /// Nil for an entitlement without a purchase.
     var productID: ProductID?
     var expiresAt: String?
-    /// Later than what is paid, in a grace period.
+    /// Later than `expiresAt` during a grace period.
     var accessEndsAt: String?
 
     enum CodingKeys: String, CodingKey {

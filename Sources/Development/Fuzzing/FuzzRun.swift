@@ -2,7 +2,7 @@ import AppStoreSimulator
 
 import Foundation
 
-/// Where a run keeps the input that is tried now, for whoever finds it dead.
+/// The directory in which a run keeps its current input, for the case that it crashes.
 struct FuzzDirectory: Sendable {
   let url: URL
 
@@ -10,21 +10,20 @@ struct FuzzDirectory: Sendable {
   var context: URL { url.appending(path: "context") }
 }
 
-/// One target, tried in this process until its time is over: it dies of what it finds.
+/// A run of one target in this process, which crashes if the target does.
 struct FuzzRun: Sendable {
-  let target: FuzzTarget
   let subject: any FuzzSubject
   let directory: FuzzDirectory
 
-  /// What came of a run that nothing was found in.
-  struct Summary: Sendable, Codable {
+  /// The result of a run without findings.
+  struct Summary: Sendable {
     var inputs = 0
     var accepted = 0
   }
 
-  /// Tries inputs that follow from a seed.
+  /// Tries inputs derived from a seed.
   ///
-  /// - Throws: ``FuzzFinding``, or what keeps the input from being written down.
+  /// - Throws: ``FuzzFinding``, or an error of writing the input.
   func run(seed: UInt64, for duration: Duration) async throws -> Summary {
     try Data(subject.context.utf8).write(to: directory.context)
     try Data().write(to: directory.input)
@@ -46,15 +45,14 @@ struct FuzzRun: Sendable {
   }
 }
 
-/// Watches a process that tries inputs: whether it dies, hangs, or grows.
+/// Watches a fuzzing process for crashes, hangs and growth.
 struct FuzzWatch: Sendable {
-  /// How long one input may take; a good one takes a thousandth of a second.
+  /// The limit for one input; usual ones take about a millisecond.
   static let longestInput: Duration = .seconds(10)
-  /// How much the process may need, in bytes.
+  /// The limit of the process's memory in bytes.
   ///
-  /// Inputs are smaller than a megabyte, and the program itself takes less than a hundred.
+  /// Inputs are smaller than a megabyte, and the program itself needs less than a hundred.
   static let largestMemory = 256 * 1024 * 1024
-  /// How often it is looked at.
   private static let interval: Duration = .milliseconds(100)
 
   let process: ChildProcess
@@ -62,17 +60,15 @@ struct FuzzWatch: Sendable {
   var longestInput = Self.longestInput
   var largestMemory = Self.largestMemory
 
-  /// How it ended.
   struct Outcome: Sendable {
-    /// What was found, in one sentence; nil for nothing.
+    /// One sentence; nil if nothing was found.
     var finding: String?
-    /// In bytes; nil where the system doesn't tell.
+    /// Peak memory in bytes; nil where the system doesn't report it.
     var memory: Int?
-    /// What the process printed.
     var output: String
   }
 
-  /// Waits for the process, which is ended as soon as something is found.
+  /// Waits for the process, which is killed as soon as something is found.
   func outcome() async throws -> Outcome {
     let clock = ContinuousClock()
     var memory: Int?
@@ -88,7 +84,7 @@ struct FuzzWatch: Sendable {
         await process.kill()
         throw error
       }
-      if let peak { memory = max(memory ?? 0, peak) }
+      if let peak = ProcessMemory.peak(of: process.processID) { memory = max(memory ?? 0, peak) }
       if let memory, memory > largestMemory {
         return await found("The process needed more than \(largestMemory >> 20) MB.")
       }
@@ -102,58 +98,47 @@ struct FuzzWatch: Sendable {
     return Outcome(finding: finding, memory: memory, output: end.output)
   }
 
-  /// When the last input was begun.
+  /// The time of the last input.
   private var modified: Date? {
     let path = directory.input.path(percentEncoded: false)
     return try? FileManager.default.attributesOfItem(atPath: path)[.modificationDate] as? Date
   }
-
-  /// The most memory that the process has needed, in bytes.
-  private var peak: Int? {
-    let path = "/proc/\(process.processID)/status"
-    guard let status = try? String(contentsOfFile: path, encoding: .utf8),
-      let line = status.split(separator: "\n").first(where: { $0.hasPrefix("VmHWM:") }),
-      let kilobytes = line.split(whereSeparator: \.isWhitespace).dropFirst().first
-    else { return nil }
-    return Int(kilobytes).map { $0 * 1024 }
-  }
 }
 
-/// What `tenure fuzz` tries to break.
-enum FuzzTarget: String, CaseIterable, Sendable {
-  /// The reader of JSON, and the payloads that are read of it.
+/// The parsers that `tenure fuzz` tests.
+package enum FuzzTarget: String, CaseIterable, Sendable {
+  /// The JSON reader and the payloads decoded from it.
   case json
   /// Signed transactions, renewal infos and app transactions.
   case jws
   /// Notifications with signed parts.
   case notification
-  /// Answers of verifyReceipt.
+  /// Responses of verifyReceipt.
   case verifyReceipt = "verify-receipt"
-  /// What is submitted as a receipt, whether or not Apple is asked about it.
+  /// Submitted receipts, verified locally or only parsed.
   case receipt
 }
 
-/// A text from nowhere, and what must become of it.
+/// An input for a target.
 struct FuzzInput: Sendable {
   var bytes: [UInt8]
-  /// Whether accepting it would be a hole.
+  /// Whether accepting it would be a security hole.
   var isForged = false
 }
 
-/// A part of the program that takes texts from outside.
+/// A parser under test.
 protocol FuzzSubject: Sendable {
-  /// What is needed to try an input again, beside the input: for one that trusts a root, that.
+  /// Needed to try an input again: the root certificate, for a subject that trusts one.
   var context: String { get }
-  /// Makes an input, the same for the same state of the generator.
+  /// Makes an input, determined by the generator's state.
   func input(_ random: inout SplitMix64) throws -> FuzzInput
-  /// Takes an input.
+  /// Parses an input and returns whether it was accepted.
   ///
-  /// - Returns: Whether it was accepted.
-  /// - Throws: ``FuzzFinding`` where what was understood contradicts itself.
+  /// - Throws: ``FuzzFinding`` if the result contradicts itself.
   func accepts(_ bytes: [UInt8]) async throws -> Bool
 }
 
-/// What must not happen, in one sentence.
+/// A fault of a parser, in one sentence.
 struct FuzzFinding: Error, CustomStringConvertible {
   let description: String
 
@@ -161,13 +146,7 @@ struct FuzzFinding: Error, CustomStringConvertible {
 }
 
 extension FuzzTarget {
-  /// The subject with its samples.
-  ///
-  /// - Parameters:
-  ///   - samples: More of them than are built in.
-  ///   - context: What an earlier run kept of its own; nil for a new one.
-  /// - Returns: What is tried.
-  /// - Throws: What keeps it from being made.
+  /// The subject with its samples, and the context of an earlier run if an input is tried again.
   func subject(samples: FuzzSamples, context: String? = nil) throws -> any FuzzSubject {
     switch self {
     case .json: JSONFuzz(samples: samples)
@@ -182,13 +161,9 @@ extension FuzzTarget {
 extension FuzzSubject {
   var context: String { "" }
 
-  /// Makes one input after the other, and takes it.
+  /// Makes an input and parses it, and returns whether it was accepted; calls `willTry` before.
   ///
-  /// - Parameters:
-  ///   - random: Where the inputs come from.
-  ///   - willTry: Is told of each input before it is taken.
-  /// - Returns: Whether it was accepted.
-  /// - Throws: ``FuzzFinding``, or what `willTry` throws.
+  /// - Throws: ``FuzzFinding``, or an error of `willTry`.
   func tryNext(
     _ random: inout SplitMix64, willTry: (FuzzInput) throws -> Void = { _ in }
   ) async throws -> Bool {

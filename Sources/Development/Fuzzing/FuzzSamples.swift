@@ -4,7 +4,7 @@ import Foundation
 import JSONText
 import Subscriptions
 
-/// What inputs are made of: JSON objects such as Apple writes.
+/// The samples that inputs are derived from: JSON objects as Apple writes them.
 struct FuzzSamples: Sendable {
   private(set) var transactions: [JSONValue] = [transaction]
   private(set) var renewalInfos: [JSONValue] = [renewalInfo]
@@ -12,16 +12,15 @@ struct FuzzSamples: Sendable {
   private(set) var notifications: [JSONValue] = [notification]
   private(set) var receiptAnswers: [JSONValue] = [oldReceiptAnswer]
 
-  /// Those that are built in, and any in a folder.
+  /// Built-in samples, and all files with the extension `json` in a folder and its subfolders.
   ///
-  /// - Parameter folder: Its files whose names end in `.json`, however deep; nil for none.
-  /// - Throws: ``FuzzFinding`` where the folder is none.
+  /// - Throws: ``FuzzFinding`` if there is no such folder.
   init(folder: String? = nil) throws {
     let answer = PreparedAppStore().answer(about: SampleSubmission(number: 1, orderID: nil))
     receiptAnswers.append(try JSONValue(parsing: answer))
     guard let folder else { return }
     guard let names = FileManager.default.enumerator(atPath: folder) else {
-      throw FuzzFinding("\(folder) is no folder: name one with samples.")
+      throw FuzzFinding("\(folder) is not a folder: name one with samples.")
     }
     let paths = names.compactMap { $0 as? String }.filter { $0.hasSuffix(".json") }
     for path in paths.sorted() {
@@ -32,12 +31,11 @@ struct FuzzSamples: Sendable {
     }
   }
 
-  /// Everything.
   var all: [JSONValue] {
     transactions + renewalInfos + appTransactions + notifications + receiptAnswers
   }
 
-  /// A published payload is of no environment that would be accepted.
+  /// Adds a sample; its environment is changed to one that is accepted.
   private mutating func add(_ json: JSONValue) {
     if json["notificationUUID"] != nil {
       let data = json["data"]?.setting("environment", "Production")
@@ -96,7 +94,7 @@ struct FuzzSamples: Sendable {
     "version": "2.0", "signedDate": .integer(signedAt.milliseconds),
   ]
 
-  /// In the shape of iOS 6.
+  /// A response about a receipt in the format of iOS 6.
   private static let oldReceiptAnswer: JSONValue = [
     "status": 21006, "auto_renew_status": 0, "auto_renew_product_id": "monthly",
     "expiration_intent": "1", "is_in_billing_retry_period": "0",
@@ -117,7 +115,7 @@ struct FuzzSamples: Sendable {
 }
 
 extension JSONValue {
-  /// This object with one member set.
+  /// A copy of this object with one member replaced.
   func setting(_ key: String, _ value: JSONValue) -> JSONValue {
     guard case .object(var members) = self else { return self }
     members.removeAll { $0.key.rawValue == key }
@@ -125,7 +123,7 @@ extension JSONValue {
   }
 }
 
-/// Changes texts as a careless or malicious sender would.
+/// Mutations of texts, as by a careless or malicious sender.
 extension SplitMix64 {
   mutating func element<Element>(_ elements: [Element]) -> Element {
     elements[number(in: 0...elements.count - 1)]
@@ -133,7 +131,7 @@ extension SplitMix64 {
 
   // MARK: Bytes
 
-  /// What parsers stumble over.
+  /// Byte sequences that parsers are prone to mishandle.
   private static let fragments: [[UInt8]] =
     [
       [0], [0xFF], [0xC0, 0x80], [0xED, 0xA0, 0x80], [0xEF, 0xBB, 0xBF], [0x80], [0x30, 0x80],
@@ -145,7 +143,7 @@ extension SplitMix64 {
       "1e999", "null", "0", "99999999999999999999", "\n", " ", "AAAA", "{\"a\":",
     ].map { Array($0.utf8) }
 
-  /// The text with a few changes of single places.
+  /// A copy with one to four random changes.
   mutating func mutated(_ text: [UInt8]) -> [UInt8] {
     var text = text
     for _ in 0..<number(in: 1...4) { mutate(&text) }
@@ -176,7 +174,7 @@ extension SplitMix64 {
 
   // MARK: JSON
 
-  /// What a field can hold that nobody expects.
+  /// An unexpected value.
   private mutating func surprise() -> JSONValue {
     switch number(in: 0...9) {
     case 0:
@@ -206,12 +204,7 @@ extension SplitMix64 {
     }
   }
 
-  /// The value with a few changes, each of one member, and sometimes no longer what is allowed.
-  ///
-  /// - Parameters:
-  ///   - value: A sample.
-  ///   - donors: Where other members come from.
-  /// - Returns: The changed value.
+  /// A copy with one to three random changes, with members from other samples and invalid values.
   mutating func mutated(_ value: JSONValue, donors: [JSONValue]) -> JSONValue {
     (0..<number(in: 1...3)).reduce(into: value) { value, _ in
       value = changed(value, donor: element(donors))

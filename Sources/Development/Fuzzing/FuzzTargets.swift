@@ -5,7 +5,7 @@ import JSONText
 import Logging
 import Subscriptions
 
-/// The reader of JSON, and what is read of it: whatever is understood is written as it was read.
+/// The JSON reader and payload decoders; parsed values must survive a round trip.
 struct JSONFuzz: FuzzSubject {
   let samples: FuzzSamples
 
@@ -18,7 +18,7 @@ struct JSONFuzz: FuzzSubject {
   func accepts(_ bytes: [UInt8]) throws -> Bool {
     guard let json = try? JSONValue(parsing: bytes) else { return false }
     guard let again = try? JSONValue(parsing: json.bytes), again == json else {
-      throw FuzzFinding("What was read is not what is written of it.")
+      throw FuzzFinding("A JSON value changes when it is written and read again.")
     }
     let payloads: [any JSONPayload.Type] = [
       JWSTransactionDecodedPayload.self, JWSRenewalInfoDecodedPayload.self,
@@ -31,29 +31,29 @@ struct JSONFuzz: FuzzSubject {
   private func check<Payload: JSONPayload>(_ type: Payload.Type, _ json: JSONValue) throws {
     guard let payload = try? type.init(json: json) else { return }
     guard let again = try? type.init(json: payload.json), again == payload else {
-      throw FuzzFinding("A \(type) is not what is written of it.")
+      throw FuzzFinding("A \(type) changes when it is written and read again.")
     }
     guard Set(payload.json.keys) == Set(json.keys) else {
-      throw FuzzFinding("A \(type) has lost or invented a field.")
+      throw FuzzFinding("A \(type) lost or invented a field.")
     }
   }
 }
 
-/// What is submitted as a receipt: PKCS#7 in DER and BER, iOS 6's property lists, Unity's wrapper.
+/// Submitted receipts: PKCS#7 in DER and BER, iOS 6 property lists, and Unity's wrapper.
 struct ReceiptFuzz: FuzzSubject {
   private let signer: SimulatedSigner
   private let verifier: LocalReceiptVerifier
   let context: String
-  /// What was signed of a device's receipt.
+  /// The signed contents of a device's receipt.
   private let contents: [UInt8]
-  /// The same receipt in DER and in BER, and forms that nobody can verify here.
+  /// The same receipt in DER and BER.
   private let receipts: [[UInt8]]
+  /// Receipts in forms that can't be verified locally.
   private let others: [[UInt8]]
 
-  /// Lets a customer of a simulation buy what makes a receipt.
+  /// Buys products in a simulation to make receipts.
   ///
-  /// - Parameter context: The root of an earlier run, whose inputs are tried again; nil: a new one.
-  /// - Throws: ``FuzzFinding`` where the simulation is no App Store.
+  /// With a `context`, the root certificate of an earlier run is trusted.
   init(context: String?) throws {
     signer = try SimulatedSigner()
     self.context = context ?? signer.rootCertificatePEM
@@ -86,7 +86,7 @@ struct ReceiptFuzz: FuzzSubject {
   func input(_ random: inout SplitMix64) -> FuzzInput {
     switch random.number(in: 0...9) {
     case 0:
-      // Signed, and well formed but for some digits.
+      // Signed, with some digits changed.
       var changed = contents
       let digits = changed.indices.filter { (0x30...0x39).contains(changed[$0]) }
       for _ in 0..<random.number(in: 1...4) {
@@ -94,11 +94,11 @@ struct ReceiptFuzz: FuzzSubject {
       }
       return FuzzInput(bytes: signer.signReceipt(changed, inPieces: random.chance(0.3)))
     case 1...3:
-      // Signed as it is.
+      // Signed after the change.
       let changed = random.mutated(contents)
       return FuzzInput(bytes: signer.signReceipt(changed, inPieces: random.chance(0.3)))
     case 4...7:
-      // Somebody in between: what it says then is either the same, or forged.
+      // Changed after signing: the contents must be the same, or the receipt is forged.
       let changed = random.mutated(random.element(receipts))
       return FuzzInput(
         bytes: changed, isForged: Self.contents(of: changed) != Self.contents(of: receipts[0]))
@@ -107,45 +107,44 @@ struct ReceiptFuzz: FuzzSubject {
     }
   }
 
-  /// What a receipt says, unverified; nil for what is none.
+  /// The receipt's unverified contents; nil if it can't be parsed.
   private static func contents(of bytes: [UInt8]) -> ReceiptForm? {
     try? ReceiptForm(Data(bytes).base64EncodedString())
   }
 
   func accepts(_ bytes: [UInt8]) throws -> Bool {
-    // In base64 as it is submitted, and as the text itself.
+    // Base64-encoded as submitted, and as plain text.
     let texts = [Data(bytes).base64EncodedString(), String(decoding: bytes, as: UTF8.self)]
     var isAccepted = false
     for text in texts.map(UnityReceipt.unwrapping) {
       let form = try? ReceiptForm(text)
       if let ids = form?.transactionIDs, Set(ids).count != ids.count {
-        throw FuzzFinding("A receipt names a line twice.")
+        throw FuzzFinding("A receipt has the same original transaction twice.")
       }
       guard case .success(let receipt) = verifier.verify(text) else {
-        // What nobody signed can be asked about all the same.
+        // Unsigned transactions can still be verified with Apple.
         if case .transaction = form { isAccepted = true }
         continue
       }
       isAccepted = true
       guard case .app(receipt.contents) = form else {
-        throw FuzzFinding("A receipt says something else when it is verified.")
+        throw FuzzFinding("The contents of a receipt differ after verification.")
       }
       guard Set(receipt.records.map(\.key)).count == receipt.records.count,
         receipt.records.allSatisfy({ $0.asOf == receipt.createdAt })
-      else { throw FuzzFinding("A receipt has the same transaction twice, or of another date.") }
+      else { throw FuzzFinding("A receipt has the same transaction twice, or another date.") }
     }
     return isAccepted
   }
 }
 
-/// Signs what is to be verified, and verifies it.
+/// Signs data with a simulated root, and verifies it.
 struct FuzzSigning: Sendable {
   let signer: SimulatedSigner
   let rootCertificatePEM: String
   let verifier: SignedDataVerifier
 
-  /// - Parameter context: The root of an earlier run, whose inputs are tried again; nil: a new one.
-  /// - Throws: What keeps it from being made.
+  /// With a `context`, the root certificate of an earlier run is trusted.
   init(context: String?) throws {
     signer = try SimulatedSigner()
     rootCertificatePEM = context ?? signer.rootCertificatePEM
@@ -158,20 +157,20 @@ struct FuzzSigning: Sendable {
       now: { FuzzSamples.signedAt + .seconds(1) })
   }
 
-  /// A payload that is signed though it isn't as it should be, or a JWS that isn't.
+  /// A signed payload that may be malformed, or a JWS changed after signing.
   func input(_ payload: JSONValue, _ random: inout SplitMix64, donors: [JSONValue]) -> FuzzInput {
     switch random.number(in: 0...9) {
     case 0...4:
-      // Signed as it is.
+      // Signed after the change.
       let changed = random.mutated(payload, donors: donors).bytes
       return signed(random.chance(0.9) ? changed : random.mutated(changed))
     case 5, 6:
-      // Somebody in between.
+      // Changed after signing.
       let text = Array(signer.sign(payload).utf8)
       let changed = random.mutated(text)
       return FuzzInput(bytes: changed, isForged: changed != text)
     case 7:
-      // Another header, and a signature for it that fits.
+      // Another header with a valid signature.
       let header = random.mutated(signer.header, donors: donors).bytes
       return signed(payload.bytes, header: random.chance(0.5) ? header : random.mutated(header))
     default:
@@ -184,7 +183,7 @@ struct FuzzSigning: Sendable {
     return FuzzInput(bytes: Array(text.utf8), isForged: header.map { !vouches($0) } ?? false)
   }
 
-  /// Whether a header brings the genuine leaf and intermediate.
+  /// Whether a header has the genuine leaf and intermediate certificates.
   private func vouches(_ header: [UInt8]) -> Bool {
     guard let chain = (try? JSONValue(parsing: header))?["x5c"]?.array?.prefix(2) else {
       return false
@@ -192,7 +191,7 @@ struct FuzzSigning: Sendable {
     return chain == signer.header["x5c"]?.array?.prefix(2)
   }
 
-  /// The genuine header with a certificate in it changed byte by byte.
+  /// The genuine header with changed bytes in one certificate.
   private func mutatedCertificates(_ random: inout SplitMix64) -> JSONValue {
     var chain = signer.header["x5c"]?.array ?? []
     let index = random.number(in: 0...chain.count - 1)
@@ -224,13 +223,13 @@ struct JWSFuzz: FuzzSubject {
     let text = String(decoding: bytes, as: UTF8.self)
     if case .success(let transaction) = await signing.verifier.transaction(text) {
       guard transaction.evidence.allSatisfy({ $0.line == transaction.record.key.line }) else {
-        throw FuzzFinding("A transaction speaks of another line.")
+        throw FuzzFinding("The evidence of a transaction has another original transaction.")
       }
       return true
     }
     if case .success(let renewalInfo) = await signing.verifier.renewalInfo(text) {
       guard renewalInfo.status(latest: nil).asOf <= FuzzSamples.signedAt + .days(2) else {
-        throw FuzzFinding("A renewal info of the far future was accepted.")
+        throw FuzzFinding("A renewal info from the far future was accepted.")
       }
       return true
     }
@@ -239,7 +238,7 @@ struct JWSFuzz: FuzzSubject {
   }
 }
 
-/// Notifications whose parts are signed, too.
+/// Notifications with signed parts.
 struct NotificationFuzz: FuzzSubject {
   private let samples: FuzzSamples
   private let signing: FuzzSigning
@@ -268,7 +267,7 @@ struct NotificationFuzz: FuzzSubject {
     if random.chance(0.5) {
       return FuzzInput(bytes: Array(signing.signer.sign(whole).utf8), isForged: isForged)
     }
-    // What is changed outside may take a forged part away.
+    // A change of the whole may remove a forged part.
     return signing.input(whole, &random, donors: all)
   }
 
@@ -278,13 +277,13 @@ struct NotificationFuzz: FuzzSubject {
     guard case .success(let notification) = result else { return false }
     let lines = Set(notification.evidence.map(\.line))
     guard lines.count <= 1, lines.allSatisfy({ $0.environment == notification.environment }) else {
-      throw FuzzFinding("A notification speaks of several lines.")
+      throw FuzzFinding("A notification has several original transactions.")
     }
     return true
   }
 }
 
-/// Answers of verifyReceipt, as they come over HTTP.
+/// verifyReceipt's responses over HTTP.
 struct VerifyReceiptFuzz: FuzzSubject {
   let samples: FuzzSamples
 
@@ -309,7 +308,7 @@ struct VerifyReceiptFuzz: FuzzSubject {
     return true
   }
 
-  /// Says the same to everybody.
+  /// Returns the same response to every request.
   private struct OneAnswer: AppStoreTransport {
     let body: [UInt8]
 

@@ -1,22 +1,21 @@
 package import Foundation
 package import Logging
 
-/// A PostgreSQL server of our own, in a directory of our own: for `demo`, development and tests.
+/// A private PostgreSQL server in its own directory, for `demo`, development and tests.
 ///
-/// The data stay in the directory; `initdb` runs once. The server ends with this process, however
-/// it ends, and several processes that start it in the same directory share it: the last one stops
-/// it.
+/// The data stay in the directory; `initdb` runs once. The server stops with this process, however
+/// it ends. Processes that start it in the same directory share it, and the last one stops it.
 package actor PrivatePostgres {
-  /// The superuser, and the only role there is at first.
+  /// The superuser, initially the only role.
   package static let userName = "postgres"
 
-  /// How long the server may take to accept connections, recovery after a crash included.
+  /// Time limit for accepting connections, including crash recovery.
   static let startLimit = Duration.seconds(60)
 
-  /// How long a fast shutdown may take.
+  /// Time limit for a fast shutdown.
   static let stopLimit = Duration.seconds(20)
 
-  /// How often a file is looked at while waiting for the server.
+  /// Interval at which files are checked while waiting for the server.
   static let pollInterval = Duration.milliseconds(10)
 
   let directory: ServerDirectory
@@ -40,31 +39,21 @@ package actor PrivatePostgres {
     self.logger = logger
   }
 
-  /// Starts the server in a directory, or joins the one that runs there.
+  /// Starts the server in a directory, or joins the one running there; it accepts connections on
+  /// return.
   ///
-  /// - Parameters:
-  ///   - path: where everything is kept; made if missing. Its parents need not be readable for the
-  ///   server's user.
-  ///   - options: how the server is run.
-  ///   - logger: hears what is done.
-  /// - Returns: the server, accepting connections.
-  /// - Throws: ``PrivatePostgresError`` saying what is missing or what the server said.
+  /// - Parameter path: Created if missing. The server's user need not be able to read its parents.
   package static func start(
     in path: URL, options: Options = Options(), logger: Logger = quiet
   ) async throws -> PrivatePostgres {
     try await start(in: path, copying: nil, options: options, logger: logger)
   }
 
-  /// Starts a standby, which follows this server by streaming replication and can be read.
+  /// Starts a standby that follows this server by streaming replication and accepts reads.
   ///
-  /// A commit waits for standbys only where the primary's `synchronous_standby_names` says so.
+  /// Commits wait for standbys only if the primary's `synchronous_standby_names` says so.
   ///
-  /// - Parameters:
-  ///   - path: as for ``start(in:options:logger:)``; it must hold no server yet.
-  ///   - options: how the standby is run.
-  ///   - logger: hears what is done.
-  /// - Returns: the standby, accepting connections; ``promote()`` makes a primary of it.
-  /// - Throws: ``PrivatePostgresError``.
+  /// - Parameter path: As for ``start(in:options:logger:)``; must not hold a server yet.
   package func startStandby(
     in path: URL, options: Options = Options(), logger: Logger = quiet
   ) async throws -> PrivatePostgres {
@@ -72,7 +61,6 @@ package actor PrivatePostgres {
       in: path, copying: (address, directory.password), options: options, logger: logger)
   }
 
-  /// A logger that hears nothing.
   package static var quiet: Logger {
     Logger(label: "PrivatePostgres", factory: { _ in SwiftLogNoOpLogHandler() })
   }
@@ -104,21 +92,20 @@ package actor PrivatePostgres {
     }
   }
 
-  /// Whether a server was ever started in a directory; nothing is made or started to tell.
+  /// Whether a server was ever started in the directory.
   package static func exists(in path: URL) -> Bool {
     FileManager.default.fileExists(
       atPath: path.appending(path: "data/PG_VERSION").path(percentEncoded: false))
   }
 
-  /// The connection URI of a database, through the Unix socket.
+  /// The connection URI of a database, over the Unix socket.
   package func uri(database: String = "postgres") -> String {
     address.uri(database: database)
   }
 
-  /// The connection URI of a database on whichever of two servers takes writes: this one or its
-  /// standby.
+  /// The connection URI for the one of two servers that takes writes, this one or its standby.
   ///
-  /// A server that does not answer is given up after two seconds.
+  /// The connection attempt to each server is limited to two seconds.
   package func uri(database: String = "postgres", orOf standby: PrivatePostgres) async -> String {
     address.uri(database: database, or: await standby.address)
   }
@@ -128,51 +115,40 @@ package actor PrivatePostgres {
     address.loopbackURI(database: database, password: directory.password)
   }
 
-  /// The process number of the server's first process, while it runs.
+  /// The process ID of the running server's first process.
   package var processID: Int32? { directory.postmaster?.processID }
 
-  /// Stops the server, unless other processes use it too.
+  /// Stops the server, unless other processes use it.
   package func stop() async {
     await watchdog.end()
     logger.info("Stopped the private PostgreSQL", metadata: ["path": "\(directory.path)"])
   }
 
-  /// Stops the server as an administrator would, and starts it again at the same address.
-  ///
-  /// - Throws: ``PrivatePostgresError``.
+  /// Stops the server with a fast shutdown and starts it again at the same address.
   package func restart() async throws {
     try await directory.signalServer(SIGINT, waiting: Self.stopLimit)
     try await startAgain()
   }
 
-  /// Ends the server as a crash does: without a word to its clients and without writing anything
-  /// more.
-  ///
-  /// - Throws: ``PrivatePostgresError``.
+  /// Stops the server immediately, as in a crash: without notifying clients or writing anything.
   package func kill() async throws {
     try await directory.signalServer(SIGQUIT, waiting: Self.stopLimit)
   }
 
-  /// Starts the server again after ``kill()``, at the same address.
-  ///
-  /// - Throws: ``PrivatePostgresError``.
+  /// Starts the server after ``kill()``, at the same address.
   package func startAgain() async throws {
     address = try await ServerProcess.start(binaries, directory, user, options, at: address)
   }
 
-  /// Makes a primary of a standby, and waits until it takes writes.
+  /// Promotes a standby and waits until it takes writes.
   ///
-  /// Whoever does this has to know that the old primary is gone for good: two that take writes can
-  /// never be joined again.
-  ///
-  /// - Throws: ``PrivatePostgresError``.
+  /// The old primary must be gone for good, because two diverged primaries can't be joined again.
   package func promote() async throws {
     try await Command.succeed(
       user.running([binaries.control, "promote", "--pgdata=\(directory.data)", "--silent"]))
   }
 }
 
-/// Why the private PostgreSQL could not be started or stopped.
 package enum PrivatePostgresError: Error, CustomStringConvertible {
   case binariesNotFound(searched: [String])
   case directoryUnreachable(path: String, user: String)
@@ -192,24 +168,23 @@ package enum PrivatePostgresError: Error, CustomStringConvertible {
       """
     case .directoryUnreachable(let path, let user):
       """
-      PostgreSQL doesn't run as root, and \(user), as whom it would run, cannot write to \
-      \(path). Choose a directory elsewhere.
+      PostgreSQL doesn't run as root, and the user \(user), whom it would run as, can't write to \
+      \(path). Choose another directory.
       """
     case .noUnprivilegedUser:
-      "PostgreSQL doesn't run as root, and there is no user \"postgres\" or \"nobody\" for it."
+      "PostgreSQL doesn't run as root, and neither a user \"postgres\" nor \"nobody\" exists."
     case .commandFailed(let command, let output):
       "\(command) failed: \(output)"
     case .didNotStart(let log):
-      "The private PostgreSQL did not start. The end of its log: \(log)"
+      "The private PostgreSQL did not start. Its log ends with: \(log)"
     case .didNotStop(let processID):
       "The private PostgreSQL (process \(processID)) did not stop."
     case .directoryIsBusy(let path):
-      "Another process has been starting a PostgreSQL in \(path) for too long."
+      "Timed out waiting for another process that is starting PostgreSQL in \(path)."
     }
   }
 }
 
-/// Where the server is reached.
 struct ServerAddress: Sendable {
   let socketDirectory: String
   let port: Int

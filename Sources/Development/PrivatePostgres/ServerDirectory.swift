@@ -1,8 +1,7 @@
 import Foundation
 
-/// The directory in which everything of one server is kept.
 struct ServerDirectory: Sendable {
-  /// The longest path of a Unix socket is 107 bytes; the socket's own name takes up to 16 of them.
+  /// A Unix socket's path has at most 107 bytes, up to 16 of which are the socket's own name.
   private static let socketPathMax = 90
 
   let path: String
@@ -21,7 +20,7 @@ struct ServerDirectory: Sendable {
     let files = FileManager.default
     let onlyOwner: [FileAttributeKey: Any] = [.posixPermissions: 0o700]
     if !files.fileExists(atPath: self.path) {
-      // The server's user, another one where this is root, passes through the folders above.
+      // The server's user, who differs if this is root, must be able to traverse the parents.
       try files.createDirectory(
         at: URL(filePath: self.path).deletingLastPathComponent(),
         withIntermediateDirectories: true)
@@ -34,8 +33,8 @@ struct ServerDirectory: Sendable {
     }
   }
 
-  /// A folder inside, or, where that path is too long, one in /tmp, which the path alone decides:
-  /// processes that share the server have to agree on it.
+  /// A folder inside or, if that path is too long, one in /tmp derived from the path alone, so that
+  /// processes sharing the server agree on it.
   private static func socketDirectory(of path: String) -> String {
     let inside = "\(path)/socket"
     guard inside.utf8.count > socketPathMax else { return inside }
@@ -50,27 +49,26 @@ struct ServerDirectory: Sendable {
     (try? String(contentsOfFile: postmasterFile, encoding: .utf8)).flatMap(PostmasterFile.init)
   }
 
-  /// The last lines of the server's log, for an error message.
   var logTail: String {
     let text = (try? String(contentsOfFile: log, encoding: .utf8)) ?? "no log"
     return text.split(separator: "\n").suffix(5).joined(separator: " | ")
   }
 
-  /// The server that a standby follows; its roles have the same passwords in both.
+  /// The primary of a standby; passwords are the same on both.
   typealias Primary = (address: ServerAddress, password: String?)
 
-  /// Makes the data directory if there is none: an empty one, or a standby's.
+  /// Creates the data directory if there is none: an empty one, or a standby's copy.
   func prepare(
     _ user: ServerUser, _ binaries: ServerBinaries, _ options: PrivatePostgres.Options,
     copying primary: Primary?
   ) async throws {
     let files = FileManager.default
     guard !files.fileExists(atPath: "\(data)/PG_VERSION") else { return }
-    // What an initdb that was interrupted has left.
+    // The remains of an interrupted initdb.
     if files.fileExists(atPath: data) { try files.removeItem(atPath: data) }
     if let primary {
       try await keep(password: primary.password ?? "", for: user)
-      // With --write-recovery-conf it is a standby when it is started.
+      // --write-recovery-conf makes it a standby.
       try await Command.succeed(
         user.running(
           [
@@ -95,7 +93,8 @@ struct ServerDirectory: Sendable {
     if case .other(let name, _) = user { try await Command.succeed(["chown", name, passwordFile]) }
   }
 
-  /// The server that runs here already, once it accepts connections; nil if none does.
+  /// The address of a server already running here, once it accepts connections; nil if there is
+  /// none.
   func runningServer(within limit: Duration) async throws -> ServerAddress? {
     let end = ContinuousClock.now + limit
     while let postmaster {
@@ -107,10 +106,9 @@ struct ServerDirectory: Sendable {
     return nil
   }
 
-  /// Removes the file of a server that has crashed.
+  /// Removes the file of a crashed server.
   ///
-  /// Its process number may be another process's by now, at which a new server would refuse to
-  /// start.
+  /// Its process ID may have been reused, and a new server would then refuse to start.
   @discardableResult
   func removeStaleFile() throws -> Bool {
     guard let postmaster, !isRunning(postmaster.processID) else { return false }
@@ -118,7 +116,7 @@ struct ServerDirectory: Sendable {
     return true
   }
 
-  /// Signals the server's first process and waits for its end.
+  /// Signals the server's first process and waits until it ends.
   func signalServer(_ signal: Int32, waiting limit: Duration) async throws {
     guard let processID = postmaster?.processID, isRunning(processID) else { return }
     kill(processID, signal)
@@ -131,7 +129,7 @@ struct ServerDirectory: Sendable {
     }
   }
 
-  /// Whether the process is there and, where the system tells, is a PostgreSQL and no zombie.
+  /// Whether the process exists and, where /proc can tell, is PostgreSQL and not a zombie.
   private func isRunning(_ processID: Int32) -> Bool {
     guard kill(processID, 0) == 0 || errno == EPERM else { return false }
     guard FileManager.default.fileExists(atPath: "/proc/self/cmdline") else { return true }
@@ -140,11 +138,10 @@ struct ServerDirectory: Sendable {
   }
 }
 
-/// The right to start or initialise a server in a directory: one process at a time has it.
+/// The exclusive right to start or initialize a server in a directory.
 struct DirectoryLock: Sendable {
   private let file: FileHandle
 
-  /// Gives the right to whoever waits for it.
   func release() {
     flock(file.fileDescriptor, LOCK_UN)
     try? file.close()
@@ -159,10 +156,7 @@ struct DirectoryLock: Sendable {
 }
 
 extension ServerDirectory {
-  /// Waits until nobody else is starting or stopping the server, and keeps others from it.
-  ///
-  /// Watchdogs of running processes hold the same lock shared; so this asks for it until they have
-  /// let it go, or until there is a server to join.
+  /// Waits for the right to start or initialize the server.
   func lock() async throws -> DirectoryLock {
     let startFile = "\(path)/starting"
     for name in [startFile, lockFile] where !FileManager.default.fileExists(atPath: name) {
@@ -177,8 +171,7 @@ extension ServerDirectory {
   }
 }
 
-/// What a running server writes to `postmaster.pid`, a line each; miscadmin.h of PostgreSQL numbers
-/// them.
+/// The fields of `postmaster.pid`, one per line, numbered as in PostgreSQL's miscadmin.h.
 struct PostmasterFile: Sendable {
   let processID: Int32
   let port: Int?
@@ -201,7 +194,7 @@ struct PostmasterFile: Sendable {
     status = line(8)
   }
 
-  /// Where it accepts connections, if it does by now.
+  /// The server's address, once it accepts connections.
   var address: ServerAddress? {
     guard status?.hasPrefix("ready") == true, let port, let socketDirectory else { return nil }
     return ServerAddress(
@@ -210,22 +203,21 @@ struct PostmasterFile: Sendable {
 }
 
 extension PrivatePostgres {
-  /// How the server is run.
   package struct Options: Sendable {
-    /// Whether commits survive a crash of the machine; off is faster and good for tests only.
+    /// Whether commits survive a crash of the machine; turning it off is faster and only suits
+    /// tests.
     package var isDurable = true
-    /// Whether the directory is removed when the server has been stopped.
+    /// Whether the directory is removed after the server stops.
     package var isTemporary = false
-    /// Whether the server also listens on 127.0.0.1, on a free port and with a password.
+    /// Whether the server also listens on a free port of 127.0.0.1, with a password.
     package var listensOnLoopback = false
-    /// Where `initdb` and `postgres` are; otherwise they are looked for.
+    /// The directory of `initdb` and `postgres`; searched for if nil.
     package var binaries: String?
-    /// Settings of the server besides those that ``PrivatePostgres`` makes.
     package var settings: [String: String] = [:]
 
     package init() {}
 
-    /// For tests: fast, forgetful and gone afterwards.
+    /// For tests: fast, not durable and removed afterwards.
     package static var temporary: Options {
       var options = Options()
       options.isDurable = false
@@ -240,17 +232,19 @@ extension PrivatePostgres {
         "listen_addresses": address.isOnLoopback ? "127.0.0.1" : "",
         "timezone": "UTC",
         "log_timezone": "UTC",
-        // Nothing that an application sends is to be found in the server's log.
+        // Keeps data sent by applications out of the server's log.
         "log_parameter_max_length": "0",
         "log_parameter_max_length_on_error": "0",
-        // Statistics of tables just filled are guesses, and a statement that looks dear is compiled
-        // for a hundred times as long as it runs.
+        // Statistics of newly filled tables are guesses, and compiling a statement that seems
+        // expensive takes a hundred times as long as running it.
         "jit": "off",
       ]
       if !isDurable {
         all["fsync"] = "off"
         all["synchronous_commit"] = "off"
         all["full_page_writes"] = "off"
+        all["wal_init_zero"] = "off"
+        all["wal_recycle"] = "off"
       }
       return all.merging(settings) { _, given in given }
     }

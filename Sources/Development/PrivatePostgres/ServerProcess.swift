@@ -1,15 +1,14 @@
 import Foundation
 
-/// The starting of the server.
 enum ServerProcess {
-  /// Somebody else may take a port between our choosing and the server's using it.
+  /// Another process may take a port after it was chosen.
   private static let portAttempts = 10
 
-  /// After a crash the old server's children hold its shared memory for a moment, and the new one
+  /// After a crash, the old server's children hold its shared memory briefly, and a new server
   /// refuses to start.
   private static let leftoverAttempts = 50
 
-  /// Starts the server, at an address or a free one, and waits until it accepts connections.
+  /// Starts the server, at the given address or a free one, and waits until it accepts connections.
   static func start(
     _ binaries: ServerBinaries, _ directory: ServerDirectory, _ user: ServerUser,
     _ options: PrivatePostgres.Options, at address: ServerAddress? = nil
@@ -33,8 +32,7 @@ enum ServerProcess {
     }
   }
 
-  /// Any port will do for a socket in a folder of its own; on the loopback address it has to be
-  /// free.
+  /// Any port works for a socket in its own folder; on the loopback address, it must be free.
   private static func newAddress(
     _ directory: ServerDirectory, _ options: PrivatePostgres.Options
   ) -> ServerAddress {
@@ -66,7 +64,7 @@ enum ServerProcess {
     return process
   }
 
-  /// Waits for the server to say that it is ready; nil when it has ended instead.
+  /// Waits until the server is ready; nil if its process ended.
   private static func waitUntilReady(
     _ process: Process, _ directory: ServerDirectory
   ) async throws -> ServerAddress? {
@@ -82,13 +80,13 @@ enum ServerProcess {
   }
 }
 
-/// As whom the server runs: PostgreSQL refuses to run as root.
+/// The user that runs the server, because PostgreSQL refuses to run as root.
 enum ServerUser: Sendable {
   case ourselves
-  /// Somebody unprivileged, by a command that changes to him in front of the program's own.
+  /// An unprivileged user, with the command prefix that switches to it.
   case other(name: String, command: [String])
 
-  /// The arguments that run a program as this user.
+  /// The command line that runs a program as this user.
   func running(_ arguments: [String]) -> [String] {
     switch self {
     case .ourselves: arguments
@@ -105,11 +103,10 @@ enum ServerUser: Sendable {
     throw PrivatePostgresError.noUnprivilegedUser
   }
 
-  /// Finds a way in which the user reaches the directory.
+  /// Finds a command with which the user can reach the directory.
   ///
-  /// A directory inside of root's home cannot be entered by others. Then the server is let past
-  /// that one obstacle by a capability (CAP_DAC_OVERRIDE), since its own check is only for the
-  /// user's number.
+  /// Other users can't enter a directory in root's home. The server then gets the capability
+  /// CAP_DAC_OVERRIDE, which PostgreSQL permits: it only checks the user ID.
   private static func choose(
     _ name: String, for directory: ServerDirectory
   ) async throws -> ServerUser {
@@ -128,23 +125,21 @@ enum ServerUser: Sendable {
   }
 }
 
-/// A program that is run to its end.
 enum Command {
   struct Outcome: Sendable {
     let status: Int32
     let output: String
   }
 
-  /// What runs a program in a session of its own, out of reach of the terminal's Ctrl-C, where
-  /// there is such a thing.
+  /// The prefix that runs a program in its own session, where the terminal's Ctrl-C does not reach
+  /// it, if available.
   static var inSession: [String] {
     FileManager.default.isExecutableFile(atPath: "/usr/bin/setsid") ? ["setsid", "--wait"] : []
   }
 
-  /// Runs a program from the root directory, for its user may not be able to reach ours.
+  /// Runs a program in the root directory, because its user may not have access to ours.
   ///
-  /// Its output (standard output and error) has to fit a pipe's buffer, 64 KB: it is read at the
-  /// end.
+  /// The output is read at the end, so it must fit a pipe's buffer of 64 KB.
   static func run(_ arguments: [String]) async throws -> Outcome {
     let process = Process()
     process.executableURL = URL(filePath: "/usr/bin/env")
@@ -170,7 +165,7 @@ enum Command {
         .trimmingCharacters(in: .whitespacesAndNewlines))
   }
 
-  /// Runs a program that has to succeed, and returns its output.
+  /// Runs a program and returns its output; fails on a non-zero exit status.
   @discardableResult
   static func succeed(_ arguments: [String]) async throws -> String {
     let outcome = try await run(arguments)
@@ -181,13 +176,11 @@ enum Command {
     return outcome.output
   }
 
-  /// Whether a program of that name is to be found.
   static func exists(_ name: String) async -> Bool {
     (try? await run(["sh", "-c", "command -v \"$0\"", name]).status) == 0
   }
 }
 
-/// Where PostgreSQL's server programs are.
 struct ServerBinaries: Sendable {
   let path: String
 
@@ -196,8 +189,7 @@ struct ServerBinaries: Sendable {
   var control: String { "\(path)/pg_ctl" }
   var baseBackup: String { "\(path)/pg_basebackup" }
 
-  /// Looks where they usually are: on the PATH, where pg_config says, and where Debian and Homebrew
-  /// put them.
+  /// Searches the PATH, pg_config's directory and the locations of Debian and Homebrew.
   static func find(preferring setting: String?) async throws -> ServerBinaries {
     var candidates: [String]
     if let setting {
@@ -217,7 +209,7 @@ struct ServerBinaries: Sendable {
       if files.isExecutableFile(atPath: binaries.initdb),
         files.isExecutableFile(atPath: binaries.postgres)
       {
-        // Of links to the two the others need not have any.
+        // The PATH may link to these two programs only, so follow the link.
         let folder = URL(filePath: binaries.postgres).resolvingSymlinksInPath()
           .deletingLastPathComponent()
         return ServerBinaries(path: folder.path)
@@ -226,7 +218,7 @@ struct ServerBinaries: Sendable {
     throw PrivatePostgresError.binariesNotFound(searched: candidates)
   }
 
-  /// The folders of several versions side by side, the newest first.
+  /// The folders of all versions, newest first.
   private static func versions(in folder: String, binaries: String) -> [String] {
     let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
     let versions = names.compactMap { name -> (version: Int, path: String)? in

@@ -1,12 +1,12 @@
 import Foundation
 
-/// A small shell process that stops the server when we end, be it by `kill -9`.
+/// A small shell process that stops the server when this process ends, even by `kill -9`.
 ///
-/// It reads a pipe of which only we have the other end, and which therefore ends with us. All who
-/// use the server hold its lock file shared, through their watchdogs; the one who can lock it alone
-/// was the last and stops the server.
+/// It reads a pipe whose other end only this process has, so that its input ends with this process.
+/// The watchdogs of all processes using the server hold a shared lock on its lock file; the one
+/// that can lock it exclusively is the last and stops the server.
 final class Watchdog: Sendable {
-  /// $1: the data directory; $2: the lock file; $3…: what to remove afterwards.
+  /// $1: data directory; $2: lock file; $3 and following: paths to remove afterwards.
   private static let script = """
     trap '' INT TERM HUP
     data=$1 lock=$2
@@ -18,7 +18,7 @@ final class Watchdog: Sendable {
     flock -u 9
     flock -n -x 9 || exit 0
     pid=$(head -n 1 "$data/postmaster.pid" 2>/dev/null)
-    # The number of a server that has crashed may be another program's by now.
+    # After a crash, the process ID may have been reused by another program.
     if [ -e /proc/self/cmdline ] && ! grep -qa postgres "/proc/$pid/cmdline" 2>/dev/null; then
       pid=
     fi
@@ -44,16 +44,16 @@ final class Watchdog: Sendable {
     self.ended = ended
   }
 
-  /// Starts watching; returns when the lock is held, so that nobody else stops the server from here
-  /// on.
+  /// Starts watching; returns once the shared lock is held, so that no other watchdog stops the
+  /// server.
   static func start(
     for directory: ServerDirectory, removing isTemporary: Bool
   ) async throws -> Watchdog {
     let process = Process()
     let (ended, continuation) = AsyncStream.makeStream(of: Never.self)
     process.executableURL = URL(filePath: "/usr/bin/env")
-    // A session of its own, lest Ctrl-C in the terminal reach it or the server before we have
-    // finished.
+    // In its own session, so that the terminal's Ctrl-C does not reach the server before this
+    // process has finished.
     process.arguments =
       Command.inSession + [
         "sh", "-c", script, "tenure-watchdog", directory.data, directory.lockFile,
@@ -73,7 +73,7 @@ final class Watchdog: Sendable {
 
   private static func firstOutput(of file: FileHandle) async {
     let (output, continuation) = AsyncStream.makeStream(of: Void.self)
-    // May be called once more before it is taken away.
+    // May be called once more before the handler is removed.
     file.readabilityHandler = { file in
       file.readabilityHandler = nil
       continuation.finish()
@@ -81,7 +81,7 @@ final class Watchdog: Sendable {
     for await _ in output {}
   }
 
-  /// Lets the watchdog do its work now, and waits until it has.
+  /// Makes the watchdog stop the server now, and waits for it.
   func end() async {
     try? input.fileHandleForWriting.close()
     for await _ in ended {}

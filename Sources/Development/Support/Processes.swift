@@ -3,33 +3,26 @@ import Foundation
 import NIOCore
 import NIOHTTP1
 
-/// A program that we started, and that does not outlive its use.
+/// A child process that is stopped by its owner.
 ///
-/// Its output goes to files, which hold any amount and can be read while it runs.
+/// Its output goes to files, which take any amount and can be read while it runs.
 final class ChildProcess: Sendable {
-  /// How a program ended, and what it said.
   struct Outcome: Sendable {
-    /// The exit status, or the number of the signal that ended it.
+    /// The exit status, or the number of the signal that ended the process.
     let status: Int32
     let output: String
     let errors: String
   }
 
-  /// How often it is looked whether the program has ended.
   private static let pollInterval: Duration = .milliseconds(20)
 
   private let process: Process
   private let outputFile: URL
   private let errorFile: URL
 
-  /// Starts a program.
+  /// Starts a program, with `environment` added to this process's.
   ///
-  /// - Parameters:
-  ///   - executable: The program's file.
-  ///   - arguments: Without the program's name.
-  ///   - environment: Added to ours.
-  ///   - directory: Where the files of its output are made.
-  /// - Throws: What keeps the program from being started.
+  /// Its output files are created in `directory`.
   init(
     _ executable: URL, _ arguments: [String], environment: [String: String] = [:],
     in directory: URL
@@ -61,13 +54,11 @@ final class ChildProcess: Sendable {
 
   var isRunning: Bool { process.isRunning }
 
-  /// What the program wrote to standard output so far.
   var output: String { (try? String(contentsOf: outputFile, encoding: .utf8)) ?? "" }
 
-  /// What the program wrote to standard error so far.
   var errors: String { (try? String(contentsOf: errorFile, encoding: .utf8)) ?? "" }
 
-  /// Waits for the program's end; when the task is cancelled, ends it.
+  /// Waits for the end of the process; kills it if the task is cancelled.
   func outcome() async throws -> Outcome {
     while process.isRunning {
       do {
@@ -80,18 +71,18 @@ final class ChildProcess: Sendable {
     return Outcome(status: process.terminationStatus, output: output, errors: errors)
   }
 
-  /// Ends the program as `kill -9` does, and waits until it is gone.
+  /// Kills the process with SIGKILL, and waits until it is gone.
   func kill() async {
-    // The signal can't be refused, so this takes a moment, cancelled or not.
+    // SIGKILL can't be ignored, so this is short even in a cancelled task.
     while process.isRunning {
       Foundation.kill(process.processIdentifier, SIGKILL)
       await Task.yield()
     }
   }
 
-  /// Asks the program to end, and ends it if it has not after a while.
+  /// Sends SIGTERM, and SIGKILL if the process is still running after some time.
   ///
-  /// - Parameter patience: How long it may take; no time at all when the task is cancelled.
+  /// If the task is cancelled, SIGKILL follows immediately.
   func stop(within patience: Duration = .seconds(20)) async {
     Foundation.kill(process.processIdentifier, SIGTERM)
     let end = ContinuousClock.now + patience
@@ -101,7 +92,6 @@ final class ChildProcess: Sendable {
     await kill()
   }
 
-  /// Runs a program to its end.
   static func run(
     _ executable: URL, _ arguments: [String], environment: [String: String] = [:],
     in directory: URL
@@ -111,21 +101,20 @@ final class ChildProcess: Sendable {
   }
 }
 
-/// `tenure serve` as a process of its own, on a free port of the loopback address.
+/// A `tenure serve` process on a free loopback port.
 final class ServeProcess: Sendable {
-  /// How long it may take until the server is ready.
   private static let startLimit: Duration = .seconds(180)
   private static let pollInterval: Duration = .milliseconds(20)
-  /// Somebody else may listen on a port that was drawn.
+  /// A random port may be in use.
   private static let portAttempts = 10
-  /// Below the ports that the systems give to outgoing connections.
+  /// Below the ports that operating systems use for outgoing connections.
   private static let ports = 20_000...32_000
 
-  /// The server's address, without a slash at its end.
+  /// The server's address, without a trailing slash.
   let url: String
-  /// The secret of its one API key, whose role is `admin`.
+  /// The secret of the server's API key with role `admin`.
   let secret: String
-  private let process: ChildProcess
+  let process: ChildProcess
 
   private init(url: String, secret: String, process: ChildProcess) {
     self.url = url
@@ -133,16 +122,8 @@ final class ServeProcess: Sendable {
     self.process = process
   }
 
-  /// Starts the server and waits until it is ready.
+  /// Starts the server and waits until it is ready; without a `port`, on a free one.
   ///
-  /// - Parameters:
-  ///   - executable: The program `tenure`.
-  ///   - databaseURL: Its database.
-  ///   - environment: Its other settings.
-  ///   - port: Where to listen; nil: on a free one.
-  ///   - secret: Of its API key.
-  ///   - directory: For its log.
-  /// - Returns: The server, ready.
   /// - Throws: ``BenchError/serverDidNotStart(log:)``.
   static func start(
     _ executable: URL, databaseURL: String, environment: [String: String] = [:],
@@ -174,15 +155,9 @@ final class ServeProcess: Sendable {
     throw BenchError.serverDidNotStart(log: log)
   }
 
-  /// Runs the server with its usual settings for as long as the body does.
+  /// Runs a server while a body runs.
   ///
-  /// - Parameters:
-  ///   - executable: The program `tenure`; nil: it is not known where it is.
-  ///   - databaseURL: Its database.
-  ///   - directory: For its log.
-  ///   - body: Is given the server, ready.
-  /// - Returns: What the body does.
-  /// - Throws: ``BenchError/serverDidNotStart(log:)``, or what the body throws.
+  /// - Throws: ``BenchError/serverDidNotStart(log:)``, or an error of the body.
   static func run<Value>(
     _ executable: URL?, databaseURL: String, in directory: URL,
     _ body: (ServeProcess) async throws -> Value
@@ -201,7 +176,7 @@ final class ServeProcess: Sendable {
     }
   }
 
-  /// Waits until the server is ready; false if it has ended instead.
+  /// Waits until the server is ready; returns false if it ended or took too long.
   private func isReady() async throws -> Bool {
     let end = ContinuousClock.now + Self.startLimit
     while process.isRunning, ContinuousClock.now < end {
@@ -214,11 +189,7 @@ final class ServeProcess: Sendable {
     return false
   }
 
-  /// Asks the server for something, with its key.
-  ///
-  /// - Parameter path: From the first slash on.
-  /// - Returns: The answer's status and body.
-  /// - Throws: What kept an answer from coming.
+  /// Requests a path with the server's API key.
   func get(_ path: String) async throws -> (status: UInt, body: String) {
     var request = HTTPClientRequest(url: url + path)
     request.headers.add(name: "Authorization", value: "Bearer \(secret)")
@@ -227,22 +198,19 @@ final class ServeProcess: Sendable {
     return (answer.status.code, String(buffer: body))
   }
 
-  /// In bytes, the most memory that the server has had; nil where the system does not tell.
+  /// The server's peak memory in bytes; nil where the system doesn't report it.
   var peakMemory: Int? { ProcessMemory.peak(of: process.processID) }
 
-  /// What the server has logged so far.
   var log: String { process.errors }
 
-  /// Ends the server as `kill -9` does.
   func kill() async { await process.kill() }
 
-  /// Stops the server as an operator does.
   func stop() async { await process.stop() }
 }
 
-/// The memory of processes, where the system tells it.
+/// The memory of processes, on systems with `/proc`.
 enum ProcessMemory {
-  /// In bytes, the most that a process has had; nil where the system does not tell.
+  /// The peak memory in bytes; nil where the system doesn't report it.
   static func peak(of processID: Int32) -> Int? {
     guard let status = try? String(contentsOfFile: "/proc/\(processID)/status", encoding: .utf8),
       let match = status.firstMatch(of: /VmHWM:\s+([0-9]+) kB/), let kibibytes = Int(match.1)
@@ -250,7 +218,7 @@ enum ProcessMemory {
     return kibibytes * 1024
   }
 
-  /// Forgets what this process has had: its peak begins with what it has now.
+  /// Resets this process's peak memory to its current memory.
   ///
   /// See [proc(5)](https://man7.org/linux/man-pages/man5/proc_pid_clear_refs.5.html).
   static func resetPeak() {

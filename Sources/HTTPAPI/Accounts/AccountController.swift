@@ -4,7 +4,7 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// The accounts of the app.
+/// Creates and shows accounts, and lists their charges.
 struct AccountController: Sendable {
   let ledger: Ledger
   let catalogue: CatalogueCache
@@ -20,12 +20,12 @@ struct AccountController: Sendable {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
     guard let account = try await ledger.account(id) else {
-      throw Problem(.unknownAccount, "The account was never seen; PUT creates it.")
+      throw Problem(.unknownAccount, "No account has this ID. PUT creates it.")
     }
     return Response(account)
   }
 
-  /// What the account owns, latest first.
+  /// The charges that the account owns, latest first.
   @Sendable
   func transactions(_ request: Request, context: APIContext) async throws -> Response {
     let (id, page) = (try context.parameter(.accountID), try Page(request.uri))
@@ -44,7 +44,7 @@ struct AccountController: Sendable {
     var seen: Set<LineID> = []
     for line in try await ledger.lines(of: account.key) where !seen.contains(line) {
       guard let family = try await ledger.family(of: line) else { continue }
-      // Lines that Apple links come as one.
+      // Linked original transactions come together.
       seen.formUnion(family.line.heads.keys)
       reports += family.rule.charges.compactMap { charge in
         ChargeReport(of: charge.id, in: family, catalogue: catalogue)
@@ -87,7 +87,8 @@ private struct AccountTransactions: JSONWritable {
   }
 }
 
-/// Whether customers let Apple be told what became of a purchase whose money they ask for.
+/// Customers' consent to sending Apple consumption data about purchases that they ask to be
+/// refunded.
 struct ConsumptionConsentController: Sendable {
   let ledger: Ledger
   let now: @Sendable () -> Timestamp
@@ -108,12 +109,11 @@ struct ConsumptionConsentController: Sendable {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
     guard let consent = try await ledger.consumptionConsent(of: id) else {
-      throw Problem(.unknownAccount, "The account was never seen; PUT creates it.")
+      throw Problem(.unknownAccount, "No account has this ID. PUT creates it.")
     }
     return Response(consent)
   }
 
-  /// Forgets what was said.
   @Sendable
   func delete(_ request: Request, context: APIContext) async throws -> Response {
     Response(try await ledger.forgetConsumptionConsent(of: try context.parameter(.accountID)))

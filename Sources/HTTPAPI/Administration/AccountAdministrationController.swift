@@ -5,7 +5,6 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// Accounts that administrators merge.
 struct MergeController: Sendable {
   let ledger: Ledger
   let entitlements: EntitlementReader
@@ -16,7 +15,7 @@ struct MergeController: Sendable {
     var reason: String
   }
 
-  /// Merges an account into another: 202 where charges are still to be placed.
+  /// Merges an account into another; 202 while a worker still has charges to move.
   @Sendable
   func merge(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
@@ -31,11 +30,10 @@ struct MergeController: Sendable {
 }
 
 extension TextField {
-  /// The account that remains of two.
+  /// The account that remains after a merge.
   package static let into = TextField(name: "into", maximumLength: 255)
 }
 
-/// Persons who are erased.
 struct ErasureController: Sendable {
   let ledger: Ledger
   let now: @Sendable () -> Timestamp
@@ -58,7 +56,7 @@ extension Erasure: JSONWritable {
   }
 }
 
-/// Entitlements that administrators give and take back.
+/// Grants and revokes entitlements.
 struct GrantController: Sendable {
   let ledger: Ledger
   let entitlements: EntitlementReader
@@ -69,7 +67,7 @@ struct GrantController: Sendable {
     var entitlement: String
     var expiresAt: String?
     var reason: String
-    /// Chosen by the client, that it may ask again.
+    /// Chosen by the client so that it can repeat the request.
     var grantID: String?
 
     enum CodingKeys: String, CodingKey {
@@ -91,7 +89,7 @@ struct GrantController: Sendable {
     let id = try body.grantID.map { try UUID(parsing: $0, field: "grant_id") }
     let now = now()
     let endsAt = try body.expiresAt.map { try Timestamp(parsing: $0, field: "expires_at") }
-    // Of one that was given before, the end may have passed.
+    // A request may be repeated after the grant's end.
     var isKnown = false
     if let id { isKnown = try await ledger.storedGrant(id) != nil }
     guard isKnown || (endsAt.map { now < $0 } ?? true) else {

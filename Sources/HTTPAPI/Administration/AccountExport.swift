@@ -7,13 +7,13 @@ package import LedgerStorage
 import NIOCore
 package import Subscriptions
 
-/// Writes all that is known of an account, piece by piece: a submission or a line is in memory as
-/// long as it is written, and the lists are read by pages.
+/// The export of everything stored about an account, with submissions as they were sent and Apple's
+/// answers.
 ///
-/// It has no secrets, for none are stored; what was submitted is in it as it was sent, and what
-/// Apple answered to it.
+/// It is streamed: lists are read in pages, and only one submission or original transaction is in
+/// memory at a time.
 package struct AccountExport: Sendable {
-  /// How many rows are read at once.
+  /// Rows read at a time.
   private static let page = 100
 
   private let account: Account
@@ -23,15 +23,7 @@ package struct AccountExport: Sendable {
   private let ledger: Ledger
   private let catalogue: Catalogue
 
-  /// Records that all that is known of an account is given out, which is to follow.
-  ///
-  /// - Parameters:
-  ///   - account: The account.
-  ///   - administrator: To whom, and why.
-  ///   - ledger: Where all of it is.
-  ///   - terms: By what it is judged what the account may use.
-  ///   - now: The moment.
-  /// - Throws: What the database says.
+  /// Prepares the export, and records it in the audit log.
   package init(
     of account: Account, by administrator: Administrator, from ledger: Ledger, terms: AccessTerms,
     at now: Timestamp
@@ -47,10 +39,7 @@ package struct AccountExport: Sendable {
     try await ledger.recordExport(of: account, by: administrator, at: now)
   }
 
-  /// Writes the document for whoever is no client of ours.
-  ///
-  /// - Parameter take: Takes a piece of it after the other.
-  /// - Throws: What reading throws, and what taking does.
+  /// Passes the document to a closure, piece by piece.
   package func write(to take: @escaping @Sendable ([UInt8]) throws -> Void) async throws {
     var writer: any ResponseBodyWriter = PieceWriter(take: take)
     try await write(to: &writer)
@@ -116,15 +105,10 @@ package struct AccountExport: Sendable {
 
   // MARK: Lists
 
-  /// Writes a list that is read by pages.
+  /// Writes a member whose list is read in pages.
   ///
-  /// - Parameters:
-  ///   - name: The member's name.
-  ///   - writer: Where to.
-  ///   - page: Reads what follows a place; nil: from the beginning.
-  ///   - cursor: The place of an element.
-  ///   - piece: The element as it is written; nil: not at all.
-  /// - Throws: What reading and writing throw.
+  /// `page` reads the elements after a cursor, or from the beginning. An element without a `piece`
+  /// is left out.
   @concurrent
   private func list<Element, Cursor, Piece: JSONWritable>(
     _ name: String, to writer: inout any ResponseBodyWriter,
@@ -149,7 +133,7 @@ package struct AccountExport: Sendable {
     try await send(to: &writer) { $0.write(json: "]") }
   }
 
-  /// Writes the charges that the account owns, and what it claimed, line by line.
+  /// Writes the account's charges and claims by original transaction.
   @concurrent
   private func writeCharges(to writer: inout any ResponseBodyWriter) async throws {
     try await send(to: &writer) { $0.write(json: ",\"lines\":[") }
@@ -157,7 +141,7 @@ package struct AccountExport: Sendable {
     for line in try await ledger.lines(of: account.key) where !seen.contains(line) {
       guard let family = try await ledger.family(of: line) else { continue }
       let isFirst = seen.isEmpty
-      // Lines that Apple links come as one.
+      // Linked original transactions come together.
       seen.formUnion(family.line.heads.keys)
       try await send(to: &writer) { json in
         if !isFirst { json.write(json: ",") }
@@ -185,7 +169,6 @@ package struct AccountExport: Sendable {
   }
 }
 
-/// Hands on what is written.
 private struct PieceWriter: ResponseBodyWriter {
   let take: @Sendable ([UInt8]) throws -> Void
 
@@ -213,14 +196,14 @@ extension AppleTelling: JSONWritable {
   }
 }
 
-/// What is JSON already.
+/// Text that is JSON already.
 private struct JSONPiece: JSONWritable {
   let text: String
 
   func write(to json: inout JSONWriter) { json.write(json: text) }
 }
 
-/// What an account has to do with a line: the charges that it owns, and its claims.
+/// An account's charges and claims of an original transaction.
 private struct ExportedLine: JSONWritable {
   private let line: LineID
   private let charges: [ChargeReport]
@@ -235,7 +218,7 @@ private struct ExportedLine: JSONWritable {
         var report = ChargeReport(of: charge.id, in: family, catalogue: catalogue),
         report.recorded.decision.owner == account.key
       else { return nil }
-      // In words that name nobody else.
+      // Other accounts must not be named.
       report.because = Explanation(report.recorded.decision, toldTo: account.key).sentence
       return report
     }
@@ -270,10 +253,10 @@ private struct ExportedLine: JSONWritable {
   }
 }
 
-/// A submission with what was sent and what Apple answered.
+/// A submission with its payload and Apple's answers.
 private struct ExportedSubmission: JSONWritable {
   let submission: Submission
-  /// Nil: it was aged out, or erased.
+  /// Nil if it was pruned or erased.
   let payload: SubmissionPayload?
   let agedOut: AgedOut?
   let exchanges: [SubmissionExchange]
@@ -301,7 +284,6 @@ private struct ExportedSubmission: JSONWritable {
   }
 }
 
-/// All that is known of an account, as one document.
 package struct ExportController: Sendable {
   package let ledger: Ledger
   let entitlements: EntitlementReader
@@ -320,12 +302,12 @@ package struct ExportController: Sendable {
     let id = try context.parameter(.accountID)
     let reason = try Query(request.uri)?.text(.reason)
     guard let account = try await ledger.account(id) else {
-      throw Problem(.unknownAccount, "The account was never seen.")
+      throw Problem(.unknownAccount, "No account has this ID.")
     }
     return try await document(of: account, by: try context.administrator(reason: reason))
   }
 
-  /// Sends the document in pieces while it is read: it may be of any size.
+  /// The document, sent while it is read.
   package func document(of account: Account, by administrator: Administrator) async throws -> Response {
     let export = try await AccountExport(
       of: account, by: administrator, from: ledger, terms: entitlements.terms, at: now())

@@ -4,7 +4,7 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// The record of what administrators did.
+/// The audit log of administrators' actions.
 struct AdministratorActController: Sendable {
   let ledger: Ledger
 
@@ -12,19 +12,17 @@ struct AdministratorActController: Sendable {
   func list(_ request: Request, context: APIContext) async throws -> Response {
     let page = try Page(request.uri)
     let last = try page.after.map { text in
-      guard let id = Int64(text), id > 0 else {
-        throw Page.malformedCursor
-      }
+      guard let id = Int64(text), id > 0 else { throw Page.malformedCursor }
       return id
     }
     var account: Account?
     if let id = try Query(request.uri)?.text(.accountID) {
       account = try await ledger.account(id)
       guard account != nil else {
-        throw Problem(.unknownAccount, "The account was never seen.")
+        throw Problem(.unknownAccount, "No account has this ID.")
       }
     }
-    // One more than is shown, to know whether there is a next page.
+    // One more than is shown reveals whether there is a next page.
     let found = try await ledger.administratorActs(
       on: account?.key, before: last, limit: page.limit + 1)
     let acts = Array(found.prefix(page.limit))

@@ -4,13 +4,13 @@ import HummingbirdCore
 package import LedgerStorage
 import Subscriptions
 
-/// Charges that administrators place.
+/// Overrides the owner of a charge.
 struct TransferController: Sendable {
   let transactions: TransactionController
   let entitlements: EntitlementReader
 
   private struct TransferRequest: Decodable {
-    /// Nil: the charge is released.
+    /// Nil to release the charge.
     var accountID: String?
     var reason: String
     var effectiveFrom: String?
@@ -23,7 +23,7 @@ struct TransferController: Sendable {
 
     init(from decoder: any Decoder) throws {
       let values = try decoder.container(keyedBy: CodingKeys.self)
-      // To release a charge is said, and not forgotten.
+      // Releasing a charge needs an explicit null.
       accountID =
         try values.contains(.accountID) && values.decodeNil(forKey: .accountID)
         ? nil : values.decode(String.self, forKey: .accountID)
@@ -32,7 +32,7 @@ struct TransferController: Sendable {
     }
   }
 
-  /// Says whose a charge is; answers what there is to know of it then.
+  /// Assigns a charge to an account, or releases it, and shows the result.
   @Sendable
   func transfer(_ request: Request, context: APIContext) async throws -> Response {
     let body = try await request.json(TransferRequest.self)
@@ -49,7 +49,7 @@ struct TransferController: Sendable {
     return try await transactions.show(request, context: context)
   }
 
-  /// Takes a charge away from whoever has it; answers what there is to know of it then.
+  /// Releases a charge, and shows the result.
   @Sendable
   func release(_ request: Request, context: APIContext) async throws -> Response {
     let effectiveFrom = try Query(request.uri)?.moment("effective_from")
@@ -63,11 +63,7 @@ struct TransferController: Sendable {
 }
 
 extension APIContext {
-  /// Who acts, for the record of administrators' acts.
-  ///
-  /// - Parameter reason: Why, in the administrator's own words.
-  /// - Returns: The administrator, by the name of the key.
-  /// - Throws: A ``Problem`` where nobody is known to call.
+  /// The administrator for the audit log, by the name of the API key.
   package func administrator(reason: String? = nil) throws -> Administrator {
     guard let caller else { throw Problem.unauthorized }
     return Administrator(name: caller.name, reason: reason)
@@ -85,10 +81,8 @@ extension Request {
     var reason: String
   }
 
-  /// Reads why something is to be deleted: from the query, or from the body, which not every client
-  /// and proxy lets pass with DELETE.
-  ///
-  /// - Throws: A ``Problem`` where there is no reason.
+  /// The required reason of a DELETE, from the query or the body, because some clients and proxies
+  /// drop the body of a DELETE.
   package func reason() async throws -> String {
     if let reason = try Query(uri)?.text(.reason) { return reason }
     guard let body = try await jsonIfPresent(ReasonRequest.self) else {

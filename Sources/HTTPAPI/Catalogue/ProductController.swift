@@ -4,7 +4,7 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// The catalogue: what can be sold, and what it entitles to.
+/// Lists and describes the products of the catalogue.
 struct ProductController: Sendable {
   let catalogue: CatalogueCache
   let now: @Sendable () -> Timestamp
@@ -25,9 +25,9 @@ struct ProductController: Sendable {
   }
 }
 
-/// What an administrator says of a product.
+/// The body of `PUT /v1/products/{product_id}`.
 private struct ProductDescription: Decodable {
-  /// More than anybody sells in one product, and few enough to write in one go.
+  /// More than any product needs, and few enough for one statement.
   static let maximumEntitlements = 100
   /// App Store Connect ranks the products of a group from 1 down.
   static let levels = 1...10_000
@@ -48,9 +48,7 @@ private struct ProductDescription: Decodable {
     case displayName = "display_name"
   }
 
-  /// Makes a version of the product out of what was said.
-  ///
-  /// - Throws: A ``Problem`` that names the field.
+  /// Validates the body.
   func product(_ id: ProductID, validFrom: Timestamp) throws -> Product {
     Product(
       id: id, validFrom: validFrom, type: try checkedType(),
@@ -71,11 +69,12 @@ private struct ProductDescription: Decodable {
 
   private func checkedEntitlements() throws -> [String] {
     guard entitlements.count <= Self.maximumEntitlements else {
-      throw Problem.invalid("entitlements", "may have up to \(Self.maximumEntitlements) elements")
+      throw Problem.invalid(
+        "entitlements", "must have at most \(Self.maximumEntitlements) elements")
     }
     let checked = try entitlements.map(TextField.entitlements.checked)
     guard Set(checked.map { ExactText($0) }).count == checked.count else {
-      throw Problem.invalid("entitlements", "must not have the same element twice")
+      throw Problem.invalid("entitlements", "must not contain duplicates")
     }
     return checked
   }
@@ -84,7 +83,7 @@ private struct ProductDescription: Decodable {
     guard let level else { return nil }
     guard Self.levels.contains(level) else {
       throw Problem.invalid(
-        "level", "must be from \(Self.levels.lowerBound), the highest, to \(Self.levels.upperBound)"
+        "level", "must be from \(Self.levels.lowerBound) (highest) to \(Self.levels.upperBound)"
       )
     }
     return level
@@ -94,15 +93,15 @@ private struct ProductDescription: Decodable {
     guard let period else {
       guard type != ProductType.nonRenewing.rawValue else {
         throw Problem.invalid(
-          "period", "is missing: Apple does not say when a non-renewing subscription ends")
+          "period", "is missing: Apple does not report when a non-renewing subscription ends")
       }
       return nil
     }
     guard let period = CalendarPeriod(iso8601: period) else {
       throw Problem.invalid(
         "period",
-        "must be an ISO 8601 duration of years, months, weeks and days, as in P1M, and of "
-          + "\(CalendarPeriod.longestYears) years at the most")
+        "must be an ISO 8601 duration of years, months, weeks and days, such as P1M, and at most "
+          + "\(CalendarPeriod.longestYears) years")
     }
     return period
   }
@@ -110,7 +109,7 @@ private struct ProductDescription: Decodable {
   private func checkedPrice() throws -> Int64? {
     guard let priceMilliunits else {
       guard currency == nil else {
-        throw Problem.invalid("price_milliunits", "is missing: a currency belongs to a price")
+        throw Problem.invalid("price_milliunits", "is missing: `currency` needs a price")
       }
       return nil
     }
@@ -124,13 +123,13 @@ private struct ProductDescription: Decodable {
   private func checkedCurrency() throws -> String? {
     guard let currency else {
       guard priceMilliunits == nil else {
-        throw Problem.invalid("currency", "is missing: a price needs one")
+        throw Problem.invalid("currency", "is missing: `price_milliunits` needs a currency")
       }
       return nil
     }
     guard currency.utf8.count == 3,
       currency.utf8.allSatisfy({ (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) })
-    else { throw Problem.invalid("currency", "must be three capital letters of ISO 4217") }
+    else { throw Problem.invalid("currency", "must be an ISO 4217 code, such as EUR") }
     return currency
   }
 }

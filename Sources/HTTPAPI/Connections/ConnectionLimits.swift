@@ -17,10 +17,10 @@ package struct ConnectionLimits: Sendable {
   /// How long a client may take to receive 64 KB of a response.
   package var answer: TimeAmount
   /// How long the rest of a body is read and dropped after a response that did not need it, so that
-  /// its sender receives the response.
+  /// its sender receives the response; at most 6.4 MB per second: see ``drainInterval``.
   package var drain: TimeAmount
-  /// The number of bytes that are dropped so.
-  package var drainedBytes = 32 * 1024 * 1024
+  /// The time between reads of up to 64 kB that are dropped.
+  static let drainInterval: TimeAmount = .milliseconds(10)
 
   package init(
     connections: Int = 10_000, idle: TimeAmount = Self.idle, request: TimeAmount = .seconds(30),

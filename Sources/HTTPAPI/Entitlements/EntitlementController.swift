@@ -5,9 +5,9 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// What accounts may use: the hot path.
+/// The entitlements of accounts.
 struct EntitlementController: Sendable {
-  /// As many as fit into one statement's array without hurting the statements beside it.
+  /// Few enough for one statement that does not slow down others.
   static let maximumAccounts = 1000
 
   let entitlements: EntitlementReader
@@ -29,7 +29,6 @@ struct EntitlementController: Sendable {
     return try await show(accountID, query, mayLag: request.mayLag)
   }
 
-  /// Answers for another time, or for the active ones alone.
   private func show(_ accountID: String, _ query: Query, mayLag: Bool) async throws -> Response {
     let now = now()
     let (at, knownAt) = (try query.moment("at"), try query.moment("known_at"))
@@ -53,13 +52,13 @@ struct EntitlementController: Sendable {
       case knownAt = "known_at"
     }
 
-    /// Times stand in the query, as for one account: passed over here, as what is unknown is, they
-    /// would be answered with another time than was meant.
+    /// Rejects times in the body: if they were ignored like unknown members, the answer would be
+    /// about another time than the caller meant.
     init(from decoder: any Decoder) throws {
       let members = try decoder.container(keyedBy: CodingKeys.self)
       for key in [CodingKeys.at, .knownAt] where members.contains(key) {
         throw Problem.invalid(
-          key.rawValue, "must be in the query, as in ?\(key.rawValue)=2026-11-21T09:30:00Z")
+          key.rawValue, "must be in the query, such as ?\(key.rawValue)=2026-11-21T09:30:00Z")
       }
       accountIDs = try members.decode([String].self, forKey: .accountIDs)
     }
@@ -69,7 +68,7 @@ struct EntitlementController: Sendable {
   func query(_ request: Request, context: APIContext) async throws -> Response {
     let body = try await request.json(BatchRequest.self, upTo: BodyLimit.batch)
     guard body.accountIDs.count <= Self.maximumAccounts else {
-      throw Problem.invalid("account_ids", "may have up to \(Self.maximumAccounts) elements")
+      throw Problem.invalid("account_ids", "must have at most \(Self.maximumAccounts) elements")
     }
     let accountIDs = try body.accountIDs.map(TextField.accountIDs.checked)
     let query = Query(request.uri)
@@ -87,7 +86,6 @@ struct EntitlementController: Sendable {
   }
 }
 
-/// The answer about one account.
 struct AccountEntitlements: JSONWritable {
   let accountID: String
   let asOf: Timestamp
@@ -120,9 +118,9 @@ private struct BatchEntitlements: JSONWritable {
   }
 }
 
-/// What a caller says of copies: the header field `Cache-Control` of a request.
+/// The request header field `Cache-Control`.
 enum CacheControl {
-  /// Whether a value asks for an answer that is no copy's (RFC 9111, section 5.2.1.4).
+  /// Whether a value has `no-cache` (RFC 9111, section 5.2.1.4).
   static func asksForCurrent(_ value: String) -> Bool {
     value.isASCII
       && value.lowercased().split(separator: ",").contains {
@@ -132,6 +130,6 @@ enum CacheControl {
 }
 
 extension Request {
-  /// Whether a replica may answer.
+  /// Whether a replica may answer, which may lag behind the primary.
   var mayLag: Bool { !headers[values: .cacheControl].contains(where: CacheControl.asksForCurrent) }
 }

@@ -4,8 +4,8 @@ import Synchronization
 
 /// The open connections of a server.
 ///
-/// When there are too many, a new connection takes the place of an old one that has never sent a
-/// valid key, so that clients which only hold connections open can't lock out the others.
+/// At the limit, a new connection replaces an old one that has never sent a valid key, so that
+/// clients that only hold connections open can't lock out others.
 final class OpenConnections: Sendable {
   private let limit: Int
   private let metrics: RequestMetrics
@@ -18,7 +18,7 @@ final class OpenConnections: Sendable {
 
   /// Adds a connection, and closes others if there are too many.
   ///
-  /// - Returns: False if it has to be refused because all others have sent valid keys.
+  /// Returns false if the connection must be refused because all others have sent valid keys.
   func add(_ connection: OpenConnection) -> Bool {
     metrics.connections.increment()
     let (isAllowed, replaced) = open.withLock { open in
@@ -38,7 +38,8 @@ final class OpenConnections: Sendable {
     open.withLock { $0[ObjectIdentifier(connection)] = nil }
   }
 
-  /// One percent of the connections at once, so that a flood of new ones doesn't search for each.
+  /// One percent of the connections at once, so that a flood of new ones does not cause a search for
+  /// each.
   private func replaceable(
     of connections: some Collection<OpenConnection>
   ) -> [OpenConnection] {
@@ -47,14 +48,13 @@ final class OpenConnections: Sendable {
   }
 }
 
-/// A connection, and what decides whether it is closed to make room for another.
+/// A connection, with its rank in the order of closing.
 final class OpenConnection: Sendable {
   enum Use: UInt64 {
-    /// It waits for a request.
+    /// Waiting for a request.
     case idle
-    /// It has a request.
     case busy
-    /// It has sent a valid key, and is kept.
+    /// Has sent a valid key, and is never closed for another.
     case authenticated
   }
 
@@ -67,14 +67,13 @@ final class OpenConnection: Sendable {
     value = Atomic(NIODeadline.now().uptimeNanoseconds)
   }
 
-  /// Notes what the connection is used for since a time.
   func note(_ use: Use, since time: NIODeadline) {
     value.store(use.rawValue << 62 | time.uptimeNanoseconds, ordering: .relaxed)
   }
 
-  /// The place in the order of closing: idle connections before busy ones, the longest first.
+  /// The position in the order of closing: idle before busy connections, oldest first.
   var rank: UInt64 { value.load(ordering: .relaxed) }
 
-  /// The rank from which on connections are kept.
+  /// The lowest rank of connections that are kept.
   static let keptRank = Use.authenticated.rawValue << 62
 }

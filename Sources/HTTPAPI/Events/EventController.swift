@@ -5,9 +5,9 @@ import LedgerStorage
 import ServiceLifecycle
 import Subscriptions
 
-/// The feed of changes.
+/// The feed of events.
 struct EventController: Sendable {
-  /// Shorter than what load balancers and clients usually wait for an answer, and than
+  /// Shorter than the usual timeouts of load balancers and clients, and than
   /// ``ConnectionLimits.idle``.
   static let longestWaitSeconds = 60
 
@@ -18,7 +18,8 @@ struct EventController: Sendable {
   func list(_ request: Request, context: APIContext) async throws -> Response {
     let page = try Page(request.uri)
     let cursor = try page.after.map(Self.cursor)
-    let deadline = ContinuousClock.now + .seconds(try Self.waitSeconds(request.uri))
+    let wait = try Query(request.uri)?.integer("wait", in: 0...Self.longestWaitSeconds) ?? 0
+    let deadline = ContinuousClock.now + .seconds(wait)
     while true {
       let newsCount = watch.newsCount
       let found: FeedPage
@@ -27,14 +28,14 @@ struct EventController: Sendable {
       case .cursorExpired:
         throw Problem(
           .cursorExpired,
-          "Events behind this cursor are deleted: they are older than is kept. Take in what there "
-            + "is now, then read on without `after`, from the oldest event that is kept.")
+          "Events after this cursor were deleted because their retention ended. Reload the current "
+            + "state, then continue without `after`, from the oldest event kept.")
       case .cursorUnknown:
         throw Problem(
           .cursorUnknown,
           "The feed has no event at \(cursor?.text ?? ""): the database was restored from an older "
-            + "backup, or this feed never gave the cursor. Take in what there is now, then read on "
-            + "without `after`, from the oldest event that is kept.")
+            + "backup, or the cursor belongs to another feed. Reload the current state, then continue "
+            + "without `after`, from the oldest event kept.")
       }
       let left = deadline - .now
       guard found.events.isEmpty, left > .zero, !Task.isShuttingDownGracefully else {
@@ -43,7 +44,7 @@ struct EventController: Sendable {
       await cancelWhenGracefulShutdown { [watch] in
         await watch.waitForNews(beyond: newsCount, within: left)
       }
-      // Nobody is there any more to answer to.
+      // The client has disconnected.
       try Task.checkCancellation()
     }
   }
@@ -51,14 +52,6 @@ struct EventController: Sendable {
   private static func cursor(_ text: String) throws -> FeedCursor {
     guard let cursor = FeedCursor(text) else { throw Page.malformedCursor }
     return cursor
-  }
-
-  private static func waitSeconds(_ uri: URI) throws -> Int {
-    guard let text = Query(uri)?["wait"] else { return 0 }
-    guard let seconds = Int(text.rawValue), (0...longestWaitSeconds).contains(seconds) else {
-      throw Problem.invalid("wait", "must be a number of seconds from 0 to \(longestWaitSeconds)")
-    }
-    return seconds
   }
 }
 
@@ -72,7 +65,7 @@ extension FeedPage: JSONWritable {
   }
 }
 
-/// Watches the feed for as long as the server runs.
+/// Watches the feed while the server runs.
 struct EventWatching: Service {
   let watch: EventWatch
 
@@ -81,7 +74,7 @@ struct EventWatching: Service {
   }
 }
 
-/// The pushing of events again, for administrators.
+/// Schedules events to be delivered to the webhook again.
 struct RedeliveryController: Sendable {
   let ledger: Ledger
   let now: @Sendable () -> Timestamp
@@ -90,15 +83,16 @@ struct RedeliveryController: Sendable {
   func redeliver(_ request: Request, context: APIContext) async throws -> Response {
     let name = "event_id"
     guard let id = Int64(try context.parameters.require(name)) else {
-      throw Problem.invalid(name, "must be the id of an event")
+      throw Problem.invalid(name, "must be a number, the `id` of an event")
     }
     let administrator = try context.administrator(reason: try Query(request.uri)?.text(.reason))
     switch try await ledger.redeliver(id, by: administrator, at: now()) {
     case .scheduled: return Response(ScheduledRedelivery(eventID: id), status: .accepted)
     case .webhooksOff:
-      throw Problem(.webhooksOff, "No worker was ever given a webhook: set TENURE_WEBHOOK_URL.")
+      throw Problem(
+        .webhooksOff, "No worker has run with a webhook. Set TENURE_WEBHOOK_URL.")
     case .unknownEvent:
-      throw Problem(.unknownEvent, "There is no event \(id), or it is older than events are kept.")
+      throw Problem(.unknownEvent, "Event \(id) does not exist, or its retention has ended.")
     }
   }
 }

@@ -31,7 +31,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     /// It is complete, and being read from the database.
     case asked(EntitlementRequest, HTTPRequestHead)
     /// The last request is answered, and the rest of its body dropped until the deadline.
-    case draining(until: NIODeadline, bytes: Int)
+    case draining(until: NIODeadline)
   }
 
   /// What came while a request was being read.
@@ -151,7 +151,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   }
 
   func channelReadComplete(context: ChannelHandlerContext) {
-    if case .draining = phase { context.read() }
+    if case .draining = phase { scheduleDrain(context) }
     guard hasForwarded else { return }
     hasForwarded = false
     context.fireChannelReadComplete()
@@ -174,6 +174,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   }
 
   func read(context: ChannelHandlerContext) {
+    if case .draining = phase { return }
     if held.count < Self.heldLimit {
       context.read()
     } else {
@@ -208,11 +209,8 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
         forward(part, context)
       }
-    case (.draining(let deadline, let bytes), .body(let body)):
-      phase = .draining(until: deadline, bytes: bytes + body.readableBytes)
-      if bytes > limits.drainedBytes { context.close(promise: nil) }
-    case (.draining, _):
-      context.close(promise: nil)
+    case (.draining, .body): break
+    case (.draining, _): context.close(promise: nil)
     case (.open, .body), (.open, .end), (.asked, _):
       lastActive = .now()
       forward(part, context)
@@ -367,8 +365,16 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       context.close(promise: nil)
       return
     }
-    phase = .draining(until: .now() + limits.drain, bytes: 0)
-    context.read()
+    phase = .draining(until: .now() + limits.drain)
+    try? context.channel.syncOptions?.setOption(.recvAllocator, value: LargeReads())
+    scheduleDrain(context)
+  }
+
+  /// Reads on in a moment: as fast as it comes, it would keep the event loop from others.
+  private func scheduleDrain(_ context: ChannelHandlerContext) {
+    context.eventLoop.assumeIsolated().scheduleTask(in: ConnectionLimits.drainInterval) {
+      self.context?.read()
+    }
   }
 
   // MARK: Time limits
@@ -388,7 +394,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
   /// Whether the client has not got on with its request, its answer or its next request.
   private func isOverdue(_ context: ChannelHandlerContext, at now: NIODeadline) -> Bool {
-    if case .draining(let deadline, _) = phase { return now >= deadline }
+    if case .draining(let deadline) = phase { return now >= deadline }
     if isStalled(context, at: now) { return true }
     let request = isAuthenticated ? limits.request : limits.requestWithoutKey
     if isRouterReading, routerRequests == 1, now - requestBegan >= request { return true }

@@ -3,21 +3,52 @@ import NIOCore
 import Subscriptions
 import Synchronization
 
-/// How many bytes of request bodies are held in memory at a time, over all connections.
+/// Limits of the request bodies held in memory, over all connections.
 struct BodyBudgets: Sendable {
   /// For requests with an API key.
   let callers = BodyBudget(limit: 64 * 1024 * 1024)
-  /// For the administrators' pages, whose forms are small: notifications can't use it up.
+  /// For the admin pages, whose forms are small; separate so that notifications can't use it up.
   let pages = BodyBudget(limit: 4 * 1024 * 1024, isOpenToAll: true)
   /// For all other requests.
-  let strangers = BodyBudget(limit: 16 * 1024 * 1024, isOpenToAll: true)
+  let strangers = BodyBudget(
+    limit: 16 * 1024 * 1024, isOpenToAll: true, pace: BodyPace(bytesPerSecond: 4 * 1024 * 1024))
+}
+
+/// Limits how many bytes of large bodies are read per second, over all connections.
+///
+/// Reading 1 MB takes as much processor time as a hundred reads of entitlements, so that a few
+/// senders could take it all. What is not read yet stays in the senders' network buffers.
+final class BodyPace: Sendable {
+  /// The part of a body that is read at once; the first one is not limited.
+  ///
+  /// Notifications of version 2 stay below 20 kB.
+  static let part = 32 * 1024
+  /// A body that would wait longer than this for its next part is refused.
+  static let longestWait: Duration = .seconds(2)
+
+  private let timeOfPart: Duration
+  private let nextPart = Mutex(ContinuousClock.now)
+
+  init(bytesPerSecond: Int) {
+    timeOfPart = .seconds(1) * Self.part / bytesPerSecond
+  }
+
+  /// Returns the time until the next part may be read, nil if it is too long.
+  func wait(at now: ContinuousClock.Instant = .now) -> Duration? {
+    nextPart.withLock { next in
+      let wait = max(.zero, next - now)
+      guard wait <= Self.longestWait else { return nil }
+      next = max(next, now) + timeOfPart
+      return wait
+    }
+  }
 }
 
 /// A number of bytes that request bodies share.
 ///
-/// Where anybody can send bodies, one address gets at most half of the budget, and when there is
-/// not enough left, the body that has been arriving for longest is dropped: a sender that is slow
-/// on purpose can't keep out a notification, which arrives within moments.
+/// In a budget that is open to all, one address gets at most half, and when it is used up, the body
+/// that has been arriving for longest is dropped: deliberately slow senders can't keep out
+/// notifications, which arrive quickly.
 final class BodyBudget: Sendable {
   private struct Held {
     var share: BodyShare
@@ -28,7 +59,7 @@ final class BodyBudget: Sendable {
   private struct State {
     var bytes = 0
     var bytesByAddress: [ExactText: Int] = [:]
-    /// By the number of the share, which are given out in ascending order.
+    /// By the number of the share; numbers ascend.
     var held: [Int: Held] = [:]
 
     mutating func add(_ bytes: Int, of share: BodyShare) {
@@ -48,17 +79,19 @@ final class BodyBudget: Sendable {
 
   private let limit: Int
   private let isOpenToAll: Bool
+  fileprivate let pace: BodyPace?
   private let state = Mutex(State())
   private let shares = Atomic(0)
 
-  init(limit: Int, isOpenToAll: Bool = false) {
+  init(limit: Int, isOpenToAll: Bool = false, pace: BodyPace? = nil) {
     self.limit = limit
     self.isOpenToAll = isOpenToAll
+    self.pace = pace
   }
 
   fileprivate func nextNumber() -> Int { shares.add(1, ordering: .relaxed).newValue }
 
-  /// Takes bytes for a share; false, and nothing is taken, if there are not enough left.
+  /// Takes bytes for a share, or takes nothing and returns false if too few are left.
   fileprivate func take(_ bytes: Int, for share: BodyShare) -> Bool {
     let (isTaken, dropped) = state.withLock { state in
       var dropped: [BodyShare] = []
@@ -84,7 +117,7 @@ final class BodyBudget: Sendable {
     return isTaken
   }
 
-  /// Notes that a body has arrived, and is not dropped any more.
+  /// Marks a body as complete, so that it is not dropped any more.
   fileprivate func keep(_ share: BodyShare) {
     state.withLock { $0.held[share.number]?.isArriving = false }
   }
@@ -103,11 +136,9 @@ package final class BodyShare: Sendable {
   fileprivate let address: ExactText
   fileprivate let drop: @Sendable () -> Void
   fileprivate let isDropped = Atomic(false)
+  private let taken = Atomic(0)
 
-  /// - Parameters:
-  ///   - budget: What it is a share of.
-  ///   - address: The sender's.
-  ///   - drop: Ends the request while its body arrives.
+  /// `drop` ends the request while its body arrives.
   init(of budget: BodyBudget, from address: String, drop: @escaping @Sendable () -> Void) {
     self.budget = budget
     self.address = ExactText(address)
@@ -115,23 +146,28 @@ package final class BodyShare: Sendable {
     number = budget.nextNumber()
   }
 
-  /// Takes bytes for a part of the body.
+  /// Takes bytes that were read, and returns when more may be read.
   ///
-  /// - Throws: A ``Problem`` if there are not enough left.
-  func take(_ count: Int) throws {
-    guard budget.take(count, for: self) else {
-      throw Problem.unavailable("The server is reading too many large bodies. Try again.")
-    }
+  /// - Throws: A ``Problem`` if there are not enough left, or other bodies are to be read before.
+  func take(_ count: Int) async throws {
+    guard budget.take(count, for: self) else { throw Self.tooManyBodies }
+    let (before, after) = taken.add(count, ordering: .relaxed)
+    guard let pace = budget.pace, after / BodyPace.part > before / BodyPace.part else { return }
+    guard let wait = pace.wait() else { throw Self.tooManyBodies }
+    if wait > .zero { try await Task.sleep(for: wait) }
   }
+
+  private static let tooManyBodies = Problem.unavailable(
+    "The server is reading too many large bodies. Try again.")
 
   /// Notes that the whole body has arrived.
   func keep() { budget.keep(self) }
 
-  /// Gives everything back, once the body is not needed any more.
+  /// Returns all bytes to the budget.
   package func giveBack() { budget.giveBack(self) }
 }
 
-/// Gives each request a share of the budget until it is answered.
+/// Gives each request a share of its budget until it is answered.
 struct BodyAdmission: RouterMiddleware {
   let budgets: BodyBudgets
   let site: (any Site)?

@@ -1,23 +1,26 @@
 package import Subscriptions
 
-/// Names and values as queries and forms are written, found by their bytes.
+/// The decoded names and values of a query or form, compared by bytes.
 package struct EncodedFields: Sendable {
-  /// How a value is written.
   package enum Form {
-    /// A plus sign is one, as in the offset of a time; what cannot be decoded stays as it is.
+    /// A plus sign stays one, as in the offset of a time; undecodable text stays as it is.
     case query
-    /// A plus sign is a space, as browsers write forms; what cannot be decoded is left out.
+    /// A plus sign is a space, as in HTML forms; undecodable fields are left out.
     case html
   }
 
-  /// How long the name of a field may be, in bytes.
+  /// In bytes.
   package static let longestName = 256
 
   private var fields: [(name: ExactText, value: ExactText)] = []
-  /// Whether a field was left out because its name is too long.
+  /// Whether a field was left out because its name was too long.
   package private(set) var hasLongName = false
 
   package init() {}
+
+  package init(_ name: String, _ value: String) {
+    fields = [(ExactText(name), ExactText(value))]
+  }
 
   package init(_ text: String, _ form: Form) {
     for pair in text.utf8.split(separator: UInt8(ascii: "&")) {
@@ -35,19 +38,18 @@ package struct EncodedFields: Sendable {
     }
   }
 
-  /// The first value of a name; nil if there is none.
+  /// The first value of a name.
   package subscript(name: String) -> ExactText? {
     let name = ExactText(name)
     return fields.first { $0.name == name }?.value
   }
 
-  /// All values of a name.
   package func all(_ name: String) -> [ExactText] {
     let name = ExactText(name)
     return fields.filter { $0.name == name }.map(\.value)
   }
 
-  /// The names that begin with a prefix, without it, and their values.
+  /// The fields whose names begin with a prefix, which is removed.
   package func all(beginningWith prefix: String) -> [(name: String, value: String)] {
     fields.filter { $0.name.rawValue.begins(with: prefix) }.map { name, value in
       (
@@ -66,10 +68,10 @@ package struct EncodedFields: Sendable {
 }
 
 extension String {
-  /// Decodes percent-encoded UTF-8 (RFC 3986, section 2.1) byte by byte; nil for anything else.
+  /// Decodes percent-encoded UTF-8 (RFC 3986, section 2.1); nil for anything else.
   ///
-  /// Foundation's `removingPercentEncoding` drops a byte order mark from the beginning, and would
-  /// make one account's id of another's.
+  /// Foundation's `removingPercentEncoding` drops a leading byte order mark, which would turn one
+  /// account ID into another.
   init?(percentEncoded text: some Sequence<UInt8>, plusIsSpace: Bool = false) {
     var bytes: [UInt8] = []
     var rest = text.makeIterator()

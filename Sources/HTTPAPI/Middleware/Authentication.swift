@@ -2,7 +2,7 @@ import HTTPTypes
 import Hummingbird
 import Subscriptions
 
-/// Finds out who calls; what a caller may do is for ``Permission`` to say.
+/// Identifies the caller by its API key; ``Permission`` decides what the caller may do.
 struct CallerIdentification: RouterMiddleware {
   let keys: APIKeys
 
@@ -19,7 +19,7 @@ struct CallerIdentification: RouterMiddleware {
   }
 }
 
-/// Lets only those pass whose key has a role.
+/// Requires an API key with a role.
 struct Permission: RouterMiddleware {
   let role: APIKeys.Role
   let brake: FailureBrake

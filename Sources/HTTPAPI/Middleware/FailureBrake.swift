@@ -2,37 +2,36 @@ package import Hummingbird
 package import Subscriptions
 import Synchronization
 
-/// Delays the answers to wrong keys and refused notifications, longer the more there are.
+/// Delays the answers to wrong keys and refused notifications, longer with each failure.
 ///
-/// A right key is never delayed, whatever others have tried from the same address: strangers behind
-/// the administrators' proxy can't keep them out. Counts are kept in memory, by each process for
-/// itself: keys are too long to be guessed, so this only limits the load and the log lines.
+/// A valid key is never delayed, so that clients behind the same proxy can't lock out others. Each
+/// process keeps its own counts in memory: keys are too long to be guessed, so the delay only has to
+/// limit load and log lines.
 package final class FailureBrake: Sendable {
-  /// Failures are forgotten after this time.
+  /// The time after which failures are forgotten.
   static let memory: Duration = .minutes(15)
   static let shortest: Duration = .milliseconds(100)
   package static let longest: Duration = .seconds(5)
-  /// The number of sources of each kind that are remembered: a few hundred kilobytes.
+  /// Remembered sources of each kind, which take a few hundred kilobytes.
   static let mostSources = 10_000
 
-  /// The kinds of sources, which are counted apart: a client that makes up sources of one kind
-  /// pushes no others out of memory.
+  /// Kinds of sources, counted separately so that made-up sources of one kind can't push others out
+  /// of memory.
   enum Kind: Hashable {
     /// The address that sent a wrong key in `Authorization`.
     case requestAddress
     /// The address that sent a refused notification.
     case notificationAddress
-    /// All senders of refused notifications, who may have many addresses.
+    /// All senders of refused notifications together.
     case notification
     /// The address that sent a wrong login.
     case loginAddress
-    /// The same together with the address in `X-Forwarded-For`, which clients can make up.
+    /// The same with the address in `X-Forwarded-For`, which clients can make up.
     case forwardedLoginAddress
     /// The name of a key that may not log in.
     case loginKey
   }
 
-  /// The source of a failure.
   struct Source: Sendable {
     var kind: Kind
     var name: String
@@ -52,15 +51,14 @@ package final class FailureBrake: Sendable {
 
   private let failures = Mutex<[Kind: [ExactText: Failures]]>([:])
 
-  /// Counts a failure, and returns when it may be answered.
+  /// Counts a failure, and sleeps until it may be answered.
   package func delay(_ client: Client, at now: Timestamp) async {
     let delay = count(client, at: now)
     if delay > .zero { try? await Task.sleep(for: delay) }
   }
 
-  /// Counts a failure.
-  ///
-  /// - Returns: How long to delay its answer: twice as long after each that is not free.
+  /// Counts a failure, and returns the delay of its answer, which doubles with each failure beyond
+  /// the free ones.
   func count(_ client: Client, at now: Timestamp) -> Duration {
     failures.withLock { failures in
       client.sources.map { source in
@@ -86,24 +84,22 @@ package final class FailureBrake: Sendable {
 }
 
 extension FailureBrake.Client {
-  /// The first wrong keys of a misconfigured app server are not delayed.
+  /// Enough for a misconfigured app server.
   static let freeRequests = 100
-  /// Neither are Apple's first notifications while the shared secret is wrong.
+  /// Enough for Apple's first notifications while the shared secret is wrong.
   static let freeNotifications = 60
   static let freeNotificationsOfAll = 120
-  /// A few mistyped keys are not delayed.
+  /// Enough for a few mistyped keys.
   static let freeLogins = 5
-  /// Behind a proxy all clients have one address, and `X-Forwarded-For` can be made up.
+  /// More, because all clients behind a proxy share one address.
   static let freeLoginsOfAddress = 50
 
-  /// The sender of a request with a wrong key.
   static func bearer(_ context: APIContext) -> Self {
     Self(sources: [
       .init(kind: .requestAddress, name: address(context), free: freeRequests)
     ])
   }
 
-  /// The sender of a refused notification.
   static func notification(_ context: APIContext) -> Self {
     Self(sources: [
       .init(kind: .notificationAddress, name: address(context), free: freeNotifications),
@@ -111,8 +107,8 @@ extension FailureBrake.Client {
     ])
   }
 
-  /// The sender of a wrong login: its address, with and without the one that the nearest proxy
-  /// names, and the name of the key if it is one of another role.
+  /// The sender of a failed login: its address, with and without the one that the nearest proxy
+  /// reports, and the name of the key if it has another role.
   package static func login(_ request: Request, _ context: APIContext, key: APIKeys.Caller?) -> Self {
     let address = address(context)
     let chain = Array((request.headers[values: .forwardedFor].last ?? "").utf8)

@@ -3,7 +3,7 @@ import Hummingbird
 import Logging
 import NIOHTTP1
 
-/// Turns whatever is thrown into an answer.
+/// Answers every error with a ``Problem``.
 package struct ProblemReporting: RouterMiddleware {
   func handle(
     _ request: Request, context: APIContext,
@@ -12,21 +12,21 @@ package struct ProblemReporting: RouterMiddleware {
     do {
       return try await next(request, context)
     } catch let error as HTTPParserError {
-      // There is no request to answer: the server closes the connection.
+      // Without a parsed request there is nothing to answer: the server closes the connection.
       throw error
     } catch {
       let response = Response(Self.problem(error, context))
-      // An answer to HEAD ends with its header; a body would be taken for the next answer.
+      // A response to HEAD ends with its header; a body would be taken for the next response.
       return request.method == .head ? response.createHeadResponse() : response
     }
   }
 
-  /// Says what an error means, and logs it where it is the server's.
+  /// Converts an error, and logs it if it is a server error.
   package static func problem(_ error: any Error, _ context: APIContext) -> Problem {
     let problem = Problem(error)
     if problem.status.kind == .serverError {
       context.logger.log(
-        level: problem.code == .unavailable ? .warning : .error, "A request failed",
+        level: problem.code == .unavailable ? .warning : .error, "Request failed",
         metadata: ["http.route": "\(context.route)", "error": "\(error)"])
     }
     return problem

@@ -7,16 +7,16 @@ import Logging
 import Synchronization
 import Tracing
 
-/// Gives every request an id, and logs one line about it when it is answered.
+/// Gives every request an ID, and logs one line when it is answered.
 ///
-/// The line names the route and not the path, which can hold a person's account id; never a body, a
-/// header field or a query.
+/// The line has the route instead of the path, which may contain an account ID, and never a body,
+/// header field or query.
 struct RequestLog: RouterMiddleware {
-  /// What is called too often to be of interest: logged as debug.
+  /// High-traffic routes, logged at level debug.
   private static let quietRoutes: Set<String> = [
     "/v1/accounts/{account_id}/entitlements", "/v1/entitlements/query", "/healthz", "/readyz",
     "/metrics",
-    // Anybody can call it, as often as they like. The intake logs what it stores.
+    // Open to all callers; the intake logs what it stores.
     "/v1/appstore/notifications",
   ]
 
@@ -28,7 +28,6 @@ struct RequestLog: RouterMiddleware {
     let id = Self.adoptID(of: request, in: &context)
     let start = ContinuousClock.now
     let known = context
-    // The line about the request, too, has its id from the occasion.
     return try await Occasion.$current.withValue(.request(id: id)) {
       var response = try await next(request, known)
       response.headers[.requestID] = id
@@ -45,10 +44,10 @@ struct RequestLog: RouterMiddleware {
     }
   }
 
-  /// Takes the caller's id of the request, or the one that the server made, for answer and log.
+  /// Returns the caller's request ID if it is usable, or else Hummingbird's.
   ///
-  /// Log lines have it as the occasion's `request.id`, and not once more under the name that
-  /// Hummingbird gives it. Nobody asks for `context.id`, which would be a trap without that name.
+  /// Removes Hummingbird's metadata key, because log lines have the ID as `request.id`. Without that
+  /// key `context.id` traps; nothing reads it.
   private static func adoptID(of request: Request, in context: inout APIContext) -> String {
     let key = "hb.request.id"
     let made = context.logger[metadataKey: key]?.description
@@ -57,7 +56,7 @@ struct RequestLog: RouterMiddleware {
     return made ?? RequestID().description
   }
 
-  /// Whether a caller's id can be logged and repeated as it is: short, and visible ASCII.
+  /// Whether a caller's ID is short and visible ASCII, and so safe to log and return.
   static func isUsable(_ id: String) -> Bool {
     (1...128).contains(id.utf8.count) && id.utf8.allSatisfy { (0x21...0x7E).contains($0) }
   }
@@ -74,7 +73,7 @@ extension HTTPField.Name {
   }
 }
 
-/// Counts every request and how long its answer takes, whatever comes of it.
+/// Counts every request and measures its duration.
 struct RequestCounting: RouterMiddleware {
   let metrics: RequestMetrics
 
@@ -94,13 +93,12 @@ struct RequestCounting: RouterMiddleware {
   }
 }
 
-/// Makes a span of every request, as part of the caller's trace where it names one (`traceparent`
-/// and what else the tracer at hand reads).
+/// Records a span for every request, in the caller's trace if the request has one (`traceparent`,
+/// and whatever else the tracer reads).
 ///
-/// It is named after the route and never the path, which can hold a person's account id. Without a
-/// tracer nothing is made of it.
+/// The span is named after the route instead of the path, which may contain an account ID.
 struct RequestTracing: RouterMiddleware {
-  /// Spans that nobody sees are not made.
+  /// False without a tracer.
   static var isOn: Bool { !(InstrumentationSystem.tracer is NoOpTracer) }
 
   private let isOn = Self.isOn
@@ -116,7 +114,7 @@ struct RequestTracing: RouterMiddleware {
     return try await withSpan(request.method.rawValue, context: trace, ofKind: .server) { span in
       let response = try await next(request, context)
       if span.isRecording {
-        // It is known only now.
+        // Known only after routing.
         let route = context.route
         span.operationName = "\(request.method.rawValue) \(route)"
         span.attributes["http.request.method"] = request.method.rawValue
@@ -128,7 +126,6 @@ struct RequestTracing: RouterMiddleware {
     }
   }
 
-  /// Reads header fields for the tracer.
   private struct HeaderExtractor: Extractor {
     func extract(key: String, from fields: HTTPFields) -> String? {
       HTTPField.Name(key).flatMap { fields[$0] }
@@ -136,14 +133,14 @@ struct RequestTracing: RouterMiddleware {
   }
 }
 
-/// Counts requests, by method, route and class of status.
+/// The metrics of requests, by method, route and class of status.
 ///
-/// Routes are templates and never paths, so that there are only so many of them, and nobody's
-/// account id is among them.
+/// Routes are templates instead of paths: this bounds the number of series and keeps account IDs
+/// out of them.
 final class RequestMetrics: Sendable {
-  /// Of one method on one route; all of it is made once.
+  /// The metrics of one method on one route.
   final class Route: Sendable {
-    /// From 1xx to 5xx.
+    /// By class of status, from 1xx to 5xx.
     private let answers: [Counter]
     private let duration: CoreMetrics.Timer
 
@@ -171,10 +168,10 @@ final class RequestMetrics: Sendable {
     let route: String
   }
 
-  /// Any other method is counted as `other`: clients may make them up.
+  /// Any other method is counted as `other`, because clients can make them up.
   private static let methods: Set = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
-  /// The route that is answered most.
+  /// The busiest route, found without a lock.
   let entitlements: Route
   let inFlight: Meter
   let connections: Meter
@@ -193,7 +190,6 @@ final class RequestMetrics: Sendable {
 
   private static let entitlementRoute = "/v1/accounts/{account_id}/entitlements"
 
-  /// The counters of a method on a route's template.
   func route(_ method: String, _ route: String) -> Route {
     let key = Key(method: Self.methods.contains(method) ? method : "other", route: route)
     if key.method == "GET", key.route == Self.entitlementRoute { return entitlements }

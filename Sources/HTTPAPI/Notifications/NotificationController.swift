@@ -5,11 +5,11 @@ import JSONText
 import NIOCore
 import Subscriptions
 
-/// What Apple sends without being asked.
+/// Receives App Store Server Notifications.
 ///
-/// Anybody can post here, so nobody is asked for a key: a notification proves itself by its
-/// signatures or its shared secret. Whatever the Content-Type says, the body is read: Apple takes
-/// every answer but 200 for a failure and sends the notification again.
+/// The route needs no key: a notification is authenticated by its signatures or its shared secret.
+/// The body is read whatever its Content-Type, because Apple repeats a notification after any answer
+/// other than 200.
 struct NotificationController: Sendable {
   let intake: NotificationIntake
   let brake: FailureBrake
@@ -21,7 +21,7 @@ struct NotificationController: Sendable {
     case .stored(let id, _):
       return Response(StoredNotificationAnswer(id: id))
     case .refused(let refusal):
-      // A flood of them would keep the cores from answering others.
+      // Delayed, so that a flood of them can't starve other requests.
       BodyShare.current?.giveBack()
       await brake.delay(.notification(context), at: now())
       throw Problem(refusal)
@@ -52,10 +52,8 @@ private struct StoredNotificationAnswer: JSONWritable {
 }
 
 extension Problem {
-  /// Why a notification is refused.
-  ///
-  /// 401 only where the secret is wrong; everything else is 400, whatever the code means elsewhere:
-  /// that is what Apple's endpoint is promised.
+  /// The answer to a refused notification: 401 for a wrong secret and 400 for everything else,
+  /// whatever status the code has elsewhere.
   fileprivate init(_ refusal: NotificationRefusal) {
     switch refusal.code {
     case .invalidRequest: self.init(.invalidRequest, refusal.detail)
@@ -63,7 +61,7 @@ extension Problem {
     case .wrongBundleID: self.init(.wrongBundleID, refusal.detail)
     case .wrongSecret:
       self.init(.wrongSecret, refusal.detail)
-      // An answer of 401 names a way to prove oneself (RFC 9110, section 15.5.2).
+      // A 401 must name an authentication scheme (RFC 9110, section 15.5.2).
       headers[.wwwAuthenticate] = "SharedSecret"
       return
     }

@@ -7,7 +7,7 @@ import Synchronization
 
 /// Health checks for load balancers and orchestrators.
 struct HealthController: Sendable {
-  /// How long a check waits for the database: balancers ask every few seconds.
+  /// Short, because load balancers ask every few seconds.
   private static let deadline: Duration = .seconds(2)
 
   private let readiness: Readiness
@@ -20,30 +20,29 @@ struct HealthController: Sendable {
     readiness = Readiness(checking: checking)
   }
 
-  /// Reports that the process is alive.
-  ///
-  /// The database is not checked: a restart of this process would not fix it.
+  /// Reports that the process is alive; restarting it would not fix the database, which is not
+  /// checked.
   @Sendable
   func healthz(_ request: Request, context: APIContext) async throws -> Response {
     Response(Health(status: "alive"))
   }
 
-  /// Reports whether the database answers and has the schema that this program needs.
+  /// Reports whether the database answers and has a compatible schema.
   @Sendable
   func readyz(_ request: Request, context: APIContext) async throws -> Response {
     guard let outcome = await readiness.outcome(within: Self.deadline) else {
-      throw Problem.unavailable("The database has not answered within \(Self.deadline).")
+      throw Problem.unavailable("The database did not answer within \(Self.deadline).")
     }
     try outcome.get()
     return Response(Health(status: "ready"))
   }
 }
 
-/// A check that runs once at a time, for all requests that arrive meanwhile.
+/// A check that all concurrent requests share.
 ///
 /// While the database hangs, a statement neither ends nor can be cancelled. So the check is not a
 /// child task of the request that started it: each request is answered at its deadline, and later
-/// requests wait for the same check instead of starting another.
+/// requests wait for the same check.
 private final class Readiness: Sendable {
   typealias Outcome = Result<Void, any Error>
 
@@ -100,10 +99,10 @@ private struct Health: JSONWritable {
   }
 }
 
-/// The description of this interface that tools read: `Resources/openapi.yaml`, built in.
+/// `Resources/openapi.yaml`, embedded in the program.
 enum OpenAPIDocument {
   static let text = String(decoding: PackageResources.openapi_yaml, as: UTF8.self)
-  /// Shared by all answers: a copy for each would be what readers that never read fill memory with.
+  /// Shared by all responses, so that clients that read slowly do not each hold a copy in memory.
   private static let body = ByteBuffer(string: text)
 
   @Sendable

@@ -2,12 +2,12 @@ import CoreMetrics
 import LedgerStorage
 import Subscriptions
 
-/// The gauges that show a reading of the ledger and of the pool.
+/// The gauges of the ledger and of the connection pool.
 final class LedgerGauges: Sendable {
   private let isReadable: Meter
-  private let due: [Job.Lane: Meter]
-  private let dueAges: [Job.Lane: Meter]
-  private let parkedJobs: [String: Meter]
+  private let due: [Job.Queue: Meter]
+  private let dueAges: [Job.Queue: Meter]
+  private let discardedJobs: [String: Meter]
   private let waitingSubmissions: Meter
   private let unclaimed: [Environment: Meter]
   private let waitingDeliveries: Meter
@@ -32,10 +32,10 @@ final class LedgerGauges: Sendable {
       Dictionary(uniqueKeysWithValues: keys.map { ($0, meter(name, [(label, text($0))])) })
     }
     isReadable = meter("tenure_database_readable")
-    due = meters("tenure_jobs_due", by: "lane", Job.Lane.allCases, \.rawValue)
-    dueAges = meters("tenure_jobs_due_age_seconds", by: "lane", Job.Lane.allCases, \.rawValue)
-    parkedJobs = meters(
-      "tenure_jobs_parked", by: "kind", Job.Task.Kind.allCases.map(\.rawValue), \.self)
+    due = meters("tenure_jobs_due", by: "queue", Job.Queue.allCases, \.rawValue)
+    dueAges = meters("tenure_jobs_due_age_seconds", by: "queue", Job.Queue.allCases, \.rawValue)
+    discardedJobs = meters(
+      "tenure_jobs_parked", by: "kind", Job.Kind.allCases.map(\.rawValue), \.self)
     waitingSubmissions = meter("tenure_submissions_waiting")
     unclaimed = meters(
       "tenure_charges_unclaimed", by: "environment", Environment.allCases, \.rawValue)
@@ -48,7 +48,7 @@ final class LedgerGauges: Sendable {
     heartbeatAge = meter("tenure_server_heartbeat_age_seconds")
     budgets = meters(
       "tenure_apple_budget_left", by: "name",
-      ["polls/production", "polls/sandbox", "tellings/production", "tellings/sandbox"], \.self)
+      Job.Queue.allCases.compactMap(\.rateBudget), \.self)
     connections = meters(
       "tenure_database_connections", by: "state", ["idle", "busy", "leased", "connecting"], \.self)
     inFlight = meter("tenure_database_requests_in_flight")
@@ -61,12 +61,12 @@ final class LedgerGauges: Sendable {
     func seconds(since moment: Timestamp?) -> Double {
       moment.map { max(0, Double(now.milliseconds - $0.milliseconds) / 1000) } ?? 0
     }
-    for lane in Job.Lane.allCases {
-      let backlog = reading.backlogs[lane]
-      due[lane]?.set(backlog?.due ?? 0)
-      dueAges[lane]?.set(seconds(since: backlog?.since))
+    for queue in Job.Queue.allCases {
+      let backlog = reading.backlogs[queue]
+      due[queue]?.set(backlog?.due ?? 0)
+      dueAges[queue]?.set(seconds(since: backlog?.since))
     }
-    for (kind, meter) in parkedJobs { meter.set(reading.parkedJobs[kind] ?? 0) }
+    for (kind, meter) in discardedJobs { meter.set(reading.discardedJobs[kind] ?? 0) }
     waitingSubmissions.set(reading.waitingSubmissions)
     for (environment, meter) in unclaimed {
       meter.set(reading.unclaimedCharges[environment] ?? 0)
@@ -77,7 +77,7 @@ final class LedgerGauges: Sendable {
     feedPosition.set(reading.feedPosition)
     unplacedEvents.set(reading.unplacedEvents)
     unfolded.set(reading.unfoldedChanges)
-    // A server that never lived is as long away as there are servers.
+    // Without any heartbeat, alerts on its age must fire.
     heartbeatAge.set(reading.lastHeartbeat.map { seconds(since: $0) } ?? .infinity)
     for (name, meter) in budgets { meter.set(reading.budgets[name] ?? 0) }
   }

@@ -6,15 +6,15 @@ package import Logging
 package import Observability
 package import Subscriptions
 
-/// What Prometheus reads: what the process counts, and how the ledger stands.
+/// The metrics of the process and of the ledger, in Prometheus' text format.
 ///
-/// The ledger is asked at most every few seconds, however many ask, and by one at a time; whoever
-/// comes meanwhile gets the last reading. A database that does not answer delays an answer by two
-/// seconds at the most, and the numbers that it would have told are left out.
+/// The ledger is read at most every few seconds and by one request at a time; the others show the
+/// last reading. A database that does not answer delays a response by at most two seconds, and its
+/// metrics are left out.
 package actor MetricsPage {
-  /// How old a reading may be: Prometheus asks every fifteen seconds or so.
+  /// The age at which a reading is replaced; Prometheus usually asks every 15 seconds.
   private static let freshness: Duration = .seconds(5)
-  /// What the format is called (https://prometheus.io/docs/instrumenting/exposition_formats/).
+  // https://prometheus.io/docs/instrumenting/exposition_formats/
   static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 
   nonisolated let registry: PrometheusRegistry
@@ -26,11 +26,6 @@ package actor MetricsPage {
   private var lastReading: (at: ContinuousClock.Instant, isGood: Bool)?
   private var isReading = false
 
-  /// - Parameters:
-  ///   - registry: Where the process counts.
-  ///   - ledger: What is read.
-  ///   - logger: Told when it can't be read.
-  ///   - now: The clock.
   package init(
     registry: PrometheusRegistry, ledger: Ledger, logger: Logger,
     now: @escaping @Sendable () -> Timestamp
@@ -46,7 +41,6 @@ package actor MetricsPage {
       Date.now.timeIntervalSince1970)
   }
 
-  /// Everything, in Prometheus' text format.
   func text() async -> String {
     gauges.show(await ledger.connections())
     await read()
@@ -65,11 +59,11 @@ package actor MetricsPage {
     } catch {
       gauges.show(nil, at: now())
       lastReading = (.now, false)
-      logger.warning("The ledger can't be read for /metrics", metadata: ["error": "\(error)"])
+      logger.warning("Reading the ledger for /metrics failed", metadata: ["error": "\(error)"])
     }
   }
 
-  /// In bytes, where the system tells it.
+  /// In bytes; nil where the system has no `/proc`.
   private static var residentMemory: Int? {
     guard let status = try? String(contentsOfFile: "/proc/self/status", encoding: .utf8),
       let match = status.firstMatch(of: /VmRSS:\s+([0-9]+) kB/), let kibibytes = Int(match.1)
@@ -91,16 +85,10 @@ struct MetricsController: Sendable {
 }
 
 extension MetricsPage {
-  /// A server for programs that have no HTTP interface: `/metrics` and `/healthz`, and nothing
-  /// else.
+  /// Makes a server of `/metrics` and `/healthz` for programs without an HTTP API, not yet running.
   ///
-  /// It asks for no key, for it tells nothing of anybody: keep its address inside.
-  ///
-  /// - Parameters:
-  ///   - host: The address to listen on.
-  ///   - port: 0 for a free one.
-  ///   - onListening: Told the port once it listens.
-  /// - Returns: The application, not yet running.
+  /// It needs no key, because it exposes no personal data; keep its address private. With port 0 it
+  /// listens on a free port, which it passes to `onListening`.
   package nonisolated func application(
     host: String, port: Int, onListening: @escaping @Sendable (Int) async -> Void = { _ in }
   ) -> some ApplicationProtocol {

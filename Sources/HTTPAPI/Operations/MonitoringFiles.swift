@@ -1,9 +1,9 @@
-/// A dashboard and alert rules over what `/metrics` tells, built in: `Resources/Monitoring`.
+/// The files of `Resources/Monitoring`, embedded in the program.
 package enum MonitoringFiles {
-  /// For Grafana, in JSON.
+  /// A Grafana dashboard, in JSON.
   package static let dashboard = String(
     decoding: PackageResources.grafana_dashboard_json, as: UTF8.self)
-  /// For Prometheus, in YAML.
+  /// Prometheus alert rules, in YAML.
   package static let alerts = String(
     decoding: PackageResources.prometheus_alerts_yaml, as: UTF8.self)
 }

@@ -5,7 +5,7 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// Orders: what accounts set out to buy, before they pay.
+/// Orders, which app servers open before the customer pays.
 struct OrderController: Sendable {
   let ledger: Ledger
   let now: @Sendable () -> Timestamp
@@ -34,7 +34,7 @@ struct OrderController: Sendable {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.uuidParameter("order_id")
     guard let order = try await ledger.order(id) else {
-      throw Problem(.unknownOrder, "There is no order \(id.text).")
+      throw Problem(.unknownOrder, "No order has the ID \(id.text).")
     }
     return Response(order.answered(at: now()))
   }

@@ -6,7 +6,7 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// Submitted purchases: receipts and signed transactions.
+/// Submits receipts and signed transactions, and shows submissions.
 struct ReceiptController: Sendable {
   let intake: SubmissionIntake
   let ledger: Ledger
@@ -22,14 +22,14 @@ struct ReceiptController: Sendable {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.uuidParameter("submission_id")
     guard let answer = try await intake.standing(of: id) else {
-      throw Problem(.unknownSubmission, "There is no submission \(id.text).")
+      throw Problem(.unknownSubmission, "No submission has the ID \(id.text).")
     }
-    // What Apple said holds other people's purchases, too: it is for administrators.
+    // Apple's answers may contain other customers' purchases, so only administrators see them.
     let exchanges = context.caller?.role == .admin ? try await ledger.exchanges(of: id) : nil
     return response(to: answer, exchanges: exchanges)
   }
 
-  /// A submission and where it stands look the same, whoever asks and however often.
+  /// The response to a submission, and to every later request for it.
   private func response(to answer: SubmissionAnswer, exchanges: [SubmissionExchange]?) -> Response {
     switch answer {
     case .verified(let verified):
@@ -46,7 +46,7 @@ struct ReceiptController: Sendable {
     case .rejected(let id, let reason):
       var problem = Problem(
         ProblemCode(rawValue: reason.code) ?? .receiptRejected, reason.detail)
-      // Whatever became of it, a submission that counts for nothing is answered alike.
+      // Rejected submissions always get 422, whatever status the code has elsewhere.
       problem.status = .unprocessableContent
       problem.submission = Problem.RejectedSubmission(
         id: id.text, appleStatus: reason.appleStatus, exchanges: exchanges)
@@ -77,10 +77,10 @@ private struct VerifiedSubmission: JSONWritable {
 
 private struct PendingSubmission: JSONWritable {
   let id: UUID
-  /// Nil: it was given up.
+  /// Nil after the last retry.
   let retryAt: Timestamp?
   let detail: String?
-  /// Nil: nothing is granted provisionally.
+  /// Nil if provisional access is turned off.
   let entitlements: [Entitlement]?
   let exchanges: [SubmissionExchange]?
 

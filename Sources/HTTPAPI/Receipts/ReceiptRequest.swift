@@ -3,9 +3,9 @@ import Intake
 import LedgerStorage
 import Subscriptions
 
-/// The body of a submission.
+/// The body of `POST /v1/receipts`.
 struct ReceiptRequest: Decodable {
-  /// In characters of base64, white space included; the largest known are a few megabytes.
+  /// In characters of base64; the largest known receipts have a few megabytes.
   static let maximumReceiptLength = 16 * 1024 * 1024
 
   private var accountID: String
@@ -28,9 +28,7 @@ struct ReceiptRequest: Decodable {
     case bundleID = "bundle_id"
   }
 
-  /// Makes a submission of it.
-  ///
-  /// - Throws: A ``Problem`` that names the field.
+  /// Validates the body.
   func submission() throws -> SubmissionRequest {
     SubmissionRequest(
       accountID: try TextField.accountID.checked(accountID), payload: try checkedPayload(),
@@ -41,20 +39,19 @@ struct ReceiptRequest: Decodable {
       isRestore: restore ?? false, bundleID: try bundleID.map(TextField.bundleID.checked))
   }
 
-  /// One of the two kinds, and nothing of the other.
   private func checkedPayload() throws -> SubmissionPayload {
     if let signedTransactions {
       guard receiptData == nil else {
         throw Problem.invalid(
-          "signed_transactions", "can't be sent beside `receipt_data`: send one of the two")
+          "signed_transactions", "can't be combined with `receipt_data`: send one of the two")
       }
       return try Self.signedData(signedTransactions, signedRenewalInfo ?? [])
     }
     guard signedRenewalInfo == nil else {
-      throw Problem.invalid("signed_renewal_info", "goes only with `signed_transactions`")
+      throw Problem.invalid("signed_renewal_info", "needs `signed_transactions`")
     }
     guard let receiptData else {
-      throw Problem.invalid("receipt_data", "is missing: send it, or `signed_transactions`")
+      throw Problem.invalid("receipt_data", "is missing: send it or `signed_transactions`")
     }
     return .receipt(try Self.checkedReceipt(receiptData))
   }
@@ -71,7 +68,7 @@ struct ReceiptRequest: Decodable {
     guard length <= SignedDataField.maximumTotalLength else {
       throw Problem.invalid(
         "signed_transactions",
-        "may have up to \(SignedDataField.maximumTotalLength) characters in all, together with "
+        "must have at most \(SignedDataField.maximumTotalLength) characters in total, including "
           + "`signed_renewal_info`")
     }
     return .signedData(transactions: transactions, renewalInfo: renewalInfo)
@@ -83,21 +80,18 @@ struct ReceiptRequest: Decodable {
     guard !receiptData.isEmpty else { throw Problem.invalid("receipt_data", "must not be empty") }
     guard receiptData.utf8.count <= maximumReceiptLength else {
       throw Problem.invalid(
-        "receipt_data", "may have up to \(maximumReceiptLength) characters")
+        "receipt_data", "must have at most \(maximumReceiptLength) characters")
     }
     guard !receiptData.utf8.contains(UInt8(ascii: " ")) else {
       throw Problem.invalid(
-        "receipt_data", "has a space inside: `+` becomes one when it is sent as a form")
+        "receipt_data", "contains a space: form encoding turns `+` into a space")
     }
     guard isBase64(receiptData) else {
-      throw Problem.invalid("receipt_data", "must be base64, as the device has the receipt")
+      throw Problem.invalid("receipt_data", "must be the device's receipt in base64")
     }
     return receiptData
   }
 
-  /// Whether a text has the characters of base64 and nothing else.
-  ///
-  /// Whether the bytes are a receipt is for Apple to say.
   private static func isBase64(_ text: String) -> Bool {
     var hasEnded = false
     var hasDigits = false
@@ -116,7 +110,7 @@ struct ReceiptRequest: Decodable {
 }
 
 extension String {
-  /// Removes what encoders put around base64 and between its lines, which Apple does not accept.
+  /// Removes line breaks, tabs and surrounding spaces, which Apple does not accept.
   fileprivate mutating func removeBase64Wrapping() {
     let space = UInt8(ascii: " ")
     guard utf8.contains(where: { $0 <= space }) else { return }
@@ -127,15 +121,13 @@ extension String {
   }
 }
 
-/// A list of JWS that callers send, and what may stand in it.
+/// A field with a list of JWS, and its limits.
 struct SignedDataField: Sendable {
-  /// More than an app has to send at once: StoreKit has one for each purchase that still counts.
+  /// More than any app sends at once: StoreKit has one for each current purchase.
   static let maximumCount = 1000
-  /// In characters, of each, as the verifier has it.
-  ///
-  /// Apple's have some 6,000, most of them certificates.
+  /// In characters of each JWS, as in the verifier; Apple's have about 6,000.
   static let maximumLength = 256 * 1024
-  /// In characters, of all lists together: as much as a receipt may have.
+  /// In characters of all lists together, the same as for a receipt.
   static let maximumTotalLength = 16 * 1024 * 1024
 
   let name: String
@@ -143,24 +135,20 @@ struct SignedDataField: Sendable {
   static let transactions = SignedDataField(name: "signed_transactions")
   static let renewalInfo = SignedDataField(name: "signed_renewal_info")
 
-  /// Returns the list if it may stand in the field.
-  ///
-  /// Whether anything in it is a JWS, and whose, is for the verification to say.
-  ///
-  /// - Throws: A ``Problem`` that names the field, or the place in it.
+  /// Returns the list if it is valid for the field; the verifier checks the JWS themselves.
   func checked(_ list: [String]) throws -> [String] {
     guard list.count <= Self.maximumCount else {
-      throw Problem.invalid(name, "may have up to \(Self.maximumCount) entries")
+      throw Problem.invalid(name, "must have at most \(Self.maximumCount) elements")
     }
     for (index, jws) in list.enumerated() {
       let place = "\(name)[\(index)]"
       guard !jws.isEmpty else { throw Problem.invalid(place, "must not be empty") }
       guard jws.utf8.count <= Self.maximumLength else {
-        throw Problem.invalid(place, "may have up to \(Self.maximumLength) characters")
+        throw Problem.invalid(place, "must have at most \(Self.maximumLength) characters")
       }
       guard jws.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
         throw Problem.invalid(
-          place, "must be a JWS as StoreKit has it (`jwsRepresentation`), without spaces")
+          place, "must be a JWS as in StoreKit's `jwsRepresentation`, without spaces")
       }
     }
     return list

@@ -7,13 +7,13 @@ import NIOCore
 package import Reports
 import Subscriptions
 
-/// What operators look at.
+/// The reports as JSON and CSV.
 struct ReportController: Sendable {
   let reports: ReportReader
   let desk: ReportDesk
   let now: @Sendable () -> Timestamp
 
-  /// The forms that HTTP has; tables are for terminals.
+  /// Without tables, which are for terminals.
   private enum Format: String, CaseIterable {
     case json
     case csv
@@ -43,7 +43,7 @@ struct ReportController: Sendable {
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     guard let report = Report(exactly: try context.parameter(.reportName)) else {
-      throw Problem(.unknownReport, "There is no such report; GET /v1/reports lists them.")
+      throw Problem(.unknownReport, "No report with this name; see GET /v1/reports.")
     }
     let query = Query(request.uri)
     let format = try Self.format(query)
@@ -64,7 +64,7 @@ struct ReportController: Sendable {
     }
   }
 
-  /// The report; nil: it is still being made.
+  /// The report; nil while it is being prepared.
   private func table(
     of report: Report, _ choices: ReportChoices, for request: Request
   ) async throws -> ReportTable? {
@@ -76,7 +76,7 @@ struct ReportController: Sendable {
     }
   }
 
-  /// Whoever asks the same again a little later finds the answer.
+  /// The same request finds the answer a little later.
   private static var working: Response {
     var json = JSONWriter(capacity: 32)
     json.object { $0.member("status", "working") }
@@ -96,12 +96,10 @@ struct ReportController: Sendable {
 }
 
 extension HTTPFields {
-  /// No answer is worth a longer wait.
   private static let longestWait = 60
 
-  /// How long a client prefers to wait before it is told that it takes longer: `Prefer: wait=30`.
-  ///
-  /// Nil: it does not say. See <https://www.rfc-editor.org/rfc/rfc7240#section-4.3>.
+  /// The time that a client is willing to wait for an answer: `Prefer: wait=30`, see
+  /// <https://www.rfc-editor.org/rfc/rfc7240#section-4.3>.
   fileprivate var preferredWait: Duration? {
     let preferences = filter { $0.name.canonicalName == "prefer" && $0.value.isASCII }.flatMap {
       $0.value.lowercased().split { ",;".contains($0) }.map {
@@ -126,9 +124,9 @@ private struct ReportList: JSONWritable {
   func write(to json: inout JSONWriter) {
     json.object { json in
       json.key("reports")
-      json.array(Report.allCases) { json, report in
+      json.array(Report.all) { json, report in
         json.object { json in
-          json.member("name", report.rawValue)
+          json.member("name", report.name)
           json.member("summary", report.summary)
           json.member("definition", definitions[report] ?? report.summary)
           json.key("parameters")
@@ -140,42 +138,51 @@ private struct ReportList: JSONWritable {
 }
 
 extension ReportChoices {
-  /// Reads what a request chooses of a report.
+  /// Reads the choices of a request.
   ///
-  /// - Throws: A ``Problem`` that names the parameter: for a value that it does not have, and for
-  ///   what is nothing to choose of this report, since an answer that left it out would be another
-  ///   one.
+  /// - Throws: A ``Problem`` that names the parameter, also for one that the report does not accept:
+  ///   ignoring it would answer another question.
   package init(of report: Report, from query: Query?) throws {
     self.init()
     guard let query else { return }
-    for parameter in ReportParameter.allCases
-    where query[parameter.rawValue] != nil && !report.parameters.contains(parameter) {
-      throw Problem.invalid(parameter.rawValue, "is nothing to choose of this report")
+    for parameter in ReportParameter.allCases {
+      guard let text = query[parameter.rawValue]?.rawValue else { continue }
+      try set(parameter, of: report, to: text)
     }
-    from = try query.day("from")
-    to = try query.day("to")
-    bucket = try query["bucket"].map { text in
-      guard let bucket = Bucket(exactly: text.rawValue) else {
-        throw Problem.invalid("bucket", "must be day, week or month")
-      }
-      return bucket
-    }
-    timeZone = query["time_zone"]?.rawValue ?? timeZone
-    product = query["product"]?.rawValue
-    environment = try query.environment() ?? environment
-    includesFamilyShared = try query.flag("include_family_shared") ?? includesFamilyShared
-    includesTrials = try query.flag("include_trials") ?? includesTrials
-    includesGrants = try query.flag("include_grants") ?? includesGrants
-    splitsByProduct = try query.flag("by_product")
-    reportingCurrency = query["reporting_currency"]?.rawValue
-    knownAt = try query.moment("known_at")
-    asOf = try query.moment("as_of")
-    days = try query.integer("days", in: Self.dayRange) ?? days
-    period = try query.integer("period", in: Self.periodRange)
-    includesSandbox = try query.flag("include_sandbox") ?? includesSandbox
     listsItems = try query.flag("items") ?? listsItems
-    column = query["column"]?.rawValue
     limit = try query.integer("limit", in: Self.limitRange)
+  }
+
+  /// - Throws: A ``Problem`` that names the parameter.
+  mutating func set(_ parameter: ReportParameter, of report: Report, to text: String) throws {
+    let name = parameter.rawValue
+    guard report.parameters.contains(parameter) else {
+      throw Problem.invalid(name, "is not accepted by this report")
+    }
+    let query = Query(name, text)
+    switch parameter {
+    case .from: from = try query.day(name)
+    case .to: to = try query.day(name)
+    case .bucket:
+      guard let bucket = Bucket(exactly: text) else {
+        throw Problem.invalid(name, "must be day, week or month")
+      }
+      self.bucket = bucket
+    case .timeZone: timeZone = text
+    case .product: product = text
+    case .environment: environment = try query.environment() ?? environment
+    case .includeFamilyShared: includesFamilyShared = try query.flag(name) ?? false
+    case .includeTrials: includesTrials = try query.flag(name) ?? false
+    case .includeGrants: includesGrants = try query.flag(name) ?? false
+    case .byProduct: splitsByProduct = try query.flag(name)
+    case .reportingCurrency: reportingCurrency = text
+    case .knownAt: knownAt = try query.moment(name)
+    case .asOf: asOf = try query.moment(name)
+    case .days: days = try query.integer(name, in: Self.dayRange) ?? days
+    case .period: period = try query.integer(name, in: Self.periodRange)
+    case .includeSandbox: includesSandbox = try query.flag(name) ?? false
+    case .column: column = text
+    }
   }
 }
 
@@ -183,7 +190,7 @@ extension Query {
   fileprivate func day(_ name: String) throws -> CalendarDate? {
     try self[name].map { text in
       guard let day = CalendarDate(iso8601: text.rawValue) else {
-        throw Problem.invalid(name, "must be a day of ISO 8601, as in 2026-11-21")
+        throw Problem.invalid(name, "must be an ISO 8601 date, as in 2026-11-21")
       }
       return day
     }
@@ -191,15 +198,10 @@ extension Query {
 }
 
 extension Response {
-  /// A report as a file, which is sent while it is read.
+  /// A file that is sent while it is read.
   ///
-  /// What can't be sent to its end is no file: the connection is closed then, without the mark
-  /// that ends a body, so that nobody takes it for all there is.
-  ///
-  /// - Parameters:
-  ///   - file: The file, of which nothing has been sent.
-  ///   - name: What a browser calls it; nil: it is not for a browser.
-  ///   - logger: Told when there is no end.
+  /// If reading fails, the connection is closed without the end of the body, so that clients don't
+  /// take the file for complete. Browsers save it under the name.
   package init(_ file: ReportFile, named name: String? = nil, logger: Logger) {
     let body = ResponseBody { writer in
       do {
@@ -220,12 +222,12 @@ extension Response {
 }
 
 extension ReportFile {
-  /// The next lines; that the client went away is nothing to be logged, and that this fails is.
+  /// The next lines; a failure is logged, unlike a client that disconnects.
   fileprivate func lines(_ logger: Logger) async throws -> String? {
     do {
       return try await next()
     } catch {
-      logger.error("A report broke off while it was sent", metadata: ["error": "\(error)"])
+      logger.error("Reading a report failed while it was sent", metadata: ["error": "\(error)"])
       throw error
     }
   }

@@ -3,36 +3,31 @@ import ServiceLifecycle
 package import Subscriptions
 import Synchronization
 
-/// Asks reports for the administrator's pages, and for programs.
+/// Runs reports for the administrator's pages and the API.
 ///
-/// Who would wait too long is told so, the report goes on, and its answer is kept for those who ask
-/// again. What nobody was told to come back for is not kept: the next one gets newer numbers.
+/// A request that would wait too long is told so; the report continues, and its result is kept for
+/// a retry. Results that no client was asked to retry for are not kept.
 package final class ReportDesk: Service {
-  /// Nobody looks at an empty page for longer than two seconds, what is around the answer included.
+  /// A page is answered within two seconds, including what surrounds the report.
   package static let patience: Duration = .milliseconds(1700)
-  /// So long a number may be out of date, and whoever asked for one has the time to fetch it.
+  /// A kept result may be out of date by this much.
   package static let memory: Duration = .seconds(60)
-  /// A few megabytes: more than the pages that people look at in a minute.
+  /// A few megabytes, more than people look at in a minute.
   package static let mostKept = 64
-  /// So many connections there are for reports.
   package static let mostAtOnce = ReportReader.mostAtOnce
-  /// Beyond this there is no use in asking for more.
   package static let mostWaiting = 64
 
-  /// How far a question is.
   package enum Outcome: Sendable {
     case answered(ReportAnswer)
     case failed(any Error)
-    /// It is still being counted.
+    /// Still running.
     case working
   }
 
   private typealias Result = Swift.Result<ReportAnswer, any Error>
 
   private enum Entry {
-    /// - Parameters:
-    ///   - waiting: Those who still wait.
-    ///   - isPromised: Whether somebody was told to ask again.
+    /// - Parameter isPromised: Whether a client was asked to retry.
     case asked(waiting: [Int: CheckedContinuation<Result?, Never>], isPromised: Bool)
     case done(Result, at: ContinuousClock.Instant)
   }
@@ -41,11 +36,11 @@ package final class ReportDesk: Service {
     var entries: [ReportQuestion: Entry] = [:]
     var nextID = 0
 
-    /// What was kept of an answer; nil: it is kept as soon as it is there.
+    /// The kept result; nil: it will be kept once there is one.
     mutating func promise(_ question: ReportQuestion) -> Result? {
       switch entries[question] {
       case .done(let result, _)?:
-        // Whoever asks again after a failure tries again.
+        // A retry after a failure runs the report again.
         if case .failure = result { entries[question] = nil }
         return result
       case .asked(let waiting, _)?:
@@ -55,7 +50,7 @@ package final class ReportDesk: Service {
       }
     }
 
-    /// Forgets what is too old, and the oldest where there is too much.
+    /// Drops results that are too old, and the oldest beyond the limit.
     mutating func tidy(at now: ContinuousClock.Instant) {
       let done = entries.compactMap { question, entry in
         if case .done(_, let at) = entry { (question: question, at: at) } else { nil }
@@ -77,16 +72,12 @@ package final class ReportDesk: Service {
     self.now = now
   }
 
-  /// What each report counts, in full.
-  ///
-  /// - Throws: What the database says.
   package func definitions() async throws -> [Report: String] { try await reports.definitions() }
 
   // MARK: Asking
 
-  /// Asks, and waits for a while.
   package func outcome(_ question: ReportQuestion, within patience: Duration = patience) async -> Outcome {
-    if !ask(question) { return .failed(Problem.unavailable("Too many reports are being made.")) }
+    if !ask(question) { return .failed(Problem.unavailable("Too many reports are running.")) }
     switch await result(of: question, within: patience) {
     case .success(let answer)?: return .answered(answer)
     case .failure(let error)?: return .failed(error)
@@ -94,7 +85,7 @@ package final class ReportDesk: Service {
     }
   }
 
-  /// The result; nil: it is not there yet, and will be kept.
+  /// The result; nil: it is not ready, and will be kept.
   private func result(of question: ReportQuestion, within patience: Duration) async -> Result? {
     if patience <= .zero { return state.withLock { $0.promise(question) } }
     return await withTaskGroup(of: Result?.self) { group in
@@ -106,12 +97,12 @@ package final class ReportDesk: Service {
       let first = await group.next() ?? nil
       group.cancelAll()
       if let first { return first }
-      // It may have come in that very moment.
+      // It may have arrived just now.
       return await group.next() ?? nil
     }
   }
 
-  /// Whether a question is asked by now, or was answered a moment ago.
+  /// Starts the report unless it is running or its result is kept; false if too many are waiting.
   private func ask(_ question: ReportQuestion) -> Bool {
     let isNew: Bool? = state.withLock { state in
       state.tidy(at: .now)
@@ -126,7 +117,7 @@ package final class ReportDesk: Service {
     return true
   }
 
-  /// - Returns: The result; nil once the task is cancelled: then it is kept.
+  /// The result; nil if the task is cancelled: it is then kept.
   private func wait(for question: ReportQuestion) async -> Result? {
     let id = state.withLock { state in
       state.nextID += 1
@@ -158,7 +149,7 @@ package final class ReportDesk: Service {
 
   // MARK: Answering
 
-  /// Answers what is asked, a few questions at a time, until the server ends.
+  /// Runs reports, a few at a time, until the server shuts down.
   package func run() async throws {
     await cancelWhenGracefulShutdown {
       await withTaskGroup(of: Void.self) { group in
@@ -180,7 +171,7 @@ package final class ReportDesk: Service {
     }
     let waiting = state.withLock { state -> [CheckedContinuation<Result?, Never>] in
       guard case .asked(let waiting, let isPromised)? = state.entries[question] else { return [] }
-      // With nobody there, whoever asked is about to look, or has gone.
+      // Without a waiting request, the one that asked is about to look, or has gone.
       let isKept = isPromised || waiting.isEmpty
       state.entries[question] = isKept ? .done(result, at: .now) : nil
       return Array(waiting.values)
@@ -189,13 +180,11 @@ package final class ReportDesk: Service {
   }
 }
 
-/// What a page asks of the reports.
 package enum ReportQuestion: Hashable, Sendable {
   case table(Report, ReportChoices)
   case items(ReportCell, from: Int, limit: Int)
   case weeks(PastWeeks)
 
-  /// Asks, however long it takes.
   package func answer(from reports: ReportReader, at now: Timestamp) async throws -> ReportAnswer {
     switch self {
     case .table(let report, let choices):
@@ -207,7 +196,6 @@ package enum ReportQuestion: Hashable, Sendable {
   }
 }
 
-/// What the reports answer.
 package enum ReportAnswer: Sendable {
   case table(ReportTable)
   case items(ReportCellItems)

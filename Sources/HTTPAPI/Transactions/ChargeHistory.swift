@@ -2,17 +2,13 @@ import JSONText
 package import LedgerStorage
 package import Subscriptions
 
-/// One entry of the ledger about a charge: what was learned or decided, when, and from where.
+/// A ledger entry about a charge, with its source.
 package struct ChargeEvent: JSONWritable {
   package let entry: LedgerEntry
   package let source: EntrySource
-  /// What it says, in words.
+  /// The entry in words.
   package let sentence: String
 
-  /// - Parameters:
-  ///   - entry: The entry.
-  ///   - source: Where it comes from.
-  ///   - name: The account id behind a key, or a pseudonym.
   package init(_ entry: LedgerEntry, source: EntrySource, name: @escaping (AccountKey) -> String) {
     self.entry = entry
     self.source = source
@@ -37,8 +33,7 @@ package struct ChargeEvent: JSONWritable {
 }
 
 extension Ledger {
-  /// Reads the entries about a charge, and those of Apple's words on renewal that its decision
-  /// rests on, in the order in which they were recorded.
+  /// The entries about a charge and the renewal statuses behind its decision, in recording order.
   func history(of charge: Charge, in family: RecordedFamily) async throws -> [ChargeEvent] {
     let statusDates = family.charge(of: charge.id)?.recorded.decision.finding.statusDates ?? []
     var entries: [(entry: LedgerEntry, source: EntrySource)] = []
@@ -58,13 +53,12 @@ extension Ledger {
 }
 
 extension RenewalFinding {
-  /// The dates of Apple's words on renewal that the finding rests on.
+  /// The dates of the renewal statuses that the finding rests on.
   package var statusDates: Set<Timestamp> { Set([statusAsOf, switchedOffAt].compactMap(\.self)) }
 }
 
 extension LedgerEntry.Content {
-  /// Whether this is about a charge, or what Apple said at one of the dates on which its decision
-  /// rests.
+  /// Whether this is about a charge, or a renewal status of one of these dates.
   package func concerns(_ charge: Charge, statusDates: Set<Timestamp>) -> Bool {
     switch self {
     case .evidence(.transaction(let record)): charge.transactions.contains(record.key)
@@ -76,7 +70,7 @@ extension LedgerEntry.Content {
     }
   }
 
-  /// The accounts that a sentence about this names.
+  /// The accounts that ``Sentence`` names.
   package var accounts: [AccountKey] {
     switch self {
     case .act(.claim(let claim)): [claim.account]
@@ -89,7 +83,7 @@ extension LedgerEntry.Content {
   }
 }
 
-/// Says in words what an entry says.
+/// Puts an entry into words.
 private struct Sentence {
   let name: (AccountKey) -> String
 
@@ -98,15 +92,15 @@ private struct Sentence {
     case .evidence(.transaction(let record)): text(for: record)
     case .evidence(.renewalStatus(let status, _)): text(for: status)
     case .evidence(.link(let line, let previous)):
-      "Apple says that \(line) continues \(previous)."
-    case .confirmation(let asOf): "Apple's answer of \(asOf) says the same of every transaction."
+      "Apple reported that \(line) continues \(previous)."
+    case .confirmation(let asOf): "Apple's response of \(asOf) confirmed every transaction."
     case .act(.claim(let claim)):
       "\(quoted(claim.account)) submitted transaction \(claim.transaction.transactionID)."
     case .act(.placement(let placement)):
-      "An administrator placed transaction \(placement.transaction.transactionID) with "
-        + "\(placement.account.map(quoted) ?? "nobody")."
+      "An administrator assigned transaction \(placement.transaction.transactionID) to "
+        + "\(placement.account.map(quoted) ?? "no account")."
     case .act(.linePlacement(let placement)):
-      "An import placed everything bought on \(placement.line) until \(placement.boughtUntil) with "
+      "An import assigned everything bought on \(placement.line) until \(placement.boughtUntil) to "
         + "\(quoted(placement.account))."
     case .ownership(let change): text(for: change)
     }
@@ -136,13 +130,13 @@ private struct Sentence {
       parts.append("auto-renew is \(autoRenews ? "on" : "off")")
     }
     switch status.phase {
-    case .gracePeriod(let until): parts.append("access goes on until \(until) in a grace period")
-    case .billingRetry: parts.append("it tries to charge again")
+    case .gracePeriod(let until): parts.append("grace period until \(until)")
+    case .billingRetry: parts.append("billing retry")
     case .expired: parts.append("the subscription has expired")
     case .undisturbed, nil: break
     }
-    let words = parts.isEmpty ? "nothing is wrong" : parts.joined(separator: ", ")
-    return "Apple said on \(status.asOf): \(words)."
+    let words = parts.isEmpty ? "no billing issue" : parts.joined(separator: ", ")
+    return "Apple reported on \(status.asOf): \(words)."
   }
 
   private func text(for change: OwnershipChange) -> String {
@@ -151,13 +145,17 @@ private struct Sentence {
       switch change.action {
       case .decided: "Decided"
       case .claimed: "Claimed"
-      case .corrected: "Corrected, for Apple's late evidence proved it wrong"
-      case .placed: "Placed"
+      case .corrected: "Corrected"
+      case .placed: "Assigned"
       }
     guard change.changesOwner, let previous = change.previousOwner else {
       return "\(action). \(because)"
     }
-    return "\(action); it was \(quoted(previous))'s before. \(because)"
+    guard change.action == .corrected else {
+      return "\(action); previous owner: \(quoted(previous)). \(because)"
+    }
+    return "Corrected: late evidence from Apple showed the earlier owner (\(name(previous))) was "
+      + "wrong. \(because)"
   }
 
   private func quoted(_ account: AccountKey) -> String { "“\(name(account))”" }

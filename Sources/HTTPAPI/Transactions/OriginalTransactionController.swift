@@ -5,7 +5,7 @@ import JSONText
 import LedgerStorage
 package import Subscriptions
 
-/// Lines: everything that shares one original transaction id.
+/// Original transactions, with their charges and owners.
 struct OriginalTransactionController: Sendable {
   let ledger: Ledger
   let catalogue: CatalogueCache
@@ -19,13 +19,13 @@ struct OriginalTransactionController: Sendable {
       let family = try await ledger.family(of: line)
     else {
       throw Problem(
-        .unknownOriginalTransaction, "Original transaction \(id) was never recorded.")
+        .unknownOriginalTransaction, "Original transaction \(id) is not recorded.")
     }
     return Response(
       LineReport(of: line, in: family, catalogue: catalogue.catalogue, at: now()), capacity: 4096)
   }
 
-  /// Who would own a purchase or renewal made now, and why: to warn before the customer pays.
+  /// Previews the owner of a purchase and of a renewal made now.
   @Sendable
   func preview(_ request: Request, context: APIContext) async throws -> Response {
     let query = Query(request.uri)
@@ -37,10 +37,10 @@ struct OriginalTransactionController: Sendable {
     }
     let environment = try query?.environment()
     let id = OriginalTransactionID(originalID)
-    // Of a line that was never seen nobody owns anything: the first to submit it will.
+    // An unknown original transaction has no owner: the first account to submit it becomes it.
     let line =
       try await line(id, environment: environment) ?? LineID(environment ?? .production, id)
-    // An account that was never seen owns nothing either, whatever its key.
+    // An unknown account owns nothing, so any key will do.
     let account = try await ledger.account(accountID)?.key ?? AccountKey(rawValue: UUID())
     let family = try await ledger.family(of: line, claimant: account)
     var names = family?.names ?? [:]
@@ -51,9 +51,7 @@ struct OriginalTransactionController: Sendable {
       PreviewAnswer(accountID: accountID, line: line, preview: preview, names: names))
   }
 
-  /// Finds the line of an id, in the environment that is asked for or the only one that has it.
-  ///
-  /// - Throws: A ``Problem`` where both have it.
+  /// Finds an original transaction in the given environment, or else in the only one that has it.
   private func line(_ id: OriginalTransactionID, environment: Subscriptions.Environment?)
     async throws -> LineID?
   {
@@ -62,8 +60,8 @@ struct OriginalTransactionController: Sendable {
     guard environments.count <= 1 else {
       throw Problem(
         .ambiguous,
-        "Both environments have an original transaction \(id): name one, as in "
-          + "`?environment=sandbox`.")
+        "Original transaction \(id) exists in both environments: add `environment=production` or "
+          + "`environment=sandbox`.")
     }
     return environments.first.map { LineID($0, id) }
   }
@@ -97,22 +95,18 @@ private struct PreviewAnswer: JSONWritable {
   }
 }
 
-/// A line as people and app servers are told of it.
+/// An original transaction as the API shows it.
 struct LineReport: JSONWritable {
   private let line: LineID
   private let family: RecordedFamily
   private let catalogue: Catalogue
   private let bindings: [Binding]
   private let boundAccount: AccountKey?
-  /// What the line as a whole gives at the moment, as if one account owned all its charges.
+  /// The entitlement that an account owning all its charges would have.
   private let current: Entitlement?
   private let summary: LineSummary
 
-  /// - Parameters:
-  ///   - line: The line that was asked for.
-  ///   - family: It, and the lines that Apple links with it.
-  ///   - catalogue: The products.
-  ///   - now: The moment at which it is looked at.
+  /// `family` is the original transaction with those that Apple links to it.
   init(of line: LineID, in family: RecordedFamily, catalogue: Catalogue, at now: Timestamp) {
     self.line = line
     self.family = family
@@ -156,10 +150,10 @@ struct LineReport: JSONWritable {
 }
 
 extension RecordedFamily {
-  /// What the line's charges give at a moment, whoever owns them; nil for what lasts no time.
+  /// The state of the charges at a moment, whoever owns them, or nil if none lasts any time.
   ///
-  /// The same function that computes what an account may use computes it: with every charge in one
-  /// hand, and every product granting one and the same.
+  /// Computed as the entitlement of one account that owns every charge, with every product granting
+  /// the same entitlement.
   package func current(in catalogue: Catalogue, at moment: Timestamp) -> Entitlement? {
     let holdings = rule.charges.indices.map { line.holding(ofChargeAt: $0, in: rule) }
     let products = rule.charges.map { charge in

@@ -5,7 +5,7 @@ package import JSONText
 package import LedgerStorage
 package import Subscriptions
 
-/// Single transactions: whose they are, why, and whether they were delivered.
+/// Shows a charge with its owner and the reasons, and acknowledges its delivery.
 package struct TransactionController: Sendable {
   package let ledger: Ledger
   package let catalogue: CatalogueCache
@@ -38,13 +38,13 @@ package struct TransactionController: Sendable {
     }
   }
 
-  /// Notes that an account got what a charge paid for: once, however often it is said.
+  /// Records the delivery of a charge; repeats return the first one.
   @Sendable
   package func acknowledgeDelivery(_ request: Request, context: APIContext) async throws -> Response {
     let accountID = try TextField.accountID.checked(
       try await request.json(DeliveryRequest.self).accountID)
     let (report, _) = try await find(request, context)
-    // What was a guest's may be delivered by the member that the guest became, and by either's app.
+    // After a merge, either account ID may acknowledge the delivery.
     guard let named = try await ledger.account(accountID),
       case let account = try await ledger.successor(of: named),
       let delivery = try await ledger.acknowledgeDelivery(
@@ -52,15 +52,12 @@ package struct TransactionController: Sendable {
     else {
       throw Problem(
         .notTheOwner,
-        "Transaction \(report.charge.id.transactionID) is not the account's: there is nothing "
-          + "to deliver to it.")
+        "The account does not own transaction \(report.charge.id.transactionID).")
     }
     return Response(Delivery(deliveredAt: delivery.deliveredAt, isFirst: delivery.isFirst))
   }
 
-  /// Finds the charge that a request's transaction id names, or is an alias of.
-  ///
-  /// - Throws: A ``Problem`` where there is none, or more than one.
+  /// Finds the one charge with the request's transaction ID, which may be an alias.
   package func find(_ request: Request, _ context: APIContext) async throws
     -> (ChargeReport, RecordedFamily)
   {
@@ -70,29 +67,26 @@ package struct TransactionController: Sendable {
     let productID = try query?.text(.productID).map { ProductID($0) }
     let lines = try await ledger.lines(of: id)
       .filter { environment == nil || $0.environment == environment }
-    guard let line = lines.first else {
-      throw Problem(.unknownTransaction, "Transaction \(id) was never recorded.")
-    }
+    let unknown = Problem(.unknownTransaction, "Transaction \(id) is not recorded.")
+    guard let line = lines.first else { throw unknown }
     guard lines.allSatisfy({ $0.environment == line.environment }) else {
       throw Problem(
         .ambiguous,
-        "Both environments have a transaction \(id): name one, as in "
-          + "`?environment=sandbox`.")
+        "Transaction \(id) exists in both environments: add `environment=production` or "
+          + "`environment=sandbox`.")
     }
-    guard let family = try await ledger.family(of: line) else {
-      throw Problem(.unknownTransaction, "Transaction \(id) was never recorded.")
-    }
+    guard let family = try await ledger.family(of: line) else { throw unknown }
     let keys = family.line.history.transactions.map(\.key).filter {
       $0.transactionID == id && (productID == nil || $0.productID == productID)
     }
     let positions = Set(keys.compactMap(family.rule.position(of:)))
     guard positions.count <= 1 else {
       throw Problem(
-        .ambiguous, "Transaction \(id) is of more than one product: name one with `product_id`.")
+        .ambiguous, "Transaction \(id) has charges of more than one product: add `product_id`.")
     }
     guard let key = keys.first,
       let report = ChargeReport(of: key, in: family, catalogue: catalogue.catalogue)
-    else { throw Problem(.unknownTransaction, "Transaction \(id) was never recorded.") }
+    else { throw unknown }
     return (report, family)
   }
 }
@@ -101,9 +95,9 @@ private struct ExplainedTransaction: JSONWritable {
   let report: ChargeReport
   let evidence: DecisionEvidence
   let history: [ChargeEvent]
-  let catalogue: Catalogue
+  package let catalogue: Catalogue
 
-  func write(to json: inout JSONWriter) {
+  package func write(to json: inout JSONWriter) {
     json.object { json in
       json.transactionMembers(report, in: catalogue)
       json.member("order_id", report.orderID)
@@ -118,7 +112,7 @@ private struct Delivery: JSONWritable {
   let deliveredAt: Timestamp
   let isFirst: Bool
 
-  func write(to json: inout JSONWriter) {
+  package func write(to json: inout JSONWriter) {
     json.object { json in
       json.member("delivered_at", deliveredAt)
       json.member("first", isFirst)
@@ -126,7 +120,7 @@ private struct Delivery: JSONWritable {
   }
 }
 
-/// What the decision on a charge looked at.
+/// The evidence behind the decision on a charge.
 package struct DecisionEvidence: JSONWritable {
   private let charge: Charge
   private let finding: RenewalFinding
@@ -154,44 +148,40 @@ package struct DecisionEvidence: JSONWritable {
     }
   }
 
-  /// All of it in words.
+  /// The evidence in words.
   package var sentences: String {
-    var sentences = ["The charge is dated \(charge.date), and \(kind)."]
+    var sentences = ["Charged on \(charge.date). \(kind)."]
     sentences.append(
-      finding.previous.map {
-        "Before it the line's latest charge was transaction \($0.transactionID)."
-      }
-        ?? "No charge of the line before it counted.")
+      finding.previous.map { "Previous charge: transaction \($0.transactionID)." }
+        ?? "No earlier charge counted.")
     if let statusAsOf = finding.statusAsOf {
-      sentences.append("What Apple had said of renewal on \(statusAsOf) settled it.")
+      sentences.append("Decided by the renewal status that Apple reported on \(statusAsOf).")
     }
     if let switchedOffAt = finding.switchedOffAt {
-      sentences.append("Until then auto-renew had been off since \(switchedOffAt).")
+      sentences.append("Auto-renew had been off since \(switchedOffAt).")
     }
-    if isProvisional { sentences.append("A first claim can still change the owner.") }
+    if isProvisional { sentences.append("The first submission can change the owner.") }
     return sentences.joined(separator: " ")
   }
 
   private var kind: String {
     switch charge.kind {
-    case .renewal: "Apple calls it a renewal"
-    case .purchase: "Apple calls it a purchase"
-    case .unknown: "Apple does not say whether it is a purchase or a renewal"
+    case .renewal: "Apple reports a renewal"
+    case .purchase: "Apple reports a purchase"
+    case .unknown: "Apple does not report whether it is a purchase or a renewal"
     }
   }
 }
 
 extension JSONWriter {
-  /// Writes a charge as the interface's TRANSACTION.
+  /// Writes a charge as a `Transaction` of the OpenAPI document.
   ///
-  /// - Parameters:
-  ///   - report: The charge.
-  ///   - catalogue: What tells the end of a non-renewing subscription, for Apple doesn't.
+  /// The catalogue has the period of non-renewing subscriptions, which Apple does not report.
   mutating func transaction(_ report: ChargeReport, in catalogue: Catalogue) {
     object { $0.transactionMembers(report, in: catalogue) }
   }
 
-  /// Writes the members of a TRANSACTION, for answers that add their own.
+  /// Writes the members of a `Transaction`, for objects that add their own.
   mutating func transactionMembers(_ report: ChargeReport, in catalogue: Catalogue) {
     let (charge, transaction) = (report.charge, report.transaction)
     member("transaction_id", charge.id.transactionID)
@@ -222,7 +212,7 @@ extension JSONWriter {
 }
 
 extension ChargeReport {
-  /// The end of what was paid for; nil: never, or nothing that lasts.
+  /// The end of the paid period, or nil without one.
   package func end(in catalogue: Catalogue) -> Timestamp? {
     guard charge.end == nil, productType == .nonRenewing else { return charge.end }
     return catalogue.product(charge.productID, at: charge.date)?.period?.end(from: charge.date)

@@ -1,24 +1,24 @@
 package import LedgerStorage
 package import Subscriptions
 
-/// Says why an account does not have an entitlement, from what the ledger knows.
+/// Explains why an account does not have an entitlement.
 package struct AccessExplanation: Sendable {
-  /// So many lines of an account are looked at: whoever has more has other reasons too.
+  /// The maximum number of original transactions that are examined.
   private static let mostLines = 20
 
   package let ledger: Ledger
   package let terms: AccessTerms
 
-  /// The sentence for an entitlement that is not active.
+  /// The most informative reason for an inactive entitlement.
   package func sentence(
     for entitlement: String, of accountID: String, among entitlements: [Entitlement]
   ) async throws -> String {
     let products = terms.catalogue.products.filter {
       $0.entitlements.contains(ExactText(entitlement))
     }
-    guard !products.isEmpty else { return "No product of the catalogue grants \(entitlement)." }
+    guard !products.isEmpty else { return "No product grants \(entitlement)." }
     guard let account = try await ledger.account(accountID) else {
-      return "The account was never seen: nothing was imported or submitted for it."
+      return "Unknown account: nothing was imported or submitted for it."
     }
     let had = entitlements.first { ExactText($0.name) == ExactText(entitlement) }
     var best: Reason?
@@ -32,7 +32,7 @@ package struct AccessExplanation: Sendable {
       ?? "Nothing was imported or submitted for the account."
   }
 
-  /// Why one line gives nothing; of several lines the one with the lowest rank says most.
+  /// A reason why an original transaction grants nothing; lower ranks are more informative.
   private struct Reason {
     var rank: Int
     var sentence: String
@@ -48,7 +48,7 @@ package struct AccessExplanation: Sendable {
     had: Entitlement?
   ) -> Reason {
     guard !family.rule.charges.isEmpty else {
-      return Reason(0, "\(line) was imported, and Apple has told nothing of it yet.")
+      return Reason(0, "\(line) was imported, but Apple has not confirmed it yet.")
     }
     guard let latest = family.rule.charges.last(where: { products.contains($0.productID) }) else {
       let ids = Set(family.rule.charges.map(\.productID)).sorted()
@@ -56,14 +56,14 @@ package struct AccessExplanation: Sendable {
         return Reason(6, "Product \(unknown) is not in the catalogue.")
       }
       let names = ids.map(\.rawValue).joined(separator: ", ")
-      return Reason(7, "None of the products of \(line) grants it: \(names).")
+      return Reason(7, "No product of \(line) grants it: \(names).")
     }
     let transaction = "Transaction \(latest.id.transactionID) of \(line)"
     guard let decision = family.line.decisions[latest.id]?.decision else {
-      return Reason(7, "\(transaction) is not decided.")
+      return Reason(7, "\(transaction) has no ownership decision.")
     }
     guard let owner = decision.owner else {
-      return Reason(1, "\(transaction) is nobody's: \(family.explanation(of: decision))")
+      return Reason(1, "\(transaction) has no owner: \(family.explanation(of: decision))")
     }
     guard owner == account.key else {
       let name = family.names[owner] ?? "an erased account"
@@ -74,21 +74,20 @@ package struct AccessExplanation: Sendable {
       return Reason(3, "\(transaction) was refunded on \(revocation.at).")
     }
     if !terms.grantsAccess(in: latest.id.line.environment, to: account.id) {
-      return Reason(4, "\(transaction) is of the sandbox, which grants this account nothing.")
+      return Reason(4, "\(transaction) is from the sandbox, which grants this account nothing.")
     }
     if let had, had.transactionID == latest.id.transactionID {
       return Reason(5, Self.sentence(for: had))
     }
-    return Reason(5, latest.end.map { "\(transaction) expired on \($0)." } ?? "It is over.")
+    return Reason(5, latest.end.map { "\(transaction) expired on \($0)." } ?? "It is not active.")
   }
 
-  /// Why what the account had is not active.
   private static func sentence(for entitlement: Entitlement) -> String {
     let transaction = entitlement.transactionID.map { "Transaction \($0)" } ?? "The grant"
     let end = entitlement.accessEndsAt.map { " on \($0)" } ?? ""
     return switch entitlement.state {
-    case .revoked: "\(transaction) was refunded or taken back\(end)."
-    case .inBillingRetry: "\(transaction) expired\(end), and Apple is trying to charge."
+    case .revoked: "\(transaction) was refunded or revoked\(end)."
+    case .inBillingRetry: "\(transaction) expired\(end), and Apple is retrying the charge."
     case .expired, .active, .inGracePeriod: "\(transaction) expired\(end)."
     }
   }

@@ -2,20 +2,19 @@ import Foundation
 import LedgerStorage
 package import Subscriptions
 
-/// What another backend says that an account may use.
+/// An entitlement as another backend reports it.
 package struct ToldAccess: Hashable, Sendable {
   package var accountID: String
   package var entitlement: String
   package var isActive: Bool
   package var until: End
 
-  /// Until when it says so.
   package enum End: Hashable, Sendable {
+    /// Not stated in the file.
     case unsaid
     case never
     case at(Timestamp)
 
-    /// Nil where it does not end, and where nobody says.
     package var moment: Timestamp? {
       if case .at(let moment) = self { moment } else { nil }
     }
@@ -28,16 +27,15 @@ package struct ToldAccess: Hashable, Sendable {
     RowFile.Column("active", "is_active", isNeeded: false),
   ]
 
-  /// Reads the values of a row.
+  /// Parses a row.
   ///
-  /// Where the file does not say whether it is active, it is until its end. An end that is empty is
-  /// none; a file without that column says nothing of ends.
+  /// Without `active`, an entitlement is active until its end. An empty `until` means no end.
   package static func access(_ values: [String?], at now: Timestamp) -> Result<ToldAccess, RowFault> {
     guard let account = values[0], let entitlement = values[1] else {
       return .failure(
         RowFault(
           code: "missing_value",
-          reason: "The line has no \(values[0] == nil ? "account_id" : "entitlement")."))
+          reason: "\(values[0] == nil ? "account_id" : "entitlement") is missing."))
     }
     let until: End
     switch values[2] {
@@ -48,7 +46,7 @@ package struct ToldAccess: Hashable, Sendable {
         return .failure(
           RowFault(
             code: "invalid_time",
-            reason: "“\(text.quotable)” is no time like 2026-11-21T09:30:00Z."))
+            reason: "until must be a time such as 2026-11-21T09:30:00Z, not “\(text.quotable)”."))
       }
       until = .at(moment)
     }
@@ -60,49 +58,44 @@ package struct ToldAccess: Hashable, Sendable {
     case let text?:
       return .failure(
         RowFault(
-          code: "invalid_active", reason: "“\(text.rawValue.quotable)” is neither true nor false."))
+          code: "invalid_active",
+          reason: "active must be true or false, not “\(text.rawValue.quotable)”."))
     }
     return .success(
       ToldAccess(accountID: account, entitlement: entitlement, isActive: isActive, until: until))
   }
 }
 
-/// A difference between what another backend says and what Tenure says.
+/// A difference between another backend's entitlements and Tenure's.
 package struct AccessDifference: Hashable, Sendable {
   package enum Kind: String, CaseIterable, Sendable {
-    /// Active there, and not here.
+    /// Active in the other backend only.
     case onlyThere = "only_there"
-    /// Active here, and not there.
+    /// Active in Tenure only.
     case onlyHere = "only_here"
-    /// Active in both, until other times.
+    /// Active in both, with different ends.
     case otherEnd = "other_end"
   }
 
   package var kind: Kind
   package var accountID: String
   package var entitlement: String
-  /// Nil where it is not active, does not end, or where nobody says; of ends that differ, where it
-  /// does not end.
+  /// Nil if it is not active, has no end, or has an unknown end.
   package var untilThere: Timestamp?
   package var untilHere: Timestamp?
-  /// Why Tenure says what it says.
+  /// The reason for Tenure's answer.
   package var explanation: String
 }
 
-/// Compares what another backend says with what Tenure says.
+/// Compares another backend's entitlements with Tenure's.
 package struct AccessComparison: Sendable {
-  /// How far two ends may be apart and count as one.
+  /// The maximum difference of two ends that match.
   package var tolerance: Duration
   package var now: Timestamp
 
-  /// The differences of one account.
+  /// The differences of one account, ordered by entitlement.
   ///
-  /// - Parameters:
-  ///   - told: What the other one says of it.
-  ///   - entitlements: What Tenure says.
-  ///   - explain: Says why Tenure says so of an entitlement that is not active.
-  /// - Returns: The differences, in the order of the entitlements' names.
-  /// - Throws: What `explain` throws.
+  /// - Parameter explain: Returns the reason why the named entitlement is not active in Tenure.
   package func differences(
     _ told: [ToldAccess], _ entitlements: [Entitlement],
     explain: (String) async throws -> String
@@ -110,7 +103,7 @@ package struct AccessComparison: Sendable {
     var differences: [AccessDifference] = []
     let here = Dictionary(
       entitlements.map { (ExactText($0.name), $0) }, uniquingKeysWith: { first, _ in first })
-    // Of several lines of one entitlement the best one counts.
+    // Of several rows for an entitlement, the best one counts.
     let there = Dictionary(told.map { (ExactText($0.entitlement), $0) }) { Self.better($0, $1) }
     for name in Set(here.keys).union(there.keys).sorted() {
       let (mine, other) = (here[name], there[name])
@@ -140,12 +133,7 @@ package struct AccessComparison: Sendable {
     return differences
   }
 
-  /// What an account may use that the other one does not know.
-  ///
-  /// - Parameters:
-  ///   - accountID: The account, of which it says nothing.
-  ///   - entitlements: What Tenure says.
-  /// - Returns: The differences, in the order of the entitlements' names.
+  /// The differences of an account that is not in the file, ordered by entitlement.
   package func differences(ofUntold accountID: String, _ entitlements: [Entitlement]) -> [AccessDifference]
   {
     entitlements.filter(\.isActive).sorted { ExactText($0.name) < ExactText($1.name) }.map {
@@ -166,7 +154,7 @@ package struct AccessComparison: Sendable {
     }
   }
 
-  /// Whether both say the same of the end, as far as the other one says anything.
+  /// Whether two ends match within ``tolerance``; an unknown end matches any.
   private func isSame(_ here: Timestamp?, _ there: ToldAccess.End) -> Bool {
     switch (here, there) {
     case (_, .unsaid), (nil, .never): true
@@ -179,16 +167,15 @@ package struct AccessComparison: Sendable {
     one > other ? one - other : other - one
   }
 
-  /// Why an entitlement is active.
   package static func reason(of entitlement: Entitlement) -> String {
     switch entitlement.source {
     case .grant: return "An administrator granted it."
-    case .provisional: return "It is granted until Apple answers about a receipt."
+    case .provisional: return "Provisional access until Apple verifies a receipt."
     case .appStore:
       let product = entitlement.productID?.rawValue ?? "unknown"
       let transaction = entitlement.transactionID?.rawValue ?? "unknown"
-      let end = entitlement.expiresAt.map { "is paid until \($0)" } ?? "does not end"
-      let grace = entitlement.state == .inGracePeriod ? ", and Apple grants a grace period" : ""
+      let end = entitlement.expiresAt.map { "is paid until \($0)" } ?? "has no end"
+      let grace = entitlement.state == .inGracePeriod ? ", and is in Apple's grace period" : ""
       return "Transaction \(transaction) of \(product) \(end)\(grace)."
     }
   }

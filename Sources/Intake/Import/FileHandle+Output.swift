@@ -2,12 +2,11 @@ import Foundation
 import SystemPackage
 
 extension FileHandle {
-  /// Opens a file for writing from its beginning, or makes it.
+  /// Creates a file, or opens it and truncates it.
   ///
-  /// A device, a pipe or a link stays what it is: `FileManager.createFile` would put a file in its
-  /// place, also in that of `/dev/null`.
+  /// Devices, pipes and links stay, unlike with `FileManager.createFile`, which would replace even
+  /// `/dev/null` by a file.
   ///
-  /// - Parameter path: Where; what is there is replaced.
   /// - Throws: ``FileFault``.
   convenience init(replacingContentsOf path: String) throws {
     do {

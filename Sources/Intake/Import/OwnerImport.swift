@@ -2,26 +2,25 @@ import Foundation
 package import LedgerStorage
 package import Subscriptions
 
-/// Takes a file of owners in: what `tenure import` does.
+/// Imports a file of owners, as `tenure import` does.
 ///
-/// Nothing is kept of how far it came: what is known is not recorded again, and is passed over far
-/// faster than it was recorded. So one that was killed is simply begun again.
+/// No progress is stored: an interrupted import is run again, and skips known rows much faster than
+/// it recorded them.
 package struct OwnerImport: Sendable {
-  /// How many lines are recorded in one database transaction: enough that the commit costs little,
-  /// few enough that one which is begun anew costs little too.
+  /// Rows per database transaction: enough to amortize the commit, few enough to retry cheaply.
   package static let chunk = 2000
-  /// How many of them at once: PostgreSQL works on one while the other's rows are made.
+  /// Concurrent chunks: PostgreSQL writes one while the next is prepared.
   package static let writers = 2
 
   package let ledger: Ledger
   package let terms: AccessTerms
-  /// What the entries name as their source.
+  /// The source that ledger entries name.
   package let source: String
-  /// When the file was true.
+  /// The point in time that the file reflects.
   package let asOf: Timestamp
   package let isDryRun: Bool
   package let now: @Sendable () -> Timestamp
-  /// So many bytes of receipts end a chunk, however few its lines are.
+  /// The total size of receipts that ends a chunk early.
   package var chunkBytes = 16 << 20
 
   package init(
@@ -36,31 +35,27 @@ package struct OwnerImport: Sendable {
     self.now = now
   }
 
-  /// What came of a file, so far.
+  /// The counts so far.
   package struct Summary: Hashable, Sendable {
     package var lines = 0
     package var recorded = 0
     package var known = 0
-    /// The same line with the same account once more.
+    /// Rows that repeat an earlier row of the file.
     package var repeated = 0
     package var errors = 0
     package var bytesRead = 0
   }
 
-  /// An error in a file, as it is written beside it.
   package struct LineError: Hashable, Sendable {
     package var line: Int
     package var fault: RowFault
   }
 
-  /// Reads the file to its end.
+  /// Imports the whole file.
   ///
   /// - Parameters:
-  ///   - file: At its beginning.
   ///   - report: Called with each error, in the order of the lines.
-  ///   - progress: Called from time to time.
-  /// - Returns: What came of it.
-  /// - Throws: What the database or the file system says.
+  ///   - progress: Called after every ``writers`` chunks.
   package func run(
     _ file: consuming RowFile, report: (LineError) throws -> Void, progress: (Summary) -> Void
   ) async throws -> Summary {
@@ -107,19 +102,17 @@ package struct OwnerImport: Sendable {
 
   // MARK: Parts
 
-  /// A row with whose line it says it is.
   private struct Item: Sendable {
-    var line: Int
+    package var line: Int
     var owner: Result<ImportedOwner, RowFault>
   }
 
-  /// A row with what came of it.
   private struct Done: Sendable {
-    var line: Int
+    package var line: Int
     var outcome: Result<ImportVerdict, RowFault>
   }
 
-  /// What a row says; nil if an earlier one said so.
+  /// Parses a row; nil if it repeats an earlier one.
   private func item(_ row: FileRow, seen: inout SeenOwners) -> Item? {
     let owner = row.values.flatMap { OwnerRow.owner($0, asOf: asOf) }
     guard case .success(let imported) = owner else { return Item(line: row.line, owner: owner) }
@@ -132,7 +125,7 @@ package struct OwnerImport: Sendable {
         owner: .failure(
           RowFault(
             code: "different_accounts",
-            reason: "An earlier line of the file gives \(imported.line) to another account.")))
+            reason: "An earlier line assigns \(imported.line) to another account.")))
     }
   }
 
@@ -163,30 +156,29 @@ package struct OwnerImport: Sendable {
             .failure(
               RowFault(
                 code: "owned_by_another_account",
-                reason: "\(owner.line) belongs to \(other) in Tenure; nothing is changed."))
+                reason: "\(owner.line) belongs to \(other) in Tenure; nothing was changed."))
           case .accountErased?:
             .failure(
               RowFault(
                 code: "account_erased",
-                reason: "The person behind \(owner.accountID.quotable) was erased."))
-          case nil: preconditionFailure("There is a verdict on each owner.")
+                reason: "The account \(owner.accountID.quotable) was erased."))
+          case nil: preconditionFailure("Each owner has a verdict.")
           }
         })
     }
   }
 }
 
-/// Whose the lines are that stood in a file so far, in sixteen bytes each.
+/// The owners in a file so far, in sixteen bytes each.
 package struct SeenOwners {
-  /// What an owner adds.
   package enum News { case new, repeated, contradicted }
 
   private var accounts: [Int: Int] = [:]
 
-  /// Notes an owner.
+  /// Adds an owner.
   ///
-  /// By hashes of 64 bits, which are keyed anew by each process: that two of some millions of lines
-  /// have the same is less likely than a broken disk.
+  /// Compares 64-bit hashes with a per-process key: a collision among millions of rows is less likely
+  /// than a disk failure.
   package mutating func add(_ owner: ImportedOwner) -> News {
     let (line, account) = (owner.line.hashValue, AccountID(owner.accountID).hashValue)
     guard let known = accounts[line] else {

@@ -2,7 +2,7 @@ import Foundation
 package import LedgerStorage
 package import Subscriptions
 
-/// A line of what `tenure import` reads and `tenure export owners` writes.
+/// A row that `tenure import` reads and `tenure export owners` writes.
 package enum OwnerRow {
   package static let columns: [RowFile.Column] = [
     RowFile.Column("environment"),
@@ -18,7 +18,6 @@ package enum OwnerRow {
   private static let longestBundleID = 255
   private static let longestReceipt = 16 * 1024 * 1024
 
-  /// Reads the values of a row.
   package static func owner(
     _ values: [String?], asOf moment: Timestamp
   ) -> Result<ImportedOwner, RowFault> {
@@ -26,38 +25,38 @@ package enum OwnerRow {
       .failure(RowFault(code: code, reason: reason))
     }
     for (column, value) in zip(columns, values) where column.isNeeded && value == nil {
-      return fault("missing_value", "The line has no \(column.names[0]).")
+      return fault("missing_value", "\(column.names[0]) is missing.")
     }
     guard let environment = Environment(exactly: (values[0] ?? "").lowercased()) else {
       return fault(
         "unknown_environment",
-        "The environment is production or sandbox, and not “\((values[0] ?? "").quotable)”.")
+        "The environment must be production or sandbox, not “\((values[0] ?? "").quotable)”.")
     }
     guard let id = values[1], isID(id) else {
       return fault(
         "invalid_original_transaction_id",
-        "“\((values[1] ?? "").quotable)” is no original transaction id of Apple's: "
-          + "a spreadsheet may have made a number of it.")
+        "“\((values[1] ?? "").quotable)” is not an original transaction ID: "
+          + "a spreadsheet may have reformatted it.")
     }
     guard let account = values[2], account.utf8.count <= Self.longestAccountID,
       !account.unicodeScalars.contains(where: { $0.properties.generalCategory == .control })
     else {
       return fault(
         "invalid_account_id",
-        "An account id has at most \(Self.longestAccountID) bytes, and no control characters.")
+        "An account ID has at most \(Self.longestAccountID) bytes and no control characters.")
     }
     if let transaction = values[3], !isID(transaction) {
       return fault(
-        "invalid_transaction_id", "“\(transaction.quotable)” is no transaction id of Apple's.")
+        "invalid_transaction_id", "“\(transaction.quotable)” is not a transaction ID.")
     }
     if let receipt = values[4], !isReceipt(receipt) {
-      return fault("invalid_receipt", "The receipt is not in base64, or too long.")
+      return fault("invalid_receipt", "The receipt is not Base64 or exceeds 16 MiB.")
     }
     if let bundleID = values[5],
       bundleID.utf8.count > Self.longestBundleID
         || !bundleID.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
     {
-      return fault("invalid_bundle_id", "“\(bundleID.quotable)” is no bundle id.")
+      return fault("invalid_bundle_id", "“\(bundleID.quotable)” is not a bundle ID.")
     }
     return .success(
       ImportedOwner(
@@ -66,7 +65,7 @@ package enum OwnerRow {
     )
   }
 
-  /// Digits, as Apple's are; letters and hyphens, for nobody knows what comes.
+  /// Apple's IDs are digits today; letters and hyphens are accepted in case that changes.
   private static func isID(_ text: String) -> Bool {
     (1...longestID).contains(text.utf8.count)
       && text.utf8.allSatisfy { byte in
@@ -94,7 +93,7 @@ package enum OwnerRow {
 }
 
 extension String {
-  /// The beginning of a text that somebody sent, fit for a message of one line.
+  /// The first 40 characters of external text, on one line, for messages.
   package var quotable: String {
     let start = unicodeScalars.prefix(40).map { scalar in
       scalar.properties.isWhitespace || scalar.properties.generalCategory == .control

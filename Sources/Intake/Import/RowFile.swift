@@ -3,39 +3,36 @@ package import Foundation
 import JSONText
 import Subscriptions
 
-/// A row of a file that somebody moves in with: the values of the wanted columns, as text.
+/// A row of an imported file.
 package struct FileRow: Hashable, Sendable {
-  /// The number of its first line in the file, from 1.
+  /// The number of its first line, from 1.
   package var line: Int
-  /// In the order of the wanted columns; nil for what is missing, or empty and not to be told from
-  /// that.
+  /// The values in the order of the requested columns; nil if missing.
   package var values: Result<[String?], RowFault>
 }
 
-/// Why a row, or what it says, can't be used.
+/// Why a row is rejected.
 package struct RowFault: Error, Hashable, Sendable {
-  /// For programs.
+  /// A stable name for programs.
   package var code: String
-  /// For people, in a sentence.
+  /// A sentence.
   package var reason: String
 }
 
-/// Why a whole file can't be read.
+/// Why a file can't be read or written.
 package struct FileFault: Error, Hashable, CustomStringConvertible {
   package let description: String
 }
 
-/// Reads a file of rows from its beginning to its end, with little memory: CSV with a line of names
-/// (RFC 4180), or JSON lines.
+/// Streams a file of rows: CSV with a header (RFC 4180), or JSON lines, which begin with a brace.
 ///
-/// Which of the two it is, its first character says: JSON begins with a brace. What is wrong with
-/// one row is that row's fault; the file goes on behind the next line's end.
+/// An invalid row does not affect the rows after it.
 package struct RowFile {
-  /// A column with the names that it may have in a file.
   package struct Column: Sendable {
+    /// The accepted names.
     package var names: [String]
     package var isNeeded: Bool
-    /// Whether an empty value says something else than a missing one: it is an empty text then.
+    /// Whether an empty value is distinct from a missing one.
     package var keepsEmpty: Bool
 
     package init(_ names: String..., isNeeded: Bool = true, keepsEmpty: Bool = false) {
@@ -44,13 +41,12 @@ package struct RowFile {
       self.keepsEmpty = keepsEmpty
     }
 
-    /// What a text in the column says; nil: no more than if it were not there.
     fileprivate func value(_ text: String) -> String? {
       text.isEmpty && !keepsEmpty ? nil : text
     }
   }
 
-  /// A row is no longer than this: receipts of 16 MiB are the longest that are taken.
+  /// The maximum length of a row in bytes; receipts have at most 16 MiB.
   package static let longestRow = 20 * 1024 * 1024
 
   private static let (quote, comma) = (UInt8(ascii: "\""), UInt8(ascii: ","))
@@ -58,18 +54,15 @@ package struct RowFile {
 
   private let columns: [Column]
   private var bytes: FileBytes
-  /// Where the wanted columns stand; nil: the file is JSON lines.
+  /// The positions of the columns in a CSV file; nil for JSON lines.
   private var positions: [Int?]?
   private var width = 0
-  /// The number of the line that comes next.
+  /// The number of the next line.
   private var line = 1
 
-  /// Opens a file and reads the names of its columns.
+  /// Reads the header.
   ///
-  /// - Parameters:
-  ///   - bytes: The file.
-  ///   - columns: What is wanted of it.
-  /// - Throws: ``FileFault`` if there is nothing of that in it.
+  /// - Throws: ``FileFault`` if the file is empty or lacks a required column.
   package init(_ bytes: FileBytes, columns: [Column]) throws {
     self.columns = columns
     self.bytes = bytes
@@ -88,12 +81,9 @@ package struct RowFile {
     }
   }
 
-  /// How far the file was read, in bytes.
   package var bytesRead: Int { bytes.bytesRead }
 
   /// Reads the next row; nil at the end.
-  ///
-  /// - Throws: What the file system says.
   package mutating func next() throws -> FileRow? {
     while let byte = try bytes.peek() {
       if byte == Self.lineFeed || byte == Self.carriageReturn {
@@ -112,7 +102,7 @@ package struct RowFile {
             values: .failure(
               .unreadable(
                 "it has \(fields.count == 1 ? "one field" : "\(fields.count) fields"), "
-                  + "the first line names \(width)")))
+                  + "but the header has \(width)")))
         }
         return FileRow(
           line: number,
@@ -133,26 +123,25 @@ package struct RowFile {
     {
       let word = separator == UInt8(ascii: "\t") ? "tabs" : "“\(Unicode.Scalar(separator))”"
       throw FileFault(
-        description: "The fields are separated by \(word): separate them by commas.")
+        description: "The fields are separated by \(word): they must be separated by commas.")
     }
     let names = names.map { ExactText($0.trimmingCharacters(in: .whitespaces).lowercased()) }
     positions = try columns.map { column in
       let wanted = column.names.map(ExactText.init(_:))
       let found = names.indices.filter { wanted.contains(names[$0]) }
       guard found.count <= 1 else {
-        throw FileFault(description: "The first line names \(column.names[0]) twice.")
+        throw FileFault(description: "The header contains \(column.names[0]) twice.")
       }
       guard !found.isEmpty || !column.isNeeded else {
         throw FileFault(
-          description: "The first line must name the columns, and does not name "
-            + "\(column.names[0]).")
+          description: "The first line must be a header with the column \(column.names[0]).")
       }
       return found.first
     }
     width = names.count
   }
 
-  /// Reads fields up to the line's end; nil at the file's.
+  /// Reads the fields of a row; nil at the end of the file.
   private mutating func csvRow() throws -> Result<[String]?, RowFault> {
     var (fields, field): ([String], [UInt8]) = ([], [])
     var fault: String?
@@ -190,7 +179,7 @@ package struct RowFile {
         if let text = text(field) {
           fields.append(text)
         } else {
-          fault = fault ?? "it is not in UTF-8"
+          fault = fault ?? "it is not UTF-8"
         }
         (field, wasQuoted) = ([], false)
         guard byte != Self.comma else { continue }
@@ -198,9 +187,9 @@ package struct RowFile {
         line += 1
         return fault.map { .failure(.unreadable($0)) } ?? .success(fields)
       case Self.quote? where field.isEmpty && !wasQuoted: isQuoted = true
-      case Self.quote?: fault = fault ?? "there is a quote inside a field without quotes"
+      case Self.quote?: fault = fault ?? "it has a quote inside an unquoted field"
       case let byte?:
-        if wasQuoted { fault = fault ?? "there is text behind a closing quote" }
+        if wasQuoted { fault = fault ?? "it has text after a closing quote" }
         field.append(byte)
       }
     }
@@ -229,10 +218,10 @@ package struct RowFile {
     do {
       value = try JSONValue(parsing: text)
     } catch {
-      return .failure(.unreadable("it is no JSON and \(error)"))
+      return .failure(.unreadable("it is not JSON and \(error)"))
     }
     guard case .object = value else {
-      return .failure(.unreadable("it is JSON, but no object"))
+      return .failure(.unreadable("it is JSON, but not an object"))
     }
     var values: [String?] = []
     for column in columns {
@@ -246,7 +235,7 @@ package struct RowFile {
           found = column.value("")
           continue
         case nil: continue
-        default: return .failure(.unreadable("\(name) is neither text nor a number"))
+        default: return .failure(.unreadable("\(name) is not a string or a number"))
         }
         break
       }
@@ -262,7 +251,7 @@ extension RowFault {
   }
 }
 
-/// The bytes of a file, one after the other, read in large pieces.
+/// The buffered bytes of a file.
 package struct FileBytes {
   private static let pieceBytes = 1 << 20
 
@@ -270,18 +259,18 @@ package struct FileBytes {
   private var piece: [UInt8] = []
   private var position = 0
   private var isAtEnd = false
-  /// How many bytes were taken.
+  /// The number of bytes consumed.
   private(set) var bytesRead = 0
 
   package init(_ file: FileHandle) { self.file = file }
 
-  /// The next byte, which stays; nil at the end.
+  /// The next byte, without consuming it; nil at the end.
   package mutating func peek() throws -> UInt8? {
     if position < piece.count { return piece[position] }
     return try refill() ? piece[position] : nil
   }
 
-  /// Takes the next byte; nil at the end.
+  /// Consumes the next byte; nil at the end.
   package mutating func next() throws -> UInt8? {
     if position == piece.count, try !refill() { return nil }
     position += 1

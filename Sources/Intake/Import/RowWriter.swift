@@ -1,15 +1,14 @@
 import Foundation
 import JSONText
 
-/// The form of rows for programs.
 package enum RowFormat: String, CaseIterable, Sendable {
-  /// RFC 4180, with a line of names.
+  /// RFC 4180, with a header.
   case csv
-  /// One JSON object on each line.
+  /// One JSON object per line.
   case jsonl
 }
 
-/// Writes rows to a file or to standard output, piece by piece.
+/// Writes rows to a file or standard output, buffered.
 package struct RowWriter: ~Copyable {
   private static let pieceBytes = 1 << 16
 
@@ -18,14 +17,10 @@ package struct RowWriter: ~Copyable {
   private let columns: [String]
   private let guardsFormulas: Bool
   private var text = ""
-  private(set) var rows = 0
 
   /// - Parameters:
-  ///   - path: Where to; nil or a hyphen: standard output. What is there is replaced.
-  ///   - format: The form.
-  ///   - guardsFormulas: Whether CSV gets an apostrophe before what a spreadsheet would calculate.
-  ///   - columns: The names.
-  /// - Throws: What the file system says.
+  ///   - path: The file to replace; nil or a hyphen for standard output.
+  ///   - guardsFormulas: Whether CSV text that a spreadsheet would evaluate gets an apostrophe.
   package init(
     to path: String?, _ format: RowFormat, guardsFormulas: Bool = false, columns: [String]
   ) throws {
@@ -40,9 +35,8 @@ package struct RowWriter: ~Copyable {
     if format == .csv { text = columns.joined(separator: ",") + "\r\n" }
   }
 
-  /// Writes a row; what is nil is an empty field or a null.
+  /// Writes a row; nil is an empty field or null.
   package mutating func write(_ values: [String?]) throws {
-    rows += 1
     switch format {
     case .csv:
       let guards = guardsFormulas
@@ -54,7 +48,6 @@ package struct RowWriter: ~Copyable {
     if text.utf8.count >= Self.pieceBytes { try flush() }
   }
 
-  /// Writes what is left.
   package mutating func finish() throws { try flush() }
 
   private mutating func flush() throws {
@@ -62,18 +55,17 @@ package struct RowWriter: ~Copyable {
     text = ""
   }
 
-  /// An array in JSON, for a field that holds several texts.
+  /// A JSON array of strings.
   package static func list(_ values: [String]) -> String {
     "[" + values.map(json).joined(separator: ",") + "]"
   }
 
-  /// An object in JSON, of texts and nulls.
+  /// A JSON object of strings and nulls.
   package static func object(_ names: [String], _ values: [String?]) -> String {
     let members = zip(names, values).map { "\(json($0)):\($1.map(json) ?? "null")" }
     return "{" + members.joined(separator: ",") + "}"
   }
 
-  /// A text in JSON.
   private static func json(_ text: String) -> String {
     var json = JSONWriter(capacity: text.utf8.count + 2)
     json.write(text)

@@ -4,58 +4,48 @@ import Logging
 import ServiceLifecycle
 package import Subscriptions
 
-/// What Apple sent and never arrived: Apple keeps a list.
+/// Finds notifications that never arrived, by comparing Apple's notification history with those
+/// stored.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/get-notification-history
 extension NotificationIntake {
-  /// How often the list is compared with the inbox, where nothing gives reason to do it earlier.
-  package static let comparisonInterval: Duration = .hours(24)
-  /// A comparison begins this much before the end of the last one: what Apple had not listed yet
-  /// then.
+  /// The overlap of consecutive windows, for notifications that Apple lists late.
   static let comparisonOverlap: Duration = .hours(1)
-  /// What Apple signed within this time may be on its way, and is left to the next comparison.
+  /// Notifications signed within this time may be in transit, and are left to the next comparison.
   static let deliveryTime: Duration = .minutes(1)
-  /// As much as one comparison reads.
+  /// The longest window of one comparison.
   ///
-  /// The next one goes on from there at once: so a worker that is stopped never begins half a year
-  /// anew.
+  /// The next one continues there immediately, so that a stopped worker never has to repeat months.
   static let longestWindow: Duration = .days(7) + comparisonOverlap
-  /// How often a list is begun anew whose page token had expired before its end was reached.
+  /// The attempts to read a list whose page tokens expire before its end.
   static let readingLimit = 3
 
-  /// How far back Apple remembers, less what clocks may differ.
+  /// The length of Apple's history, less an hour for clock differences.
   static func historyLength(_ environment: Environment) -> Duration {
     (environment == .production ? .days(180) : .days(30)) - .hours(1)
   }
 
-  /// What a comparison came to.
+  /// The outcome of a comparison.
   package enum Compared: Sendable {
-    /// It is recorded, and its job will come again.
+    /// Recorded, and the job is scheduled again.
     case recorded(NotificationComparison)
-    /// There is nothing to compare, and its job will come again.
+    /// There was nothing to compare, and the job is scheduled again.
     case nothing(because: String)
-    /// Apple does not give all of the list now, or the program is to end: the job is to be done
-    /// again, and not before what Apple wished for.
+    /// The list could not be read completely: retry the job, not before the time Apple asked for.
     ///
-    /// What was found before that is taken, and counts when the job is done again.
+    /// Notifications found until then are stored, and are counted by the retry.
     case failed(because: String, notBefore: Timestamp?)
     /// There is no key for the App Store Server API.
     case notPossible
   }
 
-  /// Compares Apple's list of notifications with the inbox, and takes what is missing.
+  /// Compares Apple's history since the last comparison with the stored notifications, and stores
+  /// those that are missing.
   ///
-  /// What is found is verified like anything that is delivered, and stored and recorded in the same
-  /// way, marked as found in the history. It goes from where the last comparison ended to now.
-  ///
-  /// - Parameters:
-  ///   - job: The claimed job; it is done, or put off, together with what is recorded.
-  ///   - bundleID: The app.
-  ///   - environment: Which of Apple's two.
-  /// - Returns: What came of it.
-  /// - Throws: What the database says, or `CancellationError`.
+  /// They are verified, stored and recorded like delivered ones, marked as found in the history. The
+  /// outcome is recorded in one database transaction with the job's next time.
   package func compare(
-    _ job: Job, bundleID: String, environment: Environment
+    _ job: Job, bundleID: String, environment: Environment, every interval: Duration
   ) async throws -> Compared {
     guard let serverAPI else { return .notPossible }
     let start = now()
@@ -64,9 +54,9 @@ extension NotificationIntake {
     let windowStart = last.map { max($0 - Self.comparisonOverlap, earliest) } ?? earliest
     let windowEnd = min(start - Self.deliveryTime, windowStart + Self.longestWindow)
     guard windowStart < windowEnd else {
-      // A clock went back, or it is less than a minute since.
-      try await ledger.repeat(job, at: start + Self.comparisonInterval, now: now())
-      return .nothing(because: "It was compared a moment ago.")
+      // A clock went back, or the last comparison is less than a minute old.
+      try await ledger.repeat(job, at: start + interval, now: now())
+      return .nothing(because: "The last comparison has just ended.")
     }
     var comparison = NotificationComparison(
       bundleID: bundleID, environment: environment, windowStart: windowStart,
@@ -74,26 +64,26 @@ extension NotificationIntake {
     do {
       try await read(into: &comparison, from: serverAPI)
     } catch let error as AppStoreServerAPIError where error.code == .serverNotificationURLNotFound {
-      try await ledger.repeat(job, at: start + Self.comparisonInterval, now: now())
-      return .nothing(because: "Apple knows no address for notifications of the app.")
+      try await ledger.repeat(job, at: start + interval, now: now())
+      return .nothing(because: "The app has no notification URL in App Store Connect.")
     } catch let error as AppStoreServerAPIError {
       return .failed(
         because: "\(error)",
-        // What will not mend itself is no reason to ask every hour.
-        notBefore: error.isRetryable ? error.notBefore : start + Self.comparisonInterval)
+        // Errors that need a fix are not retried every hour.
+        notBefore: error.isRetryable ? error.notBefore : start + interval)
     } catch is CancellationError where Task.isShuttingDownGracefully {
-      return .failed(because: "The worker was told to stop.", notBefore: nil)
+      return .failed(because: "The worker is shutting down.", notBefore: nil)
     }
     comparison.comparedAt = now()
     let isLast = windowEnd >= start - Self.deliveryTime
     let recorded = try await ledger.record(
       comparison, by: job,
-      next: isLast ? start + Self.comparisonInterval : comparison.comparedAt)
+      next: isLast ? start + interval : comparison.comparedAt)
     log(recorded)
     return .recorded(recorded)
   }
 
-  /// Reads the whole list of a window, and takes what is missing.
+  /// Reads the whole list of a window, and stores missing notifications.
   private func read(
     into comparison: inout NotificationComparison, from serverAPI: AppStoreServerAPI
   ) async throws {
@@ -106,7 +96,7 @@ extension NotificationIntake {
       } catch let error as AppStoreServerAPIError
         where error.code == .paginationTokenExpired && readings < Self.readingLimit
       {
-        // The pages before it are known now, and pass quickly.
+        // The notifications of the first pages are stored now, so they pass quickly.
         readings += 1
       }
     }
@@ -121,8 +111,7 @@ extension NotificationIntake {
       query, of: comparison.bundleID, in: comparison.environment)
     {
       try await compare(page.content, into: &comparison)
-      // There can be a million pages. What was found is taken, and whoever begins again passes over
-      // it quickly.
+      // There can be a million pages. What was found is stored, so a retry passes over it quickly.
       if Task.isShuttingDownGracefully { throw CancellationError() }
     }
   }
@@ -135,7 +124,7 @@ extension NotificationIntake {
     for refusal in listed.compactMap(\.refusal) {
       comparison.refused += 1
       logger.error(
-        "A notification in Apple's history is refused",
+        "Notification in Apple's history refused",
         metadata: ["reason": "\(refusal.reason.rawValue)", "detail": "\(refusal)"])
     }
     let missing = try await ledger.missingNotifications(
@@ -147,19 +136,18 @@ extension NotificationIntake {
       let foundAt = now()
       let (_, isNew) = try await take(
         notification, payload: part.jws, at: foundAt, arrival: .history)
-      // Otherwise Apple has delivered it in this moment.
+      // Otherwise Apple has just delivered it.
       if isNew { comparison.addMissing(signedAt: notification.signedAt, foundAt: foundAt) }
     }
   }
 
   private func log(_ comparison: NotificationComparison) {
-    // The first comparison looks at months, window by window; before the first release at nothing.
+    // Before an app's release, the first comparison reads months of empty windows.
     let calm = comparison.listed > 0 ? Logger.Level.info : .debug
     logger.log(
       level: comparison.missing > 0 ? .warning : calm,
       comparison.missing > 0
-        ? "Notifications were missing; Apple's history had them"
-        : "No notification is missing",
+        ? "Missed notifications found in Apple's history" : "No missed notifications",
       metadata: [
         "bundle_id": "\(comparison.bundleID)", "environment": "\(comparison.environment.rawValue)",
         "from": "\(comparison.windowStart)", "to": "\(comparison.windowEnd)",

@@ -7,23 +7,21 @@ package import LedgerStorage
 package import Logging
 package import Subscriptions
 
-/// What a notification does from arrival to recorded evidence; the server and the worker both go
-/// through it.
+/// Processes notifications from their arrival to recorded evidence, in the server and the worker.
 ///
-/// A notification is stored durably before it is answered, together with a job. One of version 2 is
-/// verified before it is stored, by its signatures, and recorded in the same request: its job does
-/// something only after a crash or a failure of the database. Of version 1 only the secret is
-/// checked; a worker shows its receipt to Apple, and records what Apple answers.
+/// A notification is stored durably, together with a job, before it is answered. Version 2 is
+/// verified by its signatures before it is stored, and recorded in the same request; its job matters
+/// only after a crash or a database failure. For version 1 only the secret is checked; a worker then
+/// verifies its receipt with Apple and records the answer.
 package struct NotificationIntake: Sendable {
-  /// The longest body that is read, in bytes.
-  ///
-  /// Apple's have a few kilobytes, and those of version 1 a receipt and a hundred transactions.
+  /// In bytes; Apple's bodies have a few kilobytes, and in version 1 a receipt and a hundred
+  /// transactions.
   package static let longestBody = 1024 * 1024
-  /// What recording may take, on a slow day of the database; then a worker takes over.
+  /// The time after which a worker takes over; generous, for a slow database.
   private static let recordingTime: Duration = .seconds(30)
 
   let ledger: Ledger
-  /// What lists the notifications that Apple sent; nil without a key for it.
+  /// Nil without a key for the App Store Server API.
   let serverAPI: AppStoreServerAPI?
   private let receipts: ReceiptVerifier
   private let signedData: SignedDataVerifier
@@ -36,19 +34,7 @@ package struct NotificationIntake: Sendable {
   let logger: Logger
   let now: @Sendable () -> Timestamp
 
-  /// Puts the way of a notification together.
-  ///
-  /// - Parameters:
-  ///   - ledger: Where everything is kept.
-  ///   - receipts: What asks Apple about receipts.
-  ///   - signedData: What verifies signatures.
-  ///   - serverAPI: What lists the notifications that Apple sent; nil without a key for it.
-  ///   - apps: The apps that are served, with their shared secrets.
-  ///   - catalogue: Which product grants what.
-  ///   - sandboxAccess: Whose sandbox purchases grant anything.
-  ///   - logger: For what operators should know; never with a content in it.
-  ///   - metrics: Where notifications are counted.
-  ///   - now: The clock by which notifications are received.
+  /// The logger never gets the contents of notifications.
   package init(
     ledger: Ledger, receipts: ReceiptVerifier, signedData: SignedDataVerifier,
     serverAPI: AppStoreServerAPI? = nil, apps: AppStoreApps, catalogue: CatalogueCache,
@@ -70,10 +56,10 @@ package struct NotificationIntake: Sendable {
 
   // MARK: Arrival
 
-  /// Takes what was posted from its arrival to its answer.
+  /// Verifies, stores and records a posted body.
   ///
-  /// - Throws: ``NotificationQueueFull``, or a database error. The notification is not stored then,
-  ///   and Apple sends it again.
+  /// Throws ``NotificationQueueFull`` or a database error; the notification is then not stored, and
+  /// Apple sends it again.
   package func receive(_ body: [UInt8]) async throws -> NotificationAnswer {
     guard body.count <= Self.longestBody else { return await refuseTooLong(bytes: body.count) }
     let receivedAt = now()
@@ -120,35 +106,24 @@ package struct NotificationIntake: Sendable {
       return refused(
         NotificationRefusal(
           version: nil, code: .invalidRequest, reason: "unreadable",
-          detail: "The body is not a notification: it must be a JSON object with a "
-            + "`signedPayload` or a `notification_type`, and of at most "
-            + "\(NotificationBody.mostValues) values."))
+          detail: "The body is not a notification: it must be a JSON object with `signedPayload` "
+            + "or `notification_type`, and at most \(NotificationBody.mostValues) values."))
     }
   }
 
-  /// Refuses what was too long to be read.
-  ///
-  /// - Parameter bytes: Its length as far as it is known.
-  /// - Returns: The refusal.
+  /// Refuses a body of at least this length, which was not read to its end.
   package func refuseTooLong(bytes: Int) async -> NotificationAnswer {
     let refusal = NotificationRefusal(
       version: nil, code: .invalidRequest, reason: "too_long",
-      detail: "The body is longer than \(Self.longestBody) bytes.")
+      detail: "The body must have at most \(Self.longestBody) bytes.")
     metrics.refused(refusal)
     await trace.add(refusal, bytes: bytes, digest: nil, at: now())
     return .refused(refusal)
   }
 
-  /// Stores and records a notification whose signatures are verified, whichever way it came.
+  /// Stores and records a verified notification, whether it was delivered or found in the history.
   ///
-  /// - Parameters:
-  ///   - notification: Verified.
-  ///   - payload: What Apple signed.
-  ///   - receivedAt: When it came.
-  ///   - arrival: How it came.
-  /// - Returns: Under which name it is stored; `isNew` is false for a repetition, which does
-  ///   nothing.
-  /// - Throws: What the database says; it is not stored then.
+  /// Returns the ID under which it is stored. `isNew` is false for a duplicate, which does nothing.
   func take(
     _ notification: SignedNotification, payload: String, at receivedAt: Timestamp,
     arrival: NotificationArrival
@@ -168,13 +143,13 @@ package struct NotificationIntake: Sendable {
     return (new.id, isNew)
   }
 
-  /// Records what a notification says within its request; should that fail, its job is there.
+  /// Records a notification within its request; if that fails, its job does it.
   private func recordNow(_ verified: Ledger.VerifiedNotification) async {
     do {
       try await record(verified)
     } catch {
       logger.warning(
-        "A notification is stored, and a worker will process it",
+        "Recording a notification failed; a worker will retry",
         metadata: ["notification.id": "\(verified.id)", "error": "\(error)"])
     }
   }
@@ -191,14 +166,10 @@ package struct NotificationIntake: Sendable {
 
   // MARK: Processing
 
-  /// Processes a stored notification.
+  /// Processes a stored notification, and returns the reason if it was postponed.
   ///
-  /// - Parameters:
-  ///   - id: The notification.
-  ///   - worker: Who has claimed its job; nil: nobody.
-  /// - Returns: Why it is still to be processed; nil: there is nothing left to do.
-  /// - Throws: What the database says, or ``SignedDataRefusal`` for what was verified when it
-  ///   arrived, and is not any more.
+  /// `worker` is the one that has claimed its job. Throws a ``SignedDataRefusal`` if a signature that
+  /// was valid on arrival is not any more.
   package func process(_ id: String, worker: String? = nil) async throws -> String? {
     guard let stored = try await ledger.notification(id), stored.outcome == nil else { return nil }
     switch stored.version {
@@ -216,15 +187,15 @@ package struct NotificationIntake: Sendable {
       guard case .unsigned(let notification) = NotificationBody(parsing: stored.body.utf8),
         let receiptData = notification.receiptData
       else {
-        // It was read before it was stored; only another version of ours could say so.
-        try await reject(stored, because: "The body can't be read, or holds no receipt.", [])
+        // The body was parsed before it was stored, so only another version of Tenure gets here.
+        try await reject(stored, because: "The body is unreadable or has no receipt.", [])
         return nil
       }
       return try await process(notification, showing: receiptData, as: stored, worker: worker)
     }
   }
 
-  /// Shows the receipt in a notification to Apple.
+  /// Verifies the receipt of a version 1 notification with Apple.
   private func process(
     _ notification: NotificationV1, showing receiptData: String, as stored: StoredNotification,
     worker: String?
@@ -239,7 +210,7 @@ package struct NotificationIntake: Sendable {
           source: LineSource(bundleID: receipt.bundleID, receipt: .notification(stored.id)),
           switchOff: notification.switchOff(confirmedBy: receipt), exchanges: exchanges,
           problem: receipt.unreadable.isEmpty
-            ? nil : "Not all of Apple's answer could be read: it stands in the exchange."))
+            ? nil : "Part of Apple's response is unreadable; see the exchange."))
       return nil
     case .rejected(let rejection):
       try await reject(stored, because: rejection.reason, exchanges)
@@ -256,7 +227,7 @@ package struct NotificationIntake: Sendable {
         stored, because: retry.reason, exchanges, notBefore: retry.notBefore, worker: worker)
     case .misconfigured(let fault):
       logger.critical(
-        "Apple refuses our configuration; notifications wait until it is mended",
+        "Apple rejects the configuration; notifications wait until it is fixed",
         metadata: [
           "notification.id": "\(stored.id)", "problem": "\(fault.reason)",
           "appstore.status": "\(fault.appleStatus.map(String.init) ?? "none")",
@@ -274,7 +245,7 @@ package struct NotificationIntake: Sendable {
     guard let processed else { return }
     metrics.processed(processed.outcome)
     logger.info(
-      "A notification is processed",
+      "Notification processed",
       metadata: [
         "notification.id": "\(verified.id)", "outcome": "\(processed.outcome.rawValue)",
         "problem": "\(verified.problem ?? "none")",
@@ -285,7 +256,7 @@ package struct NotificationIntake: Sendable {
     _ stored: StoredNotification, because reason: String, _ exchanges: [SubmissionExchange]
   ) async throws {
     logger.notice(
-      "The receipt in a notification is rejected",
+      "Receipt of a notification rejected",
       metadata: ["notification.id": "\(stored.id)", "problem": "\(reason)"])
     metrics.processed(.rejected)
     try await ledger.rejectNotification(
@@ -300,7 +271,7 @@ package struct NotificationIntake: Sendable {
     let retryAt = RetrySchedule.apple.next(
       afterAttempts: stored.attempts + 1, at: now(), notBefore: notBefore)
     logger.notice(
-      "A notification waits for Apple",
+      "Notification pending, will be retried",
       metadata: [
         "notification.id": "\(stored.id)", "problem": "\(reason)", "retry_at": "\(retryAt)",
       ])
@@ -312,7 +283,7 @@ package struct NotificationIntake: Sendable {
   private func log(_ new: NewNotification, isNew: Bool) {
     metrics.stored(new, isNew: isNew)
     logger.info(
-      isNew ? "A notification is stored" : "A notification is repeated",
+      isNew ? "Notification stored" : "Duplicate notification",
       metadata: [
         "notification.id": "\(new.id)", "notification.version": "\(new.version.rawValue)",
         "notification.type": "\(new.notificationType ?? "none")",
@@ -324,7 +295,7 @@ package struct NotificationIntake: Sendable {
 }
 
 extension NewNotification {
-  /// A notification of version 2 whose signatures were verified.
+  /// A verified notification of version 2.
   init(
     _ notification: SignedNotification, payload: String, receivedAt: Timestamp,
     arrival: NotificationArrival
@@ -340,7 +311,7 @@ extension NewNotification {
       signedAt: notification.signedAt)
   }
 
-  /// A notification of version 1 whose secret is that of an app, or of several.
+  /// A notification of version 1 with a valid secret.
   init(_ notification: NotificationV1, of bundleID: String?, receivedAt: Timestamp) {
     self.init(
       id: notification.id, version: .one, receivedAt: receivedAt,
@@ -351,25 +322,25 @@ extension NewNotification {
 }
 
 extension SignedNotification {
-  /// The name under which it is stored, whether Apple delivered it or lists it.
+  /// The ID under which it is stored, whether Apple delivered or listed it.
   var storedID: String { notificationUUID.lowercased() }
 
-  /// The line of the purchase of which Apple wants to know what became of it; nil: it asks nothing.
+  /// The original transaction of a consumption request.
   var lineAskedAbout: LineID? {
     notificationType == .consumptionRequest ? transaction?.record.key.line : nil
   }
 }
 
 extension String {
-  /// This as the column for a name takes it; nil if it is none of Apple's.
+  /// This if it fits the column of a name, or nil.
   fileprivate var fittingName: String? {
     (1...255).contains(utf8.count) && utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f } ? self : nil
   }
 }
 
 extension NotificationV1 {
-  /// The date at which auto-renew is said to have been switched off, as far as Apple's answer says
-  /// the same: that it is off, and what the next renewal would be.
+  /// The date at which auto-renew was switched off, if Apple's response confirms that it is off and
+  /// the product of the next renewal.
   func switchOff(confirmedBy receipt: VerifiedReceipt) -> ReportedSwitchOff? {
     guard autoRenews == false, let changedAt = autoRenewStatusChangedAt,
       changedAt <= receipt.requestDate
@@ -385,7 +356,6 @@ extension NotificationV1 {
 }
 
 extension NotificationRefusal {
-  /// Why a notification of version 2 is not believed.
   init(_ refusal: SignedDataRefusal) {
     let code: Code =
       switch refusal.reason {
@@ -397,30 +367,30 @@ extension NotificationRefusal {
   }
 }
 
-/// What becomes of something that was posted as a notification.
+/// The answer to a posted notification.
 package enum NotificationAnswer: Sendable {
-  /// It is stored durably; `isNew` is false for a repetition, which does nothing.
+  /// Stored durably; `isNew` is false for a duplicate, which does nothing.
   case stored(id: String, isNew: Bool)
   case refused(NotificationRefusal)
 }
 
-/// Why something that was posted is no notification for us.
+/// The reason for refusing a posted notification.
 package struct NotificationRefusal: Hashable, Sendable {
-  /// The problem codes of the interface.
+  /// Problem codes of the API.
   package enum Code: String, Sendable {
-    /// No notification of either version, or too long for one.
+    /// Not a notification, or too long.
     case invalidRequest = "invalid_request"
     case invalidSignature = "invalid_signature"
     case wrongBundleID = "wrong_bundle_id"
     case wrongSecret = "wrong_secret"
   }
 
-  /// Nil where the shape does not tell.
+  /// Nil if the body is of neither version.
   package let version: NotificationVersion?
   package let code: Code
-  /// A stable word for what is wrong, finer than the code; one of a fixed set.
+  /// A stable name, more specific than the code; one of a fixed set.
   package let reason: String
-  /// One sentence, without anything that was posted.
+  /// One sentence, without any posted content.
   package let detail: String
 
   init(

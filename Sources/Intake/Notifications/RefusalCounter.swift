@@ -2,11 +2,10 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// Leaves a trace of what was refused, and none of its content.
+/// Counts refused notifications by hour and reason, without their content.
 ///
-/// Anybody may post anything, as often as they like. So refusals are counted by hour and reason,
-/// and while one statement writes them the next ones gather: a flood takes one connection and a few
-/// rows.
+/// Refusals that arrive while a statement writes the previous ones are written together, so that a
+/// flood takes one connection and a few rows.
 actor RefusalTrace {
   private struct Key: Hashable {
     var hour: Timestamp
@@ -17,7 +16,7 @@ actor RefusalTrace {
   private let ledger: Ledger
   private let logger: Logger
   private var gathered: [Key: RefusedNotifications] = [:]
-  /// When each reason was last logged, by version and reason.
+  /// The time of the last log line for each reason of this hour.
   private var logged: [Key: Timestamp] = [:]
   private var isWriting = false
 
@@ -26,15 +25,10 @@ actor RefusalTrace {
     self.logger = logger
   }
 
-  /// Logs a refusal if it is the first of its reason in a minute, and counts it.
+  /// Counts a refusal, and logs it if it is the first for its reason in a minute.
   ///
-  /// Returns when it is written, or another call is about to write it.
-  ///
-  /// - Parameters:
-  ///   - refusal: Why.
-  ///   - bytes: The length of what was posted.
-  ///   - digest: Its SHA-256; nil for what was not read to its end.
-  ///   - moment: When it was posted.
+  /// Returns when it is written, or another call is about to write it. `digest` is the body's
+  /// SHA-256; nil if the body was not read to its end.
   func add(
     _ refusal: NotificationRefusal, bytes: Int, digest: [UInt8]?, at moment: Timestamp
   ) async {
@@ -43,7 +37,7 @@ actor RefusalTrace {
       logged = logged.filter { $0.key.hour == key.hour }
       logged[key] = moment
       logger.warning(
-        "A notification is refused; more for this reason are counted and not logged for a minute",
+        "Notification refused; more for this reason are only counted for a minute",
         metadata: [
           "notification.version": "\(refusal.version.map { "\($0.rawValue)" } ?? "none")",
           "reason": "\(refusal.reason)", "detail": "\(refusal.detail)", "bytes": "\(bytes)",
@@ -61,9 +55,8 @@ actor RefusalTrace {
       do {
         try await ledger.trace(refused)
       } catch {
-        // The answer does not depend on the trace, and the metric has them.
-        logger.error(
-          "Refused notifications could not be counted", metadata: ["error": "\(error)"])
+        // The answers do not depend on the count, and the metric has them.
+        logger.error("Counting refused notifications failed", metadata: ["error": "\(error)"])
       }
     }
     isWriting = false
@@ -71,7 +64,7 @@ actor RefusalTrace {
 }
 
 extension Timestamp {
-  /// The beginning of its hour.
+  /// The beginning of the hour.
   fileprivate var hour: Timestamp {
     Timestamp(milliseconds: milliseconds - milliseconds % 3_600_000)
   }

@@ -1,34 +1,22 @@
 import Dispatch
-import Foundation
 import Synchronization
 
-/// Threads for parsing and verifying what anybody may send, apart from those that answer requests.
-///
-/// Half of the cores work through what is open to everyone; the rest stay free for callers with a
-/// key, whatever is sent.
+/// One thread that parses and verifies what anybody may send, so that the threads that answer
+/// requests stay free for callers with a key.
 final class VerificationQueue: TaskExecutor {
-  /// How many may wait or be worked on, of which each takes a few milliseconds.
+  /// The number of notifications that may wait or be worked on, each of which takes up to a few
+  /// milliseconds.
   static let longest = 256
 
-  private let queues: [DispatchQueue]
-  private let next = Atomic(0)
+  private let thread = DispatchQueue(label: "tenure.verification")
   private let length = Atomic(0)
-
-  init() {
-    queues = (0..<max(1, ProcessInfo.processInfo.activeProcessorCount / 2)).map { number in
-      DispatchQueue(label: "tenure.verification.\(number)")
-    }
-  }
 
   func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
-    let number = next.add(1, ordering: .relaxed).oldValue
-    queues[Int(UInt(bitPattern: number) % UInt(queues.count))].async {
-      unsafe job.runSynchronously(on: self.asUnownedTaskExecutor())
-    }
+    thread.async { unsafe job.runSynchronously(on: self.asUnownedTaskExecutor()) }
   }
 
-  /// Runs work on these threads.
+  /// Runs work on the thread.
   ///
   /// - Throws: ``NotificationQueueFull`` if too much is waiting already, or what the work throws.
   func run<Value: Sendable>(_ work: @Sendable () async throws -> Value) async throws -> Value {

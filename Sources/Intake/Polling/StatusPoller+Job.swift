@@ -3,67 +3,57 @@ package import LedgerStorage
 import Logging
 package import Subscriptions
 
-/// A poll from the question what Apple can be asked with to the plan for the next one.
+/// Poll jobs.
 extension LinePoll {
-  /// What asking about a line came to.
+  /// The outcome of a poll.
   package enum Outcome: Hashable, Sendable {
-    /// Apple has answered; whether it said anything new.
+    /// Apple answered.
     case polled(isNews: Bool)
-    /// Apple has nothing to say of it, or there is nothing to ask with: it is looked at again some
-    /// time.
+    /// Apple knows nothing of the original transaction, or can't be asked about it; it is polled
+    /// again some time.
     case passedOver(because: String)
-    /// Apple could not be asked now; nor is there any use in it before the moment that it named.
+    /// Apple was unavailable; retry, not before the time that Apple asked for.
     case postponed(because: String, notBefore: Timestamp?)
-    /// Apple will not answer before somebody mends something; it is asked again all the same.
+    /// Something must be fixed before Apple answers; it is polled again all the same.
     case failed(because: String, notBefore: Timestamp)
-    /// There is no such line any more, or nothing more to learn of it.
+    /// The original transaction does not exist, or there is nothing more to learn of it.
     case over
   }
 
-  /// How long a question waits that Apple finds wrong: only another version of ours, or of Apple's,
-  /// can mend that.
+  /// The delay after a request that Apple calls invalid, which only another version can fix.
   private static let waitAfterFault: Duration = .hours(24)
-  /// The same where our configuration is.
   private static let waitAfterMisconfiguration: Duration = .hours(1)
 
-  /// Does a job: asks about its line, and plans when that is done again.
+  /// Performs a claimed poll job.
   ///
-  /// - Parameter job: Claimed.
-  /// - Returns: What came of it. The job is ended or has its next time where Apple has answered or
-  ///   was passed over; otherwise it is for the caller to give back.
-  /// - Throws: What the database says.
+  /// After `polled` and `passedOver` the job has ended or has its next time; otherwise the caller
+  /// has to give it back.
   package func poll(_ job: Job) async throws -> Outcome {
-    guard case .pollLine(let line) = job.task else {
-      preconditionFailure("Only a line can be polled.")
-    }
+    let line = try job.originalTransaction
     let outcome = try await ask(about: line, doing: job)
     switch outcome {
     case .polled, .over: break
-    case .passedOver(let reason): log(.info, "A poll came to nothing", line, reason)
-    case .postponed(let reason, _): log(.notice, "A poll waits for Apple", line, reason)
-    case .failed(let reason, _):
-      log(.error, "A poll fails until somebody mends something", line, reason)
+    case .passedOver(let reason): log(.info, "Poll skipped", line, reason)
+    case .postponed(let reason, _): log(.notice, "Poll pending, will be retried", line, reason)
+    case .failed(let reason, _): log(.error, "Poll failed, needs a fix", line, reason)
     }
     return outcome
   }
 
-  /// Asks about a line at once, because somebody wants to know.
-  ///
-  /// - Returns: What came of it; ``Outcome/over`` if nothing is known of the line.
-  /// - Throws: What the database says.
+  /// Polls immediately, on an operator's request.
   package func pollNow(_ line: LineID) async throws -> Outcome {
     try await ask(about: line, doing: nil)
   }
 
   private func ask(about line: LineID, doing job: Job?) async throws -> Outcome {
     guard let known = try await ledger.lineToPoll(line) else { return .over }
-    // They tell of refunds; whoever plans the next poll remembers it.
+    // Notifications report refunds. The ledger remembers the answer for planning the next poll.
     let hasNotifications = try await ledger.hasNotifications(from: line.environment)
     if job != nil, !known.isSubscription, hasNotifications { return .over }
     let bundleID = known.source.bundleID ?? (apps.all.count == 1 ? apps.all[0].bundleID : nil)
     if let bundleID, apps[bundleID] == nil {
       return try await passOver(
-        job, because: "\(bundleID) is not an app that is served here.")
+        job, because: "The app \(bundleID) is not configured.")
     }
     if serverAPI != nil, let bundleID {
       return try await ask(about: known, of: bundleID, doing: job)
@@ -73,13 +63,13 @@ extension LinePoll {
       return try await passOver(
         job,
         because: serverAPI == nil
-          ? "There is neither a key for the App Store Server API nor a receipt."
-          : "Nobody has said to which of the apps it belongs.")
+          ? "No App Store Server API key is configured, and no receipt is stored."
+          : "The app of the original transaction is not known.")
     }
     return try await show(receipt, for: known, of: bundleID, doing: job)
   }
 
-  // MARK: By id
+  // MARK: By ID
 
   private func ask(
     about known: Ledger.LineToPoll, of bundleID: String, doing job: Job?
@@ -149,9 +139,6 @@ extension LinePoll {
         because: fault.reason, notBefore: now() + Self.waitAfterMisconfiguration)
     }
   }
-
-  // MARK: Afterwards
-
   private func passOver(_ job: Job?, because reason: String) async throws -> Outcome {
     if let job { try await ledger.passOver(job, because: reason, at: now()) }
     return .passedOver(because: reason)

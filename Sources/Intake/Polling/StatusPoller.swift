@@ -4,11 +4,11 @@ package import LedgerStorage
 package import Logging
 package import Subscriptions
 
-/// Asks Apple how a line stands, without anybody having sent anything, and records the answer.
+/// Asks Apple about an original transaction, and records the answer.
 ///
-/// A poll claims nothing: what it brings is decided by the rows of the rule that need no claim, as
-/// what notifications bring. Everything verified in an answer is recorded, of whichever line of the
-/// customer it is, in one database transaction; what is refused is logged and left out.
+/// A poll claims nothing: ownership is decided by the parts of the rule that need no claim, as for
+/// notifications. All verified evidence about the customer is recorded in one database transaction;
+/// refused parts are logged and left out.
 package struct LinePoll: Sendable {
   let ledger: Ledger
   let serverAPI: AppStoreServerAPI?
@@ -19,17 +19,6 @@ package struct LinePoll: Sendable {
   private let catalogue: CatalogueCache
   private let sandboxAccess: SandboxAccess
 
-  /// Puts the way of a poll together.
-  ///
-  /// - Parameters:
-  ///   - ledger: Where everything is kept.
-  ///   - serverAPI: What asks about original transactions; nil without a key for it.
-  ///   - receipts: What asks about stored receipts.
-  ///   - apps: The apps that are served.
-  ///   - catalogue: Which product grants what.
-  ///   - sandboxAccess: Whose sandbox purchases grant anything.
-  ///   - logger: For what operators should know; never with a content in it.
-  ///   - now: The clock by which answers are recorded.
   package init(
     ledger: Ledger, serverAPI: AppStoreServerAPI?, receipts: ReceiptVerifier,
     apps: AppStoreApps, catalogue: CatalogueCache, sandboxAccess: SandboxAccess, logger: Logger,
@@ -45,45 +34,35 @@ package struct LinePoll: Sendable {
     self.now = now
   }
 
-  /// Whether lines can be asked about by their ids: there is a key for the App Store Server API.
+  /// Whether there is a key for the App Store Server API.
   package var canAskByID: Bool { serverAPI != nil }
 
-  // MARK: By original transaction id
+  // MARK: By original transaction ID
 
-  /// What Apple answered about a line, recorded.
+  /// Apple's answer about an original transaction.
   package struct Polled: Sendable {
-    /// What it changed.
     package let recorded: Ledger.UnclaimedRecording
-    /// Kept with the line: the next poll asks for what has changed since; nil where there is none.
+    /// Stored, so that the next poll asks for later changes only.
     ///
-    /// It never leads past a transaction that was refused: that one comes again.
+    /// It is never beyond a refused transaction, so that Apple lists that one again.
     package let revision: String?
-    /// Why parts of the answer were left out.
     package let refusals: [SignedDataRefusal]
   }
 
-  /// From where on Apple's transaction history is read.
+  /// The revision of Apple's transaction history after which to read.
   package enum Start: Hashable, Sendable {
-    /// Where the last poll of the line ended; without one, the beginning.
+    /// The one of the last poll, or else the beginning.
     case lastRevision
     case beginning
     case revision(String)
   }
 
-  /// Asks the App Store Server API about a line: its customer's transactions since an earlier
-  /// time, and then where the subscriptions stand.
+  /// Asks the App Store Server API for the customer's transactions and subscription statuses.
   ///
-  /// A stored revision that Apple does not know any more is no obstacle: all of it is read again.
-  ///
-  /// - Parameters:
-  ///   - line: Any line of the customer.
-  ///   - bundleID: The app that it belongs to.
-  ///   - transaction: One of the line's, if Apple is to be asked with that.
-  ///   - start: From where on.
-  ///   - job: What asks; it ends with what is recorded. Nil: somebody does by hand.
-  /// - Returns: What was recorded; nil without a key for the API.
-  /// - Throws: `AppStoreServerAPIError` where Apple does not answer all of it, or what the database
-  ///   says; nothing is recorded then.
+  /// `line` is any original transaction of the customer, and `transaction` the one to ask with, if
+  /// that is another. The job ends with the recording. If Apple does not know the stored revision any
+  /// more, the whole history is read. Without a complete answer it throws an
+  /// `AppStoreServerAPIError`, and nothing is recorded; without a key for the API it returns nil.
   package func poll(
     _ line: LineID, of bundleID: String, naming transaction: TransactionID? = nil,
     from start: Start = .lastRevision, doing job: Job? = nil
@@ -108,7 +87,7 @@ package struct LinePoll: Sendable {
         answer = try await history(after: nil)
       }
     }
-    // Later than the history, so that the last word on renewal is the latest one.
+    // Asked after the history, so that the renewal status is the latest one.
     answer.add(
       try await serverAPI.subscriptionStatuses(
         of: id, in: bundleID, environment: line.environment
@@ -117,16 +96,9 @@ package struct LinePoll: Sendable {
       answer, of: .transactions, about: Ledger.AskedLine(line, of: bundleID, job: job))
   }
 
-  /// Asks the App Store Server API what a customer has been refunded since an earlier time: all
-  /// that can still happen to a purchase that does not renew.
+  /// Asks the App Store Server API for the customer's refunds, for purchases that do not renew.
   ///
-  /// - Parameters:
-  ///   - line: Any line of the customer.
-  ///   - bundleID: The app that it belongs to.
-  ///   - job: What asks; it ends with what is recorded. Nil: somebody does by hand.
-  /// - Returns: What was recorded; nil without a key for the API.
-  /// - Throws: `AppStoreServerAPIError` where Apple does not answer all of it, or what the database
-  ///   says; nothing is recorded then.
+  /// The arguments, the result and the errors are those of the poll of transactions.
   package func pollRefunds(
     of line: LineID, in bundleID: String, doing job: Job? = nil
   ) async throws -> Polled? {
@@ -160,7 +132,7 @@ package struct LinePoll: Sendable {
     let poll = UUID.version7(at: now())
     for refusal in answer.refusals {
       logger.error(
-        "A part of Apple's answer to a poll is refused",
+        "Part of Apple's answer to a poll refused",
         metadata: ["poll.id": "\(poll)", "reason": "\(refusal.reason.rawValue)"])
     }
     let revision = answer.revision.map {
@@ -186,24 +158,16 @@ package struct LinePoll: Sendable {
 
   // MARK: By receipt
 
-  /// What Apple answered about a stored receipt, and what that changed.
+  /// Apple's answer about a stored receipt.
   package struct PolledReceipt: Sendable {
     package let verification: ReceiptVerification
-    /// Nil where Apple does not vouch for the receipt, or could not be asked.
+    /// Nil if the receipt was not verified.
     package let recorded: Ledger.UnclaimedRecording?
   }
 
-  /// Asks verifyReceipt about a receipt that somebody sent once.
+  /// Asks verifyReceipt about a stored receipt.
   ///
-  /// Where Apple does not vouch for it nothing is recorded: the verdict tells what to do.
-  ///
-  /// - Parameters:
-  ///   - receipt: In base64.
-  ///   - bundleID: The app that it belongs to, where that is known.
-  ///   - line: The line for whose sake Apple is asked; nil: none in particular.
-  ///   - job: What asks; it ends with what is recorded. Nil: somebody does by hand.
-  /// - Returns: The verdict with its exchanges, and what was recorded.
-  /// - Throws: What the database says.
+  /// The receipt is in base64. The job ends with the recording.
   package func poll(
     receipt: String, of bundleID: String? = nil, about line: LineID? = nil, doing job: Job? = nil
   ) async throws -> PolledReceipt {
@@ -214,7 +178,7 @@ package struct LinePoll: Sendable {
     let poll = UUID.version7(at: now())
     for record in verified.unreadable {
       logger.error(
-        "A record of Apple's answer to a poll can't be read",
+        "Unreadable record in Apple's answer to a poll",
         metadata: ["poll.id": "\(poll)", "record": "\(record)"])
     }
     return PolledReceipt(
@@ -232,7 +196,7 @@ package struct LinePoll: Sendable {
       evidence, polledAs: poll.uuidString.lowercased(), about: asked, upTo: revision, at: now(),
       terms: catalogue.terms(sandboxAccess))
     logger.info(
-      "Apple's answer to a poll is recorded",
+      "Apple's answer to a poll recorded",
       metadata: [
         "poll.id": "\(poll)", "lines": "\(Set(evidence.map(\.line)).count)",
         "changes": "\(recorded.changedFamilies)",
@@ -241,18 +205,16 @@ package struct LinePoll: Sendable {
   }
 }
 
-/// What the answers to one poll come to.
+/// The evidence in the answers to one poll.
 private struct PolledAnswer {
-  /// That of the last page in front of which nothing was refused.
+  /// The revision of the last page up to which nothing was refused.
   var revision: String?
   private(set) var refusals: [SignedDataRefusal] = []
-  private var found: [Evidence] = []
+  /// The verified evidence, without duplicates.
+  private(set) var evidence: [Evidence] = []
   private var seen: Set<Evidence> = []
 
   init(revision: String?) { self.revision = revision }
-
-  /// What was verified, each once.
-  var evidence: [Evidence] { found }
 
   mutating func add(_ page: TransactionPage) {
     refusals += page.transactions.compactMap(\.refusal)
@@ -267,7 +229,7 @@ private struct PolledAnswer {
     add(statuses.evidence)
   }
 
-  private mutating func add(_ evidence: [Evidence]) {
-    found += evidence.filter { seen.insert($0).inserted }
+  private mutating func add(_ new: [Evidence]) {
+    evidence += new.filter { seen.insert($0).inserted }
   }
 }

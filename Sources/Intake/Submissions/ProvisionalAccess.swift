@@ -3,14 +3,13 @@ import Foundation
 import LedgerStorage
 import Subscriptions
 
-/// What is granted on the word of a receipt alone, while Apple can't be asked about it.
+/// Grants on a receipt's own signature, while Apple can't be asked about it.
 ///
-/// Apple has signed the receipt, so what it lists was bought; but it is as old as it is, and does
-/// not tell what was refunded since. Hence an end, and never a charge: see <doc:LocalReceipts>.
+/// Apple has signed the receipt, so its purchases were made, but it can't show refunds made after it
+/// was issued. So the access is limited in time, and no charge is recorded. See <doc:LocalReceipts>.
 package struct ProvisionalAccess: Sendable {
-  /// What checks the signature.
   package let receipts: LocalReceiptVerifier
-  /// The longest that it lasts, counted from the submission.
+  /// The longest time of access after the submission.
   package let longest: Duration
 
   package init(receipts: LocalReceiptVerifier, longest: Duration) {
@@ -18,16 +17,10 @@ package struct ProvisionalAccess: Sendable {
     self.longest = longest
   }
 
-  /// What a receipt proves to a submission that Apple could not be asked about.
+  /// The evidence in a base64 receipt, with the transactions that the submission would claim, or nil
+  /// if there are none.
   ///
-  /// - Parameters:
-  ///   - receiptData: The receipt, base64.
-  ///   - submission: Whose, and what was named.
-  ///   - catalogue: What tells products' types.
-  ///   - now: Nothing counts that is over by now.
-  /// - Returns: What would be recorded if Apple said the same, with the selected transactions that
-  ///   run; nil where there are none.
-  /// - Throws: ``LocalReceiptRefusal``.
+  /// Throws a ``LocalReceiptRefusal``.
   func proof(
     in receiptData: String, for submission: Submission, catalogue: Catalogue, at now: Timestamp
   ) throws -> Proof? {
@@ -47,18 +40,18 @@ package struct ProvisionalAccess: Sendable {
     return Proof(evidence: evidence, selected: selected, limit: limit)
   }
 
-  /// What a verified receipt proves to one submission.
+  /// The evidence in a receipt for one submission.
   struct Proof: Sendable {
     let evidence: VerifiedEvidence
-    /// What the submission would claim.
+    /// The transactions that the submission would claim.
     let selected: [TransactionKey]
-    /// The latest end.
+    /// The latest end of access.
     let limit: Timestamp
   }
 }
 
 extension ProvisionalAccess.Proof {
-  /// The recording that is rehearsed.
+  /// The evidence batch whose recording is rehearsed.
   func arrival(of submission: Submission) -> Arrival {
     Arrival(
       evidence: evidence.evidence,
@@ -67,14 +60,7 @@ extension ProvisionalAccess.Proof {
       source: EntrySource(evidence.source, id: submission.id.uuidString.lowercased()))
   }
 
-  /// One grant for each entitlement, the longest that there is.
-  ///
-  /// - Parameters:
-  ///   - recording: What recording the proof would come to.
-  ///   - account: Who has submitted.
-  ///   - catalogue: Which product grants what.
-  ///   - now: What is over by now grants nothing.
-  /// - Returns: The grants by entitlement.
+  /// The longest current grant for each entitlement, given the rehearsed recording.
   func grants(
     from recording: Recording, to account: AccountKey, catalogue: Catalogue, at now: Timestamp
   ) -> [ProvisionalGrant] {
@@ -97,9 +83,9 @@ extension ProvisionalAccess.Proof {
 }
 
 extension RecordedFamily {
-  /// What an account would hold of a charge that was nobody's before; nil if that is not so.
+  /// The holding that an account would gain from an unclaimed charge, or nil.
   ///
-  /// A charge that the ledger knows as somebody's stays it, and grants what it grants without us.
+  /// A charge that already has an owner keeps it, and needs no provisional grant.
   fileprivate func newHolding(of key: TransactionKey, by account: AccountKey) -> Holding? {
     guard let position = rule.position(of: key),
       changes.contains(where: {

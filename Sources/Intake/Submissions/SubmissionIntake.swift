@@ -5,14 +5,13 @@ package import LedgerStorage
 package import Logging
 package import Subscriptions
 
-/// What a submission does from arrival to answer; the server and the worker both go through it.
+/// Processes submissions from their arrival to the answer, in the server and the worker.
 ///
-/// Whatever it is, it is stored durably before it is verified, and the answer is given only after
-/// everything that follows is committed. So a crash at any moment loses nothing: what was stored
-/// and not decided is a job, and a worker finishes it. A receipt may have to wait for Apple; signed
-/// data is decided at once, and its job does something only after a crash.
+/// A submission is stored durably, together with a job, before it is verified, and answered only
+/// after its consequences are committed, so that a crash loses nothing. A receipt may have to wait
+/// for Apple; signed data is decided immediately, and its job matters only after a crash.
 package struct SubmissionIntake: Sendable {
-  /// What a decision may take besides verifying: storing it, on a slow day of the database.
+  /// The time for storing a decision; generous, for a slow database.
   private static let storingTime: Duration = .seconds(30)
 
   private let ledger: Ledger
@@ -25,18 +24,9 @@ package struct SubmissionIntake: Sendable {
   private let metrics: SubmissionMetrics
   private let now: @Sendable () -> Timestamp
 
-  /// Puts the way of a receipt together.
+  /// Without `provisionalAccess` nothing is granted while Apple can't be asked.
   ///
-  /// - Parameters:
-  ///   - ledger: Where everything is kept.
-  ///   - receipts: What asks Apple about receipts.
-  ///   - signedData: What verifies signatures.
-  ///   - catalogue: What tells products' types.
-  ///   - sandboxAccess: Whose sandbox purchases grant anything.
-  ///   - provisionalAccess: What is granted while Apple can't be asked; nil: nothing.
-  ///   - logger: For what operators should know; never with a receipt in it.
-  ///   - metrics: Where it is counted what came of them.
-  ///   - now: The clock by which submissions are received.
+  /// The logger never gets the contents of submissions.
   package init(
     ledger: Ledger, receipts: ReceiptVerifier, signedData: SignedDataVerifier,
     catalogue: CatalogueCache, sandboxAccess: SandboxAccess,
@@ -56,15 +46,14 @@ package struct SubmissionIntake: Sendable {
     self.now = now
   }
 
-  /// By what it is judged now what accounts may use.
   private var terms: AccessTerms { catalogue.terms(sandboxAccess) }
 
-  /// Longer than a decision takes: after this time others may take over.
+  /// The time after which a worker may take over.
   package var longestDecision: Duration {
     verifier.receipts.longestVerification + Self.storingTime
   }
 
-  /// Takes a submission from its arrival to its answer.
+  /// Stores, verifies and records a submission.
   package func submit(_ request: SubmissionRequest) async throws -> SubmissionAnswer {
     let receivedAt = now()
     let submission = try await ledger.store(
@@ -76,13 +65,10 @@ package struct SubmissionIntake: Sendable {
     return try await decide(submission, payload: request.payload, worker: nil)
   }
 
-  /// Takes up a stored submission that is still open.
+  /// Verifies a stored submission again.
   ///
-  /// - Parameters:
-  ///   - id: The submission.
-  ///   - worker: Who has claimed its job; nil: nobody.
-  /// - Returns: Nil if there is nothing left to do: it is decided, or what was sent was aged out.
-  /// - Throws: What the database says.
+  /// `worker` is the one that has claimed its job. Returns nil if the submission is decided or its
+  /// payload was pruned.
   package func resume(_ id: UUID, worker: String? = nil) async throws -> SubmissionAnswer? {
     guard let submission = try await ledger.submission(id), submission.isOpen,
       let payload = try await ledger.payload(of: id)
@@ -90,7 +76,7 @@ package struct SubmissionIntake: Sendable {
     return try await decide(submission, payload: payload, worker: worker)
   }
 
-  /// Tells where a submission stands; nil if there is none of this id.
+  /// The status of a submission, or nil if it is unknown.
   package func standing(of id: UUID) async throws -> SubmissionAnswer? {
     guard let submission = try await ledger.submission(id) else { return nil }
     return try await answer(about: submission)
@@ -124,9 +110,9 @@ package struct SubmissionIntake: Sendable {
         submission, payload, problem, exchanges, notBefore: retry.notBefore, worker: worker)
     case .misconfigured(let fault):
       metrics.count(.misconfigured, of: payload)
-      // Ours to mend: the customer may well have paid, so nothing is refused meanwhile.
+      // Our fault, and the customer may well have paid, so nothing is rejected.
       logger.critical(
-        "Apple refuses our configuration; submissions wait until it is mended",
+        "Apple rejects the configuration; submissions wait until it is fixed",
         metadata: [
           "submission.id": "\(submission.id)", "problem": "\(fault.reason)",
           "appstore.status": "\(fault.appleStatus.map(String.init) ?? "none")",
@@ -148,53 +134,46 @@ package struct SubmissionIntake: Sendable {
     let lacksNamed = submission.transactionID != nil && named == nil
     let isRecent = now < submission.receivedAt + RetrySchedule.lookingForTransaction
     let looksOn = verified.canGrow && isRecent
-    // A transaction that Apple has not listed for a day may be named by mistake, and the rest of
-    // the receipt was paid for all the same.
+    // A transaction that Apple has not listed for a day may have been named by mistake; the rest of
+    // the receipt counts all the same.
     let awaitsNamed = lacksNamed && (looksOn || !verified.canGrow)
     let selected =
       awaitsNamed
       ? [] : verified.selected(by: submission, named: named, catalogue: catalogue)
     let leavesOutLater =
       !awaitsNamed && verified.leavesOutLaterPurchases(of: submission, named: named)
-    // Apple's next answer, or a newer version of this program, may be readable.
+    // Apple's next answer, or a newer version of Tenure, may be readable.
     let isUnclear =
       verified.hidesPurchase || selected.isEmpty && !verified.unreadable.isEmpty
+    var warnings: Set<SubmissionWarning> = []
+    if verified.records.isEmpty, verified.unreadable.isEmpty { warnings.insert(.noTransactions) }
+    if lacksNamed { warnings.insert(.transactionNotInReceipt) }
+    if isUnclear { warnings.insert(.unreadableTransaction) }
+    if leavesOutLater { warnings.insert(.purchasedLater) }
     let recorded = try await ledger.record(
       Ledger.VerifiedSubmission(
         submission: submission, source: verified.source, environment: verified.environment,
         evidence: verified.evidence, bundleID: verified.bundleID, selected: selected,
-        exchanges: exchanges,
+        warnings: warnings, exchanges: exchanges,
         lookAgainAt: (lacksNamed || isUnclear) && looksOn || leavesOutLater && isRecent
           ? RetrySchedule.apple.next(afterAttempts: submission.attempts + 5, at: now) : nil,
         worker: worker),
-      at: now,
-      terms: terms,
-      outcome: { [sandboxAccess] result in
-        let outcome = SubmissionOutcome(
-          result, of: submission, selected: selected,
-          isEmpty: verified.records.isEmpty && verified.unreadable.isEmpty, lacksNamed: lacksNamed,
-          isUnclear: isUnclear, leavesOutLater: leavesOutLater,
-          catalogue: catalogue, sandboxAccess: sandboxAccess)
-        return Ledger.StoredOutcome(
-          text: String(decoding: try JSONEncoder().encode(outcome), as: UTF8.self),
-          order: outcome.orderID, value: (outcome: outcome, recording: result.recording))
-      })
+      at: now, terms: terms)
     guard let recorded else {
-      // Another process was faster: its decision is the answer.
+      // Another process was faster.
       return try await standingOrGone(submission.id)
     }
-    let (outcome, recording) = recorded.value
-    log(verified, of: submission, outcome: outcome)
+    log(verified, of: submission, outcome: recorded.outcome)
     return answer(
-      to: submission, in: verified.environment, outcome: outcome,
-      families: recording.families, order: recorded.order, holding: recorded.holdings)
+      to: submission, in: verified.environment, outcome: recorded.outcome,
+      families: recorded.recording.families, order: recorded.order, holding: recorded.holdings)
   }
 
   private func reject(
     _ submission: Submission, _ problem: SubmissionProblem, _ exchanges: [SubmissionExchange]
   ) async throws -> SubmissionAnswer {
     logger.info(
-      "A submission is rejected",
+      "Submission rejected",
       metadata: [
         "submission.id": "\(submission.id)", "problem": "\(problem.code)",
         "reason": "\(problem.detail)",
@@ -213,7 +192,7 @@ package struct SubmissionIntake: Sendable {
     let retryAt = RetrySchedule.apple.next(
       afterAttempts: submission.attempts + 1, at: now, notBefore: notBefore)
     logger.notice(
-      "A submission waits for Apple",
+      "Submission pending, will be retried",
       metadata: [
         "submission.id": "\(submission.id)", "problem": "\(problem.detail)",
         "retry_at": "\(retryAt)",
@@ -224,10 +203,10 @@ package struct SubmissionIntake: Sendable {
     return try await standingOrGone(submission.id)
   }
 
-  /// What the submitter may use until Apple can be asked, by the receipt's own signature.
+  /// The provisional grants until Apple can be asked, by the receipt's own signature.
   ///
-  /// Worked out anew at every attempt, for what the ledger knows may have changed. That Apple is
-  /// down or that our configuration is wrong is the same to a customer who has paid.
+  /// Computed at every attempt, because the ledger may have changed. They are also given while our
+  /// configuration is wrong: the customer has paid.
   private func provisionalGrants(
     for submission: Submission, _ payload: SubmissionPayload, at now: Timestamp
   ) async throws -> [ProvisionalGrant] {
@@ -240,7 +219,7 @@ package struct SubmissionIntake: Sendable {
         in: data, for: submission, catalogue: catalogue, at: now)
     } catch {
       logger.info(
-        "A receipt that waits for Apple gives no provisional access",
+        "Pending receipt gives no provisional access",
         metadata: ["submission.id": "\(submission.id)", "reason": "\(error)"])
       return []
     }
@@ -274,7 +253,7 @@ package struct SubmissionIntake: Sendable {
       return .rejected(
         id: submission.id,
         problem: submission.problem
-          ?? SubmissionProblem(code: "receipt_rejected", detail: "It was rejected."))
+          ?? SubmissionProblem(code: "receipt_rejected", detail: "The submission was rejected."))
     case .verified:
       guard let stored = submission.outcome, let environment = submission.environment else {
         preconditionFailure("A verified submission has an outcome and an environment.")
@@ -304,8 +283,7 @@ package struct SubmissionIntake: Sendable {
         id: submission.id, environment: environment,
         transactions: outcome.selected.compactMap { key in
           families[key.line].flatMap { family in
-            // A correction may have given it to another account, or its delivery may have been
-            // acknowledged since.
+            // Its owner may have been corrected, or its delivery acknowledged, since.
             let owner = family.charge(of: key)?.recorded.decision.owner
             return ChargeReport(
               of: key, in: family, catalogue: catalogue.catalogue,
@@ -322,7 +300,7 @@ package struct SubmissionIntake: Sendable {
     _ verified: VerifiedEvidence, of submission: Submission, outcome: SubmissionOutcome
   ) {
     logger.info(
-      "A submission is verified",
+      "Submission verified",
       metadata: [
         "submission.id": "\(submission.id)", "source": "\(verified.source.rawValue)",
         "environment": "\(verified.environment.rawValue)",
@@ -333,28 +311,27 @@ package struct SubmissionIntake: Sendable {
     for record in verified.unreadable {
       logger.log(
         level: outcome.selected.isEmpty ? .error : .warning,
-        "A record of Apple's answer can't be read; it stands in the exchange",
+        "Unreadable record in Apple's answer; see the exchange",
         metadata: ["submission.id": "\(submission.id)", "record": "\(record)"])
     }
   }
 }
 
 extension RecordedFamily {
-  /// Whether the delivery of a transaction's charge was acknowledged.
   fileprivate func isDelivered(_ transaction: TransactionKey) -> Bool {
     charge(of: transaction).map { deliveries[$0.charge.id] != nil } ?? false
   }
 }
 
 extension SubmissionProblem {
-  /// What is told of a submission that is still pending and about which Apple is asked no more.
+  /// The problem of a pending submission whose retries have stopped.
   fileprivate static func givenUp(_ submission: Submission) -> SubmissionProblem {
-    let last = submission.problem.map { " What happened last: \($0.detail)" } ?? ""
+    let last = submission.problem.map { " Last problem: \($0.detail)" } ?? ""
     let days = RetrySchedule.patienceWithApple / .days(1)
     return SubmissionProblem(
       code: submission.problem?.code ?? "given_up",
-      detail: "It was given up after \(Int(days)) days of trying, and is stored. An operator can "
-        + "start it again: tenure jobs retry \(submission.id.uuidString.lowercased()).\(last)",
+      detail: "Given up after \(Int(days)) days. The submission is stored, and an operator can "
+        + "retry it: tenure jobs retry \(submission.id.uuidString.lowercased()).\(last)",
       appleStatus: submission.problem?.appleStatus)
   }
 }

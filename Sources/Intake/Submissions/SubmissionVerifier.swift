@@ -2,39 +2,36 @@ import AppStore
 import LedgerStorage
 import Subscriptions
 
-/// Verifies what was submitted, whichever kind it is: receipts by asking Apple, signed data by its
-/// signatures alone.
+/// Verifies receipts by asking Apple, and signed data by its signatures.
 struct SubmissionVerifier: Sendable {
   let receipts: ReceiptVerifier
   let signedData: SignedDataVerifier
 
-  /// What is to be done with a submission now, and each exchange with Apple that says so.
+  /// A verdict, with the exchanges with Apple that led to it.
   struct Verification: Sendable {
     var verdict: Verdict
     var exchanges: [SubmissionExchange] = []
   }
 
-  /// What is to be done with a submission now.
   enum Verdict: Sendable {
     case verified(VerifiedEvidence)
-    /// It proves nothing, for good.
+    /// Permanently rejected.
     case rejected(SubmissionProblem)
-    /// Nothing is known yet: ask Apple again later.
+    /// Undecided: ask Apple again later.
     case retry(ReceiptRetry)
-    /// Our configuration keeps Apple from answering.
+    /// Apple rejected our configuration.
     case misconfigured(ReceiptMisconfiguration)
   }
 
-  /// What a verification can take.
+  /// The longest time that a verification can take.
   func longestVerification(of payload: SubmissionPayload) -> Duration {
     switch payload {
     case .receipt: receipts.longestVerification
-    // Milliseconds, which the time for storing covers.
+    // Milliseconds, covered by the time for storing.
     case .signedData: .zero
     }
   }
 
-  /// Verifies what was submitted; never throws, for every outcome is a verdict.
   func verify(_ payload: SubmissionPayload, of submission: Submission) async -> Verification {
     switch payload {
     case .receipt(let data):
@@ -48,7 +45,7 @@ struct SubmissionVerifier: Sendable {
     }
   }
 
-  /// Verifies each part; the first that is refused refuses all of it.
+  /// Verifies each part; the first refused part rejects the submission.
   private func verify(
     _ transactions: [String], _ renewalInfo: [String], bundleID: String?
   ) async -> Verdict {
@@ -90,7 +87,7 @@ extension SubmissionProblem {
       appleStatus: rejection.appleStatus)
   }
 
-  /// Why one part of what was submitted is refused; `part` is its place in the request.
+  /// The problem of a refused part, with its place in the request.
   fileprivate init(_ refusal: SignedDataRefusal, of part: String) {
     self.init(
       code: refusal.reason == .wrongBundleID ? "wrong_bundle_id" : "invalid_signature",
@@ -107,16 +104,16 @@ extension SubmissionExchange {
   }
 }
 
-/// The signed data of one submission: each part verified by itself, and now judged together.
+/// The signed data of one submission, whose parts are verified and now have to fit together.
 struct SubmittedSignedData: Sendable {
-  /// The app that the sender named.
+  /// The app that the request named.
   let namedBundleID: String?
-  /// In the order in which they were sent.
+  /// In the order of the request.
   var transactions: [SignedTransaction] = []
   var renewalInfo: [SignedRenewalInfo] = []
 
-  /// Whether the parts are of one app and one environment, and each renewal info of a line that a
-  /// transaction beside it vouches for: it names no app itself.
+  /// Requires one environment, the named app, and for each renewal info a transaction with the same
+  /// original transaction ID, because a renewal info has no bundle ID.
   var verdict: SubmissionVerifier.Verdict {
     if let namedBundleID,
       let (index, other) = transactions.enumerated().first(where: {
@@ -134,33 +131,33 @@ struct SubmittedSignedData: Sendable {
       return .rejected(
         SubmissionProblem(
           code: "receipt_rejected",
-          detail: "The signed data is of two environments, production and sandbox: submit what is "
-            + "of one, then what is of the other."))
+          detail: "The signed data is from both environments: submit production and sandbox data "
+            + "separately."))
     }
     let lines = Set(transactions.map(\.record.key.line))
     if let stranger = renewalInfo.firstIndex(where: { !lines.contains($0.line) }) {
       return .rejected(
         SubmissionProblem(
           code: "invalid_signature",
-          detail: "`signed_renewal_info[\(stranger)]`: It has the original transaction id of no "
-            + "signed transaction beside it, and without one it says nothing of an app."))
+          detail: "`signed_renewal_info[\(stranger)]`: No signed transaction in the request has "
+            + "its original transaction ID, which is needed to know the app."))
     }
     return .verified(evidence(of: environment))
   }
 
-  /// The app of all of them; nil where they are of several.
+  /// The app of all transactions, or nil if they are of several.
   private var onlyBundleID: String? {
     let ids = Set(transactions.map(\.bundleID))
     return ids.count == 1 ? ids.first : nil
   }
 
-  /// The same for the same parts, in whatever order and however often they were sent.
+  /// The evidence, independent of the order and repetition of parts.
   private func evidence(of environment: Environment) -> VerifiedEvidence {
     let byDate = transactions.sorted {
       ($0.record.chargedAt, $0.record.key, $0.record.asOf)
         < ($1.record.chargedAt, $1.record.key, $1.record.asOf)
     }
-    // Of a transaction that was signed more than once, the latest word.
+    // The latest of several signatures of one transaction.
     let records = Dictionary(
       byDate.map { ($0.record.key, $0.record) }, uniquingKeysWith: { $0.asOf > $1.asOf ? $0 : $1 })
     let latest = Dictionary(grouping: records.values, by: \.key.line).mapValues { records in
@@ -180,30 +177,26 @@ struct SubmittedSignedData: Sendable {
   }
 }
 
-/// What a verified submission proves, whichever way it was verified.
+/// The evidence of a verified submission.
 struct VerifiedEvidence: Sendable {
-  /// As what it came.
   var source: EntrySource.Kind
   var environment: Environment
   var evidence: [Evidence]
-  /// The app that it is about; nil where none is named, or several are.
+  /// Nil if no app is named, or several are.
   var bundleID: String?
-  /// The transactions in it, one record for each.
+  /// One record for each transaction.
   var records: [TransactionRecord]
-  /// What is selected where no transaction is named and no restore was asked for.
+  /// The selection without a named transaction or a restore.
   var selection: ClaimSelection
-  /// What Apple listed and nobody could read.
   var unreadable: [UnreadableRecord] = []
-  /// Whether verifying the same again can prove more: Apple's answers lag.
+  /// Whether verifying again can reveal more, because Apple's answers lag.
   var canGrow: Bool
-  /// How far Apple's clock is ahead of ours, at least.
+  /// The least time by which Apple's clock is ahead of ours.
   var clockSkew: Duration = .zero
-  /// When Apple signed the latest of what was submitted; nil: nothing in it is signed.
+  /// The latest signing date; nil for a receipt.
   var signedAt: Timestamp?
 
-  /// When a submission was received, by Apple's clock where that is later than ours.
-  ///
-  /// What was signed was signed before it was received.
+  /// The time of receipt by Apple's clock if that is ahead, and not before the data was signed.
   private func receivedAt(_ submission: Submission) -> Timestamp {
     let receivedAt = submission.receivedAt + clockSkew
     return max(receivedAt, signedAt ?? receivedAt)
@@ -211,14 +204,14 @@ struct VerifiedEvidence: Sendable {
 
   /// A transaction that a submission names.
   struct NamedTransaction: Sendable {
-    /// The id under which it is here.
+    /// The ID under which it is listed in the evidence.
     var listed: TransactionID
-    /// The transaction itself, where it is only here under another id of its charge.
+    /// The named transaction, if the evidence lists another ID of its charge.
     var alias: TransactionKey?
   }
 
-  /// Finds the transaction that a submission names, under its id or under another id that the
-  /// ledger knows as the same charge; nil if none is named, or it is not here.
+  /// Finds the transaction that a submission names, by its ID or by another ID that the ledger has
+  /// for the same charge.
   func transaction(namedBy submission: Submission, in ledger: Ledger) async throws
     -> NamedTransaction?
   {
@@ -238,13 +231,9 @@ struct VerifiedEvidence: Sendable {
     return nil
   }
 
-  /// The transactions that a submission claims.
+  /// The transactions that a submission claims, by purchase date.
   ///
-  /// - Parameters:
-  ///   - submission: The submission.
-  ///   - named: The transaction that it names; nil if it names none, or is decided as if it did.
-  ///   - catalogue: The types of products that Apple's receipts don't report.
-  /// - Returns: The transactions by purchase date.
+  /// The catalogue has the product types, which receipts do not report.
   func selected(
     by submission: Submission, named: NamedTransaction?, catalogue: Catalogue
   ) -> [TransactionKey] {
@@ -259,12 +248,7 @@ struct VerifiedEvidence: Sendable {
     return [alias]
   }
 
-  /// Whether something that the submission could claim is left out because it was purchased later.
-  ///
-  /// - Parameters:
-  ///   - submission: The submission.
-  ///   - named: The only transaction that it can claim; nil: there is none such.
-  /// - Returns: Whether there is such a purchase.
+  /// Whether a claim leaves out a transaction because it was purchased later.
   func leavesOutLaterPurchases(of submission: Submission, named: NamedTransaction?) -> Bool {
     let receivedAt = receivedAt(submission)
     return records.contains { record in
@@ -273,7 +257,7 @@ struct VerifiedEvidence: Sendable {
     }
   }
 
-  /// Whether a purchase that is newer than everything here can't be read.
+  /// Whether a purchase newer than all readable ones is unreadable.
   var hidesPurchase: Bool {
     let newest = records.map(\.purchaseDate).max()
     return unreadable.contains { $0.hidesPurchase(after: newest) }
@@ -281,7 +265,6 @@ struct VerifiedEvidence: Sendable {
 }
 
 extension VerifiedEvidence {
-  /// What Apple answered about a receipt.
   init(_ receipt: VerifiedReceipt) {
     self.init(
       source: .receipt, environment: receipt.environment, evidence: receipt.evidence,

@@ -4,24 +4,21 @@ package import LedgerStorage
 package import Logging
 package import Subscriptions
 
-/// Tells Apple by itself what is known here: to whom a line belongs, and what became of a purchase
-/// whose money a customer asks for.
+/// Writes the owner of an original transaction, and the use of a purchase for which a refund is
+/// requested, back to Apple.
 ///
-/// Both are off unless a setting says otherwise. What is to be told is looked up when it is told,
-/// so that a job that waited for Apple tells what is right then; and whatever comes of it leaves a
-/// row behind.
+/// Both are off by default. The data is read when it is sent, not when the job is enqueued, and
+/// every outcome is recorded.
 package struct AppleTeller: Sendable {
-  /// What doing a job came to.
   package enum Outcome: Hashable, Sendable {
-    /// It is over, and recorded with the end of the job.
+    /// Recorded, and the job is completed.
     case told(AppleTelling.Outcome)
-    /// Apple says the same already.
+    /// Apple has the same already.
     case nothingToTell
-    /// Apple could not be told now; nor is there any use in it before the moment that it named.
+    /// Apple was not available, and may have named the time of the next try.
     case postponed(because: String, notBefore: Timestamp?)
   }
 
-  /// How long a telling waits that our configuration keeps from Apple.
   private static let waitAfterMisconfiguration: Duration = .hours(1)
 
   let ledger: Ledger
@@ -33,15 +30,7 @@ package struct AppleTeller: Sendable {
   private let apps: AppStoreApps
   private let metrics: AppleTellingMetrics
 
-  /// - Parameters:
-  ///   - ledger: Where everything is kept; it says what is to be told.
-  ///   - serverAPI: What tells Apple; nil without a key for it.
-  ///   - apps: The apps that are served.
-  ///   - catalogue: Which product grants what.
-  ///   - sandboxAccess: Whose sandbox purchases grant anything.
-  ///   - logger: For what operators should know.
-  ///   - metrics: Where it is counted.
-  ///   - now: The clock.
+  /// - Parameter serverAPI: Nil without a key.
   package init(
     ledger: Ledger, serverAPI: AppStoreServerAPI?, apps: AppStoreApps, catalogue: CatalogueCache,
     sandboxAccess: SandboxAccess, logger: Logger,
@@ -57,25 +46,18 @@ package struct AppleTeller: Sendable {
     self.now = now
   }
 
-  /// The way to Apple, where this kind of thing is to be told.
+  /// The client, if this kind is turned on.
   func serverAPI(for kind: AppleTelling.Kind) -> AppStoreServerAPI? {
     ledger.tellings.contains(kind) ? serverAPI : nil
   }
 
-  /// The app to tell of, if it is served; the only one where nobody has said.
+  /// The app if it is served; if it is unknown, the only one that is served.
   func app(_ bundleID: String?) -> String? {
     guard let bundleID else { return apps.all.count == 1 ? apps.all[0].bundleID : nil }
     return apps[bundleID]?.bundleID
   }
 
-  /// Tells Apple something, and records what came of it together with the end of the job.
-  ///
-  /// - Parameters:
-  ///   - telling: What it is about.
-  ///   - job: What tells it.
-  ///   - send: Sends it.
-  /// - Returns: What came of it.
-  /// - Throws: What the database says.
+  /// Sends a write-back, records its outcome and completes the job.
   func tell(
     _ telling: AppleTelling, doing job: Job, _ send: () async throws -> Void
   ) async throws -> Outcome {
@@ -90,7 +72,7 @@ package struct AppleTeller: Sendable {
       switch error.kind {
       case .unauthorized, .misconfigured:
         logger.error(
-          "Apple can't be told anything until somebody mends something",
+          "Write-back to Apple failed: configuration error",
           metadata: ["kind": "\(telling.kind.rawValue)", "reason": "\(error)"])
         return .postponed(
           because: error.description, notBefore: now() + Self.waitAfterMisconfiguration)
@@ -99,7 +81,7 @@ package struct AppleTeller: Sendable {
         telling.outcome = .refused(httpStatus: error.httpStatus, code: error.code?.rawValue)
         telling.deliveryStatus = nil
         logger.warning(
-          "Apple refuses what it is told",
+          "Apple refused a write-back",
           metadata: [
             "kind": "\(telling.kind.rawValue)", "line": "\(telling.line)", "reason": "\(error)",
           ])
@@ -109,7 +91,7 @@ package struct AppleTeller: Sendable {
     return try await settle(telling, ending: job)
   }
 
-  /// Records that nothing is sent, and why, together with the end of the job.
+  /// Records why nothing is sent, and completes the job.
   func skip(
     _ telling: AppleTelling, because reason: AppleTelling.Reason, ending job: Job
   ) async throws -> Outcome {
@@ -122,7 +104,7 @@ package struct AppleTeller: Sendable {
     try await ledger.record(telling, ending: job)
     metrics.count(telling.kind, telling.outcome.name)
     logger.info(
-      "Something to tell Apple is settled",
+      "Write-back to Apple finished",
       metadata: [
         "kind": "\(telling.kind.rawValue)", "line": "\(telling.line)",
         "outcome": "\(telling.outcome.name)",
@@ -131,7 +113,7 @@ package struct AppleTeller: Sendable {
   }
 }
 
-/// Counts what Apple is told, by what came of it.
+/// Counters of write-backs by outcome.
 final class AppleTellingMetrics: Sendable {
   private struct Key: Hashable {
     let kind: AppleTelling.Kind

@@ -2,20 +2,14 @@ import AppStore
 package import LedgerStorage
 import Subscriptions
 
-/// What became of a purchase, from the notification that asks to Apple's acknowledgement.
+/// Send Consumption Information.
 extension AppleTeller {
-  /// How long Apple waits for an answer, from the moment when it signed the question.
+  /// The time that Apple waits for an answer after signing the notification.
   ///
   /// https://developer.apple.com/documentation/appstoreserverapi/send-consumption-information
   package static let patienceOfApple: Duration = .hours(12)
 
-  /// Answers a notification that asks what became of a purchase, if the customer agrees.
-  ///
-  /// - Parameters:
-  ///   - notificationID: What asks.
-  ///   - job: Claimed.
-  /// - Returns: What came of it. The job is ended where it is told.
-  /// - Throws: What the database says.
+  /// Answers a notification that asks about a purchase, if the customer has consented.
   package func tellConsumption(
     askedBy notificationID: String, doing job: Job
   ) async throws -> Outcome {
@@ -52,7 +46,7 @@ extension AppleTeller {
     }
     var request = ConsumptionRequest()
     request.customerConsented = true
-    // What could be tried before, how much was used and what should be done is not known here.
+    // The other fields are unknown here.
     request.sampleContentProvided = false
     let status = DeliveryStatus(
       of: charge, deliveredAt: family.deliveries[charge.id], to: name,
@@ -68,7 +62,6 @@ extension AppleTeller {
 }
 
 extension RecordedFamily {
-  /// The charge that a transaction of a line reports.
   fileprivate func charge(on line: LineID, _ id: TransactionID) -> Charge? {
     rule.charges.last { charge in
       charge.transactions.contains { $0.line == line && $0.transactionID == id }
@@ -77,14 +70,7 @@ extension RecordedFamily {
 }
 
 extension DeliveryStatus {
-  /// What is known of whether an account has what a charge paid for: the app's server has
-  /// acknowledged it, or it is access, which the ledger gives by itself.
-  ///
-  /// - Parameters:
-  ///   - charge: The charge.
-  ///   - deliveredAt: When the app's server said that it is delivered; nil: it has not.
-  ///   - accountID: Whose it is.
-  ///   - terms: By what it is judged what accounts may use.
+  /// Delivered if the app's server acknowledged it, or if the charge grants entitlements.
   init(
     of charge: Charge, deliveredAt: Timestamp?, to accountID: String, by terms: AccessTerms
   ) {

@@ -3,18 +3,14 @@ import struct Foundation.UUID
 package import LedgerStorage
 package import Subscriptions
 
-/// To whom a line belongs, from the account that it is bound to now to Apple's acknowledgement.
+import struct Foundation.UUID
+
+/// Set App Account Token.
 extension AppleTeller {
-  /// Puts the token of the account to which a line is bound in the place of Apple's.
+  /// Replaces Apple's token by that of the account to which an original transaction is bound.
   ///
-  /// Apple's renewals carry it from then on, and so does what the app asks StoreKit. Nothing is
-  /// sent where Apple's latest word has the token already, nor where Apple takes none.
-  ///
-  /// - Parameters:
-  ///   - line: The line.
-  ///   - job: Claimed.
-  /// - Returns: What came of it. The job is ended where it is told.
-  /// - Throws: What the database says.
+  /// Renewals and StoreKit carry it from then on. Nothing is sent if Apple has the token already or
+  /// accepts none.
   package func tellOwnership(of line: LineID, doing job: Job) async throws -> Outcome {
     var telling = AppleTelling(.ownership, of: line, at: now(), outcome: .skipped(.unowned))
     guard let serverAPI = serverAPI(for: .ownership) else {
@@ -24,7 +20,7 @@ extension AppleTeller {
       let charge = family.rule.charges.latestCharge,
       let owner = family.charge(of: charge.id)?.recorded.decision.owner
     else { return try await skip(telling, because: .unowned, ending: job) }
-    // Of lines that Apple links, the one that goes on.
+    // Of linked original transactions, the one that renews.
     telling.line = charge.id.line
     telling.account = owner
     guard let known = try await ledger.ownershipToTell(of: telling.line, to: owner) else {
@@ -45,7 +41,7 @@ extension AppleTeller {
     }
   }
 
-  /// Why a line's owner is not to be told; nil: it is.
+  /// The reason not to send a token, if any.
   private func reason(
     against charge: Charge, in family: RecordedFamily, _ known: Ledger.OwnershipToTell
   ) -> AppleTelling.Reason? {
@@ -57,7 +53,7 @@ extension AppleTeller {
 }
 
 extension RecordedFamily {
-  /// Apple's latest word on which token a charge carries, whichever of its transactions has it.
+  /// The latest token in Apple's evidence for a charge.
   fileprivate func token(of charge: Charge) -> Dated<UUID>? {
     charge.transactions.compactMap { line.history[$0]?.appAccountToken }
       .max { $0.asOf < $1.asOf }
@@ -65,7 +61,7 @@ extension RecordedFamily {
 }
 
 extension Ledger.OwnershipToTell {
-  /// Whether Apple has the account's token already, by its own word or by what it took since.
+  /// Whether Apple has the account's token already, by its evidence or by a later write-back.
   fileprivate func isTold(_ owner: AccountKey, after word: Dated<UUID>?) -> Bool {
     if let lastTold, lastTold.at >= word?.asOf ?? lastTold.at { return lastTold.account == owner }
     return word?.value == token

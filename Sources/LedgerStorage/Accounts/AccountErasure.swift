@@ -3,53 +3,41 @@ package import JSONText
 import Postgres
 package import Subscriptions
 
-/// What erasing a person came to.
 package struct Erasure: Hashable, Sendable {
-  /// The account's name from now on.
   package let pseudonym: String
-  /// From when on the account counts as erased: no later charge goes to it for being renewed.
+  /// The rule gives the account no renewals dated later.
   package let erasedAt: Timestamp
-  /// How much was removed, or bears the pseudonym now.
   package fileprivate(set) var removed = Removed()
 
-  /// Numbers of what was erased.
+  /// Rows deleted or moved to the pseudonym.
   package struct Removed: Hashable, Sendable {
-    /// Rows that bear the pseudonym now, for the books are kept.
+    /// Rows kept under the pseudonym; the financial records stay.
     package var holdings = 0
     package var grants = 0
-    /// Submissions without what was submitted and what Apple answered.
+    /// Submissions whose payload and Apple responses were deleted.
     package var submissions = 0
     package var payloads = 0
     package var exchanges = 0
-    /// What the account was told to have.
     package var toldEntitlements = 0
-    /// What was still to be done: to verify its submissions, and to tell it of changes by time.
+    /// Jobs that were to verify its submissions or publish its entitlements.
     package var jobs = 0
-    /// Events that were still to be pushed to the webhook.
     package var deliveries = 0
   }
 }
 
-/// Persons who are erased.
 extension Ledger {
-  /// Erases a person and keeps the books: a pseudonym takes the place of the account's name
-  /// wherever it stands, and what was submitted is deleted.
+  /// Erases an account and keeps the financial records: a pseudonym replaces the account ID
+  /// everywhere, and what was submitted is deleted.
   ///
-  /// Entries, events and the record of acts name accounts by their keys alone, so that no chain
-  /// changes: only the map from keys to names does. What an audit proves, it proves after as
-  /// before. That it was erased is the last that is told of the account, under the pseudonym; and
-  /// the app's name for it is free: who uses it next is a new account.
+  /// Entries, events and administrator actions refer to accounts by key only, so the hash chains
+  /// stay valid: only the map from keys to IDs changes. The last event of the account,
+  /// `account.erased`, carries the pseudonym. The app's ID becomes free: its next use creates a new
+  /// account.
   ///
-  /// What other people submitted stays, and so do Apple's notifications: they tell of lines, and
-  /// name nobody. To erase an account once more, by its pseudonym, removes what was on its way at
-  /// the first time. Accounts that were merged into this one are the same person's, and erased with
-  /// it, each as an act of its own.
+  /// Submissions of other accounts and Apple's notifications are kept; they contain no account ID.
+  /// Erasing the pseudonym again removes data that was in flight the first time. Accounts merged
+  /// into this one belong to the same customer and are erased too, each as an action of its own.
   ///
-  /// - Parameters:
-  ///   - accountID: The app's name for the account, or its pseudonym.
-  ///   - administrator: Who asks for it, and why.
-  ///   - now: The moment.
-  /// - Returns: What was removed.
   /// - Throws: ``LedgerError/unknownAccount(_:)``.
   package func erase(
     _ accountID: String, by administrator: Administrator, at now: Timestamp
@@ -57,7 +45,7 @@ extension Ledger {
     guard let known = try await self.account(accountID) else {
       throw LedgerError.unknownAccount(accountID)
     }
-    // First: should anything fail, the name is still there to go on with.
+    // Merged accounts first: if one fails, this account can still be found for the next attempt.
     try await eraseAccounts(mergedInto: known.key, by: administrator, at: now)
     let (key, erasure) = try await database.withTransaction {
       transaction -> (AccountKey, Erasure) in
@@ -72,8 +60,8 @@ extension Ledger {
         )
       }
       let lastCharge = try await lock(account, in: transaction)
-      // The rule leaves charges alone that are dated before: nothing that was decided changes, not
-      // even of a renewal that Apple has reported a day early.
+      // The rule ignores an erasure for charges dated before it, so no decision changes, not even
+      // for a renewal that Apple reported a day early.
       let erasure = Erasure(
         pseudonym: Account.pseudonym(of: account.key),
         erasedAt: max(now, lastCharge.map { $0 + .milliseconds(1) } ?? now))
@@ -92,7 +80,7 @@ extension Ledger {
       )
     }
     if !known.isErased { bell.ring(.events) }
-    // What was merged into it while it was erased.
+    // Accounts merged into it during the erasure.
     try await eraseAccounts(mergedInto: key, by: administrator, at: now)
     return erasure
   }
@@ -104,7 +92,7 @@ extension Ledger {
       do {
         _ = try await erase(merged, by: administrator, at: now)
       } catch LedgerError.unknownAccount {
-        // Somebody else has just erased it.
+        // Erased concurrently.
         continue
       }
     }
@@ -121,21 +109,16 @@ extension Ledger {
     ).decode(String.self)
   }
 
-  /// Locks every line on which an account ever had to do with anything, then the account: nobody
-  /// writes anything under its name meanwhile.
+  /// Locks every original transaction of the account, then the account, so that no concurrent
+  /// transaction writes under its ID.
   ///
-  /// - Returns: The date of the latest charge of these lines; nil: there is none.
+  /// - Returns: The date of the latest charge on these original transactions, if any.
   private func lock(_ account: Account, in transaction: Transaction) async throws -> Timestamp? {
     var reader = FamilyReader(isLocking: true)
     var locked: Set<LineID> = []
     var isAccountLocked = false
     while true {
-      let lines = try await transaction.query(
-        """
-        SELECT environment, original_transaction_id FROM tenure.account_line
-        WHERE account_key = \(account.key)
-        """
-      ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+      let lines = try await lines(of: account.key, in: transaction)
       let new = Set(lines).subtracting(locked)
       if !new.isEmpty {
         try await reader.read(new, in: transaction)
@@ -143,7 +126,7 @@ extension Ledger {
       } else if isAccountLocked {
         return reader.families.flatMap(\.rule.charges).map(\.date).max()
       }
-      // Whoever recorded on another line until the account was locked has ended: look once more.
+      // A concurrent recording may have added an original transaction before the lock: look again.
       let row = try await transaction.query(
         """
         SELECT account_key FROM tenure.account WHERE account_id = \(account.id) FOR UPDATE
@@ -154,15 +137,14 @@ extension Ledger {
     }
   }
 
-  /// Erases what was stored of an erased account's submissions at the moment of its erasure.
+  /// Removes data of an already erased account that was in flight at its erasure.
   private func eraseRest(
     of account: Account, by administrator: Administrator, at now: Timestamp,
     in transaction: Transaction
   ) async throws -> Erasure {
-    let known = try await KnownAccount.accounts(
-      from: transaction.query(KnownAccount.select([account.key])))[account.key]
+    let known = try await transaction.read(KnownAccount.query([account.key]))[account.key]
     guard let erasedAt = known?.erasedAt else {
-      preconditionFailure("An account that bears a pseudonym is erased.")
+      preconditionFailure("An account with a pseudonym has an erasure date.")
     }
     let erasure = Erasure(pseudonym: account.id, erasedAt: erasedAt)
     let submissions = try await submissions(of: account.key, in: transaction)
@@ -172,7 +154,7 @@ extension Ledger {
       erasure, of: account, results, by: administrator, at: now, in: transaction)
   }
 
-  /// Counts what was removed, and records the act unless there was nothing left to remove.
+  /// Counts what was removed and records the action, unless nothing was left to remove.
   private func finish(
     _ erasure: Erasure, of account: Account, _ results: [Rows], by administrator: Administrator,
     at now: Timestamp, in transaction: Transaction
@@ -189,7 +171,7 @@ extension Ledger {
     let renaming = results.dropLast(4)
     if !renaming.isEmpty {
       erasure.removed.toldEntitlements = renaming[0].affectedRows
-      // What was granted provisionally goes with the submissions.
+      // Provisional grants were deleted with the submissions.
       erasure.removed.grants = renaming[1].affectedRows + renaming[2].affectedRows
       erasure.removed.holdings = renaming[4].affectedRows
     }
@@ -210,16 +192,16 @@ extension Ledger {
 
   // MARK: Statements
 
-  /// Gives a pseudonym to an account, and to what it holds and was granted.
+  /// Moves an account, its holdings and its grants to a pseudonym.
   ///
-  /// Rows are inserted anew and deleted, for they are distributed by the name; `finish` counts
-  /// them by these places.
+  /// Rows are inserted and deleted because the account ID is their distribution column. `finish`
+  /// counts them by position.
   private static func rename(_ account: Account, _ erasure: Erasure) -> [SQL] {
     let (name, pseudonym) = (account.id, erasure.pseudonym)
     return [
       "DELETE FROM tenure.told_entitlement WHERE account_id = \(name)",
       "DELETE FROM tenure.account_grant WHERE account_id = \(name) AND source = 'provisional'",
-      // Its reason is in an administrator's own words, which may tell who it was.
+      // An administrator wrote the reason; it may contain personal data.
       """
       INSERT INTO tenure.account_grant (account_id, grant_id, entitlement, source, starts_at,
         ends_at, reason, recorded_at, revoked_at)
@@ -254,8 +236,8 @@ extension Ledger {
     ]
   }
 
-  /// Erases the bodies of what an erased account submitted: by the owner's function, for the
-  /// programs may delete nothing of what arrived.
+  /// Deletes the payloads of an erased account's submissions, through the owner's function: the
+  /// application role has no DELETE on received data.
   static func eraseSubmissions(of account: AccountKey, at now: Timestamp) -> [SQL] {
     [
       """
@@ -272,11 +254,10 @@ extension Ledger {
     ).decode(UUID.self)
   }
 
-  /// Ends whatever would still be done for an account.
   private static func endJobs(of account: AccountKey, _ submissions: [UUID]) -> [SQL] {
     let subjects = submissions.map { $0.uuidString.lowercased() }
     return [
-      Job.delete(.tellAccount(account)),
+      Job.delete(.publishEntitlements(account)),
       """
       DELETE FROM tenure.job
       WHERE kind = 'verify_submission' AND subject = ANY(\(subjects))
@@ -290,7 +271,7 @@ extension Ledger {
 }
 
 extension Account {
-  /// What is told of its erasure: the app's name is not in it, which would be kept with the event.
+  /// The erasure event, without the app's ID for the account, because events are kept.
   fileprivate func erasure(at moment: Timestamp) -> LedgerEvent {
     var data = EventData()
     data.appAccountToken = appAccountToken.uuidString.lowercased()

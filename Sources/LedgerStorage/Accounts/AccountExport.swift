@@ -2,22 +2,13 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// All that is known of one account, page by page: it may be any amount.
 extension Ledger {
-  /// When the person was erased whose account this is; nil: it was not.
   package func erasedAt(_ account: AccountKey) async throws -> Timestamp? {
-    try KnownAccount.accounts(from: await database.query(KnownAccount.select([account])))[account]?
+    try await database.read(KnownAccount.query([account]))[account]?
       .erasedAt
   }
 
-  /// The orders of an account, by their ids.
-  ///
-  /// - Parameters:
-  ///   - account: The account.
-  ///   - last: The order behind which to read on; nil: from the first.
-  ///   - limit: How many at the most.
-  /// - Returns: The orders.
-  /// - Throws: What the database says.
+  /// Reads orders of an account by ID, after `last`.
   package func orders(of account: Account, after last: UUID?, limit: Int) async throws
     -> [StoredOrder]
   {
@@ -25,14 +16,7 @@ extension Ledger {
     return try await orders(of: account, "\(rest) ORDER BY order_id LIMIT \(limit)")
   }
 
-  /// The ids of what an account submitted, in the order of arrival.
-  ///
-  /// - Parameters:
-  ///   - account: The account.
-  ///   - last: The submission behind which to read on; nil: from the first.
-  ///   - limit: How many at the most.
-  /// - Returns: The ids.
-  /// - Throws: What the database says.
+  /// Reads IDs of an account's submissions in order of arrival, after `last`.
   package func submissionIDs(of account: AccountKey, after last: UUID?, limit: Int) async throws
     -> [UUID]
   {
@@ -46,14 +30,9 @@ extension Ledger {
     ).decode(UUID.self)
   }
 
-  /// What the feed has told an account, as far as it is kept, in order.
+  /// Reads events of an account that the feed still keeps, in order, after `last`.
   ///
-  /// - Parameters:
-  ///   - account: The account.
-  ///   - last: The event behind which to read on; nil: from the first.
-  ///   - limit: How many at the most.
-  /// - Returns: The events with their ids, each as an object of JSON in the form of the HTTP API.
-  /// - Throws: What the database says.
+  /// - Returns: The events with their IDs, each as a JSON object in the form of the HTTP API.
   package func events(of account: AccountKey, after last: Int64?, limit: Int) async throws
     -> [(id: Int64, text: String)]
   {

@@ -2,68 +2,62 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// A charge on one of an account's lines, as a list needs it.
 package struct AccountCharge: Hashable, Sendable {
   package let id: Charge.ID
   package let chargedAt: Timestamp
-  /// Nil: nobody owns it.
   package let owner: AccountKey?
-  /// Whether the account's app submitted it.
   package let isClaimed: Bool
   package let orderID: UUID?
   package let deliveredAt: Timestamp?
 }
 
-/// What an account has to do with the ledger.
 package struct AccountTies: Sendable {
   package let account: AccountKey
-  /// Those on which it ever owned or claimed something.
+  /// Original transactions on which the account ever owned or claimed a charge.
   package let lines: [LineID]
-  /// Those of its lines that it owns, that it claimed, or that nobody owns; the latest first.
+  /// Charges that the account owns or claimed, or that are unclaimed; latest first.
   package let charges: [AccountCharge]
-  /// The transactions that report charges which it owns.
+  /// The transactions that report charges owned by the account, aliases included.
   fileprivate let ownedTransactions: Set<TransactionKey>
 }
 
-/// The place of an entry in the history of an account, which goes by the moment of recording.
+/// The position of an entry in an account's history, which is ordered by recording date.
 package struct HistoryPlace: Hashable, Sendable {
   package let recordedAt: Timestamp
   package let line: LineID
   package let number: Int
 
-  /// Wherever an entry of these stands or stood.
   package init(recordedAt: Timestamp, line: LineID, number: Int) {
     self.recordedAt = recordedAt
     self.line = line
     self.number = number
   }
 
-  /// The place of an entry.
   package init(_ entry: LedgerEntry) {
     self.init(recordedAt: entry.recordedAt, line: entry.line, number: entry.number)
   }
 }
 
-/// An entry of the ledger, and what brought it.
 package typealias HistoryEntry = (entry: LedgerEntry, source: EntrySource)
 
-/// Some of the entries that concern an account.
+/// A page of the entries that concern an account.
 package struct AccountHistory: Sendable {
-  /// The last one first.
+  /// Latest first.
   package let entries: [HistoryEntry]
-  /// How far the ledger was looked through, where that ended before there were enough; nil: to the
-  /// beginning, or there are enough.
+  /// The position where the search stopped before it had found enough entries; nil if it reached
+  /// the beginning or found enough.
   package let lookedBackTo: HistoryPlace?
 }
 
-/// What became of an account, by the ledger: it is kept for good.
 extension Ledger {
-  /// How many entries are read at once: most concern the account.
+  /// Entries read per batch; most of them concern the account.
   package static let historyBatch = 200
-  /// How many batches are read for one page: those who shared a phone for years fill many.
+  /// Batches read per page at most: an original transaction shared for years has many entries of
+  /// other accounts.
   package static let historyBatches = 10
 
-  /// Reads what an account has to do with the ledger: three look-ups, however many charges it has.
+  /// Reads an account's original transactions and charges in three queries, regardless of their
+  /// number.
   package func ties(of account: AccountKey) async throws -> AccountTies {
     let lines = try await lines(of: account)
     guard !lines.isEmpty else {
@@ -98,7 +92,7 @@ extension Ledger {
         isCharge: $7, chargedAt: $8, owner: $9, order: $10, deliveredAt: $11
       )
     }
-    // An alias is claimed, and its charge is by it.
+    // Claiming an alias claims its charge.
     let claimedCharges = Set(rows.filter { claimed.contains($0.key) }.map(\.charge))
     let charges = rows.filter(\.isCharge).map { row in
       AccountCharge(
@@ -112,20 +106,13 @@ extension Ledger {
       ownedTransactions: Set(rows.filter { owned.contains($0.charge) }.map(\.key)))
   }
 
-  /// Reads the entries that concern an account, the last one first.
+  /// Reads the entries that concern an account, latest first.
   ///
-  /// Of its lines these are its claims, what was decided or placed for it or away from it, what
-  /// Apple said of charges that it owns, and what Apple said of renewal while the line was bound
-  /// to it: a phone may have passed through many hands.
+  /// An original transaction may have passed through many accounts. These entries concern this one:
+  /// its claims, decisions and overrides for it or away from it, what Apple reported on charges it
+  /// owns, and renewal statuses from while the original transaction was bound to it.
   ///
-  /// - Parameters:
-  ///   - ties: The account's.
-  ///   - place: Only entries before this one; nil: from the last one on.
-  ///   - limit: How many at the most.
-  ///   - batches: How often it is read on where too few of those that were read concern it.
-  ///   - size: How many are read at once.
-  /// - Returns: The entries.
-  /// - Throws: What the database says; ``LedgerError/unreadableEntry``.
+  /// - Throws: ``LedgerError/unreadableEntry``.
   package func history(
     of ties: AccountTies, before place: HistoryPlace?, limit: Int,
     batches: Int = historyBatches, of size: Int = historyBatch
@@ -146,7 +133,7 @@ extension Ledger {
       entries: Array(found.prefix(limit)), lookedBackTo: found.count < limit ? last : nil)
   }
 
-  /// Reads the entries that place charges of some lines, the last one first.
+  /// Reads owner overrides on some original transactions, latest first.
   package func placements(on lines: Set<LineID>) async throws -> [HistoryEntry] {
     guard !lines.isEmpty else { return [] }
     return try await historyEntries(
@@ -154,10 +141,10 @@ extension Ledger {
       limit: Self.mostPlacements)
   }
 
-  /// As many as a page of charges shows, several times over.
+  /// Several times the charges shown on one page.
   private static let mostPlacements = 5000
 
-  /// Kinds of entries that are about a line and no charge of it.
+  /// Kinds of entries that concern no charge and no account.
   private static let namelessKinds = [LedgerEntry.Kind.confirmation, .link].map(\.rawValue)
 
   private func concerns(
@@ -185,7 +172,6 @@ extension Ledger {
     """
   }
 
-  /// Reads entries of several lines, the last one first.
   private func historyEntries(_ condition: SQL, before place: HistoryPlace?, limit: Int)
     async throws
     -> [HistoryEntry]
@@ -221,7 +207,7 @@ extension Ledger {
     }
   }
 
-  /// To whom the lines were bound of whose renewal some entries tell.
+  /// Reads the bindings of the original transactions whose renewal statuses are among some entries.
   private func bindings(amid entries: [HistoryEntry]) async throws
     -> [LineID: [Subscriptions.Binding]]
   {
@@ -230,39 +216,24 @@ extension Ledger {
         if case .evidence(.renewalStatus(_, let line)) = entry.entry.content { line } else { nil }
       })
     guard !lines.isEmpty else { return [:] }
-    let bindings = try await database.query(
-      """
-      SELECT environment, original_transaction_id, account_key, bound_at,
-        charge_original_transaction_id, transaction_id, product_id, rule
-      FROM tenure.account_binding
-      WHERE \(Self.isOn(lines.sorted()))
-      ORDER BY environment, original_transaction_id, number
-      """
-    ).decode(
-      Environment.self, OriginalTransactionID.self, AccountKey?.self, Timestamp.self,
-      OriginalTransactionID.self, TransactionID.self, ProductID.self, Decision.Rule.self
-    ).map { environment, original, account, boundAt, charge, transaction, product, rule in
-      (
-        line: LineID(environment, original),
-        binding: Subscriptions.Binding(
-          account: account, boundAt: boundAt,
-          charge: TransactionKey(
-            line: LineID(environment, charge), transactionID: transaction, productID: product),
-          rule: rule)
-      )
+    return try await database.withTransaction(isolation: .repeatableRead, readOnly: true) {
+      transaction in
+      var reader = FamilyReader(isLocking: false)
+      try await reader.read(lines, in: transaction)
+      return reader.families.reduce(into: [:]) { bindings, family in
+        let found = Subscriptions.Binding.bindings(
+          of: family.rule.charges, decisions: family.rule.decisions)
+        for line in family.members.keys { bindings[line] = found }
+      }
     }
-    return Dictionary(grouping: bindings, by: \.line).mapValues { $0.map(\.binding) }
   }
 }
 
-/// A submission as lists show it.
 package struct SubmissionSummary: Hashable, Sendable {
   package let id: UUID
-  /// Who sent it.
   package let accountID: String
-  /// A receipt or signed transactions; nil: what was sent is not kept any more.
+  /// Receipt or signed transactions; nil once the payload was pruned or erased.
   package let kind: EntrySource.Kind?
-  /// The transaction that the app named, if it named one.
   package let transactionID: TransactionID?
   package let isRestore: Bool
   package let receivedAt: Timestamp
@@ -272,35 +243,30 @@ package struct SubmissionSummary: Hashable, Sendable {
   package let retryAt: Timestamp?
   package let attempts: Int
   package let problem: SubmissionProblem?
-  /// What was answered, in Intake's form; nil before the decision.
+  /// The decision in Intake's encoding; nil while pending.
   package let outcome: String?
 }
 
-/// An event as the feed has told it.
+/// An event as the feed published it.
 package struct ToldEvent: Sendable {
   package let id: Int64
-  /// The name of a ``LedgerEvent/Kind``, or of what a newer version tells.
+  /// The name of a ``LedgerEvent/Kind``, or of one that a newer version added.
   package let type: String
   package let occurredAt: Timestamp
-  /// An object of JSON.
+  /// A JSON object.
   package let data: String
 }
 
-/// How far the feed has forgotten what it told.
 package struct FeedTrimming: Hashable, Sendable {
-  /// When the last event that was deleted had been stored, by the database's clock; nil: that was
-  /// not noted yet when it was deleted.
+  /// The storage date of the last pruned event, by the database's clock; nil if not recorded.
   package let storedAt: Timestamp?
 }
 
-/// What an account did and was told, the latest first.
 extension Ledger {
-  /// The orders that an account opened last.
   package func latestOrders(of account: Account, limit: Int) async throws -> [StoredOrder] {
     try await orders(of: account, "true ORDER BY created_at DESC, order_id LIMIT \(limit)")
   }
 
-  /// The orders of an account that meet a condition, in its order.
   func orders(of account: Account, _ condition: SQL) async throws -> [StoredOrder] {
     try await database.query(
       """
@@ -321,14 +287,7 @@ extension Ledger {
     }
   }
 
-  /// What an account's app submitted, the last one first.
-  ///
-  /// - Parameters:
-  ///   - account: The account.
-  ///   - last: Only what is before this submission; nil: from the last one on.
-  ///   - limit: How many at the most.
-  /// - Returns: The submissions.
-  /// - Throws: What the database says.
+  /// Reads submissions of an account, latest first, before `last`.
   package func latestSubmissions(of account: AccountKey, before last: UUID? = nil, limit: Int)
     async throws -> [SubmissionSummary]
   {
@@ -339,14 +298,7 @@ extension Ledger {
       """)
   }
 
-  /// What the feed has told an account.
-  ///
-  /// - Parameters:
-  ///   - account: The account.
-  ///   - last: Only what is before this event; nil: from the latest on.
-  ///   - limit: How many at the most.
-  /// - Returns: The events.
-  /// - Throws: What the database says.
+  /// Reads events of an account, latest first, before `last`.
   package func latestEvents(of account: AccountKey, before last: Int64?, limit: Int) async throws
     -> [ToldEvent]
   {
@@ -362,7 +314,7 @@ extension Ledger {
     }
   }
 
-  /// How far the feed has forgotten what it told; nil: it has forgotten nothing.
+  /// Nil if nothing was pruned.
   package func feedTrimming() async throws -> FeedTrimming? {
     let (trimmedTo, storedAt) = try await database.query(
       "SELECT trimmed_to, trimmed_stored_at FROM tenure.feed"
@@ -402,7 +354,6 @@ extension Ledger {
   }
 }
 
-/// What a notification was about, for those who see that it brought something.
 package struct NotificationSummary: Hashable, Sendable {
   package let id: String
   package let type: String?
@@ -411,9 +362,8 @@ package struct NotificationSummary: Hashable, Sendable {
   package let signedAt: Timestamp?
 }
 
-/// What brought entries of the ledger, by the ids of their sources.
 extension Ledger {
-  /// The notifications of some ids; those that were aged out are left out.
+  /// Reads notifications by ID; pruned ones are omitted.
   package func notificationSummaries(_ ids: [String]) async throws
     -> [ExactText: NotificationSummary]
   {
@@ -429,7 +379,6 @@ extension Ledger {
     return Dictionary(uniqueKeysWithValues: summaries.map { (ExactText($0.id), $0) })
   }
 
-  /// The accounts whose apps sent some submissions.
   package func submitters(of ids: [UUID]) async throws -> [UUID: String] {
     guard !ids.isEmpty else { return [:] }
     let rows = try await database.query(

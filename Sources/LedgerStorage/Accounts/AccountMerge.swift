@@ -3,17 +3,15 @@ package import JSONText
 import Postgres
 package import Subscriptions
 
-/// A merge of an account into another, as far as it has come.
+/// The state of merging one account into another.
 package struct Merger: Hashable, Sendable {
-  /// The account that was merged.
   package let merged: Account
-  /// The account that has what was its.
   package let into: Account
-  /// When all of it was done; nil: a job is still placing charges.
+  /// Nil while a job is still transferring charges.
   package fileprivate(set) var completedAt: Timestamp?
   package fileprivate(set) var moved = Moved()
 
-  /// Numbers of what went over with this call.
+  /// Rows moved by this call.
   package struct Moved: Hashable, Sendable {
     package var charges = 0
     package var orders = 0
@@ -21,42 +19,36 @@ package struct Merger: Hashable, Sendable {
   }
 }
 
-/// What a merge would do, for whoever is asked whether to.
+/// The effects of a merge, to show before it is confirmed.
 package struct MergePreview: Sendable {
   package let charges: Int
   package let orders: Int
   package let grants: Int
-  /// What the account may use now, and would not any more.
+  /// Active entitlements of the merged account.
   package let lost: [Entitlement]
-  /// What the other account may use now.
+  /// Active entitlements of the target account.
   package let held: [Entitlement]
 }
 
-/// Accounts that administrators merge: a guest who has become a member.
 extension Ledger {
-  /// On how many lines an account may own charges for a merge to be one commit: each takes a few
-  /// milliseconds, and nobody's request lasts much longer than a second, or waits so for a lock.
+  /// Original transactions up to which a merge is one commit.
+  ///
+  /// Each takes a few milliseconds, so a request holds its locks for about a second at most.
   package static let mergedAtOnce = 100
-  /// On how many lines the job places charges in one commit.
+  /// Original transactions per commit of the background job.
   private static let mergedInOneGo = 25
 
-  /// Merges an account into another: its charges are placed with the other one, and its orders and
-  /// grants are that one's, with their past.
+  /// Merges an account into another: transfers its charges, orders and grants, with their history.
   ///
-  /// Of an account with few lines all of this is one commit. Of another, the first commit has the
-  /// record of the act, the orders and grants, and a job that places the charges, some lines at a
-  /// time; each commit leaves whole lines, and both accounts are told what it changed. From the
-  /// first commit on, what is submitted or ordered for the account is the other one's, and to merge
-  /// it again changes nothing and says how far it has come.
+  /// An account that owns charges on at most `limit` original transactions is merged in one commit.
+  /// Otherwise the first commit records the action, moves orders and grants, and enqueues a job
+  /// that transfers the charges, some original transactions per commit; each commit publishes what
+  /// it changed to both accounts. From the first commit on, submissions and orders for the merged
+  /// account go to the target. Repeating a merge is a no-op and returns its progress.
   ///
   /// - Parameters:
-  ///   - accountID: The account that is given up: the guest.
-  ///   - otherID: The account that remains: the member.
-  ///   - administrator: Who asks for it, and why.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The moment.
-  ///   - limit: On how many lines its charges may be, to be placed at once.
-  /// - Returns: What came of it.
+  ///   - accountID: The account to give up, such as a guest.
+  ///   - otherID: The account to keep, such as a member.
   /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
   ///   ``LedgerError/mergedAccount(_:into:)``, ``LedgerError/mergesIntoItself(_:)``.
   package func merge(
@@ -79,14 +71,9 @@ extension Ledger {
     return merger
   }
 
-  /// Goes on with a merge whose charges are still to be placed.
+  /// Continues a merge in the background.
   ///
-  /// - Parameters:
-  ///   - account: The account that is given up.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The moment.
-  /// - Returns: Whether there is nothing left to do.
-  /// - Throws: What the database says.
+  /// - Returns: Whether it is complete.
   package func continueMerge(
     of account: AccountKey, terms: AccessTerms, at now: Timestamp
   ) async throws -> Bool {
@@ -107,9 +94,7 @@ extension Ledger {
     return merger.completedAt != nil
   }
 
-  /// Says what a merge would do.
-  ///
-  /// - Throws: As ``merge(_:into:by:terms:at:atOnce:)`` does.
+  /// Computes the effects of ``merge(_:into:by:terms:at:atOnce:)``, and throws its errors.
   package func previewMerge(
     of accountID: String, into otherID: String, terms: AccessTerms, at now: Timestamp
   ) async throws -> MergePreview {
@@ -135,7 +120,7 @@ extension Ledger {
 
   // MARK: Parts
 
-  /// The two accounts, if one can be merged into the other or was before.
+  /// Finds both accounts and checks that they can be merged, or already are.
   private func mergeable(_ accountID: String, into otherID: String) async throws -> Merger {
     func find(_ id: String) async throws -> Account {
       guard let account = try await self.account(id) else { throw LedgerError.unknownAccount(id) }
@@ -151,24 +136,24 @@ extension Ledger {
     return Merger(merged: account, into: other)
   }
 
-  /// What of a merge is done in one transaction: everything that it is about is locked.
+  /// The locked rows of one commit of a merge.
   private struct Merging: Sendable {
     var merger: Merger
     var families: [StoredFamily]
     var orders: [UUID]
     var grants: [UUID]
-    /// Whether it is the commit that records the act.
+    /// Whether this commit records the action.
     var isFirst: Bool
-    /// Whether no charge remains for a later one.
+    /// Whether this commit transfers the last charges.
     var isLast: Bool
-    /// The date of the latest charge on the account's lines.
+    /// The date of the latest charge on the account's original transactions.
     var lastCharge: Timestamp?
-    /// From when on the account counts as erased, if it was meanwhile.
+    /// Set if the account was erased during the merge.
     var erasedAt: Timestamp?
   }
 
-  /// Locks lines on which an account owns charges, its orders, and both accounts: nobody writes
-  /// anything under their names meanwhile.
+  /// Locks original transactions on which the account owns charges, its orders, and both accounts,
+  /// so that no concurrent transaction writes under their IDs.
   private func lock(_ merger: Merger, upTo limit: Int, in transaction: Transaction)
     async throws -> Merging
   {
@@ -190,8 +175,8 @@ extension Ledger {
         ORDER BY order_id
         FOR UPDATE
         """)
-      // In the order that all programs keep to; whoever recorded on another line until then has
-      // ended: look once more.
+      // Sorted: every program locks accounts in this order. A concurrent recording may have added
+      // an original transaction before the lock, so the loop looks again.
       let (source, target) = (AccountID(account.id), AccountID(other.id))
       let ids = [source, target].sorted()
       let found = try await transaction.batch(
@@ -202,8 +187,8 @@ extension Ledger {
           """
         })
       for (id, rows) in zip(ids, found) {
-        // Erased or merged since, or by another call of the same. A merge that goes on does so
-        // though the other account was merged, too, since.
+        // Erased or merged concurrently. A merge in progress continues even if its target was
+        // merged in turn.
         guard let (_, into) = try rows.decodeFirst(AccountKey.self, AccountKey?.self) else {
           throw LedgerError.unknownAccount(id.rawValue)
         }
@@ -232,33 +217,32 @@ extension Ledger {
       erasedAt: try results[3].decodeOnly(Timestamp?.self))
   }
 
-  /// Places the charges of locked lines, and writes all else that the commit is to have.
+  /// Transfers the charges of the locked original transactions and commits everything else.
   private func place(
     _ merging: Merging, by administrator: Administrator, terms: AccessTerms, at now: Timestamp,
     in transaction: Transaction
   ) async throws -> (Merger, Set<Bell.Channel>) {
     var merger = merging.merger
     let (account, other) = (merger.merged, merger.into)
-    // The rule leaves charges alone that are dated before: nothing of anybody else's changes.
+    // The rule ignores the merge for charges dated before it, so no other decision changes.
     let mergedAt = max(now, merging.lastCharge.map { $0 + .milliseconds(1) } ?? now)
     let placements = merging.families.flatMap { family in
       family.line.decisions.filter { $0.value.decision.owner == account.key }.keys.sorted().map {
         Placement(account: other.key, transaction: $0, effectiveFrom: now)
       }
     }
-    let (recording, writes) = try await record(
-      Arrival(
-        evidence: [], placements: placements,
-        source: EntrySource(.administrator, id: administrator.entrySourceID)),
-      on: LockedLines(families: merging.families, evidence: []),
+    let arrival = Arrival(
+      evidence: [], placements: placements,
+      source: EntrySource(.administrator, id: administrator.entrySourceID))
+    let recording = try await load(
+      arrival, on: LockedLines(families: merging.families, evidence: []),
       knowing: merging.isLast
         ? [
           account.key: KnownAccount(
             id: account.id, erasedAt: merging.erasedAt, mergedInto: other.key, mergedAt: mergedAt)
         ] : [:],
-      catalogue: terms.catalogue, at: now, in: transaction)
-    var orders = OrderMatching(recording: recording, terms: terms, now: now)
-    try await orders.matchDecided(in: self, transaction)
+      in: transaction
+    ).decide(arrival, at: now)
 
     var told = try await lockTold(
       [account.key, other.key], knowing: [account.key: account.id, other.key: other.id],
@@ -270,15 +254,13 @@ extension Ledger {
       told[index].held.grants = told[index].key == other.key ? told[index].held.grants + grants : []
       told[index].hasChangedGrants = !grants.isEmpty
     }
-    let consequences = try await consequences(
-      of: recording, orders: orders.changes, terms: terms, at: now, knowing: told,
-      in: transaction)
+    let plan = try await plan(
+      recording, terms: terms, at: now, knowing: told, in: transaction)
 
     merger.moved = Merger.Moved(
       charges: placements.count, orders: merging.orders.count, grants: merging.grants.count)
     merger.completedAt = merging.isLast ? mergedAt : nil
-    var channels = consequences.channels
-    var statements = writes + orders.statements + consequences.statements
+    var (statements, channels) = (plan.statements, plan.channels)
     statements += Self.move(merging.orders, from: account.key, to: other.key)
     statements += Self.move(merging.grants, from: account, to: other)
     if merging.isFirst {
@@ -312,7 +294,6 @@ extension Ledger {
     return (merger, channels)
   }
 
-  /// The name of who merged an account into another; nil: the record does not say it.
   private func mergingAdministrator(of account: AccountKey) async throws -> String? {
     try await database.query(
       """
@@ -325,7 +306,6 @@ extension Ledger {
     ).decodeFirst(String.self)
   }
 
-  /// The charges that an account owns.
   private func ownedCharges(of account: AccountKey, in transaction: Transaction) async throws
     -> [Charge.ID]
   {
@@ -344,7 +324,6 @@ extension Ledger {
     ).map { TransactionKey(line: LineID($0, $1), transactionID: $2, productID: $3) }
   }
 
-  /// The lines on which an account ever owned or claimed something.
   func lines(of account: AccountKey, in transaction: Transaction) async throws
     -> [LineID]
   {
@@ -358,12 +337,12 @@ extension Ledger {
 
   // MARK: Statements
 
-  /// Gives orders to another account; the rule still knows who opened them.
+  /// Moves orders to another account; `opened_by_key` keeps who opened them, for the rule.
   private static func move(
     _ orders: [UUID], from account: AccountKey, to other: AccountKey
   ) -> [SQL] {
     guard !orders.isEmpty else { return [] }
-    // Inserted anew and deleted, for rows are distributed by the account.
+    // Inserted and deleted because the account is the distribution column.
     return [
       """
       INSERT INTO tenure.purchase_order (account_key, order_id, product_id, status, created_at,
@@ -381,7 +360,7 @@ extension Ledger {
     ]
   }
 
-  /// Gives grants to another account, with their past: what was known of them stays known.
+  /// Moves grants to another account, with their recording and revocation dates.
   private static func move(_ grants: [UUID], from account: Account, to other: Account) -> [SQL] {
     guard !grants.isEmpty else { return [] }
     return [
@@ -403,7 +382,7 @@ extension Ledger {
 }
 
 extension Administrator {
-  /// The name as entries have room for it.
+  /// The name shortened to the width of `ledger_entry.source_id`.
   var entrySourceID: String { String(name.prefix(128)) }
 }
 

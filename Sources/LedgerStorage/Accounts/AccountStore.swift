@@ -2,32 +2,28 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// An account of the app.
 package struct Account: Hashable, Sendable {
   package let id: String
   package let key: AccountKey
-  /// The token to pass to StoreKit: one for an account, for ever.
+  /// The token to pass to StoreKit; permanent.
   package let appAccountToken: UUID
   package let createdAt: Timestamp
-  /// The account into which an administrator merged it; nil: it stands for itself.
+  /// The account that this one was merged into.
   package var mergedInto: AccountKey?
 
-  /// The name that takes the place of the app's own when the person is erased.
+  /// The ID that replaces the app's own when the account is erased.
   static func pseudonym(of key: AccountKey) -> String {
     "erased-\(key.rawValue.uuidString.lowercased())"
   }
 
-  /// Whether the person was erased: the id is a pseudonym.
   package var isErased: Bool { AccountID(id) == AccountID(Self.pseudonym(of: key)) }
 }
 
 extension Ledger {
-  /// Finds an account by the app's name for it; nil if it was never seen.
   package func account(_ id: String) async throws -> Account? {
     try await account(from: database.query(Self.select(account: id)), id: id)
   }
 
-  /// Finds an account, and creates it if it is new.
   package func findOrCreateAccount(_ id: String, at now: Timestamp) async throws -> Account {
     if let account = try await account(id) { return account }
     return try await database.withTransaction { transaction in
@@ -35,11 +31,10 @@ extension Ledger {
     }
   }
 
-  /// The account that something new is to be about: the one that an account was merged into, as
-  /// often as it was; itself if it never was.
+  /// The account that new submissions and orders go to: follows merges, any number of them.
   package func successor(of account: Account) async throws -> Account {
     var account = account
-    // Nothing is ever merged in a circle.
+    // Merges never form a cycle.
     while let into = account.mergedInto {
       guard let name = try await accountIDs(of: [into])[into],
         let successor = try await self.account(name)
@@ -49,13 +44,13 @@ extension Ledger {
     return account
   }
 
-  /// Nobody erases a person whom somebody else has just created, again and again.
+  /// Retries against concurrent erasures of an account of the same ID.
   private static let creationAttempts = 5
 
-  /// Creates an account unless another process has just done so.
+  /// Creates an account unless a concurrent transaction has done so.
   ///
-  /// - Throws: What the database says; ``LedgerError/erasedAccount(_:)`` where one of this name was
-  ///   erased each time in the moment after it had been found to be there.
+  /// - Throws: ``LedgerError/erasedAccount(_:)`` if each attempt finds the account and loses it to
+  ///   a concurrent erasure.
   func createAccount(_ id: String, at now: Timestamp, in transaction: Transaction) async throws
     -> Account
   {
@@ -94,7 +89,7 @@ extension Ledger {
     ])
   }
 
-  /// The lines on which an account ever owned or claimed something.
+  /// The original transactions on which an account ever owned or claimed a charge.
   package func lines(of account: AccountKey) async throws -> [LineID] {
     try await database.query(
       """
@@ -119,9 +114,8 @@ extension Ledger {
   }
 }
 
-/// What an identifier names: each question is one look-up.
 extension Ledger {
-  /// The lines on which a line item is known, in whichever environment.
+  /// The original transactions with a web order line item, in all environments.
   package func lines(of lineItem: WebOrderLineItemID) async throws -> [LineID] {
     try await database.query(
       """
@@ -132,7 +126,7 @@ extension Ledger {
     ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
   }
 
-  /// What an administrator gave, by its id; nil: nothing of this id, or it was given provisionally.
+  /// Finds an administrator's grant by ID; nil for provisional grants.
   package func storedGrant(_ id: UUID) async throws -> StoredGrant? {
     let holder = try await database.query(
       "SELECT account_key FROM tenure.account_grant_account WHERE grant_id = \(id)"
@@ -141,13 +135,13 @@ extension Ledger {
     return try await storedGrants(of: name).first { $0.grant.id == id }
   }
 
-  /// How many jobs and deliveries were given up, counted as far as `limit` each.
+  /// The number of parked jobs and webhook deliveries, each counted up to `limit`.
   package func parkedCount(upTo limit: Int) async throws -> Int {
     try await database.query(
       """
       SELECT
         (SELECT count(*) FROM (
-          SELECT FROM tenure.job WHERE parked_at IS NOT NULL LIMIT \(limit)) AS j)
+          SELECT FROM tenure.job WHERE discarded_at IS NOT NULL LIMIT \(limit)) AS j)
         + (SELECT count(*) FROM (
           SELECT FROM tenure.webhook_delivery WHERE parked_at IS NOT NULL LIMIT \(limit)) AS d)
       """

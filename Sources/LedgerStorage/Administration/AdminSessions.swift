@@ -1,11 +1,8 @@
 import Postgres
 package import Subscriptions
 
-/// Sessions of the administrators' pages.
 extension Ledger {
-  /// Opens a session, and deletes those that are past their end.
-  ///
-  /// - Throws: Database errors.
+  /// Opens a session and deletes expired ones.
   package func openSession(
     _ id: [UInt8], of administrator: String, until end: Timestamp, at now: Timestamp
   ) async throws {
@@ -17,18 +14,13 @@ extension Ledger {
       """)
   }
 
-  /// Whether a session was opened and not closed; its end is in its cookie.
-  ///
-  /// - Throws: Database errors.
+  /// Whether a session is open; the cookie holds its expiry.
   package func isOpen(session id: [UInt8]) async throws -> Bool {
     try await database.query(
       "SELECT EXISTS (SELECT FROM tenure.admin_session WHERE session_id = \(id))"
     ).decodeOnly(Bool.self)
   }
 
-  /// Closes a session.
-  ///
-  /// - Throws: Database errors.
   package func closeSession(_ id: [UInt8]) async throws {
     _ = try await database.execute(
       "DELETE FROM tenure.admin_session WHERE session_id = \(id)")

@@ -3,34 +3,29 @@ import JSONText
 import Postgres
 package import Subscriptions
 
-/// Who acts on the ledger by hand, and why.
 package struct Administrator: Hashable, Sendable {
-  /// The name of the API key; of commands, `cli:` and the name of the system's user.
+  /// The name of the API key, or `cli:` and the operating system user for commands.
   package let name: String
-  /// In the administrator's own words; nil where nobody asks for it.
   package let reason: String?
 
-  /// The longest reason: a few sentences.
   package static let maximumReasonLength = 1000
-  /// What the record of acts has room for.
+  /// The column's width.
   private static let maximumNameLength = 255
 
-  /// A name of any length is made fit for storing.
+  /// Truncates the name to the column's width.
   package init(name: String, reason: String? = nil) {
     self.name = String(name.prefix(Self.maximumNameLength))
     self.reason = reason
   }
 
-  /// Whoever runs a command.
   package static var commandLine: Administrator {
     let user = NSUserName()
     return Administrator(name: user.isEmpty ? "cli" : "cli:\(user)")
   }
 }
 
-/// What an administrator did, as the record of acts has it.
+/// An entry of the audit log.
 package struct AdministratorAct: Sendable {
-  /// What administrators can do.
   package enum Action: String, CaseIterable, Sendable {
     case transfer
     case release
@@ -48,34 +43,28 @@ package struct AdministratorAct: Sendable {
   package let id: Int64
   package let actedAt: Timestamp
   package let administrator: String
-  /// An ``Action``, or what a newer version calls one.
+  /// An ``Action``, or the name of one that a newer version added.
   package let action: String
-  /// What was acted on: the account's pseudonymous key, a grant's id, a transaction, an event.
+  /// The affected account's key, grant ID, transaction, event or job.
   package let subject: String
   package let reason: String?
   let account: AccountKey?
-  /// Whom it concerns; nil: no account.
   package let accountID: String?
   let previousAccount: AccountKey?
-  /// Of a charge that was transferred or released, who had it before; of a merge, the account that
-  /// was merged.
+  /// The earlier owner of a transferred or released charge, or the account that was merged.
   package let previousAccountID: String?
-  /// What more there is to say of it, as an object of JSON.
+  /// Details as a JSON object.
   package let data: String
 
-  /// What is acted on where it is a charge.
   static func subject(_ charge: TransactionKey) -> String {
     NewAct.subject("\(charge.line)/\(charge.transactionID)")
   }
 
-  /// Tells whether an entry of the ledger may have been recorded by it.
+  /// Whether an entry of the ledger may have been recorded by this action.
   ///
-  /// - Parameters:
-  ///   - entry: The entry.
-  ///   - source: Where it comes from.
-  /// - Returns: Whether it may; of several acts it is the last one.
+  /// Several actions can match one entry; the latest of them recorded it.
   package func brought(_ entry: LedgerEntry, from source: EntrySource) -> Bool {
-    // What is recorded later on a line has a later date: never an earlier one than the act.
+    // Recording dates never decrease within an original transaction, so it can't be earlier.
     guard source.kind == .administrator, actedAt <= entry.recordedAt,
       source.id.map(ExactText.init(_:))
         == ExactText(Administrator(name: administrator).entrySourceID)
@@ -94,18 +83,16 @@ package struct AdministratorAct: Sendable {
   }
 }
 
-/// An act that is to be recorded, in the database transaction that carries it out.
+/// An action to insert in the database transaction that carries it out.
 struct NewAct: Sendable {
   var action: AdministratorAct.Action
   var subject: String
   var administrator: Administrator
-  /// Whom it concerns.
   var account: AccountKey?
-  /// Who had what is transferred.
   var previousAccount: AccountKey?
-  /// The app's names for the accounts, so that the reason is kept without them.
+  /// The accounts' IDs, which ``KeyedText`` replaces in the reason.
   var names: [AccountKey: String] = [:]
-  /// An object of JSON that names no account.
+  /// A JSON object without account IDs.
   var data = "{}"
 
   private static let maximumSubjectLength = 255
@@ -120,7 +107,6 @@ struct NewAct: Sendable {
       """
   }
 
-  /// A subject as the record has room for it.
   static func subject(_ text: String) -> String { String(text.prefix(maximumSubjectLength)) }
 
   static func data(_ value: some JSONWritable) -> String {
@@ -129,7 +115,6 @@ struct NewAct: Sendable {
     return json.text
   }
 
-  /// Makes the object of JSON.
   static func data(_ members: (inout JSONWriter) -> Void) -> String {
     var json = JSONWriter(capacity: 128)
     json.object(members)
@@ -139,22 +124,21 @@ struct NewAct: Sendable {
 
 extension AdministratorAct.Action: PostgresEncodable {}
 
-/// Text that names accounts, kept without their names.
+/// Text with account IDs replaced by account keys.
 ///
-/// The record of acts is only ever appended to; so what it says of a person must not need to be
-/// changed when the person is erased. Where a reason names an account that it concerns, there
-/// stands the account's key instead, and whoever reads it is told the name that the account has
-/// now: its own, or a pseudonym.
+/// The audit log is append-only, so erasing an account must not require changing it. A reason is
+/// stored with the keys of the accounts that it names; readers see each account's current ID, or
+/// its pseudonym once erased.
 enum KeyedText {
   private enum Piece {
     case text(Substring)
     case account(AccountKey)
   }
 
-  /// Puts keys in the place of names where these stand as words.
+  /// Replaces account IDs by keys where they are whole words.
   static func withKeys(_ text: String, of names: [AccountKey: String]) -> String {
     var pieces = [Piece.text(text[...])]
-    // The longest first, because one name may be a part of another.
+    // Longest first, because one ID may be part of another.
     let names = names.filter { !$0.value.isEmpty }.sorted {
       ($0.value.utf8.count, AccountID($0.value)) > ($1.value.utf8.count, AccountID($1.value))
     }
@@ -172,7 +156,7 @@ enum KeyedText {
     }.joined()
   }
 
-  /// Puts names in the place of keys.
+  /// Replaces keys by current account IDs.
   static func withNames(_ text: String, of names: [AccountKey: String]) -> String {
     text.replacing(/\{account:([0-9a-f\-]{36})\}/) { match in
       UUID(uuidString: String(match.1)).flatMap { names[AccountKey(rawValue: $0)] } ?? "erased"
@@ -181,7 +165,7 @@ enum KeyedText {
 
   private static func split(_ text: Substring, at name: String, _ key: AccountKey) -> [Piece] {
     var (pieces, rest): ([Piece], Substring) = ([], text)
-    // By scalars: as characters, a text would be compared by its canonical form.
+    // By scalars: comparing characters would use canonical equivalence.
     for range in text.unicodeScalars.ranges(of: name.unicodeScalars) {
       let (before, after) = (
         text.unicodeScalars[..<range.lowerBound].last,
@@ -204,17 +188,12 @@ enum KeyedText {
   }
 }
 
-/// The record of what administrators did.
 extension Ledger {
-  /// Reads acts, the last one first.
+  /// Reads administrator actions, latest first, before `last`.
   ///
   /// - Parameters:
-  ///   - account: Only those that concern this account; nil: all.
-  ///   - namesOthers: Whether accounts beside it are named; else each is `another_account`.
-  ///   - last: Only those before this one; nil: from the last one on.
-  ///   - limit: How many at the most.
-  /// - Returns: The acts.
-  /// - Throws: What the database says.
+  ///   - account: Restricts the result to actions on this account.
+  ///   - namesOthers: Whether other accounts are named; if not, each is `another_account`.
   package func administratorActs(
     on account: AccountKey? = nil, namingOthers namesOthers: Bool = true,
     before last: Int64? = nil, limit: Int
@@ -226,15 +205,8 @@ extension Ledger {
       as: namesOthers ? nil : account)
   }
 
-  /// Reads acts on an account that changed no charge's owner, the last one first: those that did
-  /// are entries of the ledger, too.
-  ///
-  /// - Parameters:
-  ///   - account: The account.
-  ///   - last: Only those before this one; nil: from the last one on.
-  ///   - limit: How many at the most.
-  /// - Returns: The acts.
-  /// - Throws: What the database says.
+  /// Reads actions on an account except transfers and releases, which are also ledger entries;
+  /// latest first.
   package func actsBesidesPlacing(on account: AccountKey, before last: Int64?, limit: Int)
     async throws -> [AdministratorAct]
   {
@@ -246,14 +218,12 @@ extension Ledger {
       """, limit: limit)
   }
 
-  /// Reads the acts by which administrators may have placed charges, the last one first;
-  /// ``AdministratorAct/brought(_:from:)`` says which it was.
+  /// Reads transfers, releases and merges that may have overridden the owner of charges, latest
+  /// first.
   ///
-  /// - Parameters:
-  ///   - charges: The charges.
-  ///   - accounts: Whoever was given them or had them.
-  /// - Returns: The acts.
-  /// - Throws: What the database says.
+  /// ``AdministratorAct/brought(_:from:)`` matches them with entries.
+  ///
+  /// - Parameter accounts: The owners before and after.
   package func placingActs(of charges: Set<TransactionKey>, concerning accounts: Set<AccountKey>)
     async throws -> [AdministratorAct]
   {
@@ -267,20 +237,15 @@ extension Ledger {
       """, limit: Self.mostPlacingActs)
   }
 
-  /// Reads the acts by which administrators gave an account grants and took them back, the last
-  /// one first.
+  /// Reads the actions that made or revoked grants of an account, latest first.
   ///
-  /// - Parameters:
-  ///   - account: Whose they are now; some may have been of an account that was merged into it.
-  ///   - grants: Their ids.
-  /// - Returns: The acts.
-  /// - Throws: What the database says.
+  /// Includes actions on accounts that were merged into it.
   package func grantActs(on account: AccountKey, _ grants: [UUID]) async throws
     -> [AdministratorAct]
   {
     guard !grants.isEmpty else { return [] }
     var (holders, newest): (Set<AccountKey>, [AccountKey]) = ([account], [account])
-    // Nothing is ever merged in a circle.
+    // Merges never form a cycle.
     while !newest.isEmpty {
       newest = try await database.query(
         """
@@ -296,17 +261,13 @@ extension Ledger {
       """, limit: 2 * grants.count)
   }
 
-  /// Who placed so few charges so often is no person: the last acts say enough.
+  /// Far more overrides of one page's charges than a person makes; the latest ones suffice.
   private static let mostPlacingActs = 1000
 
-  /// Reads acts, the last one first.
+  /// Reads actions, latest first.
   ///
-  /// - Parameters:
-  ///   - condition: Which.
-  ///   - limit: How many at the most.
-  ///   - account: To whom they are told: others are not named; nil: to an administrator.
-  /// - Returns: The acts.
-  /// - Throws: What the database says.
+  /// - Parameter account: The account that will read them: others are not named. Nil for
+  ///   administrators.
   private func acts(_ condition: SQL, limit: Int, as account: AccountKey? = nil) async throws
     -> [AdministratorAct]
   {
@@ -336,13 +297,7 @@ extension Ledger {
     }
   }
 
-  /// Records that all that is known of an account was given out.
-  ///
-  /// - Parameters:
-  ///   - account: The account.
-  ///   - administrator: To whom.
-  ///   - now: When.
-  /// - Throws: What the database says.
+  /// Records that an account's data was exported.
   package func recordExport(
     of account: Account, by administrator: Administrator, at now: Timestamp
   ) async throws {

@@ -2,26 +2,21 @@ import Foundation
 import Postgres
 import Subscriptions
 
-/// An order as the audit looks at it.
 struct AuditedOrder: Hashable, Sendable {
   var id: UUID
   var account: AccountKey
-  /// The account that opened it: another one where that was merged into this.
+  /// Another account if that was merged into this one.
   var openedBy: AccountKey
-  /// The charge that it names; nil for an open order.
+  /// Nil for an open order.
   var charge: Charge.ID?
 }
 
 extension Ledger {
-  /// How many orders are looked at in one read.
   private static let orderPage = 1000
 
-  /// Looks for orders whose charge does not say to have fulfilled them.
+  /// Finds orders whose charge does not name them.
   ///
-  /// The other direction, that what a charge says is so, is looked at with its line.
-  ///
-  /// - Returns: How many orders there are, and which are broken.
-  /// - Throws: What the database says.
+  /// The other direction is audited with the charges.
   func brokenOrders() async throws -> (orders: Int, broken: [AuditedOrder]) {
     var orders = 0
     var broken: [AuditedOrder] = []
@@ -44,7 +39,7 @@ extension Ledger {
       last = end
       orders += page.count
       for order in suspects {
-        // A transaction that is fulfilling it has ended when its lock is ours.
+        // Once locked, no transaction is fulfilling it any more.
         broken += try await database.withTransaction { transaction in
           let locked = try await Self.orders(
             transaction.query(
@@ -58,7 +53,6 @@ extension Ledger {
     }
   }
 
-  /// The orders of some ids.
   func auditedOrders(_ ids: [UUID], in transaction: Transaction) async throws
     -> [UUID: AuditedOrder]
   {

@@ -2,15 +2,16 @@ import Foundation
 import Postgres
 import Subscriptions
 
-/// A family as its tables have it, beside what its entries, folded again, give.
+/// A stored original transaction, with those that Apple links, next to the state that its entries
+/// give.
 struct AuditedFamily: Sendable {
   let id: LineID
   let stored: StoredFamily
-  /// The entries of all members, as they are stored, by line and number.
+  /// The entries of all members as stored, by original transaction and number.
   let chain: [StoredEntry]
   /// Those that can be read, in the order of recording.
   let entries: [LedgerEntry]
-  /// The line that the entries give.
+  /// The state that the entries give.
   private(set) var folded: Line
   private(set) var rule: OwnershipRule
   /// The account ids behind the keys that occur.
@@ -19,7 +20,7 @@ struct AuditedFamily: Sendable {
   private var mergedInto: [AccountKey: AccountKey] = [:]
   var audit = LedgerAudit()
 
-  /// Reads and folds the entries, and checks the chains.
+  /// Applies the entries, and checks the chains.
   init(_ id: LineID, stored: StoredFamily, chain: [StoredEntry]) {
     self.id = id
     self.stored = stored
@@ -42,7 +43,6 @@ struct AuditedFamily: Sendable {
     }
   }
 
-  /// Takes in what is known of the accounts that occur.
   mutating func apply(_ context: Ledger.Context, names: [AccountKey: String]) {
     folded.updateContext(context.apply)
     rule = OwnershipRule(recordedOn: folded)
@@ -56,11 +56,9 @@ struct AuditedFamily: Sendable {
     entries.compactMap { if case .evidence(let evidence) = $0.content { evidence } else { nil } }
   }
 
-  /// Every account that ever owned, claimed or was given something here, as entries tell it.
   var accounts: Set<AccountKey> { Set(entries.flatMap(\.accounts)) }
 
-  /// Whether the tables can be written again: they differ, and the entries are as they were
-  /// written.
+  /// Whether the tables can be written again: they differ, and the entries are intact.
   var isMendable: Bool {
     let kinds = Set(audit.differences.map(\.kind))
     return kinds.contains(.projection) && kinds.isDisjoint(with: [.chain, .head, .unreadable])
@@ -68,7 +66,7 @@ struct AuditedFamily: Sendable {
 
   // MARK: What the tables must have
 
-  /// The lines with which the entries link a member.
+  /// The original transactions with which the entries link a member.
   func links(of member: LineID) -> Set<LineID> {
     Set(
       entries.compactMap { entry in
@@ -95,7 +93,6 @@ struct AuditedFamily: Sendable {
     }
   }
 
-  /// The transactions with their decisions.
   var transactions: [TransactionKey: TransactionRow] {
     Dictionary(
       uniqueKeysWithValues: TransactionRow.rows(of: folded, rule: rule).map {
@@ -103,7 +100,7 @@ struct AuditedFamily: Sendable {
       })
   }
 
-  /// The same as they are stored, each with what the line's confirmation says of it.
+  /// The stored rows with the dates of confirmations.
   var storedTransactions: [TransactionKey: TransactionRow] {
     stored.rows.mapValues { row in
       var row = row
@@ -116,12 +113,11 @@ struct AuditedFamily: Sendable {
     stored.lastRecordedAt.map { HoldingRow.rows(of: folded, rule: rule, asOf: $0) } ?? []
   }
 
-  /// What the journal must say of the family now.
   func movements(in catalogue: Catalogue) -> Set<MovementRow> {
     MovementRow.rows(of: folded, rule: rule, in: catalogue)
   }
 
-  /// The rows by which others find the family.
+  /// The look-up rows that must exist.
   var lookups: Set<LookupRow> {
     var lookups: Set<LookupRow> = []
     for transaction in folded.history.transactions {
@@ -131,7 +127,7 @@ struct AuditedFamily: Sendable {
         lookups.insert(LookupRow(.webOrderLineItem, item.rawValue, line))
       }
     }
-    // Of who lost all that was here before lines became one, the other lines may know nothing.
+    // An account that lost everything before a link may be unknown to the other members.
     let accounts = stored.accounts.union(folded.decisions.values.compactMap(\.decision.owner))
     for account in accounts {
       for line in members { lookups.insert(LookupRow(account: account, line: line)) }
@@ -144,7 +140,7 @@ struct AuditedFamily: Sendable {
     return lookups
   }
 
-  /// Whether the entries give a row, or gave it once: of what is only looked up, old rows stay.
+  /// Whether the entries give a row or once gave it: old look-up rows stay.
   func accounts(for row: LookupRow) -> Bool {
     guard stored.members[row.line] != nil else { return false }
     switch row.table {
@@ -170,7 +166,7 @@ struct AuditedFamily: Sendable {
     }
   }
 
-  /// The orders that charges say to have fulfilled.
+  /// The orders that charges name.
   var orders: [Charge.ID: UUID] {
     stored.members.values.reduce(into: [:]) { orders, member in
       for (charge, fulfilment) in member.fulfilments { orders[charge] = fulfilment.orderID }
@@ -178,7 +174,7 @@ struct AuditedFamily: Sendable {
   }
 
   /// Whether a charge can have fulfilled an order: its owner is the order's account, or was until
-  /// an administrator placed the charge.
+  /// an administrator's override.
   ///
   /// During a merge orders move before charges, also those that came with an earlier merge.
   func justifies(_ order: AuditedOrder, fulfilledBy transaction: TransactionKey) -> Bool {
@@ -201,7 +197,7 @@ struct AuditedFamily: Sendable {
       }
   }
 
-  /// The statements that set the links right: nothing else can be judged before.
+  /// The statements that correct the links, on which everything else depends.
   var linkRepairs: [SQL] {
     members.flatMap { member -> [SQL] in
       let expected = links(of: member)
@@ -212,9 +208,9 @@ struct AuditedFamily: Sendable {
   }
 }
 
-/// The statements that write a family's projections again from its entries.
+/// The statements that write the projections again from the entries.
 ///
-/// What is no projection stays: the heads of the chains, and the orders and deliveries of charges.
+/// Heads of chains, orders and deliveries are no projections, and stay.
 struct FamilyRebuild {
   private let stored: StoredFamily
   private let folded: Line
@@ -222,12 +218,7 @@ struct FamilyRebuild {
   private let movements: Set<MovementRow>
   private let catalogue: Catalogue
 
-  /// - Parameters:
-  ///   - stored: The family as its tables have it.
-  ///   - folded: What its entries, folded again, give.
-  ///   - entries: The entries of all its lines.
-  ///   - movements: What the journal says of them now.
-  ///   - catalogue: By what the journal is written.
+  /// - Parameter folded: The state that the entries give.
   init(
     _ stored: StoredFamily, folded: Line, entries: [StoredEntry], movements: Set<MovementRow>,
     catalogue: Catalogue
@@ -239,13 +230,9 @@ struct FamilyRebuild {
     self.catalogue = catalogue
   }
 
-  /// The journal keeps what it said before, and when: only what is wrong now is closed.
+  /// Closes only movements that are wrong now, so that reports as of earlier moments don't change.
   ///
-  /// - Parameters:
-  ///   - names: The account ids behind the keys of all accounts that occur.
-  ///   - now: From when on the journal says what is right.
-  /// - Throws: ``LedgerError/unreadableEntry(line:number:)``.
-  /// - Returns: The statements, in order.
+  /// - Parameter names: The account ids behind the keys of all accounts that occur.
   func statements(names: [AccountKey: String], at now: Timestamp) throws -> [SQL] {
     let nothing = StoredFamily(
       stored.members.values.map { member in
@@ -257,9 +244,10 @@ struct FamilyRebuild {
         return empty
       })
     let rule = OwnershipRule(recordedOn: folded)
+    let entries = try entries.map { SourcedEntry(entry: try $0.entry(), source: $0.source) }
     let writes = FamilyWrites(
-      stored: nothing, line: folded, rule: rule,
-      entries: try entries.map { SourcedEntry(entry: try $0.entry(), source: $0.source) },
+      stored: nothing, line: folded, rule: rule, entries: entries,
+      holdings: HoldingChange(from: nothing, to: folded, rule, by: entries.map(\.entry)),
       names: names, catalogue: nil, over: stored)
     let rows = MovementRow.rows(of: folded, rule: rule, in: catalogue)
     return stored.members.keys.sorted().flatMap { Self.clear($0, names: names) }
@@ -269,13 +257,12 @@ struct FamilyRebuild {
       + MovementRow.write(from: movements, to: rows, at: now)
   }
 
-  /// Empties what ``FamilyWrites`` writes only by addition.
+  /// Empties the tables that ``FamilyWrites`` only adds to.
   ///
-  /// Transactions are left: their rows carry
-  /// orders and deliveries, and are written over.
+  /// Transactions contain orders and deliveries, and are overwritten.
   private static func clear(_ line: LineID, names: [AccountKey: String]) -> [SQL] {
     let (environment, id) = (line.environment, line.originalTransactionID)
-    let tables = ["renewal_status", "claim", "placement", "line_link", "account_binding"]
+    let tables = ["renewal_status", "claim", "placement", "line_link"]
     return tables.map { table in
       """
       DELETE FROM tenure.\(unescaped: table)

@@ -1,8 +1,8 @@
 import Postgres
 import Subscriptions
 
-/// A mark over all chains: how many entries had been stored before a moment, and the exclusive or
-/// of their hashes.
+/// A mark over all chains: the number of entries stored before a moment, and the exclusive or of
+/// their hashes.
 struct Checkpoint: Sendable {
   struct Sum: Hashable, Sendable {
     var entries = 0
@@ -14,11 +14,11 @@ struct Checkpoint: Sendable {
     }
   }
 
-  /// By the database's clock: those of the programs may differ.
+  /// By the database's clock.
   var storedBefore: Timestamp
-  /// What was there when the mark was made; nil for one that is being made.
+  /// The sum when the mark was made; nil for a new one.
   var recorded: Sum?
-  /// What is there now.
+  /// The sum now.
   var counted = Sum()
 
   init(storedBefore: Timestamp, recorded: Sum? = nil) {
@@ -28,17 +28,13 @@ struct Checkpoint: Sendable {
 }
 
 extension Ledger {
-  /// How many of the latest checkpoints an audit looks at.
+  /// The number of latest checkpoints that an audit compares.
   private static let checkpointLimit = 10
-  /// How many entries are counted with one read.
   private static let checkpointPage = 5000
 
-  /// Reads the latest checkpoints.
+  /// Reads the latest checkpoints, oldest first, and a new one to be counted.
   ///
-  /// - Parameter age: Entries younger than this may belong to a transaction that is still to
-  ///   commit.
-  /// - Returns: The checkpoints, oldest first, and a new one to be counted.
-  /// - Throws: What the database says.
+  /// - Parameter age: Younger entries may belong to an open transaction, and are not counted.
   func checkpoints(age: Duration) async throws -> [Checkpoint] {
     let results = try await database.batch([
       """
@@ -52,11 +48,10 @@ extension Ledger {
     } + [Checkpoint(storedBefore: try results[1].decodeOnly(Timestamp.self) - age)]
   }
 
-  /// Counts every entry, once, towards every mark that it is under.
+  /// Counts every entry once, for every mark that covers it.
   ///
-  /// Apart from the audit of the lines: what becomes linked meanwhile is met twice there.
-  ///
-  /// - Returns: How many entries there are.
+  /// Separate from the audit of original transactions, which reads those linked in the meantime
+  /// twice.
   func count(_ marks: inout [Checkpoint]) async throws -> Int {
     var total = 0
     var last: (line: LineID, number: Int)?
@@ -84,7 +79,7 @@ extension Ledger {
     }
   }
 
-  /// Stores a mark, unless it marks no more than the one before.
+  /// Stores a mark if it covers more entries than the one before.
   func insert(_ mark: Checkpoint, after previous: Checkpoint?) async throws {
     guard mark.counted.entries > previous?.recorded?.entries ?? 0 else { return }
     _ = try await database.execute(

@@ -3,24 +3,21 @@ import Postgres
 package import Subscriptions
 
 extension Ledger {
-  /// How many lines are looked at in one read: each is small, and the audit's memory stays bounded.
+  /// Original transactions read at once, so that memory stays bounded.
   private static let auditPage = 500
-  /// An audit has time, also for a page that the server has to look for on its disks.
+  /// Generous, for pages that the server has to read from disk.
   static let auditDeadline: Duration = .seconds(1800)
 
-  /// Proves the ledger, chain by chain, decision by decision and row by row.
+  /// Verifies the ledger entry by entry and row by row.
   ///
-  /// Recomputes every chain, replays every line's rule, folds every projection again and compares
-  /// it, and looks at orders, provisional grants and checkpoints.
-  ///
-  /// Writers go on meanwhile: what differs at first is looked at again under the line's lock.
+  /// Recomputes every chain, replays the rule, derives every projection again and compares it, and
+  /// checks orders, provisional grants and checkpoints. Writers continue: differences are checked
+  /// again under a lock.
   ///
   /// - Parameters:
-  ///   - checkpointAge: A clean audit leaves a checkpoint of what is older than this, by the
-  ///     database's clock: younger entries may belong to a transaction that is still to commit.
-  ///   - progress: Is told the number of lines done.
-  /// - Returns: What was found.
-  /// - Throws: What the database says.
+  ///   - checkpointAge: A clean audit leaves a checkpoint of older entries, by the database's
+  ///     clock: younger ones may belong to an open transaction.
+  ///   - progress: Called with the number of original transactions done.
   package func audit(
     checkpointAge: Duration = .minutes(10), progress: @Sendable (Int) -> Void = { _ in }
   ) async throws -> LedgerAudit {
@@ -38,13 +35,13 @@ extension Ledger {
       for id in page where !visited.contains(id) {
         var found = try await auditedFamily(of: id, catalogue: catalogue, locking: false)
         if found?.audit.isClean == false {
-          // Products may have been described since the audit began.
+          // The catalogue may have changed since the audit began.
           let catalogue = try await settledCatalogue()
           audit.isJournalPending = audit.isJournalPending || catalogue == nil
           found = try await auditedFamily(of: id, catalogue: catalogue, locking: true)
         }
         guard let found else { continue }
-        // Only a family of several lines is met again.
+        // Only linked original transactions are read twice.
         if found.members.count > 1 { visited.formUnion(found.members) }
         audit.add(found.audit)
       }
@@ -77,13 +74,11 @@ extension Ledger {
     return audit
   }
 
-  /// Writes the projections of every line again from its entries, and removes what no entry gives.
+  /// Writes all projections again from the entries, and removes rows without entries.
   ///
-  /// A line whose entries are not as they were written is left as it is: they prove nothing.
+  /// An original transaction whose entries are not intact is left alone.
   ///
-  /// - Parameter progress: Is told the number of lines done.
-  /// - Returns: How many lines there are, and how many were not as the entries have them.
-  /// - Throws: What the database says.
+  /// - Parameter progress: Called with the number of original transactions done.
   package func rebuild(
     progress: @Sendable (Int) -> Void = { _ in }
   ) async throws -> (lines: Int, rewritten: Int) {
@@ -95,7 +90,7 @@ extension Ledger {
       rewritten.insert(row.line)
       _ = try await database.execute(row.delete)
     }
-    // What stood in the way of a row that should be there is gone now.
+    // The removed rows no longer block others.
     if !strays.isEmpty {
       rewritten.formUnion(try await rebuildLines(by: catalogue) { _ in }.rewritten)
     }
@@ -134,7 +129,7 @@ extension Ledger {
       wasRewritten = true
       let repairs = found.linkRepairs
       guard repairs.isEmpty else {
-        // What the line is linked with has to be read, and locked, before anything follows.
+        // Linked original transactions must be read and locked first.
         _ = try await transaction.batch(repairs)
         continue
       }
@@ -175,15 +170,10 @@ extension Ledger {
     }
   }
 
-  /// Reads a family, folds its entries, and compares.
+  /// Reads an original transaction, applies its entries, and compares; nil if there is none of this
+  /// id.
   ///
-  /// - Parameters:
-  ///   - id: One of its lines.
-  ///   - catalogue: By what the journal is judged; nil: not at all.
-  ///   - locking: Whether nobody else may record on the lines until the transaction ends.
-  ///   - transaction: The database transaction.
-  /// - Returns: Nil if there is no such line.
-  /// - Throws: What the database says.
+  /// - Parameter catalogue: The products by which movements are compared; nil leaves them out.
   func audited(
     _ id: LineID, catalogue: Catalogue?, locking: Bool, in transaction: Transaction
   ) async throws -> AuditedFamily? {
@@ -223,7 +213,7 @@ extension Ledger {
     let lookups = Dictionary(grouping: family.lookups, by: \.table)
     let lookedUp = LookupRow.Table.allCases.filter { lookups[$0] != nil }
     let results = try await transaction.batch(
-      members.map(BindingRow.select) + members.map(LineSummaryRow.select)
+      members.map(LineSummaryRow.select)
         + lookedUp.map { LookupRow.select($0, of: lookups[$0] ?? []) }
         + [
           HoldingReader.select(family.names.values.map(AccountID.init(_:)).sorted().map(\.rawValue))
@@ -231,12 +221,11 @@ extension Ledger {
         + members.map(MovementRow.select))
     var tables = AuditedTables()
     for (index, member) in members.enumerated() {
-      tables.bindings[member] = try BindingRow.decode(results[index], line: member)
-      tables.summaries[member] = try LineSummaryRow(results[members.count + index])
+      tables.summaries[member] = try LineSummaryRow(results[index])
     }
     for (index, table) in lookedUp.enumerated() {
       tables.lookups.formUnion(
-        try LookupRow.decode(results[2 * members.count + index], table: table)
+        try LookupRow.decode(results[members.count + index], table: table)
           .filter { family.stored.members[$0.line] != nil })
     }
     let keys = Dictionary(family.names.map { (AccountID($1), $0) }) { first, _ in first }
@@ -252,7 +241,6 @@ extension Ledger {
   }
 }
 
-/// What an audit found.
 package struct LedgerAudit: Sendable {
   package var lines = 0
   package var entries = 0
@@ -260,31 +248,28 @@ package struct LedgerAudit: Sendable {
   package var holdings = 0
   package var orders = 0
   package var checkpoints = 0
-  /// Whether the journal was left out, because a survey is still to bring it up to date.
+  /// Whether movements were left out, because reconciliation has not brought them up to date yet.
   package var isJournalPending = false
   package private(set) var differences: [Difference] = []
   private var known: Set<Difference> = []
 
-  /// Something that is not as the ledger's entries, or its rules, have it.
+  /// A difference from the entries or the rule.
   package struct Difference: Hashable, Sendable, CustomStringConvertible {
-    /// What kind of proof failed.
     package enum Kind: String, CaseIterable, Sendable {
-      /// A hash that does not follow from the entry and its predecessor, or a number that is
-      /// missing.
+      /// A hash that does not follow from the entry and its predecessor, or a missing number.
       case chain
-      /// A chain that does not end where the line's row says, or a checkpoint that is no longer
-      /// met.
+      /// A chain that does not end at its head, or entries missing since a checkpoint.
       case head
       /// An entry that this version can't read.
       case unreadable
-      /// A recorded owner that the rule, replayed, does not give.
+      /// A recorded owner that differs from the replayed rule's.
       case decision
-      /// A row of a projection that the entries, folded again, do not give, or a sum that its rows
-      /// do not come to.
+      /// A row that differs from the one derived from the entries, or a sum that differs from its
+      /// rows.
       case projection
       /// An order fulfilled by two charges, a charge fulfilling two orders, and the like.
       case order
-      /// A provisional grant of a submission that is decided.
+      /// A provisional grant of a decided submission.
       case grant
     }
 
@@ -303,20 +288,17 @@ package struct LedgerAudit: Sendable {
     append(Difference(kind: kind, line: line, detail: detail))
   }
 
-  /// Notes a difference, once.
   mutating func append(_ difference: Difference) {
     if known.insert(difference).inserted { differences.append(difference) }
   }
 }
 
 extension LedgerAudit {
-  /// Takes in what was found about one family.
   mutating func add(_ other: LedgerAudit) {
     charges += other.charges
     for difference in other.differences { append(difference) }
   }
 
-  /// Recomputes a line's chain up to the head that its row names.
   mutating func checkChain(_ entries: [StoredEntry], of line: StoredLine) {
     var previous: [UInt8]?
     for (index, entry) in entries.enumerated() {
@@ -338,7 +320,6 @@ extension LedgerAudit {
     }
   }
 
-  /// Compares the recorded decisions with the rule, replayed.
   mutating func checkDecisions(of line: Line, replayed: OwnershipRule, line id: LineID) {
     for (charge, decision) in zip(replayed.charges, replayed.decisions) {
       let recorded = line.decisions[charge.id]?.decision
@@ -351,12 +332,9 @@ extension LedgerAudit {
     }
   }
 
-  /// Compares what the tables have with what the entries, folded again, give.
+  /// Compares the tables with the state that the entries give.
   ///
-  /// - Parameters:
-  ///   - family: The family with its entries.
-  ///   - tables: What else is stored of it.
-  ///   - catalogue: By what the journal is judged; nil: not at all.
+  /// - Parameter catalogue: The products by which movements are compared; nil leaves them out.
   mutating func checkProjections(
     of family: AuditedFamily, in tables: AuditedTables, catalogue: Catalogue?
   ) {
@@ -365,7 +343,6 @@ extension LedgerAudit {
       report(.projection, key.line, "the row of transaction \(key.transactionID) differs")
     }
     let summary = LineSummaryRow(LineSummary(line: family.folded, rule: family.rule))
-    let bindings = BindingRow.rows(of: family.rule)
     for id in family.members {
       guard let member = family.stored.members[id] else { continue }
       if Set(member.statuses) != Set(family.statuses(of: id)) {
@@ -374,7 +351,6 @@ extension LedgerAudit {
       if Set(member.acts) != Set(family.acts(of: id)) {
         report(.projection, id, "the claims or placements differ")
       }
-      if tables.bindings[id] != bindings { report(.projection, id, "the bindings differ") }
       if tables.summaries[id] != summary { report(.projection, id, "the line's state differs") }
     }
     let holdings = family.holdings
@@ -387,13 +363,12 @@ extension LedgerAudit {
     if let catalogue { checkJournal(of: family, tables.movements, in: catalogue) }
     let names = Set(tables.lookups.map(\.name))
     for row in family.lookups.subtracting(tables.lookups).sorted(by: LookupRow.precedes)
-    // A transaction or line item leads to the family by whichever of its lines.
+    // A transaction or line item may lead to any of the linked original transactions.
     where row.table == .accountLine || !names.contains(row.name) {
       report(.projection, row.line, "\(row.description) is missing")
     }
   }
 
-  /// Compares what the journal says now with what follows from the entries and the catalogue.
   private mutating func checkJournal(
     of family: AuditedFamily, _ movements: Set<MovementRow>, in catalogue: Catalogue
   ) {
@@ -407,7 +382,6 @@ extension LedgerAudit {
     }
   }
 
-  /// Compares the orders that charges of the family fulfilled with the orders themselves.
   mutating func checkOrders(of family: AuditedFamily, _ orders: [UUID: AuditedOrder]) {
     for (charge, orderID) in family.orders.sorted(by: { $0.key < $1.key }) {
       guard let order = orders[orderID], order.charge == charge else {
@@ -426,12 +400,11 @@ extension LedgerAudit {
   }
 }
 
-/// What is stored of a family beside what recording reads.
+/// The stored rows that recording does not read.
 struct AuditedTables: Sendable {
-  var bindings: [LineID: [BindingRow]] = [:]
   var summaries: [LineID: LineSummaryRow] = [:]
   var holdings: Set<HoldingRow> = []
   var lookups: Set<LookupRow> = []
-  /// What the journal says now.
+  /// The movements known now.
   var movements: Set<MovementRow> = []
 }

@@ -3,16 +3,11 @@ import Postgres
 import Subscriptions
 
 extension Ledger {
-  /// How many rows are looked at in one read.
   private static let strayPage = 1000
 
-  /// Looks for rows that no entry gives, in the tables that are read by something else than the
-  /// line.
+  /// Counts the holdings, and finds look-up rows that no entry gives.
   ///
-  /// Goes after the lines themselves: what a line's own tables say of it is believed here.
-  ///
-  /// - Returns: How many rows `holding` has, and the rows that should not be there.
-  /// - Throws: What the database says.
+  /// Runs after the audit of original transactions, whose own tables are trusted here.
   func strayRows() async throws -> (holdings: Int, strays: [LookupRow]) {
     var holdings = 0
     var strays: [LookupRow] = []
@@ -43,7 +38,7 @@ extension Ledger {
     return (holdings, strays)
   }
 
-  /// The rows that the tables of some lines account for at first sight.
+  /// The rows explained by their original transactions, read without locks.
   private func givenRows(of lines: Set<LineID>, in transaction: Transaction) async throws
     -> Set<LookupRow>
   {
@@ -93,7 +88,7 @@ extension Ledger {
     return rows
   }
 
-  /// Looks at suspicious rows again, under their line's lock.
+  /// Checks suspicious rows again under a lock.
   private func strays(
     among suspects: [LookupRow], of line: LineID, in transaction: Transaction
   ) async throws -> [LookupRow] {
@@ -103,7 +98,7 @@ extension Ledger {
       WHERE environment = \(line.environment)
         AND original_transaction_id = \(line.originalTransactionID)
       """)
-    // Locking would create the line.
+    // Locking would create a missing original transaction.
     let family =
       exists.isEmpty
       ? nil : try await audited(line, catalogue: nil, locking: true, in: transaction)
@@ -114,17 +109,16 @@ extension Ledger {
   }
 }
 
-/// A row of a table that is read by something else than the line: the audit of the lines does not
-/// come across an invented one.
+/// A row of a table that is not read by original transaction, so that their audit does not find
+/// invented ones.
 struct LookupRow: Hashable, Sendable {
-  /// The tables with such rows.
   enum Table: String, CaseIterable, Sendable {
     case holding
     case transactionLine = "transaction_line"
     case webOrderLineItem = "web_order_line_item"
     case accountLine = "account_line"
 
-    /// The column that is looked up, and its type.
+    /// The looked-up column and its type.
     fileprivate var key: (name: String, type: String) {
       switch self {
       case .holding: ("account_id", "text")
@@ -142,10 +136,9 @@ struct LookupRow: Hashable, Sendable {
   }
 
   var table: Table
-  /// What is looked up, as text.
   var key: ExactText
   var line: LineID
-  /// The charge, where it is part of the row's key.
+  /// Where it is part of the key.
   var charge: TransactionKey?
 
   init(_ table: Table, _ key: String, _ line: LineID) {
@@ -163,15 +156,14 @@ struct LookupRow: Hashable, Sendable {
     self.charge = charge
   }
 
-  /// What is looked up, and where.
   var name: [String] { [table.rawValue, key.rawValue] }
 
-  /// Any order, so that reports are always the same.
+  /// Any order, so that reports are reproducible.
   static func precedes(_ lhs: LookupRow, _ rhs: LookupRow) -> Bool {
     (lhs.table.rawValue, lhs.line, lhs.key) < (rhs.table.rawValue, rhs.line, rhs.key)
   }
 
-  /// What the row says, without the account: a report is no place for names.
+  /// Without the account: reports contain no names.
   var description: String {
     switch table {
     case .holding: "a holding of transaction \(charge?.transactionID.rawValue ?? "")"
@@ -183,8 +175,7 @@ struct LookupRow: Hashable, Sendable {
 }
 
 extension LookupRow {
-  /// Reads the rows that follow one, in the order of the primary key; ``decode(_:table:)``
-  /// understands them.
+  /// Reads the rows after one, by primary key; ``decode(_:table:)`` decodes them.
   static func page(of table: Table, after last: LookupRow?, limit: Int) -> SQL {
     select(
       table,
@@ -192,12 +183,10 @@ extension LookupRow {
       limit: limit)
   }
 
-  /// Reads the row itself, if it is there.
   var select: SQL { Self.select(table, where: isThis, limit: 1) }
 
   var delete: SQL { "DELETE FROM tenure.\(unescaped: table.rawValue) AS t WHERE \(isThis)" }
 
-  /// Reads those of some rows that are there.
   static func select(_ table: Table, of rows: some Collection<LookupRow>) -> SQL {
     let lines = Set(rows.map(\.line.originalTransactionID)).sorted()
     let keys = Set(rows.map(\.key)).sorted().map(\.rawValue)

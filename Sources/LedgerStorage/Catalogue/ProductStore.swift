@@ -4,10 +4,10 @@ package import Subscriptions
 import Synchronization
 
 extension Ledger {
-  /// Whoever describes products does so one after the other: "catalog" in ASCII.
+  /// Advisory lock that serializes catalogue changes: "catalog" in ASCII.
   private static let catalogueLock: Int64 = 0x63_6174_616C_6F67
 
-  /// Reads the whole catalogue, all versions.
+  /// Reads all versions of all products.
   package func catalogue() async throws -> Catalogue {
     try await catalogue(from: database)
   }
@@ -40,24 +40,22 @@ extension Ledger {
     return Catalogue(products)
   }
 
-  /// Adds a version of a product, valid from its `validFrom`, unless it says what the last one
-  /// does.
+  /// Adds a version of a product, valid from its `validFrom`, unless it equals the current version.
   ///
-  /// What accounts have, and what the journal says of prices, may be something else then: a survey
-  /// sees to both.
+  /// Entitlements and prices of recorded charges may change, so this schedules a reconciliation.
   ///
-  /// - Returns: The version that describes the product now.
+  /// - Returns: The current version.
   package func describe(_ product: Product) async throws -> Product {
     let (described, isNews) = try await database.withTransaction {
       transaction -> (Product, Bool) in
-      // Of two that describe one product at once, each would see the version before alone.
+      // Without the lock, two concurrent calls would both see the version before.
       _ = try await transaction.query("SELECT pg_advisory_xact_lock(\(Self.catalogueLock))")
       var product = product
       if let current = try await catalogue(from: transaction)[product.id] {
         var same = product
         same.validFrom = current.validFrom
         if same == current { return (current, false) }
-        // Two versions never begin together, even if a clock went back.
+        // Versions never begin at the same time, even if a clock went back.
         product.validFrom = max(product.validFrom, current.validFrom + .milliseconds(1))
       }
       _ = try await transaction.batch(
@@ -76,7 +74,7 @@ extension Ledger {
             VALUES (\(product.id), \(product.validFrom), \(name.rawValue))
             """
           }
-          + [Job.schedule(.survey, runAt: product.validFrom, at: product.validFrom)])
+          + [Job.schedule(.reconcile, runAt: product.validFrom, at: product.validFrom)])
       return (product, true)
     }
     if isNews { bell.ring(.jobs) }
@@ -84,12 +82,10 @@ extension Ledger {
   }
 }
 
-/// The catalogue in memory, so that no read asks the database for it.
+/// The catalogue in memory, so that reads don't query it.
 ///
-/// A change made through this process counts at once; another process's, at the latest after
-/// ``refreshInterval``.
+/// A change made through this process counts at once, another process's within ``refreshInterval``.
 package final class CatalogueCache: Sendable {
-  /// How long another process's change may stay unnoticed.
   package static let refreshInterval: Duration = .seconds(5)
 
   private let ledger: Ledger
@@ -98,12 +94,11 @@ package final class CatalogueCache: Sendable {
 
   private struct State {
     var catalogue: Catalogue
-    /// The number of the reading that brought it; readings are numbered as they begin.
+    /// The number of the reading that produced it, in order of start.
     var reading = 0
     var begun = 0
   }
 
-  /// Reads the catalogue.
   package init(ledger: Ledger, logger: Logger) async throws {
     self.ledger = ledger
     self.logger = logger
@@ -112,21 +107,18 @@ package final class CatalogueCache: Sendable {
 
   package var catalogue: Catalogue { state.withLock { $0.catalogue } }
 
-  /// By what it is judged now what accounts may use.
+  /// The catalogue and sandbox setting used to compute entitlements.
   package func terms(_ sandboxAccess: SandboxAccess) -> AccessTerms {
     AccessTerms(catalogue: catalogue, sandboxAccess: sandboxAccess)
   }
 
-  /// Adds a version of a product.
-  ///
-  /// - Returns: The version that describes the product now.
+  /// Adds a version of a product and refreshes; see ``Ledger/describe(_:)``.
   package func describe(_ product: Product) async throws -> Product {
     let described = try await ledger.describe(product)
     try await refresh()
     return described
   }
 
-  /// Reads the catalogue again.
   package func refresh() async throws {
     let reading = beginReading()
     finishReading(reading, with: try await ledger.catalogue())
@@ -139,7 +131,7 @@ package final class CatalogueCache: Sendable {
     }
   }
 
-  /// Takes what was read, unless a reading that began later was faster: it knows more.
+  /// Stores a result, unless a reading that began later has already finished.
   func finishReading(_ reading: Int, with catalogue: Catalogue) {
     state.withLock {
       guard reading > $0.reading else { return }
@@ -148,46 +140,14 @@ package final class CatalogueCache: Sendable {
     }
   }
 
-  /// Follows changes until it is cancelled.
   package func run() async {
     while !Task.isCancelled {
       do {
         try await refresh()
       } catch {
-        logger.warning("The catalogue can't be refreshed", metadata: ["error": "\(error)"])
+        logger.warning("Catalogue refresh failed", metadata: ["error": "\(error)"])
       }
       try? await Task.sleep(for: Self.refreshInterval)
     }
-  }
-}
-
-/// A table of the schema: where its comment wants it, and where Citus has it.
-struct CatalogueTable: Hashable, Sendable {
-  let name: String
-  /// Nil: its comment says nothing.
-  let wanted: TableDistribution?
-  /// Nil: Citus does not know it.
-  let placed: TableDistribution?
-  /// The tables that its foreign keys point to.
-  let parents: Set<String>
-
-  /// Puts tables into the order in which Citus can take them: reference tables first, then those in
-  /// shards, then local ones, and of each what foreign keys point to before what has them.
-  static func inOrder(_ tables: [CatalogueTable]) -> [CatalogueTable] {
-    var ordered: [CatalogueTable] = []
-    var rest = tables.sorted {
-      ($0.wanted?.rank ?? .max, $0.name) < ($1.wanted?.rank ?? .max, $1.name)
-    }
-    while !rest.isEmpty {
-      let waiting = Set(rest.map(\.name))
-      let rank = rest[0].wanted?.rank
-      // Foreign keys in a circle: any of them may be first.
-      let next =
-        rest.firstIndex {
-          $0.wanted?.rank == rank && $0.parents.subtracting([$0.name]).isDisjoint(with: waiting)
-        } ?? 0
-      ordered.append(rest.remove(at: next))
-    }
-    return ordered
   }
 }

@@ -2,16 +2,11 @@ import Postgres
 package import Subscriptions
 
 extension Ledger {
-  /// Tells the view `current_entitlement` whose sandbox purchases grant anything: in code it is a
-  /// setting, which SQL can't see.
+  /// Stores the sandbox setting for the view `current_entitlement`, which can't see settings.
   ///
-  /// What accounts have is something else then: a survey sees to what they are told.
+  /// A change alters entitlements, so it schedules a reconciliation.
   ///
-  /// - Parameters:
-  ///   - access: The setting.
-  ///   - now: The moment.
-  /// - Returns: Whether the view was told something else before.
-  /// - Throws: What the database says.
+  /// - Returns: Whether the setting changed.
   package func publish(_ access: SandboxAccess, at now: Timestamp) async throws -> Bool {
     let (isEverybody, accountIDs): (Bool, [String]) =
       switch access {
@@ -20,7 +15,7 @@ extension Ledger {
       case .accounts(let ids): (false, ids.sorted().map(\.rawValue))
       }
     let differs: SQL = "everybody <> \(isEverybody) OR account_ids <> \(accountIDs)"
-    // Looking first: a program that starts on a standby writes nothing if it need not.
+    // Read first, so that a process starting on a standby writes nothing if nothing changed.
     let stale = try await database.query("SELECT 1 FROM tenure.sandbox_access WHERE \(differs)")
     guard !stale.isEmpty else { return false }
     let hasChanged = try await database.withTransaction { transaction in
@@ -31,7 +26,7 @@ extension Ledger {
         WHERE \(differs)
         """)
       if changed > 0 {
-        try await transaction.commit(with: [Job.schedule(.survey, runAt: now, at: now)])
+        try await transaction.commit(with: [Job.schedule(.reconcile, runAt: now, at: now)])
       }
       return changed > 0
     }

@@ -1,11 +1,19 @@
 package import Subscriptions
 
-/// Answers what accounts may use.
+/// Computes the entitlements of accounts.
+///
+/// ```swift
+/// let reader = EntitlementReader(ledger: ledger, catalogue: catalogue, sandboxAccess: .none)
+/// let current = try await reader.entitlements(of: "klara", now: now)
+/// let hasPro = current.contains { $0.name == "pro" && $0.isActive }
+/// // As they were in May, by what was known in June:
+/// let past = try await reader.entitlements(of: "klara", at: may, knownAt: june)
+/// ```
 package struct EntitlementReader: Sendable {
   private let ledger: Ledger
   private let catalogue: CatalogueCache
   private let sandboxAccess: SandboxAccess
-  /// What may answer in the primary's stead; nil: nothing does.
+  /// A standby that may answer instead of the primary.
   package let replica: ReadReplica?
 
   package init(
@@ -18,17 +26,12 @@ package struct EntitlementReader: Sendable {
     self.sandboxAccess = sandboxAccess
   }
 
-  /// By what it is judged now what accounts may use.
+  /// The catalogue and sandbox setting used to compute entitlements.
   package var terms: AccessTerms { catalogue.terms(sandboxAccess) }
 
-  /// What an account may use now.
+  /// Reads an account's entitlements, inactive ones included.
   ///
-  /// - Parameters:
-  ///   - accountID: The account.
-  ///   - now: The moment.
-  ///   - mayLag: Whether the replica may be asked.
-  /// - Returns: Everything, inactive ones included.
-  /// - Throws: What the database says.
+  /// - Parameter mayLag: Whether the replica may answer.
   package func entitlements(of accountID: String, now: Timestamp, mayLag: Bool = false)
     async throws -> [Entitlement]
   {
@@ -40,13 +43,12 @@ package struct EntitlementReader: Sendable {
     return entitlements(of: accountID, holding: held, at: now)
   }
 
-  /// Reads what some accounts may use, for those who have no task that could wait.
+  /// Reads the entitlements of some accounts, with a callback instead of a waiting task.
   ///
   /// - Parameters:
   ///   - accountIDs: At most ``maximumBatch``.
-  ///   - replica: What to ask first, having said that it may be; nil: the primary at once.
-  ///   - completion: Called once, on the thread that serves PostgreSQL: it must hand over what
-  ///     takes time.
+  ///   - replica: Asked first, if ``ReadReplica/mayAnswer(for:)`` allows it for these accounts.
+  ///   - completion: Called once, on the thread that serves PostgreSQL: it must not block.
   package func read(
     _ accountIDs: [String], at replica: ReadReplica? = nil,
     completion: @escaping @Sendable (Result<ReadEntitlements, any Error>) -> Void
@@ -62,17 +64,12 @@ package struct EntitlementReader: Sendable {
     }
   }
 
-  /// As many as PostgreSQL answers for in one statement better than in two.
+  /// Accounts per statement at most; larger statements are not faster.
   package static let maximumBatch = HoldingReader.maximumBatch
 
-  /// What several accounts may use now, in the order asked.
+  /// Reads the entitlements of several accounts in the order asked, inactive ones included.
   ///
-  /// - Parameters:
-  ///   - accountIDs: The accounts.
-  ///   - now: The moment.
-  ///   - mayLag: Whether the replica may be asked: of all of them or of none.
-  /// - Returns: Of each, everything, inactive ones included.
-  /// - Throws: What the database says.
+  /// - Parameter mayLag: Whether the replica may answer, for all accounts or none.
   package func entitlements(of accountIDs: [String], now: Timestamp, mayLag: Bool = false)
     async throws -> [[Entitlement]]
   {
@@ -86,7 +83,7 @@ package struct EntitlementReader: Sendable {
     }
   }
 
-  /// What an account may use at any time, as known now or as it was known at `knownAt`.
+  /// Reads an account's entitlements at any time, as known now or at `knownAt`.
   package func entitlements(of accountID: String, at moment: Timestamp, knownAt: Timestamp?)
     async throws -> [Entitlement]
   {
@@ -101,27 +98,19 @@ package struct EntitlementReader: Sendable {
       of: accountID, holding: held.holdings, granted: held.grants, at: moment)
   }
 
-  /// What products grant, as they were described at `knownAt`; nil: as they are now.
+  /// The access terms with the catalogue as of `knownAt`, or the current ones.
   private func terms(knownAt: Timestamp?) -> AccessTerms {
     var terms = terms
     if let knownAt { terms.catalogue = terms.catalogue.known(at: knownAt) }
     return terms
   }
 
-  /// So many histories are read at once: they take connections of their own, of which others need
-  /// some.
+  /// Histories read concurrently; each takes a connection, and other requests need some too.
   private static let concurrentHistories = 4
 
-  /// What several accounts may use at any time, in the order asked.
+  /// Reads the entitlements of several accounts at any time, in the order asked.
   ///
-  /// Each is read by itself, with its history.
-  ///
-  /// - Parameters:
-  ///   - accountIDs: The accounts.
-  ///   - moment: The time that is asked about.
-  ///   - knownAt: Only what was recorded by then counts; nil: everything.
-  /// - Returns: Of each, everything, inactive ones included.
-  /// - Throws: What the database says.
+  /// - Parameter knownAt: Ignores what was recorded later; nil: ignores nothing.
   package func entitlements(of accountIDs: [String], at moment: Timestamp, knownAt: Timestamp?)
     async throws -> [[Entitlement]]
   {
@@ -148,7 +137,6 @@ package struct EntitlementReader: Sendable {
     }
   }
 
-  /// What an account may use that holds what was read.
   package func entitlements(
     of accountID: String, holding held: AccountHoldings, at moment: Timestamp
   ) -> [Entitlement] {
@@ -157,40 +145,36 @@ package struct EntitlementReader: Sendable {
   }
 }
 
-/// What was read for several accounts; each one's share is decoded by whoever wants it.
+/// The rows read for several accounts, decoded per account by the caller.
 package struct ReadEntitlements: Sendable {
   fileprivate let rows: HoldingRows
   fileprivate let reader: EntitlementReader
 
-  /// What an account may use, which must be one of those that were asked for.
+  /// The entitlements of one of the accounts that were read.
   ///
-  /// - Throws: What keeps its rows from being read; the other accounts' don't matter.
+  /// - Throws: Decoding errors of this account's rows; other accounts' rows don't matter.
   package func entitlements(of accountID: String, at moment: Timestamp) throws -> [Entitlement] {
     reader.entitlements(of: accountID, holding: try rows.holdings(of: accountID), at: moment)
   }
 }
 
 extension Ledger {
-  /// What an account holds, for an answer about now: the hot path.
+  /// Reads an account's current holdings: the hot path.
   ///
-  /// One statement serves many callers; no line is read and nothing waits for a writer.
+  /// Concurrent calls share a statement; it reads projections only and never waits for a writer.
   package func holdings(of accountID: String) async throws -> AccountHoldings {
     try await holdings.holdings(of: accountID)
   }
 
-  /// What several accounts hold, in the order asked.
+  /// Reads the current holdings of several accounts, in the order asked.
   package func holdings(of accountIDs: [String]) async throws -> [AccountHoldings] {
     let rows = try await holdings.read(accountIDs)
     return try accountIDs.map(rows.holdings)
   }
 
-  /// What an account held or will hold, with everything that is known of any time.
+  /// Reads all holdings of an account, however old.
   ///
-  /// - Parameters:
-  ///   - accountID: The app's name for the account.
-  ///   - knownAt: Only what was recorded by then counts; nil: everything.
-  /// - Returns: Every holding, however long ago.
-  /// - Throws: What the database says.
+  /// - Parameter knownAt: Ignores what was recorded later; nil: ignores nothing.
   package func allHoldings(of accountID: String, knownAt: Timestamp?) async throws
     -> AccountHoldings
   {

@@ -3,7 +3,6 @@ import JSONText
 import Postgres
 package import Subscriptions
 
-/// An entitlement that an account was given and did not buy, as it is kept.
 package struct StoredGrant: Hashable, Sendable {
   package let grant: Grant
   package let accountID: String
@@ -11,20 +10,19 @@ package struct StoredGrant: Hashable, Sendable {
   package let reason: String
 }
 
-/// Entitlements that administrators give and take back.
 extension Ledger {
-  /// Gives an account an entitlement, and tells it: once for each id.
+  /// Grants an entitlement to an account and publishes it, once per `id`.
+  ///
+  /// ```swift
+  /// let (granted, isNew) = try await ledger.grant(
+  ///   "pro", to: "klara", until: endOfMay,
+  ///   by: Administrator(name: "support", reason: "A lost week"), terms: reader.terms, at: now)
+  /// ```
   ///
   /// - Parameters:
-  ///   - id: The grant's; who asks again with the same id, not knowing whether the first answer was
-  ///     lost or the first request, is given nothing more.
-  ///   - entitlement: Its name.
-  ///   - accountID: To whom.
-  ///   - endsAt: When it ends by itself; nil: never.
-  ///   - administrator: Who gives it, and why.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: From when on.
-  /// - Returns: The grant as it is now, and whether it was made by this.
+  ///   - id: Idempotency key: a repeated request with the same ID returns the grant unchanged.
+  ///   - endsAt: The expiry; nil: never expires.
+  /// - Returns: The grant as stored, and whether this call created it.
   /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
   ///   ``LedgerError/mergedAccount(_:into:)``, ``LedgerError/differentGrant(_:member:)``.
   package func grant(
@@ -32,7 +30,7 @@ extension Ledger {
     by administrator: Administrator, terms: AccessTerms, at now: Timestamp
   ) async throws -> (grant: StoredGrant, isNew: Bool) {
     let grant = Grant(id: id, entitlement: entitlement, startsAt: now, endsAt: endsAt)
-    let reason = administrator.reason ?? "None was given."
+    let reason = administrator.reason ?? "No reason given."
     let (known, channels) = try await database.withTransaction {
       transaction -> (StoredGrant?, Set<Bell.Channel>) in
       let account = try await lockAccount(accountID, in: transaction)
@@ -73,9 +71,9 @@ extension Ledger {
     return (stored, true)
   }
 
-  /// The grant that an id stands for already; nil: there is none.
+  /// Finds the grant with an ID, if it exists.
   ///
-  /// - Throws: ``LedgerError/differentGrant(_:member:)`` if it is another one than is asked for.
+  /// - Throws: ``LedgerError/differentGrant(_:member:)`` if it differs from the request.
   private func grant(
     _ id: UUID, of account: Account, giving entitlement: String, until endsAt: Timestamp?,
     in transaction: Transaction
@@ -98,14 +96,9 @@ extension Ledger {
     return known
   }
 
-  /// Takes a grant back, and tells the account; one that is over stays as it is.
+  /// Revokes a grant and publishes it; an ended grant is left unchanged.
   ///
-  /// - Parameters:
-  ///   - id: The grant.
-  ///   - administrator: Who takes it back, and why.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: From when on.
-  /// - Returns: The grant as it is now.
+  /// - Returns: The grant as stored.
   /// - Throws: ``LedgerError/unknownGrant(_:)``, ``LedgerError/erasedAccount(_:)``.
   package func revokeGrant(
     _ id: UUID, by administrator: Administrator, terms: AccessTerms, at now: Timestamp
@@ -124,7 +117,7 @@ extension Ledger {
       guard var grant = try StoredGrant.grants(from: stored, of: account.id).first else {
         throw LedgerError.unknownGrant(id)
       }
-      // Clocks differ: it never ends before it began.
+      // Clocks differ between processes: a grant never ends before it begins.
       let end = max(now, grant.grant.startsAt, grant.recordedAt)
       guard grant.grant.accessEnd.map({ end < $0 }) ?? true else {
         await transaction.rollBack()
@@ -151,14 +144,12 @@ extension Ledger {
     return grant
   }
 
-  /// Works out what changes for a locked account by what it is granted otherwise.
+  /// Computes the events and published entitlements of a locked account whose grants change.
   private func news(
     of account: Account, terms: AccessTerms, at now: Timestamp, in transaction: Transaction,
     changing change: (inout [Grant]) -> Void
   ) async throws -> Consequences {
-    var told = try ToldAccount.accounts(
-      [account.key: account.id],
-      from: await transaction.batch(ToldAccount.select([account.id])))[0]
+    var told = try await transaction.read(ToldAccount.query([account.key: account.id]))[0]
     change(&told.held.grants)
     changes.note([account.id], in: transaction)
     let news = AccountNews(told, terms: terms, at: now)
@@ -167,20 +158,16 @@ extension Ledger {
 
   // MARK: Reading
 
-  /// All that an account was ever granted, the first one first.
+  /// Reads all grants of an account, earliest first.
   package func storedGrants(of accountID: String) async throws -> [StoredGrant] {
     try StoredGrant.grants(
       from: await database.query(StoredGrant.select(of: accountID, where: "true")), of: accountID)
   }
 
-  /// What an account was granted, as far as it was known.
+  /// Reads an account's grants.
   ///
-  /// - Parameters:
-  ///   - accountID: The app's name for the account.
-  ///   - knownAt: Only what was recorded by then counts; nil: everything. What was granted
-  ///     provisionally, until Apple could be asked, is known as long as it lasts and no longer.
-  /// - Returns: The grants.
-  /// - Throws: What the database says.
+  /// - Parameter knownAt: Ignores what was recorded later. Provisional grants are deleted when
+  ///   Apple's answer arrives, so a past state does not include them.
   func grants(of accountID: String, knownAt: Timestamp?) async throws -> [Grant] {
     guard let knownAt else { return try await holdings(of: accountID).grants }
     return try await database.query(
@@ -192,7 +179,6 @@ extension Ledger {
 }
 
 extension StoredGrant {
-  /// Reads grants of an account; ``grants(from:of:)`` understands them.
   fileprivate static func select(of accountID: String, where condition: SQL) -> SQL {
     """
     SELECT grant_id, entitlement, source, starts_at, ends_at, revoked_at, environment,

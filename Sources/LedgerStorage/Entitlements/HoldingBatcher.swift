@@ -3,7 +3,7 @@ import Postgres
 package import Subscriptions
 import Synchronization
 
-/// What an account holds and was granted: all that a read needs beside the catalogue.
+/// An account's holdings and grants: with the catalogue, everything that a read needs.
 package struct AccountHoldings: Sendable {
   package var holdings: [Holding] = []
   package var grants: [Grant] = []
@@ -13,22 +13,21 @@ package struct AccountHoldings: Sendable {
 
 /// Reads the holdings of many accounts for many callers, with as few statements as possible.
 ///
-/// While one statement is out, callers gather; the next statement asks for all of them at once with
-/// `= ANY`. PostgreSQL answers a batch at a quarter of the cost of its selects one by one, and
-/// waiting on purpose would not pay. Who finds no statement out sends one at once; the answer's
-/// arrival sends the next, so that no caller's task has to run for another's sake.
+/// Calls made while statements are in flight are queued, and the next statement reads all of them
+/// with `= ANY`. PostgreSQL answers a batch at a quarter of the cost of single reads; delaying
+/// calls to batch more would not pay. A call that finds no statement in flight sends one at once.
+/// The arrival of an answer sends the next statement, so that no caller waits for another caller's
+/// task to run.
 final class HoldingReader: Sendable {
   typealias Completion = @Sendable (Result<HoldingRows, any Error>) -> Void
 
-  /// How many statements are out at the most: the second covers the other's way back.
+  /// Statements in flight at most: the second one covers the round trip of the first.
   private static let maximumStatements = 2
-  /// Whoever waits for a read is an app that has just been launched: better a quick no than a late
-  /// answer, and the next try may find another server.
+  /// Callers are launching apps: fail fast, so that their retry may reach another server.
   private static let deadline: Duration = .seconds(10)
-  /// The most accounts in one statement: PostgreSQL gains nothing beyond.
+  /// Accounts per statement at most; larger statements are not faster.
   static let maximumBatch = 200
 
-  /// The accounts that one caller asks for.
   private struct Question: Sendable {
     let accountIDs: [String]
     let completion: Completion
@@ -38,14 +37,14 @@ final class HoldingReader: Sendable {
     var waiting: [Question] = []
     var statements = 0
 
-    /// Takes those who have waited longest for one statement; no one if no one waits.
+    /// Removes the calls for the next statement, longest waiting first.
     mutating func nextBatch() -> [Question] {
       var accounts = 0
       let end = waiting.firstIndex { question in
         accounts += question.accountIDs.count
         return accounts > maximumBatch
       }
-      // Who asks for more than a batch has a statement to himself.
+      // A request larger than a batch gets its own statement.
       let batch = waiting.prefix(max(1, end ?? waiting.count))
       waiting.removeFirst(batch.count)
       return Array(batch)
@@ -54,30 +53,26 @@ final class HoldingReader: Sendable {
 
   private let database: ConnectionPool
   private let state = Mutex(State())
-  /// What is asked before the rows, of a standby: how much of the primary's log it has applied.
+  /// Reads a standby's applied log position, in front of the rows; nil for the primary.
   private let position: SQL?
   private let deadline: Duration
 
-  /// Reads at the primary.
   init(database: ConnectionPool) {
     self.database = database
     position = nil
     deadline = Self.deadline
   }
 
-  /// Reads at a standby, whose rows tell how current they are at least.
+  /// Reads from a standby; the rows carry the log position that it had applied.
   init(standby: ConnectionPool, position: SQL, deadline: Duration) {
     database = standby
     self.position = position
     self.deadline = deadline
   }
 
-  /// Reads what some accounts hold, together with what others ask for at the same time.
+  /// Reads the holdings of some accounts, batched with concurrent calls.
   ///
-  /// - Parameters:
-  ///   - accountIDs: The accounts.
-  ///   - completion: Called once, on the thread that serves PostgreSQL: it must hand over what
-  ///     takes time.
+  /// - Parameter completion: Called once, on the thread that serves PostgreSQL: it must not block.
   func read(_ accountIDs: [String], completion: @escaping Completion) {
     let batch = state.withLock { state -> [Question] in
       state.waiting.append(Question(accountIDs: accountIDs, completion: completion))
@@ -95,15 +90,15 @@ final class HoldingReader: Sendable {
       let (next, refused) = state.withLock { state -> ([Question], [Question]) in
         var refused: [Question] = []
         if case .failure(let error) = outcome, position != nil || Self.isOutage(error) {
-          // One wait per caller: a standby that may be gone has the primary, and a server that
-          // answered nothing to this statement would let the next one wait as long.
+          // Fail the queued calls too, so that each waits for one deadline only: calls to a
+          // standby fall back to the primary, and an unresponsive primary would time out again.
           swap(&refused, &state.waiting)
         }
         let next = state.nextBatch()
         if next.isEmpty { state.statements -= 1 }
         return (next, refused)
       }
-      // The next statement is on its way while everybody decodes rows of this one.
+      // The next statement is in flight while the callers decode these rows.
       if !next.isEmpty { send(next) }
       let rows = outcome.flatMap { results in
         Result {
@@ -119,7 +114,7 @@ final class HoldingReader: Sendable {
     }
   }
 
-  /// Whether the server has not answered, as opposed to having refused the statement.
+  /// Whether the server did not answer, as opposed to rejecting the statement.
   private static func isOutage(_ error: any Error) -> Bool {
     switch (error as? PostgresError)?.code {
     case .connectionFailed, .poolTimeout, .timedOut: true
@@ -127,30 +122,26 @@ final class HoldingReader: Sendable {
     }
   }
 
-  /// The same for a task that waits; one that is cancelled waits no longer, and takes nobody with
-  /// it.
+  /// Reads an account's holdings; cancellation ends the wait without affecting other callers.
   func holdings(of accountID: String) async throws -> AccountHoldings {
-    // Whoever was cancelled before asks nothing: the answer could be there before he looks.
+    // Without this check, a cancelled task could still receive an answer.
     try Task.checkCancellation()
     let answer = Answer()
     read([accountID]) { answer.resume(with: $0) }
     return try await answer.rows.holdings(of: accountID)
   }
 
-  /// Reads the holdings and grants of accounts in one round trip.
+  /// Reads holdings and grants in a statement of its own.
   func read(_ accountIDs: [String]) async throws -> HoldingRows {
     try HoldingRows(await database.query(Self.statement(accountIDs), deadline: deadline))
   }
 
-  /// The statement that reads holdings and grants; `HoldingRows` understands the result.
+  /// Selects holdings and grants, as ``HoldingRows``.
   ///
-  /// It is one statement, for one snapshot: the decision on a submission replaces a provisional
-  /// grant by a holding, and a read must not miss both.
+  /// One statement, hence one snapshot: the decision on a submission replaces a provisional grant
+  /// by a holding, and a read must not miss both.
   ///
-  /// - Parameters:
-  ///   - accountIDs: The accounts.
-  ///   - submission: The submission whose provisional grants are left out.
-  /// - Returns: The statement.
+  /// - Parameter submission: A submission whose provisional grants are left out.
   static func statement(_ accountIDs: [String], withoutGrantsOf submission: UUID? = nil) -> SQL {
     var condition: SQL = "account_id = ANY(\(accountIDs))"
     if let submission { condition.append(" AND submission_id IS DISTINCT FROM \(submission)") }
@@ -162,12 +153,12 @@ final class HoldingReader: Sendable {
       """
   }
 
-  /// Reads all rows of `holding` of some accounts; `Rows.decodeHolding(_:)` understands them.
+  /// Selects holdings only, for `Rows.decodeHolding(_:)`.
   static func select(_ accountIDs: [String]) -> SQL {
     "SELECT \(columns) FROM tenure.holding WHERE account_id = ANY(\(accountIDs))"
   }
 
-  /// Reads grants, in the columns of ``statement(_:withoutGrantsOf:)``.
+  /// Selects grants, with the columns of ``statement(_:withoutGrantsOf:)``.
   static func selectGrants(revokedAt: SQL = "revoked_at", where condition: SQL) -> SQL {
     """
     SELECT account_id, environment, original_transaction_id, NULL::text, NULL::text, NULL::text,
@@ -184,8 +175,7 @@ final class HoldingReader: Sendable {
     """
 }
 
-/// What one task waits for: the first answer counts, be it the database's or that the task was
-/// cancelled.
+/// The first result for a waiting task: the rows, an error, or its cancellation.
 private final class Answer: Sendable {
   private enum State: Sendable {
     case open
@@ -211,7 +201,7 @@ private final class Answer: Sendable {
     continuation?.resume(with: result)
   }
 
-  /// To be read once.
+  /// To be awaited once.
   var rows: HoldingRows {
     get async throws {
       try await withTaskCancellationHandler {

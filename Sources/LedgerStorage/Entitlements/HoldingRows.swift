@@ -2,24 +2,22 @@ import Foundation
 import Postgres
 import Subscriptions
 
-/// The rows that were read for many accounts at once, found by account.
+/// Rows read for many accounts at once, by account.
 ///
-/// Nothing but the account ids is decoded here: whoever asked decodes its own rows, so that the
-/// work is spread over the callers' threads, and a row that can't be read is a failure for its own
-/// account alone.
+/// Only the account IDs are decoded here. Each caller decodes its own rows, which spreads the work
+/// over the callers' threads and limits a decoding error to its account.
 struct HoldingRows: Sendable {
   private let rows: RowsByAccount
-  /// How much of the primary's log a standby had applied before it was asked; nil: it is none.
+  /// The log position that a standby had applied before the read; nil from the primary.
   var position: LogPosition?
 
-  /// - Throws: `PostgresError` for columns of other types than the statement of ``HoldingReader``
-  ///   has.
+  /// - Throws: `PostgresError` if the columns aren't those of ``HoldingReader``'s statement.
   init(_ rows: Rows) throws {
     try rows.checkHoldingsAndGrants()
     self.rows = try RowsByAccount(rows)
   }
 
-  /// What an account holds, in no particular order; nothing for an account that has no rows.
+  /// An account's holdings, in no particular order.
   func holdings(of accountID: String) throws -> AccountHoldings {
     var found = AccountHoldings()
     let id = AccountID(accountID)
@@ -34,8 +32,7 @@ struct HoldingRows: Sendable {
   }
 }
 
-/// Rows whose first column is the account, each with the number of the one before it that is the
-/// same account's.
+/// Rows whose first column is the account ID, each linked to the account's row before it.
 private struct RowsByAccount: Sendable {
   private let rows: Rows
   private var last: [AccountID: Int] = [:]
@@ -64,7 +61,7 @@ private struct RowsByAccount: Sendable {
 }
 
 extension Rows {
-  /// Checks that these are rows of ``HoldingReader/select(_:)``.
+  /// Checks the columns of ``HoldingReader/select(_:)``.
   func checkHoldings() throws {
     try check(
       String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
@@ -73,9 +70,9 @@ extension Rows {
       Timestamp?.self)
   }
 
-  /// Reads a row of `holding`, whose columns were checked.
+  /// Decodes a row of `holding` whose columns were checked.
   ///
-  /// Column by column (see `RowCursor`), for it runs with every read.
+  /// Column by column (see `RowCursor`) because it runs on every read.
   func decodeHolding(_ row: Int) throws -> (accountID: String, holding: Holding) {
     var cursor = RowCursor(rows: self, row: row)
     let accountID = try cursor.next(String.self)
@@ -109,13 +106,12 @@ extension Rows {
     )
   }
 
-  /// Reads all rows of `holding`.
   func decodeHoldings() throws -> [(accountID: String, holding: Holding)] {
     try checkHoldings()
     return try (0..<count).map(decodeHolding)
   }
 
-  /// Checks that these are rows of ``HoldingReader/statement(_:withoutGrantsOf:)``.
+  /// Checks the columns of ``HoldingReader/statement(_:withoutGrantsOf:)``.
   func checkHoldingsAndGrants() throws {
     try check(
       String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
@@ -124,7 +120,7 @@ extension Rows {
       Timestamp?.self, UUID?.self, String?.self, Entitlement.Source?.self)
   }
 
-  /// Reads a row of `account_grant`, whose columns were checked; nil for a row of `holding`.
+  /// Decodes a row of `account_grant` whose columns were checked; nil for a row of `holding`.
   func decodeGrant(_ row: Int) throws -> Grant? {
     var own = RowCursor(rows: self, row: row, column: 15)
     guard let id = try own.next(UUID?.self) else { return nil }
@@ -142,7 +138,6 @@ extension Rows {
     return grant
   }
 
-  /// Reads rows of `account_grant`.
   func decodeGrants() throws -> [Grant] {
     try checkHoldingsAndGrants()
     return try (0..<count).compactMap(decodeGrant)

@@ -3,37 +3,34 @@ package import Logging
 package import Postgres
 import Synchronization
 
-/// A standby that answers reads in the primary's stead, as long as it is known to be current
-/// enough.
+/// A standby that answers reads while it is known to be current enough.
 ///
-/// How current it is follows from two numbers and this process's clock. Again and again the primary
-/// is asked how far its log goes; what was committed before the question is in the log up to there.
-/// The standby says with each answer how much of the log it had applied by then, and so has all
-/// that was committed before the latest question whose answer it has reached. Nobody's clock is
-/// compared with another's, nothing depends on which of several standbys has answered, and a
-/// standby that is cut off falls behind like a slow one.
+/// Its age follows from two log positions and this process's clock. The primary is polled for the
+/// end of its log, which contains everything committed before the poll. Each answer of the standby
+/// contains the log position that it had applied, so it includes everything committed before the
+/// latest poll whose position it has reached. No two clocks are compared, several standbys may
+/// answer in turn, and a standby that is cut off ages like a slow one.
 package final class ReadReplica: Sendable {
-  /// How often the primary and the standby are asked how far they are.
+  /// Interval of polling the primary and the standby for their log positions.
   private static let interval: Duration = .milliseconds(250)
-  /// Longer than a read takes, and as long as anybody should wait for it before the primary is
-  /// asked after all.
+  /// More than a read takes, and short enough to fall back to the primary afterwards.
   private static let deadline: Duration = .seconds(1)
-  /// The most connections to the standby: reads share them.
+  /// Connections to the standby at most; reads share them.
   package static let connectionLimit = 2
-  /// How long the URI may lead to a server that is no standby before it is followed anew.
+  /// The time for which the URI may lead to a primary before a new pool resolves it again.
   private static let detourLimit: Duration = .seconds(10)
 
-  /// How far a standby has applied the log; NULL from a server that is none.
+  /// The log position that a standby has applied; NULL from a primary.
   ///
-  /// After a failover it names the old timeline until it has noted the new one on its disk, some
-  /// minutes later at the most: until then the primary answers.
+  /// After a failover it reports the old timeline until the next restart point, a few minutes at
+  /// most. Until then the primary answers.
   private static let position: SQL = """
     SELECT CASE WHEN pg_is_in_recovery()
       THEN (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint END,
       greatest(c.timeline_id, r.min_recovery_end_timeline)
     FROM pg_control_checkpoint() AS c, pg_control_recovery() AS r
     """
-  /// How far the primary's log goes, as far as commits have been confirmed.
+  /// The position up to which the primary's log is flushed, which includes all confirmed commits.
   private static let end: SQL = """
     SELECT (l.lsn - '0/0'::pg_lsn)::bigint,
       ('x' || left(pg_walfile_name(l.lsn), 8))::bit(32)::integer
@@ -42,7 +39,7 @@ package final class ReadReplica: Sendable {
 
   private struct State {
     var progress: ReplicaProgress
-    /// Follows the URI; another one after a detour.
+    /// Replaced after ``detourLimit``, to resolve the URI again.
     var pool: ConnectionPool
     var reader: HoldingReader
     var noStandbySince: ContinuousClock.Instant?
@@ -56,15 +53,12 @@ package final class ReadReplica: Sendable {
   private let age: Meter
   private let state: Mutex<State>
 
-  /// Uses no standby before it is run.
+  /// Creates a replica that answers nothing until ``run()`` follows it.
   ///
   /// - Parameters:
-  ///   - configuration: How to reach it, or any of several.
-  ///   - primary: What it follows.
-  ///   - changes: Of what this process has changed, so that its callers read it.
-  ///   - staleness: How old an answer may be.
-  ///   - logger: Told when it is used and when not.
-  ///   - metrics: Shows how old what it has may be.
+  ///   - configuration: The standby, or any of several.
+  ///   - changes: Accounts written by this process, so that its callers read their own writes.
+  ///   - staleness: The maximum age of an answer.
   package init(
     configuration: ConnectionPool.Configuration, primary: ConnectionPool,
     changes: RecentChanges, staleness: Duration, logger: Logger,
@@ -90,7 +84,7 @@ package final class ReadReplica: Sendable {
     HoldingReader(standby: pool, position: position, deadline: deadline)
   }
 
-  /// For each account, whether the standby may be asked.
+  /// Whether the standby may answer, for each account.
   package func mayAnswer(for accountIDs: [String]) -> [Bool] {
     let (now, changed) = (ContinuousClock.now, changes.latest(of: accountIDs))
     return state.withLock { state in
@@ -98,10 +92,10 @@ package final class ReadReplica: Sendable {
     }
   }
 
-  /// Reads what accounts hold, unless what the standby has turns out to be too old.
+  /// Reads holdings, unless the standby turns out to be too old.
   ///
   /// - Parameters:
-  ///   - accountIDs: Accounts for which it may be asked.
+  ///   - accountIDs: Accounts that ``mayAnswer(for:)`` allows.
   ///   - completion: As for ``HoldingReader/read(_:completion:)``; nil: ask the primary.
   func read(
     _ accountIDs: [String], completion: @escaping @Sendable (HoldingRows?) -> Void
@@ -120,7 +114,7 @@ package final class ReadReplica: Sendable {
     }
   }
 
-  /// The same for a task that waits; nil also where the standby may not be asked.
+  /// Reads holdings; nil if the primary has to be asked.
   func rows(of accountIDs: [String]) async -> HoldingRows? {
     guard mayAnswer(for: accountIDs).allSatisfy(\.self) else { return nil }
     return await withCheckedContinuation { continuation in
@@ -128,7 +122,6 @@ package final class ReadReplica: Sendable {
     }
   }
 
-  /// Follows the primary and the standby until it is cancelled.
   package func run() async {
     while !Task.isCancelled {
       await look()
@@ -146,7 +139,7 @@ package final class ReadReplica: Sendable {
       }
       return state.pool
     }
-    // None where the server does not answer; of one that does, nil where it is no standby.
+    // `found` is nil if the server doesn't answer; its position is nil if it is no standby.
     let found = try? LogPosition.positions(
       from: await pool.query(Self.position, deadline: Self.deadline))
     let now = ContinuousClock.now
@@ -168,8 +161,8 @@ package final class ReadReplica: Sendable {
     }
     self.age.set(age.map { $0 / .seconds(1) } ?? .infinity)
     switch change {
-    case true?: logger.notice("Reads are answered by the replica")
-    case false?: logger.warning("Reads are answered by the primary: the replica is behind or away")
+    case true?: logger.notice("Reads use the replica")
+    case false?: logger.warning("Reads use the primary: the replica is behind or unreachable")
     case nil: break
     }
     await old?.close()
@@ -177,8 +170,7 @@ package final class ReadReplica: Sendable {
 }
 
 extension LogPosition {
-  /// Reads what a server answers to the question how far it has applied the log; nil: it is no
-  /// standby.
+  /// Decodes the answer to ``ReadReplica``'s query; nil if the server is not a standby.
   static func positions(from rows: Rows) throws -> [LogPosition?] {
     try rows.decode(Int64?.self, Int32.self).map { bytes, timeline in
       bytes.map { LogPosition(bytes: $0, timeline: timeline) }
@@ -186,62 +178,58 @@ extension LogPosition {
   }
 }
 
-/// A place in the log of PostgreSQL.
+/// A position in PostgreSQL's write-ahead log.
 struct LogPosition: Hashable, Sendable {
-  /// Bytes from its beginning.
   var bytes: Int64
-  /// The history that it is a place in: each failover begins another one, in which the same number
-  /// is another place.
+  /// The timeline: each failover begins a new one, on which the same byte position differs.
   var timeline: Int32
 }
 
-/// What a standby is known to have, and what reads of it have to have; without any I/O.
+/// The state that a standby is known to include, and that reads require; without any I/O.
 struct ReplicaProgress: Sendable {
   typealias Instant = ContinuousClock.Instant
 
-  /// How far the primary's log went when it was asked: what was committed before is in it.
+  /// The end of the primary's log when polled; it contains everything committed before.
   private struct Question {
     var at: Instant
     var end: LogPosition
   }
 
   private let staleness: Duration
-  /// The oldest first; those that no answer needs any more are dropped.
+  /// Oldest first; those too old to matter are dropped.
   private var questions: [Question] = []
-  /// Whatever was committed before this the standby has; nil: nothing is known of it.
+  /// The standby includes everything committed before this; nil if unknown.
   private(set) var knownUntil: Instant?
 
   init(staleness: Duration) {
     self.staleness = staleness
   }
 
-  /// The primary was asked, and its log went so far.
   mutating func asked(at moment: Instant, end: LogPosition) {
     questions.append(Question(at: moment, end: end))
-    // All but the last one of those that are too old to be of use.
+    // Keep only the last of the questions that are older than the staleness.
     while questions.count > 1, moment - questions[1].at > staleness { questions.removeFirst() }
   }
 
-  /// The standby has applied the log so far; nil: it has not answered, or is none.
+  /// Notes the standby's applied position; nil if it didn't answer or is no standby.
   ///
-  /// One that is left behind in an older history may be far ahead in that: it has nothing of this
-  /// one.
+  /// A standby left behind on an old timeline may be far ahead on it, but has nothing of this one.
   mutating func applied(_ position: LogPosition?) {
     knownUntil = position.flatMap { position in
       questions.last { $0.end.timeline == position.timeline && $0.end.bytes <= position.bytes }?.at
     }
   }
 
-  /// Whether what the standby is known to have is new enough for anybody.
+  /// Whether the standby may answer for accounts that weren't changed recently.
   func isCurrent(at now: Instant) -> Bool { isKnown(until: now - staleness) }
 
-  /// Until when the standby has to know of commits, to be asked about what was changed then.
+  /// The time up to which the standby must include commits, given when accounts were changed.
   func needed(since changes: [Instant?], at now: Instant) -> Instant {
     changes.compactMap(\.self).reduce(now - staleness, max)
   }
 
   func isKnown(until moment: Instant) -> Bool { knownUntil.map { $0 >= moment } ?? false }
 
-  /// How old what the standby has may be; nil: nothing is known of it.
+  /// The maximum age of the standby's data; nil if unknown.
   func age(at now: Instant) -> Duration? { knownUntil.map { now - $0 } }
 }

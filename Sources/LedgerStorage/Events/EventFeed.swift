@@ -2,26 +2,22 @@ import JSONText
 import Postgres
 import Subscriptions
 
-/// The feed: the events in the order of their places.
+/// The feed: events in the order of their positions.
 extension Ledger {
-  /// How many events get their places at once: enough to keep up with any number of writers, and
-  /// few enough that those who read on meanwhile don't wait long.
+  /// The events that get positions in one transaction, for which readers wait.
   private static let placingBatch = 2000
 
-  /// Gives the events that were committed without one by now their places in the feed.
+  /// Assigns feed positions to committed events.
   ///
-  /// Places are given by one at a time and without gaps, so that whoever reads on from a place
-  /// skips nothing. What one account's changes were keeps its order: whoever writes events of an
-  /// account has locked it, so that an event which comes later has the higher number. Events of
-  /// different accounts get their places in the order in which they are found here.
+  /// Positions are assigned by one transaction at a time and without gaps, so that a reader skips
+  /// nothing. The events of an account keep their order, because they are written under its lock
+  /// and IDs increase. Events of different accounts are in no particular order.
   ///
-  /// - Returns: The last place in the feed.
-  /// - Throws: What the database says.
+  /// - Returns: The last position.
   @discardableResult
   package func placeEvents() async throws -> Int64 {
     while true {
-      // The least id, for which there is an index: to look whether there is any can be planned as
-      // a walk over all events.
+      // min() uses an index; EXISTS can be planned as a scan of all events.
       let (isBehind, end) = try await database.query(
         """
         SELECT (SELECT min(event_id) FROM tenure.event WHERE position IS NULL) IS NOT NULL, position
@@ -33,16 +29,14 @@ extension Ledger {
         transaction in
         try await transaction.commit(with: Self.placement)[1].decodeOnly(Int64.self, Int.self)
       }
-      // All that was committed before this was called has its place. What was committed since is
-      // for whoever comes next: writers could keep this one for ever.
+      // Later events are left to the next call: writers could keep this one busy forever.
       if count < Self.placingBatch { return position }
     }
   }
 
-  /// The statements that give events their places, in one transaction.
+  /// The statements of one transaction that assigns positions.
   ///
-  /// A statement sees what was committed when it began: the second one sees all that those have
-  /// placed for whom the first had to wait.
+  /// The second statement sees everything committed while the first waited for the lock.
   static let placement: [SQL] = [
     "SELECT FROM tenure.feed FOR UPDATE",
     """
@@ -67,16 +61,12 @@ extension Ledger {
 // MARK: Reading
 
 extension Ledger {
-  /// Reads on in the feed, after giving what is new its places.
+  /// Assigns positions to new events and reads a page of the feed.
   ///
-  /// - Parameters:
-  ///   - cursor: Behind which event to read on; nil: from the oldest one that is kept.
-  ///   - limit: How many events at the most.
-  /// - Returns: The events, or that the cursor is of no use any more.
-  /// - Throws: What the database says.
+  /// - Parameter cursor: The end of the previous page; nil: the oldest event.
   package func events(after cursor: FeedCursor?, limit: Int) async throws -> FeedReading {
     try await placeEvents()
-    // One statement, so that nothing can be deleted between the look at what is kept and the rest.
+    // One statement, so that no event is deleted between the check of the cursor and the page.
     let rows = try await database.query(
       """
       SELECT f.trimmed_to, f.position, \(SQL.microseconds("s.stored_at")), e.position,
@@ -117,29 +107,22 @@ extension Ledger {
   }
 }
 
-/// What came of reading on in the feed.
 package enum FeedReading: Hashable, Sendable {
   case page(FeedPage)
-  /// Events behind the cursor are older than the retention, and deleted.
+  /// Events after the cursor are deleted, because they are older than the retention.
   case cursorExpired
-  /// The feed does not reach as far, or another event has that place: the database was set back.
+  /// The position is beyond the feed or has another event: the database was restored.
   case cursorUnknown
 }
 
-/// Some events in their order.
+/// Events in feed order.
 package struct FeedPage: Hashable, Sendable {
-  /// Each as an object of JSON, in the form of the HTTP API.
+  /// Each as a JSON object, as in the HTTP API.
   package let events: [String]
-  /// The cursor behind which to read on.
   package let next: FeedCursor
 
-  /// An event as the HTTP API tells it.
-  ///
-  /// - Parameters:
-  ///   - beginning: The first column of `SQL.eventInFeed`.
-  ///   - account: The account that the second one names.
-  ///   - data: The third one.
-  /// - Returns: An object of JSON.
+  /// Writes an event as in the HTTP API, from the columns of `SQL.eventInFeed` and the name of the
+  /// account.
   static func event(_ beginning: String, of account: String?, _ data: String?) -> String {
     var json = JSONWriter(capacity: 512)
     json.write(json: beginning)
@@ -149,14 +132,14 @@ package struct FeedPage: Hashable, Sendable {
 }
 
 extension SQL {
-  /// A moment as microseconds since 1970; null of null.
+  /// A timestamp as microseconds since 1970.
   fileprivate static func microseconds(_ moment: SQL) -> SQL {
     "(extract(epoch FROM \(moment)) * 1000000)::bigint"
   }
 
-  /// An event `e` in three columns: what stands before its account, that one's key, and its data.
+  /// An event `e` in three columns: the JSON before its account, the account's key, and its data.
   ///
-  /// The account's name is asked for by itself, since it may be on another node.
+  /// The account's name is read separately, because it may be on another node.
   static let eventInFeed: SQL = """
     '{"id":"' || e.event_id || '","type":"' || e.type || '","occurred_at":"'
       || to_char(e.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')

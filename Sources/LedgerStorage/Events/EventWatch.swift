@@ -1,23 +1,23 @@
 import Postgres
 import Synchronization
 
-/// Tells those of a process who wait for events that there are some: one listener for all of them.
+/// Wakes the long polls of a process when there are new events, with one listener for all.
 ///
-/// While somebody waits, the feed is also looked at without having been rung for, in case that a
-/// ring was lost, or cannot be heard behind a pooler of connections.
+/// During a long poll the feed is also polled, because notifications can be lost or don't arrive
+/// behind a connection pooler.
 package final class EventWatch: Sendable {
-  /// How often the feed is looked at while somebody waits.
+  /// The poll interval of the feed during long polls.
   private static let lookInterval: Duration = .seconds(1)
 
   private struct State {
-    /// How often there was news.
+    /// The number of times that new events were seen.
     var count = 0
-    /// The last place in the feed that is known.
+    /// The last known position.
     var end: Int64 = 0
     var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
     var nextID = 0
 
-    /// Counts news, and lets go of all that wait.
+    /// Counts new events, and returns the long polls to resume.
     mutating func tell() -> [CheckedContinuation<Void, Never>] {
       count += 1
       defer { waiting = [:] }
@@ -30,22 +30,18 @@ package final class EventWatch: Sendable {
   private let (awaited, waits) = AsyncStream.makeStream(
     of: Void.self, bufferingPolicy: .bufferingNewest(1))
 
-  /// Listens only when it is run, and somebody waits.
   package init(ledger: Ledger) {
     self.ledger = ledger
   }
 
-  /// How often there was news; ask before looking at the feed.
+  /// The number of times that new events were seen; read it before the feed.
   package var newsCount: Int { state.withLock { $0.count } }
 
-  /// How many wait now.
   package var waitingCount: Int { state.withLock { $0.waiting.count } }
 
-  /// Waits until there is news, or the time is over, or the task is cancelled.
+  /// Waits until there are new events, the limit is reached or the task is cancelled.
   ///
-  /// - Parameters:
-  ///   - count: How often there had been news when the caller last looked.
-  ///   - limit: How long to wait.
+  /// - Parameter count: ``newsCount`` before the caller read the feed.
   package func waitForNews(beyond count: Int, within limit: Duration) async {
     waits.yield()
     await withTaskGroup(of: Void.self) { group in
@@ -75,9 +71,8 @@ package final class EventWatch: Sendable {
     }
   }
 
-  /// Watches the feed until it is cancelled.
   package func run() async {
-    // Who never waits costs no connection.
+    // No connection is used before the first long poll.
     for await _ in awaited { break }
     await withTaskGroup(of: Void.self) { group in
       group.addTask {
@@ -94,13 +89,13 @@ package final class EventWatch: Sendable {
     }
   }
 
-  /// Gives new events their places, once for all that wait, and tells them.
+  /// Assigns positions to new events, and resumes the long polls.
   private func look(isRungFor: Bool) async {
     let isAwaited = state.withLock { state in
       if state.waiting.isEmpty, isRungFor { state.count += 1 }
       return !state.waiting.isEmpty
     }
-    // Of a fault those hear who wait, when they look by themselves.
+    // Long polls report an error when they read the feed.
     guard isAwaited, let end = try? await ledger.placeEvents() else { return }
     let told = state.withLock { state in
       guard state.end < end else { return [CheckedContinuation<Void, Never>]() }

@@ -3,24 +3,22 @@ import JSONText
 import Postgres
 package import Subscriptions
 
-/// The pushing of events.
+/// Webhook deliveries.
 ///
-/// What follows in the feed becomes deliveries, each in a stream: those of one account, or of one
-/// line whose charge nobody owns. A stream has one job, which makes its deliveries in order.
+/// New events of the feed become deliveries, each in a stream: that of an account, or of an
+/// original transaction without an owner. Each stream has one job, which delivers in order.
 extension Ledger {
-  /// How many events become deliveries at once: few enough that the feed is not locked for long.
+  /// The events that become deliveries in one transaction, which locks the feed.
   package static let pushingBatch = 1000
 
-  /// Makes deliveries of the events that are new in the feed, and jobs of their streams.
+  /// Creates deliveries of new events, and the jobs of their streams.
   ///
-  /// The first time it makes none: what was before webhooks were turned on is not pushed.
+  /// The first call creates none: events from before webhooks were turned on are not delivered.
   ///
-  /// - Parameter now: From when on the deliveries are due.
-  /// - Returns: How many there are; ``pushingBatch``: there may be more to do.
-  /// - Throws: What the database says.
+  /// - Returns: The number of deliveries; if it is ``pushingBatch``, there may be more.
   package func pushEvents(at now: Timestamp) async throws -> Int {
     let end = try await placeEvents()
-    // Without a lock: mostly, there is nothing new.
+    // Read without a lock, because there is rarely a new event.
     let pushed = try await database.query("SELECT pushed_to FROM tenure.feed")
       .decodeOnly(Int64?.self)
     if let pushed, pushed >= end { return 0 }
@@ -33,9 +31,8 @@ extension Ledger {
   }
 
   private func push(at now: Timestamp) -> SQL {
-    let task = Job.Task.deliverEvents(stream: "")
-    // A stream whose job is there already keeps the time at which it is tried again; a worker that
-    // is at it finds that there is more to do.
+    let job = Job.Key.deliverEvents(stream: "")
+    // An existing job keeps the time of its next try; a running one runs again.
     return """
       WITH new AS (
         SELECT e.event_id, e.position, \(SQL.eventStream) AS stream
@@ -50,9 +47,9 @@ extension Ledger {
         SELECT event_id, stream, position, \(now) FROM new
         ON CONFLICT (event_id) DO NOTHING
       ), job AS (
-        INSERT INTO tenure.job AS j (kind, subject, lane, run_at, created_at)
-        -- Citus adds the identity column to this list, so the streams are made distinct below it.
-        SELECT \(task.kind), stream, \(task.lane), \(now), \(now)
+        INSERT INTO tenure.job AS j (kind, subject, queue, run_at, created_at)
+        -- Citus adds the identity column to this list, so DISTINCT is applied in a subquery.
+        SELECT \(job.kind), stream, \(job.queue), \(now), \(now)
         FROM (SELECT DISTINCT stream FROM new) AS streams ORDER BY stream
         ON CONFLICT (kind, subject) DO UPDATE SET generation = j.generation + 1
       )
@@ -61,26 +58,23 @@ extension Ledger {
       """
   }
 
-  /// Takes the next delivery of a stream, after noting that the one before was made.
+  /// Deletes the delivery that was made and reads the next one of its stream.
   ///
-  /// Where there is none, or the job is to pause, it ends in the same commit.
+  /// Without a next one, or when pausing, the job ends in the same commit.
   ///
   /// - Parameters:
-  ///   - job: The stream's, claimed.
-  ///   - delivered: What was made since; nil at first.
-  ///   - isPausing: Whether to leave the rest for the next time.
-  ///   - now: When the rest is due then.
-  /// - Returns: The next; nil: the job has ended, or another worker has it.
-  /// - Throws: What the database says.
+  ///   - job: The claimed job of the stream.
+  ///   - isPausing: Whether to leave the rest to another run.
+  /// - Returns: Nil: the job has ended or is claimed by another worker.
   package func nextDelivery(
     _ job: Job, after delivered: WebhookDelivery? = nil, isPausing: Bool = false,
     at now: Timestamp
   ) async throws -> WebhookDelivery? {
-    let stream = job.task.subject
+    let stream = job.subject
     return try await database.withTransaction { transaction in
       let results = try await transaction.batch([
         "DELETE FROM tenure.webhook_delivery WHERE event_id = \(delivered?.eventID)",
-        // Whoever makes new deliveries of the stream waits here until the job has ended.
+        // New deliveries of the stream wait for this lock until the job has ended.
         """
         SELECT 1 FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker)
         FOR UPDATE
@@ -92,7 +86,7 @@ extension Ledger {
         WHERE d.stream = \(stream) AND d.parked_at IS NULL
         ORDER BY d.position LIMIT 1
         """,
-        // Of an account's stream each event is the account's.
+        // All events of an account's stream belong to the account.
         """
         SELECT account_id FROM tenure.account_by_key WHERE account_key = \(UUID(uuidString: stream))
         """,
@@ -116,17 +110,11 @@ extension Ledger {
     }
   }
 
-  /// Notes that a delivery failed, and lets its stream wait.
+  /// Records a failed delivery, and schedules the next try of its stream.
   ///
   /// - Parameters:
-  ///   - delivery: What was tried.
-  ///   - job: Its stream's, claimed.
-  ///   - reason: Why it failed.
-  ///   - failures: How often the stream has failed in a row.
-  ///   - retryAt: When it is tried again.
-  ///   - isLast: Whether this delivery is given up, so that the stream goes on with the next.
-  ///   - now: When it failed.
-  /// - Throws: What the database says.
+  ///   - failures: The number of consecutive failures of the stream.
+  ///   - isLast: Whether this delivery is given up, so that the stream continues with the next.
   package func postpone(
     _ delivery: WebhookDelivery, of job: Job, because reason: String, failures: Int,
     until retryAt: Timestamp, isLast: Bool, at now: Timestamp
@@ -138,7 +126,7 @@ extension Ledger {
       WHERE event_id = \(delivery.eventID) AND parked_at IS NULL AND EXISTS (
         SELECT FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker))
       """,
-      // Whatever was added to the stream since it was claimed waits as well.
+      // Deliveries added to the stream since the claim wait, too.
       """
       UPDATE tenure.job SET run_at = \(retryAt), attempts = \(failures), created_at = \(now),
         last_error = \(reason.storedSentence), locked_until = NULL, locked_by = NULL
@@ -147,18 +135,13 @@ extension Ledger {
     ])
   }
 
-  // MARK: Looking after it
+  // MARK: Administration
 
-  /// Pushes an event again, whether it was delivered, waits, or was given up.
+  /// Delivers an event again, whether it was delivered, waits or was given up.
   ///
-  /// It goes ahead of whatever waits of its stream, which is tried at once.
+  /// Its stream is tried immediately, with this event first.
   ///
-  /// - Parameters:
-  ///   - id: The event.
-  ///   - administrator: Who asks for it; nil: nobody of whom there is to be a record.
-  ///   - now: From when on it is due.
-  /// - Returns: Whether it will be pushed.
-  /// - Throws: What the database says.
+  /// - Parameter administrator: Recorded in the audit log; nil: nothing is recorded.
   package func redeliver(
     _ id: Int64, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Redelivery {
@@ -197,14 +180,12 @@ extension Ledger {
     return redelivery
   }
 
-  /// Pushes what was given up again, as much as goes into one commit.
+  /// Delivers a batch of given-up events again.
   ///
   /// - Parameters:
-  ///   - events: Only these; nil: all.
-  ///   - administrator: Who asks for it; nil: nobody of whom there is to be a record.
-  ///   - now: From when on it is due.
-  /// - Returns: How many there were; 0: there are none left.
-  /// - Throws: What the database says.
+  ///   - events: The events; nil: all.
+  ///   - administrator: Recorded in the audit log; nil: nothing is recorded.
+  /// - Returns: The number of deliveries; 0: none are left.
   package func redeliverParked(
     _ events: [Int64]? = nil, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Int {
@@ -225,7 +206,7 @@ extension Ledger {
   }
 
   private static func pushParkedAgain(_ events: [Int64]?, at now: Timestamp) -> SQL {
-    let task = Job.Task.deliverEvents(stream: "")
+    let job = Job.Key.deliverEvents(stream: "")
     let chosen = events.map { "event_id = ANY (\($0))" as SQL } ?? "true"
     return """
       WITH again AS (
@@ -238,16 +219,16 @@ extension Ledger {
           FOR UPDATE SKIP LOCKED)
         RETURNING stream
       ), job AS (
-        INSERT INTO tenure.job (kind, subject, lane, run_at, created_at)
-        SELECT \(task.kind), stream, \(task.lane), \(now), \(now)
+        INSERT INTO tenure.job (kind, subject, queue, run_at, created_at)
+        SELECT \(job.kind), stream, \(job.queue), \(now), \(now)
         FROM (SELECT DISTINCT stream FROM again) AS streams ORDER BY stream
-        ON CONFLICT (kind, subject) DO UPDATE SET \(Job.anew)
+        ON CONFLICT (kind, subject) DO UPDATE SET \(Job.reset)
       )
       SELECT count(*) FROM again
       """
   }
 
-  /// How far the pushing of events is behind, and what it has given up.
+  /// Counts waiting, failing and given-up deliveries.
   package func webhookStanding() async throws -> WebhookStanding {
     let (isOn, waiting, oldest, failing, parked) = try await database.query(
       """
@@ -261,13 +242,9 @@ extension Ledger {
       isOn: isOn, waiting: waiting, oldestDueSince: oldest, failing: failing, parked: parked)
   }
 
-  /// What was given up, the earliest event first.
+  /// Lists given-up deliveries in feed order.
   ///
-  /// - Parameters:
-  ///   - last: Only those behind this place in the feed; nil: from the first one on.
-  ///   - limit: How many at the most.
-  /// - Returns: The deliveries.
-  /// - Throws: What the database says.
+  /// - Parameter last: The feed position after which the page begins.
   package func parkedDeliveries(after last: Int64? = nil, limit: Int) async throws
     -> [ParkedDelivery]
   {
@@ -292,7 +269,7 @@ extension Ledger {
 }
 
 extension SQL {
-  /// The stream of an event `e`: whatever keeps its order to it.
+  /// The stream of an event `e`, within which events are delivered in order.
   fileprivate static let eventStream: SQL = """
     coalesce(
       e.account_key::text,
@@ -302,52 +279,49 @@ extension SQL {
     """
 }
 
-/// An event that is still to be pushed to the webhook, or was given up.
+/// A delivery that waits or was given up.
 package struct WebhookDelivery: Hashable, Sendable {
   package let eventID: Int64
-  /// Deliveries of a stream are made in their order, one after the other.
   package let stream: String
-  /// How often it has failed.
+  /// The number of failed tries.
   package let attempts: Int
-  /// From when on patience counts.
+  /// The start of the retry window.
   package let dueSince: Timestamp
-  /// The event as the feed tells it, in JSON.
+  /// The event as JSON, as in the feed.
   package let body: String
 
-  /// After this time an event is given up: a receiver that breaks on a Friday is mended on Monday.
+  /// The retry window: a receiver that breaks on a Friday can be fixed on Monday.
   package static let patience: Duration = .days(3)
 }
 
-/// A delivery that was given up, for those who look after it.
+/// A given-up delivery.
 package struct ParkedDelivery: Hashable, Sendable {
   package let eventID: Int64
-  /// Its place in the feed.
+  /// The position in the feed.
   package let position: Int64
   package let type: String
-  /// Nil: it concerns a charge that nobody owns.
+  /// Nil: the event concerns a charge without an owner.
   package let accountID: String?
   package let attempts: Int
   package let parkedAt: Timestamp
   package let reason: String
 }
 
-/// How the pushing of events stands.
+/// The state of webhook deliveries.
 package struct WebhookStanding: Hashable, Sendable {
-  /// Whether any event was ever to be pushed.
+  /// Whether a worker was ever given a webhook.
   package let isOn: Bool
   package let waiting: Int
-  /// Since when the oldest of those that wait is due.
   package let oldestDueSince: Timestamp?
-  /// How many of those that wait have failed before.
+  /// The waiting deliveries that failed before.
   package let failing: Int
   package let parked: Int
 }
 
-/// What came of a request to push an event again.
+/// The outcome of a request to deliver an event again.
 package enum Redelivery: Hashable, Sendable {
-  /// It will be pushed, ahead of whatever waits of its stream.
   case scheduled
-  /// There is no such event, or it is older than the retention.
+  /// The event never existed, or is older than the retention.
   case unknownEvent
   /// No worker was ever given a webhook.
   case webhooksOff

@@ -2,34 +2,33 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// What everything follows from, page by page, for who moves out or keeps a copy: the ledger's
-/// entries, what app servers submitted, whom the keys in both stand for, and who did what.
+// The complete history, page by page: entries, checkpoints, exchange rates, accounts, submissions,
+// administrator actions, notifications and write-backs.
 extension Ledger {
-  /// An entry of the ledger as it is stored.
+  /// An entry as stored.
   package struct ExportedEntry: Hashable, Sendable {
     package var line: LineID
-    /// From 1 in each line, without gaps.
+    /// From 1 in each original transaction, without gaps.
     package var number: Int
     package var recordedAt: Timestamp
     package var kind: String
-    /// Nil: it is an act, or a decision.
+    /// Nil for acts and decisions.
     package var evidenceDate: Timestamp?
     package var source: String
     package var sourceID: String?
-    /// That of the body.
+    /// The version of the body's encoding.
     package var format: Int16
-    /// JSON; it names accounts by their keys.
+    /// JSON with account keys instead of IDs.
     package var body: String
-    /// SHA-256, over the hash of the entry before as well, in hexadecimal digits.
+    /// SHA-256 over the preceding hash and this entry, in hexadecimal.
     package var hash: String
-    /// By the database's clock: it tells which checkpoints the entry is under.
+    /// Determines which checkpoints cover the entry; by the database's clock.
     package var storedAt: Timestamp
   }
 
-  /// The place of an entry among all.
   package typealias EntryPlace = (line: LineID, number: Int)
 
-  /// Reads the entries behind another, those of a line together and in order.
+  /// Reads entries after another, ordered by original transaction and number.
   package func exportEntries(after last: EntryPlace?) async throws
     -> ExportPage<ExportedEntry, EntryPlace>
   {
@@ -62,17 +61,17 @@ extension Ledger {
       next: entries.count < Self.exportPage ? nil : entries.last.map { ($0.line, $0.number) })
   }
 
-  /// A mark over all chains, as an audit made it.
+  /// A checkpoint over all hash chains, made by an audit.
   package struct ExportedCheckpoint: Hashable, Sendable {
     package var id: Int64
-    /// Entries stored before this moment are under the mark.
+    /// Covers the entries stored before this time.
     package var storedBefore: Timestamp
     package var entries: Int
-    /// The exclusive or of the hashes of those entries, in hexadecimal digits.
+    /// The exclusive or of these entries' hashes, in hexadecimal.
     package var digest: String
   }
 
-  /// Reads the checkpoints behind another, in the order in which they were made.
+  /// Reads checkpoints after another, in order of creation.
   package func exportCheckpoints(after last: Int64?) async throws
     -> ExportPage<ExportedCheckpoint, Int64>
   {
@@ -91,24 +90,22 @@ extension Ledger {
       next: checkpoints.count < Self.exportPage ? nil : checkpoints.last?.id)
   }
 
-  /// What a unit of a currency is worth in another, from a day on.
+  /// The value of a unit of a currency in the reporting currency, from a day on.
   package struct ExportedRate: Hashable, Sendable {
     package var reportingCurrency: String
     package var currency: String
-    /// A date, as in `2026-11-21`.
+    /// A date such as `2026-11-21`.
     package var validFrom: String
-    /// As it was written: a decimal fraction of any length.
+    /// A decimal fraction as entered, of any length.
     package var rate: String
-    /// When it was told, in UTC to the microsecond: a correction is a row of its own.
+    /// In UTC with microseconds; a correction is a row of its own.
     package var recordedAt: String
   }
 
-  /// The place of a rate among all.
   package typealias RatePlace = (
     reportingCurrency: String, currency: String, validFrom: String, recordedAt: String
   )
 
-  /// Reads the exchange rates behind another.
   package func exportRates(after last: RatePlace?) async throws
     -> ExportPage<ExportedRate, RatePlace>
   {
@@ -139,23 +136,21 @@ extension Ledger {
         : rates.last.map { ($0.reportingCurrency, $0.currency, $0.validFrom, $0.recordedAt) })
   }
 
-  /// An account, whether a person is behind it or not any more.
   package struct ExportedAccount: Hashable, Sendable {
     package var key: AccountKey
-    /// The app's name for it; once it was erased, a pseudonym.
+    /// The app's ID, or the pseudonym once erased.
     package var id: String
     package var appAccountToken: UUID
-    /// Nil: it is gone, with the person.
+    /// Nil once erased.
     package var createdAt: Timestamp?
     package var erasedAt: Timestamp?
-    /// The account into which it was merged.
     package var mergedInto: AccountKey?
-    /// Whether Apple may be told what became of purchases; nil: nobody has ever said.
+    /// Whether consumption data may be sent to Apple; nil if never set.
     package var hasConsumptionConsent: Bool?
     package var consentDecidedAt: Timestamp?
   }
 
-  /// Reads the accounts behind another, erased ones included.
+  /// Reads accounts after another, including erased ones.
   package func exportAllAccounts(after last: AccountKey?) async throws
     -> ExportPage<ExportedAccount, AccountKey>
   {
@@ -177,7 +172,7 @@ extension Ledger {
         key: $0, id: $1, appAccountToken: $2, erasedAt: $3, mergedInto: $4,
         hasConsumptionConsent: $5, consentDecidedAt: $6)
     }
-    // Under its name, which is another key.
+    // The table `account` is keyed by ID.
     let created = Dictionary(
       try await database.query(
         """
@@ -190,26 +185,22 @@ extension Ledger {
       rows: accounts, next: accounts.count < Self.exportPage ? nil : accounts.last?.key)
   }
 
-  /// What an app server submitted, without the receipt.
+  /// A submission without its payload.
   package struct ExportedSubmission: Hashable, Sendable {
     package var id: UUID
     package var accountID: String
     package var receivedAt: Timestamp
     package var isRestore: Bool
-    /// What the app server asked for beside what it sent.
     package var transactionID: String?
     package var orderID: UUID?
     package var bundleID: String?
-    /// `pending`, `verified` or `rejected`.
     package var status: String
     package var environment: Environment?
     package var decidedAt: Timestamp?
-    /// Why it was rejected, or why it is still pending.
     package var problem: String?
   }
 
-  /// Reads the submissions behind another, in the order of their ids, which is about that of
-  /// arrival.
+  /// Reads submissions after another, by ID, which is about the order of arrival.
   package func exportSubmissions(after last: UUID?) async throws
     -> ExportPage<ExportedSubmission, UUID>
   {
@@ -237,7 +228,7 @@ extension Ledger {
       rows: submissions, next: rows.count < Self.exportPage ? nil : rows.last?.0)
   }
 
-  /// Reads what administrators did before an act, the last one first.
+  /// Reads administrator actions before another, latest first.
   package func exportActs(before first: Int64?) async throws -> ExportPage<AdministratorAct, Int64>
   {
     let acts = try await administratorActs(before: first, limit: Self.exportPage)
@@ -245,17 +236,15 @@ extension Ledger {
   }
 }
 
-/// What Apple has sent, and what it was told, page by page, for who moves out or keeps a copy.
 extension Ledger {
-  /// How many bytes of bodies a page has at the most, where it has more than one.
+  /// The size of the bodies on a page at most, if it contains more than one.
   package static let exportedBodyBytes = 8 << 20
 
-  /// A notification as Apple sent it, and what came of it.
   package struct ExportedNotification: Hashable, Sendable {
     package var id: String
     package var version: Int
     package var receivedAt: Timestamp
-    /// `delivered`, or `history`: it was missing, and was found there.
+    /// `delivered`, or `history` if it was missing and found in Apple's history.
     package var arrival: String
     package var signedAt: Timestamp?
     package var notificationType: String?
@@ -265,25 +254,21 @@ extension Ledger {
     package var originalTransactionID: String?
     package var transactionID: String?
     package var processedAt: Timestamp?
-    /// Nil: it is not processed yet.
+    /// Nil until processed.
     package var outcome: String?
     package var problem: String?
     package var agedOutAt: Timestamp?
-    /// The length of the body, which it may have had.
+    /// The body's length, even if it was pruned.
     package var bytes: Int
-    /// The body's SHA-256, in hexadecimal digits.
+    /// The body's SHA-256 in hexadecimal.
     package var sha256 = ""
-    /// Nil: it was aged out.
+    /// Nil if it was pruned.
     package var body: String?
   }
 
-  /// Reads the notifications behind another, in the order of their ids.
+  /// Reads notifications after another, by ID.
   ///
-  /// - Parameters:
-  ///   - last: The id of that one; nil: from the first.
-  ///   - limit: How many bytes of bodies there may be; of a single notification, any number.
-  /// - Returns: The notifications.
-  /// - Throws: What the database says.
+  /// - Parameter limit: The size of the bodies at most; a single notification may be larger.
   package func exportNotifications(after last: String?, bodyBytes limit: Int = exportedBodyBytes)
     async throws -> ExportPage<ExportedNotification, String>
   {
@@ -307,7 +292,7 @@ extension Ledger {
         originalTransactionID: row.9, transactionID: row.10, processedAt: row.11,
         outcome: row.12, problem: row.13, agedOutAt: row.14, bytes: row.15)
     }
-    // Bodies are read for as many as are together no more than a page may have.
+    // Only as many bodies are read as fit into a page.
     var (rows, bytes): ([ExportedNotification], Int) = ([], 0)
     for row in found {
       bytes += row.agedOutAt == nil ? row.bytes : 0
@@ -331,18 +316,17 @@ extension Ledger {
     return ExportPage(rows: rows, next: isLast ? nil : rows.last?.id)
   }
 
-  /// What Apple was told, or was to be told.
+  /// A pending or completed write-back to Apple.
   package struct ExportedTelling: Hashable, Sendable {
     package var id: Int64
     package var telling: AppleTelling
-    /// Whose token it is, or whose purchase; nil: nobody's.
+    /// The account of the token or purchase, if any.
     package var accountID: String?
   }
 
-  /// The place of a telling among all.
   package typealias TellingPlace = (line: LineID, id: Int64)
 
-  /// Reads what Apple was told behind another telling, of a line together and in order.
+  /// Reads write-backs after another, ordered by original transaction.
   package func exportTellings(after last: TellingPlace?) async throws
     -> ExportPage<ExportedTelling, TellingPlace>
   {

@@ -2,9 +2,7 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// What was bought, and whose it is, page by page, for who moves out.
 extension Ledger {
-  /// A charge with its owner.
   package struct ExportedCharge: Hashable, Sendable {
     package var key: TransactionKey
     package var purchasedAt: Timestamp
@@ -13,19 +11,17 @@ extension Ledger {
     package var quantity: Int
     package var ownershipType: String
     package var periodType: String
-    /// Apple's price of one; nil: Apple named none.
+    /// Apple's price per unit, if reported.
     package var priceMilliunits: Int64?
     package var currency: String?
-    /// Nil: nobody's.
+    /// Nil if unclaimed.
     package var accountID: String?
     package var rule: Decision.Rule
-    /// The order that it fulfilled.
     package var orderID: UUID?
-    /// When the app's server acknowledged that it has delivered; nil: it has not.
+    /// When the app server acknowledged its delivery.
     package var deliveredAt: Timestamp?
   }
 
-  /// Reads the charges behind another, in the order of their keys.
   package func exportCharges(after last: TransactionKey?) async throws
     -> ExportPage<ExportedCharge, TransactionKey>
   {
@@ -62,7 +58,7 @@ extension Ledger {
       next: charges.count < Self.exportPage ? nil : charges.last?.key)
   }
 
-  /// What is an alias now may have been fulfilled or delivered as a charge of its own.
+  /// Adds orders and deliveries from before a transaction became an alias of another charge.
   private func addingWhatAliasesFulfilled(to charges: [ExportedCharge]) async throws
     -> [ExportedCharge]
   {
@@ -91,7 +87,7 @@ extension Ledger {
     return charges
   }
 
-  /// The ids of lines, and of those that Apple links with them.
+  /// Extends original transactions by those that Apple links.
   private func linesLinked(to lines: Set<OriginalTransactionID>) async throws
     -> [OriginalTransactionID]
   {
@@ -111,28 +107,22 @@ extension Ledger {
   }
 }
 
-/// What accounts set out to buy and were given, page by page, for who moves out.
 extension Ledger {
-  /// An order as it stands.
   package struct ExportedOrder: Hashable, Sendable {
     package var id: UUID
     package var accountID: String
     package var productID: ProductID
-    /// `open`, `expired`, `fulfilled` or `refunded`.
     package var status: String
     package var createdAt: Timestamp
-    /// When a charge fulfilled it; nil: none has.
     package var fulfilledAt: Timestamp?
     package var line: LineID?
     package var transactionID: TransactionID?
-    /// Who opened it, where that account was merged into this one since.
+    /// The account that opened it, if it was merged into this one since.
     package var openedBy: String?
   }
 
-  /// The place of an order among all.
   package typealias OrderPlace = (account: AccountKey, id: UUID)
 
-  /// Reads the orders behind another, those of an account together.
   package func exportOrders(after last: OrderPlace?) async throws
     -> ExportPage<ExportedOrder, OrderPlace>
   {
@@ -162,29 +152,25 @@ extension Ledger {
       rows: orders, next: rows.count < Self.exportPage ? nil : rows.last.map { ($0.0, $0.1) })
   }
 
-  /// An entitlement that was given and not bought.
+  /// An entitlement that was granted instead of bought.
   package struct ExportedGrant: Hashable, Sendable {
     package var id: UUID
     package var accountID: String
     package var entitlement: String
-    /// `grant`: an administrator's; `provisional`: until Apple can be asked.
+    /// `grant` by an administrator, or `provisional` until Apple is available.
     package var source: String
     package var startsAt: Timestamp
     package var endsAt: Timestamp?
-    /// When it was taken back; nil: it was not.
     package var revokedAt: Timestamp?
     package var reason: String
-    /// From when on it was known.
     package var recordedAt: Timestamp
-    /// Of a provisional one, the submission that waits for Apple and the line of the purchase.
+    /// The pending submission and original transaction of a provisional grant.
     package var submissionID: UUID?
     package var line: LineID?
   }
 
-  /// The place of a grant among all.
   package typealias GrantPlace = (accountID: String, id: UUID)
 
-  /// Reads the grants behind another, those of an account together.
   package func exportGrants(after last: GrantPlace?) async throws
     -> ExportPage<ExportedGrant, GrantPlace>
   {
@@ -215,12 +201,11 @@ extension Ledger {
   }
 }
 
-/// What Tenure knows, page by page, for who moves in or out.
 extension Ledger {
-  /// How many rows a page has: enough that the round trip does not count, and little memory.
+  /// Rows per page: large enough to hide the round trip, small enough for little memory.
   package static let exportPage = 2000
 
-  /// Counts what was imported, and how much of it Apple has confirmed.
+  /// Counts the imported original transactions and how many Apple has confirmed.
   package func importProgress() async throws -> ImportProgress {
     let results = try await database.batch([
       """
@@ -237,7 +222,7 @@ extension Ledger {
       JOIN tenure.original_transaction AS t
         ON t.environment = split_part(j.subject, '/', 1)
         AND t.original_transaction_id = substr(j.subject, strpos(j.subject, '/') + 1)
-      WHERE j.kind = \(Job.Task.Kind.pollLine) AND j.parked_at IS NOT NULL
+      WHERE j.kind = \(Job.Kind.pollLine) AND j.discarded_at IS NOT NULL
         AND t.latest_charged_at IS NULL
       """,
     ])
@@ -248,28 +233,27 @@ extension Ledger {
     return progress
   }
 
-  /// A line with the account that it is bound to.
+  /// An original transaction with the account it is bound to.
   package struct ExportedOwner: Hashable, Sendable {
     package var line: LineID
     package var accountID: String
-    /// The app; nil: nobody has said.
+    /// The app, if known.
     package var bundleID: String?
-    /// What an import named to ask Apple with.
+    /// The transaction that an import named.
     package var transactionID: TransactionID?
   }
 
-  /// A page of the table of lines.
-  ///
-  /// What is exported of it may be less: the page is over when `next` is nil.
+  /// A page of a table; it may contain fewer rows than were read, and `next` is nil on the last
+  /// one.
   package struct ExportPage<Row: Sendable, Place: Sendable>: Sendable {
     package var rows: [Row]
-    /// Behind which the next page begins; nil: this was the last one.
+    /// The position after which the next page begins.
     package var next: Place?
   }
 
-  /// Reads the lines behind another that are bound to somebody, in the order of their ids.
+  /// Reads original transactions with an owner after another, by ID.
   ///
-  /// A line of which Apple was never heard is whose the import says.
+  /// Those without evidence from Apple belong to the imported owner.
   package func exportOwners(after last: LineID?) async throws -> ExportPage<ExportedOwner, LineID> {
     let page = try await linePage(after: last, where: "true")
     let names = try await accountIDs(of: Set(page.compactMap(\.owner)))
@@ -286,7 +270,6 @@ extension Ledger {
       }, next: page.count < Self.exportPage ? nil : page.last?.line)
   }
 
-  /// The apps that lines belong to, where anybody has said.
   private func bundleIDs(of lines: [LineID]) async throws -> [LineID: String] {
     let found = try await database.query(
       """
@@ -300,7 +283,6 @@ extension Ledger {
       found.map { (LineID($0, $1), $2) }, uniquingKeysWith: { first, _ in first })
   }
 
-  /// What imports named to ask Apple with about lines, beside receipts.
   private func importedTransactions(of lines: [LineID]) async throws -> [LineID: TransactionID] {
     let found = try await database.query(
       """
@@ -314,18 +296,18 @@ extension Ledger {
       found.map { (LineID($0, $1), $2) }, uniquingKeysWith: { first, _ in first })
   }
 
-  /// Reads the imported lines behind another of which Apple has told nothing yet.
+  /// Reads imported original transactions without evidence from Apple after another, by ID.
   package func exportUnverified(after last: LineID?) async throws
     -> ExportPage<UnverifiedImport, LineID>
   {
     let page = try await linePage(after: last, where: "latest_charged_at IS NULL")
     let names = try await accountIDs(of: Set(page.compactMap(\.owner)))
-    let subjects = page.map { Job.Task.pollLine($0.line).subject }
+    let subjects = page.map { Job.Key.pollLine($0.line).subject }
     let jobs = Dictionary(
       try await database.query(
         """
-        SELECT subject, parked_at, last_error FROM tenure.job
-        WHERE kind = \(Job.Task.Kind.pollLine) AND subject = ANY(\(subjects))
+        SELECT subject, discarded_at, last_error FROM tenure.job
+        WHERE kind = \(Job.Kind.pollLine) AND subject = ANY(\(subjects))
         """
       ).decode(String.self, Timestamp?.self, String?.self).map { ($0.0, ($0.1, $0.2)) },
       uniquingKeysWith: { first, _ in first })
@@ -338,7 +320,7 @@ extension Ledger {
       }, next: page.count < Self.exportPage ? nil : page.last?.line)
   }
 
-  /// Lines, each with who owns its latest charge or whom it was imported for.
+  /// Reads original transactions with the owner of their latest charge, or the imported owner.
   private func linePage(after last: LineID?, where condition: SQL) async throws
     -> [(line: LineID, owner: AccountKey?)]
   {
@@ -375,7 +357,7 @@ extension Ledger {
     return page
   }
 
-  /// Reads the accounts behind another, in the order of their ids, but for those who were erased.
+  /// Reads account IDs after another, in order, without erased accounts.
   package func exportAccounts(after last: String?, limit: Int) async throws
     -> ExportPage<String, String>
   {

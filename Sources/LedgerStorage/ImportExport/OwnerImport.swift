@@ -2,30 +2,33 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-/// Owners from another backend.
 extension Ledger {
-  /// How many lines are recorded under one lock at the most, where Tenure knew them: others wait.
+  /// Known original transactions imported per transaction, which holds their locks.
   private static let knownLinesAtOnce = 50
-  /// How often a chunk is begun anew because somebody else has just written some of it.
+  /// Attempts at a chunk that concurrent writes interfere with.
   private static let patience = 10
-  /// What an import says when Apple is asked, and has told nothing: that there is no such line.
-  static let nothingTold = "Apple tells of no charge of this original transaction."
+  /// The reason why an import can't be verified.
+  static let nothingTold = "Apple returned no charge for this original transaction."
 
-  /// Records whose lines are, as another backend has it, and sees to it that Apple is asked about
-  /// those of which nothing is known.
+  /// Imports the owners of original transactions from another backend, and schedules polls to
+  /// verify those that Tenure does not know.
   ///
-  /// Whatever is known already is not recorded again; so what was interrupted is simply begun anew.
-  /// Lines that nobody has heard of are copied in, in one database transaction; the others are
-  /// recorded as everything else is.
+  /// ```swift
+  /// let owner = ImportedOwner(
+  ///   line: LineID(.production, "100000000000001"), accountID: "klara", asOf: exportedAt)
+  /// let verdicts = try await ledger.importOwners(
+  ///   [owner], from: "owners.csv", terms: reader.terms, at: now)
+  /// ```
+  ///
+  /// Known facts are not recorded again, so an interrupted import is simply repeated. Unknown
+  /// original transactions are copied in one database transaction; known ones are recorded like
+  /// other evidence.
   ///
   /// - Parameters:
-  ///   - owners: No line twice.
-  ///   - source: Where it comes from: the name of a file, for example.
-  ///   - isDryRun: Whether nothing is to be written.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The recording date.
-  /// - Returns: What came of each, in their order.
-  /// - Throws: What the database says.
+  ///   - owners: At most one per original transaction.
+  ///   - source: A name for the origin, such as the file's.
+  ///   - isDryRun: Computes the verdicts without writing.
+  /// - Returns: A verdict per owner, in the same order.
   package func importOwners(
     _ owners: [ImportedOwner], from source: String, isDryRun: Bool = false, terms: AccessTerms,
     at now: Timestamp
@@ -47,7 +50,7 @@ extension Ledger {
         } catch let error as PostgresError
           where Self.isDuplicate(error) && attempt < Self.patience
         {
-          // Somebody else has just written one of the lines, or one of the accounts.
+          // A concurrent transaction has written one of the original transactions or accounts.
           continue
         } catch is AccountErased where attempt < Self.patience {
           continue
@@ -64,23 +67,23 @@ extension Ledger {
     preconditionFailure("The last attempt returns or throws.")
   }
 
-  /// Whether a row is there already; on a Citus an error within COPY comes as an internal error.
+  /// Whether a row exists already; Citus reports errors within COPY as internal errors.
   private static func isDuplicate(_ error: PostgresError) -> Bool {
     error.sqlState == .uniqueViolation
       || error.sqlState == .internalError && error.message.contains("duplicate key value")
   }
 
-  // MARK: What is known
+  // MARK: Known facts
 
-  /// What one look at all lines of a chunk tells.
+  /// The state of a chunk's accounts and original transactions, read without locks.
   private struct Knowledge {
     var accounts: [AccountID: AccountKey] = [:]
-    /// The accounts that bear a pseudonym.
+    /// Accounts whose ID is a pseudonym.
     var erased: Set<AccountID> = []
     var heads: [LineID: (owner: AccountKey?, paidThrough: Timestamp?)] = [:]
     var placements: [LineID: [LinePlacement]] = [:]
 
-    /// What is known without a closer look; nil: that has to be seen.
+    /// The verdict, or nil if the original transaction has to be read in full.
     func verdict(on owner: ImportedOwner) -> ImportVerdict? {
       if erased.contains(owner.account) { return .accountErased }
       guard let key = accounts[owner.account], let head = heads[owner.line] else { return nil }
@@ -101,7 +104,7 @@ extension Ledger {
         + environments.flatMap { environment -> [SQL] in
           let ids = (lines[environment] ?? []).map(\.originalTransactionID)
           return [
-            // An owner from whom a claim could still take the charge is no word against one.
+            // A provisional owner, who yields to the first claim, does not count.
             """
             SELECT o.original_transaction_id,
               CASE WHEN EXISTS (
@@ -156,13 +159,13 @@ extension Ledger {
       })
   }
 
-  /// An account has another key than it had a moment ago, or none: its name is free again.
+  /// An account was erased since it was read.
   private struct AccountErased: Error {}
 
-  /// Locks the accounts with which a receipt or a transaction is to be kept, so that nobody erases
-  /// them meanwhile and leaves it behind.
+  /// Locks the accounts that receipts or transactions are stored for, so that a concurrent erasure
+  /// can't miss them.
   ///
-  /// - Returns: Those that there are.
+  /// - Returns: The existing accounts.
   private static func hold(
     _ accounts: Set<AccountID>, in transaction: Transaction
   ) async throws -> [AccountID: AccountKey] {
@@ -177,25 +180,24 @@ extension Ledger {
     return held
   }
 
-  // MARK: New lines
+  // MARK: New original transactions
 
-  /// What is copied in of one line.
   private struct NewLine {
     var owner: ImportedOwner
     var account: AccountKey
     var entry: StoredEntry
   }
 
-  /// Copies lines in of which there is nothing, with the accounts that are new.
+  /// Copies unknown original transactions and new accounts.
   ///
-  /// - Throws: `PostgresError` of a unique violation if there is something of one of them.
+  /// - Throws: `PostgresError` with a unique violation if one of them exists.
   private func copy(
     _ owners: [ImportedOwner], keys known: [AccountID: AccountKey], from source: EntrySource,
     at now: Timestamp
   ) async throws {
     var keys = known
     var accounts: [Account] = []
-    // In one order, so that two imports never wait for each other in a circle.
+    // Sorted, so that two imports can't deadlock.
     for name in Set(owners.map(\.account)).subtracting(keys.keys).sorted() {
       let account = Account(
         id: name.rawValue, key: AccountKey(rawValue: UUID()), appAccountToken: UUID(),
@@ -205,7 +207,7 @@ extension Ledger {
     }
     let lines = try owners.sorted { $0.line < $1.line }.map { owner in
       guard let account = keys[owner.account] else {
-        preconditionFailure("Every account was found or is made.")
+        preconditionFailure("Every account exists or is created.")
       }
       let placement = LinePlacement(
         account: account, line: owner.line, boughtUntil: owner.asOf)
@@ -289,19 +291,16 @@ extension Ledger {
     }
   }
 
-  /// What goes with new lines and may be there already: the polls, and what to ask Apple with.
+  /// Rows that may exist already: identifiers for polls, apps and the polls.
   private static func companions(of lines: [NewLine], at now: Timestamp) -> [SQL] {
     lines.compactMap { Self.insertSource($0.owner, of: $0.account) }
       + insertApps(lines.map(\.owner)) + [Job.insertPolls(of: lines.map(\.owner.line), at: now)]
   }
 
-  /// Notes the apps of lines, where the import names them and Apple has not.
+  /// Stores the apps named by an import, unless Apple has named them.
   ///
-  /// - Parameters:
-  ///   - owners: Of several lines.
-  ///   - unheard: Those lines of which Apple has told nothing: an import's last word counts, for
-  ///     the one before may have been mistyped.
-  /// - Returns: The statements.
+  /// - Parameter unheard: Original transactions without evidence from Apple: a later import
+  ///   replaces their app, which may have been mistyped.
   private static func insertApps(
     _ owners: [ImportedOwner], unheard: Set<LineID> = []
   ) -> [SQL] {
@@ -336,9 +335,9 @@ extension Ledger {
       """
   }
 
-  // MARK: Known lines
+  // MARK: Known original transactions
 
-  /// Imports lines of which something is recorded, in one database transaction.
+  /// Imports owners of known original transactions in one database transaction.
   private func importKnown(
     _ owners: [ImportedOwner], from source: EntrySource, isDryRun: Bool, terms: AccessTerms,
     at now: Timestamp
@@ -349,7 +348,7 @@ extension Ledger {
       var reader = FamilyReader(isLocking: !isDryRun)
       try await reader.read(Set(owners.map(\.line)), in: transaction)
       let families = reader.families
-      // Asked for again, and all at once: one may have been erased since the look at the chunk.
+      // Read again, together: an account may have been erased since the chunk was read.
       if !isDryRun {
         _ = try await Self.hold(Set(owners.filter(\.hasSource).map(\.account)), in: transaction)
       }
@@ -363,8 +362,7 @@ extension Ledger {
         let judged = family?.verdict(on: owner, of: account)
         var verdict = judged?.verdict ?? .recorded
         if let other = judged?.other {
-          let known = try await KnownAccount.accounts(
-            from: transaction.query(KnownAccount.select([other, account ?? other])))
+          let known = try await transaction.read(KnownAccount.query([other, account ?? other]))
           // A guest and the member that it was merged into are one person.
           let isMerged = account.map { account in
             known[account]?.mergedInto == other || known[other]?.mergedInto == account
@@ -394,30 +392,27 @@ extension Ledger {
       let touched = families.filter { family in
         placements.contains { family.members[$0.line] != nil }
       }
-      let (recording, writes) = try await record(
-        Arrival(evidence: [], linePlacements: placements, source: source),
-        on: LockedLines(families: touched, evidence: []), catalogue: terms.catalogue, at: now,
-        in: transaction)
-      var orders = OrderMatching(recording: recording, terms: terms, now: now)
-      try await orders.matchDecided(in: self, transaction)
-      let consequences = try await consequences(
-        of: recording, orders: orders.changes, terms: terms, at: now, in: transaction)
+      let arrival = Arrival(evidence: [], linePlacements: placements, source: source)
+      let recording = try await load(
+        arrival, on: LockedLines(families: touched, evidence: []), in: transaction
+      ).decide(arrival, at: now)
+      let plan = try await plan(recording, terms: terms, at: now, in: transaction)
       let waiting = touched.filter { $0.line.history.transactions.isEmpty }
         .flatMap(\.members.keys).sorted()
       try await transaction.commit(
-        with: writes + orders.statements + consequences.statements
+        with: plan.statements
           + news.compactMap { Self.insertSource($0.owner, of: $0.account) }
           + Self.insertApps(news.map(\.owner), unheard: Set(waiting))
           + (waiting.isEmpty ? [] : [Job.insertPolls(of: waiting, at: now)]))
-      return (verdicts, consequences.channels.union([.jobs]))
+      return (verdicts, plan.channels.union([.jobs]))
     }
     bell.ring(channels)
     return verdicts
   }
 
-  // MARK: Asking Apple
+  // MARK: Polling
 
-  /// What an import named for asking Apple about a line.
+  /// Identifiers that an import named for polling an original transaction.
   package struct ImportedSource: Hashable, Sendable {
     package var transactionID: TransactionID?
     package var receipt: String?
@@ -439,31 +434,30 @@ extension Ledger {
 }
 
 extension Job {
-  /// Puts polls of lines into the queue of which Apple was never heard: due at once, and behind
-  /// everything that somebody waits for.
+  /// Enqueues polls of imported original transactions, due at once with the lowest priority.
   static func insertPolls(of lines: [LineID], at now: Timestamp) -> SQL {
-    let tasks = lines.map { Task.pollLine($0) }
+    let keys = lines.map { Key.pollLine($0) }
     return """
-      INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
-      SELECT \(Task.Kind.pollLine), subject, lane, \(RenewalPlan.quiet), \(now), \(now)
-      FROM unnest(\(tasks.map(\.subject)), \(tasks.map(\.lane)))
-        AS line (subject, lane)
-      ON CONFLICT (kind, subject) DO UPDATE SET \(anew) WHERE tenure.job.parked_at IS NOT NULL
+      INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
+      SELECT \(Kind.pollLine), subject, queue, \(RenewalPlan.quiet), \(now), \(now)
+      FROM unnest(\(keys.map(\.subject)), \(keys.map(\.queue)))
+        AS line (subject, queue)
+      ON CONFLICT (kind, subject) DO UPDATE SET \(reset) WHERE tenure.job.discarded_at IS NOT NULL
       """
   }
 }
 
-/// What another backend says of a line: whose it is.
+/// The owner of an original transaction in another backend.
 package struct ImportedOwner: Hashable, Sendable {
   package var line: LineID
   package var accountID: String
-  /// When it was true: what was bought until then is the account's.
+  /// When this was true: charges dated until then belong to the account.
   package var asOf: Timestamp
-  /// The app that it was bought in, where several are served.
+  /// The app, if several are configured.
   package var bundleID: String?
-  /// A transaction of the line, to ask Apple with.
+  /// A transaction of it, for the App Store Server API.
   package var transactionID: TransactionID?
-  /// A receipt that lists the line, in base64.
+  /// A receipt that lists it, in Base64.
   package var receipt: String?
 
   package init(
@@ -478,64 +472,59 @@ package struct ImportedOwner: Hashable, Sendable {
     self.receipt = receipt
   }
 
-  /// The account, compared byte by byte.
+  /// The account ID for byte-wise comparison.
   var account: AccountID { AccountID(accountID) }
 
-  /// Whether it names anything to ask Apple with.
+  /// Whether it contains anything to ask Apple with.
   var hasSource: Bool { transactionID != nil || receipt != nil }
 }
 
-/// What came of importing the owner of a line.
 package enum ImportVerdict: Hashable, Sendable {
-  /// It is recorded now, or would be.
+  /// Recorded, or would be in a dry run.
   case recorded
-  /// It was known; nothing is recorded.
   case known
-  /// Tenure has it that the line is this account's; nothing is recorded.
   case ownedByAnotherAccount(String)
-  /// The person was erased; nothing is recorded.
   case accountErased
 }
 
-/// How far Apple has confirmed what was imported.
+/// How much of an import Apple has confirmed, in original transactions.
 package struct ImportProgress: Hashable, Sendable {
-  /// The lines that were imported.
   package var lines = 0
-  /// Those of which Apple has told a charge.
+  /// Those with a charge from Apple.
   package var verified = 0
-  /// Those about which Apple is still to be asked.
+  /// Those with a pending poll.
   package var waiting = 0
-  /// Those of which Apple tells nothing; each with why when it was given up.
+  /// Those whose poll is parked.
   package var unverifiable = 0
 
   package init() {}
 }
 
-/// An imported line of which Apple has told nothing yet.
+/// An imported original transaction that Apple has not confirmed.
 package struct UnverifiedImport: Hashable, Sendable {
   package var line: LineID
   package var accountID: String
-  /// When Apple was given up; nil: it is still to be asked.
+  /// When its poll was parked; nil: pending.
   package var givenUpAt: Timestamp?
-  /// What was said the last time, if it was asked.
+  /// The last poll's error, if any.
   package var reason: String?
 }
 
 extension StoredFamily {
-  /// The account that the whole line is for, before or beside what Apple tells of it.
+  /// The account of the latest import.
   var importedFor: AccountKey? { line.history.linePlacements.last?.account }
 
-  /// Whether Apple was never heard of the line, though an import says whose it is.
+  /// Whether it was imported and Apple has not returned a charge yet.
   var awaitsApple: Bool { line.history.transactions.isEmpty && importedFor != nil }
 
-  /// What an import of the line comes to.
+  /// The verdict on an import, and the other account that owns the original transaction.
   func verdict(on owner: ImportedOwner, of account: AccountKey?) -> (
     verdict: ImportVerdict, other: AccountKey?
   ) {
     let placement = account.map {
       LinePlacement(account: $0, line: owner.line, boughtUntil: owner.asOf)
     }
-    // Whatever has become of it since.
+    // Already imported, even if the owner has changed since.
     if let placement, line.history.says(.linePlacement(placement)) { return (.known, nil) }
     let rule = rule
     let latest = rule.charges.latestPosition.map { (rule.charges[$0], rule.decisions[$0]) }
@@ -543,7 +532,7 @@ extension StoredFamily {
       latest.map { $0.1.isProvisional ? nil : $0.1.owner }
       ?? (line.history.transactions.isEmpty ? importedFor : nil)
     if let holder, holder != account { return (.ownedByAnotherAccount(""), holder) }
-    // What Apple has told of the present needs no word of the past.
+    // The state from Apple is newer than the import.
     if let latest, holder != nil, latest.0.end.map({ $0 > owner.asOf }) ?? true {
       return (.known, nil)
     }

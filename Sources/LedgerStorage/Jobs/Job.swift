@@ -2,247 +2,273 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// Something that is still to be done.
+/// A job that a worker has claimed.
+///
+/// A job is written in the commit of the data from which it follows:
+///
+///     try await transaction.commit(with: [
+///       insertOrder,
+///       Job.insert(.expireOrder(order.id), runAt: now + lifetime, at: now),
+///     ])
+///
+/// How each kind runs is defined in BackgroundJobs.
 package struct Job: Hashable, Sendable {
-  /// The closed set of what workers do.
-  package enum Task: Hashable, Sendable {
-    /// Take up a submission that is still open: mostly, ask Apple again.
-    case verifySubmission(UUID)
-    /// Process a notification that was stored.
-    case processNotification(String)
-    /// Ask Apple how a line stands. It comes again for as long as there is something to learn.
-    case pollLine(LineID)
-    /// Compare Apple's notification history with what arrived. It comes again every day.
-    case compareNotifications(bundleID: String, Environment)
-    /// See what time has changed for an account, and tell it.
-    case tellAccount(AccountKey)
-    /// Let an order expire that nobody has paid for.
-    case expireOrder(UUID)
-    /// Push the events of a stream to the webhook, in their order.
-    case deliverEvents(stream: String)
-    /// Go through all accounts and lines, and see to it that what follows from the ledger is there:
-    /// after the catalogue or a setting changed, and after an upgrade.
-    case survey
-    /// Delete events that are older than the retention. It comes again every hour.
-    case trimEvents
-    /// Fold what recordings changed of the journal's sums. It comes again every minute.
-    case foldMovements
-    /// Go on placing the charges of an account with the one that it was merged into.
-    case mergeAccount(AccountKey)
-    /// Age out raw bodies that are older than their retention. It comes again every day.
-    case ageOut
-    /// Tell Apple to whom a line belongs.
-    case writeOwnership(LineID)
-    /// Tell Apple what became of a purchase, as a notification asks.
-    case answerConsumption(Environment, notificationID: String)
-  }
-
-  /// What waits for each other: none of a lane's jobs takes the place of another lane's.
-  package enum Lane: String, CaseIterable, Sendable {
-    case submissions
-    case notifications
-    /// What has to be done at its moment: access that ends, orders that expire.
-    case clock
-    case polls
-    case sandboxPolls = "sandbox_polls"
-    case webhooks
-    case upkeep
-    /// What Apple is told: slower than what it is asked, for nobody waits for it.
-    case tellings
-    case sandboxTellings = "sandbox_tellings"
-  }
-
-  package let id: Int64
-  package let task: Task
-  /// How often it was begun, this time included.
-  package let attempts: Int
-  /// Who has claimed it.
-  package let worker: String
-  /// What was to be done when it was claimed: if that has changed since, it is not done.
-  package let generation: Int
-  /// From when on there is patience with its failures: when it was put into the queue, was due or
-  /// was started again after it was given up.
-  package let createdAt: Timestamp
-}
-
-extension Job.Task {
-  /// What a task is, whatever it is about; under this name it is stored and told.
+  /// The kinds of jobs, by their names in the table and in metrics.
   package enum Kind: String, CaseIterable, Sendable {
     case verifySubmission = "verify_submission"
     case processNotification = "process_notification"
     case pollLine = "poll_line"
     case compareNotifications = "compare_notifications"
-    case tellAccount = "tell_account"
+    case publishEntitlements = "publish_entitlements"
     case expireOrder = "expire_order"
     case deliverEvents = "deliver_events"
-    case survey
-    case trimEvents = "trim_events"
-    case foldMovements = "fold_movements"
+    case reconcile
+    case pruneEvents = "prune_events"
+    case rollUpMovements = "roll_up_movements"
     case mergeAccount = "merge_account"
-    case ageOut = "age_out"
-    case writeOwnership = "write_ownership"
-    case answerConsumption = "answer_consumption"
+    case prunePayloads = "prune_payloads"
+    case setAppAccountToken = "set_app_account_token"
+    case sendConsumption = "send_consumption"
   }
 
-  package var kind: Kind {
-    switch self {
-    case .verifySubmission: .verifySubmission
-    case .processNotification: .processNotification
-    case .pollLine: .pollLine
-    case .compareNotifications: .compareNotifications
-    case .tellAccount: .tellAccount
-    case .expireOrder: .expireOrder
-    case .deliverEvents: .deliverEvents
-    case .survey: .survey
-    case .trimEvents: .trimEvents
-    case .foldMovements: .foldMovements
-    case .mergeAccount: .mergeAccount
-    case .ageOut: .ageOut
-    case .writeOwnership: .writeOwnership
-    case .answerConsumption: .answerConsumption
-    }
-  }
+  /// Queues with a concurrency of their own, so that one kind of work can't starve another.
+  package enum Queue: String, CaseIterable, Sendable {
+    case submissions
+    case notifications
+    /// Deadlines: access that ends, orders that expire.
+    case clock
+    case polls
+    case sandboxPolls = "sandbox_polls"
+    case webhooks
+    case maintenance
+    case writeBack = "write_back"
+    case sandboxWriteBack = "sandbox_write_back"
 
-  /// What it is about; one job of a kind for each.
-  package var subject: String {
-    switch self {
-    case .verifySubmission(let id): id.uuidString.lowercased()
-    case .processNotification(let id): id
-    case .pollLine(let line), .writeOwnership(let line):
-      "\(line.environment.rawValue)/\(line.originalTransactionID.rawValue)"
-    case .compareNotifications(let bundleID, let environment):
-      "\(environment.rawValue)/\(bundleID)"
-    case .answerConsumption(let environment, let notificationID):
-      "\(environment.rawValue)/\(notificationID)"
-    case .tellAccount(let key), .mergeAccount(let key): key.rawValue.uuidString.lowercased()
-    case .expireOrder(let id): id.uuidString.lowercased()
-    case .deliverEvents(let stream): stream
-    case .survey, .trimEvents, .foldMovements, .ageOut: "all"
+    /// The name of the hourly budget of requests to Apple that its jobs share; nil: no limit.
+    package var rateBudget: String? {
+      switch self {
+      case .polls: "polls/production"
+      case .sandboxPolls: "polls/sandbox"
+      case .writeBack: "write_back/production"
+      case .sandboxWriteBack: "write_back/sandbox"
+      case .submissions, .notifications, .clock, .webhooks, .maintenance: nil
+      }
     }
   }
 
-  package var lane: Job.Lane {
-    switch self {
-    case .verifySubmission: .submissions
-    case .processNotification: .notifications
-    case .pollLine(let line): line.environment == .production ? .polls : .sandboxPolls
-    case .tellAccount, .expireOrder: .clock
-    case .deliverEvents: .webhooks
-    case .compareNotifications, .survey, .trimEvents, .foldMovements, .mergeAccount, .ageOut:
-      .upkeep
-    case .writeOwnership(let line):
-      line.environment == .production ? .tellings : .sandboxTellings
-    case .answerConsumption(let environment, _):
-      environment == .production ? .tellings : .sandboxTellings
-    }
+  /// The identity of a job, one of a kind for each subject, and its queue.
+  package struct Key: Hashable, Sendable {
+    package let kind: Kind
+    package let subject: String
+    package let queue: Queue
   }
 
-  /// Nil for what no version of this program could have stored.
-  package init?(kind: String, subject: String) {
-    /// The two parts of a subject that begins with an environment.
-    var parts: (environment: Environment, rest: String)? {
-      guard let slash = subject.firstIndex(of: "/"),
-        let environment = Environment(rawValue: String(subject[..<slash]))
-      else { return nil }
-      return (environment, String(subject[subject.index(after: slash)...]))
-    }
-    switch Kind(rawValue: kind) {
-    case .verifySubmission:
-      guard let id = UUID(uuidString: subject) else { return nil }
-      self = .verifySubmission(id)
-    case .processNotification: self = .processNotification(subject)
-    case .pollLine:
-      guard let parts else { return nil }
-      self = .pollLine(LineID(parts.environment, OriginalTransactionID(rawValue: parts.rest)))
-    case .compareNotifications:
-      guard let parts else { return nil }
-      self = .compareNotifications(bundleID: parts.rest, parts.environment)
-    case .tellAccount:
-      guard let key = UUID(uuidString: subject) else { return nil }
-      self = .tellAccount(AccountKey(rawValue: key))
-    case .expireOrder:
-      guard let id = UUID(uuidString: subject) else { return nil }
-      self = .expireOrder(id)
-    case .deliverEvents: self = .deliverEvents(stream: subject)
-    case .survey: self = .survey
-    case .trimEvents: self = .trimEvents
-    case .foldMovements: self = .foldMovements
-    case .mergeAccount:
-      guard let key = UUID(uuidString: subject) else { return nil }
-      self = .mergeAccount(AccountKey(rawValue: key))
-    case .ageOut: self = .ageOut
-    case .writeOwnership:
-      guard let parts else { return nil }
-      self = .writeOwnership(LineID(parts.environment, OriginalTransactionID(rawValue: parts.rest)))
-    case .answerConsumption:
-      guard let parts else { return nil }
-      self = .answerConsumption(parts.environment, notificationID: parts.rest)
-    case nil: return nil
-    }
+  package let id: Int64
+  package let key: Key
+  /// The number of runs since it was enqueued, completed or retried by hand, this one included.
+  package let attempts: Int
+  /// The worker that has claimed it.
+  package let worker: String
+  /// Incremented when the job is scheduled again; a run completes only the generation it claimed.
+  package let generation: Int
+  /// The start of the retry window: when it was enqueued, due or retried by hand.
+  package let createdAt: Timestamp
+
+  package var kind: Kind { key.kind }
+  package var subject: String { key.subject }
+  package var queue: Queue { key.queue }
+}
+
+// MARK: Subjects
+
+extension Job.Key {
+  package static let reconcile = Self(.reconcile, in: .maintenance)
+  package static let pruneEvents = Self(.pruneEvents, in: .maintenance)
+  package static let rollUpMovements = Self(.rollUpMovements, in: .maintenance)
+  package static let prunePayloads = Self(.prunePayloads, in: .maintenance)
+
+  package static func verifySubmission(_ id: UUID) -> Self {
+    Self(.verifySubmission, id, in: .submissions)
+  }
+
+  package static func processNotification(_ id: String) -> Self {
+    Self(.processNotification, id, in: .notifications)
+  }
+
+  package static func pollLine(_ line: LineID) -> Self {
+    Self(.pollLine, line.subject, in: line.environment == .production ? .polls : .sandboxPolls)
+  }
+
+  package static func compareNotifications(bundleID: String, _ environment: Environment) -> Self {
+    Self(.compareNotifications, "\(environment.rawValue)/\(bundleID)", in: .maintenance)
+  }
+
+  package static func publishEntitlements(_ account: AccountKey) -> Self {
+    Self(.publishEntitlements, account.rawValue, in: .clock)
+  }
+
+  package static func expireOrder(_ id: UUID) -> Self {
+    Self(.expireOrder, id, in: .clock)
+  }
+
+  package static func deliverEvents(stream: String) -> Self {
+    Self(.deliverEvents, stream, in: .webhooks)
+  }
+
+  package static func mergeAccount(_ account: AccountKey) -> Self {
+    Self(.mergeAccount, account.rawValue, in: .maintenance)
+  }
+
+  package static func setAppAccountToken(_ line: LineID) -> Self {
+    Self(.setAppAccountToken, line.subject, in: writeBack(line.environment))
+  }
+
+  package static func sendConsumption(_ environment: Environment, notificationID: String) -> Self {
+    Self(
+      .sendConsumption, "\(environment.rawValue)/\(notificationID)", in: writeBack(environment))
+  }
+
+  private static func writeBack(_ environment: Environment) -> Job.Queue {
+    environment == .production ? .writeBack : .sandboxWriteBack
+  }
+
+  private init(_ kind: Job.Kind, _ subject: String = "all", in queue: Job.Queue) {
+    self.init(kind: kind, subject: subject, queue: queue)
+  }
+
+  private init(_ kind: Job.Kind, _ id: UUID, in queue: Job.Queue) {
+    self.init(kind: kind, subject: id.uuidString.lowercased(), queue: queue)
   }
 }
 
 extension Job {
-  /// Puts a job into the queue; one that is there already stays as it is.
+  /// The UUID that is its subject.
+  package var subjectID: UUID {
+    get throws {
+      guard let id = UUID(uuidString: subject) else { throw DecodingFault.unknownValue }
+      return id
+    }
+  }
+
+  /// The original transaction that is its subject.
+  package var originalTransaction: LineID {
+    get throws {
+      guard let line = LineID(subject: subject) else { throw DecodingFault.unknownValue }
+      return line
+    }
+  }
+
+  /// The two parts of a subject `environment/name`.
+  package var scope: (environment: Environment, name: String) {
+    get throws {
+      guard let parts = Self.parts(of: subject) else { throw DecodingFault.unknownValue }
+      return parts
+    }
+  }
+
+  fileprivate static func parts(of subject: String) -> (environment: Environment, name: String)? {
+    let parts = subject.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+    guard parts.count == 2, let environment = Environment(rawValue: String(parts[0]))
+    else { return nil }
+    return (environment, String(parts[1]))
+  }
+}
+
+extension LineID {
+  /// The subject of jobs about it.
+  package var subject: String { "\(environment.rawValue)/\(originalTransactionID.rawValue)" }
+
+  package init?(subject: String) {
+    guard let (environment, id) = Job.parts(of: subject) else { return nil }
+    self.init(environment, OriginalTransactionID(rawValue: id))
+  }
+}
+
+// MARK: Statements
+
+extension Job {
+  /// Enqueues a job; one that exists stays as it is.
   static func insert(
-    _ task: Task, runAt: Timestamp, priority: Int = 0, at now: Timestamp
+    _ key: Key, runAt: Timestamp, priority: Int = 0, at now: Timestamp
   ) -> SQL {
-    """
-    INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
-    VALUES (\(task.kind), \(task.subject), \(task.lane), \(priority), \(runAt),
-      \(max(runAt, now)))
-    ON CONFLICT (kind, subject) DO NOTHING
-    """
+    "\(enqueue(key, runAt: runAt, priority: priority, at: now)) DO NOTHING"
   }
 
-  /// Puts a job into the queue, or gives the one that is there another time.
+  /// Enqueues a job, or moves the existing one to another time.
   ///
-  /// A worker that is at it finds that it has to be done again.
+  /// A job that is running runs again afterwards. One that already waits for this time is not
+  /// written.
+  ///
+  /// - Parameters:
+  ///   - worker: The worker whose claim ends with this statement.
+  ///   - condition: Whether an existing job is moved.
   static func schedule(
-    _ task: Task, runAt: Timestamp, priority: Int = 0, at now: Timestamp
+    _ key: Key, runAt: Timestamp, priority: Int = 0, at now: Timestamp,
+    endingClaimOf worker: String? = nil, ifExisting condition: SQL = differs
   ) -> SQL {
     """
-    INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
-    VALUES (\(task.kind), \(task.subject), \(task.lane), \(priority), \(runAt),
-      \(max(runAt, now)))
-    ON CONFLICT (kind, subject) DO UPDATE SET \(anew)
+    \(enqueue(key, runAt: runAt, priority: priority, at: now)) DO UPDATE SET \(reset)
+    \(worker.map(releaseClaim) ?? "") WHERE \(condition)
     """
   }
 
-  /// What becomes of a job that is in the queue already and is to be done at another time.
-  static let anew: SQL = """
+  private static func enqueue(
+    _ key: Key, runAt: Timestamp, priority: Int, at now: Timestamp
+  ) -> SQL {
+    """
+    INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
+    VALUES (\(key.kind), \(key.subject), \(key.queue), \(priority), \(runAt), \(max(runAt, now)))
+    ON CONFLICT (kind, subject)
+    """
+  }
+
+  /// The assignments that schedule an existing job anew.
+  static let reset: SQL = """
     run_at = excluded.run_at, priority = excluded.priority, generation = tenure.job.generation + 1,
-    attempts = 0, parked_at = NULL, last_error = NULL, created_at = excluded.created_at
+    attempts = 0, discarded_at = NULL, last_error = NULL, created_at = excluded.created_at
     """
 
-  static func delete(_ task: Task) -> SQL {
-    "DELETE FROM tenure.job WHERE kind = \(task.kind) AND subject = \(task.subject)"
+  static let differs: SQL = """
+    tenure.job.locked_until IS NOT NULL OR tenure.job.discarded_at IS NOT NULL
+      OR (tenure.job.run_at, tenure.job.priority, tenure.job.attempts, tenure.job.last_error)
+        IS DISTINCT FROM (excluded.run_at, excluded.priority, 0, NULL)
+    """
+
+  private static func releaseClaim(of worker: String) -> SQL {
+    """
+    , locked_until = CASE WHEN tenure.job.locked_by = \(worker) THEN NULL
+      ELSE tenure.job.locked_until END,
+    locked_by = nullif(tenure.job.locked_by, \(worker))
+    """
   }
 
-  /// Ends a job that its worker has done; see ``Swift/Array/completion``.
+  static func delete(_ key: Key) -> SQL {
+    "DELETE FROM tenure.job WHERE kind = \(key.kind) AND subject = \(key.subject)"
+  }
+
+  /// Completes the job; see ``Swift/Array/completion``.
   var completion: [SQL] { [self].completion }
 
-  /// Ends a job that its worker has done, and that is to be done again at a time.
-  ///
-  /// Should another time have been given to it since it was claimed, that one holds.
+  /// Completes a run of a job that recurs; a `run_at` set after the claim is kept.
   func repetition(at runAt: Timestamp, priority: Int = 0, now: Timestamp) -> [SQL] {
-    [
+    let isUnchanged: SQL = "generation = \(generation)"
+    return [
       """
-      UPDATE tenure.job SET run_at = \(runAt), priority = \(priority), attempts = 0,
-        created_at = \(max(runAt, now)), last_error = NULL, locked_until = NULL, locked_by = NULL
-      WHERE job_id = \(id) AND locked_by = \(worker) AND generation = \(generation)
-      """,
-      unlock,
+      UPDATE tenure.job SET attempts = 0, last_error = NULL, locked_until = NULL, locked_by = NULL,
+        run_at = CASE WHEN \(isUnchanged) THEN \(runAt) ELSE run_at END,
+        priority = CASE WHEN \(isUnchanged) THEN \(priority) ELSE priority END,
+        created_at = CASE WHEN \(isUnchanged) THEN \(max(runAt, now)) ELSE created_at END
+      WHERE job_id = \(id) AND locked_by = \(worker)
+      """
     ]
   }
 
-  /// Gives up a job until somebody starts it again, unless another worker has claimed it, or
-  /// something else is to be done since.
+  /// Discards the job, unless another worker has claimed it or it was scheduled again.
   ///
-  /// Returns the job's id if it did so.
-  func park(because reason: String, at now: Timestamp) -> SQL {
+  /// Returns its ID if it did so.
+  func discard(because reason: String, at now: Timestamp) -> SQL {
     """
-    UPDATE tenure.job SET parked_at = \(now), locked_until = NULL, locked_by = NULL,
+    UPDATE tenure.job SET discarded_at = \(now), locked_until = NULL, locked_by = NULL,
       last_error = \(reason.storedSentence)
     WHERE job_id = \(id) AND (locked_by IS NULL OR locked_by = \(worker))
       AND generation = \(generation)
@@ -250,35 +276,31 @@ extension Job {
     """
   }
 
-  /// Gives up a job that its worker has done in vain; what is to be done again since, is.
-  func parking(because reason: String, at now: Timestamp) -> [SQL] {
-    [park(because: reason, at: now), unlock]
+  /// Ends a run by discarding the job; it stays enqueued if it was scheduled again.
+  func discarding(because reason: String, at now: Timestamp) -> [SQL] {
+    [discard(because: reason, at: now), [self].unlock]
   }
 
-  /// Frees a job that its worker has done, and that something else has given another time.
-  var unlock: SQL { [self].unlock }
-
-  /// Gives a job back to the queue, to be done later.
+  /// Returns a job to its queue until a later time.
   ///
-  /// Only for the worker that has claimed it, or where nobody has if that is nil: whoever comes
-  /// late must not free what another has claimed since.
+  /// Does nothing unless the worker has claimed it, or with nil, unless it is unclaimed.
   static func reschedule(
-    _ task: Task, of worker: String?, at runAt: Timestamp, because reason: String
+    _ key: Key, of worker: String?, at runAt: Timestamp, because reason: String
   ) -> SQL {
     """
     UPDATE tenure.job SET run_at = \(runAt), locked_until = NULL, locked_by = NULL,
       last_error = \(reason.storedSentence)
-    WHERE kind = \(task.kind) AND subject = \(task.subject)
+    WHERE kind = \(key.kind) AND subject = \(key.subject)
       AND locked_by IS NOT DISTINCT FROM \(worker)
     """
   }
 }
 
 extension [Job] {
-  /// Ends jobs that one worker has done.
+  /// Completes jobs of one worker.
   ///
-  /// If something else was to be done since one was claimed, that one is in the queue again
-  /// instead; if another worker has claimed it, it is that one's.
+  /// A job that was scheduled again since its claim is returned to its queue. Jobs claimed by
+  /// another worker are left alone.
   var completion: [SQL] {
     guard let worker = first?.worker else { return [] }
     return [
@@ -292,7 +314,7 @@ extension [Job] {
     ]
   }
 
-  /// Frees jobs that one worker has done, and that something else has given another time.
+  /// Returns jobs that were scheduled again to their queues.
   fileprivate var unlock: SQL {
     """
     UPDATE tenure.job SET locked_until = NULL, locked_by = NULL, attempts = 0, last_error = NULL

@@ -1,42 +1,38 @@
 import Postgres
 package import Subscriptions
 
-/// The queue, as workers see it.
+/// The job queue as workers see it.
 ///
-/// What a worker does with a job that another has claimed since, when its own lease was over, does
-/// nothing.
+/// A worker whose lease expired can't change a job that another worker has claimed.
 extension Ledger {
-  /// Claims jobs that are due, for as long as the lease lasts, in one statement.
+  /// Claims due jobs and those with an expired lease.
   ///
   /// - Parameters:
-  ///   - limits: How many at the most, for each lane; none of a lane that is not named.
-  ///   - worker: The name of who does them.
-  ///   - now: What is due by then is claimed, and what a dead worker's lease left.
-  ///   - lease: After this time others may take the jobs. Of a job that was begun often it is
-  ///     longer, up to 128 times: perhaps it is what kills its workers.
-  /// - Returns: The jobs, the most urgent first, and of those the most overdue.
-  /// - Throws: What the database says.
+  ///   - limits: The number of jobs to claim from each queue.
+  ///   - lease: The time after which other workers may claim the jobs. It is up to 128 times longer
+  ///     for a job with many attempts, which may be the cause of its workers' crashes.
+  /// - Returns: The jobs by priority and age.
   package func claimJobs(
-    limits: [Job.Lane: Int], worker: String, at now: Timestamp, lease: Duration
+    limits: [Job.Queue: Int], worker: String, at now: Timestamp, lease: Duration
   ) async throws -> [Job] {
     let wanted = limits.filter { $0.value > 0 }
     guard !wanted.isEmpty else { return [] }
     let leases = (0...7).map { now + lease * (1 << $0) }
-    // Priority by priority, so that what is not due yet of one is not read to find the next one.
-    // Kinds of a later version are left to its workers. An array of ids, since a join with so few
-    // of so many can be planned as a walk over all.
+    // By priority, so that jobs of one that are not due yet aren't read to find those of the next.
+    // Kinds of a newer program are left to its workers. An array of IDs, because a join can be
+    // planned as a scan of the whole table.
     let rows = try await database.query(
       """
       WITH due AS (
         SELECT picked.job_id
-        FROM unnest(\(wanted.map(\.key.rawValue)), \(wanted.map(\.value))) AS wanted (lane, most)
+        FROM unnest(\(wanted.map(\.key.rawValue)), \(wanted.map(\.value))) AS wanted (queue, most)
         CROSS JOIN LATERAL (
           SELECT ready.job_id
           FROM (VALUES (0), (1), (2)) AS urgency (priority)
           CROSS JOIN LATERAL (
             SELECT job_id FROM tenure.job
-            WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
-              AND kind = ANY(\(Job.Task.Kind.allCases)) AND run_at <= \(now)
+            WHERE queue = wanted.queue AND priority = urgency.priority AND discarded_at IS NULL
+              AND kind = ANY(\(Job.Kind.allCases)) AND run_at <= \(now)
               AND (locked_until IS NULL OR locked_until <= \(now))
             ORDER BY run_at
             LIMIT wanted.most
@@ -50,75 +46,65 @@ extension Ledger {
         locked_until = (SELECT l.leases[1 + least(greatest(j.attempts - 5, 0), 7)]
           FROM (SELECT \(leases) AS leases) AS l)
       WHERE j.job_id = ANY (ARRAY(SELECT job_id FROM due))
-      RETURNING j.job_id, j.kind, j.subject, j.attempts, j.generation, j.created_at,
+      RETURNING j.job_id, j.kind, j.subject, j.queue, j.attempts, j.generation, j.created_at,
         j.priority, j.run_at
       """)
     return try rows.decode(
-      Int64.self, String.self, String.self, Int.self, Int.self, Timestamp.self, Int.self,
-      Timestamp.self
-    ).sorted { ($0.6, $0.7, $0.0) < ($1.6, $1.7, $1.0) }
-      .compactMap { id, kind, subject, attempts, generation, createdAt, _, _ in
-        Job.Task(kind: kind, subject: subject).map {
-          Job(
-            id: id, task: $0, attempts: attempts, worker: worker, generation: generation,
-            createdAt: createdAt)
-        }
+      Int64.self, Job.Kind.self, String.self, Job.Queue.self, Int.self, Int.self, Timestamp.self,
+      Int.self, Timestamp.self
+    ).sorted { ($0.7, $0.8, $0.0) < ($1.7, $1.8, $1.0) }
+      .map { id, kind, subject, queue, attempts, generation, createdAt, _, _ in
+        Job(
+          id: id, key: Job.Key(kind: kind, subject: subject, queue: queue), attempts: attempts,
+          worker: worker, generation: generation, createdAt: createdAt)
       }
   }
 
-  /// When the next job of each lane can be claimed: when it is due, or its worker's lease is over.
-  ///
-  /// - Returns: The earliest moment of each lane that has any job; it can have passed already.
-  /// - Throws: What the database says.
-  package func nextJobs() async throws -> [Job.Lane: Timestamp] {
+  /// The earliest time at which a job of each queue can be claimed; it may be in the past.
+  package func nextJobs() async throws -> [Job.Queue: Timestamp] {
     try await Dictionary(
-      database.query(Self.nextJobs).decode(Job.Lane.self, Timestamp.self),
+      database.query(Self.nextJobs).decode(Job.Queue.self, Timestamp.self),
       uniquingKeysWith: { min($0, $1) })
   }
 
-  /// Without parameters, so that PostgreSQL plans it once: to plan it takes longer than to run it.
+  /// Has no parameters, so that PostgreSQL keeps one plan: planning takes longer than running.
   ///
-  /// Of the claimed ones only those are looked at that were due first: there is no index of leases,
-  /// and the others come to the front.
+  /// Leases have no index: only those of the jobs that were due first are considered.
   private static let nextJobs: SQL = """
-    SELECT wanted.lane, min(coming.at)
-    FROM unnest(ARRAY[\(literals(Job.Lane.allCases.map(\.rawValue)))]) AS wanted (lane)
+    SELECT wanted.queue, min(coming.at)
+    FROM unnest(ARRAY[\(literals(Job.Queue.allCases.map(\.rawValue)))]) AS wanted (queue)
     CROSS JOIN (VALUES (0), (1), (2)) AS urgency (priority)
     CROSS JOIN LATERAL (
       (SELECT run_at AS at FROM tenure.job
-      WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
-        AND kind IN (\(literals(Job.Task.Kind.allCases.map(\.rawValue)))) AND locked_until IS NULL
+      WHERE queue = wanted.queue AND priority = urgency.priority AND discarded_at IS NULL
+        AND kind IN (\(literals(Job.Kind.allCases.map(\.rawValue)))) AND locked_until IS NULL
       ORDER BY run_at
       LIMIT 1)
       UNION ALL
       SELECT greatest(run_at, locked_until) FROM (
         SELECT run_at, locked_until FROM tenure.job
-        WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
-          AND kind IN (\(literals(Job.Task.Kind.allCases.map(\.rawValue))))
+        WHERE queue = wanted.queue AND priority = urgency.priority AND discarded_at IS NULL
+          AND kind IN (\(literals(Job.Kind.allCases.map(\.rawValue))))
         ORDER BY run_at
         LIMIT 64
       ) AS first
     ) AS coming
-    GROUP BY wanted.lane
+    GROUP BY wanted.queue
     """
 
   private static func literals(_ names: [String]) -> SQL {
     SQL(unescaped: names.map { "'\($0)'" }.joined(separator: ", "))
   }
 
-  /// Puts jobs into the queue that are not there yet, due at once.
-  package func seed(_ tasks: [Job.Task], at now: Timestamp) async throws {
-    try await database.batch(tasks.map { Job.insert($0, runAt: now, at: now) })
+  /// Enqueues jobs that don't exist yet, due immediately.
+  package func seed(_ keys: [Job.Key], at now: Timestamp) async throws {
+    try await database.batch(keys.map { Job.insert($0, runAt: now, at: now) })
   }
 
-  /// Holds on to jobs for longer.
+  /// Extends the leases of jobs claimed by one worker.
   ///
-  /// - Parameters:
-  ///   - jobs: What one worker has claimed.
-  ///   - end: Until when nobody else may claim them.
-  /// - Returns: The ids of those that it still has; one that somebody is just changing may be
+  /// - Returns: The IDs of jobs that it still holds. A job locked by another transaction may be
   ///   missing.
-  /// - Throws: What the database says.
   @discardableResult
   package func extendLeases(of jobs: [Job], until end: Timestamp) async throws -> Set<Int64> {
     guard let worker = jobs.first?.worker else { return [] }
@@ -136,7 +122,7 @@ extension Ledger {
     return Set(try held.decode(Int64.self))
   }
 
-  /// Gives back jobs that were claimed and not begun, as if nobody had claimed them.
+  /// Returns jobs that were claimed but not started.
   package func giveBack(_ jobs: [Job]) async throws {
     guard let worker = jobs.first?.worker else { return }
     try await database.execute(
@@ -148,9 +134,7 @@ extension Ledger {
     bell.ring(.jobs)
   }
 
-  /// Gives a job back to the queue after a failure.
-  ///
-  /// Should another time have been given to it since it was claimed, that one holds.
+  /// Returns a job to its queue after a failed run; a `run_at` set after the claim is kept.
   package func release(_ job: Job, until runAt: Timestamp, because reason: String) async throws {
     try await database.execute(
       """
@@ -161,72 +145,74 @@ extension Ledger {
       """)
   }
 
-  /// Takes a job out of the queue: there is nothing left to do.
   package func complete(_ job: Job) async throws {
     _ = try await database.batch(job.completion)
   }
 
-  /// Ends a job that is to be done again at a time.
+  /// Completes a run of a job that recurs.
   package func `repeat`(
     _ job: Job, at runAt: Timestamp, priority: Int = 0, now: Timestamp
   ) async throws {
     _ = try await database.batch(job.repetition(at: runAt, priority: priority, now: now))
   }
 
-  /// Gives a job up, until somebody starts it again.
+  /// Discards a job, which then waits for a retry by hand.
   ///
-  /// A pending submission that it was about has no next attempt then, and an unprocessed
-  /// notification has the reason as its problem.
-  ///
-  /// - Parameters:
-  ///   - job: Claimed, or given back to the queue by who had claimed it.
-  ///   - reason: Why.
-  ///   - now: When.
-  /// - Returns: False if it is done, or another worker has claimed it, or something else is to be
-  ///   done since.
-  /// - Throws: What the database says.
-  package func park(_ job: Job, because reason: String, at now: Timestamp) async throws -> Bool {
+  /// - Parameter job: A job that is claimed, or was returned to its queue by its worker.
+  /// - Returns: False if it is completed, claimed by another worker or was scheduled again.
+  package func discard(_ job: Job, because reason: String, at now: Timestamp) async throws -> Bool {
+    try await discard(job, because: reason, at: now, with: [])
+  }
+
+  /// Discards the job of a pending submission, which has no next attempt then.
+  package func discardVerification(
+    _ job: Job, because reason: String, at now: Timestamp
+  ) async throws -> Bool {
+    let id = try job.subjectID
+    return try await discard(
+      job, because: reason, at: now,
+      with: [
+        """
+        UPDATE tenure.submission SET retry_at = NULL
+        WHERE submission_id = \(id) AND status = 'pending'
+        """
+      ])
+  }
+
+  /// Discards the job of an unprocessed notification, whose problem becomes the reason.
+  package func discardProcessing(
+    _ job: Job, because reason: String, at now: Timestamp
+  ) async throws -> Bool {
+    try await discard(
+      job, because: reason, at: now,
+      with: [
+        """
+        UPDATE tenure.notification SET problem = \(reason.storedSentence)
+        WHERE notification_id = \(job.subject) AND processed_at IS NULL
+        """
+      ])
+  }
+
+  private func discard(
+    _ job: Job, because reason: String, at now: Timestamp, with statements: [SQL]
+  ) async throws -> Bool {
     try await database.withTransaction { transaction in
-      let parked = try await transaction.query(job.park(because: reason, at: now))
+      let discarded = try await transaction.query(job.discard(because: reason, at: now))
         .decodeFirst(Int64.self)
-      guard parked != nil else { return false }
-      switch job.task {
-      case .verifySubmission(let id):
-        _ = try await transaction.commit(with: [
-          """
-          UPDATE tenure.submission SET retry_at = NULL
-          WHERE submission_id = \(id) AND status = 'pending'
-          """
-        ])
-      case .processNotification(let id):
-        _ = try await transaction.commit(with: [
-          """
-          UPDATE tenure.notification SET problem = \(reason.storedSentence)
-          WHERE notification_id = \(id) AND processed_at IS NULL
-          """
-        ])
-      case .pollLine, .compareNotifications, .tellAccount, .expireOrder, .deliverEvents, .survey,
-        .trimEvents, .foldMovements, .mergeAccount, .ageOut, .writeOwnership, .answerConsumption:
-        break
-      }
+      guard discarded != nil else { return false }
+      try await transaction.commit(with: statements)
       return true
     }
   }
-}
 
-extension Ledger {
-  /// Whether a job is due by a moment and not done: nobody has begun it, or somebody is at it.
-  ///
-  /// - Throws: What the database says.
+  /// Whether a job, running ones included, is due.
   package func hasBacklog(at now: Timestamp) async throws -> Bool {
     try await database.query(
-      """
-      SELECT EXISTS (SELECT FROM tenure.job WHERE parked_at IS NULL AND run_at <= \(now))
-      """
+      "SELECT EXISTS (SELECT FROM tenure.job WHERE discarded_at IS NULL AND run_at <= \(now))"
     ).decodeOnly(Bool.self)
   }
 
-  /// Wakes workers that sleep until the next job is due, because a clock has jumped.
+  /// Wakes workers that sleep until the next job is due, after a clock has jumped.
   package func wakeWorkers() {
     bell.ring(.jobs)
   }

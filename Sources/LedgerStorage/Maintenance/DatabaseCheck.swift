@@ -1,30 +1,26 @@
 package import Postgres
 package import Subscriptions
 
-/// What there is to know of a database before anything goes wrong with it.
+/// The properties of a database that `tenure doctor` checks.
 package struct DatabaseExamination: Sendable {
-  /// As in 170002.
+  /// For example 170002.
   package let versionNumber: Int
-  /// As in "17.2".
+  /// For example "17.2".
   package let version: String
   package let role: String
   package let isSuperuser: Bool
-  /// Whether it is a standby, which takes no writes.
   package let isStandby: Bool
-  /// Whether a PgBouncer stands between: the process that answers is not the one that was
-  /// announced.
+  /// Whether a pooler such as PgBouncer answers: the server process is not the announced one.
   package let isPooled: Bool
-  /// By the database's clock, at the moment of its answer.
+  /// The database's clock when it answered.
   package let time: Timestamp
-  /// The settings without which a crash can lose what was confirmed, as they are.
+  /// Settings that must be on, or a crash can lose confirmed commits.
   package let durability: [(setting: String, value: String)]
   package let hasAutovacuum: Bool
-  /// Whether statements are compiled that the planner thinks dear.
+  /// Whether JIT compilation is available and on.
   package let compilesStatements: Bool
 
-  /// Examines a database whatever it holds.
-  ///
-  /// - Throws: What the database says.
+  /// Examines any database, with or without a Tenure schema.
   package init(_ database: ConnectionPool) async throws {
     let (rows, announced) = try await database.withConnection { connection in
       let rows = try await connection.query(
@@ -55,15 +51,11 @@ package struct DatabaseExamination: Sendable {
 }
 
 extension DatabaseExamination {
-  /// Whether something between gives one of the server's sessions to several connections in turn,
-  /// as a PgBouncer that pools transactions does.
+  /// Whether a pooler serves several connections with one server session, as PgBouncer in
+  /// transaction mode does.
   ///
-  /// Told by two connections that are served by one process. Where many others use the same pooler,
-  /// it can be overlooked.
-  ///
-  /// - Parameter database: With at least three connections.
-  /// - Returns: Whether that was seen.
-  /// - Throws: What the database says.
+  /// Detected by two connections with the same server process, so it can be missed if many others
+  /// use the pooler. Needs a pool of at least three connections.
   package static func sharesSessions(_ database: ConnectionPool) async throws -> Bool {
     try await database.withConnection { first in
       let process = try await serverProcess(of: first)
@@ -77,20 +69,15 @@ extension DatabaseExamination {
   }
 }
 
-/// What there is to know of Apple's notifications.
 package struct NotificationExamination: Hashable, Sendable {
-  /// When the last one arrived; nil: none ever did.
   package let lastArrival: Timestamp?
-  /// When Apple's history was compared last; nil: never.
+  /// The last comparison with Apple's notification history, if any.
   package let lastComparison: Timestamp?
-  /// How many of the last seven days had not arrived and were found in Apple's history.
+  /// Notifications of the last seven days that were found in Apple's history only.
   package let missed: Int
 }
 
 extension Ledger {
-  /// Looks for gaps in the notifications of the last seven days.
-  ///
-  /// - Throws: What the database says.
   package func examineNotifications(at now: Timestamp) async throws -> NotificationExamination {
     let results = try await database.batch(
       [
@@ -107,9 +94,7 @@ extension Ledger {
       missed: try results[2].decodeOnly(Int.self))
   }
 
-  /// The tables of which a good part is dead rows that no vacuum has removed.
-  ///
-  /// - Throws: What the database says.
+  /// The tables with many dead rows that no vacuum has removed.
   package func bloatedTables() async throws -> [String] {
     try await database.query(
       """

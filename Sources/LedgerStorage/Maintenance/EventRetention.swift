@@ -2,32 +2,28 @@ import Postgres
 package import Subscriptions
 
 extension Ledger {
-  /// How many events are looked at or deleted at once: some tens of milliseconds' work.
+  /// Events examined or deleted per statement: some tens of milliseconds.
   private static let trimmingBatch = 5000
-  /// How many batches one job does, so that it ends before its lease does.
+  /// Batches per run, so that a job ends before its lease.
   private static let trimmingBatches = 200
-  /// How often the feed is trimmed.
-  private static let trimmingInterval: Duration = .hours(1)
 
-  /// Deletes the events that are older than the retention, and plans the next time.
+  /// Deletes events older than the retention and reschedules the job.
   ///
-  /// What webhooks are still to deliver stays until they have; what they gave up goes with its
-  /// event. What is not pushed yet stays longer, by their patience: whoever trims need not know
-  /// whether anybody pushes.
+  /// Events with pending webhook deliveries are kept until delivered; parked deliveries are deleted
+  /// with their event. Events not yet pushed are kept longer, by the webhook's retry window,
+  /// because the pruning process doesn't know whether a webhook is configured.
   ///
-  /// - Parameters:
-  ///   - job: Claimed.
-  ///   - age: The retention, by the database's clock.
-  ///   - now: From when on the next time counts.
-  /// - Throws: What the database says.
-  package func trim(_ job: Job, olderThan age: Duration, at now: Timestamp) async throws {
-    // Where nobody reads the feed nobody else gives events their places, and what has none stays.
+  /// - Parameter age: The retention, by the database's clock.
+  package func trim(
+    _ job: Job, olderThan age: Duration, every interval: Duration, at now: Timestamp
+  ) async throws {
+    // Without readers of the feed, no other process assigns positions; events without one stay.
     try await placeEvents()
     for _ in 0..<Self.trimmingBatches {
       let hasMore = try await moveOldestKept(olderThan: age)
       let deleted = try await deleteTrimmed()
       guard hasMore || deleted == Self.trimmingBatch else {
-        let next = job.repetition(at: now + Self.trimmingInterval, now: now)
+        let next = job.repetition(at: now + interval, now: now)
         _ = try await database.batch(next)
         return
       }
@@ -35,10 +31,10 @@ extension Ledger {
     _ = try await database.batch(job.repetition(at: now, now: now))
   }
 
-  /// Moves the place up to which the feed is forgotten, before anything is deleted: whoever reads
-  /// on from before it is told so.
+  /// Advances the feed's oldest position before anything is deleted, so that readers with an older
+  /// cursor get an error instead of a gap.
   ///
-  /// - Returns: Whether there may be more to forget.
+  /// - Returns: Whether there may be more to prune.
   private func moveOldestKept(olderThan age: Duration) async throws -> Bool {
     let seconds = Double(age.inMilliseconds) / 1000
     let unpushedSeconds = Double((age + WebhookDelivery.patience).inMilliseconds) / 1000
@@ -68,7 +64,7 @@ extension Ledger {
     ).decodeOnly(Bool.self)
   }
 
-  /// - Returns: How many events were deleted.
+  /// - Returns: The number of deleted events.
   private func deleteTrimmed() async throws -> Int {
     try await database.query(
       """
@@ -79,7 +75,7 @@ extension Ledger {
           WHERE d.event_id = e.event_id AND d.parked_at IS NULL)
         ORDER BY e.position LIMIT \(Self.trimmingBatch)
       ), given_up AS (
-        -- One that is just to be tried again keeps its event, which the foreign key sees to.
+        -- The foreign key keeps the event of a delivery that is just retried.
         DELETE FROM tenure.webhook_delivery
         WHERE event_id IN (SELECT event_id FROM old) AND parked_at IS NOT NULL
       ), deleted AS (

@@ -1,72 +1,64 @@
 import Postgres
 package import Subscriptions
 
-/// How the queue, the webhook, the feed and the journal stand at one moment, for monitoring.
+/// The state of the queues, webhook, feed and movements at one moment, for monitoring.
 ///
-/// Whatever can grow without bounds is counted only so far, so that the reading stays cheap on the
-/// very day on which everything has piled up.
+/// Counts of unbounded tables stop at ``countLimit``, so the query stays cheap when work piles up.
 package struct LedgerReading: Hashable, Sendable {
-  /// Beyond so many, how many there are is no news.
   package static let countLimit: Int64 = 10_000
-  /// How long the database may take for all of it.
   package static let deadline: Duration = .seconds(2)
 
-  /// The jobs of a lane that are due and not taken up.
+  /// Due jobs of a queue that no worker has claimed.
   package struct Backlog: Hashable, Sendable {
     package var due = 0
-    /// When the oldest of them was due; nil: there is none.
+    /// When the oldest of them became due.
     package var since: Timestamp?
   }
 
-  /// Every lane.
-  package var backlogs: [Job.Lane: Backlog] = [:]
-  /// By kind; none of a kind that is not named.
-  package var parkedJobs: [String: Int] = [:]
+  /// Contains every queue.
+  package var backlogs: [Job.Queue: Backlog] = [:]
+  /// Counts by kind; kinds without discarded jobs are missing.
+  package var discardedJobs: [String: Int] = [:]
   package var waitingSubmissions = 0
-  /// Of the latest charges that came without an owner those that have none yet.
+  /// Still unclaimed charges, among the latest that arrived unclaimed.
   package var unclaimedCharges: [Environment: Int] = [:]
   package var waitingDeliveries = 0
-  /// Since when the oldest of them waits.
+  /// When the oldest of them became due.
   package var waitingDeliveriesSince: Timestamp?
   package var parkedDeliveries = 0
   package var feedPosition: Int64 = 0
   package var unplacedEvents = 0
   package var unfoldedChanges = 0
-  /// When a server said last that it is alive; nil: never.
   package var lastHeartbeat: Timestamp?
-  /// What may still be asked of Apple, by the budget's name.
+  /// Remaining requests to Apple, by the rate budget's name.
   package var budgets: [String: Double] = [:]
 }
 
-/// How the connections to PostgreSQL stand at one moment.
+/// The state of the connection pool at one moment.
 package struct ConnectionReading: Hashable, Sendable {
-  /// Connections that have nothing to do.
   package let idle: Int
-  /// Connections with shared round trips under way.
+  /// Connections with shared round trips in flight.
   package let busy: Int
-  /// Connections that a transaction has to itself.
+  /// Connections reserved by a transaction.
   package let leased: Int
   package let connecting: Int
-  /// Round trips under way.
   package let inFlight: Int
   /// Round trips that wait for a connection.
   package let waiting: Int
 }
 
 extension Ledger {
-  /// Reads how everything stands, in one round trip.
+  /// Reads all gauges in one round trip.
   ///
-  /// - Parameter now: Tells what is due.
-  /// - Returns: The reading.
-  /// - Throws: What the database says; after ``LedgerReading/deadline`` at the latest.
+  /// - Throws: `PostgresError`, after ``LedgerReading/deadline`` at the latest.
   package func reading(at now: Timestamp) async throws -> LedgerReading {
     let results = try await database.batch(
       Self.readings(at: now), deadline: LedgerReading.deadline)
     var reading = LedgerReading()
-    for (lane, due, since) in try results[0].decode(Job.Lane.self, Int.self, Timestamp?.self) {
-      reading.backlogs[lane] = LedgerReading.Backlog(due: due, since: since)
+    for (queue, due, since) in try results[0].decode(Job.Queue.self, Int.self, Timestamp?.self) {
+      reading.backlogs[queue] = LedgerReading.Backlog(due: due, since: since)
     }
-    reading.parkedJobs = Dictionary(
+    reading.discardedJobs = Dictionary(
       uniqueKeysWithValues: try results[1].decode(String.self, Int.self).map { ($0, $1) })
     reading.waitingSubmissions = try results[2].decodeOnly(Int.self)
     (reading.waitingDeliveries, reading.waitingDeliveriesSince) = try results[3].decodeOnly(
@@ -88,22 +80,22 @@ extension Ledger {
     let limit = LedgerReading.countLimit
     let statements: [SQL] = [
       """
-      SELECT wanted.lane, count(coming.run_at), min(coming.run_at)
-      FROM unnest(\(Job.Lane.allCases.map(\.rawValue))) AS wanted (lane)
+      SELECT wanted.queue, count(coming.run_at), min(coming.run_at)
+      FROM unnest(\(Job.Queue.allCases.map(\.rawValue))) AS wanted (queue)
       CROSS JOIN (VALUES (0), (1), (2)) AS urgency (priority)
       LEFT JOIN LATERAL (
         SELECT run_at FROM tenure.job
-        WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
+        WHERE queue = wanted.queue AND priority = urgency.priority AND discarded_at IS NULL
           AND locked_until IS NULL AND run_at <= \(now)
         ORDER BY run_at
         LIMIT \(limit)
       ) AS coming ON true
-      GROUP BY wanted.lane
+      GROUP BY wanted.queue
       """,
-      "SELECT kind, count(*) FROM tenure.job WHERE parked_at IS NOT NULL GROUP BY kind",
+      "SELECT kind, count(*) FROM tenure.job WHERE discarded_at IS NOT NULL GROUP BY kind",
       """
       SELECT count(*) FROM (
-        SELECT 1 FROM tenure.job WHERE lane = 'submissions' AND parked_at IS NULL LIMIT \(limit)
+        SELECT 1 FROM tenure.job WHERE queue = 'submissions' AND discarded_at IS NULL LIMIT \(limit)
       ) AS first
       """,
       """
@@ -129,8 +121,8 @@ extension Ledger {
     return statements + Environment.allCases.map(unclaimedAmongLatest)
   }
 
-  /// Looks at the latest charges that came without an owner: most of them were claimed since, and
-  /// those of many years are too many to be counted.
+  /// Counts among the latest charges that arrived unclaimed: over the years there are too many to
+  /// count, and most are claimed by now.
   private static func unclaimedAmongLatest(in environment: Environment) -> SQL {
     """
     SELECT count(*) FILTER (WHERE known_until = 'infinity') FROM (
@@ -142,7 +134,7 @@ extension Ledger {
     """
   }
 
-  /// How the connections to PostgreSQL stand; asks nobody.
+  /// Reads the pool's gauges, without a query.
   package func connections() async -> ConnectionReading {
     let reading = await database.reading()
     return ConnectionReading(

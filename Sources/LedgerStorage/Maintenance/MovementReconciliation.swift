@@ -1,21 +1,16 @@
 import Postgres
 import Subscriptions
 
-// The journal follows from the entries and from the catalogue. Recording writes what follows from
-// new entries; what follows from another catalogue, or was recorded before there was a journal, a
-// survey makes up for.
+// Movements follow from the entries and the catalogue. Recording writes those of new entries;
+// reconciliation writes those that follow from a changed catalogue.
 
 extension Ledger {
-  /// Brings the journal of some lines up to date.
+  /// Brings the movements of some original transactions up to date.
   ///
-  /// Most are: they are read without any lock, and only the others are locked.
+  /// Most are current, so they are read without locks first, and only the others are locked.
   ///
-  /// - Parameters:
-  ///   - lines: The lines; those that Apple links with them are brought up to date with them.
-  ///   - catalogue: By what the journal is written.
-  ///   - now: From when on it says so.
-  /// - Returns: How many families were not up to date.
-  /// - Throws: What the database says.
+  /// - Parameter lines: Original transactions; those that Apple links with them are included.
+  /// - Returns: How many were out of date, linked ones counted once.
   @discardableResult
   func catchUpJournal(of lines: [LineID], by catalogue: Catalogue, at now: Timestamp) async throws
     -> Int
@@ -34,7 +29,7 @@ extension Ledger {
       try await reader.read(Set(behind), in: transaction)
       let writes = try await journals(of: reader.families, by: catalogue, in: transaction).flatMap {
         journal in
-        // Later than everything that was recorded, for it is what is known from then on.
+        // Later than every recorded entry, because movements are known from their recording on.
         let moment = max(now, journal.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
         return MovementRow.write(from: journal.known, to: journal.rows, at: moment)
       }
@@ -43,7 +38,7 @@ extension Ledger {
     }
   }
 
-  /// What the journal says of a family, and what it must say.
+  /// The stored and the derived movements of an original transaction.
   private struct FamilyJournal: Sendable {
     var id: LineID
     var lastRecordedAt: Timestamp?
@@ -66,23 +61,24 @@ extension Ledger {
     }
   }
 
-  // MARK: The proof
+  // MARK: Audit
 
-  /// The catalogue, if the journal is written by it: nil while a survey is to bring it up to date.
+  /// The catalogue that the movements were derived from; nil while a reconciliation is pending.
   func settledCatalogue() async throws -> Catalogue? {
     let catalogue = try await catalogue()
-    // Asked for afterwards: a version of a product comes with the survey that it needs.
+    // Read after the catalogue: a new product version and its reconciliation are one commit.
     let isPending = try await database.query(
       """
       SELECT EXISTS (
         SELECT FROM tenure.job
-        WHERE kind = 'survey' AND parked_at IS NULL AND (place IS NOT NULL OR run_at <= now()))
+        WHERE kind = 'reconcile' AND discarded_at IS NULL
+          AND (place IS NOT NULL OR run_at <= now()))
       """
     ).decodeOnly(Bool.self)
     return isPending ? nil : catalogue
   }
 
-  /// Lines of which the journal says something and that don't exist.
+  /// Original transactions that have movements but don't exist.
   private func strayJournals() async throws -> [LineID] {
     try await database.query(
       """
@@ -96,14 +92,14 @@ extension Ledger {
     ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
   }
 
-  /// How many sums that differ are told one by one.
+  /// Differing sums reported individually.
   private static let toldSums = 20
 
-  /// Looks for movements of lines that don't exist, and compares the sums by the day with the
-  /// movements that are known now, and with the charges.
+  /// Reports movements without an original transaction, and daily sums that differ from the current
+  /// movements or charges.
   func checkJournal(_ audit: inout LedgerAudit) async throws {
     for line in try await strayJournals() {
-      audit.report(.projection, line, "movements of no line should not be there")
+      audit.report(.projection, line, "movements without an original transaction")
     }
     let differing = try await database.query(
       """
@@ -117,13 +113,13 @@ extension Ledger {
     for (count, environment, basis, kind, day, product, currency) in differing {
       audit.report(
         .projection, nil,
-        "of \(count) sums that differ: \(kind) of \(product) (\(environment.rawValue), \(basis)) "
-          + "on \(day)" + (currency.isEmpty ? "" : " in \(currency)"))
+        "\(count) daily sums differ, such as \(kind) of \(product) "
+          + "(\(environment.rawValue), \(basis)) on \(day)"
+          + (currency.isEmpty ? "" : " in \(currency)"))
     }
     try await checkChargeSums(&audit)
   }
 
-  /// Compares the sums of charges by the day with the charges.
   private func checkChargeSums(_ audit: inout LedgerAudit) async throws {
     let differing = try await database.query(
       """
@@ -136,16 +132,14 @@ extension Ledger {
     for (count, environment, measure, cause, day, product) in differing {
       audit.report(
         .projection, nil,
-        "of \(count) sums of charges that differ: \(measure) of \(product) "
+        "\(count) daily sums of charges differ, such as \(measure) of \(product) "
           + "(\(environment.rawValue)) on \(day)" + (cause.isEmpty ? "" : ", \(cause)"))
     }
   }
 
-  /// Closes movements of lines that don't exist, and adds to the sums what they lack of what the
-  /// movements come to.
+  /// Closes movements without an original transaction and corrects the daily sums.
   ///
-  /// - Returns: The lines.
-  /// - Throws: What the database says.
+  /// - Returns: The missing original transactions.
   func mendJournal() async throws -> Set<LineID> {
     let strays = try await strayJournals()
     let now = try await database.query("SELECT clock_timestamp()").decodeOnly(Timestamp.self)
@@ -156,14 +150,14 @@ extension Ledger {
     return Set(strays)
   }
 
-  /// An advisory lock of ours, for who adds to the sums what they lack.
+  /// Advisory lock that serializes corrections of the sums: "sums" in ASCII.
   private static let sumsLock: Int64 = 0x7375_6D73
 
-  /// Adds to the sums what they lack; one rebuild at a time, for two would add it twice.
+  /// Corrects the daily sums; two concurrent corrections would add the difference twice.
   private func mendSums() async throws {
     let patience = Int(Self.auditDeadline / .milliseconds(1))
     try await database.withTransaction { transaction in
-      // What is lacking is looked for by the statements after it, and so when the other has ended.
+      // The statements after the lock take their snapshots after a concurrent correction.
       _ = try await transaction.batch(
         [
           SQL(unescaped: "SET LOCAL lock_timeout = \(patience)"),
@@ -181,8 +175,7 @@ extension Ledger {
     }
   }
 
-  /// What the movements that are known now come to beyond the sums that are stored: both are of one
-  /// moment.
+  /// The difference between the sums of the current movements and the stored sums.
   private static let differingSums: SQL = """
     SELECT environment, basis, kind, day, cohort, cause, product_id, ownership_type, period_type,
       currency, price_source, sum(number) AS number, sum(amount_milliunits) AS amount_milliunits,

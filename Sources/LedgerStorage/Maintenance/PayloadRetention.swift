@@ -2,44 +2,34 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-/// How many raw bodies were aged out.
+/// Numbers of pruned payloads.
 package struct AgeingOut: Hashable, Sendable {
   package fileprivate(set) var payloads = 0
   package fileprivate(set) var notifications = 0
-  /// Answers of Apple's about either.
+  /// Apple's responses about either.
   package fileprivate(set) var answers = 0
 
   package static let none = AgeingOut()
 }
 
-/// Raw bodies that have been kept for long enough: they go, and their SHA-256 and length stay.
-///
-/// Nothing follows from a raw body but what was recorded when it came, so that neither an audit nor
-/// a rebuild misses it.
+// Decisions follow from what was recorded when a payload arrived, so neither an audit nor a rebuild
+// needs it. Its SHA-256 and length are kept.
 extension Ledger {
-  /// How often it is looked for what is to be aged out.
-  private static let ageingInterval: Duration = .days(1)
-  /// How many rows one look goes through: a second's work for those that are left alone.
+  /// Rows examined per query: a second for rows that are kept.
   private static let ageingWindow = 20_000
-  /// How many are aged out in one transaction: some tens of milliseconds' work.
+  /// Payloads pruned per transaction: some tens of milliseconds.
   private static let ageingBatch = 200
-  /// How long a look may take, which reads all lines once.
+  /// The timeout of an examination, which reads all original transactions once.
   private static let ageingDeadline: Duration = .minutes(5)
 
-  /// Ages out what is older than the retention, and plans the next time.
+  /// Prunes payloads older than the retention and reschedules the job.
   ///
-  /// What is pending, what a job is still to look at, one that was given up included, and the last
-  /// receipt of each line stay: Apple is asked with them.
+  /// Keeps pending payloads, those of unfinished or parked jobs, and the latest receipt of each
+  /// original transaction, which polls send to Apple.
   ///
-  /// - Parameters:
-  ///   - job: Claimed.
-  ///   - retention: How long what is kept.
-  ///   - now: What counts as old is older at this moment.
-  ///   - isStopping: Whether the rest is to be left for the next time, which is at once.
-  /// - Returns: How many bodies were aged out.
-  /// - Throws: What the database says.
+  /// - Parameter isStopping: Whether to leave the rest to another run, due at once.
   package func ageOut(
-    _ job: Job, keeping retention: RawRetention, at now: Timestamp,
+    _ job: Job, keeping retention: RawRetention, every interval: Duration, at now: Timestamp,
     isStopping: @Sendable () -> Bool = { false }
   ) async throws -> AgeingOut {
     var sum = AgeingOut.none
@@ -49,7 +39,7 @@ extension Ledger {
     if let age = retention.notifications {
       try await ageOutNotifications(&sum, before: now - age, now, isStopping)
     }
-    let next = isStopping() ? now : now + Self.ageingInterval
+    let next = isStopping() ? now : now + interval
     _ = try await database.batch(
       retention.isEndless ? job.completion : job.repetition(at: next, now: now))
     return sum
@@ -61,7 +51,7 @@ extension Ledger {
   ) async throws {
     var last: UUID?
     while !isStopping() {
-      // Counted rather than EXISTS, which PostgreSQL may answer from a hash of the whole table.
+      // A count instead of EXISTS, for which PostgreSQL may hash the whole table.
       let start: SQL = last.map { "WHERE p.submission_id > \($0)" } ?? ""
       let window = try await database.query(
         """
@@ -127,12 +117,11 @@ extension Ledger {
     }
   }
 
-  // MARK: What polls need
+  // MARK: Receipts in use
 
-  /// Which of some submissions hold the last receipt of a line.
+  /// The submissions that hold the latest receipt of an original transaction.
   ///
-  /// There is no index to find a line by its receipt: it would cost every recording, and this looks
-  /// once for many.
+  /// No index serves this: it would slow down every recording, and this query handles many at once.
   private func receiptsInUse(amongSubmissions ids: [UUID]) async throws -> [UUID] {
     guard !ids.isEmpty else { return [] }
     return try await database.query(
@@ -146,7 +135,7 @@ extension Ledger {
         WHERE l.environment = c.environment
           AND l.original_transaction_id = c.original_transaction_id)
       """, deadline: Self.ageingDeadline
-    ).decode(UUID.self).map(\.self)
+    ).decode(UUID.self)
   }
 
   private func receiptsInUse(amongNotifications ids: [String]) async throws -> [String] {
@@ -156,22 +145,22 @@ extension Ledger {
       SELECT DISTINCT receipt_notification_id FROM tenure.line_source
       WHERE receipt_notification_id = ANY (\(ids))
       """, deadline: Self.ageingDeadline
-    ).decode(String.self).map(\.self)
+    ).decode(String.self)
   }
 }
 
 extension Array {
-  /// Its elements in order, so many together.
+  /// Consecutive slices of at most `size` elements.
   fileprivate func batches(of size: Int) -> [[Element]] {
     stride(from: 0, to: count, by: size).map { Array(self[$0..<Swift.min($0 + size, count)]) }
   }
 }
 
-/// How long raw bodies are kept; what was decided of them stays for ever.
+/// How long payloads are kept; what was recorded from them is permanent.
 package struct RawRetention: Hashable, Sendable {
-  /// What was submitted, and what Apple answered about it; nil: for ever.
+  /// For submissions and Apple's responses about them; nil: forever.
   package var submissions: Duration?
-  /// Notifications, and what Apple answered about receipts in them; nil: for ever.
+  /// For notifications and Apple's responses about receipts in them; nil: forever.
   package var notifications: Duration?
 
   package init(submissions: Duration? = nil, notifications: Duration? = nil) {
@@ -179,19 +168,18 @@ package struct RawRetention: Hashable, Sendable {
     self.notifications = notifications
   }
 
-  /// Whether everything is kept for ever.
   package var isEndless: Bool { submissions == nil && notifications == nil }
 }
 
-/// What is left of a raw body that was aged out.
+/// The remains of a pruned payload.
 package struct AgedOut: Hashable, Sendable {
   package let at: Timestamp
-  /// Of the body as it was.
+  /// The digest of the payload.
   package let sha256: [UInt8]
-  /// The length of the body in bytes.
+  /// The payload's length in bytes.
   package let bytes: Int64
 
-  /// Nil: the body is there.
+  /// Nil if the payload was not pruned.
   init?(at: Timestamp?, sha256: [UInt8]?, bytes: Int64?) {
     guard let at, let sha256, let bytes else { return nil }
     self.at = at

@@ -2,34 +2,30 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-// A survey makes up for whatever nobody was there to notice: a catalogue or a setting that changed,
-// or what a version before this one did not write.
+// Reconciliation corrects what no recording notices: a changed catalogue or sandbox setting.
 
 extension Ledger {
-  /// How many accounts are looked at in one read, and told something in one transaction at most.
+  /// Accounts read per query and published per transaction.
   private static let accountPage = 200
-  /// How many lines are planned in one transaction: others wait for their locks.
+  /// Original transactions scheduled per transaction, which holds their locks.
   private static let linePage = 50
-  /// How many pages one run goes through before the job is given back: seconds, so that its lease
-  /// is never over and a worker that stops need not be waited for.
+  /// Pages per run before the job is released: seconds, so that the lease never expires and a
+  /// stopping worker ends soon.
   private static let pagesAtOnce = 50
-  /// When a survey goes through the accounts once more: by then no program records by a catalogue
-  /// from before.
+  /// The delay before the second pass over the accounts, after which no process records with the
+  /// earlier catalogue.
   private static let secondLook = CatalogueCache.refreshInterval * 2
 
-  /// Goes on through all accounts and lines, and adds what follows from the ledger and is missing.
+  /// Continues through all accounts and original transactions, adding what the ledger implies and
+  /// is missing.
   ///
-  /// After it accounts were told what they have, there are jobs for what time changes and for
-  /// asking Apple, and the journal is what the catalogue makes of it.
-  ///
-  /// The place is kept with the job, so that a survey goes on where a worker died. It can be
-  /// repeated at will: what is there is left as it is.
+  /// Afterwards every account's entitlements are published, jobs exist for changes by time and for
+  /// polls, and the movements match the catalogue. The position is stored with the job, so it
+  /// continues where a worker died. Idempotent.
   ///
   /// - Parameters:
-  ///   - job: Its task is ``Job/Task/survey``.
-  ///   - terms: By what it is judged what accounts may use: as they are now, not as remembered.
-  ///   - now: The moment.
-  /// - Throws: What the database says.
+  ///   - job: A claimed job of kind `reconcile`.
+  ///   - terms: With a catalogue read for this run, not a cached one.
   package func survey(_ job: Job, terms: AccessTerms, at now: Timestamp) async throws {
     var place = try await surveyPlace(of: job)
     for page in 0..<Self.pagesAtOnce {
@@ -41,7 +37,7 @@ extension Ledger {
       job.repetition(at: place.isSecondLook ? now + Self.secondLook : now, now: now))
   }
 
-  /// Where a survey goes on: at its beginning if something changed since that place was kept.
+  /// The stored position; the beginning if something changed since it was stored.
   private func surveyPlace(of job: Job) async throws -> SurveyPlace? {
     let kept = try await database.query(
       "SELECT place FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker)"
@@ -49,9 +45,9 @@ extension Ledger {
     return kept.map { SurveyPlace($0, generation: job.generation) ?? SurveyPlace(.accounts) }
   }
 
-  /// Goes through one page.
+  /// Processes one page.
   ///
-  /// - Returns: Where the next one begins; nil: there is none, or the job is another worker's.
+  /// - Returns: The next page's position; nil at the end, or if another worker has the job.
   private func surveyPage(
     _ place: SurveyPlace, of job: Job, terms: AccessTerms, at now: Timestamp
   ) async throws -> SurveyPlace? {
@@ -72,15 +68,15 @@ extension Ledger {
       UPDATE tenure.job SET place = \(next.text(generation: job.generation))
       WHERE job_id = \(job.id) AND locked_by = \(job.worker) AND generation = \(job.generation)
       """)
-    // If something changed meanwhile, another run begins at the beginning.
+    // If something changed concurrently, another run starts from the beginning.
     return kept == 0 ? nil : next
   }
 
-  /// Tells a page of accounts what they were not told.
+  /// Publishes the entitlements of a page of accounts where they changed.
   ///
-  /// Most need nothing: they are read without any lock, and only the others are locked.
+  /// Most are current, so they are read without locks first, and only the others are locked.
   ///
-  /// - Returns: The last account of the page; nil if there was none.
+  /// - Returns: The page's last account, if any.
   private func surveyAccounts(after last: String?, terms: AccessTerms, at now: Timestamp)
     async throws -> String?
   {
@@ -92,27 +88,27 @@ extension Ledger {
     ).decode(String.self, AccountKey.self)
     guard let end = page.last?.0 else { return nil }
     let names = Dictionary(page.map { ($0.1, $0.0) }) { first, _ in first }
-    let tasks = names.keys.map { Job.Task.tellAccount($0).subject }
-    let results = try await database.batch(
-      ToldAccount.select(Array(names.values)) + [
+    let subjects = names.keys.map { Job.Key.publishEntitlements($0).subject }
+    let (told, jobs) = try await database.read(
+      ToldAccount.query(names),
+      Query(
         """
         SELECT subject, run_at FROM tenure.job
-        WHERE kind = \(Job.Task.Kind.tellAccount) AND subject = ANY(\(tasks)) AND parked_at IS NULL
+        WHERE kind = \(Job.Kind.publishEntitlements) AND subject = ANY(\(subjects))
+          AND discarded_at IS NULL
         """
-      ])
-    let jobs = Dictionary(
-      uniqueKeysWithValues: try results[ToldAccount.statementCount]
-        .decode(String.self, Timestamp.self).map { ($0, $1) })
-    let behind = try ToldAccount.accounts(
-      names, from: results.prefix(ToldAccount.statementCount)
-    ).map { AccountNews($0, terms: terms, at: now) }.filter { news in
-      let scheduled = jobs[Job.Task.tellAccount(news.key).subject]
+      ) {
+        Dictionary(
+          uniqueKeysWithValues: try $0.decode(String.self, Timestamp.self).map { ($0, $1) })
+      })
+    let behind = told.map { AccountNews($0, terms: terms, at: now) }.filter { news in
+      let scheduled = jobs[Job.Key.publishEntitlements(news.key).subject]
       return news.changesWhatIsTold
         || news.nextChange.map { next in scheduled.map { next < $0 } ?? true } ?? false
     }
     if !behind.isEmpty {
       let channels = try await database.withTransaction { transaction in
-        // Whoever has locked one tells it himself.
+        // An account locked by another transaction is published by that one.
         let told = try await lockTold(
           Set(behind.map(\.key)), waits: false, in: transaction
         ).told.map { AccountNews($0, terms: terms, at: now) }
@@ -125,20 +121,20 @@ extension Ledger {
     return end
   }
 
-  /// Plans when Apple is asked about the lines of a page about which nobody plans to ask.
+  /// Schedules polls for a page of original transactions where they are missing.
   ///
-  /// - Returns: The last line of the page; nil if there was none.
+  /// - Returns: The page's last original transaction, if any.
   private func surveyLines(after last: LineID?, at now: Timestamp) async throws -> String? {
     let page = try await surveyedLines(after: last)
     guard let end = page.last else { return nil }
-    let subjects = page.map { Job.Task.pollLine($0).subject }
+    let subjects = page.map(\.subject)
     let planned: [String] = try await database.query(
       """
       SELECT subject FROM tenure.job
-      WHERE kind = \(Job.Task.Kind.pollLine) AND subject = ANY(\(subjects))
+      WHERE kind = \(Job.Kind.pollLine) AND subject = ANY(\(subjects))
       """
     ).decode(String.self)
-    let unplanned = Set(page.filter { !planned.contains(Job.Task.pollLine($0).subject) })
+    let unplanned = Set(page.filter { !planned.contains($0.subject) })
     if !unplanned.isEmpty {
       try await database.withTransaction { transaction in
         var reader = FamilyReader(isLocking: true)
@@ -154,19 +150,19 @@ extension Ledger {
         }
       }
     }
-    return Job.Task.pollLine(end).subject
+    return end.subject
   }
 
-  /// Brings the journal of a page of lines up to date.
+  /// Brings the movements of a page of original transactions up to date.
   ///
-  /// - Returns: The last line of the page; nil if there was none.
+  /// - Returns: The page's last original transaction, if any.
   private func surveyJournal(after last: LineID?, by catalogue: Catalogue, at now: Timestamp)
     async throws -> String?
   {
     let page = try await surveyedLines(after: last)
     guard let end = page.last else { return nil }
     try await catchUpJournal(of: page, by: catalogue, at: now)
-    return Job.Task.pollLine(end).subject
+    return end.subject
   }
 
   private func surveyedLines(after last: LineID?) async throws -> [LineID] {
@@ -181,19 +177,19 @@ extension Ledger {
   }
 }
 
-/// How far a survey has come.
+/// The position of a reconciliation.
 struct SurveyPlace: Hashable, Sendable {
   enum Stage: String, CaseIterable, Sendable {
     case accounts
     case lines
-    /// For what was recorded by an old catalogue while the accounts were gone through.
+    /// Corrects what was recorded with the earlier catalogue during the first pass.
     case accountsAgain = "accounts_again"
-    /// After the wait for the accounts: nobody records by an old catalogue any more.
+    /// After the wait before the second pass, when the earlier catalogue is no longer used.
     case journal
   }
 
   var stage: Stage
-  /// The last account or line that was looked at; nil: none of the stage.
+  /// The last processed account or original transaction of the stage.
   var last: String?
 
   init(_ stage: Stage, after last: String? = nil) {
@@ -201,7 +197,7 @@ struct SurveyPlace: Hashable, Sendable {
     self.last = last
   }
 
-  /// Reads a place as it is kept; nil for one of another generation of the job.
+  /// Parses a stored position; nil if it belongs to another generation of the job.
   init?(_ text: String?, generation: Int) {
     let parts = text?.split(separator: " ", maxSplits: 2, omittingEmptySubsequences: false) ?? []
     guard parts.count >= 2, parts[0] == String(generation),
@@ -224,16 +220,8 @@ struct SurveyPlace: Hashable, Sendable {
     }
   }
 
-  /// Whether the accounts are about to be gone through once more.
+  /// Whether the second pass over the accounts is about to start.
   var isSecondLook: Bool { self == SurveyPlace(.accountsAgain) }
 
-  /// The line that was looked at last.
-  var line: LineID? {
-    guard let last,
-      case .pollLine(let line) = Job.Task(kind: Job.Task.Kind.pollLine.rawValue, subject: last)
-    else {
-      return nil
-    }
-    return line
-  }
+  var line: LineID? { last.flatMap(LineID.init(subject:)) }
 }

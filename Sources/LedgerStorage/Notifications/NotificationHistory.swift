@@ -1,23 +1,22 @@
 import Postgres
 package import Subscriptions
 
-/// A reading of Apple's notification history, compared with the inbox.
+/// The result of comparing Apple's notification history with the inbox.
 package struct NotificationComparison: Hashable, Sendable {
   package var bundleID: String
   package var environment: Environment
-  /// What Apple sent from here (inclusive) to there (exclusive).
+  /// The compared period of Apple's history, end excluded.
   package var windowStart: Timestamp
   package var windowEnd: Timestamp
   package var comparedAt: Timestamp
-  /// How many Apple lists.
   package var listed: Int
-  /// How many of them could not be believed.
+  /// Listed notifications that failed verification.
   package var refused: Int
-  /// How many of them had not arrived.
+  /// Listed notifications that had not arrived.
   package var missing: Int
-  /// When Apple signed the first of those; nil if there are none.
+  /// The signing date of the earliest missing notification.
   package var firstMissingAt: Timestamp?
-  /// How late the latest of those is; nil if there are none.
+  /// The longest time from signing to discovery among the missing notifications.
   package var longestDelay: Duration?
 
   package init(
@@ -37,7 +36,6 @@ package struct NotificationComparison: Hashable, Sendable {
     self.longestDelay = longestDelay
   }
 
-  /// Counts one that had not arrived.
   package mutating func addMissing(signedAt: Timestamp?, foundAt: Timestamp) {
     missing += 1
     let date = signedAt ?? foundAt
@@ -46,12 +44,12 @@ package struct NotificationComparison: Hashable, Sendable {
   }
 }
 
-/// What was missed of Apple's notifications.
 extension Ledger {
-  /// Has Apple's notification history compared with the inbox, at that time at the latest.
+  /// Schedules a comparison of Apple's notification history with the inbox, for `moment` or
+  /// earlier.
   ///
-  /// A comparison that is due earlier stays as it is; one that is under way is done once more,
-  /// since it may have read too early.
+  /// A comparison that is due earlier is kept; one that is running is repeated, because it may have
+  /// read too early.
   package func scheduleComparison(
     bundleID: String, environment: Environment, at moment: Timestamp
   ) async throws {
@@ -63,16 +61,15 @@ extension Ledger {
   static func scheduleComparison(
     bundleID: String, environment: Environment, at moment: Timestamp
   ) -> SQL {
-    let schedule = Job.schedule(
-      .compareNotifications(bundleID: bundleID, environment), runAt: moment, at: moment)
-    return """
-      \(schedule)
-      WHERE tenure.job.run_at > excluded.run_at OR tenure.job.parked_at IS NOT NULL
-        OR tenure.job.locked_until IS NOT NULL
-      """
+    Job.schedule(
+      .compareNotifications(bundleID: bundleID, environment), runAt: moment, at: moment,
+      ifExisting: """
+        tenure.job.run_at > excluded.run_at OR tenure.job.discarded_at IS NOT NULL
+          OR tenure.job.locked_until IS NOT NULL
+        """)
   }
 
-  /// Where the last comparison ended; nil: there was none.
+  /// The end of the latest compared period, if any.
   package func lastComparisonEnd(
     bundleID: String, environment: Environment
   ) async throws -> Timestamp? {
@@ -84,7 +81,6 @@ extension Ledger {
     ).decodeOnly(Timestamp?.self)
   }
 
-  /// Which of these notifications are not in the inbox.
   package func missingNotifications(among ids: [String]) async throws -> Set<ExactText> {
     guard !ids.isEmpty else { return [] }
     let known = try await database.query(
@@ -93,17 +89,12 @@ extension Ledger {
     return Set(ids.map(ExactText.init(_:))).subtracting(known.map(ExactText.init(_:)))
   }
 
-  /// Records what a comparison came to, and has the job come again, in one database transaction.
+  /// Records a comparison and reschedules its job, in one database transaction.
   ///
-  /// What a worker found that was killed before it came here counts, too: it is in the inbox, found
-  /// after the comparison before.
+  /// Also counts notifications found since the previous comparison by a worker that died before
+  /// recording.
   ///
-  /// - Parameters:
-  ///   - comparison: What was counted.
-  ///   - job: The job that compared.
-  ///   - next: When to compare again.
-  /// - Returns: What is recorded.
-  /// - Throws: What the database says.
+  /// - Returns: The comparison as recorded.
   package func record(
     _ comparison: NotificationComparison, by job: Job, next: Timestamp
   ) async throws -> NotificationComparison {
@@ -145,7 +136,7 @@ extension Ledger {
     return recorded
   }
 
-  /// The comparisons of all apps, the last one first.
+  /// Reads the comparisons of all apps, latest first.
   package func comparisons(limit: Int) async throws -> [NotificationComparison] {
     try await database.query(
       """
@@ -165,17 +156,13 @@ extension Ledger {
 }
 
 extension Ledger {
-  /// Notes that a server is alive, and has histories compared now where none was for a while.
+  /// Records a server's heartbeat, and schedules comparisons with Apple's notification histories if
+  /// no server was alive for longer than `pause`, in one database transaction.
   ///
-  /// Both in one database transaction: Apple's notification histories are compared with the inbox.
-  /// Several servers may run: whichever was alive last counts.
+  /// With several servers, the latest heartbeat counts.
   ///
-  /// - Parameters:
-  ///   - now: When.
-  ///   - pause: How long none may be alive before anything is missed.
-  ///   - histories: The apps whose histories Apple can be asked for.
-  /// - Returns: When a server was alive last before, nil: never; and whether that is too long ago.
-  /// - Throws: What the database says.
+  /// - Parameter histories: The apps with App Store Server API access.
+  /// - Returns: The previous heartbeat, and whether it is too old or missing.
   package func beat(
     at now: Timestamp, longestPause pause: Duration,
     histories: [(bundleID: String, environment: Environment)]

@@ -1,20 +1,20 @@
 import Postgres
 package import Subscriptions
 
-/// Refused notifications of one hour, version and reason: how many, and about the last one what can
-/// be told without its content.
+/// Refused notifications of one hour, version and reason: their number, and the last one without
+/// its content.
 package struct RefusedNotifications: Sendable {
   package var hour: Timestamp
-  /// Nil: its shape does not tell.
+  /// Nil if its shape doesn't show the version.
   package var version: NotificationVersion?
   /// A stable code.
   package var reason: String
   package var count: Int
   package var lastAt: Timestamp
-  /// One sentence, without anything that was posted.
+  /// One sentence without posted content.
   package var lastDetail: String
   package var lastBodyBytes: Int
-  /// Nil: it was longer than what is read.
+  /// Nil if the body exceeded the size limit.
   package var lastBodySHA256: [UInt8]?
 
   package init(
@@ -33,9 +33,9 @@ package struct RefusedNotifications: Sendable {
 }
 
 extension Ledger {
-  /// Adds to the trace of what was refused: a few rows an hour, however much anybody posts.
+  /// Adds refused notifications to the counts: a few rows an hour, however many are posted.
   package func trace(_ refused: [RefusedNotifications]) async throws {
-    // In one order, so that two servers never wait for each other in a circle.
+    // Sorted, so that two servers can't deadlock.
     let sorted = refused.sorted {
       ($0.hour, $0.version?.rawValue ?? 0, $0.reason)
         < ($1.hour, $1.version?.rawValue ?? 0, $1.reason)
@@ -56,7 +56,6 @@ extension Ledger {
       })
   }
 
-  /// Refused notifications since a moment, the latest first.
   package func refusedNotifications(since start: Timestamp) async throws -> [RefusedNotifications] {
     try await database.query(
       """

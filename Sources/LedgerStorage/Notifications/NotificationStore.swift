@@ -2,16 +2,12 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-/// The inbox: what Apple sends without being asked.
 extension Ledger {
   /// Stores a notification durably, unless it is stored already.
   ///
-  /// - Parameters:
-  ///   - new: What arrived.
-  ///   - processAt: When a worker takes it up, unless it is processed before; nil: there is nothing
-  ///     in it to process.
-  /// - Returns: False if it is a repetition.
-  /// - Throws: What the database says.
+  /// - Parameter processAt: When a worker processes it unless it was processed before; nil if there
+  ///   is nothing to process.
+  /// - Returns: False for a duplicate.
   package func store(_ new: NewNotification, processAt: Timestamp?) async throws -> Bool {
     let outcome = processAt == nil ? NotificationOutcome.nothingToRecord : nil
     if let environment = new.environment { notificationMemory.note(environment) }
@@ -26,13 +22,13 @@ extension Ledger {
       ON CONFLICT (notification_id) DO NOTHING
       """
     guard let processAt else { return try await database.execute(insert) > 0 }
-    let task = Job.Task.processNotification(new.id)
-    // A repetition of what is processed gets no job.
+    let key = Job.Key.processNotification(new.id)
+    // A duplicate of a processed notification gets no job.
     let results = try await database.batch([
       insert,
       """
-      INSERT INTO tenure.job (kind, subject, lane, run_at, created_at)
-      SELECT \(task.kind), notification_id, \(task.lane), \(processAt), \(new.receivedAt)
+      INSERT INTO tenure.job (kind, subject, queue, run_at, created_at)
+      SELECT \(key.kind), notification_id, \(key.queue), \(processAt), \(new.receivedAt)
       FROM tenure.notification WHERE notification_id = \(new.id) AND processed_at IS NULL
       ON CONFLICT (kind, subject) DO NOTHING
       """,
@@ -41,7 +37,6 @@ extension Ledger {
     return results[0].affectedRows > 0
   }
 
-  /// Finds a notification; nil if there is none of this id.
   package func notification(_ id: String) async throws -> StoredNotification? {
     let rows = try await database.query(
       """
@@ -56,14 +51,13 @@ extension Ledger {
           NotificationOutcome?.self, String?.self)
     else { return nil }
     guard let version = NotificationVersion(rawValue: version) else {
-      preconditionFailure("The table has no other versions.")
+      preconditionFailure("The table allows no other version.")
     }
     return StoredNotification(
       id: id, version: version, receivedAt: receivedAt, body: body, notificationType: type,
       bundleID: bundleID, attempts: attempts, outcome: outcome, problem: problem)
   }
 
-  /// The exchanges with Apple about the receipt in a notification, in order.
   package func exchanges(ofNotification id: String) async throws -> [SubmissionExchange] {
     try await database.query(
       """
@@ -73,7 +67,7 @@ extension Ledger {
     ).decodeExchanges()
   }
 
-  /// What Apple answered about it, where that is so short that it can be a status alone.
+  /// Apple's short responses about a notification, which may be a status only.
   package func shortAnswers(toNotification id: String) async throws
     -> [(askedAt: Timestamp, answer: [UInt8])]
   {
@@ -85,19 +79,18 @@ extension Ledger {
     ).decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) }
   }
 
-  /// What a verified notification is recorded with.
   package struct VerifiedNotification: Sendable {
     package var id: String
     package var evidence: [Evidence]
-    /// The app that it is about, and the receipt in it, if there is one.
+    /// The notification's app and receipt.
     package var source: LineSource
-    /// When auto-renew is said to have been switched off; used if the evidence bears it out.
+    /// The reported date on which auto-renew was turned off; used if the evidence confirms it.
     package var switchOff: ReportedSwitchOff?
-    /// The exchanges with Apple that the evidence is from; none where Apple signed it.
+    /// The exchanges with Apple that returned the evidence; empty if Apple signed it.
     package var exchanges: [SubmissionExchange]
-    /// What was wrong with it all the same.
+    /// A problem that did not prevent verification.
     package var problem: String?
-    /// The line of the purchase that it asks about, where Apple wants to know what became of one.
+    /// The original transaction of a consumption request.
     package var asksAbout: LineID?
 
     package init(
@@ -115,61 +108,58 @@ extension Ledger {
     }
   }
 
-  /// What processing a notification changed.
   package struct ProcessedNotification: Sendable {
     package let outcome: NotificationOutcome
     package let recording: Recording
+    fileprivate let channels: Set<Bell.Channel>
   }
 
-  /// Records a verified notification: evidence, decisions, holdings, orders, and that it is
-  /// processed, all in one database transaction.
+  /// Records a verified notification's evidence and its consequences, and marks it as processed, in
+  /// one database transaction.
   ///
-  /// The inbox's row is locked first, so that it is done once, however many processes are at it.
+  /// Locks the notification first, so that concurrent processes record it once.
   ///
-  /// - Parameters:
-  ///   - verified: What it says.
-  ///   - now: The recording date.
-  ///   - terms: By what it is judged what accounts may use.
-  /// - Returns: What came of it; nil if it was processed before, by another process.
-  /// - Throws: What the database says.
+  /// - Returns: Nil if another process has processed it.
   package func process(
     _ verified: VerifiedNotification, at now: Timestamp,
     terms: AccessTerms
   ) async throws -> ProcessedNotification? {
-    // Two round trips: everything that is read, then everything that is written.
+    // Two round trips: all reads, then all writes.
     let processed = try await database.withTransaction { transaction -> ProcessedNotification? in
-      var (locked, before, _) = try await lock(
-        linesOf: verified.evidence, before: NotificationStanding.lock(verified.id),
-        in: transaction)
-      guard let standing = try NotificationStanding(from: before) else {
+      var (lines, notification, _) = try await lock(
+        linesOf: verified.evidence, before: OpenNotification.query(verified.id),
+        after: Query([]), in: transaction)
+      guard let notification else {
         await transaction.rollBack()
         return nil
       }
-      if let switchOff = verified.switchOff, let evidence = locked.evidence(of: switchOff) {
-        locked.evidence.append(evidence)
+      if let switchOff = verified.switchOff, let evidence = lines.evidence(of: switchOff) {
+        lines.evidence.append(evidence)
       }
-      var (recording, writes, isNews) = try await recordUnclaimed(
-        verified.evidence, from: EntrySource(.notification, id: verified.id), on: locked, at: now,
-        terms: terms, in: transaction)
+      let arrival = Arrival(
+        evidence: verified.evidence, source: EntrySource(.notification, id: verified.id))
+      let recording = try await load(arrival, on: lines, in: transaction).decide(arrival, at: now)
+      let plan = try await plan(recording, terms: terms, at: now, in: transaction)
       let tellings = consumptionTellings(of: verified, at: now)
-      if !tellings.isEmpty { recording.channels.insert(.jobs) }
       let outcome: NotificationOutcome =
-        verified.evidence.isEmpty ? .nothingToRecord : isNews ? .recorded : .known
+        verified.evidence.isEmpty ? .nothingToRecord : recording.isNews ? .recorded : .known
       try await transaction.commit(
-        with: writes + verified.source.upsert(for: verified.evidence)
+        with: plan.statements + verified.source.upsert(for: verified.evidence)
           + Self.insert(
-            verified.exchanges, ofNotification: verified.id, after: standing.lastExchange)
+            verified.exchanges, ofNotification: verified.id, after: notification.lastExchange)
           + Self.close(verified.id, as: outcome, because: verified.problem, at: now) + tellings)
-      return ProcessedNotification(outcome: outcome, recording: recording)
+      return ProcessedNotification(
+        outcome: outcome, recording: recording,
+        channels: tellings.isEmpty ? plan.channels : plan.channels.union([.jobs]))
     }
     if let processed {
-      bell.ring(processed.recording.channels)
+      bell.ring(processed.channels)
       metrics.count(processed.recording)
     }
     return processed
   }
 
-  /// Records that Apple does not vouch for the receipt in a notification.
+  /// Marks a notification as rejected: Apple did not verify its receipt.
   package func rejectNotification(
     _ id: String, because problem: String, exchanges: [SubmissionExchange], at now: Timestamp
   ) async throws {
@@ -178,10 +168,9 @@ extension Ledger {
     }
   }
 
-  /// Records that Apple could not be asked about a notification, and when it will be asked again.
+  /// Postpones a notification that could not be verified with Apple.
   ///
-  /// `worker` has claimed the notification's job; nil: nobody has. Who has looks for its next job
-  /// by itself.
+  /// - Parameter worker: The worker that claimed the job, if any.
   package func postponeNotification(
     _ id: String, until retryAt: Timestamp, because problem: String,
     exchanges: [SubmissionExchange], worker: String?
@@ -197,22 +186,22 @@ extension Ledger {
     }
   }
 
-  /// Changes a notification, unless it was processed meanwhile.
+  /// Updates a notification unless it was processed concurrently.
   private func updateNotification(
     _ id: String, exchanges: [SubmissionExchange], with statements: @Sendable () -> [SQL]
   ) async throws {
     try await database.withTransaction { transaction in
-      let results = try await transaction.batch(NotificationStanding.lock(id))
-      guard let standing = try NotificationStanding(from: results) else { return }
+      guard let notification = try await transaction.read(OpenNotification.query(id)) else {
+        return
+      }
       try await transaction.commit(
-        with: Self.insert(exchanges, ofNotification: id, after: standing.lastExchange)
+        with: Self.insert(exchanges, ofNotification: id, after: notification.lastExchange)
           + statements())
     }
   }
 
   // MARK: Statements
 
-  /// Marks a notification as processed, and takes its job out of the queue.
   private static func close(
     _ id: String, as outcome: NotificationOutcome, because problem: String?, at now: Timestamp
   ) -> [SQL] {
@@ -241,42 +230,39 @@ extension Ledger {
   }
 }
 
-/// A notification that is still to be processed, by whoever holds its lock.
-private struct NotificationStanding {
+/// A locked notification that is still to be processed.
+private struct OpenNotification {
   /// The number of its last exchange; 0 for none.
   var lastExchange: Int
 
-  /// The statements that lock a notification and then read it; ``init(from:)`` reads their results.
-  static func lock(_ id: String) -> [SQL] {
-    [
-      """
-      SELECT processed_at IS NOT NULL FROM tenure.notification WHERE notification_id = \(id)
-      FOR UPDATE
-      """,
-      """
-      SELECT coalesce(max(number), 0) FROM tenure.notification_exchange
-      WHERE notification_id = \(id)
-      """,
-    ]
-  }
-
-  /// Nil if there is no such notification, or it is processed.
-  init?(from results: [Rows]) throws {
-    guard let isProcessed = try results[0].decodeFirst(Bool.self), !isProcessed else { return nil }
-    lastExchange = try results[1].decodeOnly(Int.self)
+  /// Locks and reads a notification; nil if there is none of this id, or it is processed.
+  static func query(_ id: String) -> Query<OpenNotification?> {
+    Query(
+      Query(
+        """
+        SELECT processed_at IS NOT NULL FROM tenure.notification WHERE notification_id = \(id)
+        FOR UPDATE
+        """
+      ) { try $0.decodeFirst(Bool.self) },
+      Query(
+        """
+        SELECT coalesce(max(number), 0) FROM tenure.notification_exchange
+        WHERE notification_id = \(id)
+        """
+      ) { try $0.decodeOnly(Int.self) }
+    ).map { isProcessed, lastExchange in
+      isProcessed == false ? OpenNotification(lastExchange: lastExchange) : nil
+    }
   }
 }
 
 extension LockedLines {
-  /// The evidence that a reported date makes once the rest is recorded; nil where it makes none.
+  /// The evidence that a reported date makes once the other evidence is recorded, if any.
   fileprivate func evidence(of report: ReportedSwitchOff) -> Evidence? {
     guard let family = families.first(where: { $0.members[report.line] != nil }) else {
       return nil
     }
-    var line = family.line
-    let known = evidence.filter { family.members[$0.line] != nil }
-    // The entries are not kept: so their date does not matter.
-    _ = line.record(known, at: family.lastRecordedAt ?? report.at)
-    return line.evidence(of: report)
+    return family.line.evidence(
+      of: report, knowing: evidence.filter { family.members[$0.line] != nil })
   }
 }

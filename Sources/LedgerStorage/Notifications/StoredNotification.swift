@@ -1,34 +1,30 @@
 import Postgres
 package import Subscriptions
 
-/// Which of Apple's two kinds a notification is.
 package enum NotificationVersion: Int, Sendable {
-  /// Unsigned.
   case one = 1
-  /// Signed.
   case two = 2
 }
 
-/// How a notification came to be here.
 package enum NotificationArrival: String, Sendable {
-  /// Apple delivered it.
+  /// Posted by Apple.
   case delivered
-  /// It was missing, and was found in Apple's history.
+  /// Found in Apple's notification history after it was missing.
   case history
 }
 
 extension NotificationArrival: PostgresEncodable, PostgresDecodable {}
 
-/// A notification as it arrived, checked as far as it can be without asking Apple.
+/// A notification as received, verified as far as possible without asking Apple.
 package struct NewNotification: Sendable {
-  /// Apple's name of it, or one made of its body.
+  /// Apple's `notificationUUID`, or an ID derived from the body.
   package var id: String
   package var version: NotificationVersion
   package var receivedAt: Timestamp
   package var arrival: NotificationArrival
-  /// What Apple signed; of version 1 the JSON without its password.
+  /// The signed payload; for version 1, the JSON without its password.
   package var body: String
-  // What the body says, for those who look for it.
+  // Fields of the body, to find it by.
   package var notificationType: String?
   package var subtype: String?
   package var environment: Environment?
@@ -59,33 +55,28 @@ package struct NewNotification: Sendable {
   }
 }
 
-/// A notification in the inbox, and where it stands.
 package struct StoredNotification: Sendable {
   package let id: String
   package let version: NotificationVersion
   package let receivedAt: Timestamp
-  /// Empty: it was aged out.
+  /// Empty if it was pruned.
   package let body: String
   package let notificationType: String?
-  /// The configured app that it belongs to; nil where that is not known.
   package let bundleID: String?
-  /// How often it was tried to process it.
   package let attempts: Int
-  /// Nil: it is still to be processed.
+  /// Nil if not processed yet.
   package let outcome: NotificationOutcome?
-  /// Why it is not processed yet, or what was wrong with it.
+  /// The reason why it is not processed yet, or a problem that it had.
   package let problem: String?
 }
 
-/// What processing a notification came to.
 package enum NotificationOutcome: String, CaseIterable, Sendable {
-  /// Entries were appended.
   case recorded
-  /// Everything that it says was known.
+  /// All of its evidence was known.
   case known
-  /// It tells of no purchase.
+  /// It reports no purchase.
   case nothingToRecord = "nothing_to_record"
-  /// Apple does not vouch for the receipt in it.
+  /// Apple did not verify its receipt.
   case rejected
 }
 

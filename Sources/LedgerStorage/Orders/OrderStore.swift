@@ -2,7 +2,6 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// An order with its account and the charge that fulfilled it.
 package struct StoredOrder: Hashable, Sendable {
   package let order: PurchaseOrder
   package let accountID: String
@@ -10,15 +9,15 @@ package struct StoredOrder: Hashable, Sendable {
   package let fulfilledAt: Timestamp?
   package let environment: Environment?
   package let transactionID: TransactionID?
-  /// When it expires unless somebody pays for it.
+  /// When it expires unless a charge fulfils it.
   package let expiresAt: Timestamp
 
-  /// How long an order waits for its payment, unless a setting says otherwise.
+  /// The default time that an order waits for its payment.
   package static let lifetime: Duration = .days(7)
 
-  /// The order as it is answered at a moment: expired if nobody has paid for it in time.
+  /// The order at a moment: expired if it is open and overdue.
   ///
-  /// Nothing has to run for that. A late charge still fulfils the order, because the money has been
+  /// Needs no job to have run. A late charge still fulfils the order, because the customer has
   /// paid.
   package func answered(at now: Timestamp) -> StoredOrder {
     guard order.status == .open, now >= expiresAt else { return self }
@@ -32,41 +31,49 @@ package struct StoredOrder: Hashable, Sendable {
 }
 
 extension StoredOrder {
-  /// The statements that read an order of an account; ``init(_:of:from:)`` reads their results.
-  static func select(_ id: UUID, of account: AccountKey) -> [SQL] {
-    [
-      """
-      SELECT product_id, status, created_at, fulfilled_at, environment, transaction_id
-      FROM tenure.purchase_order WHERE account_key = \(account) AND order_id = \(id)
-      """,
-      """
-      SELECT account_id, app_account_token FROM tenure.account_by_key
-      WHERE account_key = \(account)
-      """,
-    ]
-  }
-
-  /// Nil if the account has no order of this id.
-  init?(_ id: UUID, of account: AccountKey, lifetime: Duration, from results: [Rows]) throws {
-    guard
-      let (product, status, createdAt, fulfilledAt, environment, transaction) =
-        try results[0].decodeFirst(
+  /// Reads an order of an account; nil if the account has none of this id.
+  static func query(_ id: UUID, of key: AccountKey, lifetime: Duration)
+    -> Query<StoredOrder?>
+  {
+    Query(
+      Query(
+        """
+        SELECT product_id, status, created_at, fulfilled_at, environment, transaction_id
+        FROM tenure.purchase_order WHERE account_key = \(key) AND order_id = \(id)
+        """
+      ) {
+        try $0.decodeFirst(
           ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,
-          Environment?.self, TransactionID?.self),
-      let (name, token) = try results[1].decodeFirst(String.self, UUID.self)
-    else { return nil }
-    self.init(
-      order: PurchaseOrder(
-        id: id, account: account, productID: product, createdAt: createdAt, status: status),
-      accountID: name, appAccountToken: token, fulfilledAt: fulfilledAt,
-      environment: environment, transactionID: transaction, expiresAt: createdAt + lifetime)
+          Environment?.self, TransactionID?.self)
+      },
+      Query(
+        """
+        SELECT account_id, app_account_token FROM tenure.account_by_key
+        WHERE account_key = \(key)
+        """
+      ) { try $0.decodeFirst(String.self, UUID.self) }
+    ).map { order, account in
+      guard let (product, status, createdAt, fulfilledAt, environment, transaction) = order,
+        let (name, token) = account
+      else { return nil }
+      return StoredOrder(
+        order: PurchaseOrder(
+          id: id, account: key, productID: product, createdAt: createdAt, status: status),
+        accountID: name, appAccountToken: token, fulfilledAt: fulfilledAt,
+        environment: environment, transactionID: transaction, expiresAt: createdAt + lifetime)
+    }
   }
 }
 
 extension Ledger {
-  /// Opens an order, creating the account if it is new, with the job that lets it expire.
+  /// Opens an order and schedules its expiry, creating the account if necessary.
   ///
-  /// An order that is opened for a merged account is the other account's.
+  /// ```swift
+  /// let order = try await ledger.openOrder(accountID: "klara", productID: "pro.monthly", at: now)
+  /// // The app passes order.appAccountToken to StoreKit, and order.order.id with the receipt.
+  /// ```
+  ///
+  /// For a merged account, the order belongs to the account it was merged into.
   ///
   /// - Throws: ``LedgerError/unknownProduct(_:)``, ``LedgerError/erasedAccount(_:)``.
   package func openOrder(
@@ -88,12 +95,12 @@ extension Ledger {
     }
   }
 
-  /// Writes a new order, unless its account has been merged or erased since it was read.
+  /// Inserts an order, unless its account was merged or erased since it was read.
   private func insert(_ order: PurchaseOrder, of account: Account, at now: Timestamp) async throws
     -> Bool
   {
     try await database.withTransaction { transaction in
-      // A merge or an erasure moves the orders that it finds, with the row locked.
+      // Merges and erasures lock this row and move the orders that exist by then.
       let rows = try await transaction.query(
         """
         SELECT account_key, merged_into_key FROM tenure.account WHERE account_id = \(account.id)
@@ -121,7 +128,6 @@ extension Ledger {
     }
   }
 
-  /// Finds an order; nil if there is none of this id.
   package func order(_ id: UUID) async throws -> StoredOrder? {
     guard
       let account = try await database.query(Self.select(accountOfOrder: id))
@@ -130,37 +136,27 @@ extension Ledger {
     return try await order(id, of: account)
   }
 
-  /// Finds an order of an account; nil if the account has none of this id.
   package func order(_ id: UUID, of account: AccountKey) async throws -> StoredOrder? {
-    try StoredOrder(
-      id, of: account, lifetime: orderLifetime,
-      from: await database.batch(StoredOrder.select(id, of: account)))
+    try await database.read(StoredOrder.query(id, of: account, lifetime: orderLifetime))
   }
 
-  /// Lets orders expire that nobody has paid for, and tells their accounts, in one commit.
+  /// Expires unpaid orders and publishes their events, in one commit.
   ///
-  /// - Parameters:
-  ///   - jobs: Claimed by one worker; the task of each is ``Job/Task/expireOrder(_:)``.
-  ///   - now: The moment.
-  /// - Returns: The jobs that are still to be done, one by one: of several orders none is waited
-  ///   for, since whoever has it may wait for another of them.
-  /// - Throws: What the database says.
+  /// - Parameter jobs: Jobs of kind `expire_order`, claimed by one worker.
+  /// - Returns: The jobs to run again one by one: a batch skips locked orders, because waiting for
+  ///   several locks could deadlock.
   package func expire(_ jobs: [Job], at now: Timestamp) async throws -> [Job] {
     var jobOf: [UUID: Job] = [:]
-    for job in jobs {
-      guard case .expireOrder(let id) = job.task else {
-        preconditionFailure("The job is to let an order expire.")
-      }
-      jobOf[id] = job
-    }
+    for job in jobs { try jobOf[job.subjectID] = job }
     let isAlone = jobs.count == 1
     let (left, hasNews) = try await database.withTransaction { transaction in
       let owners = try await accounts(ofOrders: Set(jobOf.keys), in: transaction)
       let locks = owners.sorted { ($0.value, $0.key.uuidString) < ($1.value, $1.key.uuidString) }
         .map { Self.lock(order: $0.key, of: $0.value, waits: isAlone) }
-      let results = try await transaction.batch(locks + [KnownAccount.select(Set(owners.values))])
-      let orders = try results.dropLast().flatMap(Self.orders(from:))
-      let known = try results.last.map(KnownAccount.accounts(from:)) ?? [:]
+      let (locked, known) = try await transaction.read(
+        Query.all(locks.map { Query($0, decode: Self.orders(from:)) }),
+        KnownAccount.query(Set(owners.values)))
+      let orders = locked.flatMap(\.self)
 
       let busy = isAlone ? [] : Set(owners.keys).subtracting(orders.map(\.id))
       let waiting = orders.filter { $0.status == .open && now < $0.createdAt + orderLifetime }
@@ -170,8 +166,7 @@ extension Ledger {
         known[order.account].flatMap { $0.erasedAt == nil ? (order, $0.id) : nil }
       }
       var statements = Self.expire(expiring)
-      // As with all that accounts are told: they are locked, so that the events of each are in one
-      // order.
+      // Locked like every account that events are published to, which keeps its events in order.
       statements += ToldAccount.lock(Set(told.map(\.1)))
       statements += EventRow.insert(told.map { $0.0.expiry(at: $0.0.createdAt + orderLifetime) })
       statements += jobOf.filter { !undone.contains($0.key) }.map(\.value).completion
@@ -199,7 +194,6 @@ extension Ledger {
     "SELECT account_key FROM tenure.purchase_order_account WHERE order_id = \(id)"
   }
 
-  /// The accounts that opened orders.
   func accounts(ofOrders ids: Set<UUID>, in transaction: Transaction) async throws
     -> [UUID: AccountKey]
   {
@@ -211,13 +205,9 @@ extension Ledger {
     return Dictionary(uniqueKeysWithValues: try rows.decode(UUID.self, AccountKey.self).map { $0 })
   }
 
-  /// Locks and reads an order of an account; ``orders(from:)`` reads the result.
+  /// Locks and reads an order, for ``orders(from:)``.
   ///
-  /// - Parameters:
-  ///   - id: The order.
-  ///   - account: Whose it is.
-  ///   - waits: Whether it waits while somebody else has locked it; else there is no row then.
-  /// - Returns: The statement.
+  /// - Parameter waits: Whether to wait for a locked order instead of skipping it.
   static func lock(order id: UUID, of account: AccountKey, waits: Bool = true) -> SQL {
     """
     SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
@@ -226,18 +216,15 @@ extension Ledger {
     """
   }
 
-  /// Locks and reads the orders of an account for some products that a charge can fulfil;
-  /// ``orders(from:)`` reads the result.
+  /// Locks and reads the orders of an account that charges may fulfil, for ``orders(from:)``.
   ///
-  /// Expired ones that are too old for any of the charges are neither locked nor read.
+  /// Skips expired orders that are too old for all of the charges.
   ///
   /// - Parameters:
-  ///   - account: The account.
   ///   - products: The products of the charges.
-  ///   - times: The times at which orders for the charges were opened.
-  ///   - named: The order that a submission names, and the lines of its charges: adds that order,
-  ///     and those that charges of these lines fulfilled without naming them.
-  /// - Returns: The statement.
+  ///   - times: The range of opening times that fit the charges.
+  ///   - named: The order that a submission names and the original transactions of its charges:
+  ///     also reads that order, and the orders that these charges fulfilled without naming them.
   static func lockOrdersAwaitingPayment(
     of account: AccountKey, for products: Set<ProductID>, opened times: PurchaseOrder.OpeningTimes,
     and named: (id: UUID, lines: Set<OriginalTransactionID>)? = nil
@@ -268,7 +255,6 @@ extension Ledger {
     }
   }
 
-  /// The statements that let a charge fulfil an order.
   static func fulfil(
     _ order: PurchaseOrder, by charge: Charge, isNamed: Bool, at now: Timestamp
   ) -> [SQL] {
@@ -284,7 +270,7 @@ extension Ledger {
     ]
   }
 
-  /// Notes that a submission has named the order that its charge had fulfilled before.
+  /// Marks an order as named: a submission named it after its charge had fulfilled it.
   static func nameOrder(_ order: PurchaseOrder) -> SQL {
     """
     UPDATE tenure.purchase_order SET is_named = true
@@ -296,20 +282,20 @@ extension Ledger {
   ///
   /// - Parameters:
   ///   - order: The order.
+  ///   - lifetime: How long it waits for its payment.
   ///   - now: The moment.
   /// - Returns: The statements.
-  func reopen(_ order: PurchaseOrder, at now: Timestamp) -> [SQL] {
+  static func reopen(_ order: PurchaseOrder, lifetime: Duration, at now: Timestamp) -> [SQL] {
     [
       """
       UPDATE tenure.purchase_order SET status = 'open', fulfilled_at = NULL, is_named = false,
         environment = NULL, original_transaction_id = NULL, transaction_id = NULL
       WHERE account_key = \(order.account) AND order_id = \(order.id)
       """,
-      Job.insert(.expireOrder(order.id), runAt: order.createdAt + orderLifetime, at: now),
+      Job.insert(.expireOrder(order.id), runAt: order.createdAt + lifetime, at: now),
     ]
   }
 
-  /// The statement that lets a transaction name the order that its charge fulfilled.
   static func set(_ order: UUID?, on transaction: TransactionKey) -> SQL {
     """
     UPDATE tenure.store_transaction SET order_id = \(order)
@@ -320,7 +306,7 @@ extension Ledger {
     """
   }
 
-  /// The statement that follows a charge's refund, or the refund's reversal, on its order.
+  /// Marks an order as refunded, or as fulfilled again.
   static func refund(_ order: UUID, of account: AccountKey, isRefunded: Bool) -> SQL {
     """
     UPDATE tenure.purchase_order SET status = \(isRefunded ? "refunded" : "fulfilled")
@@ -331,7 +317,6 @@ extension Ledger {
 }
 
 extension PurchaseOrder {
-  /// What its account is told when it expires.
   fileprivate func expiry(at moment: Timestamp) -> LedgerEvent {
     var data = EventData()
     data.orderID = id.uuidString.lowercased()
@@ -341,22 +326,19 @@ extension PurchaseOrder {
 }
 
 extension Ledger {
-  /// Acknowledges that what a charge paid for was delivered: once for a charge and its aliases.
+  /// Acknowledges the delivery of a charge, once for the charge and its aliases.
   ///
-  /// A delivery that was acknowledged before a refund stays so, and repeating the call says when.
+  /// An acknowledgement remains after a refund; repeating the call returns its time.
   ///
-  /// - Parameters:
-  ///   - transaction: The charge, or an alias of it.
-  ///   - account: The account that it was delivered to.
-  ///   - now: The time of the delivery.
-  /// - Returns: The time of the first acknowledgement; `isFirst` in the one call that set it. Nil
-  ///   if the account does not own the charge.
+  /// - Parameter transaction: The charge or an alias.
+  /// - Returns: The time of the first acknowledgement, and whether this call made it. Nil if the
+  ///   account does not own the charge.
   /// - Throws: ``LedgerError/revokedCharge(_:)`` for the first acknowledgement of a revoked charge.
   package func acknowledgeDelivery(
     of transaction: TransactionKey, by account: AccountKey, at now: Timestamp
   ) async throws -> (deliveredAt: Timestamp, isFirst: Bool)? {
     try await database.withTransaction { database in
-      // Locked, because another transaction that was delivered may just become an alias.
+      // Locked, because a delivered transaction may become an alias concurrently.
       var reader = FamilyReader(isLocking: true)
       try await reader.read([transaction.line], in: database)
       guard let family = reader.families.first,

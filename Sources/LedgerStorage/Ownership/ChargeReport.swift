@@ -1,23 +1,22 @@
 package import Foundation
 package import Subscriptions
 
-/// A charge as people and app servers are told of it.
 package struct ChargeReport: Sendable {
   package let charge: Charge
   package let transaction: StoreTransaction
   package let productType: ProductType?
   package let recorded: Line.RecordedDecision
   package let ownerAccountID: String?
-  /// Why the charge is whose it is, in one sentence.
+  /// One sentence that explains the ownership.
   package var because: String
   package let orderID: UUID?
   package let deliveredAt: Timestamp?
-  /// Whether the submission that is answered made the asking account the owner.
+  /// Whether the answered submission made the account the owner.
   package var isNewlyOwned: Bool
-  /// The id that was sent, where it is an alias of the charge: the app must finish that one.
+  /// The submitted ID if it is an alias of the charge: the app must finish that transaction.
   package var submittedTransactionID: TransactionID?
 
-  /// Describes the charge that a transaction reports; nil if the family doesn't know it.
+  /// Nil if `key` is not a transaction of the original transaction.
   package init?(
     of key: TransactionKey, in family: RecordedFamily, catalogue: Catalogue,
     isNewlyOwned: Bool = false

@@ -3,14 +3,11 @@ import Postgres
 package import Subscriptions
 
 extension Ledger {
-  /// Reads a line with all that Apple links to it; nil if nothing is known of it.
+  /// Reads an original transaction with those that Apple links; nil if nothing is recorded.
   ///
   /// - Parameters:
-  ///   - id: The line.
-  ///   - claimant: An account that may claim something of it: its orders are read, too.
-  ///   - knownAt: Only what was recorded by then counts; nil: everything.
-  /// - Returns: The family.
-  /// - Throws: What the database says.
+  ///   - claimant: An account about to claim charges, whose orders are read too.
+  ///   - knownAt: Ignores what was recorded later; nil: ignores nothing.
   package func family(
     of id: LineID, claimant: AccountKey? = nil, knownAt: Timestamp? = nil
   ) async throws -> RecordedFamily? {
@@ -34,7 +31,7 @@ extension Ledger {
     }
   }
 
-  /// Reads lines, each family of lines that Apple links once; what was never recorded is left out.
+  /// Reads original transactions, linked ones once; those without entries are left out.
   package func families(of ids: Set<LineID>) async throws -> [RecordedFamily] {
     guard !ids.isEmpty else { return [] }
     return try await database.withTransaction(isolation: .repeatableRead, readOnly: true) {
@@ -50,22 +47,16 @@ extension Ledger {
     }
   }
 
-  /// Adds to a family that was read what is known of its accounts.
+  /// Completes a stored original transaction with its accounts.
   ///
-  /// - Parameters:
-  ///   - stored: The family.
-  ///   - line: What is known of it: all, or what was at an earlier time.
-  ///   - claimant: An account that may claim something of it.
-  ///   - transaction: The database transaction.
-  /// - Returns: The family.
-  /// - Throws: What the database says.
+  /// - Parameter line: Its state, now or at an earlier time.
   private func recorded(
     _ stored: StoredFamily, as line: Line, claimant: AccountKey?, in transaction: Transaction
   ) async throws -> RecordedFamily {
     var line = line
     var context = try await context(of: stored, claimant: claimant, evidence: [], in: transaction)
     line.updateContext(context.apply)
-    // At an earlier time others may have been owners.
+    // An earlier state may have had other owners.
     let owners = Set(line.decisions.values.compactMap(\.decision.owner))
     let names = try await names(of: owners.subtracting(context.names.keys), in: transaction)
     context.names.merge(names) { $1 }
@@ -73,7 +64,7 @@ extension Ledger {
       stored, line: line, rule: OwnershipRule(recordedOn: line), names: context.names)
   }
 
-  /// The lines on which a transaction is known, in whichever environment.
+  /// The original transactions that contain a transaction, in all environments.
   package func lines(of transaction: TransactionID) async throws -> [LineID] {
     try await database.query(
       """
@@ -84,7 +75,6 @@ extension Ledger {
     ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
   }
 
-  /// The environments in which an original transaction is known.
   package func environments(of id: OriginalTransactionID) async throws -> [Environment] {
     try await database.query(
       """
@@ -96,45 +86,41 @@ extension Ledger {
     ).decode(Environment.self)
   }
 
-  /// The entries of a line, as they are stored, in order.
   func entries(of line: LineID, in transaction: Transaction) async throws -> [StoredEntry] {
     try await transaction.query(StoredEntry.select(line)).decodeEntries(line: line)
   }
 
-  /// The entries of a line with their sources: its history, for people.
+  /// The entries of an original transaction with their sources, in order.
   package func history(of line: LineID) async throws -> [(entry: LedgerEntry, source: EntrySource)]
   {
     try await database.query(StoredEntry.select(line)).decodeEntries(line: line)
       .map { (try $0.entry(), $0.source) }
   }
 
-  /// The account ids behind keys; a key that nobody has is left out.
+  /// Reads account IDs by key; unknown keys are left out.
   package func accountIDs(of keys: Set<AccountKey>) async throws -> [AccountKey: String] {
     guard !keys.isEmpty else { return [:] }
-    return try KnownAccount.accounts(from: await database.query(KnownAccount.select(keys)))
+    return try await database.read(KnownAccount.query(keys))
       .mapValues(\.id)
   }
 
-  /// What is known of accounts by their keys.
   func knownAccounts(_ keys: Set<AccountKey>) async throws -> [AccountKey: KnownAccount] {
-    try KnownAccount.accounts(from: await database.query(KnownAccount.select(keys)))
+    try await database.read(KnownAccount.query(keys))
   }
 
   func names(of accounts: Set<AccountKey>, in transaction: Transaction) async throws
     -> [AccountKey: String]
   {
     guard !accounts.isEmpty else { return [:] }
-    return try KnownAccount.accounts(from: await transaction.query(KnownAccount.select(accounts)))
+    return try await transaction.read(KnownAccount.query(accounts))
       .mapValues(\.id)
   }
 }
 
 extension Line {
-  /// Folds the entries of a line, and of whatever they link with it.
+  /// Folds the entries of an original transaction and of those that they link with it.
   ///
-  /// - Parameters:
-  ///   - entries: In any order; those of lines that none of them links with `id` are left out.
-  ///   - id: The line.
+  /// - Parameter entries: In any order; entries of unlinked original transactions are ignored.
   init(folding entries: [LedgerEntry], around id: LineID) {
     var neighbours: [LineID: Set<LineID>] = [:]
     for case .evidence(.link(let line, let previous)) in entries.lazy.map(\.content) {
@@ -155,7 +141,7 @@ extension Line {
 }
 
 extension LedgerEntry {
-  /// The order of recording, across the lines of a family.
+  /// The order of recording, across linked original transactions.
   static func wasRecorded(_ lhs: LedgerEntry, before rhs: LedgerEntry) -> Bool {
     (lhs.recordedAt, lhs.line, lhs.number) < (rhs.recordedAt, rhs.line, rhs.number)
   }

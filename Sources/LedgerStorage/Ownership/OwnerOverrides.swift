@@ -2,28 +2,24 @@ import JSONText
 import Postgres
 package import Subscriptions
 
-/// Charges that administrators place: the rule's first row.
 extension Ledger {
-  /// Says whose a charge is, whatever the rest of the rule says.
+  /// Assigns a charge to an account or releases it, overriding the ownership rule.
   ///
-  /// The placement and the decisions, holdings, orders, what is told and the record of the act are
-  /// all written in one database transaction.
+  /// The override, decisions, holdings, orders, events and the audit log are written in one
+  /// database transaction.
   ///
-  /// What was charged on the line before `effectiveFrom` keeps its owner; whoever renews or buys
-  /// after that finds the placed account as the owner of this charge. To place it once more just
-  /// as it is placed changes nothing, and is not recorded; so does releasing what is nobody's.
+  /// Charges of the original transaction dated before `effectiveFrom` keep their owners; for later
+  /// ones, the account counts as this charge's owner. Repeating an override changes and records
+  /// nothing.
   ///
   /// - Parameters:
-  ///   - transaction: The charge, or an alias of it.
-  ///   - accountID: Whose it is from now on; nil: it is released, and nobody's until somebody
-  ///     claims it.
-  ///   - effectiveFrom: From when on it counts for later charges of the line; nil: now.
-  ///   - administrator: Who says so, and why.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The recording date.
-  /// - Returns: Whether it was news.
+  ///   - transaction: The charge or an alias.
+  ///   - accountID: The new owner; nil: releases the charge, which is unclaimed until it is
+  ///     claimed.
+  ///   - effectiveFrom: When the override starts to count for later charges; nil: now.
+  /// - Returns: Whether anything changed.
   /// - Throws: ``LedgerError/unknownTransaction(_:)``, ``LedgerError/unknownAccount(_:)``,
-  ///   ``LedgerError/erasedAccount(_:)``.
+  ///   ``LedgerError/erasedAccount(_:)``, ``LedgerError/mergedAccount(_:into:)``.
   @discardableResult
   package func transfer(
     _ transaction: TransactionKey, to accountID: String?, effectiveFrom: Timestamp? = nil,
@@ -36,8 +32,8 @@ extension Ledger {
       guard let family = reader.families.first(where: { $0.members[transaction.line] != nil }),
         let charge = family.rule.position(of: transaction).map({ family.rule.charges[$0] })
       else { throw LedgerError.unknownTransaction(transaction.transactionID) }
-      // Locked before anything is written under its name, so that nobody erases it meanwhile; and
-      // its orders that the charge could pay for before that, as everywhere.
+      // Locks the account against a concurrent erasure, and before it, in the usual order, its
+      // orders that the charge may fulfil.
       var account: Account?
       if let accountID {
         let receiver = try await self.account(
@@ -64,29 +60,25 @@ extension Ledger {
       }
       let placement = Placement(
         account: account?.key, transaction: charge.id, effectiveFrom: effectiveFrom ?? now)
-      let (recording, writes) = try await record(
-        Arrival(
-          evidence: [], placements: [placement],
-          source: EntrySource(.administrator, id: administrator.entrySourceID)),
-        on: LockedLines(families: [family], evidence: []), catalogue: terms.catalogue, at: now,
-        in: database)
-      var orders = OrderMatching(recording: recording, terms: terms, now: now)
-      try await orders.matchDecided(in: self, database)
-      let consequences = try await consequences(
-        of: recording, orders: orders.changes, terms: terms, at: now, in: database)
+      let arrival = Arrival(
+        evidence: [], placements: [placement],
+        source: EntrySource(.administrator, id: administrator.entrySourceID))
+      let recording = try await load(
+        arrival, on: LockedLines(families: [family], evidence: []), in: database
+      ).decide(arrival, at: now)
+      let plan = try await plan(recording, terms: terms, at: now, in: database)
       let act = NewAct(
         transferring: charge, from: owner, by: placement, administrator,
         names: recording.families[charge.id.line]?.names ?? [:])
-      try await database.commit(
-        with: writes + orders.statements + consequences.statements + [act.insert(at: now)])
-      return (recording, consequences.channels)
+      try await database.commit(with: plan.statements + [act.insert(at: now)])
+      return (recording, plan.channels)
     }
     bell.ring(channels)
     if let recording { metrics.count(recording) }
     return recording != nil
   }
 
-  /// Locks an account and reads it.
+  /// Locks and reads an account.
   ///
   /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
   ///   ``LedgerError/mergedAccount(_:into:)``.
@@ -105,7 +97,7 @@ extension Ledger {
 }
 
 extension StoredFamily {
-  /// What an administrator said last of a charge; nil: nothing.
+  /// The latest override of a charge, if any.
   fileprivate func placement(of charge: Charge) -> Placement? {
     line.history.acts.reversed().lazy.compactMap { recorded in
       if case .placement(let placement) = recorded.act { placement } else { nil }

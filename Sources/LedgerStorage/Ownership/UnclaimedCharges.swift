@@ -1,32 +1,27 @@
 import Postgres
 package import Subscriptions
 
-/// A charge that no account owns.
 package struct UnclaimedCharge: Hashable, Sendable {
   package let charge: Charge.ID
   package let chargedAt: Timestamp
-  /// When it was recorded first.
+  /// The date of its first recording.
   package let firstSeenAt: Timestamp
   package let expiresAt: Timestamp?
   package let amountMilliunits: Int64
-  /// Nil: no price is known.
   package let currency: String?
-  /// Why nobody owns it.
   package let decision: Decision
 }
 
 extension Ledger {
-  /// The place of an unclaimed charge in the list of all.
+  /// The position of a charge in ``unclaimedCharges(wasOver:after:limit:)``.
   package typealias UnclaimedPlace = (chargedAt: Timestamp, charge: Charge.ID)
 
-  /// Charges that no account owns, the latest first, of both environments.
+  /// Reads unclaimed charges of both environments, latest first.
   ///
   /// - Parameters:
-  ///   - wasOver: Those whose period was over when they were first seen, or the others.
-  ///   - last: Only those behind this place; nil: from the first one on.
-  ///   - limit: How many at the most.
-  /// - Returns: The charges.
-  /// - Throws: What the database says.
+  ///   - wasOver: Selects the charges whose period had ended before they were recorded, or the
+  ///     others.
+  ///   - last: The position after which to continue.
   package func unclaimedCharges(
     wasOver: Bool, after last: UnclaimedPlace? = nil, limit: Int
   ) async throws -> [UnclaimedCharge] {
@@ -68,7 +63,7 @@ extension Ledger {
     }
   }
 
-  /// A page of one environment's: an index has just these, by date.
+  /// A page of one environment, served by a partial index.
   private static func unclaimed(
     in environment: Environment, wasOver: Bool, after last: UnclaimedPlace?, limit: Int
   ) -> SQL {
@@ -93,10 +88,10 @@ extension Ledger {
       """
   }
 
-  /// What charges of some dates cost that nobody owns, as the books have it: by Apple's word or the
-  /// catalogue's.
+  /// The prices of unclaimed charges with some dates, from Apple or the catalogue.
   ///
-  /// A statement of its own: the books keep a charge with its family, which may be another shard's.
+  /// A separate query, because movements of linked original transactions may be on another shard
+  /// than the charge.
   private func pricesOfUnclaimed(
     at dates: [Timestamp]
   ) async throws -> [Charge.ID: (amountMilliunits: Int64, currency: String?)] {

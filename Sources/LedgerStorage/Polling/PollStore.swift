@@ -2,14 +2,11 @@ import Postgres
 package import Subscriptions
 import Synchronization
 
-/// When Apple is asked about lines, and with what.
 extension Ledger {
   // MARK: Planning
 
-  /// The statements that plan when Apple is asked next about the lines on which something was
-  /// recorded, for the commit of the recording.
-  ///
-  /// What says nothing new leaves the plan as it is.
+  /// Schedules the next polls of the original transactions to which a recording appended entries,
+  /// in the recording's commit.
   func appointments(of recording: Recording, at now: Timestamp) -> [SQL] {
     recording.distinctFamilies.filter { !$0.entries.isEmpty }.flatMap { family in
       let isNew = family.before.members.values.allSatisfy { $0.head.number == 0 }
@@ -17,9 +14,7 @@ extension Ledger {
     }
   }
 
-  /// The statements that give a family its appointment where it has none.
-  ///
-  /// For a look through all lines: an appointment that stands is left alone.
+  /// Schedules a poll of an original transaction that has none.
   func missingAppointments(of family: RecordedFamily, at now: Timestamp) -> [SQL] {
     planning(of: family, replacesOthers: false, mayExist: true, at: now)
   }
@@ -27,15 +22,15 @@ extension Ledger {
   private func planning(
     of family: RecordedFamily, replacesOthers: Bool, mayExist: Bool, at now: Timestamp
   ) -> [SQL] {
-    // What was imported is asked about until Apple has told of it: of the line's whole life, and
-    // not of its renewal alone, as a notification does.
+    // An import is polled until Apple has confirmed it: a poll returns the whole history, a
+    // notification only the renewal.
     guard !family.awaitsApple, !family.before.awaitsApple else { return [] }
     let members = family.before.members.keys.sorted()
     let plan = RenewalPlan.Line(family.line, family.rule, notifications: notificationMemory)
     let next = plan.flatMap { plan in
       RenewalPlan.next(plan, after: now).map { (plan.id, $0) }
     }
-    // One line of a family stands for all: Apple tells of the whole customer.
+    // One poll covers linked original transactions: Apple returns the customer's statuses.
     let deletes =
       mayExist && replacesOthers
       ? members.filter { $0 != next?.0 }.map { Job.delete(.pollLine($0)) } : []
@@ -55,20 +50,18 @@ extension Ledger {
 
   // MARK: Asking
 
-  /// A line about which Apple is to be asked, as it is known.
   package struct LineToPoll: Sendable {
     package let line: LineID
-    /// Whether the latest charge is of an auto-renewable subscription: otherwise there is nothing
-    /// to be heard of but a refund.
+    /// Whether the latest charge is of an auto-renewable subscription; if not, only a refund can be
+    /// news.
     package let isSubscription: Bool
     package let source: LineSource
-    /// What an import named for asking about it.
     package let imported: ImportedSource?
-    /// Whether nothing is known of it but what an import says.
+    /// Whether only an import is recorded.
     package let isUnheardOf: Bool
   }
 
-  /// Finds what Apple can be asked about a line with; nil if nothing is recorded of it.
+  /// Finds the identifiers to poll an original transaction with; nil if nothing is recorded.
   package func lineToPoll(_ line: LineID) async throws -> LineToPoll? {
     try await database.withTransaction(isolation: .repeatableRead, readOnly: true) { transaction in
       var reader = FamilyReader(isLocking: false)
@@ -86,8 +79,7 @@ extension Ledger {
     }
   }
 
-  /// Whether Apple has ever sent a notification from an environment, as far as the last thousand
-  /// notifications tell.
+  /// Whether one of the latest 1000 notifications is from an environment.
   package func hasNotifications(from environment: Environment) async throws -> Bool {
     if notificationMemory.contains(environment) { return true }
     let isKnown = try await database.query(
@@ -103,14 +95,13 @@ extension Ledger {
     return isKnown
   }
 
-  // MARK: After asking
+  // MARK: After the response
 
-  /// The line that Apple was asked about, for what was answered to be recorded with its plan.
+  /// The polled original transaction, to schedule its next poll with the recording of the response.
   package struct AskedLine: Sendable {
     package var line: LineID
-    /// The app that it belongs to, where Apple was asked about one.
     package var bundleID: String?
-    /// What asked; nil: somebody did by hand.
+    /// The poll's job; nil for a manual request.
     package var job: Job?
 
     package init(_ line: LineID, of bundleID: String?, job: Job? = nil) {
@@ -120,16 +111,15 @@ extension Ledger {
     }
   }
 
-  /// The statements that plan a line anew after Apple was asked about it, and end the job that did.
+  /// Schedules the next poll after a response and ends the poll's job.
   ///
-  /// They go behind those of the recording, and take the place of what it has planned: Apple has
-  /// been heard just now, whatever it said.
+  /// Goes after the recording's own statements and replaces their schedule, because Apple has just
+  /// been asked.
   func replanning(
     _ asked: AskedLine, after recording: Recording, at now: Timestamp, in transaction: Transaction
   ) async throws -> [SQL] {
-    let task = Job.Task.pollLine(asked.line)
     guard let family = recording.families[asked.line] else {
-      // It was not locked: whatever another recording plans meanwhile holds.
+      // Nothing was recorded and locked, so a schedule made concurrently is kept.
       guard let job = asked.job else { return [] }
       return try await ending(job, of: asked.line, at: now, in: transaction) { _ in }
     }
@@ -137,28 +127,24 @@ extension Ledger {
       family.line, family.rule, heardAt: now, notifications: notificationMemory)
     guard let plan, let next = RenewalPlan.next(plan, after: now) else {
       if let job = asked.job, family.awaitsApple {
-        return job.parking(because: Self.nothingTold, at: now)
+        return job.discarding(because: Self.nothingTold, at: now)
       }
-      return [Job.delete(task)]
+      return [Job.delete(.pollLine(asked.line))]
     }
-    return (plan.id == asked.line ? [] : [Job.delete(task)])
-      + [Job.schedule(.pollLine(plan.id), runAt: next.at, priority: next.priority, at: now)]
-      + (asked.job.map { [$0.unlock] } ?? [])
+    let isSame = plan.id == asked.line
+    return (isSame ? [] : [Job.delete(.pollLine(asked.line))]) + [
+      Job.schedule(
+        .pollLine(plan.id), runAt: next.at, priority: next.priority, at: now,
+        endingClaimOf: isSame ? asked.job?.worker : nil)
+    ]
   }
 
-  /// Ends a poll that came to nothing: Apple knows no such line, or there is nothing to ask with.
+  /// Ends a poll without a result, because Apple doesn't know the transaction or there is no
+  /// identifier to ask with.
   ///
-  /// The line is looked at again some time, as one about which nobody expects news.
-  ///
-  /// - Parameters:
-  ///   - job: What asked, or would have.
-  ///   - reason: Why it came to nothing.
-  ///   - now: When.
-  /// - Throws: What the database says.
+  /// The next poll is scheduled as for an expired subscription.
   package func passOver(_ job: Job, because reason: String, at now: Timestamp) async throws {
-    guard case .pollLine(let line) = job.task else {
-      preconditionFailure("Only a poll is passed over.")
-    }
+    let line = try job.originalTransaction
     try await database.withTransaction { transaction in
       let ending = try await ending(job, of: line, at: now, in: transaction) { plan in
         plan.phase = .expired
@@ -174,7 +160,7 @@ extension Ledger {
     }
   }
 
-  /// Ends a job of a line that nobody has locked, and plans the next one.
+  /// Ends the job of an unlocked original transaction and schedules its next poll.
   private func ending(
     _ job: Job, of line: LineID, at now: Timestamp, in transaction: Transaction,
     _ change: (inout RenewalPlan.Line) -> Void
@@ -188,11 +174,11 @@ extension Ledger {
       change(&changed)
       plan = changed
     }
-    // A family has one appointment, that of the line with the latest charge.
+    // Linked original transactions share one poll, that of the one with the latest charge.
     guard let plan, plan.id == line, let next = RenewalPlan.next(plan, after: now) else {
-      // Somebody moved in with it, and Apple knows nothing of it: that has to be seen.
+      // An imported owner that Apple can't confirm needs attention.
       if reader.families.first?.awaitsApple == true {
-        return job.parking(because: Self.nothingTold, at: now)
+        return job.discarding(because: Self.nothingTold, at: now)
       }
       return job.completion
     }
@@ -201,54 +187,44 @@ extension Ledger {
 
   // MARK: Counting
 
-  /// How many polls are due, by lane.
+  /// Counts due polls by queue.
   ///
-  /// - Parameters:
-  ///   - lanes: Those that are counted.
-  ///   - limit: Of each lane and priority no more are counted; nil: all are.
-  ///   - now: What is due by then.
-  /// - Returns: The numbers.
-  /// - Throws: What the database says.
-  package func dueJobs(in lanes: [Job.Lane], limit: Int? = nil, at now: Timestamp) async throws
-    -> [Job.Lane: Int]
+  /// - Parameter limit: Stops counting per queue and priority; nil: counts all.
+  package func dueJobs(in queues: [Job.Queue], limit: Int? = nil, at now: Timestamp) async throws
+    -> [Job.Queue: Int]
   {
-    // By lane and priority, as the index has it: behind what is due stands all the future.
+    // By queue and priority, as in the index, so that jobs of the future are not read.
     let rows = try await database.query(
       """
-      SELECT part.lane, count(*)
-      FROM unnest(\(lanes.map(\.rawValue))) AS part (lane)
+      SELECT part.queue, count(*)
+      FROM unnest(\(queues.map(\.rawValue))) AS part (queue)
       CROSS JOIN generate_series(0, 2) AS level (priority)
       CROSS JOIN LATERAL (
         SELECT FROM tenure.job
-        WHERE job.lane = part.lane AND job.priority = level.priority AND parked_at IS NULL
+        WHERE job.queue = part.queue AND job.priority = level.priority AND discarded_at IS NULL
           AND run_at <= \(now) AND (locked_until IS NULL OR locked_until <= \(now))
         LIMIT \(limit)
       ) AS due
-      GROUP BY part.lane
+      GROUP BY part.queue
       """)
-    var counts: [Job.Lane: Int] = [:]
-    for (lane, count) in try rows.decode(String.self, Int.self) {
-      if let lane = Job.Lane(rawValue: lane) { counts[lane] = count }
-    }
+    var counts: [Job.Queue: Int] = [:]
+    for (queue, count) in try rows.decode(Job.Queue.self, Int.self) { counts[queue] = count }
     return counts
   }
 }
 
 extension RecordedFamily {
-  /// Whether Apple has told nothing of it, though an import says whose it is.
+  /// Whether it was imported and Apple has not returned a charge yet.
   fileprivate var awaitsApple: Bool {
     line.history.transactions.isEmpty && !line.history.linePlacements.isEmpty
   }
 }
 
 extension RenewalPlan.Line {
-  /// What the plan looks at, of a line with all that Apple links to it.
+  /// The state that the schedule depends on, of an original transaction with those that Apple
+  /// links.
   ///
-  /// - Parameters:
-  ///   - line: The line.
-  ///   - rule: Its charges.
-  ///   - heardAt: When Apple was asked, if it was just now.
-  ///   - notifications: Whether a line's notifications come.
+  /// - Parameter heardAt: The time of a poll that has just been answered.
   fileprivate init?(
     _ line: Line, _ rule: OwnershipRule, heardAt: Timestamp? = nil,
     notifications: NotificationMemory
@@ -265,10 +241,9 @@ extension RenewalPlan.Line {
   }
 }
 
-/// In which environments Apple sends notifications, as far as this process has heard.
+/// The environments from which this process has seen notifications.
 ///
-/// Whoever plans must not ask the database; and that somebody forgets costs a poll that ends at
-/// once.
+/// In memory because scheduling must not query; if lost, it costs a poll that ends at once.
 final class NotificationMemory: Sendable {
   private let environments = Mutex<Set<Environment>>([])
 

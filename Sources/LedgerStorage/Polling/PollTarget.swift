@@ -2,25 +2,19 @@ package import Foundation
 import Postgres
 import Subscriptions
 
-/// The app that lines belong to, and receipts that list them: what Apple can be asked with.
+/// The app and receipts with which Apple can be asked about original transactions.
 package struct LineSource: Hashable, Sendable {
-  /// Where a receipt is kept.
   package enum Receipt: Hashable, Sendable {
     case submission(UUID)
-    /// One of version 1, whose body has it.
+    /// A version 1 notification, whose body contains the receipt.
     case notification(String)
   }
 
-  /// Nil if no evidence has named it, as on imported lines.
+  /// Nil if unknown, as for imports without it.
   package var bundleID: String?
-  /// The receipts, the best one first.
-  ///
-  /// Any of them may have been erased or aged out.
+  /// Best first; any of them may have been erased or pruned.
   package var receipts: [Receipt]
 
-  /// - Parameters:
-  ///   - bundleID: The app.
-  ///   - receipt: The one receipt that is known.
   package init(bundleID: String?, receipt: Receipt? = nil) {
     self.bundleID = bundleID
     receipts = receipt.map { [$0] } ?? []
@@ -28,17 +22,15 @@ package struct LineSource: Hashable, Sendable {
 }
 
 extension LineSource {
-  /// Notes the source for the lines that something verified lists.
+  /// Stores the source for the original transactions of verified evidence.
   ///
-  /// The latest receipt replaces an earlier one, unless its sender owns nothing of the line: the
-  /// owner's receipt stays when another account that submitted it is erased. Evidence that came
-  /// without a receipt leaves the noted one. The lines are locked already, so that two recordings
-  /// never wait for each other.
+  /// The latest receipt replaces an earlier one, unless its sender does not own the latest charge:
+  /// the owner's receipt must remain when another account that submitted one is erased. Evidence
+  /// without a receipt keeps the stored one. The original transactions are already locked, so
+  /// concurrent recordings can't deadlock here.
   ///
-  /// - Parameters:
-  ///   - evidence: What was verified.
-  ///   - others: The lines whose latest charge the sender of the receipt does not own.
-  /// - Returns: The statements.
+  /// - Parameter others: Original transactions whose latest charge the receipt's sender doesn't
+  ///   own.
   func upsert(for evidence: [Evidence], ofOthers others: Set<LineID> = []) -> [SQL] {
     let lines = Set(evidence.map(\.line)).sorted()
     guard !lines.isEmpty, let bundleID else { return [] }
@@ -85,7 +77,7 @@ extension LineSource {
         where: "known.receipt_submission_id IS NULL AND known.receipt_notification_id IS NULL")
   }
 
-  /// The statement that lets lines do without the receipts of submissions that are erased.
+  /// Removes references to receipts of submissions about to be erased.
   static func forget(_ submissions: [UUID], on lines: [LineID]) -> SQL {
     """
     UPDATE tenure.line_source SET receipt_submission_id = NULL
@@ -95,10 +87,10 @@ extension LineSource {
     """
   }
 
-  /// Reads the sources of some lines; ``init(from:)`` reads the results.
+  /// Selects the sources of original transactions, for ``init(from:)``.
   ///
-  /// Submissions with claims on the line follow the noted receipt, the owner's first: that receipt
-  /// may have been erased.
+  /// Includes submissions that claimed charges, the owner's first, because the stored receipt may
+  /// have been erased.
   static func select(_ lines: [LineID]) -> [SQL] {
     lines.flatMap { line -> [SQL] in
       [
@@ -124,10 +116,10 @@ extension LineSource {
     }
   }
 
-  /// How many submissions are looked at for one whose receipt is still there.
+  /// Claiming submissions to consider when looking for a receipt that still exists.
   private static let mostClaims = 10
 
-  /// Joins the sources of lines that Apple links, the first line's first.
+  /// Merges the sources of linked original transactions, the first one's first.
   init(from results: [Rows]) throws {
     self.init(bundleID: nil)
     var claimed: [Receipt] = []

@@ -1,22 +1,20 @@
 import Postgres
 package import Subscriptions
 
-/// How often Apple may be asked in an hour, by all programs together.
+/// An hourly limit on requests to Apple, shared by all processes.
 ///
-/// A minute's worth may go at once, and what an hour has beyond that flows back evenly: so sixty
-/// minutes, wherever they begin, never see more than the limit.
+/// A token bucket: a burst of a minute's worth, and the rest refilled evenly, so that no period of
+/// 60 minutes exceeds the limit.
 package struct AppleBudget: Hashable, Sendable {
-  /// What part of the hour's requests may go at once.
+  /// A burst is the hourly limit divided by this.
   private static let burstPerHour = 60.0
-  /// The smallest limit that makes sense: less would never let anything through.
+  /// Lower limits would never allow a request.
   package static let leastPerHour = 2
 
   package var name: String
   package var perHour: Int
 
-  /// - Parameters:
-  ///   - name: The same for everybody who shares it.
-  ///   - perHour: How many requests there may be in an hour.
+  /// - Parameter name: Shared by all who use the budget, with the same limit.
   package init(_ name: String, perHour: Int) {
     self.name = name
     self.perHour = max(perHour, Self.leastPerHour)
@@ -25,21 +23,16 @@ package struct AppleBudget: Hashable, Sendable {
   var capacity: Double { max(1, (Double(perHour) / Self.burstPerHour).rounded(.down)) }
   private var perMillisecond: Double { (Double(perHour) - capacity) / 3_600_000 }
 
-  /// What is there after a time, of so much.
+  /// The tokens after `time`, starting from `tokens`.
   func refilled(_ tokens: Double, after time: Duration) -> Double {
     min(capacity, tokens + Double(max(time.inMilliseconds, 0)) * perMillisecond)
   }
 }
 
 extension Ledger {
-  /// Takes from what may still be asked of Apple.
+  /// Takes requests from a budget.
   ///
-  /// - Parameters:
-  ///   - budget: The limit; who takes from it under one name has to name the same.
-  ///   - count: How many requests are wished for.
-  ///   - now: The clock, by which it fills up again.
-  /// - Returns: How many may be made; whatever is not used can be given back.
-  /// - Throws: What the database says.
+  /// - Returns: The number granted, at most `count`; unused requests can be returned.
   package func takeBudget(_ budget: AppleBudget, upTo count: Int, at now: Timestamp) async throws
     -> Int
   {
@@ -50,13 +43,13 @@ extension Ledger {
     }
   }
 
-  /// Gives back what was taken and not used.
+  /// Returns unused requests to a budget.
   package func returnBudget(_ budget: AppleBudget, _ count: Int, at now: Timestamp) async throws {
     guard count > 0 else { return }
     _ = try await changeBudget(budget, at: now) { (0, min(budget.capacity, $0 + Double(count))) }
   }
 
-  /// A moment so far ahead is no other clock's, but a mistake of one: it is not waited for.
+  /// A stored time further ahead is a clock error and is ignored.
   private static let skewLimit: Duration = .minutes(10)
 
   private func changeBudget(

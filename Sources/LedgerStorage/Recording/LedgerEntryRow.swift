@@ -5,10 +5,9 @@ import Subscriptions
 
 /// A ledger entry in the form in which it is stored and hashed.
 ///
-/// The body is JSON with sorted keys; what is hashed is the stored bytes, so that a later encoder
-/// can write another form under another format number without disturbing any chain.
+/// The body is JSON with sorted keys. The hash covers the stored bytes, so that a later encoder can
+/// use another form under another format number without breaking any chain.
 struct StoredEntry: Hashable, Sendable {
-  /// The format that this version writes.
   static let currentFormat: Int16 = 1
 
   var line: LineID
@@ -21,9 +20,7 @@ struct StoredEntry: Hashable, Sendable {
   var body: String
   var hash: [UInt8]
 
-  /// Puts an entry into its stored form, chained to the one before.
-  ///
-  /// - Throws: Whatever the encoder throws; no entry of ours makes it.
+  /// Encodes an entry, chained to the one before.
   init(_ entry: LedgerEntry, source: EntrySource, after previousHash: [UInt8]?) throws {
     line = entry.line
     number = entry.number
@@ -37,7 +34,6 @@ struct StoredEntry: Hashable, Sendable {
     hash = chainedHash(after: previousHash)
   }
 
-  /// Takes an entry as it is stored.
   init(
     line: LineID, number: Int, recordedAt: Timestamp, kind: String, evidenceDate: Timestamp?,
     source: EntrySource, format: Int16, body: String, hash: [UInt8]
@@ -53,8 +49,8 @@ struct StoredEntry: Hashable, Sendable {
     self.hash = hash
   }
 
-  /// The hash that this entry must have after `previousHash`: SHA-256 over the previous hash and,
-  /// each with its length before it, every column.
+  /// The hash after `previousHash`: SHA-256 over the previous hash and every column, each preceded
+  /// by its length.
   func chainedHash(after previousHash: [UInt8]?) -> [UInt8] {
     var hasher = SHA256()
     hasher.update(data: previousHash ?? [UInt8](repeating: 0, count: SHA256.byteCount))
@@ -71,10 +67,10 @@ struct StoredEntry: Hashable, Sendable {
     return Array(hasher.finalize())
   }
 
-  /// Reads the entry's content.
+  /// Decodes the entry.
   ///
   /// - Throws: ``LedgerError/unreadableEntry`` for a format, kind or body that this version can't
-  /// read.
+  ///   read.
   func entry() throws -> LedgerEntry {
     guard format == Self.currentFormat, let kind = LedgerEntry.Kind(rawValue: kind),
       let content = try? LedgerEntry.Content(kind: kind, body: body, line: line)
@@ -84,19 +80,15 @@ struct StoredEntry: Hashable, Sendable {
 }
 
 extension LedgerEntry.Content {
-  /// The body of a link: the line that another one continues.
   private struct Link: Codable {
     var previous: LineID
   }
 
-  /// The body of a confirmation: the date of Apple's answer.
   private struct Confirmation: Codable {
     var asOf: Timestamp
   }
 
-  /// Writes the body.
-  ///
-  /// The kind is not part of it: it stands beside.
+  /// The body without the kind, which has a column of its own.
   fileprivate func encodedBody() throws -> String {
     let encoder = JSONEncoder()
     encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -135,7 +127,7 @@ extension LedgerEntry.Content {
       }
   }
 
-  /// What was placed: a line, where the body says until when it was bought, and else a charge.
+  /// An override of a whole original transaction has a date until which it applies.
   private static func placement(from data: Data, _ decoder: JSONDecoder) throws -> Act {
     if let placement = try? decoder.decode(LinePlacement.self, from: data) {
       return .linePlacement(placement)
@@ -144,9 +136,7 @@ extension LedgerEntry.Content {
   }
 }
 
-/// Where an entry comes from, and which one.
 package struct EntrySource: Hashable, Sendable {
-  /// The ways in which anything gets into the ledger.
   package enum Kind: String, CaseIterable, Sendable, PostgresEncodable, PostgresDecodable {
     case receipt
     case signedTransaction = "signed_transaction"
@@ -157,7 +147,7 @@ package struct EntrySource: Hashable, Sendable {
   }
 
   package var kind: Kind
-  /// The submission's, notification's or administrator's identifier.
+  /// The identifier of the submission, notification, poll or administrator.
   package var id: String?
 
   package init(_ kind: Kind, id: String?) {

@@ -2,30 +2,24 @@ package import Postgres
 package import Subscriptions
 
 extension Ledger {
-  /// How many changes are folded at once: some tens of milliseconds' work.
+  /// Some tens of milliseconds' work.
   private static let foldingBatch = 1000
-  /// How many batches one job does, so that it ends before its lease does.
+  /// The limit of one job, so that it ends before its lease does.
   private static let foldingBatches = 200
-  /// How often changes are folded: until then reports add them up themselves.
-  private static let foldingInterval: Duration = .seconds(10)
-
-  /// The same after changes that could not be folded.
+  /// The time to the next run after changes that could not be rolled up.
   private static let foldingIntervalAfterFaults: Duration = .minutes(1)
 
-  /// Folds the changes of sums that recordings left into the sums by the day, of movements and of
-  /// charges, and plans the next time.
+  /// Rolls up changes of movements and charges into the sums by day, and schedules the next run.
   ///
-  /// Recordings only ever add rows, so that none waits for another's sum. What a change comes to is
-  /// among the sums or still to be added up at any moment, and never both. A change that can't be
-  /// folded stays, and the others are folded without it.
+  /// Recordings only add rows, so that none waits for another's sum. A change is either part of the
+  /// sums or still to be added, never both. Changes that can't be rolled up stay, and their errors
+  /// are returned.
   ///
-  /// - Parameters:
-  ///   - job: The claimed job.
-  ///   - now: The time from which the next run is planned.
-  /// - Returns: The errors of the changes that could not be folded.
   /// - Throws: Database errors that concern no single change.
   @discardableResult
-  package func foldMovements(_ job: Job, at now: Timestamp) async throws -> [PostgresError] {
+  package func foldMovements(
+    _ job: Job, every interval: Duration, at now: Timestamp
+  ) async throws -> [PostgresError] {
     var movements = Folding(table: "movement_change", summing: Self.movementSums)
     var charges = Folding(table: "charge_change", summing: ChargeSums.fold)
     var isDone = false
@@ -35,12 +29,11 @@ extension Ledger {
     }
     let faults = movements.faults + charges.faults
     let pause: Duration =
-      !isDone ? .zero : faults.isEmpty ? Self.foldingInterval : Self.foldingIntervalAfterFaults
+      !isDone ? .zero : faults.isEmpty ? interval : Self.foldingIntervalAfterFaults
     _ = try await database.batch(job.repetition(at: now + pause, now: now))
     return faults.map(\.error)
   }
 
-  /// The changes of one table that are folded.
   private struct Folding {
     struct Change {
       var line: OriginalTransactionID
@@ -48,12 +41,12 @@ extension Ledger {
     }
 
     let table: String
-    /// The statement that adds up some changes of some lines.
+    /// The statement that adds up changes.
     let summing: ([OriginalTransactionID], [Int64]) -> SQL
     var faults: [(change: Int64, error: PostgresError)] = []
   }
 
-  /// Folds one page of changes, and returns how many changes it has.
+  /// Rolls up one page of changes, and returns its size.
   private func fold(_ folding: inout Folding) async throws -> Int {
     let page = try await database.query(
       """
@@ -66,7 +59,7 @@ extension Ledger {
     return page.count
   }
 
-  /// Folds some changes together; if one of them can't be folded, each half without the other.
+  /// Rolls up changes together; after an error, each half separately.
   private func fold(_ changes: ArraySlice<Folding.Change>, _ folding: inout Folding) async throws {
     guard let first = changes.first else { return }
     do {
@@ -81,10 +74,10 @@ extension Ledger {
     }
   }
 
-  /// Takes some changes and adds what they come to.
+  /// Deletes changes and adds them to the sums, unless another worker took one of them.
   ///
-  /// Statements of their own, because changes are in the shards of their lines, where there are
-  /// shards, and sums are not. If another worker took one of the changes, nothing is done.
+  /// Separate statements, because changes are in the shards of their original transactions, and
+  /// sums are not sharded.
   private func take(_ changes: ArraySlice<Folding.Change>, _ folding: Folding) async throws {
     let (lines, ids) = (Array(Set(changes.map(\.line))), changes.map(\.id))
     try await database.withTransaction(isolation: .readCommitted) { transaction in
@@ -99,7 +92,7 @@ extension Ledger {
     }
   }
 
-  /// What changes come to: the movements that each added, less those that it closed.
+  /// The movements that each change added, less those that it closed.
   private static func movementSums(
     of lines: [OriginalTransactionID], in changes: [Int64]
   ) -> SQL {
@@ -131,7 +124,6 @@ extension Ledger {
       AS b
     """
 
-  /// What becomes of a sum that is there already.
   static let addingToSums: SQL = """
     ON CONFLICT (environment, basis, kind, day, cohort, cause, product_id, ownership_type,
       period_type, currency, price_source)
@@ -141,7 +133,8 @@ extension Ledger {
     """
 }
 
-/// What reports count of a charge, of a row of `store_transaction`: what `charge_basis` takes.
+/// A charge's values in reports, from a row of `store_transaction`: the arguments of
+/// `charge_basis`.
 struct CountedCharge: Hashable, Sendable {
   private let rule: Decision.Rule
   private let decidedAt: Timestamp
@@ -155,17 +148,16 @@ struct CountedCharge: Hashable, Sendable {
   private let isOrdered: Bool
   private let isDelivered: Bool
 
-  /// - Returns: Nil for an alias: nothing is counted of it.
+  /// Nil for an alias, which is not counted.
   init?(_ row: TransactionRow, _ fulfilment: Fulfilment?) {
     guard let recorded = row.recorded else { return nil }
     rule = recorded.decision.rule
     decidedAt = recorded.decidedAt
     correctedAt = recorded.correctedAt
     chargedAt = row.transaction.chargedAt
-    // As ChargeSums.kind.
-    let isRenewed = [.renewedAtPeriodEnd, .recoveredFromBillingProblem]
-      .contains(recorded.decision.finding.ground)
-    kind = row.transaction.kind == .unknown && isRenewed ? .renewal : row.transaction.kind
+    kind =
+      recorded.decision.isAutomaticRenewal(row.transaction.kind)
+      ? .renewal : row.transaction.kind
     productType = row.transaction.productType
     ownershipType = row.transaction.ownershipType
     isOwned = recorded.decision.owner != nil
@@ -174,7 +166,6 @@ struct CountedCharge: Hashable, Sendable {
     isDelivered = fulfilment?.deliveredAt != nil
   }
 
-  /// The values of a row of `charge_change`.
   fileprivate func values(_ key: TransactionKey, _ number: Int) -> SQL {
     """
     (\(key.line.environment), \(key.line.originalTransactionID), \(key.productID), \(number),
@@ -184,20 +175,16 @@ struct CountedCharge: Hashable, Sendable {
   }
 }
 
-/// What reports count of charges beside the journal: who writes a row of `store_transaction` notes
-/// what that changes of the sums by the day.
+/// The sums of charges that movements do not give.
 ///
-/// A row is added for each charge that is counted in another way from now on, and one for what it
-/// was counted as before; of what reports do not count, nothing is noted. Recordings only ever add,
-/// so that none waits for another's sum.
+/// Every write of a row of `store_transaction` also records the change of the sums.
+///
+/// A row is added for the new values of a charge, and one for the old ones; only if reports count
+/// the difference. Recordings only add rows, so that none waits for another's sum.
 enum ChargeSums {
-  /// Notes that a charge is counted in another way from now on.
+  /// Records the change of a charge's values; no statement where nothing changes.
   ///
-  /// - Parameters:
-  ///   - key: Its transaction, whose line is locked.
-  ///   - old: What its row was counted as; nil: there was none, or it was not counted.
-  ///   - new: What it is counted as.
-  /// - Returns: One statement; none where nothing changes.
+  /// - Parameter key: A transaction of a locked original transaction.
   static func change(
     of key: TransactionKey, from old: CountedCharge?, to new: CountedCharge?
   ) -> [SQL] {
@@ -205,7 +192,6 @@ enum ChargeSums {
     return rows.isEmpty ? [] : ["\(insert) VALUES \(rows.joined(separator: ", "))"]
   }
 
-  /// Deletes a transaction's row, and notes what that changes of the sums.
   static func deletion(of key: TransactionKey) -> SQL {
     """
     WITH old AS (
@@ -220,15 +206,14 @@ enum ChargeSums {
     """
   }
 
-  /// The kind of a charge: one that Apple names no kind of, and that was renewed without anybody's
-  /// buying, is a renewal, as ``PurchaseOrder/Payment/isAutomaticRenewal`` has it.
+  /// The kind of a charge, see ``Decision/isAutomaticRenewal(_:)``.
   private static let kind: SQL = """
     CASE WHEN kind = 'unknown'
         AND ground IN ('renewed_at_period_end', 'recovered_from_billing_problem')
       THEN 'renewal' ELSE kind END
     """
 
-  /// What `charge_basis` takes, of a row of `store_transaction`.
+  /// The arguments of `charge_basis`, from a row of `store_transaction`.
   private static let counted: SQL = """
     rule, decided_at, corrected_at, charged_at, \(kind) AS kind, product_type, ownership_type,
       owner_account_key IS NOT NULL AS is_owned, revoked_at IS NOT NULL AS is_revoked,
@@ -256,7 +241,6 @@ enum ChargeSums {
 
   // MARK: Folding and proof
 
-  /// Adds some changes of some lines to the sums by the day.
   static func fold(of lines: [OriginalTransactionID], in changes: [Int64]) -> SQL {
     """
     INSERT INTO tenure.charge_day AS d (environment, measure, day, cause, product_id,
@@ -275,7 +259,6 @@ enum ChargeSums {
     """
   }
 
-  /// Adds to the sums what they lack.
   static let mend: SQL = """
     INSERT INTO tenure.charge_day AS d (environment, measure, day, cause, product_id,
       ownership_type, number)
@@ -283,13 +266,12 @@ enum ChargeSums {
     \(adding)
     """
 
-  /// What becomes of a sum that is there already.
   private static let adding: SQL = """
     ON CONFLICT (environment, measure, day, cause, product_id, ownership_type)
     DO UPDATE SET number = d.number + excluded.number
     """
 
-  /// What the charges come to beyond the sums that are stored: both are of one moment.
+  /// The difference between charges and stored sums, as of one moment.
   static let differing: SQL = """
     SELECT environment, measure, day, cause, product_id, ownership_type, sum(number) AS number
     FROM (
@@ -312,10 +294,7 @@ enum ChargeSums {
 }
 
 extension Ledger {
-  /// Adds to the sums by the day what they lack, after movements were written by other ways than
-  /// recording.
-  ///
-  /// - Throws: What the database says.
+  /// Corrects the sums by day after movements were written by other means than recordings.
   package func sumUpJournal() async throws {
     _ = try await mendJournal()
   }

@@ -3,15 +3,13 @@ import Subscriptions
 
 /// A row of `movement` that is known now.
 ///
-/// Rows are never changed and never deleted: what no longer holds is closed at the moment when that
-/// became known, and what holds instead is added. So what was known at any moment can be asked for
-/// ever after.
+/// Rows are never changed or deleted: one that no longer holds is closed at the moment when that
+/// became known, and its replacement is added. So the knowledge of any moment can be queried later.
 struct MovementRow: Hashable, Comparable, Sendable {
-  /// The line under which the row stands: the first of those that Apple links.
+  /// The first of the original transactions that Apple links.
   var family: LineID
   var movement: Movement
 
-  /// The rows of a family.
   static func rows(of line: Line, rule: OwnershipRule, in catalogue: Catalogue)
     -> Set<MovementRow>
   {
@@ -22,7 +20,6 @@ struct MovementRow: Hashable, Comparable, Sendable {
       })
   }
 
-  /// Whether the two are versions of one row.
   func hasSameKey(as other: MovementRow) -> Bool {
     family == other.family && movement.key == other.movement.key
   }
@@ -33,16 +30,46 @@ struct MovementRow: Hashable, Comparable, Sendable {
     lhs.family == rhs.family ? lhs.movement < rhs.movement : lhs.family < rhs.family
   }
 
+  // MARK: Columns
+
+  /// All but the family, the expiry, and the time for which the row is known.
+  private static let columns: [Column<Movement>] = [
+    Column("kind", \.kind),
+    Column("at", \.at),
+    Column("transaction_id", \.transactionID),
+    Column("charge_original_transaction_id", \.line.originalTransactionID),
+    Column("product_id", \.productID),
+    Column("product_type", \.productType),
+    Column("subscription_group", \.subscriptionGroup),
+    Column("cause", \.cause),
+    Column("origin_at", \.originAt),
+    Column("number", \.number),
+    Column("ownership_type", \.ownershipType),
+    Column("period_type", \.periodType),
+    Column("offer_id", \.offerID),
+    Column("quantity", \.quantity),
+    Column("currency", \.currency),
+    Column("amount_milliunits", \.amountMilliunits),
+    Column("price_source", \.priceSource),
+    Column("mrr_twelfths", \.monthlyTwelfths),
+    Column("account_key", \.account),
+    Column("rule", \.ownership?.rule),
+    Column("decided_at", \.ownership?.decidedAt),
+    Column("corrected_at", \.ownership?.correctedAt),
+    Column("has_moved") { $0.ownership.map { $0.move != nil } },
+    Column("moved_from_key", \.ownership?.move?.from),
+    Column("shared_with_key", \.ownership?.move?.sharedWith),
+    Column("is_renewal", \.ownership?.isRenewal),
+  ]
+  private static let names = columns.map(\.name).selectList
+  private static let newNames = columns.map { "new.\($0.name)" }.selectList
+
   // MARK: Reading
 
-  /// Reads what is known now of a line; ``decode(_:)`` understands it.
+  /// Reads the movements known now; ``decode(_:)`` decodes them.
   static func select(_ line: LineID) -> SQL {
     """
-    SELECT environment, original_transaction_id, kind, at, transaction_id,
-      charge_original_transaction_id, product_id, product_type, subscription_group, cause,
-      origin_at, number, ownership_type, period_type, offer_id, quantity, currency,
-      amount_milliunits, price_source, mrr_twelfths, account_key, rule, decided_at, corrected_at,
-      has_moved, moved_from_key, shared_with_key, is_renewal, expires_at IS NOT NULL,
+    SELECT environment, original_transaction_id, \(unescaped: names), expires_at IS NOT NULL,
       nullif(expires_at, 'infinity')
     FROM tenure.movement
     WHERE environment = \(line.environment)
@@ -51,7 +78,6 @@ struct MovementRow: Hashable, Comparable, Sendable {
     """
   }
 
-  /// - Throws: `PostgresError` for what no version of ours wrote.
   static func decode(_ rows: Rows) throws -> Set<MovementRow> {
     try rows.check(
       Environment.self, OriginalTransactionID.self, Movement.Kind.self, Timestamp.self,
@@ -119,19 +145,16 @@ struct MovementRow: Hashable, Comparable, Sendable {
 
   // MARK: Writing
 
-  /// Brings the journal of a family from what was known to what is.
+  /// Closes and adds movements: one statement for each original transaction with changes.
   ///
   /// - Parameters:
-  ///   - known: What is known so far.
-  ///   - rows: What is known from now on.
-  ///   - moment: When it became known.
-  /// - Returns: One statement, or one for each name of the family under which something is known;
-  ///   none where nothing changes.
+  ///   - known: The movements known so far.
+  ///   - moment: The date of the new knowledge.
   static func write(
     from known: Set<MovementRow>, to rows: Set<MovementRow>, at moment: Timestamp
   ) -> [SQL] {
     let added = Dictionary(grouping: rows.subtracting(known), by: \.family)
-    // Of one key one row is known at a time, whatever an older catalogue may have left.
+    // Also rows of the same key that an older catalogue left.
     let closed = Dictionary(
       grouping: known.subtracting(rows).union(added.values.joined()), by: \.family)
     return closed.keys.sorted().map { line in
@@ -142,13 +165,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
     }
   }
 
-  /// Writes the journal of lines that became one: nothing of what was known of each stays.
-  ///
-  /// - Parameters:
-  ///   - lines: All lines of the family.
-  ///   - rows: What is known from now on.
-  ///   - moment: When it became known.
-  /// - Returns: A statement for each of the lines.
+  /// Replaces all movements of newly linked original transactions.
   static func replaceAll(
     of lines: some Collection<LineID>, by rows: Set<MovementRow>, at moment: Timestamp
   ) -> [SQL] {
@@ -166,7 +183,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
     }
   }
 
-  /// In the order of the table's key, so that statements that say the same are the same.
+  /// The order of the primary key, so that equal changes give equal statements.
   private static func precedes(_ lhs: Movement.Key, _ rhs: Movement.Key) -> Bool {
     if lhs.at != rhs.at { return lhs.at < rhs.at }
     return (lhs.kind.rawValue, lhs.productID, lhs.transactionID, lhs.cause)
@@ -188,13 +205,13 @@ struct MovementRow: Hashable, Comparable, Sendable {
     """
   }
 
-  /// Closes rows and adds others, and notes that this is to be summed up, in one statement.
+  /// Closes rows, adds others, and records the change for the roll-up, in one statement.
   ///
-  /// Where a clock was ahead when a row was written, the moment is a millisecond after that: no row
-  /// ends before it begins, and no two of one key are known at once.
+  /// If a clock was ahead when a row was written, the moment is a millisecond later: no row ends
+  /// before it begins, and no two of one key are known at once.
   ///
-  /// The line stands in each part, and the order of the primary key in those that look for rows, so
-  /// that every plan begins with the line's, also one that was made while the table was empty.
+  /// Each part names the original transaction and uses the order of the primary key, so that every
+  /// plan starts from it, even one made while the table was empty.
   private static func write(
     _ rows: [MovementRow], of line: LineID, closing: SQL, at moment: Timestamp
   ) -> SQL {
@@ -217,42 +234,14 @@ struct MovementRow: Hashable, Comparable, Sendable {
           AND m.transaction_id = old.transaction_id AND m.cause = old.cause
           AND m.known_from = old.known_from
       )
-      INSERT INTO tenure.movement (environment, original_transaction_id, kind, at,
-        transaction_id, charge_original_transaction_id, product_id, product_type,
-        subscription_group, cause, origin_at, number, ownership_type, period_type, offer_id,
-        quantity, currency, amount_milliunits, price_source, mrr_twelfths, account_key, rule,
-        decided_at, corrected_at, has_moved, moved_from_key, shared_with_key, is_renewal,
+      INSERT INTO tenure.movement (environment, original_transaction_id, \(unescaped: names),
         expires_at, known_from, opened_by)
-      SELECT \(line.environment), \(line.originalTransactionID), new.kind, new.at,
-        new.transaction_id, new.charge_original_transaction_id, new.product_id,
-        new.product_type, new.subscription_group, new.cause, new.origin_at, new.number,
-        new.ownership_type, new.period_type, new.offer_id, new.quantity, new.currency,
-        new.amount_milliunits, new.price_source, new.mrr_twelfths, new.account_key, new.rule,
-        new.decided_at, new.corrected_at, new.has_moved, new.moved_from_key,
-        new.shared_with_key, new.is_renewal,
+      SELECT \(line.environment), \(line.originalTransactionID), \(unescaped: newNames),
         CASE WHEN new.is_expiry_noted THEN coalesce(new.expires_at, 'infinity') END, known.at,
         change.change_id
-      FROM unnest(\(movements.map(\.kind)), \(movements.map(\.at)),
-          \(movements.map(\.transactionID)),
-          \(movements.map(\.line.originalTransactionID)), \(movements.map(\.productID)),
-          \(movements.map(\.productType)), \(movements.map(\.subscriptionGroup)),
-          \(movements.map(\.cause)), \(movements.map(\.originAt)), \(movements.map(\.number)),
-          \(movements.map(\.ownershipType)), \(movements.map(\.periodType)),
-          \(movements.map(\.offerID)), \(movements.map(\.quantity)),
-          \(movements.map(\.currency)), \(movements.map(\.amountMilliunits)),
-          \(movements.map(\.priceSource)), \(movements.map(\.monthlyTwelfths)),
-          \(movements.map(\.account)), \(movements.map(\.ownership?.rule)),
-          \(movements.map(\.ownership?.decidedAt)), \(movements.map(\.ownership?.correctedAt)),
-          \(movements.map { $0.ownership.map { $0.move != nil } }),
-          \(movements.map(\.ownership?.move?.from)),
-          \(movements.map(\.ownership?.move?.sharedWith)),
-          \(movements.map(\.ownership?.isRenewal)), \(movements.map { $0.expiry != nil }),
-          \(movements.map(\.expiry?.date)))
-        AS new (kind, at, transaction_id, charge_original_transaction_id, product_id,
-          product_type, subscription_group, cause, origin_at, number, ownership_type,
-          period_type, offer_id, quantity, currency, amount_milliunits, price_source,
-          mrr_twelfths, account_key, rule, decided_at, corrected_at, has_moved, moved_from_key,
-          shared_with_key, is_renewal, is_expiry_noted, expires_at)
+      FROM unnest(\(columns.map { $0.array(of: movements) }.joined()),
+          \(movements.map { $0.expiry != nil }), \(movements.map(\.expiry?.date)))
+        AS new (\(unescaped: names), is_expiry_noted, expires_at)
       CROSS JOIN known CROSS JOIN change
       """
   }

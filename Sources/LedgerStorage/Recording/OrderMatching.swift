@@ -1,127 +1,181 @@
 import Foundation
 import Postgres
-import Subscriptions
+package import Subscriptions
 
-/// Matches orders with what was just recorded: charges fulfil them, refunds mark them as refunded,
-/// and a charge that turns out to be another account's opens the order that it fulfilled again.
-struct OrderMatching {
+/// The charges that a submission claims, and the order that it names.
+struct SubmittedCharges: Sendable {
+  let account: AccountKey
+  let transactions: [TransactionKey]
+  let orderID: UUID?
+  let orders: SubmittedOrders
+}
+
+/// Matches orders with a recording: charges fulfil them, refunds mark them as refunded, and a
+/// charge that turns out to be another account's reopens the order that it fulfilled.
+struct OrderMatching: Sendable {
   private let recording: Recording
+  private let submitted: SubmittedCharges?
   private let terms: AccessTerms
+  private let lifetime: Duration
   private let now: Timestamp
-  /// The statements that write the result.
-  private(set) var statements: [SQL] = []
-  private(set) var changes: [OrderChange] = []
+  /// The fulfilled orders whose charges got another owner; not by an override, which leaves the
+  /// paid order fulfilled.
+  private let corrected: [UUID: (charge: Charge, owner: AccountKey?)]
   private var fulfilments: [Charge.ID: UUID]
-  /// The orders that transactions name after the statements, where these say so.
+  /// The orders that the statements set on transactions.
   private var named: [TransactionKey: UUID?] = [:]
 
-  init(recording: Recording, terms: AccessTerms, now: Timestamp) {
+  private(set) var statements: [SQL] = []
+  private(set) var changes: [OrderChange] = []
+  /// The result of naming an order; nil if the submission named none.
+  private(set) var namedOrder: NamedOrderResult?
+  /// The order that the submission's charge fulfilled, named or not.
+  private(set) var fulfilledOrder: UUID?
+
+  /// - Parameter lifetime: How long an order waits for its payment.
+  init(
+    _ recording: Recording, submitted: SubmittedCharges?, terms: AccessTerms, lifetime: Duration,
+    at now: Timestamp
+  ) {
     self.recording = recording
+    self.submitted = submitted
     self.terms = terms
+    self.lifetime = lifetime
     self.now = now
     fulfilments = [:]
-    for family in recording.families.values {
+    var corrected: [UUID: (charge: Charge, owner: AccountKey?)] = [:]
+    for family in recording.distinctFamilies {
       fulfilments.merge(family.orders) { first, _ in first }
+      for change in family.changes where change.changesOwner && change.action != .placed {
+        guard let (charge, recorded) = family.charge(of: change.charge) else { continue }
+        for (_, order) in Self.orders(of: charge, in: family) {
+          corrected[order] = (charge, recorded.decision.owner)
+        }
+      }
+    }
+    self.corrected = corrected
+  }
+
+  // MARK: Orders to read
+
+  var fulfilledOrders: Set<UUID> { Set(corrected.keys).union(revoked.keys) }
+
+  /// The orders among them to reopen, with their accounts, in the order of locking.
+  func misassigned(_ accounts: [UUID: AccountKey]) -> [(order: UUID, account: AccountKey)] {
+    accounts.filter { order, account in corrected[order].map { $0.owner != account } ?? false }
+      .sorted { ($0.value, $0.key) < ($1.value, $1.key) }
+      .map { ($0.key, $0.value) }
+  }
+
+  /// The named order, if it was not read with the submission.
+  var missingOrder: (id: UUID, account: AccountKey)? {
+    guard let submitted, let id = submitted.orderID, submitted.orders.named == nil else {
+      return nil
+    }
+    return (id, submitted.account)
+  }
+
+  /// The orders that payments may fulfil without naming them.
+  var wanted: [WantedOrders] {
+    let reopened = Set(corrected.values.map(\.charge.id))
+    return payments { fulfilments[$0] == nil || reopened.contains($0) }.compactMap {
+      owner, payments in
+      guard let times = PurchaseOrder.OpeningTimes(purchasedAt: payments.map(\.charge.date)) else {
+        return nil
+      }
+      let wanted = WantedOrders(
+        account: owner, products: Set(payments.map(\.charge.productID)), times: times)
+      return submitted.map { $0.orders.include(wanted) } ?? false ? nil : wanted
     }
   }
+
+  private func payments(where isWanted: (Charge.ID) -> Bool)
+    -> [(owner: AccountKey, payments: [PurchaseOrder.Payment])]
+  {
+    var seen: Set<Charge.ID> = []
+    let open = (submittedPayments + decidedPayments)
+      .filter { seen.insert($0.charge.id).inserted }
+      .filter { isWanted($0.charge.id) && !$0.isAutomaticRenewal }
+      .sorted { ($0.charge.date, $0.charge.id) > ($1.charge.date, $1.charge.id) }
+    return Set(open.compactMap(\.decision.owner)).sorted().map { owner in
+      (owner, open.filter { $0.decision.owner == owner })
+    }
+  }
+
+  private var submittedPayments: [PurchaseOrder.Payment] {
+    submitted?.transactions.compactMap(payment) ?? []
+  }
+
+  private var decidedPayments: [PurchaseOrder.Payment] {
+    recording.distinctFamilies.flatMap(\.changes).filter(\.changesOwner)
+      .compactMap { payment($0.charge) }
+  }
+
+  /// The charge that a transaction reports as a payment; nil if it grants its owner nothing.
+  private func payment(_ key: TransactionKey) -> PurchaseOrder.Payment? {
+    guard let family = recording.family(of: key), let (charge, recorded) = family.charge(of: key)
+    else { return nil }
+    if let owner = recorded.decision.owner, let name = family.names[owner],
+      !terms.grantsAccess(in: charge.id.line.environment, to: name)
+    {
+      return nil
+    }
+    return PurchaseOrder.Payment(
+      charge: charge, decision: recorded.decision, fulfils: fulfilments[charge.id])
+  }
+
+  // MARK: Matching
 
   /// Matches the order that a submission names, then every charge that got an owner or was
   /// submitted.
   ///
   /// A charge that does not fulfil the named order is matched as if none had been named, because
   /// the money has been paid.
-  mutating func match(
-    named orderID: UUID?, by account: AccountKey, among selected: [TransactionKey],
-    atHand: OrdersAtHand, in ledger: Ledger, _ transaction: Transaction,
-    result: inout Ledger.RecordedSubmission
-  ) async throws {
-    try await reopenCorrected(in: ledger, transaction)
-    try await followRefunds(in: ledger, transaction)
-    if let orderID {
-      var order = atHand.named
-      var owner = order?.account
-      if order == nil {
-        owner = try await ledger.accounts(ofOrders: [orderID], in: transaction)[orderID]
-      }
-      if order == nil, owner == account {
-        // A merge has moved it here since the orders were read.
-        order = try await Ledger.orders(
-          from: transaction.query(Ledger.lock(order: orderID, of: account))
-        ).first
-      }
-      if let order {
-        let match = match(
-          order, by: account, among: selected.compactMap { payment($0) },
-          yielding: atHand.yielding, in: ledger)
-        result.namedOrder = .matched(match)
-        if case .fulfilled = match { result.fulfilledOrder = order.id }
+  mutating func match(among orders: OrdersInReach) {
+    for order in orders.misassigned {
+      if let charge = corrected[order.id]?.charge { reopen(order, fulfilledBy: charge) }
+    }
+    followRefunds(orders.accounts)
+    if let submitted, let id = submitted.orderID {
+      if let order = submitted.orders.named ?? orders.named {
+        match(order, of: submitted)
       } else {
-        result.namedOrder = owner == nil ? .unknown : .matched(.accountMismatch)
+        namedOrder = orders.accounts[id] == nil ? .unknown : .matched(.accountMismatch)
       }
     }
-
-    let submitted = selected.compactMap { payment($0) }
-    try await fulfilLatest(by: submitted + decided, atHand: atHand, transaction)
-    if result.fulfilledOrder == nil {
-      result.fulfilledOrder =
-        submitted
-        .first { $0.decision.owner == account && fulfilments[$0.charge.id] != nil }
-        .flatMap { fulfilments[$0.charge.id] }
+    fulfilLatest(among: orders)
+    if let submitted, fulfilledOrder == nil {
+      fulfilledOrder =
+        submittedPayments
+        .first { $0.decision.owner == submitted.account && $0.fulfils != nil }?.fulfils
     }
-  }
-
-  /// Matches every charge that got an owner without a submission.
-  mutating func matchDecided(in ledger: Ledger, _ transaction: Transaction) async throws {
-    try await reopenCorrected(in: ledger, transaction)
-    try await followRefunds(in: ledger, transaction)
-    try await fulfilLatest(by: decided, atHand: nil, transaction)
-  }
-
-  /// The charges that got an owner by this recording, as payments.
-  private var decided: [PurchaseOrder.Payment] {
-    recording.families.values.flatMap(\.changes).filter(\.changesOwner)
-      .compactMap { payment($0.charge) }
   }
 
   /// Lets a submitted charge fulfil the order that was named; an order that the charge was matched
   /// with without being named is open again.
-  private mutating func match(
-    _ order: PurchaseOrder, by account: AccountKey, among payments: [PurchaseOrder.Payment],
-    yielding: [UUID: PurchaseOrder], in ledger: Ledger
-  ) -> PurchaseOrder.NamedOrder {
+  private mutating func match(_ order: PurchaseOrder, of submitted: SubmittedCharges) {
+    let (payments, yielding) = (submittedPayments, submitted.orders.yielding)
     let match = order.match(
-      submittedBy: account, among: payments, yielding: Set(yielding.keys))
-    guard case .fulfilled(let id) = match,
-      let payment = payments.first(where: { $0.charge.id == id })
-    else { return match }
+      submittedBy: submitted.account, among: payments, yielding: Set(yielding.keys))
+    namedOrder = .matched(match)
+    guard case .fulfilled(let id) = match else { return }
+    fulfilledOrder = order.id
+    guard let payment = payments.first(where: { $0.charge.id == id }) else { return }
     if payment.fulfils == order.id {
       statements.append(Ledger.nameOrder(order))
     } else {
       if let matched = payment.fulfils.flatMap({ yielding[$0] }) {
-        reopen(matched, fulfilledBy: payment.charge, in: ledger)
+        reopen(matched, fulfilledBy: payment.charge)
       }
       fulfil(order, by: payment.charge, isNamed: true)
     }
-    return match
   }
 
   /// Lets each payment that fulfils no order yet fulfil its owner's latest one, the latest payment
   /// first.
-  private mutating func fulfilLatest(
-    by payments: [PurchaseOrder.Payment], atHand: OrdersAtHand?, _ transaction: Transaction
-  ) async throws {
-    var seen: Set<Charge.ID> = []
-    let open = payments.filter { seen.insert($0.charge.id).inserted }
-      .filter { fulfilments[$0.charge.id] == nil && !$0.isAutomaticRenewal }
-      .sorted { ($0.charge.date, $0.charge.id) > ($1.charge.date, $1.charge.id) }
-    for owner in Set(open.compactMap(\.decision.owner)).sorted() {
-      let payments = open.filter { $0.decision.owner == owner }
-      guard let times = PurchaseOrder.OpeningTimes(purchasedAt: payments.map(\.charge.date)) else {
-        continue
-      }
-      var orders = try await orders(
-        of: owner, for: Set(payments.map(\.charge.productID)), opened: times, atHand: atHand,
-        transaction)
+  private mutating func fulfilLatest(among reach: OrdersInReach) {
+    for (owner, payments) in payments(where: { fulfilments[$0] == nil }) {
+      var orders = reach.awaiting[owner] ?? submitted?.orders.awaiting ?? []
       let taken = Set(fulfilments.values)
       orders.removeAll { taken.contains($0.id) }
       for payment in payments {
@@ -132,20 +186,6 @@ struct OrderMatching {
     }
   }
 
-  private func orders(
-    of account: AccountKey, for products: Set<ProductID>, opened times: PurchaseOrder.OpeningTimes,
-    atHand: OrdersAtHand?, _ transaction: Transaction
-  ) async throws -> [PurchaseOrder] {
-    if let atHand, account == atHand.account, products.isSubset(of: atHand.products),
-      atHand.times.contains(times)
-    {
-      return atHand.awaiting
-    }
-    return try await Ledger.orders(
-      from: transaction.query(
-        Ledger.lockOrdersAwaitingPayment(of: account, for: products, opened: times)))
-  }
-
   private mutating func fulfil(_ order: PurchaseOrder, by charge: Charge, isNamed: Bool) {
     fulfilments[charge.id] = order.id
     statements += Ledger.fulfil(order, by: charge, isNamed: isNamed, at: now)
@@ -153,17 +193,17 @@ struct OrderMatching {
     note(.fulfilled, order, charge)
   }
 
-  private mutating func reopen(
-    _ order: PurchaseOrder, fulfilledBy charge: Charge, in ledger: Ledger
-  ) {
+  private mutating func reopen(_ order: PurchaseOrder, fulfilledBy charge: Charge) {
     fulfilments[charge.id] = nil
-    let transactions = self.transactions(of: charge).filter { $0.order == order.id }.map(\.key)
-    statements += ledger.reopen(order, at: now)
-    for transaction in transactions { set(nil, on: transaction) }
+    statements += Ledger.reopen(order, lifetime: lifetime, at: now)
+    if let family = recording.family(of: charge.id) {
+      for (key, _) in Self.orders(of: charge, in: family).filter({ $0.order == order.id }) {
+        set(nil, on: key)
+      }
+    }
     note(.reopened, order, charge)
   }
 
-  /// Lets a transaction name an order, and notes how its charge is counted then.
   private mutating func set(_ order: UUID?, on key: TransactionKey) {
     guard let family = recording.family(of: key) else {
       preconditionFailure("Orders are matched with what was recorded.")
@@ -188,65 +228,27 @@ struct OrderMatching {
         change: change))
   }
 
-  /// The orders that transactions of a charge are stored to have fulfilled.
-  private func transactions(of charge: Charge) -> [(key: TransactionKey, order: UUID)] {
-    guard let members = recording.family(of: charge.id)?.before.members else { return [] }
-    return charge.transactions.compactMap { key in
-      members[key.line]?.fulfilments[key]?.orderID.map { (key, $0) }
-    }
-  }
-
-  /// Opens the orders of accounts again whose charges the rule has given to others.
-  ///
-  /// An administrator's placement leaves the order fulfilled: it was paid for.
-  private mutating func reopenCorrected(in ledger: Ledger, _ transaction: Transaction)
-    async throws
+  /// The stored orders of a charge's transactions.
+  private static func orders(of charge: Charge, in family: RecordedFamily)
+    -> [(key: TransactionKey, order: UUID)]
   {
-    var corrected: [UUID: (charge: Charge, owner: AccountKey?)] = [:]
-    for family in recording.distinctFamilies {
-      for change in family.changes where change.changesOwner && change.action != .placed {
-        guard let (charge, recorded) = family.charge(of: change.charge) else { continue }
-        for (_, order) in transactions(of: charge) {
-          corrected[order] = (charge, recorded.decision.owner)
-        }
-      }
-    }
-    guard !corrected.isEmpty else { return }
-    let accounts = try await ledger.accounts(ofOrders: Set(corrected.keys), in: transaction)
-    let wrong = accounts.filter { corrected[$0.key]?.owner != $0.value }
-      .sorted { ($0.value, $0.key) < ($1.value, $1.key) }
-    guard !wrong.isEmpty else { return }
-    let results = try await transaction.batch(
-      wrong.map { Ledger.lock(order: $0.key, of: $0.value) })
-    for order in try results.flatMap(Ledger.orders(from:)) {
-      guard let charge = corrected[order.id]?.charge else { continue }
-      reopen(order, fulfilledBy: charge, in: ledger)
+    charge.transactions.compactMap { key in
+      family.before.members[key.line]?.fulfilments[key]?.orderID.map { (key, $0) }
     }
   }
 
-  /// The charge that a transaction reports as a payment; nil if it grants its owner nothing.
-  private func payment(_ key: TransactionKey) -> PurchaseOrder.Payment? {
-    guard let family = recording.family(of: key), let (charge, recorded) = family.charge(of: key)
-    else { return nil }
-    if let owner = recorded.decision.owner, let name = family.names[owner],
-      !terms.grantsAccess(in: charge.id.line.environment, to: name)
-    {
-      return nil
-    }
-    return PurchaseOrder.Payment(
-      charge: charge, decision: recorded.decision, fulfils: fulfilments[charge.id])
-  }
-
-  private mutating func followRefunds(in ledger: Ledger, _ transaction: Transaction) async throws {
-    let changed = Dictionary(
-      recording.families.values.flatMap(\.revocationChanges).compactMap { charge in
+  /// The charges with orders that the recording found revoked, or restored.
+  private var revoked: [UUID: Charge] {
+    Dictionary(
+      recording.distinctFamilies.flatMap(\.revocationChanges).compactMap { charge in
         fulfilments[charge.id].map { ($0, charge) }
       }
     ) { first, _ in first }
-    guard !changed.isEmpty else { return }
-    // The charge may be another account's since an administrator placed it there.
-    let accounts = try await ledger.accounts(ofOrders: Set(changed.keys), in: transaction)
-    for (order, charge) in changed.sorted(by: { $0.value.id < $1.value.id }) {
+  }
+
+  private mutating func followRefunds(_ accounts: [UUID: AccountKey]) {
+    // The charge may be another account's after an override.
+    for (order, charge) in revoked.sorted(by: { $0.value.id < $1.value.id }) {
       guard let account = accounts[order] else { continue }
       let isRefunded = charge.revocation != nil
       statements.append(Ledger.refund(order, of: account, isRefunded: isRefunded))
@@ -258,72 +260,128 @@ struct OrderMatching {
     }
   }
 
-  /// Whether a charge was known to be refunded before: another date of it is no change.
+  /// Whether the charge was refunded before: a new date is no change.
   private func wasRefunded(_ charge: Charge) -> Bool {
-    guard let rule = recording.family(of: charge.id)?.ruleBefore,
+    guard let rule = recording.family(of: charge.id)?.before.rule,
       let position = rule.position(of: charge.id)
     else { return false }
     return rule.charges[position].revocation != nil
   }
 }
 
-/// The orders that a submission most likely needs, read along with its lines before it is known
-/// which it does.
-struct OrdersAtHand: Sendable {
+/// The result of naming an order in a submission.
+package enum NamedOrderResult: Hashable, Sendable {
+  case unknown
+  case matched(PurchaseOrder.NamedOrder)
+}
+
+/// An account's orders for products that were opened at some time.
+struct WantedOrders: Sendable {
   let account: AccountKey
-  /// The order that was named, if it is the account's.
-  let named: PurchaseOrder?
-  /// The account's orders for `products`, opened at `times`, that a charge can fulfil.
-  let awaiting: [PurchaseOrder]
-  /// Where an order is named: the orders that charges were matched with without naming them.
-  let yielding: [UUID: PurchaseOrder]
   let products: Set<ProductID>
   let times: PurchaseOrder.OpeningTimes
+}
 
-  /// The statement that locks and reads them; ``init(for:from:)`` reads its result.
-  ///
-  /// One statement locks all of them in one order, so that submissions of an account that name
-  /// orders and others that don't never wait for each other in a circle.
-  static func lock(for verified: Ledger.VerifiedSubmission) -> SQL {
-    let (products, times) = wanted(for: verified)
-    let named = verified.submission.orderID.map { id in
+/// The orders that a recording may change beyond those that were read with a submission, locked.
+struct OrdersInReach: Sendable {
+  /// The accounts of fulfilled and named orders.
+  fileprivate(set) var accounts: [UUID: AccountKey] = [:]
+  /// Fulfilled by charges of other accounts.
+  fileprivate(set) var misassigned: [PurchaseOrder] = []
+  fileprivate(set) var named: PurchaseOrder?
+  fileprivate(set) var awaiting: [AccountKey: [PurchaseOrder]] = [:]
+}
+
+extension Ledger {
+  /// Locks and reads the orders that a recording may change; most often there are none.
+  func ordersInReach(of matching: OrderMatching, in transaction: Transaction) async throws
+    -> OrdersInReach
+  {
+    var orders = OrdersInReach()
+    let missing = matching.missingOrder
+    let ids = matching.fulfilledOrders.union(missing.map { [$0.id] } ?? [])
+    if !ids.isEmpty {
+      orders.accounts = try await accounts(ofOrders: ids, in: transaction)
+    }
+    let misassigned = matching.misassigned(orders.accounts)
+    let locked = try await transaction.read(
+      Query.all(misassigned.map { Self.lockQuery(order: $0.order, of: $0.account) }))
+    orders.misassigned = locked.flatMap(\.self)
+    // A merge may have moved it since the orders were read.
+    if let missing, orders.accounts[missing.id] == missing.account {
+      orders.named = try await transaction.read(
+        Self.lockQuery(order: missing.id, of: missing.account)
+      ).first
+    }
+    for wanted in matching.wanted {
+      orders.awaiting[wanted.account] = try await Ledger.orders(
+        from: transaction.query(
+          Self.lockOrdersAwaitingPayment(
+            of: wanted.account, for: wanted.products, opened: wanted.times)))
+    }
+    return orders
+  }
+
+  private static func lockQuery(order: UUID, of account: AccountKey) -> Query<[PurchaseOrder]> {
+    Query(lock(order: order, of: account), decode: orders(from:))
+  }
+}
+
+/// The orders that a submission most likely needs, read with its original transactions.
+struct SubmittedOrders: Sendable {
+  /// The named order, if it is the account's.
+  let named: PurchaseOrder?
+  let awaiting: [PurchaseOrder]
+  /// If an order is named: the orders that charges fulfilled without naming them.
+  let yielding: [UUID: PurchaseOrder]
+  private let read: WantedOrders
+
+  /// Locks and reads them in one statement and one order, so that submissions of an account never
+  /// wait for each other in a circle.
+  static func query(for verified: Ledger.VerifiedSubmission) -> Query<SubmittedOrders> {
+    let (wanted, orderID) = (WantedOrders(by: verified), verified.submission.orderID)
+    let named = orderID.map { id in
       let lines = verified.evidence.flatMap { item in
         if case .link(let line, let previous) = item { [line, previous] } else { [item.line] }
       }
       return (id: id, lines: Set(lines.map(\.originalTransactionID)))
     }
-    return Ledger.lockOrdersAwaitingPayment(
-      of: verified.submission.account, for: products, opened: times, and: named)
+    return Query(
+      Ledger.lockOrdersAwaitingPayment(
+        of: wanted.account, for: wanted.products, opened: wanted.times, and: named)
+    ) {
+      let orders = try Ledger.orders(from: $0)
+      return SubmittedOrders(
+        named: orders.first { $0.id == orderID }, awaiting: orders.filter(\.awaitsPayment),
+        yielding: Dictionary(
+          uniqueKeysWithValues: orders.filter { !$0.awaitsPayment && $0.id != orderID }
+            .map { ($0.id, $0) }), read: wanted)
+    }
   }
 
-  init(for verified: Ledger.VerifiedSubmission, from rows: Rows) throws {
+  func include(_ wanted: WantedOrders) -> Bool {
+    wanted.account == read.account && wanted.products.isSubset(of: read.products)
+      && read.times.contains(wanted.times)
+  }
+}
+
+extension WantedOrders {
+  fileprivate init(by verified: Ledger.VerifiedSubmission) {
     account = verified.submission.account
-    let (orders, orderID) = (try Ledger.orders(from: rows), verified.submission.orderID)
-    (products, times) = Self.wanted(for: verified)
-    named = orders.first { $0.id == orderID }
-    awaiting = orders.filter(\.awaitsPayment)
-    yielding = Dictionary(
-      uniqueKeysWithValues: orders.filter { !$0.awaitsPayment && $0.id != orderID }
-        .map { ($0.id, $0) })
-  }
-
-  /// The products that the selected transactions are of, and when orders for them were opened.
-  private static func wanted(for verified: Ledger.VerifiedSubmission)
-    -> (products: Set<ProductID>, times: PurchaseOrder.OpeningTimes)
-  {
     let selected = Set(verified.selected)
     let dates = verified.evidence.compactMap { item -> Timestamp? in
       guard case .transaction(let record) = item, selected.contains(record.key) else { return nil }
       return record.chargedAt
     }
-    guard let times = PurchaseOrder.OpeningTimes(purchasedAt: dates) else {
-      return ([], PurchaseOrder.OpeningTimes(purchasedAt: verified.submission.receivedAt))
+    if let times = PurchaseOrder.OpeningTimes(purchasedAt: dates) {
+      (products, self.times) = (Set(selected.map(\.productID)), times)
+    } else {
+      products = []
+      times = PurchaseOrder.OpeningTimes(purchasedAt: verified.submission.receivedAt)
     }
-    return (Set(selected.map(\.productID)), times)
   }
 }
 
-/// A change of an order by a recording.
 struct OrderChange: Hashable, Sendable {
   enum Change: Hashable, Sendable {
     /// Paid, or its refund was reversed.

@@ -1,63 +1,45 @@
 import Postgres
 import Subscriptions
 
-/// Reads lines with everything that Apple links to them.
+/// Reads original transactions with everything that Apple links to them.
 struct FamilyReader {
-  /// Whether the lines stay locked until the transaction ends; missing ones are then created.
+  /// Whether they stay locked until the transaction ends; missing ones are then created.
   let isLocking: Bool
   private var lines: [LineID: StoredLine] = [:]
-  /// Links that are said or discovered, and not recorded yet.
-  private var news: [(LineID, LineID)] = []
+  /// Links that are named or discovered, and not recorded yet.
+  private var newLinks: [LineLookups.Link] = []
 
   init(isLocking: Bool) {
     self.isLocking = isLocking
   }
 
-  /// What came of reading lines, and of the statements that went with it.
-  struct Reading {
-    /// Links that the evidence shows without saying so: a transaction or line item that is known
-    /// under another original transaction id is the same charge.
-    var links: [Evidence]
-    var before: [Rows]
-    var after: [Rows]
-  }
-
-  /// Reads the lines that evidence is about, and looks for transactions that are known on others.
+  /// Reads the original transactions that evidence is about, in one round trip with other queries.
   ///
-  /// - Parameters:
-  ///   - evidence: What is to be recorded.
-  ///   - before: Statements to send in front, in the same round trip.
-  ///   - after: And behind.
-  ///   - transaction: The database transaction.
-  /// - Returns: The links that were found, and the statements' results.
-  /// - Throws: What the database says.
-  mutating func read(
-    about evidence: [Evidence], before: [SQL] = [], after: [SQL] = [], in transaction: Transaction
-  ) async throws -> Reading {
+  /// - Returns: The links that the evidence shows without naming them (a transaction or line item
+  ///   that is known under another original transaction id is the same charge), and the results of
+  ///   the queries.
+  mutating func read<Before, After>(
+    about evidence: [Evidence], before: Query<Before>, after: Query<After>,
+    in transaction: Transaction
+  ) async throws -> (links: [Evidence], before: Before, after: After) {
     var wanted = Set(evidence.map(\.line))
     for case .link(let line, let previous) in evidence {
       wanted.insert(previous)
-      news.append((line, previous))
+      newLinks.append(LineLookups.Link(line: line, previous: previous))
     }
-    let lookups = LineLookups(evidence)
-    let names = lookups.statements
-    let (first, rest) = try await read(
-      wanted, before: before, after: names + after, in: transaction)
-    let links = try lookups.links(from: rest.prefix(names.count))
-    news += links.map { ($0.line, $0.previous) }
+    let (first, (links, last)) = try await read(
+      wanted, before: before, after: Query(LineLookups(evidence).query, after), in: transaction)
+    newLinks += links
     try await readLinked(in: transaction)
-    return Reading(
-      links: links.map { .link(line: $0.line, previous: $0.previous) }, before: Array(first),
-      after: Array(rest.dropFirst(names.count)))
+    return (links.map { .link(line: $0.line, previous: $0.previous) }, first, last)
   }
 
-  /// Reads lines and all that are linked with them; those that don't exist are left out.
+  /// Reads original transactions with all that are linked; unknown ones are left out.
   mutating func read(_ wanted: Set<LineID>, in transaction: Transaction) async throws {
-    _ = try await read(wanted, before: [], after: [], in: transaction)
+    _ = try await read(wanted, before: Query([]), after: Query([]), in: transaction)
     try await readLinked(in: transaction)
   }
 
-  /// The lines, each with those that it is linked with.
   var families: [StoredFamily] {
     var families: [StoredFamily] = []
     var remaining = Set(lines.keys)
@@ -76,7 +58,9 @@ struct FamilyReader {
 
   private func linked(to line: LineID) -> [LineID] {
     (lines[line]?.linked ?? [])
-      + news.compactMap { $0.0 == line ? $0.1 : $0.1 == line ? $0.0 : nil }
+      + newLinks.compactMap { link in
+        link.line == line ? link.previous : link.previous == line ? link.line : nil
+      }
   }
 
   private mutating func readLinked(in transaction: Transaction) async throws {
@@ -84,40 +68,38 @@ struct FamilyReader {
       let missing = Set(lines.keys.flatMap(linked)).subtracting(lines.keys)
       guard !missing.isEmpty else { return }
       let known = lines.count
-      _ = try await read(missing, before: [], after: [], in: transaction)
-      // A link to a line that was never created leads nowhere, when only reading.
+      _ = try await read(missing, before: Query([]), after: Query([]), in: transaction)
+      // Without locks, links to unknown original transactions are ignored.
       guard lines.count > known else { return }
     }
   }
 
-  /// Reads lines in their order, in one round trip with other statements.
-  private mutating func read(
-    _ wanted: Set<LineID>, before: [SQL], after: [SQL], in transaction: Transaction
-  ) async throws -> (before: ArraySlice<Rows>, after: ArraySlice<Rows>) {
+  /// Reads original transactions in their order, so that two recordings never wait for each other.
+  private mutating func read<Before, After>(
+    _ wanted: Set<LineID>, before: Query<Before>, after: Query<After>, in transaction: Transaction
+  ) async throws -> (before: Before, after: After) {
     let wanted = wanted.sorted()
-    let create = isLocking ? wanted.map(StoredLine.create) : []
-    let select = wanted.flatMap { StoredLine.select($0, locking: isLocking) }
-    let results = try await transaction.batch(before + create + select + after)
-    for (index, id) in wanted.enumerated() {
-      let start = before.count + create.count + index * StoredLine.statementCount
-      lines[id] = try StoredLine(id, from: results[start..<start + StoredLine.statementCount])
-    }
-    return (results.prefix(before.count), results.suffix(after.count))
+    let (first, _, found, last) = try await transaction.read(
+      before, Query(isLocking ? wanted.map(StoredLine.create) : []),
+      Query.all(wanted.map { StoredLine.query($0, locking: isLocking) }), after)
+    for (id, line) in zip(wanted, found) { lines[id] = line }
+    return (first, last)
   }
 }
 
-/// On which line transactions and line items were recorded first.
+/// The original transactions on which transactions and line items were recorded first.
 ///
-/// Names are inserted before they are looked up, with the lines that are about to record them: who
-/// inserts a name that somebody else is just recording waits for his commit, and then finds his
-/// line. So two lines can't record the same charge without hearing of each other.
+/// Names are inserted before they are looked up, together with the original transactions that are
+/// about to record them: inserting a name that another transaction has just inserted waits for its
+/// commit, and then finds it. So two original transactions can't record the same charge without a
+/// link.
 struct LineLookups {
   struct Link {
     var line: LineID
     var previous: LineID
   }
 
-  /// What a charge can be known by on another line.
+  /// The identifiers by which another original transaction may know a charge.
   private enum Name: Hashable {
     case transaction(Environment, TransactionID)
     case lineItem(Environment, WebOrderLineItemID)
@@ -139,7 +121,6 @@ struct LineLookups {
   private let transactions: [(id: TransactionID, line: LineID)]
   private let lineItems: [(id: WebOrderLineItemID, line: LineID)]
 
-  /// Looks for what evidence tells of.
   init(_ evidence: [Evidence]) {
     let records = evidence.compactMap {
       if case .transaction(let record) = $0 { record } else { nil }
@@ -147,15 +128,13 @@ struct LineLookups {
     self.init(records.map { ($0.key, $0.webOrderLineItemID) })
   }
 
-  /// Looks for transactions as they are recorded, in their order.
   init(_ transactions: [StoreTransaction]) {
     self.init(transactions.map { ($0.key, $0.webOrderLineItemID) })
   }
 
   private init(_ items: [(key: TransactionKey, lineItem: WebOrderLineItemID?)]) {
     occurrences = items.map(Occurrence.init)
-    // Everybody inserts in the same order, so that nobody waits in a circle; of one name the first
-    // stays the first.
+    // Everyone inserts in the same order, to avoid deadlocks; the first of equal names stays first.
     transactions = items.map { ($0.key.transactionID, $0.key.line) }.sorted { $0.0 < $1.0 }
     lineItems = items.compactMap { item in item.lineItem.map { ($0, item.key.line) } }
       .sorted { $0.0 < $1.0 }
@@ -163,24 +142,37 @@ struct LineLookups {
 
   // MARK: Statements
 
-  /// Makes the names known, unless they are.
   var inserts: [SQL] {
     Self.insert(transactions, "transaction_line", "transaction_id")
       + Self.insert(lineItems, "web_order_line_item", "web_order_line_item_id")
   }
 
-  /// Makes the names known and looks them up; ``links(from:)`` reads the results.
-  var statements: [SQL] {
-    inserts + [
-      """
-      SELECT transaction_id, environment, original_transaction_id FROM tenure.transaction_line
-      WHERE transaction_id = ANY(\(transactions.map(\.id)))
-      """,
-      """
-      SELECT web_order_line_item_id, environment, original_transaction_id
-      FROM tenure.web_order_line_item WHERE web_order_line_item_id = ANY(\(lineItems.map(\.id)))
-      """,
-    ]
+  /// Makes the names known, looks them up, and pairs every original transaction with the others on
+  /// which the same charge is known.
+  var query: Query<[Link]> {
+    Query(
+      Query(inserts),
+      Query(
+        """
+        SELECT transaction_id, environment, original_transaction_id FROM tenure.transaction_line
+        WHERE transaction_id = ANY(\(transactions.map(\.id)))
+        """
+      ) {
+        try $0.decode(TransactionID.self, Environment.self, OriginalTransactionID.self).map {
+          (name: Name.transaction($1, $0), line: LineID($1, $2))
+        }
+      },
+      Query(
+        """
+        SELECT web_order_line_item_id, environment, original_transaction_id
+        FROM tenure.web_order_line_item WHERE web_order_line_item_id = ANY(\(lineItems.map(\.id)))
+        """
+      ) {
+        try $0.decode(WebOrderLineItemID.self, Environment.self, OriginalTransactionID.self).map {
+          (name: Name.lineItem($1, $0), line: LineID($1, $2))
+        }
+      }
+    ).map { _, transactions, lineItems in links(known: transactions + lineItems) }
   }
 
   private static func insert<ID: PostgresEncodable>(
@@ -197,23 +189,10 @@ struct LineLookups {
       }
   }
 
-  // MARK: Results
-
-  /// Reads the results, and pairs every line with the others on which the same charge is known.
-  func links(from results: ArraySlice<Rows>) throws -> [Link] {
-    let results = Array(results.suffix(2))
+  private func links(known: [(name: Name, line: LineID)]) -> [Link] {
     var lines: [Name: Set<LineID>] = [:]
-    for (id, environment, original) in try results[0].decode(
-      TransactionID.self, Environment.self, OriginalTransactionID.self)
-    {
-      lines[.transaction(environment, id), default: []].insert(LineID(environment, original))
-    }
-    for (id, environment, original) in try results[1].decode(
-      WebOrderLineItemID.self, Environment.self, OriginalTransactionID.self)
-    {
-      lines[.lineItem(environment, id), default: []].insert(LineID(environment, original))
-    }
-    // Within one arrival, too, one transaction may stand under two original ids.
+    for (name, line) in known { lines[name, default: []].insert(line) }
+    // Evidence may itself contain one transaction under two original transaction ids.
     for occurrence in occurrences {
       for name in occurrence.names { lines[name, default: []].insert(occurrence.line) }
     }

@@ -2,9 +2,9 @@ import Foundation
 import Postgres
 import Subscriptions
 
-/// One line as its tables have it.
+/// An original transaction as its tables have it.
 struct StoredLine: Sendable {
-  /// Where the line's chain ends.
+  /// The end of the hash chain.
   struct Head: Hashable, Sendable {
     var number: Int
     /// Nil before the first entry, like the date.
@@ -12,8 +12,8 @@ struct StoredLine: Sendable {
     var recordedAt: Timestamp?
   }
 
-  /// Apple's answer of the date listed every transaction up to the entry of the number, and nothing
-  /// of an earlier date was learned of them since.
+  /// Apple's answer of the date listed every transaction up to an entry, and nothing of an earlier
+  /// date was learned of them since.
   struct Confirmation: Hashable, Sendable {
     var asOf: Timestamp
     var number: Int
@@ -41,7 +41,7 @@ struct StoredLine: Sendable {
 }
 
 extension StoredLine {
-  /// Makes the line's row if there is none: an absent row locks nothing.
+  /// Inserts a missing row, because an absent row can't be locked.
   static func create(_ line: LineID) -> SQL {
     """
     INSERT INTO tenure.original_transaction (environment, original_transaction_id)
@@ -50,71 +50,61 @@ extension StoredLine {
     """
   }
 
-  /// The statements that read a line; ``init(_:from:)`` reads their results.
+  /// Reads an original transaction; nil if there is none of this id.
   ///
-  /// - Parameters:
-  ///   - line: The line.
-  ///   - locking: Whether nobody else may record on the line until the transaction ends.
-  /// - Returns: The statements, in the order in which their results are read.
-  static func select(_ line: LineID, locking: Bool) -> [SQL] {
+  /// - Parameter locking: Whether nothing else may record on it until the transaction ends.
+  static func query(_ line: LineID, locking: Bool) -> Query<StoredLine?> {
     let (environment, id) = (line.environment, line.originalTransactionID)
-    return [
-      """
+    let head: SQL = """
       SELECT head_number, head_hash, head_recorded_at, confirmed_as_of, confirmed_number
       FROM tenure.original_transaction
       WHERE environment = \(environment) AND original_transaction_id = \(id)
       \(unescaped: locking ? "FOR UPDATE" : "")
       """
-    ] + TransactionRow.select(line) + [
-      """
+    let statuses: SQL = """
       SELECT number, as_of, auto_renews, phase, grace_ends_at, auto_renew_product_id,
         expiration_intent, app_account_token, token_account_key, is_commitment
       FROM tenure.renewal_status
       WHERE environment = \(environment) AND original_transaction_id = \(id)
       ORDER BY number
-      """,
       """
+    let claims: SQL = """
       SELECT number, recorded_at, transaction_id, product_id, account_key, received_at
       FROM tenure.claim
       WHERE environment = \(environment) AND original_transaction_id = \(id)
       ORDER BY number
-      """,
       """
+    let placements: SQL = """
       SELECT number, recorded_at, transaction_id, product_id, account_key, effective_from
       FROM tenure.placement
       WHERE environment = \(environment) AND original_transaction_id = \(id)
       ORDER BY number
-      """,
       """
+    let links: SQL = """
       SELECT linked_original_transaction_id FROM tenure.line_link
       WHERE environment = \(environment) AND original_transaction_id = \(id)
-      """,
-    ]
-  }
-
-  /// How many statements ``select(_:locking:)`` makes.
-  static let statementCount = 7
-
-  /// Reads a line from the results of its statements; nil if there is no such line.
-  ///
-  /// - Throws: `PostgresError` for what no version of ours wrote.
-  init?(_ id: LineID, from results: ArraySlice<Rows>) throws {
-    precondition(results.count == Self.statementCount, "One result for each statement.")
-    let results = Array(results)
-    guard
-      let (number, hash, recordedAt, confirmedAsOf, confirmedNumber) = try results[0].decodeFirst(
-        Int.self, [UInt8]?.self, Timestamp?.self, Timestamp?.self, Int.self)
-    else { return nil }
-    self.id = id
-    head = Head(number: number, hash: hash, recordedAt: recordedAt)
-    confirmation = confirmedAsOf.map { Confirmation(asOf: $0, number: confirmedNumber) }
-    let rows = try TransactionRow.rows(facts: results[1], decisions: results[2], line: id)
-    transactions = rows.map(\.row)
-    fulfilments = Dictionary(
-      uniqueKeysWithValues: rows.map { ($0.row.transaction.key, $0.fulfilment) })
-    statuses = try Self.statuses(results[3])
-    acts = try Self.claims(results[4], line: id) + Self.placements(results[5], line: id)
-    linked = try results[6].decode(OriginalTransactionID.self).map { LineID(id.environment, $0) }
+      """
+    return Query(
+      Query(head) {
+        try $0.decodeFirst(
+          Int.self, [UInt8]?.self, Timestamp?.self, Timestamp?.self, Int.self)
+      },
+      TransactionRow.query(line), Query(statuses, decode: Self.statuses),
+      Query(claims) { try Self.claims($0, line: line) },
+      Query(placements) { try Self.placements($0, line: line) },
+      Query(links) { try $0.decode(OriginalTransactionID.self).map { LineID(environment, $0) } }
+    ).map { head, rows, statuses, claims, placements, linked in
+      guard let (number, hash, recordedAt, confirmedAsOf, confirmedNumber) = head else {
+        return nil
+      }
+      return StoredLine(
+        id: line, head: Head(number: number, hash: hash, recordedAt: recordedAt),
+        confirmation: confirmedAsOf.map { Confirmation(asOf: $0, number: confirmedNumber) },
+        transactions: rows.map(\.row),
+        fulfilments: Dictionary(
+          uniqueKeysWithValues: rows.map { ($0.row.transaction.key, $0.fulfilment) }),
+        statuses: statuses, acts: claims + placements, linked: linked)
+    }
   }
 
   private static func statuses(_ rows: Rows) throws -> [StatusRow] {
@@ -162,7 +152,7 @@ extension StoredLine {
         act = .placement(
           Placement(account: account, transaction: key, effectiveFrom: effectiveFrom))
       } else {
-        // A whole line is placed with somebody.
+        // An import's override of the whole original transaction.
         guard let account else { throw DecodingFault.unknownValue }
         act = .linePlacement(
           LinePlacement(account: account, line: line, boughtUntil: effectiveFrom))
@@ -173,7 +163,7 @@ extension StoredLine {
 }
 
 extension StoreTransaction {
-  /// This with the date of the line's confirmation, if it stands under one.
+  /// With the date of the confirmation, if covered by it.
   func confirmed(by confirmation: StoredLine.Confirmation?) -> StoreTransaction {
     guard let confirmation, recorded.number <= confirmation.number else { return self }
     var copy = self
@@ -182,10 +172,12 @@ extension StoreTransaction {
   }
 }
 
-/// The lines that Apple links, each as stored, folded as one.
+/// The original transactions that Apple links, with their combined state.
 struct StoredFamily: Sendable {
-  var members: [LineID: StoredLine]
-  var line: Line
+  let members: [LineID: StoredLine]
+  let line: Line
+  /// The charges with the recorded decisions, which the tables were written from.
+  let rule: OwnershipRule
 
   init(_ members: [StoredLine]) {
     self.members = Dictionary(uniqueKeysWithValues: members.map { ($0.id, $0) })
@@ -211,9 +203,10 @@ struct StoredFamily: Sendable {
       history: history, decisions: decisions,
       heads: self.members.mapValues(\.head.number),
       links: self.members.mapValues { Set($0.linked) })
+    rule = OwnershipRule(recordedOn: line)
   }
 
-  /// The accounts that occur as owners or claimants.
+  /// The owners and claimants.
   var accounts: Set<AccountKey> {
     var accounts = Set(line.decisions.values.compactMap(\.decision.owner))
     for act in line.history.acts {
@@ -227,10 +220,8 @@ struct StoredFamily: Sendable {
     return accounts
   }
 
-  /// When the family's last entry was recorded.
   var lastRecordedAt: Timestamp? { members.values.compactMap(\.head.recordedAt).max() }
 
-  /// What reports count of the rows of its transactions.
   var countedCharges: [TransactionKey: CountedCharge] {
     rows.reduce(into: [:]) { counted, row in
       counted[row.key] = CountedCharge(row.value, members[row.key.line]?.fulfilments[row.key])
@@ -238,7 +229,7 @@ struct StoredFamily: Sendable {
   }
 
   func fulfilment(of charge: Charge) -> Fulfilment {
-    // What is an alias now may have been fulfilled or delivered as a charge of its own.
+    // An alias may have been fulfilled or delivered as a charge of its own.
     let fulfilments = charge.transactions.compactMap { members[$0.line]?.fulfilments[$0] }
     return Fulfilment(
       orderID: fulfilments.compactMap(\.orderID).first,

@@ -4,126 +4,53 @@ import Postgres
 import Subscriptions
 
 extension Ledger {
-  /// What follows from a recording beyond the tables of its lines: what is told to whom, when
-  /// Apple is asked next, and what Apple is told.
+  /// Locks accounts and reads their holdings and published entitlements, without erased ones.
+  ///
+  /// The lock orders the events of an account, and makes each describe the difference from the one
+  /// before.
   ///
   /// - Parameters:
-  ///   - recording: What was recorded, with what was known before.
-  ///   - orders: What became of orders by it.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The recording date.
-  ///   - known: Accounts that were locked and read already, as they are after the recording.
-  ///   - transaction: The database transaction, which has locked the lines.
-  /// - Returns: The statements that write it, for the caller to send with its own, and what to ring
-  ///   after the commit.
-  /// - Throws: What the database says.
-  func consequences(
-    of recording: Recording, orders: [OrderChange], terms: AccessTerms, at now: Timestamp,
-    knowing known: [ToldAccount] = [], in transaction: Transaction
-  ) async throws -> Consequences {
-    let tellings = ownershipTellings(of: recording, at: now)
-    var consequences =
-      try await news(
-        of: recording, orders: orders, terms: terms, at: now, knowing: known, in: transaction)
-      + appointments(of: recording, at: now) + tellings
-    if !tellings.isEmpty { consequences.channels.insert(.jobs) }
-    return consequences
-  }
-}
-
-extension Ledger {
-  /// What a recording tells, for the feed: written in the same commit as what it tells of.
-  ///
-  /// Every account that is told something, or that something is taken from or given to, is locked:
-  /// so the events of one account are in one order, and what an event says of entitlements is what
-  /// differs from the event before it.
-  ///
-  /// - Parameters:
-  ///   - recording: What was recorded, with what was known before.
-  ///   - orders: What became of orders by it.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The recording date.
-  ///   - known: Accounts that were locked and read already, as they are after the recording.
-  ///   - transaction: The database transaction, which has locked the lines.
-  /// - Returns: The statements that write it; none where nothing changed.
-  /// - Throws: What the database says.
-  func news(
-    of recording: Recording, orders: [OrderChange], terms: AccessTerms, at now: Timestamp,
-    knowing known: [ToldAccount] = [], in transaction: Transaction
-  ) async throws -> Consequences {
-    let news = RecordingNews(recording, orders: orders, at: now)
-    let wanted = news.accounts.union(known.filter(\.hasChangedGrants).map(\.key))
-    guard !wanted.isEmpty || !news.events.isEmpty else { return Consequences() }
-
-    var accounts = known.filter { wanted.contains($0.key) }
-    let others = wanted.subtracting(known.map(\.key))
-    if !others.isEmpty {
-      let (told, gone) = try await lockTold(others, knowing: news.names, in: transaction)
-      // Somebody was erased since the names were read. On the line nothing was known of the account
-      // (it holds a token that Apple has just named), so that the erasure did not wait for it.
-      guard gone.isEmpty else {
-        throw PostgresError.overtaken("an account was erased while something was recorded for it")
-      }
-      accounts += told.map {
-        var account = $0
-        account.apply(recording)
-        return account
-      }
-    }
-    changes.note(accounts.map(\.id), in: transaction)
-    let told = accounts.sorted { $0.key < $1.key }.map { AccountNews($0, terms: terms, at: now) }
-    return Consequences(
-      telling: news.events(with: told), told,
-      rescheduling: told.filter { news.holders.contains($0.key) || $0.changesWhatIsTold },
-      at: now)
-  }
-
-  /// Locks accounts and reads what they hold and were told; erased ones are left out.
-  ///
-  /// - Parameters:
-  ///   - keys: The accounts.
-  ///   - names: The account ids that are known already, of accounts that are not erased.
-  ///   - waits: Whether to wait for those that somebody else has locked; else they are left out.
-  ///   - transaction: The database transaction.
-  /// - Returns: The accounts by their keys, and those that somebody else has locked.
-  /// - Throws: What the database says.
+  ///   - names: The known account ids, of accounts that are not erased.
+  ///   - waits: Whether to wait for accounts that another transaction has locked; else they are
+  ///     returned as busy.
   func lockTold(
     _ keys: Set<AccountKey>, knowing names: [AccountKey: String] = [:], waits: Bool = true,
     in transaction: Transaction
   ) async throws -> (told: [ToldAccount], busy: Set<AccountKey>) {
     var names = names.filter { keys.contains($0.key) }
-    let unknown = keys.subtracting(names.keys)
-    if !unknown.isEmpty {
-      let accounts = try KnownAccount.accounts(
-        from: await transaction.query(KnownAccount.select(unknown)))
-      names.merge(accounts.filter { $0.value.erasedAt == nil }.mapValues(\.id)) { $1 }
-    }
+    let known = try await transaction.read(KnownAccount.query(keys.subtracting(names.keys)))
+    names.merge(known.filter { $0.value.erasedAt == nil }.mapValues(\.id)) { $1 }
     guard !names.isEmpty else { return ([], []) }
-    let locks = ToldAccount.lock(names.values, waits: waits)
-    let results = try await transaction.batch(locks + ToldAccount.select(Array(names.values)))
-    let locked = Set(
-      try results.prefix(locks.count).flatMap { try $0.decode(String.self) }
-        .map(AccountID.init))
-    let busy = names.filter { !locked.contains(AccountID($0.value)) }
-    let told = try ToldAccount.accounts(
-      names.filter { busy[$0.key] == nil }, from: results.suffix(ToldAccount.statementCount))
-    return (told, Set(busy.keys))
+    let (locked, told) = try await transaction.read(
+      Query.all(
+        ToldAccount.lock(names.values, waits: waits).map {
+          Query($0) { try $0.decode(String.self) }
+        }
+      ), ToldAccount.query(names))
+    let ids = Set(locked.joined().map(AccountID.init))
+    let busy = Set(names.filter { !ids.contains(AccountID($0.value)) }.keys)
+    return (told.filter { !busy.contains($0.key) }, busy)
   }
 }
 
-/// What follows from a recording: the statements that write it, and of what there is news then.
+/// The statements that publish what changed for accounts, and the channels to notify after the
+/// commit.
 struct Consequences: Sendable {
-  var statements: [SQL] = []
-  /// To be rung after the commit.
-  var channels: Set<Bell.Channel> = []
+  private(set) var statements: [SQL] = []
+  private(set) var channels: Set<Bell.Channel> = []
 
-  init() {}
+  /// Publishes a recording to locked accounts.
+  init(
+    _ news: RecordingNews, _ accounts: [ToldAccount], terms: AccessTerms, at now: Timestamp
+  ) {
+    let told = accounts.map { AccountNews($0, terms: terms, at: now) }
+    self.init(
+      telling: news.events(with: told), told,
+      rescheduling: told.filter { news.holders.contains($0.key) || $0.changesWhatIsTold },
+      at: now)
+  }
 
-  /// - Parameters:
-  ///   - events: What is told beside what changed of entitlements.
-  ///   - news: What changed of entitlements.
-  ///   - rescheduled: Those whose next change by time may be another than before.
-  ///   - now: The moment.
+  /// - Parameter rescheduled: The accounts whose next change by time may have moved.
   init(
     telling events: [LedgerEvent] = [], _ news: [AccountNews],
     rescheduling rescheduled: [AccountNews],
@@ -138,36 +65,23 @@ struct Consequences: Sendable {
       channels.insert(.jobs)
     }
   }
-
-  static func + (lhs: Consequences, rhs: [SQL]) -> Consequences {
-    var sum = lhs
-    sum.statements += rhs
-    return sum
-  }
 }
 
 extension Bell {
-  /// Tells whoever listens to any of them.
   func ring(_ channels: Set<Channel>) {
     for channel in channels { ring(channel) }
   }
 }
 
-/// What a recording tells of its lines and orders, and of whom it changes what they have.
+/// The events of a recording, and the accounts with new events or changed holdings.
 struct RecordingNews {
-  /// The events but for those of entitlements, in the order in which they are told.
+  /// In the order of publishing, without those of entitlements.
   private(set) var events: [LedgerEvent] = []
-  /// The accounts whose holdings the recording changes.
   private(set) var holders: Set<AccountKey> = []
-  /// The account ids behind the keys that are known.
   private(set) var names: [AccountKey: String] = [:]
-  /// The accounts that are erased: nothing is told of them.
+  /// Nothing is published about erased accounts.
   private(set) var erased: Set<AccountKey> = []
 
-  /// - Parameters:
-  ///   - recording: What was recorded.
-  ///   - orders: What became of orders by it.
-  ///   - now: The recording date.
   init(_ recording: Recording, orders: [OrderChange], at now: Timestamp) {
     for family in recording.distinctFamilies {
       names.merge(family.names) { first, _ in first }
@@ -175,7 +89,7 @@ struct RecordingNews {
       guard !family.entries.isEmpty else { continue }
       events +=
         LineNews(
-          before: family.before.line, ruleBefore: family.ruleBefore, after: family.line,
+          before: family.before.line, ruleBefore: family.before.rule, after: family.line,
           rule: family.rule, entries: family.entries
         ).events(at: now)
       holders.formUnion(family.changedHolders)
@@ -183,13 +97,12 @@ struct RecordingNews {
     events += orders.map { $0.event(in: recording, at: now) }
   }
 
-  /// Whom anything is told or changed of.
+  /// The accounts with new events or changed holdings.
   var accounts: Set<AccountKey> {
     holders.union(events.compactMap(\.account)).subtracting(erased)
   }
 
-  /// The events that are told: none of an erased account, and those of a binding that moved say
-  /// what the account has now.
+  /// The events without those of erased accounts; moved bindings get the account's entitlements.
   func events(with news: [AccountNews]) -> [LedgerEvent] {
     let news = Dictionary(uniqueKeysWithValues: news.map { ($0.key, $0) })
     return events.compactMap { event in
@@ -206,9 +119,8 @@ struct RecordingNews {
 }
 
 extension RecordedFamily {
-  /// The accounts whose rows in the table of holdings the recording changes.
   fileprivate var changedHolders: Set<AccountKey> {
-    // Lines that become one held what is held once now.
+    // Newly linked original transactions were held separately.
     holdings.changedAccounts.union(holdings.isOfNewlyLinked ? before.accounts : [])
   }
 }
@@ -234,7 +146,7 @@ extension OrderChange {
   }
 }
 
-/// How events are stored: what they tell as JSON, in the names and forms of the HTTP API.
+/// The stored form of events: JSON with the names and formats of the HTTP API.
 enum EventRow {
   /// Appends events in their order in one statement; none if there are none.
   static func insert(_ events: [LedgerEvent]) -> [SQL] {
@@ -251,7 +163,6 @@ enum EventRow {
     ]
   }
 
-  /// What an event tells, without what does not concern it.
   static func text(_ data: EventData) -> String {
     var json = JSONWriter(capacity: 256)
     json.object { json in

@@ -1,15 +1,13 @@
 import Postgres
 package import Subscriptions
 
-// The rows of the projections: how each follows from a line, and how it is written.
+// The rows of the projections: how each is derived and written.
 
 extension TransactionRow {
-  /// A row for each transaction of a line and its family.
   static func rows(of line: Line, rule: OwnershipRule) -> [TransactionRow] {
     line.history.transactions.map { row(of: $0, in: line, rule: rule) }
   }
 
-  /// The row of one of a line's transactions; nil: there is no such transaction.
   static func row(
     of key: TransactionKey, in line: Line, rule: OwnershipRule
   ) -> TransactionRow? {
@@ -32,72 +30,12 @@ extension TransactionRow {
   }
 }
 
-/// A row of `account_binding`.
-struct BindingRow: Hashable, Sendable {
-  /// From 1.
-  var number: Int
-  var binding: Binding
-
-  /// The bindings of a family; they stand under each of its lines.
-  static func rows(of rule: OwnershipRule) -> [BindingRow] {
-    Binding.bindings(of: rule.charges, decisions: rule.decisions).enumerated().map {
-      BindingRow(number: $0.offset + 1, binding: $0.element)
-    }
-  }
-
-  func insert(line: LineID) -> SQL {
-    """
-    INSERT INTO tenure.account_binding (environment, original_transaction_id, number,
-      account_key, bound_at, charge_original_transaction_id, transaction_id, product_id, rule)
-    VALUES (\(line.environment), \(line.originalTransactionID), \(number), \(binding.account),
-      \(binding.boundAt), \(binding.charge.line.originalTransactionID),
-      \(binding.charge.transactionID), \(binding.charge.productID),
-      \(binding.rule))
-    """
-  }
-
-  /// Reads a line's bindings; ``decode(_:line:)`` understands them.
-  static func select(_ line: LineID) -> SQL {
-    """
-    SELECT number, account_key, bound_at, charge_original_transaction_id, transaction_id,
-      product_id, rule
-    FROM tenure.account_binding
-    WHERE environment = \(line.environment)
-      AND original_transaction_id = \(line.originalTransactionID)
-    ORDER BY number
-    """
-  }
-
-  static func decode(_ rows: Rows, line: LineID) throws -> [BindingRow] {
-    try rows.decode(
-      Int.self, AccountKey?.self, Timestamp.self, OriginalTransactionID.self,
-      TransactionID.self, ProductID.self, Decision.Rule.self
-    ).map { number, account, boundAt, original, transaction, product, rule in
-      BindingRow(
-        number: number,
-        binding: Binding(
-          account: account, boundAt: boundAt,
-          charge: TransactionKey(
-            line: LineID(line.environment, original), transactionID: transaction,
-            productID: product), rule: rule))
-    }
-  }
-
-  static func delete(line: LineID, after number: Int) -> SQL {
-    """
-    DELETE FROM tenure.account_binding
-    WHERE environment = \(line.environment)
-      AND original_transaction_id = \(line.originalTransactionID) AND number > \(number)
-    """
-  }
-}
-
 /// A row of `holding`, under the account's key.
 struct HoldingRow: Hashable, Comparable, Sendable {
   var account: AccountKey
   var holding: Holding
 
-  /// What the accounts hold of a family, as stored when its last entry was recorded at `moment`.
+  /// The holdings as of the recording date of the last entry.
   static func rows(of line: Line, rule: OwnershipRule, asOf moment: Timestamp) -> Set<HoldingRow> {
     Set(
       line.holdings(rule, asOf: moment).map {
@@ -107,7 +45,6 @@ struct HoldingRow: Hashable, Comparable, Sendable {
 
   var description: String { "a holding of transaction \(holding.charge.transactionID)" }
 
-  /// Whether the two are versions of one row.
   func hasSameKey(as other: HoldingRow) -> Bool {
     account == other.account && holding.charge == other.holding.charge
   }
@@ -136,7 +73,6 @@ struct HoldingRow: Hashable, Comparable, Sendable {
       """
   }
 
-  /// Deletes everything that an account holds of a line.
   static func deleteAll(name: String, line: LineID) -> SQL {
     """
     DELETE FROM tenure.holding
@@ -156,31 +92,22 @@ struct HoldingRow: Hashable, Comparable, Sendable {
   }
 }
 
-/// What a recording makes of the rows of `holding` of a family.
+/// The change of the rows of `holding` by a recording.
 struct HoldingChange: Sendable {
-  /// The rows as they were.
   private(set) var before: Set<HoldingRow> = []
-  /// And as they are now; none where nothing was recorded.
+  /// Empty where nothing is recorded.
   private(set) var after: Set<HoldingRow> = []
-  /// Whether lines become one by it.
+  /// Whether original transactions are linked by it.
   private(set) var isOfNewlyLinked = false
 
-  /// No change, for nothing was recorded.
   init() {}
 
-  /// - Parameters:
-  ///   - stored: The family as its tables have it.
-  ///   - storedRule: Its charges and recorded decisions.
-  ///   - line: What it has become.
-  ///   - rule: The charges and decisions of `line`.
-  ///   - entries: The entries that made it so.
   init(
-    from stored: StoredFamily, _ storedRule: OwnershipRule, to line: Line, _ rule: OwnershipRule,
-    by entries: [LedgerEntry]
+    from stored: StoredFamily, to line: Line, _ rule: OwnershipRule, by entries: [LedgerEntry]
   ) {
     guard let recordedAt = entries.map(\.recordedAt).max() else { return }
     before =
-      stored.lastRecordedAt.map { HoldingRow.rows(of: stored.line, rule: storedRule, asOf: $0) }
+      stored.lastRecordedAt.map { HoldingRow.rows(of: stored.line, rule: stored.rule, asOf: $0) }
       ?? []
     after = HoldingRow.rows(of: line, rule: rule, asOf: recordedAt)
     isOfNewlyLinked = entries.contains {
@@ -188,25 +115,20 @@ struct HoldingChange: Sendable {
     }
   }
 
-  /// The accounts of which rows change.
   var changedAccounts: Set<AccountKey> {
     Set(before.symmetricDifference(after).map(\.account))
   }
 }
 
 extension StoredFamily {
-  /// The stored transactions by key.
   var rows: [TransactionKey: TransactionRow] {
     Dictionary(
       uniqueKeysWithValues: members.values.flatMap(\.transactions).map { ($0.transaction.key, $0) })
   }
-
-  /// The charges with the decisions that are recorded: what the tables were written from.
-  var rule: OwnershipRule { OwnershipRule(recordedOn: line) }
 }
 
 extension StoredEntry {
-  /// Appends entries of one line in one statement.
+  /// Appends entries of one original transaction in one statement.
   static func insert(_ entries: [StoredEntry], line: LineID) -> SQL {
     """
     INSERT INTO tenure.ledger_entry (environment, original_transaction_id, number, recorded_at,
@@ -294,22 +216,20 @@ extension StoredLine {
   }
 }
 
-/// What a line comes to now: what `original_transaction` shows.
+/// The current state of an original transaction, with those that Apple links.
 package struct LineSummary: Hashable, Sendable {
-  /// The latest charge recorded.
   package var latest: Charge?
   package var latestOwner: AccountKey?
-  /// The latest end of a paid period on the line.
+  /// The latest end of a paid period.
   package var paidThrough: Timestamp?
-  /// Whether the line will renew; nil for what can't.
+  /// Nil without a subscription.
   package var autoRenews: Bool?
-  /// What the line will be renewed as, by Apple's last word since the latest charge.
+  /// The product of the next renewal, by Apple's latest statement since the latest charge.
   package var autoRenewProductID: ProductID?
   package var phase: RenewalStatus.Phase?
-  /// The date of Apple's last word.
+  /// The date of Apple's latest renewal status.
   package var statusAsOf: Timestamp?
 
-  /// Sums a line up.
   package init(line: Line, rule: OwnershipRule) {
     paidThrough = rule.charges.compactMap(\.end).max()
     statusAsOf = line.history.statuses.last?.asOf
@@ -324,35 +244,23 @@ package struct LineSummary: Hashable, Sendable {
   }
 }
 
-/// What `original_transaction` has of a line's summary.
+/// The columns of `original_transaction` with the current state.
 struct LineSummaryRow: Hashable, Sendable {
   private var latestChargedAt: Timestamp?
-  private var latestProductID: ProductID?
   private var latestOwner: AccountKey?
   private var paidThrough: Timestamp?
-  private var autoRenews: Bool?
   private var autoRenewProductID: ProductID?
-  private var phase: String?
-  private var graceEndsAt: Timestamp?
-  private var statusAsOf: Timestamp?
 
   init(_ summary: LineSummary) {
     latestChargedAt = summary.latest?.date
-    latestProductID = summary.latest?.productID
     latestOwner = summary.latestOwner
     paidThrough = summary.paidThrough
-    autoRenews = summary.autoRenews
     autoRenewProductID = summary.autoRenewProductID
-    phase = summary.phase?.name
-    graceEndsAt = summary.phase?.graceEndsAt
-    statusAsOf = summary.statusAsOf
   }
 
-  /// Reads a line's row.
   static func select(_ line: LineID) -> SQL {
     """
-    SELECT latest_charged_at, latest_product_id, latest_owner_key, paid_through, auto_renews,
-      auto_renew_product_id, renewal_phase, grace_ends_at, status_as_of
+    SELECT latest_charged_at, latest_owner_key, paid_through, auto_renew_product_id
     FROM tenure.original_transaction
     WHERE environment = \(line.environment)
       AND original_transaction_id = \(line.originalTransactionID)
@@ -360,11 +268,7 @@ struct LineSummaryRow: Hashable, Sendable {
   }
 
   init(_ rows: Rows) throws {
-    (
-      latestChargedAt, latestProductID, latestOwner, paidThrough, autoRenews, autoRenewProductID,
-      phase, graceEndsAt, statusAsOf
-    ) = try rows.decodeOnly(
-      Timestamp?.self, ProductID?.self, AccountKey?.self, Timestamp?.self, Bool?.self,
-      ProductID?.self, String?.self, Timestamp?.self, Timestamp?.self)
+    (latestChargedAt, latestOwner, paidThrough, autoRenewProductID) = try rows.decodeOnly(
+      Timestamp?.self, AccountKey?.self, Timestamp?.self, ProductID?.self)
   }
 }

@@ -2,17 +2,13 @@ import Foundation
 import Postgres
 import Subscriptions
 
-/// The statements that bring a family's tables from what is stored to what a line has become.
-///
-/// One table after the other, each by a method, each row only if it changed.
+/// The statements that bring the tables from the stored to the new state, table by table, only for
+/// changed rows.
 struct FamilyWrites {
   private let stored: StoredFamily
-  /// The charges and recorded decisions of `stored`.
-  let storedRule: OwnershipRule
-  /// What becomes of the accounts' holdings by it.
-  let holdings: HoldingChange
+  private let holdings: HoldingChange
   private let storedRows: [TransactionKey: TransactionRow]
-  /// What reports count now of the rows that are stored.
+  /// The counts of the stored rows in reports.
   private let counted: [TransactionKey: CountedCharge]
   private let line: Line
   private let rule: OwnershipRule
@@ -22,23 +18,24 @@ struct FamilyWrites {
   private let names: [AccountKey: String]
   private let catalogue: Catalogue?
 
+  init(_ recorded: RecordedFamily, source: EntrySource, catalogue: Catalogue) {
+    self.init(
+      stored: recorded.before, line: recorded.line, rule: recorded.rule,
+      entries: recorded.entries.map { SourcedEntry(entry: $0, source: source) },
+      holdings: recorded.holdings, names: recorded.names, catalogue: catalogue)
+  }
+
   /// - Parameters:
-  ///   - stored: The family as its tables have it.
-  ///   - line: What it has become.
-  ///   - rule: The charges and decisions of `line`.
-  ///   - entries: The entries that made it so.
-  ///   - names: The account ids behind the keys of all accounts that own something here.
-  ///   - catalogue: By what the journal is written; nil: it is left as it is.
-  ///   - written: The family whose rows the tables hold, where they are not those of `stored`.
+  ///   - names: The account ids behind the keys of all owners.
+  ///   - catalogue: The products by which movements are derived; nil leaves movements as they are.
+  ///   - written: The rows in the tables, where they are not those of `stored`.
   init(
     stored: StoredFamily, line: Line, rule: OwnershipRule, entries: [SourcedEntry],
-    names: [AccountKey: String], catalogue: Catalogue?, over written: StoredFamily? = nil
+    holdings: HoldingChange, names: [AccountKey: String], catalogue: Catalogue?,
+    over written: StoredFamily? = nil
   ) {
     self.stored = stored
-    let storedRule = stored.rule
-    self.storedRule = storedRule
-    holdings = HoldingChange(
-      from: stored, storedRule, to: line, rule, by: entries.map(\.entry))
+    self.holdings = holdings
     storedRows = stored.rows
     counted = (written ?? stored).countedCharges
     self.line = line
@@ -52,10 +49,8 @@ struct FamilyWrites {
     self.catalogue = catalogue
   }
 
-  /// The entries, chained to those before, and all that follows from them, in an order that every
-  /// foreign key allows.
-  ///
-  /// - Throws: Whatever the encoder of entries throws.
+  /// The entries, chained to those before, and all projections, in an order that foreign keys
+  /// allow.
   func statements() throws -> [SQL] {
     var inserts: [SQL] = []
     var heads: [LineID: StoredLine.Head] = [:]
@@ -77,20 +72,18 @@ struct FamilyWrites {
     return inserts + projections(heads: heads)
   }
 
-  /// Only what follows from the entries.
+  /// Only the projections.
   ///
-  /// - Parameter heads: Where the chains of the lines end, as far as entries were added to them.
-  /// - Returns: The statements, in order.
+  /// - Parameter heads: The new ends of the hash chains.
   func projections(heads: [LineID: StoredLine.Head]) -> [SQL] {
     guard !entries.isEmpty else { return [] }
-    // Each line of a family shows what all of it comes to, whichever of them got an entry.
+    // Every linked original transaction shows the state of all of them.
     let heads = stored.members.mapValues(\.head).merging(heads) { $1 }
     return heads.sorted { $0.key < $1.key }.map { headUpdate($0.key, $0.value) }
-      + transactionUpserts() + entryProjections() + lookups() + bindingWrites()
-      + holdingWrites() + movementWrites()
+      + transactionUpserts() + entryProjections() + lookups() + holdingWrites()
+      + movementWrites()
   }
 
-  /// Brings the line's row up to date: the head of its chain, and its current state.
   private func headUpdate(_ id: LineID, _ head: StoredLine.Head) -> SQL {
     let confirmation = confirmations[id]
     let state = LineSummary(line: line, rule: rule)
@@ -99,21 +92,17 @@ struct FamilyWrites {
         head_number = \(head.number), head_hash = \(head.hash),
         head_recorded_at = \(head.recordedAt),
         confirmed_as_of = \(confirmation?.asOf), confirmed_number = \(confirmation?.number ?? 0),
-        latest_charged_at = \(state.latest?.date), latest_product_id = \(state.latest?.productID),
-        latest_owner_key = \(state.latestOwner), paid_through = \(state.paidThrough),
-        auto_renews = \(state.autoRenews), auto_renew_product_id = \(state.autoRenewProductID),
-        renewal_phase = \(state.phase?.name), grace_ends_at = \(state.phase?.graceEndsAt),
-        status_as_of = \(state.statusAsOf)
+        latest_charged_at = \(state.latest?.date), latest_owner_key = \(state.latestOwner),
+        paid_through = \(state.paidThrough), auto_renew_product_id = \(state.autoRenewProductID)
       WHERE environment = \(id.environment)
         AND original_transaction_id = \(id.originalTransactionID)
       """
   }
 
-  /// The line's confirmation after these entries: the latest answer that listed everything.
+  /// The confirmation after the entries: the latest answer that listed everything.
   ///
-  /// It stands for the dates in the rows up to its entry. Where it would raise one of those, since
-  /// something of an earlier date was learned of a transaction later, there is none, and each row
-  /// has its own dates.
+  /// It replaces the dates in the rows up to its entry. Where it would raise one of those, because
+  /// something of an earlier date was learned later, there is none, and each row has its own dates.
   private static func confirmation(
     of member: StoredLine, in line: Line, after entries: [SourcedEntry]
   ) -> StoredLine.Confirmation? {
@@ -137,7 +126,7 @@ struct FamilyWrites {
     rows.flatMap { row -> [SQL] in
       let key = row.transaction.key
       if var known = storedRows[key] {
-        // What the line's confirmation says of the row need not be written into it.
+        // Dates covered by the confirmation need not be written.
         known.transaction = known.transaction.confirmed(by: confirmations[key.line])
         if known == row { return [] }
       }
@@ -148,7 +137,7 @@ struct FamilyWrites {
     }
   }
 
-  /// The rows that follow from one entry each.
+  /// The rows derived from one entry each.
   private func entryProjections() -> [SQL] {
     entries.flatMap { sourced -> [SQL] in
       let entry = sourced.entry
@@ -173,8 +162,7 @@ struct FamilyWrites {
     }
   }
 
-  /// The lines of accounts; those of transactions and line items were written when they were
-  /// looked up (``LineLookups``).
+  /// The look-up rows of accounts; ``LineLookups`` wrote those of transactions and line items.
   private func lookups() -> [SQL] {
     let newcomers = Set(entries.flatMap(\.entry.accounts)).union(
       holdings.isOfNewlyLinked ? stored.accounts : [])
@@ -183,24 +171,11 @@ struct FamilyWrites {
     }
   }
 
-  private func bindingWrites() -> [SQL] {
-    let isNewlyLinked = holdings.isOfNewlyLinked
-    // Lines that become one had bindings of their own each: nothing of them is kept.
-    let old = isNewlyLinked ? [] : BindingRow.rows(of: storedRule)
-    let new = BindingRow.rows(of: rule)
-    guard old != new else { return [] }
-    let kept = zip(old, new).prefix { $0 == $1 }.count
-    return stored.members.keys.sorted().flatMap { id -> [SQL] in
-      (old.count > kept || isNewlyLinked ? [BindingRow.delete(line: id, after: kept)] : [])
-        + new.dropFirst(kept).map { $0.insert(line: id) }
-    }
-  }
-
   private func holdingWrites() -> [SQL] {
     let (before, after) = (holdings.before, holdings.after)
     guard !holdings.isOfNewlyLinked else {
-      // Lines that become one were pruned one by one, and each had charges that are aliases now:
-      // whatever is stored of them goes.
+      // Newly linked original transactions were pruned separately, and had charges that are aliases
+      // now: their stored holdings are deleted.
       return stored.members.keys.sorted().flatMap { line in
         names.values.sorted().map { HoldingRow.deleteAll(name: $0, line: line) }
       } + after.sorted().compactMap { row in names[row.account].map(row.upsert) }
@@ -211,29 +186,28 @@ struct FamilyWrites {
       .compactMap { row in names[row.account].map(row.upsert) }
   }
 
-  /// The journal's difference, most often in one statement.
+  /// The change of movements, most often in one statement.
   ///
-  /// What was known is worked out anew, by today's catalogue, and not read: a survey sees to what
-  /// an older one left.
+  /// The previous movements are derived again from today's catalogue instead of read;
+  /// reconciliation corrects rows written under an older one.
   private func movementWrites() -> [SQL] {
     guard let catalogue, let recordedAt = entries.map(\.entry.recordedAt).max() else { return [] }
     let after = MovementRow.rows(of: line, rule: rule, in: catalogue)
     guard !holdings.isOfNewlyLinked else {
       return MovementRow.replaceAll(of: stored.members.keys, by: after, at: recordedAt)
     }
-    let before = MovementRow.rows(of: stored.line, rule: storedRule, in: catalogue)
+    let before = MovementRow.rows(of: stored.line, rule: stored.rule, in: catalogue)
     return MovementRow.write(from: before, to: after, at: recordedAt)
   }
 }
 
-/// An entry with where it comes from.
 struct SourcedEntry: Sendable {
   var entry: LedgerEntry
   var source: EntrySource
 }
 
 extension LedgerEntry {
-  /// The accounts that the entry gives something to do with its line.
+  /// The accounts that the entry connects with its original transaction.
   var accounts: [AccountKey] {
     switch content {
     case .act(.claim(let claim)): [claim.account]

@@ -2,30 +2,26 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-/// An account with what it holds and what events have told it; as its row is locked, nobody else
-/// tells it anything until the transaction ends.
+/// A locked account with its holdings and published entitlements.
 struct ToldAccount: Sendable {
   var key: AccountKey
-  /// The app's name for it.
   var id: String
-  /// The end of access of each entitlement that events have said to be active; nil: never.
+  /// The end of access of each entitlement that events have reported as active; nil: never.
   var told: [ExactText: Timestamp?]
-  /// The moment by which that was told last; nil: nothing was told yet.
+  /// The moment as of which they were published last.
   var toldAt: Timestamp?
   var held: AccountHoldings
-  /// Whether what it is granted changes in this transaction.
+  /// Whether its grants change in this transaction.
   var hasChangedGrants = false
 }
 
 extension ToldAccount {
   /// The statements that lock accounts, in an order that all programs keep to.
   ///
-  /// One for each, for Citus locks rows by their account alone. Lines and orders are locked before.
+  /// One for each, because Citus locks rows by their account alone. Original transactions and
+  /// orders are locked before.
   ///
-  /// - Parameters:
-  ///   - ids: The accounts.
-  ///   - waits: Whether to wait while somebody else has locked one; else that one has no row.
-  /// - Returns: The statements; each gives the account's id.
+  /// - Parameter waits: Whether to wait for locked accounts; else they return no row.
   static func lock(_ ids: some Sequence<String>, waits: Bool = true) -> [SQL] {
     ids.map(AccountID.init(_:)).sorted().map(\.rawValue).map { id in
       """
@@ -35,54 +31,41 @@ extension ToldAccount {
     }
   }
 
-  /// How many statements ``select(_:withoutGrantsOf:)`` makes.
-  static let statementCount = 2
-
-  /// The statements that read accounts; ``accounts(_:from:)`` reads their results.
+  /// Reads locked accounts, by key.
   ///
-  /// - Parameters:
-  ///   - ids: The accounts.
-  ///   - submission: Whose provisional grants don't count, for they end here; nil: all count.
-  /// - Returns: The statements, in the order in which their results are read.
-  static func select(_ ids: [String], withoutGrantsOf submission: UUID? = nil) -> [SQL] {
-    [
-      """
-      SELECT a.account_id, a.told_at, t.entitlement, t.access_ends_at
-      FROM tenure.account AS a LEFT JOIN tenure.told_entitlement AS t USING (account_id)
-      WHERE a.account_id = ANY(\(ids))
-      """
-    ] + [HoldingReader.statement(ids, withoutGrantsOf: submission)]
-  }
-
-  /// Reads accounts from the results of their statements.
-  ///
-  /// - Parameters:
-  ///   - names: The app's names for the accounts.
-  ///   - results: One for each statement.
-  /// - Returns: The accounts by their keys.
-  /// - Throws: `PostgresError` for what no version of ours wrote.
-  static func accounts(
-    _ names: [AccountKey: String], from results: some Collection<Rows>
-  ) throws -> [ToldAccount] {
-    precondition(results.count == statementCount, "One result for each statement.")
-    let results = Array(results)
-    var told: [AccountID: [ExactText: Timestamp?]] = [:]
-    var toldAt: [AccountID: Timestamp] = [:]
-    for (id, at, name, end) in try results[0].decode(
-      String.self, Timestamp?.self, String?.self, Timestamp?.self)
-    {
-      toldAt[AccountID(id)] = at
-      if let name { told[AccountID(id), default: [:]].updateValue(end, forKey: ExactText(name)) }
-    }
-    let rows = try HoldingRows(results[1])
-    return try names.sorted { $0.key < $1.key }.map { key, id in
-      ToldAccount(
-        key: key, id: id, told: told[AccountID(id)] ?? [:], toldAt: toldAt[AccountID(id)],
-        held: try rows.holdings(of: id))
+  /// - Parameter submission: A submission whose provisional grants end here; nil: all grants count.
+  static func query(_ names: [AccountKey: String], withoutGrantsOf submission: UUID? = nil)
+    -> Query<[ToldAccount]>
+  {
+    let ids = Array(names.values)
+    return Query(
+      Query(
+        """
+        SELECT a.account_id, a.told_at, t.entitlement, t.access_ends_at
+        FROM tenure.account AS a LEFT JOIN tenure.told_entitlement AS t USING (account_id)
+        WHERE a.account_id = ANY(\(ids))
+        """
+      ) {
+        try $0.decode(String.self, Timestamp?.self, String?.self, Timestamp?.self)
+      },
+      Query(
+        HoldingReader.statement(ids, withoutGrantsOf: submission), decode: HoldingRows.init)
+    ).map { rows, held in
+      var told: [AccountID: [ExactText: Timestamp?]] = [:]
+      var toldAt: [AccountID: Timestamp] = [:]
+      for (id, at, name, end) in rows {
+        toldAt[AccountID(id)] = at
+        if let name { told[AccountID(id), default: [:]].updateValue(end, forKey: ExactText(name)) }
+      }
+      return try names.sorted { $0.key < $1.key }.map { key, id in
+        ToldAccount(
+          key: key, id: id, told: told[AccountID(id)] ?? [:], toldAt: toldAt[AccountID(id)],
+          held: try held.holdings(of: id))
+      }
     }
   }
 
-  /// Puts what the account holds after a recording in the place of what it held before.
+  /// Replaces the holdings by those after a recording.
   mutating func apply(_ recording: Recording) {
     for family in recording.distinctFamilies {
       guard !family.entries.isEmpty else { continue }
@@ -92,35 +75,21 @@ extension ToldAccount {
   }
 }
 
-extension Recording {
-  /// Each family once, in the order of their lines.
-  var distinctFamilies: [RecordedFamily] {
-    families.filter { $0.key == $0.value.line.heads.keys.min() }.sorted { $0.key < $1.key }
-      .map(\.value)
-  }
-}
-
-/// What is new to an account of what it has.
+/// The changes of an account's entitlements.
 struct AccountNews: Sendable {
   let key: AccountKey
   let id: String
-  /// All that it has now, inactive ones included.
+  /// Inactive ones included.
   let entitlements: [Entitlement]
   let events: [LedgerEvent]
-  /// When time changes something next; nil: never.
+  /// The next change by time; nil: none.
   let nextChange: Timestamp?
-  /// The moment by which it is told.
   private let toldAt: Timestamp
-  /// What was told before, and is told now.
   private let before: [ExactText: Timestamp?]
   private let after: [ExactText: Timestamp?]
 
-  /// - Parameters:
-  ///   - account: Locked, as it is now.
-  ///   - terms: By what it is judged what it may use.
-  ///   - now: The moment; where the account was told something by a later one, that one counts.
-  ///     Clocks differ, and who waited for the account's lock looked at his before: what has ended
-  ///     must not seem to begin again.
+  /// - Parameter now: The moment, unless the account was published as of a later one: clocks differ
+  ///   between processes, and ended access must not reappear.
   init(_ account: ToldAccount, terms: AccessTerms, at now: Timestamp) {
     let now = max(now, account.toldAt ?? now)
     toldAt = now
@@ -133,10 +102,8 @@ struct AccountNews: Sendable {
       for: key, told: before, now: entitlements, at: now)
   }
 
-  /// Whether there is anything to write down of what is told.
   var changesWhatIsTold: Bool { before != after }
 
-  /// The statements that write down what is told.
   static func write(_ news: [AccountNews]) -> [SQL] {
     struct Row {
       var id: String
@@ -175,35 +142,23 @@ struct AccountNews: Sendable {
     return statements
   }
 
-  /// The statement that has the account looked at when time changes something; none if it never
-  /// does.
   func schedule(at now: Timestamp) -> [SQL] {
-    nextChange.map { [Job.schedule(.tellAccount(key), runAt: $0, at: now)] } ?? []
+    nextChange.map { [Job.schedule(.publishEntitlements(key), runAt: $0, at: now)] } ?? []
   }
 }
 
 extension Ledger {
-  /// Tells accounts what time has changed: access that ended or began.
+  /// Publishes changes caused by time: access that ended or began.
   ///
-  /// What is told and the ends of the jobs are one commit, so that it is told exactly once; a job
-  /// comes again when time changes something next.
+  /// The events and the ends of the jobs are one commit, so that each is published exactly once.
   ///
-  /// - Parameters:
-  ///   - jobs: Claimed by one worker; the task of each is ``Job/Task/tellAccount(_:)``.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The moment.
-  /// - Returns: The jobs that are still to be done, one by one: of several accounts none is waited
-  ///   for, since whoever has locked it may wait for another of them.
-  /// - Throws: What the database says.
+  /// - Parameter jobs: Jobs of kind `publish_entitlements`, claimed by one worker.
+  /// - Returns: Jobs to run one by one, because their accounts are locked and several must not be
+  ///   waited for at once.
   package func tell(
     _ jobs: [Job], terms: AccessTerms, at now: Timestamp
   ) async throws -> [Job] {
-    let keys = jobs.map { job in
-      guard case .tellAccount(let key) = job.task else {
-        preconditionFailure("The job is to tell an account.")
-      }
-      return key
-    }
+    let keys = try jobs.map { AccountKey(rawValue: try $0.subjectID) }
     let (left, channels) = try await database.withTransaction { transaction in
       let (told, busy) = try await lockTold(
         Set(keys), waits: jobs.count == 1, in: transaction)

@@ -2,14 +2,13 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// Something verified, to be recorded in one database transaction.
+/// Evidence, claims and overrides that are recorded in one database transaction.
 package struct Arrival: Sendable {
   package var evidence: [Evidence]
-  /// The transactions that are claimed, and by whom; nil: nobody claims anything.
+  /// The transactions that an account claims; nil for evidence without a claim.
   package var claim: AccountClaim?
-  /// What an administrator says of charges that are recorded.
   package var placements: [Placement]
-  /// What an import says of whole lines.
+  /// Overrides of whole original transactions, by an import.
   package var linePlacements: [LinePlacement]
   package var source: EntrySource
 
@@ -24,10 +23,10 @@ package struct Arrival: Sendable {
     self.source = source
   }
 
-  /// An account's claim on what it submitted.
+  /// An account's claim on transactions that it submitted.
   package struct AccountClaim: Sendable {
     package var account: AccountKey
-    /// The selected transactions, in the order of their purchase dates.
+    /// In the order of their purchase dates.
     package var transactions: [TransactionKey]
     package var receivedAt: Timestamp
 
@@ -39,27 +38,270 @@ package struct Arrival: Sendable {
   }
 }
 
-/// A family of lines after something was recorded, or as it was read.
+/// Original transactions that stay locked until the database transaction ends.
+struct LockedLines: Sendable {
+  var families: [StoredFamily]
+  /// The evidence to record on them, with the links that it shows.
+  var evidence: [Evidence]
+}
+
+/// Everything that a recording is decided from.
+struct Snapshot: Sendable {
+  fileprivate let families: [(stored: StoredFamily, context: Ledger.Context)]
+  fileprivate let evidence: [Evidence]
+}
+
+// Every recording takes the same steps in one database transaction of two round trips: lock and
+// load, decide, load what it affects, plan, commit. After the commit come notifications.
+extension Ledger {
+  /// Locks and reads the original transactions that evidence is about, in one round trip with other
+  /// queries.
+  ///
+  /// They are locked in their order, so that two recordings never wait for each other; one that
+  /// turns out to be linked is locked after the others, and should that cross another recording,
+  /// PostgreSQL ends one of the two, which is then tried again.
+  func lock<Before, After>(
+    linesOf evidence: [Evidence], before: Query<Before>, after: Query<After>,
+    in transaction: Transaction
+  ) async throws -> (lines: LockedLines, before: Before, after: After) {
+    var reader = FamilyReader(isLocking: true)
+    let (links, first, last) = try await reader.read(
+      about: evidence, before: before, after: after, in: transaction)
+    return (LockedLines(families: reader.families, evidence: evidence + links), first, last)
+  }
+
+  /// Reads what the rule needs to know of the accounts that occur on locked original transactions.
+  ///
+  /// - Parameter accounts: Accounts that are known already, as they are after the recording.
+  func load(
+    _ arrival: Arrival, on locked: LockedLines, knowing accounts: [AccountKey: KnownAccount] = [:],
+    in transaction: Transaction
+  ) async throws -> Snapshot {
+    var families: [(stored: StoredFamily, context: Context)] = []
+    for family in locked.families {
+      let context = try await context(
+        of: family, claimant: arrival.claim?.account,
+        evidence: locked.evidence.filter { family.members[$0.line] != nil },
+        placing: arrival.placedAccounts(on: family), knowing: accounts, in: transaction)
+      families.append((family, context))
+    }
+    return Snapshot(families: families, evidence: locked.evidence)
+  }
+
+  /// Locks and loads everything that recording an arrival is decided from.
+  func load(_ arrival: Arrival, in transaction: Transaction) async throws -> Snapshot {
+    let lines = try await lock(
+      linesOf: arrival.evidence, before: Query([]), after: Query([]), in: transaction
+    ).lines
+    return try await load(arrival, on: lines, in: transaction)
+  }
+
+  /// Locks and reads the orders and accounts that a recording changes.
+  ///
+  /// - Parameters:
+  ///   - submitted: The charges of a submission, and the order that it names.
+  ///   - known: Accounts that are locked and read already, as they are after the recording.
+  func loadAffected(
+    by recording: Recording, submitted: SubmittedCharges? = nil, terms: AccessTerms,
+    at now: Timestamp, knowing known: [ToldAccount] = [], in transaction: Transaction
+  ) async throws -> AffectedState {
+    var orders = OrderMatching(
+      recording, submitted: submitted, terms: terms, lifetime: orderLifetime, at: now)
+    orders.match(among: try await ordersInReach(of: orders, in: transaction))
+    let news = RecordingNews(recording, orders: orders.changes, at: now)
+    let wanted = news.accounts.union(known.filter(\.hasChangedGrants).map(\.key))
+    var accounts = known.filter { wanted.contains($0.key) }
+    let others = wanted.subtracting(known.map(\.key))
+    if !others.isEmpty {
+      let (told, gone) = try await lockTold(others, knowing: news.names, in: transaction)
+      // An account was erased since the names were read. On the line nothing was known of it (it
+      // holds a token that Apple has just named), so the erasure did not wait for the line.
+      guard gone.isEmpty else {
+        throw PostgresError.overtaken("an account was erased while something was recorded for it")
+      }
+      accounts += told.map {
+        var account = $0
+        account.apply(recording)
+        return account
+      }
+    }
+    changes.note(accounts.map(\.id), in: transaction)
+    return AffectedState(
+      orders: orders, news: news, accounts: accounts.sorted { $0.key < $1.key })
+  }
+
+  /// Plans the statements of a recording, without asking the database.
+  ///
+  /// - Throws: The errors of the entries' encoder.
+  func plan(
+    _ recording: Recording, _ affected: AffectedState, terms: AccessTerms, at now: Timestamp
+  ) throws -> WritePlan {
+    let projections = try recording.distinctFamilies.flatMap {
+      try FamilyWrites($0, source: recording.source, catalogue: terms.catalogue).statements()
+    }
+    let published = Consequences(affected.news, affected.accounts, terms: terms, at: now)
+    let tellings = ownershipTellings(of: recording, at: now)
+    return WritePlan(
+      statements: projections + affected.orders.statements + published.statements
+        + appointments(of: recording, at: now) + tellings,
+      channels: tellings.isEmpty ? published.channels : published.channels.union([.jobs]))
+  }
+
+  /// Loads what a recording affects, and plans its statements.
+  func plan(
+    _ recording: Recording, terms: AccessTerms, at now: Timestamp,
+    knowing known: [ToldAccount] = [], in transaction: Transaction
+  ) async throws -> WritePlan {
+    let affected = try await loadAffected(
+      by: recording, terms: terms, at: now, knowing: known, in: transaction)
+    return try plan(recording, affected, terms: terms, at: now)
+  }
+}
+
+/// The orders and accounts that a recording changes, locked.
+struct AffectedState: Sendable {
+  let orders: OrderMatching
+  let news: RecordingNews
+  /// By key, as they are after the recording.
+  let accounts: [ToldAccount]
+}
+
+/// The statements that write a recording, and the channels to notify after the commit.
+struct WritePlan: Sendable {
+  var statements: [SQL]
+  var channels: Set<Bell.Channel>
+}
+
+// MARK: Deciding
+
+extension Snapshot {
+  /// Records an arrival in memory: the ownership rule runs once.
+  ///
+  /// - Parameter now: The recording date, unless an entry of an original transaction is as late.
+  func decide(_ arrival: Arrival, at now: Timestamp) -> Recording {
+    var recording = Recording(source: arrival.source)
+    for (stored, context) in families {
+      var line = stored.line
+      line.updateContext(context.apply)
+      let evidence = evidence.filter { stored.members[$0.line] != nil }
+      // Later than everything before, for the dates order what happened on linked lines.
+      let recordedAt = max(now, stored.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
+      let (entries, rule) = line.record(
+        evidence, acts: arrival.acts(on: stored, evidence: evidence), at: recordedAt)
+      recording.add(
+        RecordedFamily(
+          stored, line: line, rule: rule ?? stored.rule, entries: entries, names: context.names))
+    }
+    return recording
+  }
+}
+
+extension Arrival {
+  /// The claims and overrides on an original transaction, in order.
+  ///
+  /// A claim on a transaction without any evidence is none.
+  fileprivate func acts(on family: StoredFamily, evidence: [Evidence]) -> [Act] {
+    let arriving = Set(
+      evidence.compactMap { item -> TransactionKey? in
+        if case .transaction(let record) = item { record.key } else { nil }
+      })
+    let claims: [Act] =
+      claim.map { claim in
+        claim.transactions
+          .filter { arriving.contains($0) || family.line.history[$0] != nil }
+          .map {
+            .claim(Claim(account: claim.account, transaction: $0, receivedAt: claim.receivedAt))
+          }
+      } ?? []
+    return claims + overrides(on: family)
+  }
+
+  private func overrides(on family: StoredFamily) -> [Act] {
+    (placements.map(Act.placement) + linePlacements.map(Act.linePlacement))
+      .filter { family.members[$0.line] != nil }
+  }
+
+  fileprivate func placedAccounts(on family: StoredFamily) -> Set<AccountKey> {
+    Set(
+      overrides(on: family).compactMap { act in
+        switch act {
+        case .claim: nil
+        case .placement(let placement): placement.account
+        case .linePlacement(let placement): placement.account
+        }
+      })
+  }
+}
+
+// MARK: Results
+
+/// The original transactions that an arrival touched, by the ids of all that Apple links.
+package struct Recording: Sendable {
+  package private(set) var families: [LineID: RecordedFamily] = [:]
+  let source: EntrySource
+
+  fileprivate init(source: EntrySource) {
+    self.source = source
+  }
+
+  fileprivate mutating func add(_ family: RecordedFamily) {
+    for id in family.line.heads.keys { families[id] = family }
+  }
+
+  /// The family of a transaction; nil if the arrival did not touch it.
+  package func family(of transaction: TransactionKey) -> RecordedFamily? {
+    families[transaction.line]
+  }
+
+  /// Each family once, in the order of their ids.
+  var distinctFamilies: [RecordedFamily] {
+    families.filter { $0.key == $0.value.line.heads.keys.min() }.sorted { $0.key < $1.key }
+      .map(\.value)
+  }
+
+  /// Whether anything is recorded that was not known.
+  var isNews: Bool { families.contains { !$0.value.entries.isEmpty } }
+}
+
+/// An original transaction, with those that Apple links, after a recording or as it was read.
 package struct RecordedFamily: Sendable {
   package let line: Line
   package let rule: OwnershipRule
-  /// The decisions that this recording made; none where the family was only read.
+  /// The decisions that the recording made; none where the family was only read.
   package let changes: [OwnershipChange]
-  /// The charges that this recording found revoked, or restored.
+  /// The charges that the recording found revoked, or restored.
   package let revocationChanges: [Charge]
-  /// What was known before it: the same as now where the family was only read.
+  /// The state before it: the same where the family was only read.
   let before: StoredFamily
-  /// The charges and recorded decisions of `before`.
-  let ruleBefore: OwnershipRule
-  /// What became of the accounts' holdings.
   let holdings: HoldingChange
-  /// What it appended, in order.
+  /// The entries that it appends, in order.
   let entries: [LedgerEntry]
   /// The account ids behind the keys that occur.
   package let names: [AccountKey: String]
-  /// The orders and deliveries of the charges, by naming transaction.
-  package internal(set) var orders: [Charge.ID: UUID]
+  /// The orders and deliveries of the charges before the recording, by naming transaction.
+  package let orders: [Charge.ID: UUID]
   package let deliveries: [Charge.ID: Timestamp]
+
+  init(
+    _ stored: StoredFamily, line: Line, rule: OwnershipRule, entries: [LedgerEntry] = [],
+    names: [AccountKey: String]
+  ) {
+    before = stored
+    self.line = line
+    self.rule = rule
+    self.entries = entries
+    self.names = names
+    changes = entries.compactMap { entry in
+      if case .ownership(let change) = entry.content { change } else { nil }
+    }
+    let known = Dictionary(
+      uniqueKeysWithValues: stored.rule.charges.map { ($0.id, $0.revocation) })
+    revocationChanges = rule.charges.filter { (known[$0.id] ?? nil) != $0.revocation }
+    holdings = HoldingChange(from: stored, to: line, rule, by: entries)
+    let fulfilments = rule.charges.map { ($0.id, stored.fulfilment(of: $0)) }
+    orders = Dictionary(uniqueKeysWithValues: fulfilments).compactMapValues(\.orderID)
+    deliveries = Dictionary(uniqueKeysWithValues: fulfilments).compactMapValues(\.deliveredAt)
+  }
 
   /// The charge that a transaction reports, with its decision.
   package func charge(of transaction: TransactionKey)
@@ -71,7 +313,7 @@ package struct RecordedFamily: Sendable {
     return (rule.charges[position], recorded)
   }
 
-  /// Whether this recording has the account's first claim of a charge.
+  /// Whether the recording has the account's first claim of a charge.
   package func hasFirstClaim(by account: AccountKey, on charge: Charge) -> Bool {
     let claims = entries.contains { entry in
       guard case .act(.claim(let claim)) = entry.content else { return false }
@@ -83,179 +325,8 @@ package struct RecordedFamily: Sendable {
       }
   }
 
-  /// Says why a charge is whose it is.
+  /// Why the owner of a charge owns it, in a sentence.
   package func explanation(of decision: Decision) -> String {
     Explanation(decision) { names[$0] ?? "an erased account" }.sentence
-  }
-}
-
-/// Lines that nobody else records on until the transaction ends.
-struct LockedLines: Sendable {
-  var families: [StoredFamily]
-  /// What is to be recorded on them, with the links that it shows.
-  var evidence: [Evidence]
-}
-
-/// The families that an arrival touched, by every line in them.
-package struct Recording: Sendable {
-  package var families: [LineID: RecordedFamily]
-  /// What to ring once it is committed.
-  var channels: Set<Bell.Channel> = []
-
-  /// The family in which a transaction stands; nil if the arrival did not touch it.
-  package func family(of transaction: TransactionKey) -> RecordedFamily? {
-    families[transaction.line]
-  }
-}
-
-extension Ledger {
-  /// Locks and reads the lines that evidence is about, inside a transaction.
-  ///
-  /// The lines are locked in their order, so that two recordings never wait for each other; a line
-  /// that turns out to be linked is locked after the others, and should that cross another
-  /// recording, PostgreSQL ends one of the two, which is then tried again.
-  ///
-  /// - Parameters:
-  ///   - evidence: What is to be recorded.
-  ///   - before: Statements to send in front, in the same round trip.
-  ///   - after: And behind.
-  ///   - transaction: The database transaction.
-  /// - Returns: The lines, and the results of the statements.
-  /// - Throws: What the database says.
-  func lock(
-    linesOf evidence: [Evidence], before: [SQL] = [], after: [SQL] = [],
-    in transaction: Transaction
-  ) async throws -> (lines: LockedLines, before: [Rows], after: [Rows]) {
-    var reader = FamilyReader(isLocking: true)
-    let reading = try await reader.read(
-      about: evidence, before: before, after: after, in: transaction)
-    return (
-      LockedLines(families: reader.families, evidence: evidence + reading.links), reading.before,
-      reading.after
-    )
-  }
-
-  /// Records an arrival and whatever follows on lines that were locked, inside a transaction.
-  ///
-  /// - Parameters:
-  ///   - arrival: What to record.
-  ///   - locked: The lines that its evidence is about.
-  ///   - accounts: Accounts that were read already, so that they need not be asked for.
-  ///   - catalogue: By what the journal is written; nil: nothing is going to be.
-  ///   - now: The recording date, unless an entry of a line is as late already.
-  ///   - transaction: The database transaction.
-  /// - Returns: The families as they are now, and the statements that write them: the caller sends
-  ///   them together with its own.
-  /// - Throws: What the database says.
-  func record(
-    _ arrival: Arrival, on locked: LockedLines, knowing accounts: [AccountKey: KnownAccount] = [:],
-    catalogue: Catalogue?, at now: Timestamp, in transaction: Transaction
-  ) async throws -> (recording: Recording, writes: [SQL]) {
-    var recording = Recording(families: [:])
-    var writes: [SQL] = []
-    for family in locked.families {
-      var line = family.line
-      let ids = Set(family.members.keys)
-      let evidence = locked.evidence.filter { ids.contains($0.line) }
-      let claims = arrival.claim?.acts(on: ids, in: family.line, evidence: evidence) ?? []
-      let placements =
-        arrival.placements.map(Act.placement).filter { ids.contains($0.line) }
-        + arrival.linePlacements.map(Act.linePlacement).filter { ids.contains($0.line) }
-      let context = try await context(
-        of: family, claimant: arrival.claim?.account, evidence: evidence,
-        placing: Set(placements.compactMap(\.placedAccount)), knowing: accounts, in: transaction)
-      line.updateContext(context.apply)
-
-      // Later than everything before, for the dates order what happened on linked lines.
-      let recordedAt = max(now, family.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
-      let entries = line.record(evidence, acts: claims + placements, at: recordedAt)
-      let rule = OwnershipRule(recordedOn: line)
-      let changes = entries.compactMap { entry -> OwnershipChange? in
-        if case .ownership(let change) = entry.content { change } else { nil }
-      }
-      let familyWrites = FamilyWrites(
-        stored: family, line: line, rule: rule,
-        entries: entries.map { SourcedEntry(entry: $0, source: arrival.source) },
-        names: context.names, catalogue: catalogue)
-      writes += try familyWrites.statements()
-      let recorded = RecordedFamily(
-        family, familyWrites.storedRule, line: line, rule: rule, changes: changes,
-        holdings: familyWrites.holdings, entries: entries, names: context.names)
-      for id in ids { recording.families[id] = recorded }
-    }
-    return (recording, writes)
-  }
-}
-
-extension OwnershipRule {
-  /// The charges and recorded decisions of a line that has just been recorded on or read.
-  init(recordedOn line: Line) {
-    self =
-      OwnershipRule(line.history, recorded: line.decisions.mapValues(\.decision))
-      ?? OwnershipRule(line.history)
-  }
-}
-
-extension RecordedFamily {
-  /// A family that was only read.
-  init(_ stored: StoredFamily, line: Line, rule: OwnershipRule, names: [AccountKey: String]) {
-    self.init(
-      stored, stored.rule, line: line, rule: rule, changes: [], holdings: HoldingChange(),
-      entries: [], names: names)
-  }
-
-  fileprivate init(
-    _ stored: StoredFamily, _ storedRule: OwnershipRule, line: Line, rule: OwnershipRule,
-    changes: [OwnershipChange], holdings: HoldingChange, entries: [LedgerEntry],
-    names: [AccountKey: String]
-  ) {
-    before = stored
-    ruleBefore = storedRule
-    self.holdings = holdings
-    self.entries = entries
-    self.line = line
-    self.rule = rule
-    self.changes = changes
-    let before = Dictionary(
-      uniqueKeysWithValues: ruleBefore.charges.map { ($0.id, $0.revocation) })
-    revocationChanges = rule.charges.filter { charge in
-      (before[charge.id] ?? nil) != charge.revocation
-    }
-    self.names = names
-    var (orders, deliveries): ([Charge.ID: UUID], [Charge.ID: Timestamp]) = ([:], [:])
-    for charge in rule.charges {
-      let fulfilment = stored.fulfilment(of: charge)
-      orders[charge.id] = fulfilment.orderID
-      deliveries[charge.id] = fulfilment.deliveredAt
-    }
-    self.orders = orders
-    self.deliveries = deliveries
-  }
-}
-
-extension Act {
-  /// Whom an administrator or an import gives something.
-  fileprivate var placedAccount: AccountKey? {
-    switch self {
-    case .claim: nil
-    case .placement(let placement): placement.account
-    case .linePlacement(let placement): placement.account
-    }
-  }
-}
-
-extension Arrival.AccountClaim {
-  /// The claims on the transactions of some lines, in order.
-  ///
-  /// A claim on a transaction that nobody has heard of is none.
-  fileprivate func acts(on lines: Set<LineID>, in line: Line, evidence: [Evidence]) -> [Act] {
-    let arriving = Set(
-      evidence.compactMap { item -> TransactionKey? in
-        if case .transaction(let record) = item { record.key } else { nil }
-      })
-    return
-      transactions
-      .filter { lines.contains($0.line) && (arriving.contains($0) || line.history[$0] != nil) }
-      .map { .claim(Claim(account: account, transaction: $0, receivedAt: receivedAt)) }
   }
 }

@@ -3,14 +3,14 @@ import Postgres
 import Subscriptions
 
 extension Ledger {
-  /// What the rule needs to know of the accounts on a family's lines.
+  /// Everything about accounts that the rule needs.
   struct Context: Sendable {
     var names: [AccountKey: String] = [:]
     var erasures: [AccountKey: Timestamp] = [:]
     var tokenHolders: [UUID: AccountKey] = [:]
     var orders: Set<OpenedOrder> = []
     var merges: [AccountKey: AccountMerge] = [:]
-    /// The accounts into which others were merged, those included whose charges are still placed.
+    /// Includes accounts whose charges are still being moved.
     var mergedInto: [AccountKey: AccountKey] = [:]
 
     func apply(to history: inout LineHistory) {
@@ -56,17 +56,11 @@ extension Ledger {
     let products = Set(
       family.line.history.transactions.map(\.key.productID) + evidence.compactMap(\.productID))
 
-    let unknown = accounts.subtracting(known.keys)
-    let names = unknown.isEmpty ? [] : [KnownAccount.select(unknown)]
-    let results = try await transaction.batch(
-      names + claimants.sorted().map { OpenedOrder.select(of: $0, for: products) })
-    var known = known.filter { accounts.contains($0.key) }
-    for rows in results.prefix(names.count) {
-      known.merge(try KnownAccount.accounts(from: rows)) { $1 }
-    }
-    for rows in results.dropFirst(names.count) {
-      context.orders.formUnion(try OpenedOrder.orders(from: rows))
-    }
+    let (found, opened) = try await transaction.read(
+      KnownAccount.query(accounts.subtracting(known.keys)),
+      OpenedOrder.query(of: claimants, for: products))
+    var known = known.filter { accounts.contains($0.key) }.merging(found) { $1 }
+    context.orders = opened
     try await followMerges(
       of: claimants, for: products, knowing: &known, orders: &context.orders, in: transaction)
     for (key, account) in known {
@@ -80,82 +74,83 @@ extension Ledger {
     return context
   }
 
-  /// Reads the accounts into which others were merged, and the orders that went along.
+  /// Reads the accounts into which others were merged, with their orders.
   private func followMerges(
     of claimants: Set<AccountKey>, for products: Set<ProductID>,
     knowing known: inout [AccountKey: KnownAccount], orders: inout Set<OpenedOrder>,
     in transaction: Transaction
   ) async throws {
     while true {
-      // Those that opened orders before they were merged, and those that have them now.
+      // Accounts that opened orders before a merge, and those that have them now.
       let missing = Set(orders.map(\.account)).union(known.values.compactMap(\.mergedInto))
         .subtracting(known.keys)
       guard !missing.isEmpty else { return }
       let heirs = missing.filter { heir in
         known.contains { $0.value.mergedInto == heir && claimants.contains($0.key) }
       }
-      let results = try await transaction.batch(
-        [KnownAccount.select(missing)]
-          + heirs.sorted().map { OpenedOrder.select(of: $0, for: products) })
-      let found = try KnownAccount.accounts(from: results[0])
+      let (found, opened) = try await transaction.read(
+        KnownAccount.query(missing), OpenedOrder.query(of: heirs, for: products))
       guard !found.isEmpty else { return }
       known.merge(found) { $1 }
-      for rows in results.dropFirst() { orders.formUnion(try OpenedOrder.orders(from: rows)) }
+      orders.formUnion(opened)
     }
   }
 }
 
 extension OpenedOrder {
-  /// Reads the orders of an account, each under the account that opened it; ``orders(from:)``
-  /// understands them.
-  fileprivate static func select(of account: AccountKey, for products: Set<ProductID>) -> SQL {
-    """
-    SELECT coalesce(opened_by_key, account_key), product_id, created_at
-    FROM tenure.purchase_order
-    WHERE account_key = \(account) AND product_id = ANY(\(products.sorted()))
-    """
-  }
-
-  fileprivate static func orders(from rows: Rows) throws -> Set<OpenedOrder> {
-    Set(
-      try rows.decode(AccountKey.self, ProductID.self, Timestamp.self).map {
-        OpenedOrder(account: $0, productID: $1, openedAt: $2)
-      })
+  /// Reads the orders of accounts, each under the account that opened it.
+  fileprivate static func query(of accounts: Set<AccountKey>, for products: Set<ProductID>)
+    -> Query<Set<OpenedOrder>>
+  {
+    Query.all(
+      accounts.sorted().map { account in
+        Query(
+          """
+          SELECT coalesce(opened_by_key, account_key), product_id, created_at
+          FROM tenure.purchase_order
+          WHERE account_key = \(account) AND product_id = ANY(\(products.sorted()))
+          """
+        ) {
+          try $0.decode(AccountKey.self, ProductID.self, Timestamp.self).map {
+            OpenedOrder(account: $0, productID: $1, openedAt: $2)
+          }
+        }
+      }
+    ).map { Set($0.joined()) }
   }
 }
 
-/// What the rule needs to know of an account whatever it does.
+/// An account as the rule needs it.
 struct KnownAccount: Hashable, Sendable {
   var id: String
   var erasedAt: Timestamp?
-  /// The account into which it was merged; nil: it stands for itself.
   var mergedInto: AccountKey?
-  /// From when on the rule takes both for one; nil while charges are still to be placed.
+  /// From here on the rule treats both as one; nil while charges are still being moved.
   var mergedAt: Timestamp?
 
-  /// ``accounts(from:)`` reads the result.
-  static func select(_ keys: Set<AccountKey>) -> SQL {
-    """
-    SELECT account_key, account_id, erased_at, merged_into_key, merged_at
-    FROM tenure.account_by_key
-    WHERE account_key = ANY(\(keys.sorted()))
-    """
-  }
-
-  static func accounts(from rows: Rows) throws -> [AccountKey: KnownAccount] {
-    var accounts: [AccountKey: KnownAccount] = [:]
-    for (key, id, erasedAt, mergedInto, mergedAt) in try rows.decode(
-      AccountKey.self, String.self, Timestamp?.self, AccountKey?.self, Timestamp?.self)
-    {
-      accounts[key] = KnownAccount(
-        id: id, erasedAt: erasedAt, mergedInto: mergedInto, mergedAt: mergedAt)
+  /// Reads accounts; unknown keys are left out.
+  static func query(_ keys: Set<AccountKey>) -> Query<[AccountKey: KnownAccount]> {
+    guard !keys.isEmpty else { return Query([]).map { [:] } }
+    return Query(
+      """
+      SELECT account_key, account_id, erased_at, merged_into_key, merged_at
+      FROM tenure.account_by_key
+      WHERE account_key = ANY(\(keys.sorted()))
+      """
+    ) {
+      var accounts: [AccountKey: KnownAccount] = [:]
+      for (key, id, erasedAt, mergedInto, mergedAt) in try $0.decode(
+        AccountKey.self, String.self, Timestamp?.self, AccountKey?.self, Timestamp?.self)
+      {
+        accounts[key] = KnownAccount(
+          id: id, erasedAt: erasedAt, mergedInto: mergedInto, mergedAt: mergedAt)
+      }
+      return accounts
     }
-    return accounts
   }
 }
 
 extension StoredFamily {
-  /// Everybody who ever claimed something here.
   fileprivate var claimants: Set<AccountKey> {
     Set(
       line.history.acts.compactMap { act in

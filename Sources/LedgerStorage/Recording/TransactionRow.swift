@@ -2,162 +2,129 @@ import Foundation
 import Postgres
 import Subscriptions
 
-/// A row of `store_transaction`, but for what is no projection (its order and its delivery).
+/// A row of `store_transaction` without order and delivery, which are no projections.
 struct TransactionRow: Hashable, Sendable {
   var transaction: StoreTransaction
   /// The account that the transaction's token was issued to.
   var tokenHolder: AccountKey?
-  /// The transaction that names the charge.
   var charge: Charge.ID
-  /// When the transaction was revoked; nil: never, or that was lifted.
+  /// Nil if there is no revocation, or it was lifted.
   var revokedAt: Timestamp?
   /// Nil for an alias.
   var recorded: Line.RecordedDecision?
 
-  /// Writes the row, whether there is one or not.
-  var upsert: SQL {
-    let (key, charge, decision) = (transaction.key, charge, recorded?.decision)
-    let (finding, revocation) = (decision?.finding, transaction.revocation)
-    return """
-      INSERT INTO tenure.store_transaction (
-        environment, original_transaction_id, transaction_id, product_id, number, recorded_at,
-        kind, purchased_at, original_purchased_at, charged_at, expires_at, expires_as_of,
-        revoked_at, revocation_at, revocation_reason, revocation_type, revocation_percentage,
-        revocation_as_of, unsigned_revocation_at, unsigned_revocation_reason,
-        unsigned_revocation_as_of, known_revocation_at, revocation_known_at, not_revoked_as_of,
-        not_mentioned_as_of, upgraded_as_of, app_account_token,
-        app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
-        subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,
-        currency, is_commitment, charge_original_transaction_id, charge_transaction_id,
-        charge_product_id, owner_account_key, rule, ground, renewing_account_key,
-        previous_original_transaction_id, previous_transaction_id, previous_product_id,
-        ground_status_as_of, switched_off_at, is_provisional, decided_at, corrected_at
-      ) VALUES (
-        \(key.line.environment), \(key.line.originalTransactionID), \(key.transactionID),
-        \(key.productID), \(transaction.recorded.number), \(transaction.recorded.at),
-        \(transaction.kind), \(transaction.purchaseDate), \(transaction.originalPurchaseDate),
-        \(transaction.chargedAt), \(transaction.expiresDate?.value),
-        \(transaction.expiresDate?.asOf), \(revokedAt),
-        \(revocation.signed?.value.at), \(revocation.signed?.value.reason),
-        \(revocation.signed?.value.type), \(revocation.signed?.value.percentage),
-        \(revocation.signed?.asOf), \(revocation.unsigned?.value.at),
-        \(revocation.unsigned?.value.reason), \(revocation.unsigned?.asOf),
-        \(revocation.known?.value), \(revocation.known?.asOf),
-        \(revocation.notRevokedAsOf), \(revocation.notMentionedAsOf),
-        \(transaction.upgradedAsOf), \(transaction.appAccountToken?.value),
-        \(transaction.appAccountToken?.asOf), \(tokenHolder), \(transaction.webOrderLineItemID),
-        \(transaction.productType), \(transaction.subscriptionGroup), \(transaction.quantity),
-        \(transaction.ownershipType), \(transaction.periodType), \(transaction.offerID),
-        \(transaction.priceMilliunits), \(transaction.currency), \(transaction.isCommitment),
-        \(charge.line.originalTransactionID), \(charge.transactionID), \(charge.productID),
-        \(decision?.owner), \(decision?.rule), \(finding?.ground), \(finding?.account),
-        \(finding?.previous?.line.originalTransactionID), \(finding?.previous?.transactionID),
-        \(finding?.previous?.productID), \(finding?.statusAsOf), \(finding?.switchedOffAt),
-        \(decision?.isProvisional), \(recorded?.decidedAt), \(recorded?.correctedAt)
-      )
-      ON CONFLICT (environment, original_transaction_id, transaction_id, product_id) DO UPDATE SET
-        number = excluded.number, recorded_at = excluded.recorded_at, kind = excluded.kind,
-        purchased_at = excluded.purchased_at,
-        original_purchased_at = excluded.original_purchased_at, charged_at = excluded.charged_at,
-        expires_at = excluded.expires_at, expires_as_of = excluded.expires_as_of,
-        revoked_at = excluded.revoked_at, revocation_at = excluded.revocation_at,
-        revocation_reason = excluded.revocation_reason, revocation_type = excluded.revocation_type,
-        revocation_percentage = excluded.revocation_percentage,
-        revocation_as_of = excluded.revocation_as_of,
-        unsigned_revocation_at = excluded.unsigned_revocation_at,
-        unsigned_revocation_reason = excluded.unsigned_revocation_reason,
-        unsigned_revocation_as_of = excluded.unsigned_revocation_as_of,
-        known_revocation_at = excluded.known_revocation_at,
-        revocation_known_at = excluded.revocation_known_at,
-        not_revoked_as_of = excluded.not_revoked_as_of,
-        not_mentioned_as_of = excluded.not_mentioned_as_of,
-        upgraded_as_of = excluded.upgraded_as_of,
-        app_account_token = excluded.app_account_token,
-        app_account_token_as_of = excluded.app_account_token_as_of,
-        token_account_key = excluded.token_account_key,
-        web_order_line_item_id = excluded.web_order_line_item_id,
-        product_type = excluded.product_type, subscription_group = excluded.subscription_group,
-        quantity = excluded.quantity, ownership_type = excluded.ownership_type,
-        period_type = excluded.period_type, offer_id = excluded.offer_id,
-        price_milliunits = excluded.price_milliunits, currency = excluded.currency,
-        is_commitment = excluded.is_commitment,
-        charge_original_transaction_id = excluded.charge_original_transaction_id,
-        charge_transaction_id = excluded.charge_transaction_id,
-        charge_product_id = excluded.charge_product_id,
-        owner_account_key = excluded.owner_account_key, rule = excluded.rule,
-        ground = excluded.ground, renewing_account_key = excluded.renewing_account_key,
-        previous_original_transaction_id = excluded.previous_original_transaction_id,
-        previous_transaction_id = excluded.previous_transaction_id,
-        previous_product_id = excluded.previous_product_id,
-        ground_status_as_of = excluded.ground_status_as_of,
-        switched_off_at = excluded.switched_off_at, is_provisional = excluded.is_provisional,
-        decided_at = excluded.decided_at, corrected_at = excluded.corrected_at
-      """
-  }
+  // MARK: Columns
 
-  /// Reads a line's rows in the order in which they were recorded.
-  ///
-  /// Two statements, since a tuple of all columns would be beyond a reader: see
-  /// ``rows(facts:decisions:line:)``.
-  static func select(_ line: LineID) -> [SQL] {
-    [
-      """
-      SELECT transaction_id, product_id, number, recorded_at, kind, purchased_at,
-        original_purchased_at, charged_at, expires_at, expires_as_of, revoked_at, revocation_at,
-        revocation_reason, revocation_type, revocation_percentage, revocation_as_of,
-        unsigned_revocation_at, unsigned_revocation_reason, unsigned_revocation_as_of,
-        known_revocation_at, revocation_known_at, not_revoked_as_of, not_mentioned_as_of,
-        upgraded_as_of,
-        app_account_token,
-        app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
-        subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,
-        currency, is_commitment
+  private static let key: [Column<TransactionRow>] = [
+    Column("environment", \.transaction.key.line.environment),
+    Column("original_transaction_id", \.transaction.key.line.originalTransactionID),
+    Column("transaction_id", \.transaction.key.transactionID),
+    Column("product_id", \.transaction.key.productID),
+  ]
+
+  private static let facts: [Column<TransactionRow>] = [
+    Column("number", \.transaction.recorded.number),
+    Column("recorded_at", \.transaction.recorded.at),
+    Column("kind", \.transaction.kind),
+    Column("purchased_at", \.transaction.purchaseDate),
+    Column("original_purchased_at", \.transaction.originalPurchaseDate),
+    Column("charged_at", \.transaction.chargedAt),
+    Column("expires_at", \.transaction.expiresDate?.value),
+    Column("expires_as_of", \.transaction.expiresDate?.asOf),
+    Column("revoked_at", \.revokedAt),
+    Column("revocation_at", \.transaction.revocation.signed?.value.at),
+    Column("revocation_reason", \.transaction.revocation.signed?.value.reason),
+    Column("revocation_type", \.transaction.revocation.signed?.value.type),
+    Column("revocation_percentage", \.transaction.revocation.signed?.value.percentage),
+    Column("revocation_as_of", \.transaction.revocation.signed?.asOf),
+    Column("unsigned_revocation_at", \.transaction.revocation.unsigned?.value.at),
+    Column("unsigned_revocation_reason", \.transaction.revocation.unsigned?.value.reason),
+    Column("unsigned_revocation_as_of", \.transaction.revocation.unsigned?.asOf),
+    Column("known_revocation_at", \.transaction.revocation.known?.value),
+    Column("revocation_known_at", \.transaction.revocation.known?.asOf),
+    Column("not_revoked_as_of", \.transaction.revocation.notRevokedAsOf),
+    Column("not_mentioned_as_of", \.transaction.revocation.notMentionedAsOf),
+    Column("upgraded_as_of", \.transaction.upgradedAsOf),
+    Column("app_account_token", \.transaction.appAccountToken?.value),
+    Column("app_account_token_as_of", \.transaction.appAccountToken?.asOf),
+    Column("token_account_key", \.tokenHolder),
+    Column("web_order_line_item_id", \.transaction.webOrderLineItemID),
+    Column("product_type", \.transaction.productType),
+    Column("subscription_group", \.transaction.subscriptionGroup),
+    Column("quantity", \.transaction.quantity),
+    Column("ownership_type", \.transaction.ownershipType),
+    Column("period_type", \.transaction.periodType),
+    Column("offer_id", \.transaction.offerID),
+    Column("price_milliunits", \.transaction.priceMilliunits),
+    Column("currency", \.transaction.currency),
+    Column("is_commitment", \.transaction.isCommitment),
+  ]
+
+  private static let decision: [Column<TransactionRow>] = [
+    Column("charge_original_transaction_id", \.charge.line.originalTransactionID),
+    Column("charge_transaction_id", \.charge.transactionID),
+    Column("charge_product_id", \.charge.productID),
+    Column("owner_account_key", \.recorded?.decision.owner),
+    Column("rule", \.recorded?.decision.rule),
+    Column("ground", \.recorded?.decision.finding.ground),
+    Column("renewing_account_key", \.recorded?.decision.finding.account),
+    Column("previous_original_transaction_id", \.previous?.line.originalTransactionID),
+    Column("previous_transaction_id", \.previous?.transactionID),
+    Column("previous_product_id", \.previous?.productID),
+    Column("ground_status_as_of", \.recorded?.decision.finding.statusAsOf),
+    Column("switched_off_at", \.recorded?.decision.finding.switchedOffAt),
+    Column("is_provisional", \.recorded?.decision.isProvisional),
+    Column("decided_at", \.recorded?.decidedAt),
+    Column("corrected_at", \.recorded?.correctedAt),
+  ]
+
+  private var previous: Charge.ID? { recorded?.decision.finding.previous }
+
+  private static let factNames = facts.map(\.name).selectList
+  private static let decisionNames = decision.map(\.name).selectList
+  private static let upsert = UpsertStatement(
+    into: "store_transaction", key: key, columns: facts + decision)
+
+  var upsert: SQL { Self.upsert(self) }
+
+  /// Reads the rows in the order of recording, column by column (see `RowCursor`): there can be
+  /// many, and they are locked.
+  static func query(_ line: LineID) -> Query<[(row: TransactionRow, fulfilment: Fulfilment)]> {
+    let facts: SQL = """
+      SELECT transaction_id, product_id, \(unescaped: Self.factNames)
       FROM tenure.store_transaction
       WHERE environment = \(line.environment)
         AND original_transaction_id = \(line.originalTransactionID)
       ORDER BY number
-      """,
       """
-      SELECT charge_original_transaction_id, charge_transaction_id, charge_product_id,
-        owner_account_key, rule, ground, renewing_account_key, previous_original_transaction_id,
-        previous_transaction_id, previous_product_id, ground_status_as_of, switched_off_at,
-        is_provisional, decided_at, corrected_at, order_id, delivered_at
+    let decisions: SQL = """
+      SELECT \(unescaped: Self.decisionNames), order_id, delivered_at
       FROM tenure.store_transaction
       WHERE environment = \(line.environment)
         AND original_transaction_id = \(line.originalTransactionID)
       ORDER BY number
-      """,
-    ]
+      """
+    return Query(
+      Query(facts) { try Self.transactions($0, line: line) },
+      Query(decisions) { try Self.decisions($0, line: line) }
+    ).map { facts, decisions in
+      zip(facts, decisions).map { facts, decision in
+        let row = TransactionRow(
+          transaction: facts.transaction, tokenHolder: facts.tokenHolder,
+          charge: decision.charge, revokedAt: facts.revokedAt, recorded: decision.recorded)
+        return (row, decision.fulfilment)
+      }
+    }
   }
 }
 
-/// What the app made of a charge that it owns: no projection of the ledger.
+/// The order and the delivery of a charge: facts of their own, no projections.
 struct Fulfilment: Hashable, Sendable {
   var orderID: UUID?
   var deliveredAt: Timestamp?
 }
 
 extension TransactionRow {
-  /// Reads what the statements of ``select(_:)`` returned.
-  ///
-  /// Column by column (see `RowCursor`), for a line can have many rows, and it is locked meanwhile.
-  ///
-  /// - Throws: `PostgresError` for what no version of ours wrote.
-  static func rows(facts: Rows, decisions: Rows, line: LineID) throws
-    -> [(row: TransactionRow, fulfilment: Fulfilment)]
-  {
-    let transactions = try Self.transactions(facts, line: line)
-    let decisions = try Self.decisions(decisions, line: line)
-    return zip(transactions, decisions).map { facts, decision in
-      (
-        TransactionRow(
-          transaction: facts.transaction, tokenHolder: facts.tokenHolder,
-          charge: decision.charge, revokedAt: facts.revokedAt, recorded: decision.recorded),
-        decision.fulfilment
-      )
-    }
-  }
-
   private static func transactions(_ rows: Rows, line: LineID) throws
     -> [(transaction: StoreTransaction, tokenHolder: AccountKey?, revokedAt: Timestamp?)]
   {

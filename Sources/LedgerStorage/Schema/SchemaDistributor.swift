@@ -1,35 +1,33 @@
 package import Logging
 package import Postgres
 
-/// Distributes the schema over the nodes of a Citus, by what the comments of its tables say.
+/// Distributes the schema over the nodes of a Citus cluster, as specified in the tables' comments.
 ///
-/// Each table is placed in a transaction of its own: what was interrupted is continued by the next
-/// run, and what a later step of the schema adds is placed by the run after it.
+/// Each table is placed in its own transaction. An interrupted run is continued by the next one,
+/// which also places tables added by schema steps.
 package struct SchemaDistributor: Sendable {
-  /// What a run did.
   package struct Outcome: Hashable, Sendable {
-    /// The tables that it placed, in order.
     package var tables: [String] = []
-    /// What can't be asked on this Citus, each with what the server says.
+    /// Reports and views that this Citus rejects, with the server's message.
     package var unanswerable: [String: String] = [:]
   }
 
-  /// Copying a large table takes its time.
+  /// The timeout for placing a table, whose rows are copied.
   static let deadline: Duration = .seconds(24 * 3600)
 
   let database: ConnectionPool
   let logger: Logger
 
-  /// Works on a database that holds the schema of this version.
+  /// Expects a schema of this version.
   package init(database: ConnectionPool, logger: Logger) {
     self.database = database
     self.logger = logger
   }
 
-  /// Checks that all tables are where their comments say, or none is distributed.
+  /// Checks that all tables are distributed as specified, or none.
   ///
-  /// - Returns: How many tables are distributed: all or none.
-  /// - Throws: ``DistributionError`` if only some are, or one is elsewhere.
+  /// - Returns: The number of distributed tables.
+  /// - Throws: ``DistributionError`` if only some are, or one differs.
   package func check() async throws -> Int {
     guard try await Self.hasCitus(database) else { return 0 }
     let tables = try await Self.tables(database)
@@ -40,33 +38,32 @@ package struct SchemaDistributor: Sendable {
     return tables.count
   }
 
-  /// Whether any table is distributed.
   package func isBegun() async throws -> Bool {
     guard try await Self.hasCitus(database) else { return false }
     return try await Self.tables(database).contains { $0.placed != nil }
   }
 
-  /// Places every table that is not where its comment says, and lets what reads tables do so there.
+  /// Distributes every table that is not distributed yet, and the functions and views that read
+  /// tables.
   ///
-  /// - Returns: What was done; nothing if everything was in its place.
-  /// - Throws: ``DistributionError``, or what the database says.
+  /// - Throws: ``DistributionError``.
   package func distribute() async throws -> Outcome {
     try await requireCitus()
     try await requireRoles()
-    // A local table with a foreign key may otherwise not be written after a question to several
-    // shards in the same transaction.
+    // Otherwise a local table with a foreign key can't be written after a multi-shard query in the
+    // same transaction.
     try await setSequentialMode()
     var outcome = Outcome()
-    // Before the tables are placed: Citus takes an SQL function that reads a table and calls
-    // another one that does for a circle of dependencies.
+    // Before the tables: Citus reports a circular dependency for an SQL function that reads a table
+    // and calls another one that does.
     let rewritten = try await rewriteFunctions()
     while let table = try await placeNext() {
       logger.info("Table distributed", metadata: ["table": "\(table)"])
       outcome.tables.append(table)
     }
     let changed = try await useInvokersRights()
-    if !outcome.tables.isEmpty || changed {
-      // A local table is made anew by Citus, without the privileges on it and on its views.
+    if !outcome.tables.isEmpty || changed || rewritten > 0 {
+      // Citus recreates local tables without the privileges on them and their views.
       _ = try await database.query("SELECT tenure.grant_privileges()")
     }
     try await distributeFunctions()
@@ -93,10 +90,10 @@ package struct SchemaDistributor: Sendable {
     guard nodes == 0 || coordinators > 0 else { throw DistributionError.coordinatorUnknown }
   }
 
-  /// Checks that Citus knows the roles that own and use the schema: it names them on the nodes.
+  /// Checks that Citus knows the roles that own and use the schema, which it names on the nodes.
   ///
-  /// Citus knows the roles that an object of the database depends on; those that were created in
-  /// another database are unknown to it.
+  /// It knows only roles that an object of this database depends on, not those created in another
+  /// database.
   private func requireRoles() async throws {
     let unknown = try await database.query(
       """
@@ -112,12 +109,12 @@ package struct SchemaDistributor: Sendable {
     guard unknown.isEmpty else { throw DistributionError.unknownRoles(unknown) }
   }
 
-  /// Lets the function that erases submissions work with the rights of the program that calls it.
+  /// Makes the function that erases submissions run with the caller's privileges.
   ///
-  /// Citus refuses to write as the owner what the program has written in the same transaction. The
-  /// other functions with the owner's rights are called on their own.
+  /// Citus refuses to write as the owner what the caller has written in the same transaction. Other
+  /// functions with the owner's privileges run in transactions of their own.
   ///
-  /// - Returns: Whether it had the owner's rights.
+  /// - Returns: Whether anything changed.
   private func useInvokersRights() async throws -> Bool {
     let isOwners = try await database.query(
       "SELECT prosecdef FROM pg_proc WHERE oid = 'tenure.erase_submissions'::regproc"
@@ -144,9 +141,7 @@ package struct SchemaDistributor: Sendable {
     }
   }
 
-  /// Places the first table that is not placed yet.
-  ///
-  /// - Returns: The table; nil if all are placed.
+  /// Places the first table that is not placed yet; nil if all are.
   private func placeNext() async throws -> String? {
     while true {
       do {
@@ -159,7 +154,7 @@ package struct SchemaDistributor: Sendable {
 
   /// Another program migrates or distributes.
   ///
-  /// Nobody waits for it in a transaction: an index that it makes would wait for that one.
+  /// It is waited for outside of transactions, which would block its CREATE INDEX CONCURRENTLY.
   private struct SomebodyMigrates: Error {}
 
   private func tryPlacing() async throws -> String? {
@@ -171,7 +166,7 @@ package struct SchemaDistributor: Sendable {
         let table = CatalogueTable.inOrder(tables).first(where: { $0.placed == nil }),
         let wanted = table.wanted
       else { return nil }
-      // Else a local table with a foreign key to a reference table would be placed with it.
+      // Otherwise a local table with a foreign key to a reference table would be placed with it.
       _ = try await transaction.execute(
         "SET LOCAL citus.enable_local_reference_table_foreign_keys = off")
       let name = "tenure.\(table.name)"
@@ -184,7 +179,7 @@ package struct SchemaDistributor: Sendable {
             cascade_via_foreign_keys => true)
           """
         case .by(let column):
-          // What has one column of distribution is in one group, and nothing else is.
+          // Tables with the same distribution column are colocated, and no others.
           """
           SELECT create_distributed_table(\(name)::regclass, \(column),
             colocate_with => \(Self.neighbour(of: wanted, in: tables) ?? "none"))
@@ -192,8 +187,8 @@ package struct SchemaDistributor: Sendable {
         }
       let comments = try await Self.comments(in: transaction)
       _ = try await transaction.execute(placing, deadline: Self.deadline)
-      // Citus replaces a local table, those that its foreign keys lead to and the views over them
-      // by new ones without a comment.
+      // Citus replaces a local table, the tables that its foreign keys reference and the views over
+      // them by new ones without comments.
       let left = try await Self.comments(in: transaction)
       for (name, comment) in comments.sorted(by: { $0.key < $1.key }) where left[name] == nil {
         _ = try await transaction.execute("\(unescaped: comment)")
@@ -202,7 +197,7 @@ package struct SchemaDistributor: Sendable {
     }
   }
 
-  /// The statements that make the comments of the tables and views, by the names of these.
+  /// The statements that restore the comments, by table or view.
   private static func comments(in transaction: Transaction) async throws -> [String: String] {
     let rows = try await transaction.query(
       """
@@ -222,8 +217,6 @@ package struct SchemaDistributor: Sendable {
   ) -> String? {
     tables.first { $0.placed == wanted }.map { "tenure.\($0.name)" }
   }
-
-  // MARK: The catalogue
 
   private static func hasCitus(_ runner: some StatementRunner) async throws -> Bool {
     try await runner.query(
@@ -256,8 +249,8 @@ package struct SchemaDistributor: Sendable {
     }
   }
 
-  /// Says the privileges on single columns once more: Citus gives shards those on whole tables when
-  /// it makes them, and takes those on columns from GRANT alone.
+  /// Repeats the column privileges: new shards inherit privileges on tables only, and Citus
+  /// propagates those on columns when they are granted.
   private func repeatColumnPrivileges() async throws {
     let grants = try await database.query(
       """
@@ -276,21 +269,19 @@ package struct SchemaDistributor: Sendable {
   }
 }
 
-/// What reads tables, on a Citus.
-///
-/// PostgreSQL puts the text of an SQL function into the question that asks it, after Citus has
-/// looked for its tables there; Citus refuses what comes of it, and names PL/pgSQL as the way out.
-/// (https://github.com/citusdata/citus/issues/6102)
+// PostgreSQL inlines SQL functions after Citus has looked for distributed tables in the query, and
+// Citus rejects the result; it recommends PL/pgSQL.
+// (https://github.com/citusdata/citus/issues/6102)
 extension SchemaDistributor {
-  /// Asking takes no longer than a page of the administrators' would wait.
+  /// The timeout for trying a report, about as long as an administrator waits for a page.
   private static let trialDeadline: Duration = .seconds(60)
 
-  /// Writes each SQL function that reads a table again, in PL/pgSQL with the same text.
+  /// Rewrites the SQL functions that read tables in PL/pgSQL, with the same text.
   ///
-  /// - Returns: The number of functions written again.
+  /// - Returns: Their number.
   func rewriteFunctions() async throws -> Int {
     let scripts = try await database.withTransaction { transaction in
-      // So that the texts name everything with its schema.
+      // An empty search path, so that the texts qualify all names.
       _ = try await transaction.execute("SET LOCAL search_path TO pg_catalog")
       return try await transaction.query(Self.rewritten).decode(String.self)
     }
@@ -298,7 +289,7 @@ extension SchemaDistributor {
     return scripts.count
   }
 
-  /// Gives the functions that read no table to the nodes, where queries on shards call them.
+  /// Distributes the functions that read no table, which queries on shards call.
   func distributeFunctions() async throws {
     let functions = try await database.query(Self.undistributed).decode(String.self)
     for function in functions {
@@ -308,7 +299,6 @@ extension SchemaDistributor {
     }
   }
 
-  /// The texts of the functions as they are to be.
   private static let rewritten: SQL = #"""
     WITH reader AS (
       SELECT p.oid, p.proretset, pg_get_functiondef(p.oid) AS definition,
@@ -334,8 +324,7 @@ extension SchemaDistributor {
     ORDER BY oid
     """#
 
-  /// SQL functions of which neither they nor what they call reads a table, and which Citus has not
-  /// taken yet.
+  /// The SQL functions that read no table, directly or through others, and are not distributed yet.
   private static let undistributed: SQL = """
     WITH RECURSIVE call AS (
       SELECT d.objid AS caller, d.refobjid AS called
@@ -358,9 +347,9 @@ extension SchemaDistributor {
     ORDER BY 1
     """
 
-  /// Asks each report and each view once, for as little as it can be asked for.
+  /// Runs each report and view once, for the smallest result.
   ///
-  /// - Returns: What could not be asked, with what the server says.
+  /// - Returns: Those that failed, with the server's message.
   func tryReports() async throws -> [String: String] {
     let questions = try await database.query(
       """
@@ -390,18 +379,18 @@ extension SchemaDistributor {
   }
 }
 
-/// Where a table's rows are when the schema is distributed with Citus.
+/// The distribution of a table's rows over a Citus cluster.
 ///
-/// The table's comment ends with it: `[by COLUMN]`, `[reference]` or `[local]`.
+/// Specified at the end of the table's comment as `[by COLUMN]`, `[reference]` or `[local]`.
 package enum TableDistribution: Hashable, Sendable, CustomStringConvertible {
-  /// In shards, by the hash of a column.
+  /// Sharded by the hash of a column.
   case by(column: String)
-  /// On every node, whole.
+  /// A full copy on every node.
   case reference
-  /// On the coordinator, and known to Citus: what is written together with shards stays atomic.
+  /// On the coordinator and managed by Citus, so that transactions with shards are atomic.
   case local
 
-  /// Takes it from a table's comment; nil if the comment says none.
+  /// Parses a table's comment; nil if it specifies none.
   package init?(note comment: String) {
     guard comment.last == "]", let start = comment.lastIndex(of: "[") else { return nil }
     let note = comment[comment.index(after: start)...].dropLast()
@@ -422,7 +411,7 @@ package enum TableDistribution: Hashable, Sendable, CustomStringConvertible {
     }
   }
 
-  /// Citus takes what is referenced before what refers to it, and reference tables before all.
+  /// The order in which Citus needs the tables.
   var rank: Int {
     switch self {
     case .reference: 0
@@ -432,48 +421,72 @@ package enum TableDistribution: Hashable, Sendable, CustomStringConvertible {
   }
 }
 
-/// Why the schema is not, or can't be, distributed with Citus.
+/// A table of the schema with its specified and its current distribution.
+struct CatalogueTable: Hashable, Sendable {
+  let name: String
+  /// Nil if its comment specifies none.
+  let wanted: TableDistribution?
+  /// Nil if it is not distributed.
+  let placed: TableDistribution?
+  let parents: Set<String>
+
+  /// Sorts tables into the order in which Citus accepts them.
+  ///
+  /// Reference tables, sharded tables, local tables; each after the tables that it references.
+  static func inOrder(_ tables: [CatalogueTable]) -> [CatalogueTable] {
+    var ordered: [CatalogueTable] = []
+    var rest = tables.sorted {
+      ($0.wanted?.rank ?? .max, $0.name) < ($1.wanted?.rank ?? .max, $1.name)
+    }
+    while !rest.isEmpty {
+      let waiting = Set(rest.map(\.name))
+      let rank = rest[0].wanted?.rank
+      // In a cycle of foreign keys, any table may be first.
+      let next =
+        rest.firstIndex {
+          $0.wanted?.rank == rank && $0.parents.subtracting([$0.name]).isDisjoint(with: waiting)
+        } ?? 0
+      ordered.append(rest.remove(at: next))
+    }
+    return ordered
+  }
+}
+
+/// The reason why the schema is not or can't be distributed.
 package enum DistributionError: Error, Hashable, Sendable, CustomStringConvertible {
-  /// The server does not have the extension.
   case notInstalled
-  /// The database does not have it.
   case notCreated
-  /// Citus does not answer; with what the server says.
+  /// Citus is not loaded; with the server's message.
   case notLoaded(String)
-  /// There are other nodes, and the coordinator is none of them.
   case coordinatorUnknown
-  /// Citus does not know these roles in this database.
   case unknownRoles([String])
-  /// The table's comment does not say where its rows are.
   case unsaid(table: String)
-  /// Somebody placed the table otherwise.
   case otherwise(table: String, placed: TableDistribution, wanted: TableDistribution)
-  /// No table is distributed.
   case notBegun
-  /// Some tables are distributed, and these are not.
+  /// These tables are not distributed, but others are.
   case incomplete(tables: [String])
 
   package var description: String {
     switch self {
     case .notInstalled:
-      "The server has no extension `citus`: install Citus on it and on every other node."
+      "The extension `citus` is not installed on the server: install Citus on every node."
     case .notCreated:
-      "The database has no extension `citus`: let a superuser say CREATE EXTENSION citus in it, "
-        + "here and on every other node."
+      "The database has no extension `citus`: run CREATE EXTENSION citus in it as a superuser, on "
+        + "every node."
     case .notLoaded(let message):
-      "Citus does not answer (\(message)): put citus first into shared_preload_libraries and start "
-        + "the server again."
+      "Citus does not answer (\(message)): put citus first in shared_preload_libraries and restart "
+        + "the server."
     case .coordinatorUnknown:
-      "The other nodes do not know the coordinator: say "
+      "The other nodes don't know the coordinator: run "
         + "SELECT citus_set_coordinator_host('its host name') on it."
     case .unknownRoles(let roles):
-      "Citus does not know the roles \(roles.joined(separator: ", ")) in this database: let a "
-        + "superuser make a function depend on them there, as in the article on growing."
+      "Citus does not know the roles \(roles.joined(separator: ", ")) in this database: as a "
+        + "superuser, create a function there that depends on them; see the article on growing."
     case .unsaid(let table):
-      "The comment of the table \(table) does not say how it is distributed."
+      "The comment of table \(table) does not specify its distribution."
     case .otherwise(let table, let placed, let wanted):
-      "The table \(table) is distributed otherwise: \(placed) instead of \(wanted). "
-        + "SELECT undistribute_table('tenure.\(table)') takes that back."
+      "Table \(table) is distributed differently: \(placed) instead of \(wanted). "
+        + "SELECT undistribute_table('tenure.\(table)') undoes that."
     case .notBegun: "No table is distributed: run `tenure migrate --distributed`."
     case .incomplete(let tables):
       "Not all tables are distributed (\(tables.joined(separator: ", "))): "

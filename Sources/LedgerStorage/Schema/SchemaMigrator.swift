@@ -1,95 +1,92 @@
 package import Logging
 package import Postgres
 
-/// Brings a database's schema up to date, and says whether it is.
+/// Creates and upgrades a database's schema, and checks its version.
 ///
-/// A new database gets `schema.sql` as a whole. An older one gets the steps that lie between: each
-/// once, in order, and its last part in one transaction with the row that says so. Programs may go
-/// on meanwhile: which of them, that row says, too.
+/// A new database gets `schema.sql`; an older one the missing steps, each once and in order. A
+/// step's last part and the row that records its version are one transaction. Programs may keep
+/// running; the row says which versions.
 package struct SchemaMigrator: Sendable {
-  /// The version that `schema.sql` describes and this program works with.
+  /// The version of `schema.sql`, which this program uses.
   package static let currentVersion = 1
 
-  /// The steps from version 1 to the current one, in order and without gaps.
+  /// The steps after version 1, in order without gaps.
   static let steps: [SchemaStep] = []
 
-  /// Two programs that migrate at once do so one after the other: "tenure" in ASCII, as in
-  /// `schema.sql`.
+  /// Advisory lock that serializes migrations: "tenure" in ASCII, as in `schema.sql`.
   static let lock: Int64 = 0x7465_6E75_7265
 
-  /// Takes the lock until the transaction ends, without waiting for it.
-  ///
-  /// - Returns: Whether nobody else has it.
+  /// Tries to take the lock for the transaction, without waiting.
   static func takesLock(in runner: some StatementRunner) async throws -> Bool {
     try await runner.query("SELECT pg_try_advisory_xact_lock(\(lock))").decodeOnly(Bool.self)
   }
 
-  /// A step may rewrite a large table: it has the time that it needs.
-  private static let deadline: Duration = .seconds(24 * 3600)
+  /// The timeout of a step, which may rewrite a large table.
+  static let deadline: Duration = .seconds(24 * 3600)
 
-  /// How long a step waits for tables that others use.
+  /// The timing of retries while a step's tables are in use.
   struct Patience: Sendable {
-    /// How long a statement waits for a lock.
+    /// The lock timeout of a statement.
     ///
-    /// Whoever comes later waits behind it, readers, too: so it is short, and the step is tried
-    /// again.
+    /// Short, because all later statements wait behind it, reads included; the step is retried.
     var lock: Duration = .milliseconds(500)
-    /// How long everybody is left alone before it is tried again.
     var pause: Duration = .seconds(2)
-    /// How long it is tried at all.
+    /// The time after which the migration fails.
     var total: Duration = .seconds(3600)
-    /// How often it is looked whether another program that migrates has ended.
+    /// The poll interval while another migration runs.
     var turn: Duration = .milliseconds(200)
   }
 
   let database: ConnectionPool
+  /// Nil: they are left as they are.
+  let reports: ReportSQL?
   private let logger: Logger
   private let steps: [SchemaStep]
   private let patience: Patience
 
-  /// Works on a database, whatever it holds.
-  package init(database: ConnectionPool, logger: Logger) {
-    self.init(database: database, logger: logger, steps: Self.steps)
+  package init(database: ConnectionPool, reports: ReportSQL? = nil, logger: Logger) {
+    self.init(
+      database: database, reports: reports, logger: logger, steps: Self.steps,
+      patience: Patience())
   }
 
-  /// Works on a database with other steps than the program's own, to see what a later version does
-  /// to programs of this one.
+  /// Uses other steps than the program's own, to test upgrades to a later version.
   package init(database: ConnectionPool, logger: Logger, steps: [SchemaStep]) {
     self.init(database: database, logger: logger, steps: steps, patience: Patience())
   }
 
-  init(database: ConnectionPool, logger: Logger, steps: [SchemaStep], patience: Patience) {
+  init(
+    database: ConnectionPool, reports: ReportSQL? = nil, logger: Logger, steps: [SchemaStep],
+    patience: Patience
+  ) {
     self.database = database
+    self.reports = reports
     self.logger = logger
     self.steps = steps
     self.patience = patience
   }
 
-  /// Creates a database, unless there is one of this name already.
+  /// Creates a database unless it exists.
   ///
   /// - Parameters:
-  ///   - name: A plain lower-case identifier of ours: it is pasted into the statement.
-  ///   - server: Connected to another database of the same server.
-  /// - Throws: What the database says.
+  ///   - name: A plain lower-case identifier; inserted into the statement unquoted.
+  ///   - server: A pool for another database of the same server.
   package static func createDatabase(_ name: String, on server: ConnectionPool) async throws {
     do {
       try await server.runScript("CREATE DATABASE \(name)")
     } catch let error as PostgresError where error.sqlState == SQLState(rawValue: "42P04") {
-      // An earlier start made it, or another program a moment ago.
+      // It exists, or was created concurrently.
     }
   }
 
-  /// The text of `schema.sql`.
   package static var schema: String {
     String(decoding: PackageResources.schema_sql, as: UTF8.self)
   }
 
-  /// The version of the database's schema; nil if there is none.
   package func version() async throws -> Int? {
     try await Self.found(in: database)?.version
   }
 
-  /// What a database says of its schema.
   private struct Found {
     var version: Int
     /// The oldest version whose programs work with it.
@@ -108,10 +105,8 @@ package struct SchemaMigrator: Sendable {
     ).decodeFirst(Int.self, Int.self).map { Found(version: $0, servesSince: $1) }
   }
 
-  /// Checks that the schema is one that this program works with: its own, or a later one that
-  /// serves it.
+  /// Checks that this program works with the schema: its own version, or a later compatible one.
   ///
-  /// - Returns: Which of them.
   /// - Throws: ``LedgerError/schemaVersion(found:needed:)``.
   @discardableResult
   package func check() async throws -> SchemaStanding {
@@ -127,35 +122,48 @@ package struct SchemaMigrator: Sendable {
 
   // MARK: Migrating
 
-  /// Creates the schema, or applies the steps that it lacks.
+  /// Creates the schema or applies the missing steps, then applies the reports' SQL if it differs.
   ///
-  /// A later version that serves this program stays as it is.
+  /// A later compatible version is left unchanged, and so are its reports.
   ///
-  /// - Returns: The version before; nil if there was no schema.
-  /// - Throws: ``LedgerError/schemaVersion(found:needed:)`` for a schema that is too new for this
-  ///   program, ``LedgerError/schemaInUse(version:)`` where others kept the tables of a step.
+  /// - Returns: The previous version; nil if there was no schema.
+  /// - Throws: ``LedgerError/schemaVersion(found:needed:)`` for a schema newer than this program
+  ///   supports, ``LedgerError/schemaInUse(version:)`` if a step's tables stayed locked.
   package func migrate() async throws -> Int? {
-    guard let found = try await Self.found(in: database) else {
+    let before = try await Self.found(in: database)
+    if let before {
+      if before.version >= latestVersion { _ = try Self.standing(of: before, for: latestVersion) }
+    } else {
       do {
         try await database.runScript(Self.schema, deadline: Self.deadline)
       } catch let error as PostgresError where error.sqlState == .duplicateSchema {
-        // Another program created it while this one waited for the lock.
+        // Created concurrently while this program waited for the lock.
         return try await migrate()
       }
       logger.info("Schema created", metadata: ["version": "\(Self.currentVersion)"])
-      return nil
     }
-    let known = steps.last?.version ?? Self.currentVersion
-    if found.version >= known { _ = try Self.standing(of: found, for: known) }
     while let progress = try await applyNextPart() {
-      guard progress.isReached else { continue }
-      logger.info("A step of the schema is applied", metadata: ["version": "\(progress.version)"])
+      switch progress {
+      case .part: continue
+      case .version(let version):
+        logger.info("Schema step applied", metadata: ["version": "\(version)"])
+      case .reports: logger.info("Reports applied")
+      }
     }
-    return found.version
+    return before?.version
   }
 
-  /// Applies the next part, again and again until nobody is in its way.
-  private func applyNextPart() async throws -> (version: Int, isReached: Bool)? {
+  private var latestVersion: Int { steps.last?.version ?? Self.currentVersion }
+
+  private enum Progress {
+    case part
+    /// The last part of the step that leads to a version.
+    case version(Int)
+    case reports
+  }
+
+  /// Applies the next part, retrying while its tables are in use.
+  private func applyNextPart() async throws -> Progress? {
     let end = ContinuousClock.now + patience.total
     while true {
       do {
@@ -168,38 +176,39 @@ package struct SchemaMigrator: Sendable {
         guard ContinuousClock.now < end else { throw LedgerError.schemaInUse(version: version) }
         let oldest = try await oldestTransaction()
         logger.notice(
-          "Somebody uses what a step of the schema changes: it will be tried again",
+          "Schema step postponed: its tables are in use",
           metadata: ["version": "\(version)", "oldest_transaction": "\(oldest)"])
         try await Task.sleep(for: patience.pause)
       }
     }
   }
 
-  /// Applies the next part of the first step that the database lacks, together with the row that
-  /// says so.
+  /// Applies the next part of the first missing step, with the row that records it; after the last
+  /// step the reports' SQL.
   ///
-  /// The lock ends with the transaction, so that behind a PgBouncer, too, nothing is left of it. On
-  /// an error the transaction is left open, and its connection closed.
+  /// The lock ends with the transaction, so none is left behind PgBouncer. On an error the
+  /// transaction stays open and its connection is closed.
   ///
-  /// - Returns: The version to which the part leads, and whether it is reached with it; nil if
-  ///   there was nothing to do.
-  private func tryNextPart() async throws -> (version: Int, isReached: Bool)? {
+  /// - Returns: What was applied; nil if nothing was missing.
+  private func tryNextPart() async throws -> Progress? {
     try await database.withConnection { connection in
-      // Without a snapshot of its own while it waits for an index to be made.
+      // READ COMMITTED, so that it holds no snapshot while an index is created.
       _ = try await connection.query("BEGIN ISOLATION LEVEL READ COMMITTED")
-      // Asked for again and again, each time in a transaction of its own: for a statement that
-      // waits, and for a transaction that has asked anything, an index waits, whose maker has the
-      // lock.
+      // Each attempt is a transaction of its own: a waiting statement or an open snapshot would
+      // block CREATE INDEX CONCURRENTLY in the process that has the lock.
       while try await !Self.takesLock(in: connection) {
         _ = try await connection.query("ROLLBACK")
         try await Task.sleep(for: patience.turn)
         _ = try await connection.query("BEGIN ISOLATION LEVEL READ COMMITTED")
       }
-      // Another program may have applied it while this one waited.
+      // It may have been applied concurrently.
       let found = try await Self.found(in: connection)?.version ?? 0
       guard let step = steps.first(where: { $0.version > found }) else {
+        try await limitLockWaits(of: connection)
+        let hasApplied =
+          found == latestVersion ? try await applyReports(in: connection) : false
         _ = try await connection.query("COMMIT")
-        return nil
+        return hasApplied ? .reports : nil
       }
       let applied =
         step.parts.count == 1
@@ -209,8 +218,7 @@ package struct SchemaMigrator: Sendable {
         ).decodeOnly(Int.self)
       switch step.parts[applied] {
       case .transaction(let text):
-        let milliseconds = Int(patience.lock / .milliseconds(1))
-        _ = try await connection.query("SET LOCAL lock_timeout = \(unescaped: "\(milliseconds)")")
+        try await limitLockWaits(of: connection)
         try await connection.runScript(text, deadline: Self.deadline)
       case .index(let statement):
         _ = try await connection.query("SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -220,8 +228,13 @@ package struct SchemaMigrator: Sendable {
       _ = try await connection.query(
         isReached ? Self.note(step) : Self.note(part: applied + 1, of: step))
       _ = try await connection.query("COMMIT")
-      return (step.version, isReached)
+      return isReached ? .version(step.version) : .part
     }
+  }
+
+  private func limitLockWaits(of connection: Connection) async throws {
+    let milliseconds = Int(patience.lock / .milliseconds(1))
+    _ = try await connection.query("SET LOCAL lock_timeout = \(unescaped: "\(milliseconds)")")
   }
 
   private static func note(_ step: SchemaStep) -> SQL {
@@ -238,9 +251,7 @@ package struct SchemaMigrator: Sendable {
     """
   }
 
-  /// Makes an index beside those who write.
-  ///
-  /// What an attempt that was interrupted has left, an index that is not valid, goes first.
+  /// Creates an index concurrently, after dropping an invalid one left by an interrupted attempt.
   private func createIndex(_ statement: String) async throws {
     let words = Set(
       statement.split { !$0.isLetter && !$0.isNumber && $0 != "_" }.map(String.init))
@@ -257,7 +268,7 @@ package struct SchemaMigrator: Sendable {
     try await database.runScript(statement, deadline: Self.deadline)
   }
 
-  /// Says which transaction in the database is the oldest: mostly it is in the way.
+  /// Describes the oldest transaction in the database, which usually holds the lock.
   private func oldestTransaction() async throws -> String {
     let oldest = try await database.query(
       """
@@ -267,18 +278,17 @@ package struct SchemaMigrator: Sendable {
       ORDER BY xact_start LIMIT 1
       """
     ).decodeFirst(Int.self, String.self, Int.self)
-    return oldest.map { "process \($0) of \($1), since \($2) s" } ?? "unknown"
+    return oldest.map { "process \($0) of \($1), for \($2) s" } ?? "unknown"
   }
 }
 
-/// What the roles of the schema may do.
 extension SchemaMigrator {
-  /// Gives the group roles what is theirs, where one lacks it or there is none.
+  /// Grants the group roles their privileges where they are missing.
   ///
-  /// A schema is made without a role that its owner may not create; whoever may makes it later.
+  /// An owner without the right to create roles makes a schema without them; they can be created
+  /// later.
   ///
-  /// - Returns: The names of the roles that are still missing.
-  /// - Throws: What the database says.
+  /// - Returns: The roles that don't exist.
   package func grantPrivileges() async throws -> [String] {
     let before = try await roles()
     guard before.contains(where: { $0.isEquipped != true }) else { return [] }
@@ -286,7 +296,7 @@ extension SchemaMigrator {
     return try await roles().filter { $0.isEquipped == nil }.map(\.name)
   }
 
-  /// The group roles, and whether they have what is theirs; nil: there is no such role.
+  /// The group roles, and whether they have their privileges; nil if the role does not exist.
   private func roles() async throws -> [(name: String, isEquipped: Bool?)] {
     try await database.query(
       """
@@ -299,12 +309,9 @@ extension SchemaMigrator {
     ).decode(String.self, Bool?.self).map { (name: $0, isEquipped: $1) }
   }
 
-  /// Whether the role of this connection could change or delete entries of the ledger.
+  /// Whether this connection's role could change or delete ledger entries.
   ///
-  /// With one role for everything it can grant itself the right again; a superuser is bound by
-  /// nothing.
-  ///
-  /// - Throws: What the database says.
+  /// True for the owner, which can grant itself the privilege, and for superusers.
   package func roleCanRewriteLedger() async throws -> Bool {
     try await database.query(
       """
@@ -315,9 +322,7 @@ extension SchemaMigrator {
     ).decodeOnly(Bool.self)
   }
 
-  /// Whether the role of this connection may change the schema, where there is one.
-  ///
-  /// - Throws: What the database says.
+  /// Whether this connection's role may change the schema; true if there is none.
   package func roleOwnsSchema() async throws -> Bool {
     try await database.query(
       """
@@ -327,17 +332,14 @@ extension SchemaMigrator {
     ).decodeOnly(Bool.self)
   }
 
-  /// The tables that the role of this connection can't read or add to as the programs do.
-  ///
-  /// - Returns: Their names, without the schema's, in order.
-  /// - Throws: What the database says.
+  /// The tables that this connection's role can't read, or insert into where programs do, in order.
   package func tablesOutOfReach() async throws -> [String] {
     try await database.query(
       """
       SELECT relname::text FROM pg_class
       WHERE relnamespace = 'tenure'::regnamespace AND relkind IN ('r', 'p')
         AND NOT (has_schema_privilege(relnamespace, 'USAGE') AND has_table_privilege(oid, 'SELECT')
-          -- These are filled by the owner alone.
+          -- Only the owner writes these.
           AND (relname IN ('exchange_rate', 'schema_version', 'schema_part')
             OR has_table_privilege(oid, 'INSERT')))
       ORDER BY relname
@@ -346,18 +348,16 @@ extension SchemaMigrator {
   }
 }
 
-/// How the database's schema stands to a program that can work with it.
+/// The schema's version relative to a program that works with it.
 package enum SchemaStanding: Hashable, Sendable {
-  /// It is of the version that the program knows.
   case current
-  /// A newer program has brought it further, and this one may go on until it is replaced.
+  /// A later version that supports the program until it is replaced.
   case ahead(version: Int)
 }
 
 extension SchemaStanding {
-  /// What there is to say of a schema that a newer program has brought to a version.
   package static func sentence(on version: Int) -> String {
-    "The database's schema is version \(version), and serves programs of version "
-      + "\(SchemaMigrator.currentVersion) as well: an upgrade is under way."
+    "The database schema is version \(version), which also supports version "
+      + "\(SchemaMigrator.currentVersion): an upgrade is in progress."
   }
 }

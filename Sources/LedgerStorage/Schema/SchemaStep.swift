@@ -1,27 +1,25 @@
-/// The statements that lead from the previous version of the schema to ``version``.
+/// The statements that upgrade the schema from the previous version to ``version``; `schema.sql`
+/// includes them.
 ///
-/// `schema.sql` includes them. A step has several parts where programs use large tables at the same
-/// time: each part is applied once, and an interrupted step continues with the missing part.
+/// A step that changes large tables in use has several parts. Each is applied once, and an
+/// interrupted step continues with its next part.
 package struct SchemaStep: Sendable {
   enum Part: Hashable, Sendable {
-    /// Statements that are applied in one transaction, together with the note of it.
+    /// Statements applied in one transaction, together with the row that records the part.
     case transaction(String)
-    /// One CREATE INDEX CONCURRENTLY, which keeps nobody from writing and can't be in a
-    /// transaction.
+    /// One CREATE INDEX CONCURRENTLY, which blocks no writers and can't run in a transaction.
     case index(String)
   }
 
   let version: Int
-  /// The oldest programs that go on working once it is applied, by the version that they know.
+  /// The oldest version whose programs keep working.
   let servesSince: Int
-  /// At least one.
   let parts: [Part]
 
   /// - Parameters:
-  ///   - version: Where it leads.
-  ///   - servesSince: The oldest programs that go on working; nil: those that know it alone.
-  ///   - sql: Its parts, each under a line that says `-- part: transaction` or `-- part: index`;
-  ///     without such a line it is one transaction.
+  ///   - servesSince: The oldest version whose programs keep working; nil: `version`.
+  ///   - sql: Parts, each after a line `-- part: transaction` or `-- part: index`; without such
+  ///     lines, one transaction.
   package init(version: Int, servesSince: Int? = nil, sql: String) {
     self.version = version
     self.servesSince = servesSince ?? version

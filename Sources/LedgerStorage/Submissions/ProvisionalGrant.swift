@@ -2,14 +2,13 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-/// An entitlement that is given on the word of a receipt while Apple can't be asked about it.
+/// An entitlement granted from a local receipt while Apple can't be asked.
 ///
-/// Never a charge: nothing of it enters the ledger, and the decision on the submission takes it
-/// away, whatever is decided.
+/// It is never a charge and not part of the ledger; the decision on the submission removes it.
 package struct ProvisionalGrant: Hashable, Sendable {
   package var entitlement: String
   package var endsAt: Timestamp
-  /// The line of the purchase that it stands for.
+  /// The original transaction of the purchase in the receipt.
   package var line: LineID
 
   package init(entitlement: String, endsAt: Timestamp, line: LineID) {
@@ -20,54 +19,45 @@ package struct ProvisionalGrant: Hashable, Sendable {
 }
 
 extension ProvisionalGrant {
-  /// What is told of it where grants are listed.
-  private static let reason = "Apple could not be asked about a receipt that was submitted."
+  private static let reason = "Granted until Apple can verify a submitted receipt."
 
-  /// The statements that keep others from granting the same, and find who did already;
-  /// ``rivals(from:)`` reads the last one's result.
+  /// Keeps others from granting the same, and reads the original transactions by which another
+  /// account has provisional access already.
   ///
-  /// One purchase gives one account provisional access, whoever's it will be: a receipt that is
+  /// One purchase gives one account provisional access, whichever will own it: a receipt that is
   /// passed around would else open every door while Apple is down.
-  static func lockRivals(
+  static func rivals(
     of submission: Submission, for grants: [ProvisionalGrant], at now: Timestamp
-  ) -> [SQL] {
-    guard !grants.isEmpty else { return [] }
+  ) -> Query<Set<LineID>> {
+    guard !grants.isEmpty else { return Query([]).map { [] } }
     let lines = Set(grants.map(\.line)).sorted()
     let locks = lines.map { line -> SQL in
       "SELECT pg_advisory_xact_lock(hashtextextended(\("provisional " + line.description), 0))"
     }
-    return locks + [
-      """
-      SELECT environment, original_transaction_id FROM tenure.account_grant
-      WHERE source = 'provisional' AND account_id <> \(submission.accountID)
-        AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
-        AND ends_at > \(now)
-      """
-    ]
+    return Query(
+      Query(locks),
+      Query(
+        """
+        SELECT environment, original_transaction_id FROM tenure.account_grant
+        WHERE source = 'provisional' AND account_id <> \(submission.accountID)
+          AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+          AND ends_at > \(now)
+        """
+      ) { try $0.decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) } }
+    ).map { _, rivals in Set(rivals) }
   }
 
-  /// The lines that another account has provisional access by.
-  static func rivals(from results: [Rows]) throws -> Set<LineID> {
-    guard let rows = results.last else { return [] }
-    return Set(
-      try rows.decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) })
-  }
-
-  /// This as it is held.
   func grant(of submission: Submission) -> Grant {
     Grant(
       id: submission.id, entitlement: entitlement, startsAt: submission.receivedAt,
       endsAt: endsAt, source: .provisional, line: line)
   }
 
-  /// The statements that make these the only provisional grants of a submission.
+  /// Makes these the only provisional grants of a submission.
   ///
   /// - Parameters:
-  ///   - grants: One for each entitlement.
-  ///   - submission: The submission.
-  ///   - attempts: How often Apple was asked before: at first there is nothing to take away.
-  ///   - now: The moment.
-  /// - Returns: The statements; none where there is nothing to change.
+  ///   - grants: One per entitlement.
+  ///   - attempts: Earlier attempts to verify it; there is nothing to delete before the first.
   static func replace(
     _ grants: [ProvisionalGrant], of submission: Submission, after attempts: Int, at now: Timestamp
   ) -> [SQL] {
@@ -98,31 +88,19 @@ extension ProvisionalGrant {
 }
 
 extension Ledger {
-  /// Works out what recording something would come to now, and records nothing.
-  ///
-  /// It goes the whole way of a recording but for its writes, with the lines locked, and then back:
-  /// so the answer is the very rule's, with everything that the ledger knows.
-  ///
-  /// - Parameters:
-  ///   - arrival: What would be recorded.
-  ///   - now: The recording date.
-  /// - Returns: The families as they would be.
-  /// - Throws: What the database says.
+  /// Loads and decides as a recording does, and then rolls back.
   package func rehearse(_ arrival: Arrival, at now: Timestamp) async throws -> Recording {
     try await database.withTransaction { transaction in
-      let locked = try await lock(linesOf: arrival.evidence, in: transaction).lines
-      let recording = try await record(
-        arrival, on: locked, catalogue: nil, at: now, in: transaction
-      ).recording
+      let recording = try await load(arrival, in: transaction).decide(arrival, at: now)
       await transaction.rollBack()
       return recording
     }
   }
 
-  /// The provisional grants that stand although their submission was decided: there are none.
+  /// Original transactions with provisional grants of decided submissions, which should not exist.
   func strayProvisionalGrants() async throws -> [LineID] {
-    // Grants go with the decision on their submission: those are strays that are there before and
-    // after a look at submissions that are decided.
+    // The decision deletes the grants. Read before and after the submissions' status, so that
+    // grants of a concurrent decision are not reported.
     let before = try await provisionalGrants()
     let pending = try await database.query(
       """

@@ -2,7 +2,6 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// What an app server submitted, as it arrived.
 package struct NewSubmission: Sendable {
   package var id: UUID
   package var accountID: String
@@ -28,11 +27,9 @@ package struct NewSubmission: Sendable {
   }
 }
 
-/// A submission as it is stored, and where it stands.
 package struct Submission: Sendable {
-  /// Where a submission stands.
   package enum Status: String, CaseIterable, Sendable {
-    /// Apple could not be asked, or it is not decided yet.
+    /// Not decided yet, or Apple could not be asked.
     case pending
     case verified
     case rejected
@@ -48,15 +45,14 @@ package struct Submission: Sendable {
   package let bundleID: String?
   package let status: Status
   package let environment: Environment?
-  /// When it is taken up again; nil of a pending one: it was given up.
+  /// The next attempt; nil for a pending submission whose job is parked.
   package let retryAt: Timestamp?
-  /// How often it was verified, or tried to be.
   package let attempts: Int
   package let problem: SubmissionProblem?
-  /// What was answered, in Intake's form; nil before the decision.
+  /// The decision in Intake's encoding; nil while pending.
   package let outcome: String?
 
-  /// Whether it is still to be taken up: it is pending, or a named transaction is looked for.
+  /// Whether it will be verified again: it is pending, or a named transaction is looked for.
   package var isOpen: Bool { Self.isOpen(status, retryAt: retryAt) }
 
   static func isOpen(_ status: Status, retryAt: Timestamp?) -> Bool {
@@ -64,15 +60,13 @@ package struct Submission: Sendable {
   }
 }
 
-/// Why a submission was rejected, or is still pending.
 package struct SubmissionProblem: Hashable, Sendable {
   /// A stable code.
   package let code: String
-  /// One sentence for people.
   package let detail: String
   package let appleStatus: Int?
 
-  /// A detail of any length and content is made fit for storing.
+  /// Shortens the detail and removes control characters.
   package init(code: String, detail: String, appleStatus: Int? = nil) {
     self.code = code
     self.detail = detail.storedSentence
@@ -80,19 +74,19 @@ package struct SubmissionProblem: Hashable, Sendable {
   }
 }
 
-/// One exchange with Apple about a submission, as the audit trail keeps it.
+/// A request to Apple about a submission or notification, and the response.
 package struct SubmissionExchange: Hashable, Sendable {
   package var endpoint: String
   package var askedAt: Timestamp
   package var duration: Duration
-  /// Nil: no answer came.
+  /// Nil if there was no response.
   package var httpStatus: Int?
   package var answer: [UInt8]?
   package let fault: String?
-  /// What is left of the answer, where it was aged out.
+  /// The remains of a pruned response.
   package internal(set) var agedOut: AgedOut?
 
-  /// A fault of any length and content is made fit for storing.
+  /// Shortens the fault and removes control characters.
   package init(
     endpoint: String, askedAt: Timestamp, duration: Duration, httpStatus: Int?,
     answer: [UInt8]?, fault: String?
@@ -107,14 +101,13 @@ package struct SubmissionExchange: Hashable, Sendable {
 }
 
 extension SubmissionExchange {
-  /// Of the tables of exchanges; ``Rows/decodeExchanges()`` reads them.
+  /// The columns that ``Rows/decodeExchanges()`` decodes.
   static let columns: SQL = """
     endpoint, asked_at, duration_ms, http_status, answer, fault, aged_out_at, sha256, bytes
     """
 }
 
 extension Rows {
-  /// - Throws: `PostgresError` for what no version of ours wrote.
   func decodeExchanges() throws -> [SubmissionExchange] {
     try decode(
       String.self, Timestamp.self, Int64.self, Int?.self, [UInt8]?.self, String?.self,
@@ -129,16 +122,14 @@ extension Rows {
   }
 }
 
-/// What was submitted, as it was sent: a receipt or signed data, never both.
 package enum SubmissionPayload: Hashable, Sendable {
-  /// A receipt, in base64.
+  /// A receipt in Base64.
   case receipt(String)
-  /// Transactions that StoreKit 2 signed, and renewal infos beside them, each a JWS.
+  /// StoreKit 2's signed transactions and renewal infos, each a JWS.
   case signedData(transactions: [String], renewalInfo: [String])
 }
 
 extension SubmissionPayload {
-  /// Stores it beside its submission.
   func insert(for submission: UUID) -> SQL {
     switch self {
     case .receipt(let data):
@@ -157,7 +148,7 @@ extension SubmissionPayload {
 }
 
 extension Ledger {
-  /// What was submitted; nil if it was aged out or erased.
+  /// Reads the submitted data; nil if it was pruned or erased.
   package func payload(of submission: UUID) async throws -> SubmissionPayload? {
     let rows = try await database.query(
       """
@@ -171,12 +162,12 @@ extension Ledger {
     else { return nil }
     if let receiptData { return .receipt(receiptData) }
     guard let transactions, let renewalInfo else {
-      preconditionFailure("A payload is a receipt or signed data: the table sees to it.")
+      preconditionFailure("The table allows a receipt or signed data only.")
     }
     return .signedData(transactions: transactions, renewalInfo: renewalInfo)
   }
 
-  /// What is left of what was submitted; nil unless it was aged out.
+  /// The remains of a pruned payload; nil if it was not pruned.
   package func agedOutPayload(of submission: UUID) async throws -> AgedOut? {
     try await database.query(
       """

@@ -3,7 +3,6 @@ import JSONText
 import Postgres
 package import Subscriptions
 
-/// How often something was rejected for one reason.
 package struct RejectionCount: Hashable, Sendable {
   package let code: String
   package let appleStatus: Int?
@@ -11,19 +10,12 @@ package struct RejectionCount: Hashable, Sendable {
   package let lastAt: Timestamp
 }
 
-/// Submissions for which Apple does not vouch.
 extension Ledger {
-  /// Rejected submissions, the last one first.
-  ///
-  /// - Parameters:
-  ///   - last: Only those that were rejected before this one; nil: from the last one on.
-  ///   - limit: How many at the most.
-  /// - Returns: The submissions.
-  /// - Throws: What the database says.
+  /// Reads rejected submissions, latest first, before `last`.
   package func rejectedSubmissions(
     before last: (decidedAt: Timestamp, id: UUID)?, limit: Int
   ) async throws -> [SubmissionSummary] {
-    // The day is what there is an index by: what is later is not looked at once more.
+    // The index is by day, so the condition on the day skips later rows.
     let rest =
       last.map { last in
         """
@@ -41,7 +33,7 @@ extension Ledger {
       """)
   }
 
-  /// How many submissions were rejected since a moment, by reason.
+  /// Counts rejections since `start`, by reason.
   package func rejectionCounts(since start: Timestamp) async throws -> [RejectionCount] {
     try await database.query(
       """
@@ -57,16 +49,11 @@ extension Ledger {
     }
   }
 
-  /// Asks Apple once more about submissions that were rejected, after what was wrong is mended.
+  /// Schedules rejected submissions for another verification, once the cause is fixed.
   ///
-  /// What is not rejected any more stays as it is, and so does what was aged out or erased.
+  /// Skips those that are no longer rejected or whose payload was pruned or erased.
   ///
-  /// - Parameters:
-  ///   - ids: The submissions.
-  ///   - administrator: Who asks for it, and why.
-  ///   - now: When.
-  /// - Returns: How many will be verified.
-  /// - Throws: What the database says.
+  /// - Returns: The number of scheduled submissions.
   package func verifyAgain(
     _ ids: [UUID], by administrator: Administrator, at now: Timestamp
   ) async throws -> Int {

@@ -5,14 +5,12 @@ package import Subscriptions
 extension Submission.Status: PostgresEncodable, PostgresDecodable {}
 
 extension Ledger {
-  /// Stores a submission durably, with the job that will see to it should this process die.
+  /// Stores a submission durably, with the job that processes it should this process die.
   ///
-  /// What is submitted for an account that was merged into another is the other one's.
+  /// Submissions for a merged account go to the account that it was merged into; an unknown account
+  /// is created.
   ///
-  /// - Parameters:
-  ///   - new: What was submitted. The account is created if it is new.
-  ///   - retryAt: When a worker takes over, unless the submission is decided before.
-  /// - Returns: The submission, pending.
+  /// - Parameter retryAt: When a worker takes over, unless the submission is decided before.
   /// - Throws: ``LedgerError/erasedAccount(_:)``.
   package func store(_ new: NewSubmission, retryAt: Timestamp) async throws -> Submission {
     let account = try await successor(
@@ -36,7 +34,6 @@ extension Ledger {
       problem: nil, outcome: nil)
   }
 
-  /// Finds a submission; nil if there is none of this id.
   package func submission(_ id: UUID) async throws -> Submission? {
     let rows = try await database.query(
       """
@@ -63,7 +60,7 @@ extension Ledger {
       }, outcome: outcome)
   }
 
-  /// The account whose the submissions of an account are: itself, or the one it was merged into.
+  /// The account that an account was merged into; itself if it never was.
   private func successor(of account: AccountKey) async throws -> (key: AccountKey, id: String)? {
     var key = account
     while let known = try await knownAccounts([key])[key] {
@@ -73,7 +70,6 @@ extension Ledger {
     return nil
   }
 
-  /// The exchanges with Apple about a submission, in order.
   package func exchanges(of submission: UUID) async throws -> [SubmissionExchange] {
     try await database.query(
       """
@@ -84,7 +80,7 @@ extension Ledger {
     ).decodeExchanges()
   }
 
-  /// What Apple answered about a submission, where that is so short that it can be a status alone.
+  /// Apple's answers that are short enough to be a status alone.
   package func shortAnswers(to submission: UUID) async throws
     -> [(askedAt: Timestamp, answer: [UInt8])]
   {
@@ -96,27 +92,28 @@ extension Ledger {
     ).decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) }
   }
 
-  /// What a verified submission is recorded with.
+  /// A submission with its verified evidence.
   package struct VerifiedSubmission: Sendable {
     package var submission: Submission
-    /// As what the evidence came.
     package var source: EntrySource.Kind
     package var environment: Environment
     package var evidence: [Evidence]
-    /// The app that it is about; nil where that is not known.
+    /// The app; nil: unknown.
     package var bundleID: String?
-    /// The transactions that the submission claims, by purchase date.
+    /// The claimed transactions, by purchase date.
     package var selected: [TransactionKey]
+    /// What its sender is warned of, whatever is recorded.
+    package var warnings: Set<SubmissionWarning>
     package var exchanges: [SubmissionExchange]
-    /// When to look again for what Apple did not list, or nobody could read; nil: not at all.
+    /// When to verify again, because Apple listed less than expected or something was unreadable.
     package var lookAgainAt: Timestamp?
-    /// Who has claimed the submission's job; nil: nobody.
+    /// The worker that has claimed the job, if any.
     package var worker: String?
 
     package init(
       submission: Submission, source: EntrySource.Kind, environment: Environment,
       evidence: [Evidence], bundleID: String? = nil, selected: [TransactionKey],
-      exchanges: [SubmissionExchange],
+      warnings: Set<SubmissionWarning> = [], exchanges: [SubmissionExchange],
       lookAgainAt: Timestamp? = nil, worker: String? = nil
     ) {
       self.submission = submission
@@ -125,184 +122,120 @@ extension Ledger {
       self.evidence = evidence
       self.bundleID = bundleID
       self.selected = selected
+      self.warnings = warnings
       self.exchanges = exchanges
       self.lookAgainAt = lookAgainAt
       self.worker = worker
     }
   }
 
-  /// What recording a submission came to.
+  /// A recorded submission with everything that its answer shows, as of the commit.
   package struct RecordedSubmission: Sendable {
-    package var recording: Recording
+    package let recording: Recording
+    package let outcome: SubmissionOutcome
     /// The result of naming an order; nil if the submission named none.
-    package var namedOrder: NamedOrder?
+    package let namedOrder: NamedOrderResult?
     /// The order that the submission's charge fulfilled, named or not.
-    package var fulfilledOrder: UUID?
-
-    /// The result of naming an order.
-    package enum NamedOrder: Hashable, Sendable {
-      case unknown
-      case matched(PurchaseOrder.NamedOrder)
-    }
-  }
-
-  /// How the answer to a submission is kept.
-  package struct StoredOutcome<Value: Sendable>: Sendable {
-    package var text: String
-    /// The order that the answer shows.
-    package var order: UUID?
-    package var value: Value
-
-    package init(text: String, order: UUID?, value: Value) {
-      self.text = text
-      self.order = order
-      self.value = value
-    }
-  }
-
-  /// A submission that was recorded, with what its answer shows beside the decisions: as of the
-  /// commit.
-  package struct AnsweredSubmission<Value: Sendable>: Sendable {
-    package let value: Value
+    package let fulfilledOrder: UUID?
     package let holdings: AccountHoldings
     package let order: StoredOrder?
   }
 
   /// Records a verified submission: evidence, claims, decisions, holdings, orders and the outcome,
-  /// all in one database transaction.
+  /// in one database transaction.
   ///
-  /// A server and a worker may have verified one submission at the same time. What Apple said is
+  /// A server and a worker may have verified one submission at the same time. Apple's answers are
   /// evidence either way; but the submission claims once, and keeps the answer that it was verified
   /// with. A rejection, though, gives way: Apple has vouched for the receipt.
   ///
-  /// - Parameters:
-  ///   - verified: What Apple said, and what of it is claimed.
-  ///   - now: The recording date.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - outcome: Makes the stored form of the answer.
-  /// - Returns: What came of it; nil if the submission was verified before, by another process.
-  /// - Throws: What the database says.
-  package func record<Outcome: Sendable>(
-    _ verified: VerifiedSubmission, at now: Timestamp,
-    terms: AccessTerms,
-    outcome: @Sendable (RecordedSubmission) throws -> StoredOutcome<Outcome>
-  ) async throws -> AnsweredSubmission<Outcome>? {
+  /// - Returns: Nil if the submission was verified before, by another process.
+  package func record(
+    _ verified: VerifiedSubmission, at now: Timestamp, terms: AccessTerms
+  ) async throws -> RecordedSubmission? {
     do {
-      return try await recordOnce(verified, at: now, terms: terms, outcome: outcome)
+      return try await recordOnce(verified, at: now, terms: terms)
     } catch is MergedMeanwhile {
-      // As it is read now, it is the other account's; and nothing is merged in a circle.
+      // Read again, it belongs to the other account; merges never form a circle.
       guard let submission = try await self.submission(verified.submission.id) else { return nil }
       var verified = verified
       verified.submission = submission
-      return try await record(verified, at: now, terms: terms, outcome: outcome)
+      return try await record(verified, at: now, terms: terms)
     }
   }
 
-  /// The account of a submission was merged into another since the submission was read.
   private struct MergedMeanwhile: Error {}
 
-  private func recordOnce<Outcome: Sendable>(
-    _ verified: VerifiedSubmission, at now: Timestamp,
-    terms: AccessTerms,
-    outcome: @Sendable (RecordedSubmission) throws -> StoredOutcome<Outcome>
-  ) async throws -> AnsweredSubmission<Outcome>? {
+  private func recordOnce(
+    _ verified: VerifiedSubmission, at now: Timestamp, terms: AccessTerms
+  ) async throws -> RecordedSubmission? {
     let submission = verified.submission
-    let account = submission.account
     // Two round trips: everything that is read, then everything that is written and answered.
-    let (answer, channels, recording) = try await database.withTransaction {
-      transaction -> (AnsweredSubmission<Outcome>?, Set<Bell.Channel>, Recording?) in
-      let (locked, before, after) = try await lock(
-        linesOf: verified.evidence, before: Standing.lock(submission.id),
-        after: [OrdersAtHand.lock(for: verified)] + Self.lockClaimant(of: submission)
-          // Behind the account's lock: whoever erases the person has ended then.
-          + [KnownAccount.select([account])],
+    let (recorded, channels, recording) = try await database.withTransaction {
+      transaction -> (RecordedSubmission?, Set<Bell.Channel>, Recording?) in
+      let (lines, stored, (orders, sender)) = try await lock(
+        linesOf: verified.evidence, before: LockedSubmission.query(submission.id),
+        after: Query(SubmittedOrders.query(for: verified), LockedSender.query(submission)),
         in: transaction)
-      guard let standing = try Standing(from: before) else {
+      guard let stored else {
         await transaction.rollBack()
         return (nil, [], nil)
       }
-      let accounts = try KnownAccount.accounts(from: after[after.count - 1])
-      guard accounts[account]?.mergedInto == nil else { throw MergedMeanwhile() }
-      // What Apple said of an erased person's purchases is evidence, and nobody's claim; nothing of
-      // it is kept beside that, or told.
-      let isErased = accounts[account].map { $0.erasedAt != nil } ?? false
-      let claims = (standing.isOpen || standing.status == .rejected) && !isErased
-
-      let arrival = Arrival(
-        evidence: verified.evidence,
-        claim: claims
-          ? Arrival.AccountClaim(
-            account: submission.account, transactions: verified.selected,
-            receivedAt: submission.receivedAt) : nil,
-        source: EntrySource(verified.source, id: submission.id.uuidString.lowercased()))
-      let (recording, writes) = try await record(
-        arrival, on: locked, knowing: accounts, catalogue: terms.catalogue, at: now,
-        in: transaction)
-      var claimant = try Self.claimant(
-        of: submission, from: after.dropLast(), after: standing.attempts)
-      claimant.apply(recording)
-      var result = RecordedSubmission(recording: recording)
-      var orders = OrderMatching(recording: recording, terms: terms, now: now)
-      try await orders.match(
-        named: claims ? submission.orderID : nil, by: submission.account,
-        among: claims ? verified.selected : [],
-        atHand: OrdersAtHand(for: verified, from: after[0]), in: self, transaction, result: &result)
-      let consequences = try await consequences(
-        of: recording, orders: orders.changes, terms: terms, at: now,
-        knowing: isErased ? [] : [claimant], in: transaction)
-      let exchanges = isErased ? [] : verified.exchanges
+      guard sender.known?.mergedInto == nil else { throw MergedMeanwhile() }
+      // Apple's answer about an erased person's purchases is evidence without a claim; nothing else
+      // of it is kept or published.
+      let claims = (stored.isOpen || stored.status == .rejected) && !sender.isErased
+      let arrival = verified.arrival(claims: claims)
+      let recording = try await load(
+        arrival, on: lines, knowing: sender.accounts, in: transaction
+      ).decide(arrival, at: now)
+      let account = sender.account(after: stored.attempts, recording)
+      let affected = try await loadAffected(
+        by: recording,
+        submitted: SubmittedCharges(
+          account: submission.account, transactions: claims ? verified.selected : [],
+          orderID: claims ? submission.orderID : nil, orders: orders),
+        terms: terms, at: now, knowing: sender.isErased ? [] : [account], in: transaction)
+      let plan = try plan(recording, affected, terms: terms, at: now)
       let statements =
-        writes + orders.statements + consequences.statements
-        + verified.lineSources(in: recording)
-        + Self.insert(exchanges, of: submission, after: standing.lastExchange)
-        + ProvisionalGrant.replace([], of: submission, after: standing.attempts, at: now)
+        plan.statements + verified.lineSources(in: recording)
+        + Self.insert(
+          sender.isErased ? [] : verified.exchanges, of: submission, after: stored.lastExchange)
+        + ProvisionalGrant.replace([], of: submission, after: stored.attempts, at: now)
       guard claims else {
-        // It may have been stored at the very moment when its account was erased.
-        let erasure = isErased ? Self.eraseSubmissions(of: account, at: now) : []
+        // It may have been stored while its account was being erased.
+        let erasure =
+          sender.isErased ? Self.eraseSubmissions(of: submission.account, at: now) : []
         try await transaction.commit(
           with: statements + [Self.countAttempt(of: submission)] + erasure)
-        return (nil, consequences.channels, recording)
+        return (nil, plan.channels, recording)
       }
-      let outcome = try outcome(result)
-      let reads = outcome.order.map { StoredOrder.select($0, of: account) } ?? []
-      let results = try await transaction.commit(
-        with: statements + [
-          """
-          UPDATE tenure.submission SET status = 'verified', environment = \(verified.environment),
-            decided_at = \(now), retry_at = \(verified.lookAgainAt), attempts = attempts + 1,
-            problem = NULL, problem_detail = NULL, apple_status = NULL, outcome = \(outcome.text)
-          WHERE submission_id = \(submission.id)
-          """
-        ] + Self.job(of: verified, at: now) + reads
-      ).suffix(reads.count)
-      let answer = AnsweredSubmission(
-        value: outcome.value, holdings: claimant.held,
-        order: try outcome.order.flatMap {
-          try StoredOrder($0, of: account, lifetime: orderLifetime, from: Array(results))
-        })
-      return (answer, consequences.channels, recording)
+      let outcome = SubmissionOutcome(recording, affected.orders, of: verified, terms: terms)
+      let order = try await transaction.commit(
+        with: statements + [try Self.close(verified, outcome, at: now)]
+          + Self.job(of: verified, at: now),
+        reading: outcome.orderID.map {
+          StoredOrder.query($0, of: submission.account, lifetime: orderLifetime)
+        } ?? Query([]).map { nil })
+      let recorded = RecordedSubmission(
+        recording: recording, outcome: outcome, namedOrder: affected.orders.namedOrder,
+        fulfilledOrder: affected.orders.fulfilledOrder, holdings: account.held, order: order)
+      return (recorded, plan.channels, recording)
     }
     bell.ring(channels)
     if let recording { metrics.count(recording) }
-    return answer
+    return recorded
   }
 
-  /// Records that Apple, or the check of what Apple said, refuses a submission.
-  ///
-  /// - Parameters:
-  ///   - submission: The submission.
-  ///   - problem: What is wrong with it.
-  ///   - exchanges: What Apple said.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The moment of the decision.
-  /// - Throws: What the database says.
+  /// Records that Apple, or the check of its answer, rejects a submission.
   package func reject(
     _ submission: Submission, because problem: SubmissionProblem,
     exchanges: [SubmissionExchange], terms: AccessTerms, at now: Timestamp
   ) async throws {
-    try await update(submission, exchanges: exchanges, terms: terms, at: now) { standing, _ in
-      guard standing.status == .pending else {
-        // It was verified, and only a transaction that was named was looked for: it stays verified.
+    try await update(
+      submission, exchanges: exchanges, terms: terms, at: now, reading: Query([])
+    ) { stored, _ in
+      guard stored.status == .pending else {
+        // Only a named transaction was looked for: the submission stays verified.
         return Change([
           """
           UPDATE tenure.submission SET retry_at = NULL, attempts = attempts + 1
@@ -323,31 +256,22 @@ extension Ledger {
     }
   }
 
-  /// Records that Apple could not be asked, and when it will be asked again.
+  /// Records that Apple could not be reached, and the next attempt.
   ///
   /// - Parameters:
-  ///   - submission: The submission.
-  ///   - retryAt: When Apple will be asked again.
-  ///   - problem: What happened.
-  ///   - exchanges: What was tried.
-  ///   - provisional: What the submitter is granted until then; it takes the place of what was
-  ///     granted before.
-  ///   - worker: Who has claimed the submission's job; nil: nobody.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The moment of the failure.
-  /// - Throws: What the database says.
+  ///   - provisional: The submitter's provisional access until then; it replaces earlier access.
+  ///   - worker: The worker that has claimed the submission's job, if any.
   package func postpone(
     _ submission: Submission, until retryAt: Timestamp, because problem: SubmissionProblem,
     exchanges: [SubmissionExchange], provisional: [ProvisionalGrant] = [], worker: String?,
     terms: AccessTerms, at now: Timestamp
   ) async throws {
-    let reads = ProvisionalGrant.lockRivals(of: submission, for: provisional, at: now)
     try await update(
-      submission, exchanges: exchanges, terms: terms, at: now, reading: reads
-    ) { standing, results in
-      let rivals = try ProvisionalGrant.rivals(from: results)
+      submission, exchanges: exchanges, terms: terms, at: now,
+      reading: ProvisionalGrant.rivals(of: submission, for: provisional, at: now)
+    ) { stored, rivals in
       let grants =
-        standing.status == .pending
+        stored.status == .pending
         ? provisional.filter { !rivals.contains($0.line) } : []
       let statements: [SQL] = [
         """
@@ -364,10 +288,9 @@ extension Ledger {
     bell.ring(forJobAt: retryAt, now: now)
   }
 
-  /// What changes of a submission about which Apple is still to be asked.
   private struct Change {
     var statements: [SQL]
-    /// What takes the place of what the submission granted provisionally.
+    /// The new provisional access.
     var grants: [ProvisionalGrant]
 
     init(_ statements: [SQL], grants: [ProvisionalGrant] = []) {
@@ -376,46 +299,38 @@ extension Ledger {
     }
   }
 
-  /// Changes a submission about which Apple is still to be asked, and tells its account what that
-  /// changes of its provisional access.
+  /// Changes an open submission, and publishes the change of its account's provisional access.
   ///
-  /// One that was decided meanwhile stays as it is; what Apple said is kept all the same. One that
-  /// was stored at the very moment when its account was erased is erased with it.
-  private func update(
+  /// A submission that was decided in the meantime stays as it is, but the exchanges are kept. One
+  /// that was stored while its account was being erased is erased.
+  private func update<Value: Sendable>(
     _ submission: Submission, exchanges: [SubmissionExchange], terms: AccessTerms,
-    at now: Timestamp, reading reads: [SQL] = [],
-    with change: @Sendable (Standing, [Rows]) throws -> Change
+    at now: Timestamp, reading query: Query<Value>,
+    with change: @Sendable (LockedSubmission, Value) -> Change
   ) async throws {
     let channels = try await database.withTransaction { transaction -> Set<Bell.Channel> in
-      let lock = Standing.lock(submission.id)
-      var results = try await transaction.batch(
-        lock + reads + Self.lockClaimant(of: submission)
-          // Behind the account's lock: whoever erases the person has ended then.
-          + [KnownAccount.select([submission.account])])
-      let isErased =
-        try KnownAccount.accounts(from: results.removeLast())[submission.account]?.erasedAt != nil
-      guard let standing = try Standing(from: results) else { return [] }
+      let (stored, value, sender) = try await transaction.read(
+        LockedSubmission.query(submission.id), query, LockedSender.query(submission))
+      guard let stored else { return [] }
       let statements = Self.insert(
-        isErased ? [] : exchanges, of: submission, after: standing.lastExchange)
-      guard standing.isOpen, !isErased else {
+        sender.isErased ? [] : exchanges, of: submission, after: stored.lastExchange)
+      guard stored.isOpen, !sender.isErased else {
         try await transaction.commit(
           with: statements + [Self.countAttempt(of: submission)]
-            + (isErased ? Self.eraseSubmissions(of: submission.account, at: now) : []))
+            + (sender.isErased ? Self.eraseSubmissions(of: submission.account, at: now) : []))
         return []
       }
-      let change = try change(
-        standing, Array(results.dropFirst(lock.count).prefix(reads.count)))
-      var claimant = try Self.claimant(of: submission, from: results, after: standing.attempts)
-      claimant.held.grants += change.grants.map { $0.grant(of: submission) }
+      let change = change(stored, value)
+      var account = sender.account(after: stored.attempts)
+      account.held.grants += change.grants.map { $0.grant(of: submission) }
       changes.note([submission.accountID], in: transaction)
-      let news = AccountNews(claimant, terms: terms, at: now)
+      let news = AccountNews(account, terms: terms, at: now)
       let consequences = Consequences(
         [news], rescheduling: news.changesWhatIsTold || !change.grants.isEmpty ? [news] : [],
         at: now)
       try await transaction.commit(
         with: statements + change.statements
-          + ProvisionalGrant.replace(
-            change.grants, of: submission, after: standing.attempts, at: now)
+          + ProvisionalGrant.replace(change.grants, of: submission, after: stored.attempts, at: now)
           + consequences.statements)
       return consequences.channels
     }
@@ -424,63 +339,16 @@ extension Ledger {
 
   // MARK: Statements
 
-  /// The statements that lock and read the submission's account, without what the submission
-  /// granted provisionally; ``claimant(of:from:after:)`` reads the last ones' results.
-  private static func lockClaimant(of submission: Submission) -> [SQL] {
-    ToldAccount.lock([submission.accountID])
-      + ToldAccount.select([submission.accountID], withoutGrantsOf: submission.id)
-  }
-
-  private static func claimant(
-    of submission: Submission, from results: some Collection<Rows>, after attempts: Int
-  ) throws -> ToldAccount {
-    let accounts = try ToldAccount.accounts(
-      [submission.account: submission.accountID],
-      from: results.suffix(ToldAccount.statementCount))
-    var claimant = accounts[0]
-    // Before the first attempt nothing was granted.
-    claimant.hasChangedGrants = attempts > 0
-    return claimant
-  }
-
-  /// What may have changed since a submission was read, by whoever else deals with it.
-  private struct Standing: Sendable {
-    var status: Submission.Status
-    var retryAt: Timestamp?
-    /// How often Apple was asked; before the first time nothing was granted provisionally.
-    var attempts: Int
-    /// The number of its last exchange; 0 for none.
-    var lastExchange: Int
-
-    var isOpen: Bool { Submission.isOpen(status, retryAt: retryAt) }
-
-    /// The statements that lock a submission, so that only one process decides it, and then read
-    /// it; ``init(from:)`` reads their results.
-    static func lock(_ id: UUID) -> [SQL] {
-      [
-        """
-        SELECT status, retry_at, attempts FROM tenure.submission
-        WHERE submission_id = \(id)
-        FOR UPDATE
-        """,
-        """
-        SELECT coalesce(max(number), 0) FROM tenure.submission_exchange
-        WHERE submission_id = \(id)
-        """,
-      ]
-    }
-
-    /// Nil if there is no such submission.
-    init?(from results: [Rows]) throws {
-      guard
-        let (status, retryAt, attempts) = try results[0].decodeFirst(
-          Submission.Status.self, Timestamp?.self, Int.self)
-      else { return nil }
-      self.status = status
-      self.retryAt = retryAt
-      self.attempts = attempts
-      lastExchange = try results[1].decodeOnly(Int.self)
-    }
+  private static func close(
+    _ verified: VerifiedSubmission, _ outcome: SubmissionOutcome, at now: Timestamp
+  ) throws -> SQL {
+    let text = String(decoding: try JSONEncoder().encode(outcome), as: UTF8.self)
+    return """
+      UPDATE tenure.submission SET status = 'verified', environment = \(verified.environment),
+        decided_at = \(now), retry_at = \(verified.lookAgainAt), attempts = attempts + 1,
+        problem = NULL, problem_detail = NULL, apple_status = NULL, outcome = \(text)
+      WHERE submission_id = \(verified.submission.id)
+      """
   }
 
   private static func countAttempt(of submission: Submission) -> SQL {
@@ -490,16 +358,16 @@ extension Ledger {
     """
   }
 
-  /// Ends the submission's job, or gives it back until Apple is to be asked again.
+  /// Ends the submission's job, or reschedules it.
   private static func job(of verified: VerifiedSubmission, at now: Timestamp) -> [SQL] {
-    let task = Job.Task.verifySubmission(verified.submission.id)
-    guard let lookAgainAt = verified.lookAgainAt else { return [Job.delete(task)] }
-    // A rejection has taken the job out of the queue.
+    let key = Job.Key.verifySubmission(verified.submission.id)
+    guard let lookAgainAt = verified.lookAgainAt else { return [Job.delete(key)] }
+    // A rejection has removed the job.
     return [
-      Job.insert(task, runAt: lookAgainAt, at: now),
+      Job.insert(key, runAt: lookAgainAt, at: now),
       Job.reschedule(
-        task, of: verified.worker, at: lookAgainAt,
-        because: "What was submitted is not in Apple's answer, or can't be read."),
+        key, of: verified.worker, at: lookAgainAt,
+        because: "The submitted transaction is not in Apple's response or can't be parsed."),
     ]
   }
 
@@ -518,8 +386,83 @@ extension Ledger {
   }
 }
 
+/// A locked submission, which only one process decides.
+private struct LockedSubmission: Sendable {
+  var status: Submission.Status
+  private var retryAt: Timestamp?
+  /// How often Apple was asked; before the first time nothing was granted provisionally.
+  var attempts: Int
+  /// The number of its last exchange; 0 for none.
+  var lastExchange: Int
+
+  var isOpen: Bool { Submission.isOpen(status, retryAt: retryAt) }
+
+  /// Locks and reads a submission; nil if there is none of this id.
+  static func query(_ id: UUID) -> Query<LockedSubmission?> {
+    Query(
+      Query(
+        """
+        SELECT status, retry_at, attempts FROM tenure.submission
+        WHERE submission_id = \(id)
+        FOR UPDATE
+        """
+      ) { try $0.decodeFirst(Submission.Status.self, Timestamp?.self, Int.self) },
+      Query(
+        """
+        SELECT coalesce(max(number), 0) FROM tenure.submission_exchange
+        WHERE submission_id = \(id)
+        """
+      ) { try $0.decodeOnly(Int.self) }
+    ).map { submission, lastExchange in
+      submission.map { status, retryAt, attempts in
+        LockedSubmission(
+          status: status, retryAt: retryAt, attempts: attempts, lastExchange: lastExchange)
+      }
+    }
+  }
+}
+
+/// The locked account of a submission, without the submission's provisional grants.
+private struct LockedSender: Sendable {
+  /// Empty if the account is unknown.
+  let accounts: [AccountKey: KnownAccount]
+  private let account: ToldAccount
+
+  var known: KnownAccount? { accounts[account.key] }
+  var isErased: Bool { known?.erasedAt != nil }
+
+  /// Locks and reads it.
+  ///
+  /// The key is read after the lock, so that an erasure has ended.
+  static func query(_ submission: Submission) -> Query<LockedSender> {
+    Query(
+      Query(ToldAccount.lock([submission.accountID])),
+      ToldAccount.query(
+        [submission.account: submission.accountID], withoutGrantsOf: submission.id),
+      KnownAccount.query([submission.account])
+    ).map { _, told, known in LockedSender(accounts: known, account: told[0]) }
+  }
+
+  func account(after attempts: Int, _ recording: Recording? = nil) -> ToldAccount {
+    var account = account
+    account.hasChangedGrants = attempts > 0
+    if let recording { account.apply(recording) }
+    return account
+  }
+}
+
 extension Ledger.VerifiedSubmission {
-  /// Notes what Apple can be asked about the lines with later.
+  fileprivate func arrival(claims: Bool) -> Arrival {
+    Arrival(
+      evidence: evidence,
+      claim: claims
+        ? Arrival.AccountClaim(
+          account: submission.account, transactions: selected,
+          receivedAt: submission.receivedAt) : nil,
+      source: EntrySource(source, id: submission.id.uuidString.lowercased()))
+  }
+
+  /// The ways to poll Apple about the original transactions later.
   fileprivate func lineSources(in recording: Recording) -> [SQL] {
     let others = recording.families.filter { _, family in
       let latest = family.rule.charges.latestCharge.flatMap { family.line.decisions[$0.id] }

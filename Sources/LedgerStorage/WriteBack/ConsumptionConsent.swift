@@ -1,24 +1,22 @@
 import Postgres
 package import Subscriptions
 
-/// Whether a customer lets Apple be told what became of a purchase whose money is asked for.
+/// A customer's consent to sending consumption information to Apple.
 package struct ConsumptionConsent: Hashable, Sendable {
-  /// The app's name for the account.
   package let accountID: String
   package let isGiven: Bool
-  /// Since when it is so; nil: nobody has ever said.
+  /// Nil: never decided.
   package let decidedAt: Timestamp?
 }
 
 extension Ledger {
-  /// The consent of an account, or of the one that it was merged into; nil if the account was never
-  /// seen.
+  /// The consent of an account, or of the one it was merged into; nil for an unknown account.
   package func consumptionConsent(of accountID: String) async throws -> ConsumptionConsent? {
     guard let known = try await account(accountID) else { return nil }
     return try await consumptionConsent(of: successor(of: known))
   }
 
-  /// The consent of an account itself, whatever it was merged into.
+  /// The consent of the account itself, even if it was merged.
   package func consumptionConsent(of account: Account) async throws -> ConsumptionConsent {
     let row = try await database.query(Self.selectConsent(of: account.key))
       .decodeFirst(Bool.self, Timestamp.self)
@@ -26,9 +24,8 @@ extension Ledger {
       accountID: account.id, isGiven: row?.0 ?? false, decidedAt: row?.1)
   }
 
-  /// Whether an account's customer has agreed to Apple's being told.
   package func hasConsumptionConsent(_ account: AccountKey) async throws -> Bool {
-    // What a guest said does not pass on, nor hold for its charges until they have done so.
+    // A guest's consent is void once it is merged, also for charges not moved yet.
     try await database.query(
       """
       SELECT c.is_given FROM tenure.consumption_consent AS c
@@ -44,16 +41,10 @@ extension Ledger {
     """
   }
 
-  /// Records what a customer says, creating the account if it is new.
+  /// Records a decision, for the account or the one it was merged into, and creates a new account.
   ///
-  /// To say the same again changes nothing, not even the date. An account that was merged into
-  /// another says it for that one.
+  /// Repeating a decision keeps its date.
   ///
-  /// - Parameters:
-  ///   - isGiven: Whether the customer agrees.
-  ///   - accountID: The app's name for the account.
-  ///   - now: When.
-  /// - Returns: The consent from now on.
   /// - Throws: ``LedgerError/erasedAccount(_:)``.
   package func setConsumptionConsent(
     _ isGiven: Bool, of accountID: String, at now: Timestamp
@@ -70,7 +61,7 @@ extension Ledger {
     }
   }
 
-  /// Forgets what a customer said: from now on nobody has said anything.
+  /// Deletes a decision.
   ///
   /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``.
   package func forgetConsumptionConsent(of accountID: String) async throws -> ConsumptionConsent {
@@ -86,7 +77,7 @@ extension Ledger {
     of account: Account, _ change: @Sendable (AccountKey) -> SQL
   ) async throws -> ConsumptionConsent {
     try await database.withTransaction { transaction in
-      // Locked, so that nobody erases it meanwhile, and leaves what is written now.
+      // Locked against a concurrent erasure, which would miss this row.
       let locked = try await lockAccount(account.id, in: transaction)
       let results = try await transaction.commit(
         with: [change(locked.key), Self.selectConsent(of: locked.key)])

@@ -2,16 +2,14 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// What Apple is told: who is told of it, and what came of it.
+/// Write-backs to Apple: their jobs, their data and their outcomes.
 extension Ledger {
-  // MARK: Planning
+  // MARK: Scheduling
 
-  /// The statements that have Apple told of the lines whose binding a recording moves, for the
-  /// commit of the recording; none where nobody wants that.
+  /// The jobs that write the owners of original transactions whose binding a recording moves; none
+  /// if this is turned off.
   ///
-  /// There is one job for each line, which does what is right when it runs. A line that Apple's own
-  /// first word gives to the account whose token it carries needs none: there was nothing before
-  /// that could differ.
+  /// An original transaction that begins with Apple's token for its owner needs no job.
   func ownershipTellings(of recording: Recording, at now: Timestamp) -> [SQL] {
     guard tellings.contains(.ownership) else { return [] }
     return recording.distinctFamilies.compactMap { family in
@@ -23,43 +21,37 @@ extension Ledger {
         && family.line.history.holder(of: bound.charge.appAccountToken) == bound.account
       guard !isAsApplePuts else { return nil }
       return Job.schedule(
-        .writeOwnership(bound.charge.id.line), runAt: now, priority: Self.ownershipPriority,
+        .setAppAccountToken(bound.charge.id.line), runAt: now, priority: Self.ownershipPriority,
         at: now)
     }
   }
 
-  /// What waits for twelve hours at most comes first.
+  /// Below consumption information, which has a deadline.
   private static let ownershipPriority = 1
 
-  /// The statements that have a notification answered which asks about a purchase.
+  /// The job that answers a notification's question about a purchase.
   func consumptionTellings(of verified: VerifiedNotification, at now: Timestamp) -> [SQL] {
     guard tellings.contains(.consumption), let line = verified.asksAbout else { return [] }
     return [
       Job.insert(
-        .answerConsumption(line.environment, notificationID: verified.id), runAt: now, at: now)
+        .sendConsumption(line.environment, notificationID: verified.id), runAt: now, at: now)
     ]
   }
 
-  // MARK: Telling
+  // MARK: Sending
 
-  /// What is to be known for telling Apple to whom a line belongs.
+  /// The data for Set App Account Token.
   package struct OwnershipToTell: Sendable {
     package let token: UUID
     package let isErased: Bool
     package let isMerged: Bool
-    /// The app, where anybody has said.
+    /// The app, if known.
     package let bundleID: String?
-    /// Whose token Apple took last from here, and when.
+    /// The owner of the token that Apple accepted last.
     package let lastTold: (account: AccountKey, at: Timestamp)?
   }
 
-  /// Reads what Apple is to be told of a line's owner, as it is at this moment.
-  ///
-  /// - Parameters:
-  ///   - line: The line.
-  ///   - owner: Whose it is.
-  /// - Returns: What there is to tell; nil if there is no such account.
-  /// - Throws: What the database says.
+  /// Reads the data for writing an owner to Apple; nil for an unknown account.
   package func ownershipToTell(of line: LineID, to owner: AccountKey) async throws
     -> OwnershipToTell?
   {
@@ -88,16 +80,16 @@ extension Ledger {
       lastTold: lastTold.map { (account: $0, at: $1) })
   }
 
-  /// A notification that asks what became of a purchase.
+  /// A notification that asks about a purchase.
   package struct ConsumptionQuestion: Sendable {
     package let line: LineID
     package let request: AppleTelling.Request
     package let bundleID: String?
-    /// When Apple signed it, or where it does not say, when it came.
+    /// The signature's date, or without one, that of the arrival.
     package let askedAt: Timestamp
   }
 
-  /// Finds what a stored notification asks about; nil if there is none of this id.
+  /// Finds the question of a stored notification.
   package func consumptionQuestion(_ notificationID: String) async throws -> ConsumptionQuestion? {
     try await database.query(
       """
@@ -119,7 +111,7 @@ extension Ledger {
     }
   }
 
-  /// Records what Apple was told, and ends the job that did, in one commit.
+  /// Records a write-back and completes its job in one commit.
   package func record(_ telling: AppleTelling, ending job: Job) async throws {
     _ = try await database.withTransaction { transaction in
       try await transaction.commit(with: [telling.insert] + job.completion)
@@ -128,13 +120,9 @@ extension Ledger {
 
   // MARK: Reading
 
-  /// What Apple was told of some lines, the last word first.
+  /// Lists the write-backs of original transactions, the latest first.
   ///
-  /// - Parameters:
-  ///   - lines: Such as Apple links, for instance.
-  ///   - limit: How many of each line at the most.
-  /// - Returns: What was told.
-  /// - Throws: What the database says.
+  /// - Parameter limit: The most for each original transaction.
   package func appleTellings(of lines: [LineID], limit: Int) async throws -> [AppleTelling] {
     let results = try await database.batch(
       lines.map { line in
@@ -149,14 +137,9 @@ extension Ledger {
       .sorted { ($0.telling.toldAt, $0.id) > ($1.telling.toldAt, $1.id) }.map(\.telling)
   }
 
-  /// What Apple was told of an account's purchases, in order.
+  /// Lists the write-backs of an account's purchases, in order.
   ///
-  /// - Parameters:
-  ///   - account: The account.
-  ///   - last: The one behind which to read on; nil: from the first.
-  ///   - limit: How many at the most.
-  /// - Returns: What was told, with its place.
-  /// - Throws: What the database says.
+  /// - Parameter last: The ID after which the page begins.
   package func appleTellings(of account: AccountKey, after last: Int64?, limit: Int) async throws
     -> [(id: Int64, telling: AppleTelling)]
   {
@@ -172,48 +155,45 @@ extension Ledger {
 }
 
 extension RecordedFamily {
-  /// To whom the recording bound the line, and by which charge; nil: it did not move the binding,
-  /// or left it nobody's.
+  /// The account to which the recording bound the original transaction, and the charge; nil if the
+  /// binding did not move or was released.
   fileprivate var newlyBound: (account: AccountKey, charge: Charge)? {
     guard !entries.isEmpty, let charge = rule.charges.latestCharge,
       let account = line.decisions[charge.id]?.decision.owner
     else { return nil }
-    let last = ruleBefore.charges.latestCharge.flatMap {
+    let last = before.rule.charges.latestCharge.flatMap {
       before.line.decisions[$0.id]?.decision.owner
     }
     return account == last ? nil : (account, charge)
   }
 
-  /// Whether a family member has a charge without having paid for it.
   package func isFamilyShared(_ charge: Charge) -> Bool {
     line.history[charge.id]?.ownershipType == .familyShared
   }
 }
 
 extension Charge {
-  /// Whether Apple says that it is used up.
   fileprivate var isConsumable: Bool { productType == .consumable }
 }
 
-/// What Apple was told of a line, or was to be told: by a job, and asked by nobody here.
+/// A write-back to Apple and its outcome.
 package struct AppleTelling: Hashable, Sendable {
-  /// What there is to tell; each has a setting of its own, and is off unless that is on.
+  /// Each kind has a setting of its own and is off by default.
   package enum Kind: String, CaseIterable, Sendable {
-    /// To whom a line belongs: the account's `appAccountToken` takes the place of Apple's.
+    /// The owner's `appAccountToken` replaces Apple's.
     case ownership
-    /// What became of a purchase whose money a customer asks for.
+    /// The use of a purchase for which a customer requests a refund.
     case consumption
   }
 
-  /// What came of it.
   package enum Outcome: Hashable, Sendable {
     case accepted
-    /// Apple says no for good; the code is missing where Apple names none.
+    /// Permanently refused by Apple.
     case refused(httpStatus: Int?, code: Int64?)
     /// Nothing was sent.
     case skipped(Reason)
 
-    /// The word under which it is stored and counted.
+    /// The name in the table and in metrics.
     package var name: String {
       switch self {
       case .accepted: "accepted"
@@ -222,12 +202,10 @@ package struct AppleTelling: Hashable, Sendable {
       }
     }
 
-    /// Why nothing was sent; nil: something was.
     package var reason: Reason? {
       if case .skipped(let reason) = self { reason } else { nil }
     }
 
-    /// What Apple said where it refused.
     package var refusal: (httpStatus: Int?, code: Int64?) {
       if case .refused(let httpStatus, let code) = self { (httpStatus, code) } else { (nil, nil) }
     }
@@ -235,26 +213,24 @@ package struct AppleTelling: Hashable, Sendable {
 
   /// Why nothing was sent.
   package enum Reason: String, CaseIterable, Sendable {
-    /// The setting was turned off since.
+    /// The setting was turned off after the job was enqueued.
     case turnedOff = "turned_off"
-    /// Nobody owns it.
     case unowned
     case accountErased = "account_erased"
-    /// It is being merged into another account, which is told of when its charges are there.
+    /// The merge moves the binding once more.
     case accountMerged = "account_merged"
-    /// A family member has it; Apple takes word of the purchaser's alone.
+    /// Apple accepts tokens of the purchaser only.
     case familyShared = "family_shared"
-    /// Nothing follows on it that could inherit a token.
+    /// There are no renewals that could inherit a token.
     case consumable
-    /// Nobody has said to which of the apps it belongs, or it is none of those that are served.
+    /// The app is unknown or not served.
     case unknownApp = "unknown_app"
-    /// The customer has not agreed to it.
     case noConsent = "no_consent"
-    /// Apple decides without it by now.
+    /// Apple no longer waits for the answer.
     case tooLate = "too_late"
   }
 
-  /// Of consumption, what was asked about and by which notification.
+  /// The purchase in question and the notification that asks; for consumption only.
   package struct Request: Hashable, Sendable {
     package var transactionID: TransactionID
     package var notificationID: String
@@ -270,10 +246,10 @@ package struct AppleTelling: Hashable, Sendable {
   package var toldAt: Timestamp
   package var bundleID: String?
   package var request: Request?
-  /// Whose token it is, or whose purchase; nil: nobody's.
+  /// The owner of the token or of the purchase.
   package var account: AccountKey?
   package var outcome: Outcome
-  /// What was said of delivery, in Apple's words.
+  /// Apple's `deliveryStatus` as sent.
   package var deliveryStatus: String?
 
   package init(
@@ -293,7 +269,6 @@ package struct AppleTelling: Hashable, Sendable {
 }
 
 extension AppleTelling {
-  /// Appends it.
   var insert: SQL {
     let refusal = outcome.refusal
     return """
@@ -306,7 +281,7 @@ extension AppleTelling {
       """
   }
 
-  /// The columns that ``tellings(from:)`` understands.
+  /// The columns that ``tellings(from:)`` reads.
   static let columns: SQL = """
     telling_id, environment, original_transaction_id, kind, told_at, bundle_id, transaction_id,
     notification_id, account_key, outcome, reason, http_status, error_code, delivery_status

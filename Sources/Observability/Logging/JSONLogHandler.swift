@@ -2,9 +2,7 @@ import Foundation
 import JSONText
 package import Logging
 
-/// Writes each line of the log as one object in JSON, for who collects logs from containers.
-///
-/// Time, level and message come first, then the logger, then the metadata under their own names.
+/// Logs one JSON object per line: time, level, message, logger, then the metadata by name.
 package struct JSONLogHandler: LogHandler {
   private static let timeFormat = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
   private static let reserved: Set = ["time", "level", "message", "logger"]
@@ -15,10 +13,7 @@ package struct JSONLogHandler: LogHandler {
   package var metadata: Logger.Metadata = [:]
   package var metadataProvider: Logger.MetadataProvider?
 
-  /// - Parameters:
-  ///   - label: The logger's.
-  ///   - metadataProvider: What is known of the task that logs.
-  ///   - write: Takes a line with its end.
+  /// - Parameter write: Called with each line, including its line feed.
   package init(
     label: String, metadataProvider: Logger.MetadataProvider?,
     write: @escaping @Sendable (String) -> Void = { FileHandle.standardError.write(Data($0.utf8)) }
@@ -51,7 +46,7 @@ package struct JSONLogHandler: LogHandler {
     write(json.text + "\n")
   }
 
-  /// A key that is no other's, and needs no escape.
+  /// Removes characters that need escapes, and prefixes reserved names.
   private static func name(_ key: String) -> String {
     let plain = key.filter { $0.isASCII && ($0.isLetter || $0.isNumber || "._-".contains($0)) }
     return reserved.contains(plain) ? "metadata.\(plain)" : plain

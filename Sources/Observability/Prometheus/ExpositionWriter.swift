@@ -44,7 +44,7 @@ struct ExpositionWriter {
     text += " \(value)\n"
   }
 
-  /// A backslash and an end of the line are escaped, and in a label's value quotes as well.
+  /// Escapes backslashes and newlines, and quotes in label values.
   private static func escaped(_ text: String, inLabel: Bool) -> String {
     var escaped = ""
     for character in text.unicodeScalars {
@@ -58,7 +58,7 @@ struct ExpositionWriter {
     return escaped
   }
 
-  /// A number in Go's words for what is none, and without a fraction where it has none.
+  /// A number with Go's spelling of NaN and infinity, and without a fraction if it is an integer.
   private static func number(_ value: Double) -> String {
     if value.isNaN { return "NaN" }
     if value.isInfinite { return value < 0 ? "-Inf" : "+Inf" }

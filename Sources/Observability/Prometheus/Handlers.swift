@@ -1,7 +1,6 @@
 import CoreMetrics
 import Synchronization
 
-/// A number that only grows.
 final class PrometheusCounter: CounterHandler {
   private let count = Atomic<Int64>(0)
 
@@ -16,7 +15,6 @@ final class PrometheusCounter: CounterHandler {
   }
 }
 
-/// A number that rises and falls.
 final class PrometheusGauge: MeterHandler, RecorderHandler {
   private let bits = Atomic<UInt64>(0)
 
@@ -44,16 +42,14 @@ final class PrometheusGauge: MeterHandler, RecorderHandler {
   func decrement(by amount: Double) { increment(by: -amount) }
 }
 
-/// Durations, counted by how long they were.
-///
-/// A record costs a few comparisons and two additions, and takes no lock.
+/// A histogram of durations; recording takes a few comparisons and two atomic additions, and no
+/// lock.
 final class PrometheusHistogram: TimerHandler {
-  /// The most bounds that a histogram can have; the place behind the last one is for the rest.
+  /// The maximum number of bounds; one more bucket holds the rest.
   static let boundLimit = 19
 
-  /// What a histogram held at one moment.
   struct Snapshot {
-    /// How many lay at or below each bound, and all of them at last.
+    /// The number of durations up to each bound, and the total last.
     var cumulativeCounts: [Int64]
     var seconds: Double
   }
@@ -62,7 +58,7 @@ final class PrometheusHistogram: TimerHandler {
   private let counts: InlineArray<20, Atomic<Int64>>
   private let nanoseconds = Atomic<Int64>(0)
 
-  /// - Parameter bounds: In seconds, rising; at most ``boundLimit``.
+  /// Creates a histogram with ascending bounds in seconds, at most ``boundLimit``.
   init(bounds: [Double]) {
     precondition(bounds.count <= Self.boundLimit, "A histogram has few bounds.")
     boundsInNanoseconds = bounds.map { Int64(($0 * 1e9).rounded()) }
@@ -76,7 +72,7 @@ final class PrometheusHistogram: TimerHandler {
     nanoseconds.wrappingAdd(duration, ordering: .relaxed)
   }
 
-  /// The number of all is the sum of the buckets', so that both always agree.
+  /// The total is the sum of the buckets, so that the two always agree.
   var snapshot: Snapshot {
     var sum: Int64 = 0
     let counts = (0...boundsInNanoseconds.count).map { place in

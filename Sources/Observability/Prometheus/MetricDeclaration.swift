@@ -1,25 +1,22 @@
-/// A metric that may be exported: its name and what it counts, and by which labels it is split.
+/// The name, type and labels of an exported metric.
 ///
-/// What is not declared is not exported, so that neither a library's own metrics nor a label that
-/// somebody thinks up at run time can make a Prometheus grow.
+/// Undeclared metrics are not exported, so neither libraries nor label values made up at run time
+/// can bloat Prometheus.
 package struct MetricDeclaration: Hashable, Sendable {
-  /// What a metric's numbers are.
   package enum Kind: Hashable, Sendable {
-    /// Only ever grows.
     case counter
-    /// How something stands.
     case gauge
-    /// How long something took, counted below each of these bounds, in seconds.
+    /// Durations, counted up to each of these bounds, in seconds.
     case histogram(bounds: [Double])
   }
 
   package var name: String
   package var kind: Kind
-  /// In their order in the exposition.
+  /// In the order of the exposition.
   package var labels: [String]
-  /// One sentence, without its full stop.
+  /// One sentence without its full stop.
   package var help: String
-  /// Whether the numbers are read from the database when they are asked for.
+  /// Whether the value is read from the database for each exposition.
   package var isReading = false
 
   package init(
@@ -33,7 +30,7 @@ package struct MetricDeclaration: Hashable, Sendable {
     self.help = help
   }
 
-  /// The names under which samples of this metric stand in the exposition.
+  /// The sample names in the exposition.
   package var sampleNames: [String] {
     switch kind {
     case .counter, .gauge: [name]
@@ -41,7 +38,7 @@ package struct MetricDeclaration: Hashable, Sendable {
     }
   }
 
-  /// Whether Prometheus takes the name and the labels.
+  /// Whether Prometheus accepts the name and labels.
   ///
   /// https://prometheus.io/docs/concepts/data_model/
   package var isWellFormed: Bool {

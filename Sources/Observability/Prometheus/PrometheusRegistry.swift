@@ -1,18 +1,15 @@
 package import CoreMetrics
 import Synchronization
 
-/// What swift-metrics' counters, meters and timers are kept in, and Prometheus reads.
+/// Stores swift-metrics' counters, meters and timers, and writes them for Prometheus.
 ///
-/// There is no exporter for Prometheus among the libraries at hand, so this is the smallest one
-/// that does what is needed: what is declared, with fixed buckets, in the text format of version
-/// 0.0.4. To count something takes an atomic addition; names and labels are looked up once, when a
-/// handle is made.
+/// Supports declared metrics with fixed buckets, in text format 0.0.4. Counting is an atomic
+/// addition; names and labels are looked up once, when a handle is created.
 package final class PrometheusRegistry: Sendable {
-  /// How many series a metric may have: every route with every method and every class of status
-  /// stays below it.
+  /// The maximum number of series per metric; all routes with all methods and status classes stay
+  /// below it.
   static let seriesLimit = 4000
 
-  /// One line of a metric, or one histogram.
   enum Series: Sendable {
     case counter(PrometheusCounter)
     case gauge(PrometheusGauge)
@@ -20,7 +17,7 @@ package final class PrometheusRegistry: Sendable {
   }
 
   private struct State {
-    /// By the metric's name, then by the labels' values.
+    /// By metric name, then by label values.
     var series: [String: [[String]: Series]] = [:]
     var refused: Set<String> = []
   }
@@ -29,19 +26,19 @@ package final class PrometheusRegistry: Sendable {
   private let declared: [String: MetricDeclaration]
   private let state = Mutex(State())
 
-  /// - Parameter declarations: What may be counted, each name once.
+  /// Each declared name must be unique.
   package init(_ declarations: [MetricDeclaration] = MetricDeclaration.tenure) {
     self.declarations = declarations
     declared = Dictionary(uniqueKeysWithValues: declarations.map { ($0.name, $0) })
   }
 
-  /// What was asked for and is not exported: names that are not declared, or with other labels, or
-  /// with more of them than a metric may have.
+  /// Names requested but not exported: undeclared, with different labels, or above the series
+  /// limit.
   package var refused: Set<String> { state.withLock(\.refused) }
 
   fileprivate enum Wanted { case counter, gauge, histogram }
 
-  /// The series of these labels, made if it is new; nil if it may not be.
+  /// The series for these labels, created if new; nil if not permitted.
   fileprivate func series(
     _ name: String, _ dimensions: [(String, String)], _ wanted: Wanted
   ) -> Series? {
@@ -69,11 +66,10 @@ package final class PrometheusRegistry: Sendable {
 
   // MARK: Reading
 
-  /// Everything as Prometheus reads it.
+  /// The metrics in Prometheus' text format.
   ///
-  /// - Parameter withReadings: Whether what is read from the database is to be told, too: not when
-  ///   it could not be read, for old numbers are wrong ones.
-  /// - Returns: The exposition.
+  /// - Parameter withReadings: Whether to include the values read from the database; false if the
+  ///   read failed, because old values would be wrong.
   package func exposition(withReadings: Bool = true) -> String {
     let series = state.withLock(\.series)
     var writer = ExpositionWriter()
@@ -105,7 +101,7 @@ extension PrometheusRegistry: MetricsFactory {
   package func makeRecorder(
     label: String, dimensions: [(String, String)], aggregate: Bool
   ) -> any RecorderHandler {
-    // Nothing of ours records a distribution of anything but time.
+    // Only durations are recorded as distributions.
     if !aggregate, case .gauge(let gauge) = series(label, dimensions, .gauge) { return gauge }
     return NOOPMetricsHandler.instance
   }
@@ -115,7 +111,7 @@ extension PrometheusRegistry: MetricsFactory {
     return NOOPMetricsHandler.instance
   }
 
-  // What was counted stays: a counter that vanishes looks like a restart.
+  // Kept, because a counter that disappears looks like a restart.
   package func destroyCounter(_ handler: any CounterHandler) {}
   package func destroyMeter(_ handler: any MeterHandler) {}
   package func destroyRecorder(_ handler: any RecorderHandler) {}
@@ -130,7 +126,7 @@ extension MetricDeclaration {
     }
   }
 
-  /// The labels' values in their order; nil for other labels than are declared.
+  /// The label values in declared order; nil if the labels differ from those declared.
   fileprivate func values(of dimensions: [(String, String)]) -> [String]? {
     guard dimensions.count == labels.count else { return nil }
     let values = labels.compactMap { label in dimensions.first { $0.0 == label }?.1 }

@@ -1,15 +1,13 @@
 import JSONText
 import Tracing
 
-/// A span that has ended, as it is sent.
 struct FinishedSpan: Sendable {
   var context: TraceContext
-  /// The span that it is a part of; nil: the trace begins with it.
+  /// The parent span; nil for the root of a trace.
   var parent: UInt64?
   var name: String
   var kind: SpanKind
-  /// Nanoseconds since 1970.
-  var start: UInt64
+  var start: UInt64  // Nanoseconds since 1970
   var end: UInt64
   var attributes: SpanAttributes
   var events: [SpanEvent]
@@ -18,14 +16,10 @@ struct FinishedSpan: Sendable {
 }
 
 extension FinishedSpan {
-  /// Writes the body of a request to `/v1/traces`, in the JSON form of
-  /// [OTLP 1](https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding): ids are
-  /// hexadecimal, and numbers of 64 bits are strings.
+  /// The body of a request to `/v1/traces`, in the JSON encoding of OTLP 1.
   ///
-  /// - Parameters:
-  ///   - spans: The spans.
-  ///   - resource: What made them.
-  /// - Returns: The body.
+  /// IDs are hexadecimal and 64-bit numbers are strings:
+  /// https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding
   static func body(of spans: [FinishedSpan], from resource: [(String, String)]) -> [UInt8] {
     var json = JSONWriter(capacity: 1024 * (spans.count + 1))
     json.object { json in
@@ -97,7 +91,6 @@ extension FinishedSpan {
 }
 
 extension SpanKind {
-  /// The number that OTLP has for it.
   fileprivate var number: Int {
     switch self {
     case .server: 2
@@ -138,7 +131,7 @@ extension JSONWriter {
       write(json: "\(number)")
     case .string(let text): member("stringValue", text)
     case .stringConvertible(let value): member("stringValue", "\(value)")
-    // Lists of values are none of ours.
+    // Tenure sets no arrays.
     default: member("stringValue", "\(value)")
     }
   }

@@ -2,24 +2,21 @@ package import Instrumentation
 package import Logging
 package import Tracing
 
-/// Makes spans for a collector, as parts of a caller's trace where it names one.
+/// A tracer for an OpenTelemetry collector that continues the caller's trace if there is one.
 ///
-/// A trace that begins here is recorded or not by its id, so that every program which sees it comes
-/// to the same; one that began elsewhere is recorded if it is there.
+/// The ID of a trace that begins here determines whether it is recorded, so that all programs
+/// agree. For other traces, the caller decides.
 package struct OpenTelemetryTracer: Tracer {
   private let buffer: SpanBuffer
-  /// Trace ids below this are recorded.
+  /// Trace IDs below this are recorded.
   private let threshold: UInt64
 
-  /// - Parameters:
-  ///   - exporter: Where spans go.
-  ///   - ratio: Which share of the traces that begin here is recorded, 0 to 1.
+  /// - Parameter ratio: The share of new traces that are recorded, from 0 to 1.
   package init(exporter: SpanExporter, ratio: Double) {
     buffer = exporter.buffer
     threshold = ratio >= 1 ? .max : UInt64(max(0, ratio) * 0x1p64)
   }
 
-  /// Begins a span, as a part of the context's; it is recorded if its trace is.
   package func startSpan<Instant: TracerInstant>(
     _ operationName: String, context: @autoclosure () -> InstrumentationContext,
     ofKind kind: SpanKind, at instant: @autoclosure () -> Instant, function: String,
@@ -41,12 +38,11 @@ package struct OpenTelemetryTracer: Tracer {
       start: instant().nanosecondsSinceEpoch, buffer: buffer)
   }
 
-  /// Whether a trace that begins here is recorded.
   func records(_ trace: TraceContext.TraceID) -> Bool {
     threshold == .max || trace.low < threshold
   }
 
-  /// Spans are sent by their exporter, which nothing hurries.
+  /// Does nothing; the exporter sends spans on its own schedule.
   package func forceFlush() {}
 
   // MARK: W3C Trace Context
@@ -54,7 +50,6 @@ package struct OpenTelemetryTracer: Tracer {
   private static let parentField = "traceparent"
   private static let stateField = "tracestate"
 
-  /// Reads a caller's `traceparent` and `tracestate`.
   package func extract<Carrier, Extract: Extractor>(
     _ carrier: Carrier, into context: inout InstrumentationContext, using extractor: Extract
   ) where Extract.Carrier == Carrier {
@@ -63,7 +58,6 @@ package struct OpenTelemetryTracer: Tracer {
       traceparent: parent, state: extractor.extract(key: Self.stateField, from: carrier))
   }
 
-  /// Writes them for whoever is called next.
   package func inject<Carrier, Inject: Injector>(
     _ context: InstrumentationContext, into carrier: inout Carrier, using injector: Inject
   ) where Inject.Carrier == Carrier {
@@ -74,7 +68,7 @@ package struct OpenTelemetryTracer: Tracer {
 }
 
 extension OpenTelemetryTracer {
-  /// Adds the trace to whatever is logged on its behalf.
+  /// Adds the trace and span IDs to log lines.
   package static let metadataProvider = Logger.MetadataProvider {
     guard let place = InstrumentationContext.current?.traceContext else { return [:] }
     return ["trace_id": "\(place.trace)", "span_id": "\(place.span.hexadecimal)"]

@@ -2,7 +2,7 @@ package import Instrumentation
 import Synchronization
 package import Tracing
 
-/// A span that is being recorded, or one of a trace that is not.
+/// A span of a trace, which may or may not be recorded.
 package final class RecordedSpan: Span {
   private struct State: Sendable {
     var name: String
@@ -46,19 +46,16 @@ package final class RecordedSpan: Span {
     set { change { $0.attributes = newValue } }
   }
 
-  /// Notes how it went, should that be worth a word.
   package func setStatus(_ status: SpanStatus) { change { $0.status = status } }
 
-  /// Notes what happened meanwhile.
   package func addEvent(_ event: SpanEvent) { change { $0.events.append(event) } }
 
-  /// Notes what else has to do with it.
   package func addLink(_ link: SpanLink) { change { $0.links.append(link) } }
 
-  /// Notes that something failed, and of what type the error is.
+  /// Records the error's type only.
   ///
-  /// What it says stands in the log, which has the trace's id too: it may name a person, and spans
-  /// go elsewhere.
+  /// Its message may contain personal data, and spans leave the system. The log has the message,
+  /// under the same trace ID.
   package func recordError<Instant: TracerInstant>(
     _ error: any Error, attributes: SpanAttributes, at instant: @autoclosure () -> Instant
   ) {
@@ -72,7 +69,7 @@ package final class RecordedSpan: Span {
     }
   }
 
-  /// Ends it, and hands it over to be sent; once.
+  /// Ends the span and queues it for sending; later calls have no effect.
   package func end<Instant: TracerInstant>(at instant: @autoclosure () -> Instant) {
     guard place.isSampled else { return }
     let end = instant().nanosecondsSinceEpoch

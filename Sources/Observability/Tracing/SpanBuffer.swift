@@ -1,13 +1,12 @@
 import Synchronization
 
-/// Spans that have ended and are not sent yet.
 final class SpanBuffer: Sendable {
   private struct State: Sendable {
     var spans: [FinishedSpan] = []
     var dropped = 0
   }
 
-  /// What is more is dropped: whoever waits for a collector must not eat up the memory.
+  /// Bounds memory while the collector is unavailable; further spans are dropped.
   private let limit: Int
   private let state = Mutex(State())
 
@@ -21,7 +20,7 @@ final class SpanBuffer: Sendable {
     }
   }
 
-  /// Takes the oldest spans, and how many were dropped since the last time.
+  /// Takes the oldest spans, and the number dropped since the last call.
   func take(atMost count: Int) -> (spans: [FinishedSpan], dropped: Int) {
     state.withLock { state in
       let taken = Array(state.spans.prefix(count))
@@ -31,7 +30,7 @@ final class SpanBuffer: Sendable {
     }
   }
 
-  /// Takes back what could not be sent, as far as there is room for it.
+  /// Puts back spans that could not be sent, as far as there is room.
   func putBack(_ spans: [FinishedSpan]) {
     state.withLock { state in
       let room = max(0, limit - state.spans.count)

@@ -6,16 +6,15 @@ import NIOHTTP1
 package import Secrets
 import ServiceLifecycle
 
-/// Sends spans to a collector by OTLP over HTTP, a few hundred at a time.
+/// Sends spans to a collector in batches, as OTLP over HTTP.
 ///
-/// A collector that is away for a while gets what there is room for when it is back; whatever is
-/// traced goes on without it.
+/// If the collector is unavailable, a bounded number of spans is kept and sent later; tracing
+/// continues.
 package struct SpanExporter: Service {
-  /// Who takes the spans.
   package struct Collector: Sendable {
-    /// The whole address, as in `http://127.0.0.1:4318/v1/traces`.
+    /// The full URL, such as `http://127.0.0.1:4318/v1/traces`.
     package var url: String
-    /// Header fields of every request, to show who sends it.
+    /// Header fields sent with every request, for authentication.
     package var headers: [(name: String, value: Secret<String>)]
 
     package init(url: String, headers: [(name: String, value: Secret<String>)] = []) {
@@ -24,14 +23,14 @@ package struct SpanExporter: Service {
     }
   }
 
-  /// The numbers of OpenTelemetry's own batch processor.
+  /// The defaults of OpenTelemetry's batch processor.
   private static let batch = 512
   private static let limit = 2048
-  /// How often it is looked whether there is enough for a request.
+  /// Interval at which the buffer is checked for a full batch.
   private static let turn: Duration = .milliseconds(200)
   private static let timeout: TimeAmount = .seconds(10)
-  /// How much of an answer is read.
-  private static let longestAnswer = 65_536
+  /// Maximum number of response bytes read.
+  private static let responseLimit = 65_536
 
   let buffer = SpanBuffer(limit: Self.limit)
   private let collector: Collector
@@ -40,10 +39,8 @@ package struct SpanExporter: Service {
   private let logger: Logger
 
   /// - Parameters:
-  ///   - collector: Who takes the spans.
-  ///   - program: Which of the programs sends them: `serve` or `work`.
-  ///   - interval: How often they are sent, unless there are more than fit into one request.
-  ///   - logger: The program's.
+  ///   - program: The program that sends the spans: `serve` or `work`.
+  ///   - interval: Time between requests, unless a batch fills earlier.
   package init(
     to collector: Collector, from program: String, interval: Duration = .seconds(5), logger: Logger
   ) {
@@ -56,11 +53,10 @@ package struct SpanExporter: Service {
     self.logger = logger
   }
 
-  /// Sends what there is every few seconds or when there is enough for a request, and the rest when
-  /// the program ends.
+  /// Sends a batch when it is full or the interval has passed, and the rest on shutdown.
   package func run() async throws {
     var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
-    // The requests that carry spans have none of their own.
+    // Requests that carry spans are not traced.
     configuration.tracing.tracer = nil
     configuration.timeout = HTTPClient.Configuration.Timeout(
       connect: Self.timeout, read: Self.timeout)
@@ -69,7 +65,7 @@ package struct SpanExporter: Service {
     await cancelWhenGracefulShutdown {
       while !Task.isCancelled {
         await waitForSpans()
-        // A request that is under way ends by itself: cancelled, it would be sent again.
+        // A request in flight runs to its end; if cancelled, its spans would be sent again.
         await Task { await send(with: client) }.value
       }
     }
@@ -86,10 +82,9 @@ package struct SpanExporter: Service {
     }
   }
 
-  /// What became of a request.
   private enum Outcome {
     case taken
-    /// The collector says, or seems to, that it will take them later.
+    /// The collector is unavailable, and the request can be repeated.
     case later(String)
     case refused(String)
   }
@@ -99,7 +94,7 @@ package struct SpanExporter: Service {
       let (spans, dropped) = buffer.take(atMost: Self.batch)
       if dropped > 0 {
         logger.warning(
-          "Spans were dropped: more ended than the collector took",
+          "Spans were dropped because the buffer was full",
           metadata: ["spans": "\(dropped)"])
       }
       guard !spans.isEmpty else { return }
@@ -108,12 +103,12 @@ package struct SpanExporter: Service {
       case .later(let fault):
         buffer.putBack(spans)
         logger.warning(
-          "The collector does not take spans: they are sent later",
+          "The collector is unavailable; spans will be sent later",
           metadata: ["collector": "\(collector.url)", "fault": "\(fault)"])
         return
       case .refused(let fault):
         logger.warning(
-          "The collector refuses spans: they are dropped",
+          "The collector rejected spans; they are dropped",
           metadata: [
             "collector": "\(collector.url)", "fault": "\(fault)", "spans": "\(spans.count)",
           ])
@@ -130,22 +125,22 @@ package struct SpanExporter: Service {
     }
     request.body = .bytes(FinishedSpan.body(of: spans, from: resource))
     do {
-      let answer = try await client.execute(request, timeout: Self.timeout)
-      let body = try? await answer.body.collect(upTo: Self.longestAnswer)
-      switch answer.status.code {
+      let response = try await client.execute(request, timeout: Self.timeout)
+      let body = try? await response.body.collect(upTo: Self.responseLimit)
+      switch response.status.code {
       case 200..<300:
-        // A part of them may have been refused, with the reason beside it.
+        // Part of the batch may be rejected, with a reason.
         if let body, String(buffer: body).contains("rejectedSpans") {
           logger.warning(
-            "The collector refuses some of the spans",
+            "The collector rejected some spans",
             metadata: [
-              "collector": "\(collector.url)", "answer": "\(String(buffer: body).prefix(300))",
+              "collector": "\(collector.url)", "response": "\(String(buffer: body).prefix(300))",
             ])
         }
         return .taken
-      // What OTLP says may be tried again.
-      case 429, 502, 503, 504: return .later("HTTP \(answer.status.code)")
-      default: return .refused("HTTP \(answer.status.code)")
+      // The statuses that OTLP allows to be retried.
+      case 429, 502, 503, 504: return .later("HTTP \(response.status.code)")
+      default: return .refused("HTTP \(response.status.code)")
       }
     } catch {
       return .later("\(error)")

@@ -1,8 +1,8 @@
 package import Instrumentation
 
-/// Where in a trace something happens: what W3C Trace Context sends along with a request.
+/// The position in a trace, as sent in W3C Trace Context headers.
 package struct TraceContext: Hashable, Sendable {
-  /// The 128 bits that all spans of a trace share.
+  /// The 128 bits shared by all spans of a trace.
   package struct TraceID: Hashable, Sendable {
     package var high: UInt64
     package var low: UInt64
@@ -14,11 +14,10 @@ package struct TraceContext: Hashable, Sendable {
   }
 
   package var trace: TraceID
-  /// The span; of a context that was received, the caller's.
+  /// The current span; in a received context, the caller's.
   package var span: UInt64
-  /// Whether the trace is recorded.
   package var isSampled: Bool
-  /// What other tracers handed along (`tracestate`), as it came.
+  /// The `tracestate` of other tracers, passed on unchanged.
   package var state: String?
 
   package init(trace: TraceID, span: UInt64, isSampled: Bool, state: String? = nil) {
@@ -28,17 +27,17 @@ package struct TraceContext: Hashable, Sendable {
     self.state = state
   }
 
-  /// More than a vendor may ask anybody to hand along is not handed along (section 3.3.1.5).
+  /// Longer states are not passed on (section 3.3.1.5).
   private static let longestState = 512
 
-  /// Reads `traceparent`; nil for what is none, by section 3.2.2 of
-  /// [W3C Trace Context](https://www.w3.org/TR/trace-context/).
+  /// Parses `traceparent` by section 3.2.2 of [W3C Trace
+  /// Context](https://www.w3.org/TR/trace-context/); nil if it is invalid.
   package init?(traceparent text: String, state: String? = nil) {
     let text = Array(text.utf8)
     let dash = UInt8(ascii: "-")
     guard text.count >= 55, text[2] == dash, text[35] == dash, text[52] == dash,
       let version = Self.number(text[0..<2]), version != 0xFF,
-      // Later versions may say more, behind another dash.
+      // Later versions may append fields after another dash.
       version == 0 ? text.count == 55 : text.count == 55 || text[55] == dash,
       let high = Self.number(text[3..<19]), let low = Self.number(text[19..<35]),
       high != 0 || low != 0, let span = Self.number(text[36..<52]), span != 0,
@@ -49,10 +48,8 @@ package struct TraceContext: Hashable, Sendable {
       state: state.flatMap { $0.utf8.count <= Self.longestState && !$0.isEmpty ? $0 : nil })
   }
 
-  /// The header field.
   package var traceparent: String { "00-\(trace)-\(span.hexadecimal)-0\(isSampled ? 1 : 0)" }
 
-  /// Reads lower-case hexadecimal digits.
   private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? {
     var number: UInt64 = 0
     for digit in digits {
@@ -73,7 +70,6 @@ extension TraceContext.TraceID: CustomStringConvertible {
 }
 
 extension UInt64 {
-  /// Sixteen lower-case hexadecimal digits.
   var hexadecimal: String {
     let digits = String(self, radix: 16)
     return String(repeating: "0", count: 16 - digits.count) + digits
@@ -85,7 +81,7 @@ private enum TraceContextKey: InstrumentationContextKey {
 }
 
 extension InstrumentationContext {
-  /// Where in a trace the task is; nil: in none.
+  /// The task's position in a trace; nil outside of one.
   package var traceContext: TraceContext? {
     get { self[TraceContextKey.self] }
     set { self[TraceContextKey.self] = newValue }

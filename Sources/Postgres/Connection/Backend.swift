@@ -2,14 +2,14 @@ internal import CLibpq
 internal import DequeModule
 import Secrets
 
-/// One connection to a server, as the loop drives it: requests go out in a pipeline, answers come
-/// in their order.
+/// One connection to a server, driven by the loop: requests go out in a pipeline, and results
+/// arrive in the same order.
 ///
-/// A plain class on the loop's actor rather than an actor of its own: everything happens on one
-/// thread anyway, and so a request costs one hand-over and one resumption, with no further hops.
+/// A class on the loop's actor rather than an actor of its own, so that a request costs one
+/// hand-over and one resumption without further hops.
 @PostgresLoop
 final class Backend: EventSource {
-  /// What the server will answer next, in order.
+  /// The results expected from the server, in order.
   enum Step {
     case prepare(Request, name: String)
     case execute(Request, index: Int, name: String?)
@@ -26,17 +26,17 @@ final class Backend: EventSource {
   let descriptor: Int32
   let usesPreparedStatements: Bool
   let server: ServerName
-  /// Whether the connection was asked for because its server takes writes.
+  /// Whether the URI selects the server that takes writes.
   let followsPrimary: Bool
   weak var owner: (any BackendOwner)?
   var steps = Deque<Step>()
   var statements: StatementCache
   var isClosed = false
-  /// Since when the server has been at the request at the head of the pipeline.
+  /// Time at which the server started on the request at the head of the pipeline.
   var headSince = ContinuousClock.now
   var isCancelling = false
   var lastCancellation: ContinuousClock.Instant?
-  /// Who drives the connection outside of the pipeline: a script or COPY.
+  /// A script or COPY that uses the connection outside of the pipeline.
   var exclusive: ExclusiveUse?
   private var wantsWriting = false
   private var isListedForFlush = false
@@ -53,7 +53,7 @@ final class Backend: EventSource {
       capacity: configuration.preparedStatementLimit, mark: StatementCache.randomMark())
   }
 
-  /// Since when the server has said nothing though it was asked; nil while it owes no answer.
+  /// Start of the server's silence; nil if it owes no result.
   var silentSince: ContinuousClock.Instant? { steps.isEmpty ? nil : headSince }
 
   func start(owner: any BackendOwner) {
@@ -61,12 +61,12 @@ final class Backend: EventSource {
     Reactor.shared.watch(self, descriptor: descriptor)
   }
 
-  /// Closes the connection; everything that waits for an answer fails.
+  /// Closes the connection and fails everything in flight.
   func close(_ reason: PostgresError) {
     guard !isClosed else { return }
     isClosed = true
     Reactor.shared.unwatch(self, descriptor: descriptor)
-    // Before anybody is answered, lest what comes of it be sent here.
+    // Before requests are completed, so that their follow-ups are not sent here.
     owner?.backendClosed(self, reason)
     exclusive?.wake()
     while let step = steps.popFirst() {
@@ -74,7 +74,6 @@ final class Backend: EventSource {
     }
   }
 
-  /// Closes the connection because libpq says that it has failed.
   func closeAsLost() {
     close(PostgresError(.connectionLost, handle.errorMessage))
   }
@@ -102,13 +101,12 @@ final class Backend: EventSource {
     case .everything: watchWriting(false)
     case .partly: watchWriting(true)
     case .failed:
-      // What the server has said before it went is a better reason than that it went.
+      // The server's last message is a better reason than the lost connection.
       read()
       closeAsLost()
     }
   }
 
-  /// Whether to be told when the socket takes more.
   func watchWriting(_ wants: Bool) {
     guard wants != wantsWriting else { return }
     wantsWriting = wants
@@ -116,29 +114,28 @@ final class Backend: EventSource {
   }
 }
 
-/// Who hears what becomes of a connection: a pool or a listener.
+/// Receives a connection's events: a pool or a listener.
 @PostgresLoop
 protocol BackendOwner: AnyObject {
-  /// A request has been answered to its end.
   func backend(_ backend: Backend, finished request: Request)
-  /// A shared request has failed without its own fault and has changed nothing: it is to be sent
-  /// once more, where there is room for it now.
+  /// A shared request failed through no fault of its own and changed nothing; the owner sends it
+  /// once more.
   func backend(_ backend: Backend, wantsRepeat request: Request)
   func backend(_ backend: Backend, received notification: Notification)
-  /// The connection takes nothing more; the requests that it had are answered after this.
+  /// The connection is closed; its requests are completed after this call.
   func backendClosed(_ backend: Backend, _ reason: PostgresError)
 }
 
 extension Backend {
-  /// The function of the server's source that has reported an error (PG_DIAG_SOURCE_FUNCTION).
+  /// The field for the server's C function that reported an error (PG_DIAG_SOURCE_FUNCTION).
   private static let functionField = Int32(UInt8(ascii: "R"))
 
-  /// Takes what has arrived, and answers whoever it was for.
+  /// Reads what has arrived and completes its requests.
   func read() {
     let isConnected = handle.consumeInput()
     processResults()
-    // libpq takes no more than one record a call, and OpenSSL holds it where the socket doesn't
-    // show it.
+    // libpq reads at most one record per call, and OpenSSL buffers more without the socket showing
+    // it.
     if isConnected, handle.usesTLS, !isClosed {
       for _ in 0..<2 where handle.consumeInput() { processResults() }
     }
@@ -148,11 +145,10 @@ extension Backend {
     if !isClosed, !isConnected || !handle.isUsable { closeAsLost() }
   }
 
-  /// Reads what OpenSSL may still hold while the socket has nothing to show.
+  /// Reads data that OpenSSL may have buffered while the socket shows none.
   ///
-  /// libpq makes room for at least 8 KB a call, and a record has at most 16 KB, so the two calls
-  /// more that each reading makes nearly always have everything; this, at each sweep, makes it
-  /// always.
+  /// libpq reads at least 8 KB per call and a record has at most 16 KB, so the two extra calls in
+  /// ``read()`` nearly always suffice. Calling this at each sweep covers the rest.
   func lookBehindTLS() {
     guard !isClosed, handle.usesTLS else { return }
     if let exclusive { exclusive.wake() } else { read() }
@@ -164,7 +160,7 @@ extension Backend {
       switch step {
       case .sync(let request):
         guard let result else {
-          // Comes after an error at the sync point itself, and nowhere else.
+          // Follows an error at the sync point itself, and nothing else.
           guard request.failure != nil, handle.isUsable else { return closeAsLost() }
           continue
         }
@@ -199,15 +195,16 @@ extension Backend {
       take(error: result, request, index: index)
       if let name, request.failure?.isStalePlan == true { statements.forget(name: name) }
     case (.execute(let request, _, let name), PGRES_PIPELINE_ABORTED):
-      // After one stale plan the request's others are suspect, and there is only one repetition.
+      // After one stale plan the request's other plans are suspect, and it is repeated only once.
       if let name, request.failure?.isStalePlan == true { statements.forget(name: name) }
     default:
       unexpected(step.request)
     }
   }
 
-  /// All statements have been answered, and yet an error: the commit has failed that the sync point
-  /// stands for, as by a deferred constraint, or the server is going away.
+  /// Handles an error after all statements have succeeded.
+  ///
+  /// The implicit commit failed, for example on a deferred constraint, or the server is stopping.
   private func takeAtSync(_ result: ResultHandle, _ request: Request) {
     guard let error = result.serverError else { return unexpected(request) }
     guard error.isFatal else { return request.fail(error, at: request.statements.count - 1) }
@@ -223,7 +220,7 @@ extension Backend {
     request.fail(error, at: index ?? nextIndex(of: request))
   }
 
-  /// A statement being prepared is the one that is executed next.
+  /// The index of the statement being prepared, which is executed next.
   private func nextIndex(of request: Request) -> Int {
     for case .execute(let other, let index, _) in steps.prefix(2) where other === request {
       return index
@@ -231,13 +228,14 @@ extension Backend {
     return 0
   }
 
-  /// Such as COPY sent as an ordinary statement: libpq cannot go on from there.
+  /// Handles a result such as that of COPY sent as an ordinary statement; libpq can't continue
+  /// after it.
   private func unexpected(_ request: Request) {
     guard handle.isUsable else { return closeAsLost() }
     request.fail(
       PostgresError(
         .invalidRequest,
-        "this statement cannot be sent in a pipeline; COPY has a method of its own"),
+        "this statement can't be sent in a pipeline; use copyIn for COPY"),
       at: nextIndex(of: request))
     close(PostgresError(.connectionLost, "another statement has made the connection unusable"))
   }
@@ -253,14 +251,14 @@ extension Backend {
     }
     request.finish()
     if request.failure?.sqlState == .readOnlyTransaction {
-      // The server may no longer be the primary: the next connection finds the one that is.
-      return close(PostgresError(.connectionLost, "the server takes no writes"))
+      // The server may no longer be the primary; the next connection goes to the current one.
+      return close(PostgresError(.connectionLost, "the server is read-only"))
     }
     owner?.backend(self, finished: request)
   }
 
-  /// Whether to send a request once more: its transaction was its own and has been rolled back, and
-  /// it was not to blame.
+  /// Whether to send a request once more: it was its own transaction, which was rolled back, and
+  /// the cause was a stray cancellation or a stale plan.
   private func mayRepeat(_ request: Request, after failure: PostgresError) -> Bool {
     let isVictim = request.cancelledAt == nil && isStray(failure)
     if isVictim { request.blameCancellation() }
@@ -270,7 +268,7 @@ extension Backend {
 }
 
 extension Backend {
-  /// Puts a request into the pipeline; it leaves with the end of the loop's turn.
+  /// Puts a request into the pipeline; it is sent at the end of the loop's turn.
   func send(_ request: Request) {
     guard !isClosed else {
       return request.connectionClosed(PostgresError(.connectionLost, "the connection is closed"))
@@ -304,16 +302,16 @@ extension Backend {
     return handle.execute(sql, name: name)
   }
 
-  /// libpq refuses to send only when the connection or its memory has failed.
+  /// libpq refuses to send only after the connection or memory has failed.
   private func closeAfterFailedSend(_ request: Request) {
     steps.append(.sync(request))
     closeAsLost()
   }
 
-  /// Frees the plans of statements that gave way to others, in a group of their own so that nothing
-  /// depends on it.
+  /// Frees the plans of evicted statements, each as a request of its own so that nothing depends on
+  /// it.
   ///
-  /// Not during a transaction, where it could fail with the others.
+  /// Not during a transaction, where it could fail with the other statements.
   func deallocateEvicted() {
     for name in statements.takeEvicted() {
       let request = Request(
@@ -330,13 +328,12 @@ extension Backend {
 
 /// Makes connections without blocking the loop or the cooperative pool.
 ///
-/// On a thread of its own for each attempt, with libpq's blocking call. Its non-blocking pair
-/// PQconnectStart and PQconnectPoll would cost more than it saves: it looks up names blocking all
-/// the same (manual, "Database Connection Control Functions"), and it leaves `connect_timeout` to
-/// the caller, who has no means to make libpq go on to the next host. So a frozen first host of
-/// several could not be passed by. Attempts are as few as connections.
+/// Each attempt runs libpq's blocking call on a thread of its own. The non-blocking pair
+/// PQconnectStart and PQconnectPoll still resolves names synchronously (manual, "Database
+/// Connection Control Functions"), and leaves `connect_timeout` to the caller, who can't make libpq
+/// try the next host, so a frozen first host would block the others. Attempts are as rare as
+/// connections.
 enum Connecting {
-  /// Connects, then calls back on the loop.
   static func start(
     _ configuration: ConnectionPool.Configuration, uri: Secret<String>,
     then finished: @escaping @Sendable @PostgresLoop (Result<Backend, PostgresError>) -> Void

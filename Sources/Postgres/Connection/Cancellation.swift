@@ -2,11 +2,10 @@ internal import CLibpq
 internal import DequeModule
 
 extension Backend {
-  /// How long the server may take to give up a statement before its connection is given up instead.
+  /// How long the server may take to react to a cancellation before the connection is closed.
   static let cancellationGrace = Duration.seconds(2)
 
-  /// A cancellation can arrive after its statement has ended and hit the next one, for as long as
-  /// it may be on its way.
+  /// How long a cancellation can still arrive after its statement has ended, and hit the next one.
   private static let cancellationEcho = Duration.seconds(5)
 
   var wasCancellingRecently: Bool {
@@ -14,21 +13,20 @@ extension Backend {
     return isCancelling || Reactor.shared.now - lastCancellation < Self.cancellationEcho
   }
 
-  /// Cancels what the server is running if nobody wants it any more.
+  /// Cancels the running statement if its caller was cancelled.
   ///
-  /// Only the head of the pipeline is being run. What stands behind it is looked at again when it
-  /// gets there; most of it will be answered before one cancellation has made its way.
+  /// Only the head of the pipeline is running. Later requests are checked when they reach it; most
+  /// are completed before a cancellation could arrive.
   func cancelHeadIfUnwanted() {
     if steps.first?.request.cancelledAt != nil { sendCancellation() }
   }
 
-  /// Asks the server to give up what it is running; one cancellation at a time is on its way.
+  /// Asks the server to cancel the running statement; one cancellation is in flight at a time.
   func sendCancellation() {
     guard !isClosed, !isCancelling, let cancellation = handle.makeCancellation() else { return }
     isCancelling = true
     lastCancellation = Reactor.shared.now
-    // Weak, for on a frozen server this is never called, and the connection has to be closed all
-    // the same.
+    // Weak, because a frozen server never triggers this, and the connection must still be released.
     cancellation.send { [weak self] in
       self?.isCancelling = false
       self?.lastCancellation = Reactor.shared.now
@@ -36,19 +34,19 @@ extension Backend {
     }
   }
 
-  /// Whether a failure is the work of a cancellation that was meant for somebody else.
+  /// Whether a failure was caused by a cancellation meant for another request.
   func isStray(_ failure: PostgresError) -> Bool {
     failure.sqlState == .queryCanceled && wasCancellingRecently && !failure.isStatementTimeout
   }
 
-  /// Answers those whose deadline has passed, and gives up a server that doesn't react.
+  /// Fails requests whose deadline has passed, and closes a connection whose server does not react.
   func enforceDeadlines(now: ContinuousClock.Instant) {
     for case .sync(let request) in steps where now >= request.deadline && !request.isAnswered {
       request.cancel(now: now)
       request.complete(
         .failure(
           PostgresError(
-            .timedOut, "the server did not answer within \(request.timeout)",
+            .timedOut, "the server did not respond within \(request.timeout)",
             statement: request.statements.first?.text)))
     }
     if let cancelledAt = steps.first?.request.cancelledAt,
@@ -62,16 +60,15 @@ extension Backend {
   }
 }
 
-/// A ticket for cancelling what a connection is running, independent of the connection.
+/// Cancels what a connection is running, independently of the connection.
 ///
-/// libpq's PQcancel blocks: it makes a connection of its own and waits until the server has closed
-/// it, which a frozen server never does. (The non-blocking PQcancelStart came with libpq 17.) So
-/// each cancellation gets a thread of its own for its millisecond; there is at most one per
-/// connection, and it is rare.
+/// libpq's PQcancel blocks: it opens a connection of its own and waits for the server to close it,
+/// which a frozen server never does. (The non-blocking PQcancelStart requires libpq 17.) Each
+/// cancellation therefore has a thread of its own; there is at most one per connection.
 @safe
 final class Cancellation: @unchecked Sendable {
-  // Written by nobody after init; PQcancel may be called from any thread (libpq manual, Canceling
-  // Queries).
+  // Not written after init; PQcancel may be called from any thread (libpq manual, "Canceling
+  // Queries").
   private let pointer: OpaquePointer
 
   init(adopting pointer: OpaquePointer) {
@@ -82,12 +79,11 @@ final class Cancellation: @unchecked Sendable {
     unsafe PQfreeCancel(pointer)
   }
 
-  /// Asks the server to cancel, then calls back on the loop, whether it worked or not.
+  /// Sends the cancellation, then calls back on the loop whether it worked or not.
   func send(then finished: @escaping @Sendable @PostgresLoop () -> Void) {
     let isStarted = Threads.start(named: "postgres-cancel") { [self] in
       unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 256) { reason in
-        // Whether it failed is seen by whether the statement ends; there is nothing else to be done
-        // about it.
+        // Success shows in whether the statement ends; there is no other remedy.
         _ = unsafe PQcancel(pointer, reason.baseAddress, Int32(reason.count))
       }
       PostgresLoop.submit(finished)

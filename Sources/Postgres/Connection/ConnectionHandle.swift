@@ -1,13 +1,13 @@
 internal import CLibpq
 
-/// The only owner of one of libpq's connections: closes it at its end.
+/// The only owner of a libpq connection, closed in deinit.
 ///
-/// Each method is one call of libpq, or one and its error. It may move to another thread, since
-/// nobody else has it, but is not to be used by two at once.
+/// Each method is one libpq call, or a call and its error. The handle may move between threads but
+/// must not be used by two at once.
 @safe
 struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   private let pointer: OpaquePointer
-  /// Set by ``hear``; libpq has its address.
+  /// Set by ``hear``; libpq keeps its address.
   private let hasUnreplicatedCommit: UnsafeMutablePointer<Bool>
 
   private init(adopting pointer: OpaquePointer) {
@@ -21,9 +21,7 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     unsafe hasUnreplicatedCommit.deallocate()
   }
 
-  /// Connects, blocking the thread.
-  ///
-  /// - Throws: ``PostgresError/Code/connectionFailed`` with libpq's reason.
+  /// Connects, blocking the thread; fails with ``PostgresError/Code/connectionFailed``.
   static func connect(_ parameters: [(name: String, value: String)]) throws(PostgresError) -> Self {
     let handle = open(parameters)
     guard handle.isUsable else { throw PostgresError(.connectionFailed, handle.errorMessage) }
@@ -34,12 +32,11 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     return handle
   }
 
-  /// Takes notices, of which one matters: that a commit was made to wait no longer for the standbys
-  /// that should have it first.
+  /// Handles notices, of which one matters: a commit stopped waiting for its synchronous standbys.
   ///
-  /// The server goes on to confirm such a commit, though it can be lost with this one server. The
-  /// notice has no code of its own; the function of the server's source that reports it tells it.
-  /// The others are dropped: they may quote values, and libpq would print them.
+  /// The server still confirms such a commit, though it can be lost with this server. The notice
+  /// has no code of its own and is recognized by the C function that reports it. All others are
+  /// dropped: they may quote values, and libpq would print them.
   private static let hear: PQnoticeReceiver = { flag, notice in
     let function = unsafe PQresultErrorField(notice, Int32(UInt8(ascii: "R")))
     guard let function = unsafe function, let flag = unsafe flag,
@@ -48,8 +45,7 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     unsafe flag.assumingMemoryBound(to: Bool.self).pointee = true
   }
 
-  /// Whether something was committed since this was last asked that the synchronous standbys may
-  /// not have.
+  /// Whether, since the last call, a commit may not have reached the synchronous standbys.
   func takeUnreplicatedCommit() -> Bool {
     defer { unsafe hasUnreplicatedCommit.pointee = false }
     return unsafe hasUnreplicatedCommit.pointee
@@ -70,14 +66,14 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   var processID: Int32 { unsafe PQbackendPID(pointer) }
   var usesTLS: Bool { unsafe PQsslInUse(pointer) != 0 }
 
-  /// The server at the other end, as one of those that the URI can lead to.
+  /// The connected server, among those that the URI lists.
   var server: ServerName {
     unsafe ServerName(
       host: String(cString: PQhost(pointer)), address: String(cString: PQhostaddr(pointer)),
       port: String(cString: PQport(pointer)))
   }
 
-  /// Whether the URI asks for the one server, of those that it can lead to, that takes writes.
+  /// Whether the URI asks for a server that takes writes.
   var followsPrimary: Bool {
     let options = unsafe PQconninfo(pointer)
     defer { unsafe PQconninfoFree(options) }
@@ -92,23 +88,23 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     return false
   }
 
-  /// libpq's last error on this connection, on one line; it names hosts and users, never a password
-  /// or a value.
+  /// libpq's last error on this connection, on one line.
+  ///
+  /// Contains hosts and users, but no passwords or values.
   var errorMessage: String {
     let text = unsafe String(cString: PQerrorMessage(pointer))
-    // Lines that begin with a tab only guess at causes.
+    // Lines that begin with a tab only suggest causes.
     let lines = text.split(separator: "\n").filter { !$0.hasPrefix("\t") }
     return lines.flatMap { $0.split(whereSeparator: \.isWhitespace) }.joined(separator: " ")
   }
 
-  /// Whether the server has answered everything and is in no transaction.
+  /// Whether nothing is in flight and no transaction is open.
   var isIdle: Bool { unsafe PQtransactionStatus(pointer) == PQTRANS_IDLE }
 
   // MARK: Reading
 
   func consumeInput() -> Bool { unsafe PQconsumeInput(pointer) == 1 }
 
-  /// Whether the next result has not arrived completely.
   var isBusy: Bool { unsafe PQisBusy(pointer) == 1 }
 
   func nextResult() -> ResultHandle? {
@@ -166,7 +162,7 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   /// Sends one or more statements in the simple protocol; only outside of the pipeline.
   func executeScript(_ text: String) -> Bool { unsafe PQsendQuery(pointer, text) == 1 }
 
-  /// Sends a piece of COPY data; nil when libpq has no room for it until something was flushed.
+  /// Sends a piece of COPY data; nil if libpq must flush first.
   func putCopyData(_ bytes: [UInt8]) -> Bool? {
     let sent = unsafe bytes.withUnsafeBytes { bytes in
       unsafe PQputCopyData(
@@ -175,28 +171,27 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     return sent == 0 ? nil : sent == 1
   }
 
-  /// Ends COPY; with a reason the server discards what was sent.
+  /// Ends COPY; given a reason, the server discards the rows.
   func putCopyEnd(aborting reason: String?) -> Bool {
     if let reason { return unsafe PQputCopyEnd(pointer, reason) == 1 }
     return unsafe PQputCopyEnd(pointer, nil) == 1
   }
 
-  /// What is needed to cancel this connection's statement from another thread.
   func makeCancellation() -> Cancellation? {
     guard let cancel = unsafe PQgetCancel(pointer) else { return nil }
     return unsafe Cancellation(adopting: cancel)
   }
 }
 
-/// What tells one server from another where a URI can lead to several.
+/// Identifies a server among those that a URI can lead to.
 struct ServerName: Hashable, Sendable {
   let host: String
-  /// A name may have several.
+  /// A host name may have several.
   let address: String
   let port: String
 }
 
-/// Strings as C functions take a list of them: an array of pointers, closed by a null pointer.
+/// Strings as a C array of pointers, terminated by a null pointer.
 struct CStrings {
   private let bytes: [CChar]
   private let offsets: [Int]

@@ -1,24 +1,22 @@
 internal import CLibpq
 internal import DequeModule
 
-/// What is done outside of the pipeline, on a connection that has nothing else under way: scripts
-/// and COPY.
+/// The use of an idle connection outside of the pipeline, for scripts and COPY.
 ///
-/// Off the hot path, so it is written as straight-line async code on the loop: each wait ends when
-/// the socket is ready, the connection is closed, or the deadline has passed.
+/// Off the hot path, so it is straight-line async code on the loop. Each wait ends when the socket
+/// is ready, the connection closes or the deadline passes.
 @PostgresLoop
 final class ExclusiveUse {
   private let backend: Backend
   private let timeout: Duration
-  /// Until when the server may be silent; put off by everything that it does, and for as long as
-  /// nobody waits for it.
+  /// The end of the server's permitted silence, extended by all activity and while nothing waits
+  /// for the server.
   private var deadline: ContinuousClock.Instant
   private var cancelledAt: ContinuousClock.Instant?
   private var isTimedOut = false
   private var waiting: CheckedContinuation<Void, Never>?
 
-  /// - Throws: ``PostgresError`` when the connection cannot leave the pipeline, as with answers
-  ///   outstanding.
+  /// Takes the connection out of the pipeline; fails if requests are in flight.
   init(of backend: Backend, timeout: Duration) throws(PostgresError) {
     guard !backend.isClosed else {
       throw PostgresError(.connectionLost, "the connection is closed")
@@ -32,8 +30,7 @@ final class ExclusiveUse {
     backend.exclusive = self
   }
 
-  /// Gives the connection back to the pipeline; closes it when it is left in the middle of
-  /// something.
+  /// Returns the connection to the pipeline, or closes it if it is in the middle of something.
   func end() async {
     if isTimedOut { backend.close(failure) }
     await settle()
@@ -41,15 +38,14 @@ final class ExclusiveUse {
     if !backend.isClosed, !backend.handle.enterPipeline() { backend.closeAsLost() }
   }
 
-  /// Waits until no cancellation is on its way, lest it hit what comes next.
+  /// Waits until no cancellation is in flight that could hit the next statement.
   func settle() async {
     while backend.isCancelling, !backend.isClosed { try? await arrival() }
   }
 
-  /// The socket is ready.
+  /// Handles a ready socket.
   ///
-  /// When nobody waits for it, what has arrived is taken all the same: the poller would report it
-  /// over and over.
+  /// Without a waiting reader, the data is read anyway, because the poller would keep reporting it.
   func ready() {
     guard waiting == nil else {
       deadline = .now + timeout
@@ -63,7 +59,7 @@ final class ExclusiveUse {
     waiting = nil
   }
 
-  /// Cancels what is under way; does nothing when this has ended and the connection is another's.
+  /// Cancels what is running; has no effect once this use has ended.
   func cancel() {
     guard backend.exclusive === self, cancelledAt == nil else { return }
     cancelledAt = .now
@@ -78,7 +74,9 @@ final class ExclusiveUse {
     }
     if let cancelledAt, now > cancelledAt + Backend.cancellationGrace {
       let grace = Backend.cancellationGrace
-      backend.close(PostgresError(.connectionLost, "no end within \(grace) of a cancellation"))
+      backend.close(
+        PostgresError(
+          .connectionLost, "the statement did not end within \(grace) of a cancellation"))
     }
   }
 
@@ -88,7 +86,7 @@ final class ExclusiveUse {
     backend.flushSoon()
   }
 
-  /// Waits for the next result; nil when there are no more.
+  /// Waits for the next result; nil after the last one.
   func nextResult() async throws -> ResultHandle? {
     try await flush()
     while !backend.isClosed, backend.handle.isBusy { try await arrival() }
@@ -103,8 +101,7 @@ final class ExclusiveUse {
     return result
   }
 
-  /// Sends a piece of COPY data, and waits until the server has taken it: that is all the memory it
-  /// needs.
+  /// Sends a piece of COPY data and waits until the server has taken it, which bounds memory.
   func write(_ bytes: [UInt8]) async throws {
     while true {
       guard !backend.isClosed else { throw failure }
@@ -122,11 +119,11 @@ final class ExclusiveUse {
     !backend.isClosed && backend.handle.putCopyEnd(aborting: reason)
   }
 
-  /// Writes everything out.
+  /// Writes all buffered data.
   ///
-  /// Reads meanwhile, lest the server wait for us to read and we for it. Written and judged in one:
-  /// the server may take the rest at any moment, and whoever waited then for the socket would wait
-  /// while the server waits for more.
+  /// Also reads, to avoid a deadlock in which both sides wait to write. Flushing and watching the
+  /// socket happen in one turn: otherwise the server could take the rest in between, and both sides
+  /// would wait.
   private func flush() async throws {
     while true {
       guard !backend.isClosed else { throw failure }
@@ -138,7 +135,6 @@ final class ExclusiveUse {
     }
   }
 
-  /// Waits until the socket is ready, and takes what has arrived.
   private func arrival() async throws {
     if !backend.isClosed { await withCheckedContinuation { waiting = $0 } }
     guard !backend.isClosed else { throw failure }
@@ -151,13 +147,13 @@ final class ExclusiveUse {
 
   var failure: PostgresError {
     if isTimedOut {
-      return PostgresError(.timedOut, "the server did not answer within \(timeout)")
+      return PostgresError(.timedOut, "the server did not respond within \(timeout)")
     }
     return PostgresError(
       .connectionLost, backend.isClosed ? "the connection was closed" : backend.handle.errorMessage)
   }
 
-  /// Reads to the end of what follows an error, so that the connection can go on.
+  /// Reads the results that follow an error, so that the connection stays usable.
   private func error(of result: ResultHandle) async -> any Error {
     guard var error = result.serverError else { return failure }
     while (try? await nextResult()) != nil {}
@@ -169,7 +165,6 @@ final class ExclusiveUse {
 }
 
 extension ExclusiveUse {
-  /// Begins on the connection that a session has.
   static func begin(_ session: Session, timeout: Duration) async throws -> ExclusiveUse {
     switch session.state {
     case .leased(let backend):
@@ -181,7 +176,7 @@ extension ExclusiveUse {
     }
   }
 
-  /// Runs a script to its end; results with rows are dropped.
+  /// Runs a script; results with rows are dropped.
   func runScript(_ text: String) async throws {
     try await withTaskCancellationHandler {
       try send(text)
@@ -191,7 +186,6 @@ extension ExclusiveUse {
     }
   }
 
-  /// Begins COPY FROM STDIN.
   func beginCopy(_ text: String) async throws {
     try send(text)
     guard let result = try await nextResult(), result.status == PGRES_COPY_IN else {
@@ -200,9 +194,7 @@ extension ExclusiveUse {
     }
   }
 
-  /// Ends COPY, keeping what was sent; with a reason it is discarded.
-  ///
-  /// - Returns: the number of rows.
+  /// Ends COPY and returns the number of rows; given a reason, the rows are discarded.
   func endCopy(aborting reason: String? = nil) async throws -> Int {
     guard putCopyEnd(aborting: reason) else { throw failure }
     var rows = 0

@@ -1,42 +1,41 @@
-/// Statements sent together, in one pipeline with one sync point: all of them happen or none does.
+/// Statements sent together, in one pipeline with one sync point: either all take effect or none.
 ///
-/// Made by the caller's task, then known to the loop only.
+/// Created by the caller's task, then used on the loop only.
 @PostgresLoop
 final class Request {
   typealias Outcome = Result<[Rows], any Error>
 
   @safe
   enum Completion {
-    /// The caller's task. An unsafe continuation, for this is the hot path and ``complete(_:)`` is
-    /// the only place that resumes it, once.
+    /// The caller's task. Uses an unsafe continuation on this hot path; only ``complete(_:)``
+    /// resumes it, once.
     case resume(UnsafeContinuation<[Rows], any Error>)
     case call(@PostgresLoop (Outcome) -> Void)
   }
 
   let statements: [SQL]
-  /// The transaction or connection in use that this belongs to; nil for what may run on any
+  /// The transaction or connection that the request belongs to; nil if it may run on any
   /// connection.
   let session: Session?
-  /// Whether the session ends when this has succeeded: the request commits.
+  /// Whether the session ends when this request succeeds, because it commits.
   let endsSession: Bool
-  /// Whether it does nothing but roll back, and so has nothing to do where nothing was begun.
+  /// Whether the request only rolls back, and so does nothing if no transaction was begun.
   let isRollback: Bool
-  /// Whether the connection sends it for its own sake: nobody else hears of it.
+  /// Whether the connection sends it for itself, without a caller.
   let isHousekeeping: Bool
-  /// How long from acceptance until the caller is told that there is no answer; what waits behind
-  /// the first request of its session is told with that one.
+  /// Time from acceptance until the caller gets an error; requests waiting behind the first one of
+  /// their session fail with that one.
   let timeout: Duration
 
   private var completion: Completion?
-  /// Where it is counted when it is answered; nil: what the pool sends for its own sake.
+  /// The counter for this request; nil for the pool's own requests.
   private var roundTrips: PoolMetrics.RoundTrips?
   private var acceptedAt = ContinuousClock.now
   private var results: [Rows] = []
   private(set) var failure: PostgresError?
   private(set) var deadline = ContinuousClock.now
-  /// Since when the caller has not wanted the answer; nil while it does.
   private(set) var cancelledAt: ContinuousClock.Instant?
-  /// Whether it has been sent a second time; there is no third.
+  /// Whether it was sent a second time; there is no third.
   private(set) var isRepeated = false
 
   nonisolated init(
@@ -51,12 +50,12 @@ final class Request {
     self.timeout = timeout
   }
 
-  /// Whether the caller has its answer already, and the server's will be dropped.
+  /// Whether the caller has a result already; the server's is then dropped.
   var isAnswered: Bool { completion == nil }
 
-  /// Takes over the caller's continuation; the time runs from here.
+  /// Takes the caller's continuation and starts the timeout.
   ///
-  /// - Returns: false when the task was cancelled before it came this far; it is answered then.
+  /// - Returns: False if the task was cancelled before; the request is completed then.
   func accept(
     _ completion: Completion, now: ContinuousClock.Instant,
     countedIn roundTrips: PoolMetrics.RoundTrips? = nil
@@ -85,28 +84,27 @@ final class Request {
     failure = error.during(statements.indices.contains(index) ? statements[index].text : nil)
   }
 
-  /// Marks the failure as the work of a cancellation that was meant for another request.
+  /// Marks the failure as caused by a cancellation meant for another request.
   func blameCancellation() {
     failure?.wasCancelledByMistake = true
   }
 
-  /// Forgets what has come in, for the request is sent once more.
   func prepareToRepeat() {
     isRepeated = true
     results.removeAll()
     failure = nil
   }
 
-  /// The server has answered to the end: the caller gets its results or the first failure.
+  /// Completes with the results or the first failure, after the server's last result.
   func finish() {
     guard let failure else { return complete(.success(results)) }
     let wasCancelled = cancelledAt != nil && failure.sqlState == .queryCanceled
     complete(.failure(wasCancelled ? CancellationError() : failure))
   }
 
-  /// The connection was closed before the server had answered to the end.
+  /// Completes after the connection closed early.
   ///
-  /// A COMMIT that it has confirmed stands all the same.
+  /// A COMMIT that the server confirmed still counts as success.
   func connectionClosed(_ reason: PostgresError) {
     let isCommitted =
       results.count == statements.count && results.last?.result.commandTag == "COMMIT"
@@ -114,7 +112,7 @@ final class Request {
     complete(.failure(failure ?? reason.during(statements.first?.text)))
   }
 
-  /// Answers the caller now; anything that comes later is dropped.
+  /// Completes the request; later outcomes are dropped.
   func complete(_ outcome: Outcome) {
     guard let completion else { return }
     self.completion = nil
@@ -126,19 +124,17 @@ final class Request {
   }
 }
 
-/// The exclusive use of one connection, from the first request that needs it until it is given
-/// back.
+/// The exclusive use of one connection, from the first request until the connection is returned.
 ///
-/// It is taken with the first request and not before: a transaction whose body computes first holds
-/// nothing while it does, and asking for a connection is no hop of its own.
+/// The connection is taken with the first request: a transaction whose body computes first holds
+/// nothing until then, and acquiring a connection costs no hop of its own.
 @PostgresLoop
 final class Session {
   enum State {
     case unused
-    /// Waiting for a connection; what it asks for meanwhile is kept in order.
+    /// Waiting for a connection; further requests are kept in order.
     case waiting([Request])
     case leased(Backend)
-    /// Given back, or its connection was lost.
     case ended(PostgresError)
   }
 
@@ -146,7 +142,7 @@ final class Session {
 
   nonisolated init() {}
 
-  /// The server process behind it, as its connection was told; nil while it has none.
+  /// The process ID announced for the connection; nil while there is none.
   var processID: Int32? {
     if case .leased(let backend) = state { backend.handle.processID } else { nil }
   }

@@ -1,7 +1,7 @@
-/// Rows in the binary format of COPY.
+/// Encodes rows in the binary format of COPY.
 ///
-/// https://www.postgresql.org/docs/current/sql-copy.html: a signature, flags and the length of an
-/// extension; then per row the number of columns and each value behind its length; -1 at the end.
+/// https://www.postgresql.org/docs/current/sql-copy.html: a signature, flags and an extension
+/// length; for each row the number of columns and each value after its length; -1 at the end.
 package struct CopyEncoder: Sendable {
   private static let header: [UInt8] =
     [
@@ -14,12 +14,11 @@ package struct CopyEncoder: Sendable {
     buffer.append(Self.header)
   }
 
-  /// The number of bytes not yet taken.
   var count: Int { buffer.count }
 
   /// Appends a row.
   ///
-  /// Each value must be of its column's exact type, for COPY converts nothing.
+  /// Each value must have its column's exact type, because COPY does not convert.
   package mutating func append<each Value: PostgresEncodable>(_ values: repeat each Value) {
     var columns: Int16 = 0
     for _ in repeat each values { columns += 1 }
@@ -31,17 +30,15 @@ package struct CopyEncoder: Sendable {
     buffer.append(Int16(-1))
   }
 
-  /// Takes what has gathered, to send it.
   mutating func take() -> [UInt8] {
     defer { buffer.removeAll() }
     return buffer.bytes
   }
 }
 
-/// One COPY under way.
 package struct CopyOperation: Sendable {
-  /// Rows are sent in pieces of this size: large enough that the hand-over to the loop costs
-  /// nothing, small enough to keep many COPYs in memory.
+  /// Size in bytes at which buffered rows are sent: large enough that the hand-over to the loop
+  /// costs nothing, small enough for many concurrent COPYs.
   fileprivate static let pieceBytes = 64 * 1024
 
   private let use: ExclusiveUse
@@ -51,7 +48,6 @@ package struct CopyOperation: Sendable {
     self.use = use
   }
 
-  /// Gathers rows and sends them piece by piece.
   struct Writer {
     fileprivate var encoder = CopyEncoder()
     fileprivate let use: ExclusiveUse
@@ -62,8 +58,9 @@ package struct CopyOperation: Sendable {
     }
   }
 
-  /// Runs COPY with the rows that a body writes; nothing is copied when it throws, or when the
-  /// server refuses a row.
+  /// Runs COPY with the rows that a body writes.
+  ///
+  /// Nothing is copied if the body throws or the server rejects a row.
   func run(_ sql: SQL, _ body: (inout Writer) async throws -> Void) async throws -> Int {
     do {
       let rows = try await withTaskCancellationHandler {
@@ -88,8 +85,8 @@ package struct CopyOperation: Sendable {
       writer.encoder.end()
       try await use.write(writer.encoder.take())
     } catch {
-      // What the server says to it is not why it failed, unless the server was the one that failed.
-      do { _ = try await use.endCopy(aborting: "the client gave up") } catch let serverError {
+      // The server's error matters only if the server caused the failure.
+      do { _ = try await use.endCopy(aborting: "aborted by the client") } catch let serverError {
         if error is PostgresError { throw serverError }
       }
       throw error
@@ -103,28 +100,26 @@ package struct CopyOperation: Sendable {
   }
 }
 
-/// Where rows can be copied in: a connection of one's own or a transaction.
+/// An object that rows can be copied through: a pool, a connection or a transaction.
 package protocol CopyTarget: Sendable {
   /// Takes the connection out of the pipeline for COPY.
   func beginCopy(deadline: Duration?) async throws -> CopyOperation
 }
 
 extension CopyTarget {
-  /// Copies rows in from an asynchronous sequence, in binary format; memory stays small however
-  /// many there are.
+  /// Copies rows from an asynchronous sequence, in binary format and with constant memory.
   ///
   /// ```swift
-  /// try await connection.copyIn("COPY reading (sensor, value) FROM STDIN", rows: readings) {
+  /// try await pool.copyIn("COPY reading (sensor, value) FROM STDIN", rows: readings) {
   ///   $1.append($0.sensor, $0.value)
   /// }
   /// ```
   /// - Parameters:
   ///   - sql: `COPY table (columns) FROM STDIN`, without options and parameters.
-  ///   - rows: what to copy; when it throws, nothing is copied.
-  ///   - deadline: how long the server may be silent, nil for the pool's setting.
-  ///   - encode: appends an element's row or rows.
-  /// - Returns: the number of rows copied.
-  /// - Throws: ``PostgresError``, or what the sequence or `encode` threw.
+  ///   - rows: The elements to copy; nothing is copied if the sequence throws.
+  ///   - deadline: How long the server may be silent; the pool's setting if nil.
+  ///   - encode: Appends an element's row or rows.
+  /// - Returns: The number of rows copied.
   @discardableResult
   package func copyIn<Rows: AsyncSequence>(
     _ sql: SQL, rows: Rows, deadline: Duration? = nil,
@@ -136,7 +131,7 @@ extension CopyTarget {
     }
   }
 
-  /// Copies rows in from a sequence, in binary format.
+  /// Copies rows from a sequence, in binary format.
   @discardableResult
   package func copyIn<Rows: Sequence>(
     _ sql: SQL, rows: Rows, deadline: Duration? = nil,
@@ -165,7 +160,6 @@ extension Transaction: CopyTarget {
 }
 
 extension ConnectionPool: CopyTarget {
-  /// A connection for one COPY, which gives it back at its end.
   package func beginCopy(deadline: Duration?) async throws -> CopyOperation {
     let session = Session()
     let connection = Connection(pool: self, session: session)

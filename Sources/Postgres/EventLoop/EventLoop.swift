@@ -1,11 +1,10 @@
 import Synchronization
 
-/// One thread that waits for sockets, timers and submitted work, and is the executor of
-/// ``PostgresLoop``.
+/// A thread that waits for sockets, timers and submitted work: the executor of ``PostgresLoop``.
 ///
-/// A turn: take everything that was submitted, read what arrived (waiting for it if there is
-/// nothing to do), do what was submitted, write what that left to be written. A submitter wakes the
-/// thread only when it sleeps, so under load there is next to no waking.
+/// Each turn takes all submitted items, reads what has arrived (waiting if there are no items),
+/// runs the items and writes the output. A submitter wakes the thread only when it sleeps, so
+/// wake-ups are rare under load.
 final class EventLoop: SerialExecutor {
   private enum Item {
     case work(@Sendable @PostgresLoop () -> Void)
@@ -60,16 +59,17 @@ final class EventLoop: SerialExecutor {
         swap(&inbox.items, &items)
         inbox.isAsleep = items.isEmpty
       }
-      hear(mayWait: items.isEmpty)
+      handleEvents(mayWait: items.isEmpty)
       perform(items)
       items.removeAll(keepingCapacity: true)
     }
   }
 
-  /// Hears what the sockets have to say, after the work was taken and before it is done.
+  /// Handles socket events after the submitted items are taken and before they run.
   ///
-  /// In this order, work never meets a connection whose end the submitter could already know of.
-  private func hear(mayWait: Bool) {
+  /// In this order, an item never meets a connection whose loss its submitter could already know
+  /// of.
+  private func handleEvents(mayWait: Bool) {
     PostgresLoop.assumeIsolated {
       let events = poller.wait(atMost: mayWait ? Reactor.shared.timeUntilNextTimer : .zero)
       if mayWait { inbox.withLock { $0.isAsleep = false } }

@@ -2,7 +2,7 @@
   internal import Darwin
   import Synchronization
 
-  /// The list of watched sockets for `poll`, which is enough for a developer's machine.
+  /// The watched sockets for `poll`, which is sufficient on a developer's machine.
   final class Poller: Sendable {
     struct Event {
       let descriptor: Int32
@@ -35,9 +35,7 @@
       _ = unsafe write(wakeupWriter, &byte, 1)
     }
 
-    /// Waits for events; nil waits for ever.
-    ///
-    /// May return early, with none.
+    /// Waits for events, forever if the timeout is nil; may return none early.
     func wait(atMost timeout: Duration?) -> [Event] {
       var polled = watched.withLock { watched in
         watched.map { pollfd(fd: $0.key, events: $0.value, revents: 0) }

@@ -2,16 +2,17 @@
   internal import CLibpq
   internal import Glibc
 
-  /// The kernel's list of watched sockets (epoll), and a way to wake its reader from other threads.
+  /// The kernel's list of watched sockets (epoll), with a way to wake its reader from other
+  /// threads.
   ///
-  /// Holds two descriptors and no memory, and the kernel's calls on them are safe from any thread.
+  /// Holds only two descriptors, and their system calls are safe from any thread.
   final class Poller: Sendable {
     struct Event {
       let descriptor: Int32
       let readiness: Readiness
     }
 
-    /// More events than this are fetched with the next call; there are only a few connections.
+    /// Further events are fetched with the next call; there are only a few connections.
     private static let eventsPerCall = 64
 
     private let epoll: Int32
@@ -21,7 +22,7 @@
       epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
       wakeup = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
       precondition(epoll >= 0 && wakeup >= 0, "The process is out of file descriptors.")
-      // Reported once for each time it is written to, it need not be read.
+      // Edge-triggered, so it need not be read.
       control(EPOLL_CTL_ADD, wakeup, EPOLLIN.rawValue | EPOLLET.rawValue)
     }
 
@@ -47,9 +48,7 @@
       eventfd_write(wakeup, 1)
     }
 
-    /// Waits for events; nil waits for ever.
-    ///
-    /// May return early, with none.
+    /// Waits for events, forever if the timeout is nil; may return none early.
     func wait(atMost timeout: Duration?) -> [Event] {
       unsafe withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: Self.eventsPerCall) {
         buffer in
@@ -76,7 +75,7 @@
       unsafe epoll_ctl(epoll, operation, descriptor, &event)
     }
 
-    /// Rounded up, lest the loop spin through a timer's last millisecond.
+    /// Rounded up, so that the loop does not spin through a timer's last millisecond.
     private static func milliseconds(_ timeout: Duration?) -> Int32 {
       guard let timeout else { return -1 }
       let (seconds, attoseconds) = timeout.components

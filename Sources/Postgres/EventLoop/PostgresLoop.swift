@@ -1,11 +1,12 @@
 /// The thread that serves all connections to PostgreSQL, as a global actor.
 ///
-/// Connections, pools and listeners are classes isolated to this actor: the compiler proves that
-/// libpq's handles, which no two threads may use at once, are only touched here. Requests do not
-/// travel as actor calls, which would cost two more hops each; they are handed over with
-/// ``submit(_:)`` and answered by resuming their caller's continuation.
+/// Connections, pools and listeners are classes isolated to this actor, so the compiler proves that
+/// libpq's handles, which no two threads may use at once, are only used here. Requests are not
+/// actor calls, which would cost two more hops each: they are handed over with ``submit(_:)`` and
+/// completed by resuming the caller's continuation.
 ///
-/// One thread is enough: a statement costs it a few microseconds, PostgreSQL ten times that.
+/// One thread is enough: a statement takes a few microseconds here, and ten times that in
+/// PostgreSQL.
 @globalActor
 package actor PostgresLoop {
   package static let shared = PostgresLoop()
@@ -16,19 +17,19 @@ package actor PostgresLoop {
     unsafe loop.asUnownedSerialExecutor()
   }
 
-  /// Runs a piece of work on the loop's thread, after what was submitted before it.
+  /// Runs work on the loop's thread, after the work submitted before it.
   static nonisolated func submit(_ work: @escaping @Sendable @PostgresLoop () -> Void) {
     shared.loop.enqueue(work)
   }
 
-  /// Runs isolated work at once, on the loop's thread; traps on any other.
+  /// Runs isolated work immediately on the loop's thread; traps on any other.
   ///
-  /// The same that `MainActor.assumeIsolated` does; other global actors don't get one from the
-  /// library.
+  /// The equivalent of `MainActor.assumeIsolated`, which the library does not provide for other
+  /// global actors.
   static nonisolated func assumeIsolated(_ work: @PostgresLoop () -> Void) {
     shared.loop.checkIsolated()
     withoutActuallyEscaping(work) { escaping in
-      // The two types differ only in isolation, which has no representation and was just checked.
+      // The types differ only in isolation, which has no representation and was checked above.
       let plain = unsafe unsafeBitCast(escaping, to: (() -> Void).self)
       plain()
     }

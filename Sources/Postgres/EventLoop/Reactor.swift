@@ -1,19 +1,18 @@
 import HeapModule
 
-/// What the loop's thread knows: the sockets it watches, its timers, and who has something to
-/// write.
+/// The state of the loop's thread: watched sockets, timers and sources with data to write.
 @PostgresLoop
 final class Reactor {
   static let shared = Reactor()
 
-  /// The time of the current turn; reading the clock once a turn is exact enough for deadlines.
+  /// The time of the current turn; reading the clock once per turn is precise enough for deadlines.
   private(set) var now = ContinuousClock.now
   private var sources: [Int32: any EventSource] = [:]
   private var unflushed: [any EventSource] = []
   private var timers = Heap<Timer>()
   private var timersSet = 0
 
-  /// How long the thread may sleep; nil when no timer is set.
+  /// Time until the next timer; nil if none is set.
   var timeUntilNextTimer: Duration? {
     timers.min.map { max(.zero, $0.time - ContinuousClock.now) }
   }
@@ -21,13 +20,12 @@ final class Reactor {
   func handle(_ events: [Poller.Event]) {
     now = .now
     for event in events {
-      // A source that an earlier event of this turn has removed hears nothing more.
+      // Sources removed by an earlier event of this turn receive no more events.
       sources[event.descriptor]?.ready(event.readiness)
     }
   }
 
-  /// Runs the timers that are due, and writes what the turn's requests have left in the
-  /// connections' buffers.
+  /// Runs due timers, then writes the data that the turn's requests have buffered.
   func endTurn() {
     while let timer = timers.min, timer.time <= now {
       timers.removeMin()
@@ -49,31 +47,31 @@ final class Reactor {
     PostgresLoop.shared.loop.poller.modify(descriptor, writing: wants)
   }
 
-  /// Stops watching a source, unless its descriptor is another's by now: libpq closes the socket of
-  /// a broken connection by itself, and the number is given to the next.
+  /// Stops watching a source, unless its descriptor belongs to another one: libpq closes a broken
+  /// connection's socket itself, and the number is reused.
   func unwatch(_ source: any EventSource, descriptor: Int32) {
     guard sources[descriptor] === source else { return }
     sources[descriptor] = nil
     PostgresLoop.shared.loop.poller.remove(descriptor)
   }
 
-  /// Runs an action on the loop after a while; there is no cancelling, so it must look whether it
-  /// is still wanted.
+  /// Runs an action on the loop after a delay; it can't be cancelled, so it must check whether it
+  /// is still needed.
   func schedule(after delay: Duration, _ action: @escaping @PostgresLoop () -> Void) {
     timersSet += 1
     timers.insert(Timer(time: .now + delay, number: timersSet, action: action))
   }
 }
 
-/// Something with a socket that the loop serves.
 @PostgresLoop
 protocol EventSource: AnyObject {
   func ready(_ readiness: Readiness)
   func flush()
 }
 
-/// What a socket is ready for; an error or a hang-up counts as readable, for reading tells what it
-/// is.
+/// A socket's readiness.
+///
+/// An error or hang-up counts as readable, because reading reports it.
 struct Readiness: OptionSet {
   let rawValue: Int
   static let reading = Readiness(rawValue: 1)

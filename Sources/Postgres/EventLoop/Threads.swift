@@ -5,11 +5,10 @@
   internal import Glibc
 #endif
 
-/// Threads of our own, for what would block one of Swift's cooperative pool.
+/// Threads for calls that would block Swift's cooperative pool.
 enum Threads {
-  /// Runs a body on a new thread, which ends with it.
-  ///
-  /// - Returns: false when the process may not have another thread; the body is not run then.
+  /// Runs a body on a new thread; returns false, without running it, if the process can't start
+  /// one.
   static func start(named name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
     let start = unsafe Unmanaged.passRetained(ThreadStart(name: name, body: body))
     #if canImport(Darwin)
@@ -31,7 +30,6 @@ enum Threads {
   }
 }
 
-/// Tells one thread from another.
 struct ThreadIdentity: Hashable, Sendable {
   private let bits: UInt
 

@@ -1,9 +1,9 @@
 import Logging
 
-/// Keeps one connection on which it listens, and makes it anew when it is lost.
+/// Keeps a connection for LISTEN, and reconnects when it is lost.
 @PostgresLoop
 final class Listener {
-  /// How often deadlines are looked at, all the time that there is a connection.
+  /// Interval at which deadlines are checked while connected.
   private static let sweepInterval = Duration.seconds(1)
 
   private let channels: [String]
@@ -33,7 +33,7 @@ final class Listener {
       case .success(let backend): self.connected(backend)
       case .failure(let error):
         self.logger.warning(
-          "Could not connect to PostgreSQL to listen", metadata: ["error": "\(error)"])
+          "Could not connect to PostgreSQL for LISTEN", metadata: ["error": "\(error)"])
         self.reconnectLater()
       }
     }
@@ -46,7 +46,7 @@ final class Listener {
     backend?.close(PoolDriver.closedError)
   }
 
-  /// Gives up a connection to any but one server.
+  /// Closes a connection to a server other than this one.
   func leave(otherThan server: ServerName, _ reason: PostgresError) {
     if let backend, backend.server != server { backend.close(reason) }
   }
@@ -84,8 +84,8 @@ final class Listener {
     Reactor.shared.schedule(after: delay) { self.connect() }
   }
 
-  /// A connection that only listens would never notice that its server is gone: ask it now and
-  /// then.
+  /// Checks the connection periodically, because one that only listens does not notice a lost
+  /// server.
   private func checkLater(_ checked: Backend) {
     Reactor.shared.schedule(after: configuration.idleHealthCheckInterval) { [weak checked] in
       guard let checked, checked === self.backend, !checked.isClosed else { return }
@@ -127,39 +127,43 @@ extension Listener: BackendOwner {
   func backendClosed(_ backend: Backend, _ reason: PostgresError) {
     self.backend = nil
     if reason.code != .closed {
-      logger.info("Lost a connection that listens", metadata: ["error": "\(reason)"])
+      logger.info("Lost the PostgreSQL connection for LISTEN", metadata: ["error": "\(reason)"])
     }
     reconnectLater()
   }
 }
 
-/// What a listener has to tell.
 package enum ListenEvent: Hashable, Sendable {
-  /// LISTEN is in force for the first time.
+  /// LISTEN is active for the first time.
   case listening
-  /// LISTEN is in force again after a break, or the reader was too slow: notifications may have
-  /// been missed.
+  /// LISTEN is active again after an interruption, or the reader was too slow. Notifications may
+  /// have been missed.
   case reconnected
   case notification(Notification)
 }
 
-/// What a NOTIFY brought.
 package struct Notification: Hashable, Sendable {
   package let channel: String
   package let payload: String
-  /// The server process that sent it.
   package let processID: Int32
 }
 
 extension ConnectionPool {
-  /// Listens to channels on a connection of its own, until the sequence is dropped or the pool
-  /// closed.
+  /// Listens to channels on a separate connection, until the sequence is dropped or the pool
+  /// closes.
   ///
-  /// The connection is made again when it is lost. Look for what was missed at each event that is
-  /// not a notification.
+  /// ```swift
+  /// for await event in pool.listen(to: ["job"]) {
+  ///   switch event {
+  ///   case .listening, .reconnected: await checkAllJobs()
+  ///   case .notification(let notification): await checkJob(notification.payload)
+  ///   }
+  /// }
+  /// ```
+  /// A lost connection is reopened. After every event that is not a notification, look for changes
+  /// that were missed.
   package func listen(to channels: [String]) -> AsyncStream<ListenEvent> {
-    // So many notifications that nobody has read yet mean a reader that had better look at the
-    // tables.
+    // A reader this far behind receives `reconnected`, and reads the tables instead.
     let (stream, continuation) = AsyncStream.makeStream(
       of: ListenEvent.self, bufferingPolicy: .bufferingNewest(4096))
     let listener = Listener(

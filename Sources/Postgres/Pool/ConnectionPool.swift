@@ -2,22 +2,27 @@ package import CoreMetrics
 package import Logging
 import Tracing
 
-/// A few connections to PostgreSQL, shared by everybody.
+/// A small set of connections to PostgreSQL, shared by all callers.
 ///
-/// Statements outside of transactions share connections: many are under way on each at once, in
-/// libpq's pipeline mode, and an error of one leaves the others alone. A transaction has its
-/// connection to itself. Connections are made when they are needed and made again when they are
-/// lost; no thread waits for the server.
+/// ```swift
+/// let pool = ConnectionPool(configuration: .init(uri: uri), logger: logger)
+/// let names = try await pool.query("SELECT name FROM sensor WHERE site = \(site)")
+///   .decode(String.self)
+/// try await pool.execute("DELETE FROM reading WHERE sensor = \(sensor)")
+/// await pool.close()
+/// ```
+/// Statements outside of transactions share connections: many are in flight on each at once, in
+/// libpq's pipeline mode, and a failing statement does not affect the others. A transaction has a
+/// connection of its own. Connections are opened when first needed and reopened when lost; no
+/// thread waits for the server.
+///
+/// Methods throw ``PostgresError``, or `CancellationError` if the task was cancelled and the server
+/// has stopped the statement.
 package final class ConnectionPool: StatementRunner {
   package let configuration: Configuration
   let driver: PoolDriver
 
-  /// Makes a pool; it connects when the first statement needs it.
-  ///
-  /// - Parameters:
-  ///   - configuration: How to reach the server, and the limits.
-  ///   - logger: Told of connections made and lost.
-  ///   - metrics: Where round trips are counted.
+  /// The pool connects when the first statement needs it.
   package init(
     configuration: Configuration, logger: Logger,
     metrics: any MetricsFactory = MetricsSystem.factory
@@ -35,8 +40,9 @@ package final class ConnectionPool: StatementRunner {
 
   /// Sends statements together, as one implicit transaction.
   ///
-  /// It has the database's default isolation level. Where that is stricter than read committed, the
-  /// server can refuse the statements because of concurrent ones; they are then sent again.
+  /// The transaction has the database's default isolation level. At a level stricter than read
+  /// committed, the server can reject statements because of concurrent ones; they are then sent
+  /// again.
   package func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows] {
     guard !statements.isEmpty else { return [] }
     var attempt = 1
@@ -52,14 +58,13 @@ package final class ConnectionPool: StatementRunner {
     }
   }
 
-  /// Sends statements together, for those who have no task that could wait.
+  /// Sends statements together, for callers without a task that could wait.
   ///
   /// - Parameters:
-  ///   - statements: at least one; none of them COPY.
-  ///   - deadline: how long the server may take, nil for the pool's setting.
-  ///   - completion: called once, on the thread that serves all connections, so that it must not
-  ///     take long; with the rows of each statement, in order, or with what ``batch(_:deadline:)``
-  ///     throws.
+  ///   - statements: At least one; no COPY.
+  ///   - deadline: The server's time limit; the pool's setting if nil.
+  ///   - completion: Called once, on the thread that serves all connections, so it must return
+  ///     quickly.
   package func batch(
     _ statements: [SQL], deadline: Duration? = nil,
     completion: @escaping @Sendable (Result<[Rows], any Error>) -> Void
@@ -71,11 +76,10 @@ package final class ConnectionPool: StatementRunner {
     }
   }
 
-  /// Runs a body with a connection of its own, for what needs one: session locks, settings,
-  /// scripts.
+  /// Runs a body with a connection of its own, for session locks, settings and scripts.
   ///
-  /// The connection goes back to the others afterwards: leave it as it was. A transaction left open
-  /// closes it.
+  /// The connection returns to the pool afterwards, so leave its settings unchanged. One with an
+  /// open transaction is closed.
   @discardableResult
   package func withConnection<Value>(
     _ body: (Connection) async throws -> Value
@@ -88,29 +92,29 @@ package final class ConnectionPool: StatementRunner {
   /// Runs a script of several statements without parameters, such as a schema, as one implicit
   /// transaction.
   ///
-  /// - Parameters:
-  ///   - text: the statements; COPY is not possible in it.
-  ///   - deadline: how long the server may be silent, nil for the pool's setting.
-  /// - Throws: ``PostgresError``.
+  /// The script can't contain COPY.
+  ///
+  /// - Parameter deadline: How long the server may be silent; the pool's setting if nil.
   package func runScript(_ text: String, deadline: Duration? = nil) async throws {
     try await withConnection { try await $0.runScript(text, deadline: deadline) }
   }
 
-  /// Closes the pool: takes nothing more, waits for what is under way, then closes all connections.
+  /// Stops accepting requests, waits for those in flight and closes all connections.
   ///
-  /// - Parameter limit: how long to wait; what is not done by then fails.
+  /// - Parameter limit: Requests that have not finished by then fail.
   package func close(within limit: Duration = .seconds(10)) async {
     await driver.close(within: limit)
   }
 
-  /// From here on a round trip is worth a line in the log: waits for a connection or a lock
-  /// included.
+  /// Round trips that take this long are logged as slow, including the wait for a connection or a
+  /// lock.
   private static let slowAfter: Duration = .seconds(1)
 
   func timeout(_ deadline: Duration?) -> Duration { deadline ?? configuration.statementDeadline }
 
-  /// Hands a request to the loop and waits for its answer; cancelling the task cancels it on the
-  /// server.
+  /// Hands a request to the loop and waits for its result.
+  ///
+  /// Cancelling the task cancels the request on the server.
   func run(_ request: Request) async throws -> [Rows] {
     let start = ContinuousClock.now
     defer { log(request, after: ContinuousClock.now - start) }
@@ -128,8 +132,8 @@ package final class ConnectionPool: StatementRunner {
     }
   }
 
-  /// Logs a round trip, in the task that asked, so that the log says on whose behalf: what took
-  /// long as a notice.
+  /// Logs a round trip in the caller's task, and so with its log metadata; at level notice if it
+  /// was slow.
   private func log(_ request: Request, after time: Duration) {
     let isSlow = time >= Self.slowAfter
     let level: Logger.Level = isSlow ? .notice : .trace
@@ -137,7 +141,7 @@ package final class ConnectionPool: StatementRunner {
     let text = request.statements.last?.text ?? ""
     driver.logger.log(
       level: level,
-      isSlow ? "A round trip to PostgreSQL was slow" : "A round trip to PostgreSQL",
+      isSlow ? "Slow PostgreSQL round trip" : "PostgreSQL round trip",
       metadata: [
         "postgres.milliseconds": "\(Int(time / .milliseconds(1)))",
         "postgres.statements": "\(request.statements.count)",
@@ -146,7 +150,7 @@ package final class ConnectionPool: StatementRunner {
       ])
   }
 
-  /// The same, but goes on when the task is cancelled: what cleans up must.
+  /// Does the same, but continues when the task is cancelled, as cleanup must.
   func runShielded(_ request: Request) async throws -> [Rows] {
     if let error = Self.fault(of: request) { throw error }
     return try await unsafe withUnsafeThrowingContinuation { continuation in
@@ -156,7 +160,6 @@ package final class ConnectionPool: StatementRunner {
     }
   }
 
-  /// Why a request can't be sent at all.
   private static func fault(of request: Request) -> PostgresError? {
     request.statements.first { $0.parameters.count > SQL.parametersMax }.map {
       PostgresError(
@@ -165,7 +168,7 @@ package final class ConnectionPool: StatementRunner {
   }
 }
 
-/// A connection which nobody else uses, for the length of ``ConnectionPool/withConnection(_:)``.
+/// A connection reserved for the body of ``ConnectionPool/withConnection(_:)``.
 package final class Connection: StatementRunner {
   let pool: ConnectionPool
   let session: Session
@@ -175,9 +178,9 @@ package final class Connection: StatementRunner {
     self.session = session
   }
 
-  /// The server process that this connection was told of; nil before the first statement.
+  /// The server process ID that was announced for this connection; nil before the first statement.
   ///
-  /// A PgBouncer makes one up, and ``StatementRunner`` can ask the real one for its own.
+  /// PgBouncer announces an invented one; `SELECT pg_backend_pid()` returns the real one.
   package func announcedProcessID() async -> Int32? { await session.processID }
 
   package func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows] {
@@ -186,13 +189,7 @@ package final class Connection: StatementRunner {
       Request(statements, session: session, timeout: pool.timeout(deadline)))
   }
 
-  /// Runs a script of several statements without parameters, such as a schema, as one implicit
-  /// transaction.
-  ///
-  /// - Parameters:
-  ///   - text: the statements; COPY is not possible in it.
-  ///   - deadline: how long the server may be silent, nil for the pool's setting.
-  /// - Throws: ``PostgresError``.
+  /// Runs a script of several statements without parameters, as one implicit transaction.
   package func runScript(_ text: String, deadline: Duration? = nil) async throws {
     _ = try await pool.run(
       Request([], session: session, timeout: pool.configuration.acquireTimeout))
@@ -207,50 +204,44 @@ package final class Connection: StatementRunner {
   }
 }
 
-/// What statements can be sent through: a pool, a transaction, or a connection of one's own.
+/// An object that sends statements: a pool, a transaction or a connection.
 package protocol StatementRunner: Sendable {
-  /// Sends statements together: one round trip, and all of them happen or none does.
+  /// Sends statements together, in one round trip; either all take effect or none.
   ///
   /// - Parameters:
-  ///   - statements: at least one; none of them COPY.
-  ///   - deadline: how long the server may take, nil for the pool's setting.
-  /// - Returns: the rows of each statement, in order.
-  /// - Throws: ``PostgresError`` of the first that failed, or `CancellationError` when the server
-  ///   was stopped at it.
+  ///   - statements: No COPY.
+  ///   - deadline: The server's time limit; the pool's setting if nil.
+  /// - Returns: The rows of each statement, in order.
   func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows]
 }
 
 extension StatementRunner {
-  /// Sends statements together: one round trip, and all of them happen or none does.
   @discardableResult
   package func batch(_ statements: [SQL]) async throws -> [Rows] {
     try await batch(statements, deadline: nil)
   }
 
-  /// Runs a statement and returns its rows.
   package func query(_ sql: SQL, deadline: Duration? = nil) async throws -> Rows {
     try await batch([sql], deadline: deadline)[0]
   }
 
-  /// Runs a statement and returns the number of rows that it touched.
+  /// Runs a statement and returns the number of affected rows.
   @discardableResult
   package func execute(_ sql: SQL, deadline: Duration? = nil) async throws -> Int {
     try await batch([sql], deadline: deadline)[0].affectedRows
   }
 }
 
-/// How a pool stands at one moment.
+/// A snapshot of a pool's connections and requests.
 package struct PoolReading: Hashable, Sendable {
-  /// Connections that have nothing to do.
   package var idle = 0
-  /// Connections with shared requests under way.
+  /// Connections with shared requests in flight.
   package var busy = 0
-  /// Connections that a transaction has to itself.
+  /// Connections reserved for a transaction.
   package var leased = 0
   package var connecting = 0
-  /// Round trips under way.
   package var inFlight = 0
-  /// Round trips that wait for a connection.
+  /// Requests waiting for a connection.
   package var waiting = 0
 }
 
@@ -273,6 +264,6 @@ extension PoolState {
 }
 
 extension ConnectionPool {
-  /// How it stands now; asks no server.
+  /// Reads the pool's counters without asking the server.
   package func reading() async -> PoolReading { await driver.reading }
 }

@@ -2,13 +2,13 @@ internal import CoreMetrics
 internal import DequeModule
 import Logging
 
-/// Carries out what ``PoolState`` decides: opens connections, hands them requests, hears of their
-/// ends.
+/// Carries out the decisions of ``PoolState``: opens connections, hands them requests and handles
+/// their results.
 @PostgresLoop
 final class PoolDriver {
   private enum Phase { case open, closing, closed }
 
-  /// How often deadlines are looked at while anything is under way: their exactness.
+  /// Interval at which deadlines are checked while requests are in flight.
   private static let sweepInterval = Duration.milliseconds(50)
 
   private let configuration: ConnectionPool.Configuration
@@ -37,10 +37,9 @@ final class PoolDriver {
     sessions = Array(repeating: nil, count: state.slots.count)
   }
 
-  /// How many requests have been sent: the number of round trips.
+  /// The number of requests sent, which is the number of round trips.
   var requestsSent: Int { state.requestsSent }
 
-  /// How many connections there are, and what they do.
   var reading: PoolReading { state.reading }
 
   // MARK: Requests
@@ -70,7 +69,7 @@ final class PoolDriver {
     case .waiting(let requests):
       session.state = .waiting(requests + [request])
     case .unused where request.isRollback:
-      // The server has never heard of the transaction.
+      // The server does not know the transaction.
       request.complete(.success([]))
     case .unused where phase == .open:
       session.state = .waiting([])
@@ -97,7 +96,7 @@ final class PoolDriver {
 
   private func start(_ request: Request, on slot: Int, _ now: ContinuousClock.Instant) {
     guard let backend = backends[slot] else {
-      // Lost while it was given to several; this one has not been sent.
+      // Lost while it was assigned to several requests; this one has not been sent.
       return assign(request, request.session == nil ? .shared : .lease, now)
     }
     if let session = request.session {
@@ -117,7 +116,6 @@ final class PoolDriver {
     }
   }
 
-  /// Stops what a request is doing because its task was cancelled.
   func cancel(_ request: Request) {
     let now = Reactor.shared.now
     request.cancel(now: now)
@@ -128,7 +126,7 @@ final class PoolDriver {
     }
   }
 
-  /// Answers a request that was never sent; its session, if it has one, ends with it.
+  /// Completes a request that was never sent; its session returns to unused.
   private func fail(_ request: Request, _ error: any Error) {
     if let session = request.session, case .waiting(let others) = session.state {
       session.state = .unused
@@ -139,7 +137,7 @@ final class PoolDriver {
 
   // MARK: Sessions
 
-  /// Gives a session's connection back; one that is in the middle of something is closed instead.
+  /// Returns a session's connection to the pool, or closes it if it is in the middle of something.
   func end(_ session: Session) {
     let before = session.state
     session.state = .ended(Session.endedNormally)
@@ -183,8 +181,8 @@ final class PoolDriver {
       lastConnectFailure = error
       metrics.connectsFailed.increment()
       logger.warning("Could not connect to PostgreSQL", metadata: ["error": "\(error)"])
-      // Until a first connection has worked, the settings are likelier wrong than the server away:
-      // say so at once.
+      // Before the first successful connection, wrong settings are likelier than an outage: fail at
+      // once.
       if !state.hasEverConnected {
         for request in state.removeAll() { fail(request, error) }
       }
@@ -208,8 +206,7 @@ final class PoolDriver {
     backends.firstIndex { $0 === backend }
   }
 
-  /// Serves those who wait, opens what is missing, and ends closing when nothing is left to wait
-  /// for.
+  /// Serves waiting requests, opens missing connections and finishes closing when the pool is idle.
   private func advance() {
     let now = Reactor.shared.now
     for placement in state.placeWaiting(now: now) {
@@ -221,8 +218,8 @@ final class PoolDriver {
 
   // MARK: The primary
 
-  /// Closes the connections to servers that are the primary no more, for a new one has led to
-  /// another: they would be waited for in vain, or, worse, not be.
+  /// Closes connections to servers other than the new primary: their requests would wait in vain
+  /// or, worse, succeed on a demoted server.
   private func leaveOthers(than server: ServerName) {
     let reason = PostgresError(.connectionLost, "another server is the primary now")
     for case let backend? in backends where backend.server != server { backend.close(reason) }
@@ -230,7 +227,7 @@ final class PoolDriver {
     for listener in listeners { listener.leave(otherThan: server, reason) }
   }
 
-  /// Looks where the primary is when one is silent that should have answered.
+  /// Connects anew to find the current primary when one has been silent for too long.
   private func suspectSilence(_ now: ContinuousClock.Instant) {
     guard phase == .open, !isLookingForPrimary, now >= looksForPrimaryAt else { return }
     let isSuspect = backends.contains { backend in
@@ -246,7 +243,7 @@ final class PoolDriver {
     }
   }
 
-  /// A connection that was made to see where it leads is kept where there is room for it.
+  /// Keeps the connection made while looking for the primary, if a slot is empty.
   private func looked(_ outcome: Result<Backend, PostgresError>) {
     let now = Reactor.shared.now
     isLookingForPrimary = false
@@ -278,7 +275,8 @@ final class PoolDriver {
           statement: request.statements.first?.text))
     }
     for request in state.removeRefused(now: now, patience: configuration.outageTimeout) {
-      let error = lastConnectFailure ?? PostgresError(.connectionFailed, "the server is silent")
+      let error =
+        lastConnectFailure ?? PostgresError(.connectionFailed, "the server does not respond")
       fail(request, error.during(request.statements.first?.text))
     }
     for backend in backends { backend?.enforceDeadlines(now: now) }
@@ -296,8 +294,7 @@ final class PoolDriver {
     }
   }
 
-  /// Asks connections that have been idle; one that doesn't answer in time is closed like any that
-  /// doesn't.
+  /// Sends `SELECT 1` on idle connections; one that does not respond in time is closed.
   private func checkIdleConnections(idleFor interval: Duration) {
     let now = Reactor.shared.now
     for (index, slot) in state.slots.enumerated() {

@@ -1,14 +1,11 @@
 import CoreMetrics
 
-/// What a pool counts; all of it is made once, so that a round trip costs two additions more.
+/// The pool's metrics, created once so that a round trip costs only two additions.
 final class PoolMetrics: Sendable {
-  /// What came of a round trip.
   enum Outcome: String, CaseIterable {
     case succeeded
-    /// PostgreSQL refused it.
     case refused
     case timedOut = "timed_out"
-    /// No connection became free in time.
     case poolTimeout = "pool_timeout"
     case connectionFailed = "connection_failed"
     case connectionLost = "connection_lost"
@@ -32,7 +29,6 @@ final class PoolMetrics: Sendable {
     }
   }
 
-  /// Round trips of one kind.
   final class RoundTrips: Sendable {
     private let succeeded: Counter
     private let failed: [Outcome: Counter]

@@ -1,13 +1,13 @@
 internal import DequeModule
 
-/// Which connection takes which request, and when to open another: the pool's decisions, without
-/// any I/O.
+/// The pool's decisions, without I/O: which connection takes which request, and when to open
+/// another.
 ///
-/// Requests are of two kinds. A *shared* one may go to any connection that nobody has to himself,
-/// behind what is already under way there. A *lease* takes a connection for its own until it is
-/// released; it too may begin behind shared ones which have not been answered, for the server keeps
-/// the order. Of several connections one is never leased: however many transactions wait for locks,
-/// shared requests go on.
+/// There are two kinds of requests. A *shared* request may go to any connection that is not leased,
+/// behind the requests in flight there. A *lease* reserves a connection until it is released; it
+/// may also start behind shared requests in flight, because the server keeps the order. If there
+/// are several connections, one is never leased, so shared requests proceed however many
+/// transactions wait for locks.
 struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
   enum Need: Sendable { case shared, lease }
 
@@ -16,7 +16,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     var status = Status.empty
     var inFlight = 0
     var isLeased = false
-    /// When it last answered, or began after having been idle.
+    /// Time of its last result, or of the request that ended its idleness.
     var lastProgress: ContinuousClock.Instant
   }
 
@@ -32,18 +32,21 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     let deadline: ContinuousClock.Instant
   }
 
-  /// From so many shared requests in flight on each connection, another connection is opened: with
-  /// fewer, a second server process costs more than it brings.
+  /// Shared requests in flight per connection above which another connection is opened.
+  ///
+  /// Below this, a second server process costs more than it gains.
   static var crowdedDepth: Int { 32 }
 
-  /// A connection without an answer for so long is working on something slow: others are not put
-  /// behind it.
+  /// A connection without a result for this long is running something slow and receives no further
+  /// requests.
   static var slowAfter: Duration { .milliseconds(10) }
 
   private(set) var slots: [Slot]
   private(set) var waiting = Deque<Waiting>()
   private(set) var hasEverConnected = false
-  /// How many requests have been sent; each ends in one sync point, and so costs one round trip.
+  /// The number of requests sent.
+  ///
+  /// Each ends in one sync point, so it is one round trip.
   private(set) var requestsSent = 0
   private var isCrowded = false
   private var failures = 0
@@ -57,7 +60,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     waiting.isEmpty && slots.allSatisfy { $0.inFlight == 0 && !$0.isLeased }
   }
 
-  /// Chooses and books a connection for a request; nil when it has to wait.
+  /// Assigns a connection to a request; nil if the request must wait.
   mutating func place(_ need: Need, now: ContinuousClock.Instant) -> Int? {
     guard need == .shared || leasesLeft > 0 else { return nil }
     var best: Int?
@@ -78,7 +81,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     waiting.append(Waiting(waiter: waiter, need: need, since: since, deadline: deadline))
   }
 
-  /// Counts a request that goes to a connection leased already.
+  /// Counts a request sent on a connection, such as one that is already leased.
   mutating func sent(on slot: Int, now: ContinuousClock.Instant) {
     if slots[slot].inFlight == 0 { slots[slot].lastProgress = now }
     slots[slot].inFlight += 1
@@ -105,20 +108,19 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     slots[slot] = Slot(lastProgress: now)
   }
 
-  /// Notes that no connection could be made, and when to try again.
   mutating func connectFailed(_ slot: Int, now: ContinuousClock.Instant, jitter: Double) {
     slots[slot] = Slot(lastProgress: now)
     retryAt = now + Backoff.reconnecting.delay(attempt: failures, jitter: jitter)
     failures += 1
   }
 
-  /// Places whoever can be: the shared ones first, since they hold nobody up, then the leases in
-  /// their order.
+  /// Assigns connections to waiting requests: shared ones first, because they block no one else,
+  /// then leases in their order.
   mutating func placeWaiting(now: ContinuousClock.Instant) -> [Placement] {
     guard !waiting.isEmpty, slots.contains(where: { isOpen($0, now) }) else { return [] }
     var placements: [Placement] = []
     for need in [Need.shared, .lease] {
-      // Where the first one finds no room, none behind it does.
+      // If the first request of a kind finds no room, the ones behind it don't either.
       while let index = waiting.firstIndex(where: { $0.need == need }),
         let slot = place(need, now: now)
       {
@@ -128,7 +130,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     return placements
   }
 
-  /// Chooses the places where connections are to be opened now, and counts them as being opened.
+  /// Chooses the slots in which to open connections now, and marks them as connecting.
   mutating func slotsToConnect(now: ContinuousClock.Instant) -> [Int] {
     if let retryAt, now < retryAt { return [] }
     let leases = waiting.count { $0.need == .lease }
@@ -142,20 +144,19 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     return Array(chosen)
   }
 
-  /// Takes a waiter out, for it has been cancelled.
   mutating func remove(_ waiter: Waiter) -> Bool {
     guard let index = waiting.firstIndex(where: { $0.waiter === waiter }) else { return false }
     waiting.remove(at: index)
     return true
   }
 
-  /// Takes out those who have waited too long.
   mutating func removeExpired(now: ContinuousClock.Instant) -> [Waiter] {
     remove { $0.deadline <= now }
   }
 
-  /// Takes out those who have waited for `patience`, if the server is out of reach: the last
-  /// connect has failed, and no connection has answered for as long.
+  /// Removes requests that have waited for `patience` while the server is unreachable.
+  ///
+  /// It is if the last connect has failed and no connection has responded for as long.
   mutating func removeRefused(
     now: ContinuousClock.Instant, patience: Duration
   ) -> [Waiter] {
@@ -179,7 +180,6 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     return waiting.map(\.waiter)
   }
 
-  /// How many more connections can be leased.
   private var leasesLeft: Int { max(1, slots.count - 1) - slots.count(where: \.isLeased) }
 
   private func isOpen(_ slot: Slot, _ now: ContinuousClock.Instant) -> Bool {
@@ -195,31 +195,28 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
   }
 }
 
-/// How long to wait before trying again: longer each time, up to a limit, and never everybody at
-/// once.
+/// Exponential retry delays with a limit and jitter.
 struct Backoff {
   let first: Duration
   let longest: Duration
 
-  /// A server that restarts is back within seconds; a failover begins to answer within 100 ms of
-  /// promotion.
+  /// A restarting server is back within seconds; after a failover, the new primary responds within
+  /// 100 ms of its promotion.
   static let reconnecting = Backoff(first: .milliseconds(50), longest: .seconds(1))
 
-  /// Transactions that collided are short.
+  /// Transactions that collide are short.
   static let retrying = Backoff(first: .milliseconds(5), longest: .milliseconds(500))
 
-  /// Computes the delay before another attempt.
+  /// Computes a delay, at least half of it fixed.
   ///
   /// - Parameters:
-  ///   - attempt: how many have failed before the last one.
-  ///   - jitter: from 0 to 1, random; half of the delay depends on it.
-  /// - Returns: at least half of the full delay.
+  ///   - attempt: The number of failures before the last one.
+  ///   - jitter: From 0 to 1; scales the other half.
   func delay(attempt: Int, jitter: Double) -> Duration {
     let doubled = first * Double(1 << min(attempt, 16))
     return min(doubled, longest) * (0.5 + jitter / 2)
   }
 
-  /// Waits before another attempt, for the delay of `attempt` with a random jitter.
   func wait(attempt: Int) async throws {
     try await Task.sleep(for: delay(attempt: attempt, jitter: .random(in: 0...1)))
   }

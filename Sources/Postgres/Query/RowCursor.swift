@@ -1,11 +1,11 @@
 package import struct Foundation.UUID
 
-/// Reads one row's columns from left to right, out of the memory where libpq left them.
+/// Reads one row's columns from left to right, directly from libpq's memory.
 ///
-/// `Rows.decode` is shorter to write. This is for what is read by the thousand: the compiler does
-/// not specialize generic code of another module unless it is `public`, and finding a dozen types
-/// out at run time takes several microseconds a row. Hence the methods of ``RowCursor`` for one
-/// type each; other modules add their own types' on top of them.
+/// `Rows.decode` is shorter to write; use this for results with many rows. The compiler does not
+/// specialize another module's generic code unless it is `public`, and resolving a dozen types at
+/// run time takes several microseconds per row. ``RowCursor`` therefore has a method for each type,
+/// and other modules add methods for their own.
 package struct RowCursor {
   package let rows: Rows
   package let row: Int
@@ -17,10 +17,7 @@ package struct RowCursor {
     self.column = column
   }
 
-  /// Reads the next column.
-  ///
-  /// - Throws: ``PostgresError`` naming the column, or the error that the type's own conformance
-  ///   threw.
+  /// Reads the next column; a ``PostgresError`` names the column.
   package mutating func next<Value: PostgresDecodable>(_: Value.Type) throws -> Value {
     defer { column += 1 }
     do {
@@ -30,9 +27,7 @@ package struct RowCursor {
     }
   }
 
-  /// Reads the next column, in which NULL is nil.
-  ///
-  /// - Throws: As the other.
+  /// Reads the next column, with NULL as nil.
   package mutating func next<Value: PostgresDecodable>(_: Value?.Type) throws -> Value? {
     defer { column += 1 }
     do {
@@ -42,10 +37,9 @@ package struct RowCursor {
     }
   }
 
-  /// The value of the current column; nil for NULL.
   private func read<Value: PostgresDecodable>(_: Value.Type) throws -> Value? {
     let cell = unsafe rows.result.cell(row: row, column: column)
-    // The result, and with it the cell's bytes, lives at least until the value has been read.
+    // Keeps the result, which owns the cell's bytes, alive until the value is read.
     defer { withExtendedLifetime(rows) {} }
     guard let bytes = unsafe cell.bytes else { return nil }
     return try unsafe Value(postgresBytes: RawSpan(_unsafeBytes: bytes), type: cell.type)
@@ -53,29 +47,18 @@ package struct RowCursor {
 }
 
 extension RowCursor {
-  /// Reads the next column.
   package mutating func next(_: String.Type) throws -> String { try value() }
-  /// Reads the next column.
   package mutating func next(_: String?.Type) throws -> String? { try optional() }
-  /// Reads the next column.
   package mutating func next(_: Bool.Type) throws -> Bool { try value() }
-  /// Reads the next column.
   package mutating func next(_: Bool?.Type) throws -> Bool? { try optional() }
-  /// Reads the next column.
   package mutating func next(_: Int.Type) throws -> Int { try value() }
-  /// Reads the next column.
   package mutating func next(_: Int?.Type) throws -> Int? { try optional() }
-  /// Reads the next column.
   package mutating func next(_: Int64?.Type) throws -> Int64? { try optional() }
-  /// Reads the next column.
   package mutating func next(_: UUID.Type) throws -> UUID { try value() }
-  /// Reads the next column.
   package mutating func next(_: UUID?.Type) throws -> UUID? { try optional() }
-  /// Reads the next column.
   package mutating func next(_: PostgresTimestamp.Type) throws -> PostgresTimestamp {
     try value()
   }
-  /// Reads the next column.
   package mutating func next(_: PostgresTimestamp?.Type) throws -> PostgresTimestamp? {
     try optional()
   }
@@ -97,9 +80,7 @@ package struct Cell {
 }
 
 extension Rows {
-  /// Checks that the columns are as many as asked for, and each of a type that can be read so.
-  ///
-  /// - Throws: ``PostgresError`` naming the column.
+  /// Checks the number of columns and that each has a decodable type.
   package func check<each Column: PostgresDecodable>(_ columns: repeat (each Column).Type) throws {
     var checked = 0
     for column in repeat each columns {
@@ -112,7 +93,6 @@ extension Rows {
     }
   }
 
-  /// Checks that one column is of a type that can be read so.
   func check<Column: PostgresDecodable>(_ column: Int, _: Column.Type) throws {
     let type = result.columnType(column)
     guard Column.canDecode(type) else {
@@ -125,8 +105,9 @@ extension Rows {
     }
   }
 
-  /// The error for a value that could not be read: the column, the types, the fault, and never the
-  /// value.
+  /// An error for a value that could not be decoded.
+  ///
+  /// Names the column and the types, never the value.
   package func decodingError(_ error: any Error, column: Int, expected: String) -> any Error {
     guard let fault = error as? DecodingFault else { return error }
     return PostgresError(

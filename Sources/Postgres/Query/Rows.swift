@@ -1,17 +1,16 @@
 internal import CLibpq
 
-/// The rows that a statement returned, in order; values stay as the server sent them until they are
-/// decoded.
+/// The rows returned by a statement, in order.
+///
+/// Values stay in the server's format until they are decoded.
 package struct Rows: Sendable {
   package let result: ResultHandle
-  /// The statement's text, for the errors.
   let statement: String
 
-  /// The number of rows that an INSERT, UPDATE, DELETE, MERGE or SELECT touched; 0 for other
+  /// The number of rows affected by INSERT, UPDATE, DELETE, MERGE or SELECT; 0 for other
   /// statements.
   package var affectedRows: Int { result.affectedRows }
 
-  /// The columns' names, in order.
   package var columnNames: [String] { (0..<result.columnCount).map(result.columnName) }
 
   /// Decodes every row, its columns in order.
@@ -19,8 +18,7 @@ package struct Rows: Sendable {
   /// ```swift
   /// for (id, name) in try rows.decode(Int64.self, String?.self) { … }
   /// ```
-  /// - Throws: ``PostgresError`` naming the column, when the columns are not as many or not of
-  ///   these types.
+  /// - Throws: ``PostgresError`` naming the column if the number or types of columns differ.
   package func decode<each Column: PostgresDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> [(repeat each Column)] {
@@ -35,7 +33,6 @@ package struct Rows: Sendable {
     return decoded
   }
 
-  /// Decodes the first row, if there is one.
   package func decodeFirst<each Column: PostgresDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column)? {
@@ -45,9 +42,7 @@ package struct Rows: Sendable {
     return (repeat try cursor.next((each Column).self))
   }
 
-  /// Decodes the only row.
-  ///
-  /// - Throws: ``PostgresError`` also when there is no row or more than one.
+  /// Decodes the only row; fails if there is none or more than one.
   package func decodeOnly<each Column: PostgresDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column) {
@@ -57,7 +52,6 @@ package struct Rows: Sendable {
     return (repeat try cursor.next((each Column).self))
   }
 
-  /// The error for a result of another number of rows than one.
   package var notOneRow: any Error {
     PostgresError(.decoding, "expected one row, found \(count)", statement: statement)
   }
@@ -79,9 +73,6 @@ package struct Row: Sendable {
   package let number: Int
 
   /// Decodes the row's columns, in order.
-  ///
-  /// - Throws: ``PostgresError`` naming the column, when the columns are not as many or not of
-  ///   these types.
   package func decode<each Column: PostgresDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column) {
@@ -90,9 +81,7 @@ package struct Row: Sendable {
     return (repeat try cursor.next((each Column).self))
   }
 
-  /// Decodes one column by its name.
-  ///
-  /// - Throws: ``PostgresError`` when there is no such column or it is not of this type.
+  /// Decodes the column with this name.
   package func decode<Column: PostgresDecodable>(
     _: Column.Type = Column.self, column name: String
   ) throws -> Column {
@@ -105,11 +94,11 @@ package struct Row: Sendable {
   }
 }
 
-/// The owner of one result of libpq.
+/// The owner of one libpq result.
 ///
-/// Safe to share although the compiler can't see it: "PGresult objects are normally read-only after
-/// creation, and so can be passed around freely between threads" (libpq manual, Behavior in
-/// Threaded Programs). Nothing here writes.
+/// Safe to share, although the compiler can't see it: "PGresult objects are normally read-only
+/// after creation, and so can be passed around freely between threads" (libpq manual, "Behavior in
+/// Threaded Programs"). Nothing here writes.
 @safe
 package final class ResultHandle: @unchecked Sendable {
   private let pointer: OpaquePointer
@@ -126,7 +115,7 @@ package final class ResultHandle: @unchecked Sendable {
   var rowCount: Int { Int(unsafe PQntuples(pointer)) }
   var columnCount: Int { Int(unsafe PQnfields(pointer)) }
 
-  /// What the server says it did, such as `UPDATE 3`.
+  /// The server's command tag, such as `UPDATE 3`.
   var commandTag: String { unsafe String(cString: PQcmdStatus(pointer)) }
 
   var affectedRows: Int { Int(unsafe String(cString: PQcmdTuples(pointer))) ?? 0 }
@@ -140,7 +129,7 @@ package final class ResultHandle: @unchecked Sendable {
     unsafe PostgresType(rawValue: PQftype(pointer, Int32(column)))
   }
 
-  /// Where a value lies in the result's memory; good for as long as the result lives.
+  /// The bytes of a value, valid as long as the result lives.
   package func cell(row: Int, column: Int) -> Cell {
     let (row, column) = (Int32(truncatingIfNeeded: row), Int32(truncatingIfNeeded: column))
     let type = columnType(Int(column))
@@ -169,7 +158,7 @@ extension ResultHandle {
   private static let columnField = Int32(UInt8(ascii: "c"))
   private static let constraintField = Int32(UInt8(ascii: "n"))
 
-  /// The error that this result reports; nil when it is libpq's own and not the server's.
+  /// The reported error; nil if it comes from libpq and not from the server.
   var serverError: PostgresError? {
     guard let state = field(Self.sqlStateField).map(SQLState.init) else { return nil }
     let message = field(Self.messageField) ?? "no message"
@@ -183,8 +172,7 @@ extension ResultHandle {
     return error
   }
 
-  /// Messages of class 22 quote the value they complain of: what stands before the quotation is
-  /// kept.
+  /// Cuts a message of class 22 before its first quotation, which is a value.
   private static func withoutValues(_ message: String, _ state: SQLState) -> String {
     guard state.errorClass == "22" else { return message }
     let quotes: Set<Character> = ["\"", "'", "«", "»", "“", "„", "‘", "「"]

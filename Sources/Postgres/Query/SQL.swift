@@ -1,29 +1,29 @@
-/// A statement with its parameters, written as a string whose interpolations are bound, never
-/// pasted.
+/// A statement with its parameters, written as a string literal whose interpolations are bound and
+/// never pasted as text.
 ///
 /// ```swift
-/// let statement: SQL = "SELECT state FROM job WHERE job_id = \(id) AND kind = ANY(\(kinds))"
+/// let filter: SQL = "kind = ANY(\(kinds))"
+/// let statement: SQL = "SELECT state FROM job WHERE job_id = \(id) AND \(filter)"
+/// let rows = try await pool.query(statement)
 /// ```
-/// An interpolated `SQL` is spliced in with its parameters; raw text has to be spelled
+/// An interpolated `SQL` is inserted together with its parameters. Raw text must be written as
 /// `\(unescaped: text)`.
 package struct SQL: Sendable {
-  /// A parameter: its place among the bytes of all parameters, and where its `$n` stands in the
-  /// text.
+  /// A parameter's position among the bytes of all parameters, and that of its `$n` in the text.
   struct Parameter: Sendable {
     let type: PostgresType
     let offset: Int
-    /// The number of its bytes; -1 for NULL.
+    /// The number of bytes; -1 for NULL.
     let length: Int
-    /// Where `$n` begins in the text, in UTF-8 bytes; so that splicing need not look for it.
+    /// Offset of `$n` in the text, in UTF-8 bytes, so that inserting the statement needs no search.
     var placeholder: Int
   }
 
-  /// The statement as the server gets it, with `$1`, `$2`, … for the parameters.
+  /// The text sent to the server, with `$1`, `$2`, … for the parameters.
   package private(set) var text: String
   private(set) var parameters: [Parameter] = []
   private(set) var values = PostgresBuffer()
 
-  /// Makes a statement of raw text without parameters.
   package init(unescaped text: String) {
     self.text = text
   }
@@ -32,7 +32,8 @@ package struct SQL: Sendable {
     text.append(more)
   }
 
-  mutating func bind<Value: PostgresEncodable>(_ value: Value) {
+  /// Appends a value as the next parameter.
+  package mutating func bind<Value: PostgresEncodable>(_ value: Value) {
     let offset = values.count
     let isNull = value.isPostgresNull
     if !isNull { value.encode(into: &values) }
@@ -42,7 +43,7 @@ package struct SQL: Sendable {
         placeholder: 0))
   }
 
-  /// Appends another statement, its parameters renumbered to follow ours.
+  /// Appends another statement and renumbers its parameters.
   package mutating func append(_ other: SQL) {
     let base = values.count
     values.append(other.values.bytes)
@@ -80,25 +81,26 @@ extension SQL: ExpressibleByStringInterpolation {
       sql.append(text: literal)
     }
 
-    /// Binds a value as the statement's next parameter.
     package mutating func appendInterpolation<Value: PostgresEncodable>(_ value: Value) {
       sql.bind(value)
     }
 
-    /// Binds a value or NULL as the statement's next parameter.
+    /// Binds a value or NULL.
     ///
-    /// Apart from the other one, since the compiler warns of optionals that no interpolation asks
-    /// for.
+    /// A separate overload, because the compiler warns when an optional is interpolated through the
+    /// generic one.
     package mutating func appendInterpolation<Value: PostgresEncodable>(_ value: Value?) {
       sql.bind(value)
     }
 
-    /// Splices in a part of a statement with its parameters.
+    /// Inserts part of a statement with its parameters.
     package mutating func appendInterpolation(_ part: SQL) {
       sql.append(part)
     }
 
-    /// Pastes text as it is: for names and keywords of our own, never for what came from outside.
+    /// Inserts text as it is.
+    ///
+    /// Only for the program's own names and keywords, never for external input.
     package mutating func appendInterpolation(unescaped text: String) {
       sql.append(text: text)
     }
@@ -120,8 +122,7 @@ extension SQL: ExpressibleByStringInterpolation {
 }
 
 extension Sequence<SQL> {
-  /// The parts one after the other with a separator between them, such as the rows of a VALUES
-  /// list.
+  /// Joins the parts with a separator, for example to form the rows of a VALUES list.
   package func joined(separator: String = ", ") -> SQL {
     var result = SQL(unescaped: "")
     var isFirst = true
@@ -134,10 +135,9 @@ extension Sequence<SQL> {
   }
 }
 
-/// A statement's parameters as libpq takes them. libpq copies them into its send buffer before it
-/// returns.
+// libpq copies parameters into its send buffer before it returns.
 extension SQL {
-  /// The most parameters that the protocol can count (PQ_QUERY_PARAM_MAX_LIMIT).
+  /// The protocol's limit (PQ_QUERY_PARAM_MAX_LIMIT).
   static let parametersMax = 65_535
 
   func withTypes<T>(_ body: (UnsafePointer<UInt32>?) -> T) -> T {
@@ -149,7 +149,7 @@ extension SQL {
     }
   }
 
-  /// Values (a null pointer is NULL), lengths, and formats, all of which are binary.
+  /// The values (a null pointer is NULL), their lengths and their formats, which are all binary.
   func withValues<T>(
     _ body: (
       UnsafePointer<UnsafePointer<CChar>?>?, UnsafePointer<Int32>?, UnsafePointer<Int32>?
@@ -177,9 +177,9 @@ extension SQL {
 }
 
 extension SQL.Parameter {
-  /// Where the value begins.
+  /// The start of the value's bytes.
   ///
-  /// An empty one must point somewhere too, for only NULL points nowhere.
+  /// An empty value needs a non-null pointer too, because null means NULL.
   fileprivate func pointer(
     in bytes: UnsafeRawBufferPointer, ifEmpty somewhere: UnsafeMutablePointer<Int32>?
   ) -> UnsafePointer<CChar>? {

@@ -1,9 +1,8 @@
-/// Which statements one connection has prepared, by text and parameter types; the least recently
-/// used give way.
+/// The statements prepared on one connection, by text and parameter types, with least-recently-used
+/// eviction.
 ///
-/// Pure bookkeeping: it says what to prepare and what to deallocate, and somebody else does it.
+/// Only does the bookkeeping; the connection prepares and deallocates.
 struct StatementCache {
-  /// A statement as the server tells them apart.
   private struct Key: Hashable {
     let text: String
     let parameters: [SQL.Parameter]
@@ -29,7 +28,7 @@ struct StatementCache {
   }
 
   let capacity: Int
-  /// What the names of this connection's statements end with.
+  /// A suffix of this connection's statement names.
   private let mark: String
   private var entries: [Key: Entry] = [:]
   private var uses = 0
@@ -40,17 +39,19 @@ struct StatementCache {
     self.mark = mark
   }
 
-  /// Makes a mark that no other connection has.
+  /// Makes a suffix that no other connection has.
   ///
-  /// A PgBouncer that pools transactions lets many connections use one session of the server. By
-  /// its name no statement of another is ever found there: one's own is, or none.
+  /// In transaction mode, PgBouncer lets many connections share a server session. Unique names keep
+  /// a connection from finding another's statement.
   static func randomMark() -> String {
     "_" + String(UInt64.random(in: .min ... .max), radix: 36)
   }
 
   var count: Int { entries.count }
 
-  /// Finds a statement's name, or gives it one; names are never used twice on a connection.
+  /// Finds or assigns a statement's name.
+  ///
+  /// Names are never reused on a connection.
   mutating func lookUp(_ sql: SQL) -> Lookup {
     uses += 1
     let key = Key(text: sql.text, parameters: sql.parameters)
@@ -64,23 +65,24 @@ struct StatementCache {
     return .mustPrepare(name: name)
   }
 
-  /// Forgets a statement which could not be prepared, or which the server says is stale or missing.
+  /// Removes a statement that could not be prepared, or that the server reports as stale or
+  /// missing.
   ///
   /// It is not deallocated: after an error the server may not have it, and DEALLOCATE would fail.
-  /// What stays behind is one plan, rarely.
+  /// At worst, an unused plan remains.
   mutating func forget(name: String) {
     guard let key = entries.first(where: { $0.value.name == name })?.key else { return }
     entries[key] = nil
   }
 
-  /// The names that have given way since the last call, for the connection to deallocate.
+  /// The names evicted since the last call, for the connection to deallocate.
   mutating func takeEvicted() -> [String] {
     guard !evicted.isEmpty else { return [] }
     defer { evicted.removeAll() }
     return evicted
   }
 
-  /// A walk over all entries: at most a few hundred, and only when a new statement meets a full
+  /// A linear search: at most a few hundred entries, and only when a new statement meets a full
   /// cache.
   private mutating func evictOldest() {
     guard let oldest = entries.min(by: { $0.value.lastUse < $1.value.lastUse }) else { return }

@@ -1,13 +1,12 @@
 import Synchronization
 
-/// The rows of a query, piece by piece as their reader takes them, all as of one moment.
+/// The rows of a query in chunks, all from one snapshot.
 ///
-/// It has a connection to itself, which goes back to the others after the last piece, and with
-/// ``close()``. Where nobody did either, the connection is closed with the last reference: a reader
-/// who was never heard of again is no reason to keep it.
+/// A cursor has a connection of its own, which returns to the pool after the last chunk and on
+/// ``close()``. Dropping the last reference closes the connection.
 package final class Cursor: Sendable {
   private enum State {
-    /// A piece has come that nobody has taken yet.
+    /// A chunk that was fetched and not yet read.
     case ahead(Rows)
     case open
     case closed
@@ -18,7 +17,7 @@ package final class Cursor: Sendable {
   private let deadline: Duration?
   private let state: Mutex<State>
 
-  /// Opens it and has the first piece come.
+  /// Opens the cursor and fetches the first chunk.
   init(
     _ transaction: Transaction, _ query: SQL, _ settings: [SQL], rowsAtOnce: Int,
     idleTimeout: Duration, deadline: Duration?
@@ -30,7 +29,7 @@ package final class Cursor: Sendable {
     let opening: [SQL] =
       settings + [
         SQL(unescaped: "SET LOCAL idle_in_transaction_session_timeout = \(milliseconds)"),
-        // All of the rows are wanted, and not only the first few of them soon.
+        // Plan for reading all rows, not for the first few.
         "SET LOCAL cursor_tuple_fraction = 1",
         "DECLARE pieces NO SCROLL CURSOR FOR \(query)",
       ]
@@ -44,11 +43,9 @@ package final class Cursor: Sendable {
     PostgresLoop.submit { [transaction] in transaction.pool.driver.end(transaction.session) }
   }
 
-  /// The next rows, one at least; nil: there are no more.
+  /// The next chunk, with at least one row; nil at the end.
   ///
-  /// One reader asks for them, one piece after the other.
-  ///
-  /// - Throws: ``PostgresError``; the cursor is closed then.
+  /// Must not be called concurrently. An error closes the cursor.
   package func next() async throws -> Rows? {
     let before = state.withLock { state in
       defer { if case .ahead = state { state = .open } }
@@ -66,12 +63,11 @@ package final class Cursor: Sendable {
         throw error
       }
     }
-    // Not only when the reader has sent these on, which can take him long.
+    // Closed before the reader has processed these rows, which may take long.
     if rows.count < rowsAtOnce { await close() }
     return rows.isEmpty ? nil : rows
   }
 
-  /// Gives the connection back, whatever has not been read.
   package func close() async {
     state.withLock { $0 = .closed }
     await transaction.rollBack()

@@ -1,9 +1,18 @@
 import Synchronization
 
-/// A transaction under way, for the length of
-/// ``ConnectionPool/withTransaction(isolation:readOnly:maxAttempts:_:)``.
+/// A running transaction.
+///
+/// ```swift
+/// try await pool.withTransaction { transaction in
+///   let rows = try await transaction.query(
+///     "SELECT balance FROM purse WHERE id = \(id) FOR UPDATE")
+///   guard try rows.decodeOnly(Int.self) >= price else { throw InsufficientBalance() }
+///   try await transaction.commit(
+///     with: ["UPDATE purse SET balance = balance - \(price) WHERE id = \(id)"])
+/// }
+/// ```
 package final class Transaction: StatementRunner {
-  /// A rollback is quick, or the connection isn't worth waiting for.
+  /// A connection that takes longer to roll back is not worth keeping.
   private static let rollbackDeadline = Duration.seconds(5)
 
   let pool: ConnectionPool
@@ -23,10 +32,9 @@ package final class Transaction: StatementRunner {
     return try await send(statements, committing: false, deadline: deadline)
   }
 
-  /// Sends the last statements and COMMIT together: when it returns, the transaction is durable.
+  /// Sends the last statements together with COMMIT; the transaction is durable when this returns.
   ///
-  /// - Throws: ``PostgresError``. With code `connectionLost` or `timedOut` it may be committed all
-  ///   the same.
+  /// After an error with code `connectionLost` or `timedOut`, it may be committed nevertheless.
   @discardableResult
   package func commit(
     with statements: [SQL] = [], deadline: Duration? = nil
@@ -36,11 +44,10 @@ package final class Transaction: StatementRunner {
       return []
     }
     var results = try await send(statements + ["COMMIT"], committing: true, deadline: deadline)
-    // COMMIT of a transaction in which something has failed answers "ROLLBACK", and is no error to
-    // the server.
+    // The server answers COMMIT of a failed transaction with "ROLLBACK", not with an error.
     guard results.removeLast().result.commandTag == "COMMIT" else {
       state.withLock { $0.finish(committed: false) }
-      var error = PostgresError(.server, "rolled back, for a statement before had failed")
+      var error = PostgresError(.server, "rolled back because an earlier statement failed")
       error.sqlState = .inFailedTransaction
       throw error
     }
@@ -49,15 +56,14 @@ package final class Transaction: StatementRunner {
     return results
   }
 
-  /// Has something done as soon as the transaction is known to be committed, before its caller
-  /// hears of it; not at all if it never is.
+  /// Runs an action as soon as the commit is confirmed, before ``commit(with:deadline:)`` returns.
   package func afterCommit(_ followUp: @escaping @Sendable () -> Void) {
     followUps.withLock { $0.append(followUp) }
   }
 
-  /// Runs a body whose statements are undone when it throws, while the transaction goes on.
+  /// Runs a body whose statements are undone if it throws, while the transaction continues.
   ///
-  /// Costs no round trip: SAVEPOINT, RELEASE and ROLLBACK TO go in front of the statements that
+  /// Costs no round trip: SAVEPOINT, RELEASE and ROLLBACK TO are sent with the statements that
   /// follow.
   package func savepoint<Value>(_ body: () async throws -> Value) async throws -> Value {
     let savepoint = state.withLock { $0.beginSavepoint() }
@@ -71,7 +77,7 @@ package final class Transaction: StatementRunner {
     }
   }
 
-  /// Sends what is pending, so that the connection is taken and the transaction begun.
+  /// Sends pending statements, so that the connection is leased and the transaction begun.
   func sendPending() async throws {
     _ = try await send([], committing: false, deadline: nil)
   }
@@ -98,15 +104,14 @@ package final class Transaction: StatementRunner {
     try await commit()
   }
 
-  /// Rolls back unless the transaction has ended or never begun; goes on when the task is
+  /// Rolls back unless the transaction has ended or never begun; also runs when the task is
   /// cancelled.
   package func rollBack() async {
     guard state.withLock({ $0.mustRollBack() }) else { return }
     let request = Request(
       ["ROLLBACK"], session: session, endsSession: true, isRollback: true,
       timeout: Self.rollbackDeadline)
-    // If it fails, the connection does not go back to the others, and the server rolls back when it
-    // closes.
+    // If this fails, the connection is closed instead of reused, and the server rolls back.
     _ = try? await pool.runShielded(request)
     PostgresLoop.submit { [pool, session] in pool.driver.end(session) }
   }
@@ -117,21 +122,20 @@ package final class Transaction: StatementRunner {
 }
 
 extension ConnectionPool {
-  /// How often a transaction is tried that collides with others: five collisions in a row mean more
-  /// than bad luck.
+  /// Attempts for a transaction that collides with others; five collisions in a row are more than
+  /// chance.
   package static let transactionAttempts = 5
 
-  /// Runs a body in a transaction; commits when it returns, unless it has done so itself, and rolls
-  /// back when it throws.
+  /// Runs a body in a transaction, which commits when the body returns, unless it has already
+  /// committed, and rolls back when it throws.
   ///
-  /// The isolation level is always stated, so the database's default does not matter.
+  /// The isolation level is always sent, so the database's default has no effect.
   ///
-  /// The body is run again from its beginning when the transaction was a victim of others
-  /// (serialization failure, deadlock), or when its connection was lost before COMMIT was sent, so
-  /// that nothing can have happened: it should do nothing that cannot be repeated.
+  /// The body runs again after a serialization failure or a deadlock, and after losing the
+  /// connection before COMMIT was sent, so it must be repeatable.
   ///
-  /// The connection is taken and BEGIN sent with the first statements. With
-  /// ``Transaction/commit(with:)`` a transaction that reads and then writes costs two round trips.
+  /// BEGIN is sent with the first statements. With ``Transaction/commit(with:deadline:)``, a
+  /// transaction that reads and then writes costs two round trips.
   @discardableResult
   package func withTransaction<Value>(
     isolation: IsolationLevel = .readCommitted, readOnly: Bool = false,
@@ -145,19 +149,14 @@ extension ConnectionPool {
     }
   }
 
-  /// Asks for rows that are taken piece by piece, all of them as of one moment.
-  ///
-  /// Until the last of them has come, the cursor has a connection to itself.
+  /// Opens a cursor over the rows of a query; the first chunk is fetched.
   ///
   /// - Parameters:
-  ///   - query: What is asked.
-  ///   - settings: What is set for its transaction: `SET LOCAL`.
-  ///   - rowsAtOnce: How many rows a piece has.
-  ///   - idleTimeout: How long the reader may take for a piece before the server ends the
+  ///   - settings: `SET LOCAL` statements for the cursor's transaction.
+  ///   - rowsAtOnce: The size of a chunk.
+  ///   - idleTimeout: The reader's time limit for a chunk, after which the server ends the
   ///     transaction.
-  ///   - deadline: How long the server may take for a piece; nil: as the pool is configured.
-  /// - Returns: The cursor; the first piece has come.
-  /// - Throws: ``PostgresError``.
+  ///   - deadline: The server's time limit for a chunk; the pool's setting if nil.
   package func openCursor(
     for query: SQL, settings: [SQL] = [], rowsAtOnce: Int, idleTimeout: Duration,
     deadline: Duration? = nil
@@ -171,7 +170,7 @@ extension ConnectionPool {
     }
   }
 
-  /// Runs a body on a transaction that it ends itself, if need be again.
+  /// Runs a body with a transaction that the body ends itself; again if it should be retried.
   private func withAttempts<Value>(
     isolation: IsolationLevel, readOnly: Bool, _ maxAttempts: Int,
     _ body: (Transaction) async throws -> Value
@@ -191,7 +190,6 @@ extension ConnectionPool {
   }
 }
 
-/// How much of other transactions a transaction can see.
 package enum IsolationLevel: String, Sendable {
   case readCommitted = "READ COMMITTED"
   case repeatableRead = "REPEATABLE READ"

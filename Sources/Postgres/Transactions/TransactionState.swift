@@ -1,20 +1,19 @@
-/// What a transaction has still to say to the server, and how far it has come; without any I/O.
+/// The statements that a transaction still has to send, and its phase; without I/O.
 ///
-/// BEGIN with the transaction's settings, SAVEPOINT and what ends a savepoint are not sent by
-/// themselves: they go in front of the next statements.
+/// BEGIN with its settings, SAVEPOINT and the statements that end a savepoint are not sent on their
+/// own but with the next statements.
 struct TransactionState {
   private enum Phase { case open, committing, finished }
 
   private var phase = Phase.open
   private var pending: [SQL]
-  /// The number of requests that have taken the pending statements with them.
+  /// The number of requests that carried pending statements.
   private var sent = 0
   private var savepoints = 0
   private var commitWasSent = false
   private var isCommitted = false
-  /// The last failure that has made the transaction useless.
   private(set) var failure: PostgresError?
-  /// Set when it is not known what the server has seen; only rolling back makes sense then.
+  /// Whether it is unknown what the server has received, so that only a rollback is possible.
   private var isBroken = false
 
   struct Savepoint {
@@ -32,7 +31,7 @@ struct TransactionState {
   var isOpen: Bool { phase == .open }
   var wasSent: Bool { sent > 0 }
 
-  /// Takes what goes in front of the next statements.
+  /// Takes the statements to send before the next ones.
   mutating func takePending(committing: Bool) throws(PostgresError) -> [SQL] {
     guard phase == .open else { throw Session.endedNormally }
     guard !isBroken else {
@@ -53,10 +52,9 @@ struct TransactionState {
     isCommitted = committed
   }
 
-  /// Notes a failure.
+  /// Records a failure.
   ///
-  /// After the server's own answer the transaction still stands there, though
-  /// aborted.
+  /// After an error from the server, the transaction is aborted but still open there.
   mutating func fail(_ error: any Error) {
     failure = error as? PostgresError
     if phase == .committing {
@@ -67,7 +65,7 @@ struct TransactionState {
     if failure?.isServerUnavailable == true { isBroken = true }
   }
 
-  /// Ends the transaction from our side, and says whether the server has to hear of it.
+  /// Ends the transaction on this side; returns whether the server needs a ROLLBACK.
   mutating func mustRollBack() -> Bool {
     defer { phase = .finished }
     return phase != .finished && wasSent
@@ -84,7 +82,7 @@ struct TransactionState {
   mutating func endSavepoint(_ savepoint: Savepoint, rollingBack: Bool) {
     savepoints -= 1
     guard sent > savepoint.sentBefore else {
-      // Nothing was sent since: not even the savepoint.
+      // Nothing was sent since then, not even the savepoint.
       pending.removeSubrange(savepoint.pendingBefore...)
       return
     }
@@ -95,8 +93,7 @@ struct TransactionState {
     pending.append(SQL(unescaped: "RELEASE SAVEPOINT \(savepoint.name)"))
   }
 
-  /// Whether the whole transaction may be run again: it failed through no fault of its own and has
-  /// changed nothing.
+  /// Whether the transaction should run again: the cause was external, and nothing was committed.
   func shouldRunAgain(after error: any Error) -> Bool {
     guard let cause = error as? PostgresError ?? failure else { return false }
     guard !isCommitted else { return false }

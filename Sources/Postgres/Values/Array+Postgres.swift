@@ -26,9 +26,10 @@ extension Array: PostgresDecodable where Element: PostgresDecodable {
   }
 }
 
-/// The binary format of arrays, as `array_send` and `array_recv` of PostgreSQL's arrayfuncs.c have
-/// it: number of dimensions, whether there are NULLs, the elements' type; per dimension its length
-/// and lower bound; the elements.
+/// The binary format of arrays, as in `array_send` and `array_recv` of PostgreSQL's arrayfuncs.c.
+///
+/// Number of dimensions, whether there are NULLs, element type; for each dimension its length and
+/// lower bound; the elements.
 extension PostgresEncodable {
   package static func encode(array: [Self], into buffer: inout PostgresBuffer) {
     buffer.append(Int32(array.isEmpty ? 0 : 1))

@@ -1,4 +1,4 @@
-/// A `json` value, kept byte for byte as it was written.
+/// A `json` value, kept byte for byte.
 package struct JSON: Hashable, Sendable {
   package let text: String
 
@@ -19,7 +19,7 @@ extension JSON: PostgresEncodable, PostgresDecodable {
   }
 }
 
-/// A `jsonb` value as JSON text; reads `json` columns too.
+/// A `jsonb` value as JSON text; also decodes `json` columns.
 package struct JSONB: Hashable, Sendable {
   package let text: String
 
@@ -29,7 +29,7 @@ package struct JSONB: Hashable, Sendable {
 }
 
 extension JSONB: PostgresEncodable, PostgresDecodable {
-  /// The version byte in front of the text in jsonb's binary format (jsonb_send).
+  /// The version byte that precedes the text in jsonb's binary format (jsonb_send).
   private static let version: UInt8 = 1
 
   package static var postgresType: PostgresType { .jsonb }

@@ -1,23 +1,20 @@
-/// Values in PostgreSQL's binary format, one after the other: numbers are big-endian.
+/// Values in PostgreSQL's binary format, in sequence; numbers are big-endian.
 package struct PostgresBuffer: Sendable {
   private(set) var bytes: [UInt8] = []
 
-  /// The number of bytes so far.
   package var count: Int { bytes.count }
 
   package init() {}
 
-  /// Appends to the encoded value.
   package mutating func append(_ integer: some FixedWidthInteger) {
     unsafe withUnsafeBytes(of: integer.bigEndian) { unsafe bytes.append(contentsOf: $0) }
   }
 
-  /// Appends to the encoded value.
   package mutating func append(_ newBytes: some Sequence<UInt8>) {
     bytes.append(contentsOf: newBytes)
   }
 
-  /// Appends a value behind its length (4 bytes; -1 for NULL), as arrays and COPY rows hold values.
+  /// Appends a value after its length (4 bytes; -1 for NULL), as in arrays and COPY rows.
   mutating func appendWithLength<Value: PostgresEncodable>(_ value: Value) {
     let start = bytes.count
     append(Int32(-1))
@@ -42,14 +39,12 @@ package struct PostgresBuffer: Sendable {
 }
 
 extension RawSpan {
-  /// The big-endian integer at an offset.
-  ///
-  /// - Throws: ``DecodingFault/malformed`` when the bytes end before it does.
+  /// The big-endian integer at an offset; ``DecodingFault/malformed`` past the end.
   func integer<Integer: FixedWidthInteger & BitwiseCopyable>(
     _ type: Integer.Type = Integer.self, at offset: Int = 0
   ) throws(DecodingFault) -> Integer {
     guard offset >= 0, offset + MemoryLayout<Integer>.size <= byteCount else { throw .malformed }
-    // In bounds by the line above; every bit pattern is an integer.
+    // The guard checks the bounds; every bit pattern is a valid integer.
     return unsafe Integer(bigEndian: unsafeLoadUnaligned(fromByteOffset: offset, as: Integer.self))
   }
 }

@@ -1,49 +1,41 @@
-/// A value that can be a parameter of a statement, in PostgreSQL's binary format.
+/// A value that can be a statement's parameter, in PostgreSQL's binary format.
 ///
-/// Types of other targets conform most easily through ``PostgresRepresentable``, or by having a raw
-/// value.
+/// Types of other targets usually conform through ``PostgresRepresentable`` or a raw value.
 package protocol PostgresEncodable: Sendable {
-  /// The type that the server is told this parameter has; cast in the statement where another is
-  /// wanted.
+  /// The parameter's type; where the statement needs another, cast it there.
   static var postgresType: PostgresType { get }
 
-  /// The type of an array of these.
   static var postgresArrayType: PostgresType? { get }
 
-  /// Whether the value is SQL's NULL; it is then not encoded.
+  /// Whether the value is SQL's NULL, which is not encoded.
   var isPostgresNull: Bool { get }
 
-  /// Appends the value in binary format, without its length.
+  /// Appends the value in binary format, without a length.
   func encode(into buffer: inout PostgresBuffer)
 
-  /// Appends an array of values in binary format, without its length.
+  /// Appends an array in binary format, without a length.
   static func encode(array: [Self], into buffer: inout PostgresBuffer)
 }
 
-/// A value that can be read from a column, in PostgreSQL's binary format.
+/// A value that can be decoded from a column, in PostgreSQL's binary format.
 package protocol PostgresDecodable: Sendable {
-  /// The type named in errors: what was expected.
+  /// The type that errors name as expected.
   static var expectedPostgresType: String { get }
 
-  /// Whether a column of that type can be read as this; asked once per column.
+  /// Whether a column of this type can be decoded; called once per column.
   static func canDecode(_ type: PostgresType) -> Bool
 
-  /// Whether an array of that type can be read as an array of these.
   static func canDecodeArray(_ type: PostgresType) -> Bool
 
-  /// Reads the value from its binary format.
-  ///
-  /// - Throws: ``DecodingFault`` or an error of the type's own.
+  /// Decodes the binary format; fails with ``DecodingFault`` or an error of the type's own.
   init(postgresBytes: RawSpan, type: PostgresType) throws
 
-  /// What SQL's NULL is; most types have no such value and throw.
+  /// The value for SQL's NULL; most types have none and throw.
   static func decodeNull() throws -> Self
 
-  /// Reads an array of values from its binary format.
   static func decode(arrayBytes: RawSpan, type: PostgresType) throws -> [Self]
 }
 
-/// A value that travels to PostgreSQL and back.
 package typealias PostgresCodable = PostgresEncodable & PostgresDecodable
 
 extension PostgresEncodable {
@@ -62,21 +54,19 @@ extension PostgresDecodable {
   }
 }
 
-/// Why the bytes of one value could not be read; the reader of the row adds which column it was.
+/// The reason why a value could not be decoded; the row's reader adds the column.
 package enum DecodingFault: Error {
-  /// NULL where a value was expected: decode an `Optional`.
+  /// NULL where a value was expected; decode an `Optional`.
   case unexpectedNull
-  /// The value does not fit the type asked for.
+  /// The value does not fit the requested type.
   case outOfRange
-  /// The bytes are not what that type's binary format looks like.
+  /// The bytes are not in the type's binary format.
   case malformed
-  /// The value is well-formed and means nothing to the Swift type, such as an unknown enum case.
+  /// The value is well-formed but unknown to the Swift type, such as a new enum case.
   case unknownValue
 }
 
-/// A type that travels as another one which already can: a moment as a timestamp, an identifier as
-/// text.
-///
+/// A type stored as another PostgreSQL type: a moment as a timestamp, an identifier as text.
 /// ```swift
 /// extension Moment: PostgresRepresentable {
 ///   var postgresValue: PostgresTimestamp { … }
@@ -86,13 +76,9 @@ package enum DecodingFault: Error {
 package protocol PostgresRepresentable: PostgresCodable {
   associatedtype PostgresValue: PostgresCodable
 
-  /// The value as it is stored.
   var postgresValue: PostgresValue { get }
 
-  /// Makes the value from what is stored.
-  ///
-  /// - Throws: ``DecodingFault`` or an error of the type's own when what is stored means nothing to
-  ///   it.
+  /// Fails with ``DecodingFault`` or an error of the type's own if the stored value is not valid.
   init(postgresValue: PostgresValue) throws
 }
 
@@ -114,7 +100,7 @@ extension PostgresRepresentable {
   }
 }
 
-/// What has a raw value which can travel needs to say no more than that it conforms.
+/// Raw-value types conform without code if their raw value does.
 extension PostgresEncodable where Self: RawRepresentable, RawValue: PostgresEncodable {
   package static var postgresType: PostgresType { RawValue.postgresType }
 

@@ -1,5 +1,5 @@
-/// A `timestamptz` as PostgreSQL stores it: microseconds since 2000-01-01 00:00:00 UTC, leap
-/// seconds not counted.
+/// A `timestamptz` as PostgreSQL stores it: microseconds since 2000-01-01 00:00:00 UTC, without
+/// leap seconds.
 package struct PostgresTimestamp: Hashable, Comparable, Sendable {
   package let microsecondsSince2000: Int64
 
@@ -7,25 +7,23 @@ package struct PostgresTimestamp: Hashable, Comparable, Sendable {
     self.microsecondsSince2000 = microsecondsSince2000
   }
 
-  /// PostgreSQL's `infinity`: later than all other moments.
+  /// PostgreSQL's `infinity`, after all other timestamps.
   package static let infinity = PostgresTimestamp(microsecondsSince2000: .max)
 
-  /// PostgreSQL's `-infinity`: earlier than all other moments.
+  /// PostgreSQL's `-infinity`, before all other timestamps.
   package static let negativeInfinity = PostgresTimestamp(microsecondsSince2000: .min)
 
-  /// Whether this is a moment and neither of the infinities.
   package var isFinite: Bool { self != .infinity && self != .negativeInfinity }
 
-  /// The seconds from the Unix epoch (1970) to PostgreSQL's (2000).
+  /// Seconds from the Unix epoch (1970) to PostgreSQL's (2000).
   package static let unixSecondsAtEpoch: Int64 = 946_684_800
 
-  /// A moment in milliseconds since the Unix epoch.
   package init(millisecondsSince1970: Int64) {
     self.init(
       microsecondsSince2000: (millisecondsSince1970 - Self.unixSecondsAtEpoch * 1000) * 1000)
   }
 
-  /// The milliseconds since the Unix epoch, rounded down.
+  /// Milliseconds since the Unix epoch, rounded down.
   package var millisecondsSince1970: Int64 {
     let (milliseconds, rest) = microsecondsSince2000.quotientAndRemainder(dividingBy: 1000)
     return milliseconds - (rest < 0 ? 1 : 0) + Self.unixSecondsAtEpoch * 1000

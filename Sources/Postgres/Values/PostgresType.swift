@@ -1,5 +1,4 @@
-/// The identity (OID) of a PostgreSQL type, as the server's catalogue `pg_type` fixes it for
-/// built-in types.
+/// The OID of a PostgreSQL type, fixed in `pg_type` for built-in types.
 package struct PostgresType: RawRepresentable, Hashable, Sendable {
   package let rawValue: UInt32
 
@@ -27,8 +26,9 @@ package struct PostgresType: RawRepresentable, Hashable, Sendable {
   package static let uuid = PostgresType(rawValue: 2950)
   package static let jsonb = PostgresType(rawValue: 3802)
 
-  /// Types made with CREATE TYPE (enums, say) have numbers from here on, other ones in every
-  /// database.
+  /// Whether the type was made with CREATE TYPE, such as an enum.
+  ///
+  /// Its OID differs between databases.
   package var isUserDefined: Bool { rawValue >= 16384 }
 
   private static let arrays: [PostgresType: PostgresType] = [
@@ -46,10 +46,10 @@ package struct PostgresType: RawRepresentable, Hashable, Sendable {
   private static let elements = Dictionary(
     uniqueKeysWithValues: arrays.map { (element, array) in (array, element) })
 
-  /// The type of arrays of this type, if it is one of those above.
+  /// The array type of this type, if it is listed above.
   package var array: PostgresType? { Self.arrays[self] }
 
-  /// The type of this array type's elements, if it is an array of one of those above.
+  /// The element type of this array type, if it is listed above.
   package var element: PostgresType? { Self.elements[self] }
 }
 

@@ -26,7 +26,7 @@ extension Double: PostgresEncodable, PostgresDecodable {
   }
 }
 
-/// An integer that travels in its own width, and is read from a column of any.
+/// An integer that is encoded in its own width and decoded from a column of any width.
 package protocol PostgresInteger: FixedWidthInteger, PostgresEncodable, PostgresDecodable {}
 
 private let integerTypes: Set<PostgresType> = [.int2, .int4, .int8]
@@ -37,7 +37,7 @@ extension PostgresInteger {
   package static var expectedPostgresType: String { "\(postgresType)" }
   package static func canDecode(_ type: PostgresType) -> Bool { integerTypes.contains(type) }
 
-  /// A value that doesn't fit is an error, never cut.
+  /// A value that does not fit is an error; it is never truncated.
   package init(postgresBytes: RawSpan, type: PostgresType) throws {
     let value: Int64 =
       switch postgresBytes.byteCount {
@@ -67,15 +67,16 @@ extension Int: PostgresInteger {
   package static var postgresType: PostgresType { .int8 }
 }
 
-/// Text travels as `text`; for a column of an enum type write a cast, `\(state)::renewal_state`.
+/// Encoded as `text`; a column of an enum type needs a cast, `\(state)::renewal_state`.
 extension String: PostgresEncodable, PostgresDecodable {
   package static var postgresType: PostgresType { .text }
   package func encode(into buffer: inout PostgresBuffer) { buffer.append(utf8) }
 
   package static var expectedPostgresType: String { "text" }
 
-  /// The binary format of an enum is its label; other types of one's own that are not text fail
-  /// when read, not here.
+  /// Includes user-defined types, because an enum's binary format is its label.
+  ///
+  /// Those that are not text fail when a value is decoded.
   package static func canDecode(_ type: PostgresType) -> Bool {
     switch type {
     case .text, .varchar, .bpchar, .name, .char, .unknown, .json: true
@@ -92,7 +93,7 @@ extension String: PostgresEncodable, PostgresDecodable {
   }
 }
 
-/// A byte: an array of bytes travels as `bytea`, a single one as `int2`.
+/// A byte: an array of bytes is `bytea`, a single byte `int2`.
 extension UInt8: PostgresEncodable, PostgresDecodable {
   package static var postgresType: PostgresType { .int2 }
   package static var postgresArrayType: PostgresType? { .bytea }
@@ -132,7 +133,7 @@ extension UUID: PostgresEncodable, PostgresDecodable {
     guard postgresBytes.byteCount == MemoryLayout<uuid_t>.size else {
       throw DecodingFault.malformed
     }
-    // As long as the tuple of 16 bytes, by the line above.
+    // The guard checks that there are exactly 16 bytes.
     self = unsafe UUID(
       uuid: postgresBytes.unsafeLoadUnaligned(fromByteOffset: 0, as: uuid_t.self))
   }

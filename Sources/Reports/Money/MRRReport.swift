@@ -1,34 +1,23 @@
-/// Monthly recurring revenue, and how it changed.
-enum RevenueRateReport {
-  static let shape = ReportShape(
-    summary:
-      "Monthly recurring revenue per currency, and how it came: new, changed, churned.",
-    parameters: ReportShape.dated + [.byProduct, .reportingCurrency, .knownAt, .asOf],
-    columns: [
-      ReportColumn("from_day", .date), ReportColumn("to_day", .date),
-      ReportColumn("product_id", .text), ReportColumn("currency", .text),
-      ReportColumn("opening_milliunits", .money), ReportColumn("new_milliunits", .money),
-      ReportColumn("reactivated_milliunits", .money), ReportColumn("expansion_milliunits", .money),
-      ReportColumn("contraction_milliunits", .money), ReportColumn("churned_milliunits", .money),
-      ReportColumn("currency_changed_milliunits", .money),
-      ReportColumn("exchange_milliunits", .money), ReportColumn("mrr_milliunits", .money),
-      ReportColumn("from_catalogue_milliunits", .money), ReportColumn("mrr_twelfths", .fraction),
-    ],
-    order: "from_day, product_id, currency",
-    itemColumns: [
-      ReportColumn("measure", .text), ReportColumn("from_day", .date),
-      ReportColumn("product_id", .text), ReportColumn("original_transaction_id", .text),
-      ReportColumn("transaction_id", .text), ReportColumn("at", .time),
-      ReportColumn("origin_at", .time), ReportColumn("kind", .text),
-      ReportColumn("currency", .text), ReportColumn("price_source", .text),
-      ReportColumn("mrr_twelfths", .number), ReportColumn("account_id", .text),
-    ],
-    itemOrder: "at DESC, original_transaction_id, transaction_id, measure",
-    parametersOfNumbers: [.reportingCurrency],
-    cells: [
-      "new_milliunits": ["new"], "reactivated_milliunits": ["reactivated"],
-      "expansion_milliunits": ["expansion"], "contraction_milliunits": ["contraction"],
-      "churned_milliunits": ["churned"], "currency_changed_milliunits": ["currency_changed"],
-      "mrr_milliunits": ["mrr"],
+extension Report {
+  package static let mrr = Report(
+    "mrr", label: "Monthly recurring revenue", group: .money,
+    summary: "Monthly recurring revenue per currency, and how it came: new, changed, churned.",
+    sql: PackageResources.mrr_sql,
+    drillDown: .columns(sums: [
+      "new_milliunits": .init("new"), "reactivated_milliunits": .init("reactivated"),
+      "expansion_milliunits": .init("expansion"), "contraction_milliunits": .init("contraction"),
+      "churned_milliunits": .init("churned"),
+      "currency_changed_milliunits": .init("currency_changed"), "mrr_milliunits": .init("mrr"),
+    ]), stock: "mrr", priced: "mrr_milliunits",
+    charts: [
+      .lines("MRR", .init("MRR", "mrr_milliunits")),
+      .bars(
+        "MRR movement", .init("New", "new_milliunits"),
+        .init("Reactivated", "reactivated_milliunits"),
+        .init("Expansion", "expansion_milliunits"), .init("Contraction", "contraction_milliunits"),
+        .init("Churned", "churned_milliunits"),
+        // There are six colours, and most ledgers have neither of these two.
+        .init("Currencies", "currency_changed_milliunits", "exchange_milliunits"),
+        net: .init("Net", "mrr_milliunits", minus: "opening_milliunits")),
     ])
 }

@@ -1,19 +1,8 @@
-/// What administrators did.
-enum AuditReport {
-  static let shape = ReportShape(
-    summary: "What administrators did, to whom, and why.",
-    parameters: [.from, .to, .bucket, .timeZone, .knownAt, .asOf],
-    columns: [
-      ReportColumn("from_day", .date), ReportColumn("administrator", .text),
-      ReportColumn("action", .text), ReportColumn("number", .number),
-      ReportColumn("last_at", .time),
-    ],
-    order: "from_day DESC, administrator, action",
-    itemColumns: [
-      ReportColumn("from_day", .date), ReportColumn("administrator", .text),
-      ReportColumn("action", .text), ReportColumn("at", .time), ReportColumn("subject", .text),
-      ReportColumn("account_id", .text), ReportColumn("previous_account_id", .text),
-      ReportColumn("reason", .text), ReportColumn("data", .text), ReportColumn("number", .number),
-    ],
-    itemOrder: "at DESC, subject")
+extension Report {
+  package static let audit = Report(
+    "audit", label: "Administrator actions", group: .operations,
+    summary: "What administrators did, to whom, and why.", sql: PackageResources.audit_sql,
+    order: "from_day DESC, administrator, action", itemOrder: "at DESC, subject",
+    itemTieBreak: "action, data", charts: [.bars("Number", .init("Number", "number"))],
+    hasBars: true)
 }

@@ -1,16 +1,19 @@
 import Postgres
 import Subscriptions
 
-/// How intake does.
-///
-/// What is open, waiting, overdue or parked is so now, and of no day: it is in each answer that
-/// goes up to today. Everything else is counted over the days that were chosen. Whatever is of no
-/// known environment is in every answer.
-enum IntakeReport {
-  static let shape = ReportShape(
-    summary:
-      "How intake does: backlog, retries, rejections, missed notifications, what was given up.",
-    parameters: [.from, .to, .days, .bucket, .timeZone, .environment, .includeSandbox],
+extension Report {
+  /// Reads views, which take no parameters: the statements narrow them down.
+  ///
+  /// What is open, pending, overdue or failed is so now and has no day: every answer that includes
+  /// today has it. Everything else is counted over the chosen days. Items without a known
+  /// environment are in every answer.
+  package static let intake = Report(
+    "intake", label: "Intake", group: .operations,
+    summary: "Processing: backlog, retries, rejections, missed notifications, failed jobs.",
+    sql: PackageResources.intake_sql,
+    views: Views(
+      parameters: [.from, .to, .days, .bucket, .timeZone, .environment, .includeSandbox],
+      query: IntakeQuery.query, condition: IntakeQuery.condition),
     columns: [
       ReportColumn("measure", .text), ReportColumn("environment", .text),
       ReportColumn("bundle_id", .text), ReportColumn("cause", .text),
@@ -20,7 +23,6 @@ enum IntakeReport {
       ReportColumn("oldest_age_ms", .duration), ReportColumn("longest_delay_ms", .duration),
       ReportColumn("last_detail", .text),
     ],
-    order: "measure",
     itemColumns: [
       ReportColumn("measure", .text), ReportColumn("environment", .text),
       ReportColumn("bundle_id", .text), ReportColumn("cause", .text),
@@ -28,11 +30,13 @@ enum IntakeReport {
       ReportColumn("attempts", .number), ReportColumn("delay_ms", .duration),
       ReportColumn("detail", .text),
     ],
-    itemOrder: "at DESC")
+    itemOrder: "at DESC", itemTieBreak: "measure, subject")
+}
 
-  /// These are views and not functions: they are narrowed down here.
-  static func query(_ choices: ReportChoices, rows: Int?, at now: Timestamp) -> SQL {
-    let condition = condition(choices, at: now)
+private enum IntakeQuery {
+  @Sendable
+  static func query(_ choices: ReportChoices, _ rows: Int?, _ now: Timestamp) -> SQL {
+    let condition = condition(choices, now)
     guard !choices.listsItems else {
       return """
         SELECT measure, environment, bundle_id, cause, subject, at, number, attempts, delay_ms,
@@ -43,7 +47,7 @@ enum IntakeReport {
         """
     }
     let days = days(choices, at: now)
-    // Without a choice one row counts all of the days.
+    // Without a bucket one row counts all days.
     let bucketStart: SQL =
       choices.bucket.map { bucket in
         """
@@ -80,7 +84,7 @@ enum IntakeReport {
       """
   }
 
-  /// The first and the last day that are counted, as expressions of the database.
+  /// The first and the last day that are counted, as SQL expressions.
   private static func days(_ choices: ReportChoices, at now: Timestamp) -> (first: SQL, last: SQL) {
     let today: SQL = "(\(PostgresTimestamp(now)) AT TIME ZONE \(choices.timeZone))::date"
     let last: SQL = choices.to.map { "least(\($0.text)::date, \(today))" } ?? today
@@ -89,8 +93,9 @@ enum IntakeReport {
     return (first, last)
   }
 
-  /// Which days and environments are counted.
-  static func condition(_ choices: ReportChoices, at now: Timestamp) -> SQL {
+  /// The days and environments that are counted.
+  @Sendable
+  static func condition(_ choices: ReportChoices, _ now: Timestamp) -> SQL {
     let days = days(choices, at: now)
     let today: SQL = "(\(PostgresTimestamp(now)) AT TIME ZONE \(choices.timeZone))::date"
     let others = choices.includesSandbox ? [Environment.sandbox.rawValue] : []

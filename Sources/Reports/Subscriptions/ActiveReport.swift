@@ -1,27 +1,16 @@
-/// Paid subscriptions, and how their number changed.
-enum ActiveReport {
-  static let shape = ReportShape(
+extension Report {
+  package static let active = Report(
+    "active", label: "Active subscriptions", group: .subscriptions,
     summary: "Paid subscriptions over time, and how their number changed: new, expired, returned.",
-    parameters: ReportShape.dated + [.includeTrials, .includeGrants, .byProduct, .knownAt, .asOf],
-    columns: [
-      ReportColumn("from_day", .date), ReportColumn("to_day", .date),
-      ReportColumn("product_id", .text), ReportColumn("opening", .number),
-      ReportColumn("new", .number), ReportColumn("expired", .number),
-      ReportColumn("resubscribed", .number), ReportColumn("churned", .number),
-      ReportColumn("changed_in", .number), ReportColumn("changed_out", .number),
-      ReportColumn("active", .number),
-    ],
-    order: "from_day, product_id",
-    itemColumns: [
-      ReportColumn("measure", .text), ReportColumn("from_day", .date),
-      ReportColumn("product_id", .text), ReportColumn("original_transaction_id", .text),
-      ReportColumn("transaction_id", .text), ReportColumn("at", .time),
-      ReportColumn("origin_at", .time), ReportColumn("kind", .text), ReportColumn("cause", .text),
-      ReportColumn("number", .number), ReportColumn("account_id", .text),
-    ],
-    itemOrder: "at DESC, original_transaction_id, transaction_id, measure",
-    parametersOfNumbers: [.byProduct],
-    cells: ReportShape.cells(
-      "new", "expired", "resubscribed", "changed_in", "changed_out", "active"
-    ).merging(["churned": ["expired", "resubscribed"]]) { first, _ in first })
+    sql: PackageResources.active_sql,
+    drillDown: .columns(
+      "new", "expired", "resubscribed", "changed_in", "changed_out", "active",
+      sums: ["churned": .init("expired", minus: "resubscribed")]), stock: "active",
+    charts: [
+      .lines("Active subscriptions", .init("Active", "active")),
+      .bars(
+        "Subscriber movement", .init("New", "new"), .init("Resubscribed", "resubscribed"),
+        .init("Expired", minus: "expired"), .init("Changed in", "changed_in"),
+        .init("Changed out", minus: "changed_out"), net: .init("Net", "active", minus: "opening")),
+    ])
 }

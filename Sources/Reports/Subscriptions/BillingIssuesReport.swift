@@ -1,27 +1,19 @@
-/// Renewals that Apple could not charge.
-enum BillingIssuesReport {
-  static let shape = ReportShape(
+extension Report {
+  package static let billingIssues = Report(
+    "billing-issues", label: "Billing issues", group: .subscriptions,
     summary: "Subscriptions in a grace period or in billing retry, and how many of them recover.",
-    parameters: ReportShape.dated + [.byProduct, .knownAt, .asOf],
-    columns: [
-      ReportColumn("from_day", .date), ReportColumn("to_day", .date),
-      ReportColumn("product_id", .text), ReportColumn("in_grace_period", .number),
-      ReportColumn("in_billing_retry", .number), ReportColumn("entered", .number),
-      ReportColumn("recovered", .number), ReportColumn("lost", .number),
-      ReportColumn("cohort_recovered", .number), ReportColumn("cohort_lost", .number),
-      ReportColumn("recovery_rate", .rate),
-    ],
-    order: "from_day, product_id",
-    itemColumns: [
-      ReportColumn("measure", .text), ReportColumn("from_day", .date),
-      ReportColumn("product_id", .text), ReportColumn("original_transaction_id", .text),
-      ReportColumn("transaction_id", .text), ReportColumn("since", .time),
-      ReportColumn("until", .time), ReportColumn("number", .number),
-      ReportColumn("account_id", .text),
-    ],
-    itemOrder: "since DESC, original_transaction_id, transaction_id, measure",
-    parametersOfNumbers: [.byProduct],
-    cells: ReportShape.cells(
+    sql: PackageResources.billing_issues_sql,
+    drillDown: .columns(
       "in_grace_period", "in_billing_retry", "entered", "recovered", "lost", "cohort_recovered",
-      "cohort_lost"))
+      "cohort_lost"),
+    itemOrder: "since DESC, original_transaction_id, transaction_id, measure",
+    shares: ["recovery_rate": .init("cohort_recovered", of: "entered")],
+    charts: [
+      .lines(
+        "Billing issues over time", .init("In grace period", "in_grace_period"),
+        .init("In billing retry", "in_billing_retry")),
+      .bars(
+        "New and resolved", .init("Entered", "entered"), .init("Recovered", minus: "recovered"),
+        .init("Lost", minus: "lost"), net: .init("Net", "entered", minus: "recovered", "lost")),
+    ])
 }

@@ -1,30 +1,19 @@
-/// Subscriptions that ended, by the reason.
-enum ChurnReport {
-  static let shape = ReportShape(
+extension Report {
+  package static let churn = Report(
+    "churn", label: "Churn", group: .subscriptions,
     summary: "Churned subscriptions by cause, compared with those active at the start.",
-    parameters: ReportShape.dated + [.includeTrials, .byProduct, .knownAt, .asOf],
-    columns: [
-      ReportColumn("from_day", .date), ReportColumn("to_day", .date),
-      ReportColumn("product_id", .text), ReportColumn("active_at_start", .number),
-      ReportColumn("voluntary", .number), ReportColumn("price_not_consented", .number),
-      ReportColumn("involuntary", .number), ReportColumn("product_withdrawn", .number),
-      ReportColumn("unknown", .number), ReportColumn("expired", .number),
-      ReportColumn("resubscribed", .number), ReportColumn("churned", .number),
-      ReportColumn("refunded", .number), ReportColumn("churn_rate", .rate),
-      ReportColumn("expiry_rate", .rate),
-    ],
-    order: "from_day, product_id",
-    itemColumns: [
-      ReportColumn("measure", .text), ReportColumn("from_day", .date),
-      ReportColumn("product_id", .text), ReportColumn("original_transaction_id", .text),
-      ReportColumn("transaction_id", .text), ReportColumn("at", .time),
-      ReportColumn("origin_at", .time), ReportColumn("cause", .text),
-      ReportColumn("number", .number), ReportColumn("account_id", .text),
-    ],
-    itemOrder: "at DESC, original_transaction_id, transaction_id, measure",
-    parametersOfNumbers: [.byProduct],
-    cells: ReportShape.cells(
+    sql: PackageResources.churn_sql,
+    drillDown: .columns(
       "active_at_start", "voluntary", "price_not_consented", "involuntary", "product_withdrawn",
-      "unknown", "expired", "resubscribed", "refunded"
-    ).merging(["churned": ["expired", "resubscribed"]]) { first, _ in first })
+      "unknown", "expired", "resubscribed", "refunded",
+      sums: ["churned": .init("expired", minus: "resubscribed")]),
+    shares: [
+      "churn_rate": .init("churned", of: "active_at_start"),
+      "expiry_rate": .init("expired", of: "active_at_start"),
+    ],
+    charts: [
+      .bars(
+        "Expired by cause", .init("Voluntary", "voluntary"), .init("Involuntary", "involuntary"),
+        .init("Product withdrawn", "product_withdrawn"), .init("Unknown", "unknown"))
+    ])
 }

@@ -1,28 +1,17 @@
-/// Free trials, and how many of them convert.
-enum TrialsReport {
-  static let shape = ReportShape(
+extension Report {
+  package static let trials = Report(
+    "trials", label: "Trials", group: .subscriptions,
     summary:
       "Free trials: started, expired, unexpired, and the conversion of those that began together.",
-    parameters: ReportShape.dated + [.byProduct, .knownAt, .asOf],
-    columns: [
-      ReportColumn("from_day", .date), ReportColumn("to_day", .date),
-      ReportColumn("product_id", .text), ReportColumn("opening", .number),
-      ReportColumn("started", .number), ReportColumn("converted", .number),
-      ReportColumn("expired", .number), ReportColumn("trials", .number),
-      ReportColumn("cohort_started", .number), ReportColumn("cohort_converted", .number),
-      ReportColumn("cohort_expired", .number), ReportColumn("conversion_rate", .rate),
-    ],
-    order: "from_day, product_id",
-    itemColumns: [
-      ReportColumn("measure", .text), ReportColumn("from_day", .date),
-      ReportColumn("product_id", .text), ReportColumn("original_transaction_id", .text),
-      ReportColumn("transaction_id", .text), ReportColumn("at", .time),
-      ReportColumn("origin_at", .time), ReportColumn("cause", .text),
-      ReportColumn("number", .number), ReportColumn("account_id", .text),
-    ],
-    itemOrder: "at DESC, original_transaction_id, transaction_id, measure",
-    parametersOfNumbers: [.byProduct],
-    cells: ReportShape.cells(
+    sql: PackageResources.trials_sql,
+    drillDown: .columns(
       "started", "converted", "expired", "trials", "cohort_started", "cohort_converted",
-      "cohort_expired"))
+      "cohort_expired"), stock: "trials",
+    shares: ["conversion_rate": .init("cohort_converted", of: "cohort_started")],
+    charts: [
+      .lines("Open trials", .init("Trials", "trials")),
+      .bars(
+        "Started and ended", .init("Started", "started"), .init("Converted", minus: "converted"),
+        .init("Expired", minus: "expired"), net: .init("Net", "trials", minus: "opening")),
+    ])
 }

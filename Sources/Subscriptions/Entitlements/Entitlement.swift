@@ -1,8 +1,7 @@
 package import struct Foundation.UUID
 
-/// What an account may use, and until when: the answer that everything else exists for.
+/// An entitlement of an account with its state at a moment.
 package struct Entitlement: Hashable, Sendable {
-  /// Whether, and why not, what was held can be used at the moment asked about.
   package enum State: String, Codable, CaseIterable, Sendable {
     case active
     case inGracePeriod = "in_grace_period"
@@ -12,7 +11,8 @@ package struct Entitlement: Hashable, Sendable {
 
     package var isActive: Bool { self == .active || self == .inGracePeriod }
 
-    /// Which of several inactive holdings of one entitlement is shown: what may come back first.
+    /// The order in which inactive holdings of one entitlement are shown: the likeliest to return
+    /// first.
     fileprivate var rank: Int {
       switch self {
       case .active: 0
@@ -24,14 +24,13 @@ package struct Entitlement: Hashable, Sendable {
     }
   }
 
-  /// Where an entitlement comes from.
   package enum Source: String, Codable, Sendable {
     case appStore = "app_store"
     case grant
     case provisional
   }
 
-  /// The entitlement's name, from the catalogue.
+  /// From the catalogue.
   package var name: String
   package var state: State
   /// Nil for a grant.
@@ -58,9 +57,9 @@ package struct Grant: Hashable, Sendable {
   /// Nil: never.
   package var endsAt: Timestamp?
   package var source: Entitlement.Source
-  /// When an administrator took it back; nil: nobody did.
+  /// The date of an administrator's revocation.
   package var revokedAt: Timestamp?
-  /// The line of the purchase that a provisional one stands for; nil for any other.
+  /// The purchase behind a provisional grant.
   package var line: LineID?
 
   package init(
@@ -76,19 +75,16 @@ package struct Grant: Hashable, Sendable {
     self.line = line
   }
 
-  /// Until when it gives access: its end, or the revocation before it; nil: for ever.
+  /// The end or the earlier revocation; nil: never.
   package var accessEnd: Timestamp? { [endsAt, revokedAt].compactMap(\.self).min() }
 }
 
 extension Entitlement {
-  /// Computes what an account has at a moment.
+  /// Computes one entitlement of each name, inactive ones included, by name.
   ///
   /// - Parameters:
-  ///   - holdings: What the account holds, of whichever lines.
-  ///   - grants: What it was given without paying.
-  ///   - catalogue: Which product grants what.
+  ///   - holdings: The account's, of any original transactions.
   ///   - moment: The rule's t.
-  /// - Returns: One entitlement of each name, inactive ones included, by name.
   package static func entitlements(
     holdings: [Holding], grants: [Grant] = [], catalogue: Catalogue, at moment: Timestamp
   ) -> [Entitlement] {
@@ -98,7 +94,7 @@ extension Entitlement {
       if let current = best[name], !entitlement.isBetter(than: current) { return }
       best[name] = entitlement
     }
-    // Most accounts hold one line: grouping is worth its while only for the others.
+    // Most accounts hold one original transaction, which needs no grouping.
     let lines =
       holdings.count == 1
       ? [holdings] : Array(Dictionary(grouping: holdings, by: \.family).values)
@@ -122,11 +118,8 @@ extension Entitlement {
       originalTransactionID: grant.line?.originalTransactionID, source: grant.source)
   }
 
-  /// Active before inactive; then the one lasting longest; a tie is decided by the identifiers and
-  /// by the source.
-  ///
-  /// So the answer never depends on the order in which anything is read: what ties in all of this
-  /// are grants, and those are told alike.
+  /// Active before inactive, then the longer, then by identifiers and source: the answer never
+  /// depends on the order of reading.
   private func isBetter(than other: Entitlement) -> Bool {
     if isActive != other.isActive { return isActive }
     if !isActive, state != other.state { return state.rank < other.state.rank }
@@ -144,8 +137,7 @@ extension Entitlement {
   }
 }
 
-/// By what it is judged what an account may use, beside what it holds: the catalogue, and whether
-/// the sandbox counts.
+/// The catalogue and the sandbox setting by which entitlements are computed.
 package struct AccessTerms: Sendable {
   package var catalogue: Catalogue
   package var sandboxAccess: SandboxAccess
@@ -157,19 +149,12 @@ package struct AccessTerms: Sendable {
 
   /// Whether a charge of the environment grants anything to an account.
   ///
-  /// One that does not fulfils no order.
+  /// If not, it fulfils no order either.
   package func grantsAccess(in environment: Environment, to accountID: String) -> Bool {
     sandboxAccess.grants(environment, to: accountID)
   }
 
-  /// Computes what an account has at a moment.
-  ///
-  /// - Parameters:
-  ///   - accountID: The account.
-  ///   - holdings: What it holds, of whichever lines.
-  ///   - grants: What it was given without paying.
-  ///   - moment: The rule's t.
-  /// - Returns: One entitlement of each name, inactive ones included, by name.
+  /// Computes one entitlement of each name, inactive ones included, by name.
   package func entitlements(
     of accountID: String, holding holdings: [Holding], granted grants: [Grant],
     at moment: Timestamp
@@ -179,14 +164,7 @@ package struct AccessTerms: Sendable {
       holdings: holdings, grants: grants, catalogue: catalogue, at: moment)
   }
 
-  /// Finds the next moment at which what an account has can change by time alone.
-  ///
-  /// - Parameters:
-  ///   - accountID: The account.
-  ///   - holdings: What it holds, of whichever lines.
-  ///   - grants: What it was given without paying.
-  ///   - now: Only later moments count.
-  /// - Returns: The moment; nil: there is none.
+  /// Finds the next moment at which time alone can change the entitlements.
   package func nextChange(
     of accountID: String, holding holdings: [Holding], granted grants: [Grant],
     after now: Timestamp
@@ -196,7 +174,7 @@ package struct AccessTerms: Sendable {
       holdings: holdings, grants: grants, catalogue: catalogue, after: now)
   }
 
-  /// Leaves out what comes from the sandbox where that does not count.
+  /// Leaves out the sandbox where it grants nothing.
   private func counted(_ holdings: [Holding], _ grants: [Grant], of accountID: String)
     -> (holdings: [Holding], grants: [Grant])
   {
@@ -208,16 +186,15 @@ package struct AccessTerms: Sendable {
   }
 }
 
-/// Whose purchases in Apple's sandbox grant anything.
+/// The accounts to which purchases in Apple's sandbox grant anything.
 ///
-/// App Review and TestFlight buy in the sandbox with production builds, so that refusing it fails
-/// the review; but whoever can buy in the sandbox pays nothing.
+/// App Review and TestFlight buy in the sandbox with production builds, so refusing it fails the
+/// review; but anyone who can buy in the sandbox pays nothing.
 package enum SandboxAccess: Hashable, Sendable {
   case all
   case none
   case accounts(Set<AccountID>)
 
-  /// Whether purchases of an environment grant anything to an account.
   package func grants(_ environment: Environment, to accountID: String) -> Bool {
     switch (environment, self) {
     case (.production, _), (.sandbox, .all): true

@@ -1,28 +1,27 @@
-/// A charge that an account owns, with all that is needed to say at any later moment what it
-/// grants.
+/// A charge that an account owns, with everything needed to compute its entitlements at any later
+/// moment.
 ///
-/// Holdings are the read model. They carry no state: an entitlement ends on time because the state
-/// is computed at the moment of asking, and nothing has to run for it.
+/// Holdings are the read model. They contain no state: an entitlement ends on time because the
+/// state is computed when asked, and no job has to run for it.
 package struct Holding: Hashable, Sendable {
   package var charge: Charge.ID
-  /// The smallest of the ids of lines that Apple links, which are held as one; nil where the
-  /// charge's own is the smallest or the only one.
+  /// The smallest original transaction id of those that Apple links; nil if it is the charge's own.
   package var familyID: OriginalTransactionID?
   package var productID: ProductID
-  /// Where Apple names it.
+  /// Nil where Apple does not report it.
   package var productType: ProductType?
   package var periodType: PeriodType
   package var startsAt: Timestamp
-  /// The end of the paid period; nil for what has none, or whose end the catalogue tells.
+  /// The end of the paid period; nil where there is none, or where only the catalogue has it.
   package var endsAt: Timestamp?
-  /// When what was granted ended: refunded, or withdrawn from the family.
+  /// The date of a refund, or of the withdrawal from a family.
   package var revokedAt: Timestamp?
-  /// From when on another charge stands in this one's place.
+  /// The moment from which another charge replaces this one.
   package var supersededAt: Timestamp?
-  /// Set on the line's latest charge alone, of whomever the earlier ones are.
+  /// Set on the latest charge alone, also where the earlier ones have other owners.
   package var renewal: Renewal?
 
-  /// What Apple last said of the future of a line.
+  /// Apple's latest statement about the next renewal.
   package struct Renewal: Hashable, Sendable {
     package var autoRenews: Bool
     package var phase: RenewalStatus.Phase
@@ -51,17 +50,14 @@ package struct Holding: Hashable, Sendable {
     self.renewal = renewal
   }
 
-  /// The line, or the first of those that Apple links with it.
+  /// The original transaction, or the first of those that Apple links with it.
   package var family: LineID {
     familyID.map { LineID(charge.line.environment, $0) } ?? charge.line
   }
 }
 
 extension Line {
-  /// Every charge of the line that has an owner, as a holding of that owner.
-  ///
-  /// - Parameter rule: The line's charges and decisions.
-  /// - Returns: Holdings by the dates of their charges.
+  /// Every owned charge as a holding of its owner, by date.
   package func allHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)] {
     rule.charges.indices.compactMap { position in
       decisions[rule.charges[position].id]?.decision.owner.map {
@@ -70,7 +66,7 @@ extension Line {
     }
   }
 
-  /// A charge as it is held, whoever owns it.
+  /// A charge as it is held, with any owner or none.
   package func holding(ofChargeAt position: Int, in rule: OwnershipRule) -> Holding {
     let charge = rule.charges[position]
     let periodType = charge.transactions.compactMap { history[$0]?.periodType }.min()
@@ -88,21 +84,17 @@ extension Line {
     return first.originalTransactionID
   }
 
-  /// How far the date of a line's last entry may be ahead of the time: Apple reports renewals a day
-  /// early, and a clock that was ahead once dates all that is recorded on the line after it.
+  /// How far the date of the last entry may be ahead: Apple reports renewals a day early, and a
+  /// clock that was ahead once moves all later entries of an original transaction.
   private static let recordingTolerance: Duration = .days(2)
 
-  /// The holdings that can still matter at or after `moment`.
+  /// The holdings that can still matter at or after `moment`, by date.
   ///
-  /// What is left out was over two days before, and the same account holds the same product of the
-  /// same line, or of one linked with it, for longer: so it can neither grant anything nor be what
-  /// is shown.
+  /// Those left out ended over two days before, and the same account holds the same product of the
+  /// same original transaction for longer: they can't grant anything or be shown.
   ///
-  /// - Parameters:
-  ///   - rule: The line's charges and decisions.
-  ///   - moment: When the line's last entry was recorded, so that the result is a function of the
-  ///     entries alone.
-  /// - Returns: Holdings by the dates of their charges.
+  /// - Parameter moment: The recording date of the last entry, so that the result depends on the
+  ///   entries alone.
   package func holdings(_ rule: OwnershipRule, asOf moment: Timestamp)
     -> [(account: AccountKey, holding: Holding)]
   {
@@ -131,7 +123,6 @@ extension Line {
 }
 
 extension OwnershipRule {
-  /// Apple's last word on what follows a charge.
   package func renewal(ofChargeAt position: Int) -> Holding.Renewal {
     Holding.Renewal(
       autoRenews: course.autoRenewStatement(after: position)?.autoRenews ?? true,
@@ -140,18 +131,17 @@ extension OwnershipRule {
 }
 
 extension Holding {
-  /// When the grant is over of itself, or because a later charge took its place; nil: never.
+  /// The end of the charge's access without revocation, or its replacement; nil: never.
   package func end(in catalogue: Catalogue) -> Timestamp? {
     [endsAt ?? catalogueEnd(in: catalogue), supersededAt].compactMap(\.self).min()
   }
 
-  /// The same as far as Apple tells; nil where only the catalogue can.
+  /// The same as reported by Apple; nil where only the catalogue has it.
   fileprivate var reportedEnd: Timestamp? {
     endsAt.map { min($0, supersededAt ?? $0) }
   }
 
-  /// Which of two is shown when both are over: the one that ended last, then the one that began
-  /// last.
+  /// The order in which ended holdings are shown: the last to end, then the last to begin.
   fileprivate func endsEarlier(than other: Holding) -> Bool {
     guard let end = reportedEnd, let otherEnd = other.reportedEnd else { return false }
     return (end, startsAt, charge) < (otherEnd, other.startsAt, other.charge)
@@ -162,59 +152,48 @@ extension Holding {
     case .nonConsumable: nil
     case .nonRenewing:
       catalogue.product(productID, at: startsAt)?.period?.end(from: startsAt) ?? startsAt
-    // Without its expiry (only trimmed old payloads lack it) a subscription's charge covers no
-    // time.
+    // Without its expiry (missing only in trimmed old payloads) a charge covers no time.
     case .autoRenewable, .consumable, nil: startsAt
     }
   }
 
-  /// The entitlements that the product's newest description grants.
-  ///
-  /// It also counts for purchases made under an older one.
-  ///
-  /// - Returns: Nil for a product that is not described, and for a consumable.
+  /// The entitlements granted by the product's newest description, also for older purchases; nil
+  /// for products without one and for consumables.
   package func entitlements(in catalogue: Catalogue) -> [ExactText]? {
     guard let product = catalogue[productID], type(in: catalogue) != .consumable else { return nil }
     return product.entitlements
   }
 
-  /// The product's type as far as it is known.
   package func type(in catalogue: Catalogue) -> ProductType? {
     ProductType.known(of: productID, as: productType, hasExpiry: endsAt != nil, in: catalogue)
   }
 
-  /// Whether what was granted has begun by a moment: Apple dates charges seconds ahead, and clocks
-  /// differ.
+  /// Tolerates clocks that differ: Apple dates charges seconds ahead.
   package func hasBegun(by moment: Timestamp) -> Bool { startsAt <= moment + .clockTolerance }
 
-  /// Whether what was granted had ended by a moment because the charge was taken back.
   package func isRevoked(at moment: Timestamp) -> Bool {
     revokedAt.map { $0 <= moment } ?? false
   }
 }
 
-/// What one account holds of one line, or of lines that Apple links, and what that grants at a
-/// moment.
+/// An account's holdings of one original transaction, or of those that Apple links, and the
+/// entitlements that they grant at a moment.
 struct LineEntitlements {
-  /// A charge with its end and with what its product grants.
   private struct Part {
     var holding: Holding
     /// Nil: never.
     var end: Timestamp?
     var entitlements: [ExactText]
 
-    /// Until when it gives access of itself: its end, or the revocation before it; nil: for ever.
+    /// The end or the earlier revocation; nil: never.
     var accessEnd: Timestamp? { [end, holding.revokedAt].compactMap(\.self).min() }
   }
 
   private let parts: [Part]
   private let moment: Timestamp
 
-  /// - Parameters:
-  ///   - holdings: One account's of one line. What the catalogue doesn't know grants nothing yet,
-  ///     and consumables never do.
-  ///   - catalogue: Which product grants what.
-  ///   - moment: The moment that is asked about.
+  /// - Parameter holdings: Products that are not in the catalogue grant nothing yet, and
+  ///   consumables never do.
   init(_ holdings: [Holding], in catalogue: Catalogue, at moment: Timestamp) {
     self.moment = moment
     parts = holdings.compactMap { holding in
@@ -224,7 +203,7 @@ struct LineEntitlements {
     }
   }
 
-  /// One entitlement for each name that the line's deciding charge grants.
+  /// One entitlement for each name that the deciding charge grants.
   var entitlements: [Entitlement] {
     let begun = parts.filter { $0.holding.hasBegun(by: moment) }
     let unrevoked = begun.filter { !$0.holding.isRevoked(at: moment) }.max(by: isLess)
@@ -246,7 +225,7 @@ struct LineEntitlements {
     return over.entitlements.map { entitlement(named: $0, of: over, state: .expired) }
   }
 
-  /// The state of what is not revoked.
+  /// The state of a part that is not revoked.
   private func state(of part: Part) -> Entitlement.State {
     guard let end = part.end, moment >= end else { return .active }
     switch part.holding.renewal?.phase {
@@ -256,10 +235,10 @@ struct LineEntitlements {
     }
   }
 
-  /// The part with the later end of what follows it without a gap and grants the same entitlement.
+  /// Extends a part by those that follow without a gap and grant the same entitlement.
   ///
   /// Apple reports renewals up to a day early, and dates some a few seconds after the last end: the
-  /// entitlement is one, unbroken.
+  /// entitlement is unbroken.
   private func prolonged(_ part: Part, for name: ExactText) -> Part {
     var longest = part
     for next in parts.sorted(by: beginsEarlier) {
@@ -287,7 +266,7 @@ struct LineEntitlements {
       transactionID: holding.charge.transactionID, source: .appStore)
   }
 
-  /// Until when there is access, with the grace period after the end.
+  /// The end of access, including the grace period.
   private func accessEnd(of part: Part) -> Timestamp? {
     var part = part
     if let end = part.end, case .gracePeriod(let until) = part.holding.renewal?.phase {
@@ -296,8 +275,7 @@ struct LineEntitlements {
     return part.accessEnd
   }
 
-  /// Whether the account owns the line's latest charge, and that will renew what is held until
-  /// `end`.
+  /// Whether the account owns the latest charge, and that will renew the part that ends at `end`.
   private func willRenew(_ name: ExactText, until end: Timestamp?, state: Entitlement.State) -> Bool
   {
     guard state != .revoked, state != .expired else { return false }
@@ -314,10 +292,8 @@ struct LineEntitlements {
     (lhs.holding.startsAt, lhs.holding.charge) < (rhs.holding.startsAt, rhs.holding.charge)
   }
 
-  /// Which of two parts yields: the one that ends earlier.
-  ///
-  /// A part dated a little ahead yields to one that is running, so that another product does not
-  /// end what was paid for before its time.
+  /// By the end, running parts last, so that a part dated a little ahead ends no other product
+  /// early.
   private func isLess(_ lhs: Part, _ rhs: Part) -> Bool {
     if isRunning(lhs) != isRunning(rhs) { return isRunning(rhs) }
     let (left, right) = (lhs.end?.milliseconds ?? .max, rhs.end?.milliseconds ?? .max)

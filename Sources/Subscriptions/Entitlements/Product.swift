@@ -1,4 +1,4 @@
-/// What can be sold, in the App Store's four kinds.
+/// The App Store's four product types.
 package enum ProductType: String, Codable, CaseIterable, Sendable {
   case autoRenewable = "auto_renewable"
   case nonRenewing = "non_renewing"
@@ -7,8 +7,8 @@ package enum ProductType: String, Codable, CaseIterable, Sendable {
 }
 
 extension ProductType {
-  /// A product's type: as Apple says, else as the catalogue does, else inferred from an expiry,
-  /// which Apple gives auto-renewable subscriptions alone; nil: unknown.
+  /// A product's type as reported by Apple, else by the catalogue, else inferred from an expiry,
+  /// which only auto-renewable subscriptions have; nil: unknown.
   static func known(
     of product: ProductID, as said: ProductType?, hasExpiry: Bool, in catalogue: Catalogue? = nil
   ) -> ProductType? {
@@ -18,27 +18,26 @@ extension ProductType {
 
 /// One version of a product's description in the catalogue.
 ///
-/// Versions are never rewritten: a price or a period that changes does not change the past.
+/// Versions are never rewritten, so a new price or period does not change the past.
 package struct Product: Hashable, Sendable {
   package var id: ProductID
-  /// From when on this version describes the product.
   package var validFrom: Timestamp
   package var type: ProductType
-  /// The names of what a charge of this product lets its owner use, sorted.
+  /// The names of the entitlements that a charge grants, sorted.
   package var entitlements: [ExactText]
   package var subscriptionGroup: String?
   /// The product's rank in its group; 1 is the highest, as in App Store Connect.
   package var level: Int?
-  /// The length of what one charge pays for.
+  /// The length of the period that one charge pays for.
   ///
-  /// Needed for non-renewing subscriptions only, whose end Apple does not report.
+  /// Needed only for non-renewing subscriptions, whose end Apple does not report.
   package var period: CalendarPeriod?
   package var priceMilliunits: Int64?
   /// ISO 4217.
   package var currency: String?
   package var displayName: String?
 
-  /// Describes a product; the entitlements are put in order.
+  /// Sorts the entitlements.
   package init(
     id: ProductID, validFrom: Timestamp, type: ProductType, entitlements: [String],
     subscriptionGroup: String? = nil, level: Int? = nil, period: CalendarPeriod? = nil,
@@ -61,38 +60,37 @@ package struct Product: Hashable, Sendable {
 package struct Catalogue: Sendable {
   private var versions: [ProductID: [Product]]
 
-  /// Takes all versions of all products, in any order.
   package init(_ products: some Sequence<Product>) {
     versions = Dictionary(grouping: products, by: \.id)
       .mapValues { $0.sorted { $0.validFrom < $1.validFrom } }
   }
 
-  /// The product as it is described last.
+  /// The newest version.
   package subscript(id: ProductID) -> Product? { versions[id]?.last }
 
-  /// The product as it was described at `moment`; before its first description, the first one.
+  /// The version in force at `moment`; before the first version, that one.
   package func product(_ id: ProductID, at moment: Timestamp) -> Product? {
     guard let versions = versions[id] else { return nil }
     return versions.last { $0.validFrom <= moment } ?? versions.first
   }
 
-  /// The catalogue as it was at `moment`: without the versions that were added later.
+  /// The catalogue without the versions added after `moment`.
   package func known(at moment: Timestamp) -> Catalogue {
     Catalogue(versions.values.joined().filter { $0.validFrom <= moment })
   }
 
-  /// Every version of every product, by id and date.
+  /// By product id and date.
   package var allVersions: [Product] { versions.sorted { $0.key < $1.key }.flatMap(\.value) }
 
-  /// Every product as it is described last, by id.
+  /// The newest version of every product, by id.
   package var products: [Product] {
     versions.values.compactMap(\.last).sorted { $0.id < $1.id }
   }
 }
 
-/// A length of time by the calendar: months and years keep the day of the month where they can.
+/// A length of time by the calendar: months and years keep the day of the month if possible.
 package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
-  /// The longest period that is read; whatever is sold for longer is sold for ever.
+  /// The longest accepted period; longer ones count as unlimited.
   package static let longestYears = 100
 
   package var months: Int
@@ -103,10 +101,9 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
     self.days = days
   }
 
-  /// Reads an ISO 8601 duration of years, months, weeks and days, as in `P1M` or `P1Y`.
+  /// Reads an ISO 8601 duration of years, months, weeks and days, such as `P1M` or `P1Y`.
   ///
-  /// Nil for anything else, for a time part, for a length of zero, and for more than a hundred
-  /// years in total.
+  /// Nil for anything else, for a time part, for zero, and for more than a hundred years.
   package init?(iso8601 text: String) {
     var rest = text.utf8[...]
     guard rest.popFirst() == UInt8(ascii: "P") else { return nil }
@@ -117,7 +114,7 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
       case UInt8(ascii: "0")...UInt8(ascii: "9"):
         number = number * 10 + Int(byte - UInt8(ascii: "0"))
         digits += 1
-        // Five digits of days are 273 years: more is too long anyhow.
+        // Five digits of days are 273 years, which is too long already.
         guard digits <= 5 else { return nil }
         continue
       // Each unit once, the longer before the shorter.
@@ -144,8 +141,8 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
       + (days > 0 ? "\(days)D" : "")
   }
 
-  /// The moment that lies this period after `start`, at the same time of day in UTC; at the latest
-  /// the last one that can be written.
+  /// The moment this period after `start`, at the same time of day in UTC, limited to the last
+  /// writable moment.
   package func end(from start: Timestamp) -> Timestamp {
     let (date, millisecondOfDay) = start.dayAndTime
     let end =

@@ -2,7 +2,6 @@ package import struct Foundation.UUID
 
 /// An account's intent to buy a product, recorded before it pays.
 package struct PurchaseOrder: Hashable, Sendable {
-  /// The state of an order.
   package enum Status: String, Codable, CaseIterable, Sendable {
     case open
     case fulfilled
@@ -26,19 +25,16 @@ package struct PurchaseOrder: Hashable, Sendable {
     self.status = status
   }
 
-  /// Whether a charge can still fulfil the order.
-  ///
-  /// A charge that arrives after the order has expired still fulfils it.
+  /// Whether a charge can still fulfil the order, even a late one after it has expired.
   package var awaitsPayment: Bool { status == .open || status == .expired }
 
-  /// The result of naming an order in a submission.
   package enum NamedOrder: Hashable, Sendable {
     case fulfilled(by: Charge.ID)
     /// The order belongs to another account, or every charge for its product does.
     case accountMismatch
     /// No charge of the submission pays for the order's product.
     case productMismatch
-    /// Another charge fulfilled the order, or the charge fulfils another order that was named.
+    /// Another charge fulfilled the order, or the charge fulfils another named order.
     case alreadyFulfilled
   }
 
@@ -55,7 +51,7 @@ package struct PurchaseOrder: Hashable, Sendable {
       self.fulfils = fulfils
     }
 
-    /// Whether the charge gives its owner something that can have been ordered.
+    /// Whether the charge gives the account something that can have been ordered.
     fileprivate func pays(_ account: AccountKey) -> Bool {
       decision.owner == account && charge.revocation == nil && charge.supersededAt == nil
     }
@@ -63,14 +59,10 @@ package struct PurchaseOrder: Hashable, Sendable {
 
   /// Matches the order that a submission names.
   ///
-  /// The dates don't matter, nor does the end of the last period where Apple does not report a
-  /// charge's kind. A charge that Apple reports as an automatic renewal fulfils no order.
+  /// Dates don't matter, nor does the end of the last period if Apple does not report a charge's
+  /// kind. A charge that Apple reports as an automatic renewal fulfils no order.
   ///
-  /// - Parameters:
-  ///   - account: The account that submits.
-  ///   - payments: The charges of the submission.
-  ///   - yielding: Orders that were matched without being named.
-  /// - Returns: The charge that fulfils the order, or the reason for a warning.
+  /// - Parameter yielding: Orders that were matched without being named.
   package func match(
     submittedBy account: AccountKey, among payments: [Payment], yielding: Set<UUID> = []
   ) -> NamedOrder {
@@ -90,29 +82,27 @@ package struct PurchaseOrder: Hashable, Sendable {
     return isOthers ? .accountMismatch : .productMismatch
   }
 
-  /// How long before a purchase an order may have been opened that has expired since.
+  /// The age at a purchase up to which an expired order still matches.
   private static let longestExpired: Duration = .days(60)
 
-  /// When the orders were opened that a charge of a date can fulfil without being named.
+  /// The opening times of orders that a charge can fulfil without being named.
   package struct OpeningTimes: Hashable, Sendable {
-    /// The earliest of expired orders; open ones have no limit.
+    /// For expired orders; open ones have no lower limit.
     package var earliest: Timestamp
     package var latest: Timestamp
 
-    /// The times of orders for a purchase.
     package init(purchasedAt date: Timestamp) {
       earliest = date - longestExpired
       latest = date + .clockTolerance
     }
 
-    /// The times of orders for several purchases; nil for none.
+    /// Nil for no purchases.
     package init?(purchasedAt dates: some Collection<Timestamp>) {
       guard let first = dates.min(), let last = dates.max() else { return nil }
       earliest = OpeningTimes(purchasedAt: first).earliest
       latest = OpeningTimes(purchasedAt: last).latest
     }
 
-    /// Whether these include all times of `other`.
     package func contains(_ other: OpeningTimes) -> Bool {
       earliest <= other.earliest && other.latest <= latest
     }
@@ -125,8 +115,8 @@ package struct PurchaseOrder: Hashable, Sendable {
   /// Finds the order that a charge fulfils without being named.
   ///
   /// It is the owner's latest open order for the product, opened no later than five minutes after
-  /// the purchase: each payment that a customer cancels leaves an open order behind. Only where
-  /// none is open is it the latest expired one of the 60 days before.
+  /// the purchase: each cancelled payment leaves an open order behind. If none is open, it is the
+  /// latest expired one of the 60 days before.
   package static func latest(among orders: [PurchaseOrder], for payment: Payment)
     -> PurchaseOrder?
   {
@@ -144,20 +134,16 @@ package struct PurchaseOrder: Hashable, Sendable {
 }
 
 extension PurchaseOrder.Payment {
-  /// Whether Apple charged automatically, without a purchase.
+  /// Whether Apple charged automatically, so that nothing can have been ordered.
   package var isAutomaticRenewal: Bool {
-    switch decision.finding.ground {
-    case .renewedAtPeriodEnd, .recoveredFromBillingProblem: charge.kind != .purchase
-    default: isCalledAutomatic
-    }
+    decision.isAutomaticRenewal(charge.kind) && !isBoughtByAnother
   }
 
-  /// Whether Apple reports the charge as an automatic renewal.
-  fileprivate var isCalledAutomatic: Bool {
-    switch decision.finding.ground {
-    // Another account bought it, and Apple charged at the period's end.
-    case .orderedByAnotherAccount, .tokenOfAnotherAccount: false
-    default: charge.kind == .renewal
-    }
+  /// The same, by Apple's kind alone.
+  fileprivate var isCalledAutomatic: Bool { charge.kind == .renewal && !isBoughtByAnother }
+
+  /// Whether another account bought it, though Apple charged at the period's end.
+  private var isBoughtByAnother: Bool {
+    [.orderedByAnotherAccount, .tokenOfAnotherAccount].contains(decision.finding.ground)
   }
 }

@@ -1,17 +1,14 @@
-/// What changed between what an account was told and what it has.
 package enum EntitlementNews {
-  /// Compares what an account was told with what it has, and says what is to be told.
+  /// Compares the published entitlements of an account with the current ones.
   ///
-  /// Access whose told end has passed is told to have expired then, even if there is access again
-  /// by now: that it ended is true however late anybody looks.
+  /// Access whose published end has passed is reported as expired at that end, even if there is
+  /// access again by now.
   ///
   /// - Parameters:
-  ///   - account: Whom it concerns.
-  ///   - told: The end of access of each entitlement that events have said to be active; nil:
+  ///   - told: The end of access of each entitlement that events have reported as active; nil:
   ///     never.
-  ///   - entitlements: What the account has now, inactive ones included.
-  ///   - now: The moment.
-  /// - Returns: The events by the entitlements' names, and what was told with them.
+  ///   - entitlements: The account's current entitlements, inactive ones included.
+  /// - Returns: The events by the entitlements' names, and the new published state.
   package static func events(
     for account: AccountKey, told: [ExactText: Timestamp?], now entitlements: [Entitlement],
     at now: Timestamp
@@ -51,14 +48,7 @@ package enum EntitlementNews {
     return (events, active.mapValues(\.accessEndsAt))
   }
 
-  /// Finds the next moment at which what an account has can change by time alone.
-  ///
-  /// - Parameters:
-  ///   - holdings: What the account holds.
-  ///   - grants: What it was given without paying.
-  ///   - catalogue: Which product grants what.
-  ///   - now: Only later moments count.
-  /// - Returns: The moment; nil: there is none.
+  /// Finds the next moment at which time alone can change the entitlements.
   package static func nextChange(
     holdings: [Holding], grants: [Grant], catalogue: Catalogue, after now: Timestamp
   ) -> Timestamp? {
@@ -86,7 +76,7 @@ extension Holding {
 }
 
 extension Entitlement {
-  /// What ended before there was access again.
+  /// Access that ended before it began again.
   fileprivate static func over(_ name: String, like current: Entitlement?, since end: Timestamp)
     -> Entitlement
   {
@@ -95,7 +85,7 @@ extension Entitlement {
       periodType: .normal, source: current?.source ?? .appStore)
   }
 
-  /// What an account does not hold in any way any more.
+  /// An entitlement that the account does not hold any more.
   fileprivate static func withdrawn(_ name: String, at now: Timestamp) -> Entitlement {
     Entitlement(
       name: name, state: .revoked, expiresAt: now, accessEndsAt: now, willRenew: false,

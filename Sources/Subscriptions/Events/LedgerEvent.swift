@@ -1,8 +1,7 @@
-/// A change that concerns one account, as the feed and the webhooks tell it.
+/// A change that concerns one account, for the feed and the webhooks.
 ///
 /// A change that concerns two accounts is two events; neither names the other account.
 package struct LedgerEvent: Hashable, Sendable {
-  /// The closed set of what is told.
   package enum Kind: String, CaseIterable, Codable, Sendable {
     case transactionRecorded = "transaction.recorded"
     case ownerDecided = "transaction.owner_decided"
@@ -14,7 +13,7 @@ package struct LedgerEvent: Hashable, Sendable {
     case bindingOpened = "binding.opened"
     case entitlementGranted = "entitlement.granted"
     case entitlementExtended = "entitlement.extended"
-    /// Its end is earlier than was told, and still to come.
+    /// Its end is earlier than was published, and still in the future.
     case entitlementShortened = "entitlement.shortened"
     case entitlementExpired = "entitlement.expired"
     case entitlementRevoked = "entitlement.revoked"
@@ -28,14 +27,14 @@ package struct LedgerEvent: Hashable, Sendable {
     /// The charge that had fulfilled it fulfils another order, or is another account's.
     case orderReopened = "order.reopened"
     case orderExpired = "order.expired"
-    /// The last that is told of an account.
+    /// The last event of an account.
     case accountErased = "account.erased"
   }
 
   package var kind: Kind
-  /// When it happened: of what time brings, that moment; else when it was recorded.
+  /// The moment of a change caused by time; else the recording date.
   package var occurredAt: Timestamp
-  /// Nil: it concerns a charge that nobody owns.
+  /// Nil: a charge without an owner.
   package var account: AccountKey?
   package var data: EventData
 
@@ -49,42 +48,39 @@ package struct LedgerEvent: Hashable, Sendable {
   }
 }
 
-/// What an event tells beside its kind, moment and account; what does not concern it is nil.
+/// The details of an event; nil where they don't apply.
 ///
-/// It names no account, for events outlive those whom they concern.
+/// It names no account, because events outlive erased accounts.
 package struct EventData: Hashable, Sendable {
   package var line: LineID?
   package var transactionID: TransactionID?
   package var productID: ProductID?
-  /// Of `product.changed`, what it was before.
+  /// For `product.changed`.
   package var previousProductID: ProductID?
-  /// The order, as UUID in lower case.
+  /// A UUID in lower case.
   package var orderID: String?
   package var purchasedAt: Timestamp?
   package var expiresAt: Timestamp?
   package var revokedAt: Timestamp?
   package var graceEndsAt: Timestamp?
-  /// Of `renewal_status.changed`, what it is now.
+  /// The new value, for `renewal_status.changed`.
   package var autoRenewing: Bool?
   package var autoRenewProductID: ProductID?
-  /// By which row of the rule the owner was decided.
+  /// The row of the decision table that assigned the owner.
   package var rule: Decision.Rule?
-  /// Why, in a sentence that names no account.
+  /// The reason in a sentence without account names.
   package var because: String?
-  /// Of a charge whose owner was decided or corrected, whether it is the account's now.
+  /// Whether the account owns the charge now, for decided and corrected owners.
   package var isOwner: Bool?
-  /// Of a binding that moved and of a corrected owner, whose it is or was: `another_account` or
-  /// `nobody`.
+  /// The other side of a moved binding or a corrected owner.
   package var counterpart: Counterpart?
-  /// Of an entitlement's event, the entitlement now.
+  /// The current state, for entitlement events.
   package var entitlement: Entitlement?
-  /// Of a binding that moved, what the account has now.
+  /// All current entitlements, for a moved binding.
   package var entitlements: [Entitlement]?
-  /// Of an account that was erased, the token by which the app server may know whose it was: a UUID
-  /// in lower case.
+  /// A UUID in lower case by which the app server may know an erased account.
   package var appAccountToken: String?
 
-  /// The other side of a change, of which nothing more is told.
   package enum Counterpart: String, Codable, Sendable {
     case anotherAccount = "another_account"
     case nobody

@@ -1,18 +1,13 @@
-/// What a recording on a line changed, as events for those whom it concerns.
+/// The changes of a recording, as events for the accounts concerned.
 ///
-/// It compares the line as it was with the line as it is, and takes the changes of owners from the
-/// entries. So recording again what is known is no news.
+/// Compares the states before and after, and takes changes of owners from the entries: recording
+/// known evidence again publishes nothing.
 package struct LineNews: Sendable {
   let before: LineState
   let after: LineState
   private let entries: [LedgerEntry]
 
-  /// - Parameters:
-  ///   - before: The line, or the lines that Apple links, before the recording.
-  ///   - ruleBefore: Its charges and recorded decisions.
-  ///   - after: The line as it is now.
-  ///   - rule: Its charges and recorded decisions.
-  ///   - entries: What the recording appended, in order.
+  /// - Parameter entries: The entries of the recording, in order.
   package init(
     before: Line, ruleBefore: OwnershipRule, after: Line, rule: OwnershipRule,
     entries: [LedgerEntry]
@@ -22,12 +17,11 @@ package struct LineNews: Sendable {
     self.entries = entries
   }
 
-  /// Tells charges, owners and revocations, then the binding and what Apple says of the future.
+  /// Events about charges, owners and revocations, then about the binding and the next renewal, in
+  /// the order of publishing.
   ///
-  /// What the accounts have now is missing where a binding moved: that takes more than one line.
-  ///
-  /// - Parameter now: The recording date.
-  /// - Returns: The events in the order in which they are told.
+  /// A moved binding's current entitlements are added later: they depend on all original
+  /// transactions.
   package func events(at now: Timestamp) -> [LedgerEvent] {
     guard !entries.isEmpty else { return [] }
     let news =
@@ -36,7 +30,6 @@ package struct LineNews: Sendable {
     return news.map { LedgerEvent($0.kind, at: now, account: $0.account, data: $0.data) }
   }
 
-  /// An event without its moment.
   struct Item {
     var kind: LedgerEvent.Kind
     var account: AccountKey?
@@ -61,9 +54,9 @@ package struct LineNews: Sendable {
     }
   }
 
-  /// Charges that were taken back since, or given back.
+  /// Charges that were revoked since, or restored.
   ///
-  /// One that turned out to be replaced is given back in so far as it was not refunded.
+  /// One that turned out to be upgraded is restored, because it was not refunded.
   private var revocationNews: [Item] {
     after.rule.charges.compactMap { charge in
       let known = before.charge(of: charge.id).flatMap {
@@ -82,7 +75,7 @@ package struct LineNews: Sendable {
     guard case .ownership(let change) = entry.content else { return [] }
     let (old, new) = (change.previousOwner, change.decision.owner)
     if change.retiresCharge {
-      // What it reports has an owner of its own, and who that is was told there.
+      // The charge that its transaction reports has an owner and events of its own.
       var data = EventData(change.charge)
       data.isOwner = false
       return old.map { [Item(.ownerCorrected, to: $0, data.decided(change.decision, for: $0))] }
@@ -138,8 +131,8 @@ package struct LineNews: Sendable {
     ].compactMap(\.self)
   }
 
-  /// The charge that moved the binding: the first one of those that the account owns at the line's
-  /// end which it did not own before.
+  /// The charge that moved the binding: the first in the last stretch of the new account's charges
+  /// that it did not own before.
   private var movingCharge: Charge? {
     let all = after.rule.charges
     let charges = all.positionsThatRan(among: all.indices).map { all[$0] }
@@ -150,9 +143,8 @@ package struct LineNews: Sendable {
     } ?? charges.last
   }
 
-  /// What Apple says of the line's future, as far as the account to which it is bound knows it.
-  ///
-  /// To whom the line is newly bound, it is what a purchase implies.
+  /// The renewal status that the bound account knows; for a new account the one that a purchase
+  /// implies.
   private var knownOutlook: LineOutlook? {
     before.boundAccount == after.boundAccount ? before.outlook : nil
   }
@@ -163,7 +155,7 @@ package struct LineNews: Sendable {
     guard (outlook.autoRenews, outlook.productID) != (known.autoRenews, known.productID) else {
       return []
     }
-    // To have bought what was announced is no new announcement.
+    // Buying the announced product is no new announcement.
     if outlook.autoRenews, known.autoRenews, outlook.productID == charge.productID,
       before.latest?.id != charge.id
     {
@@ -206,7 +198,6 @@ package struct LineNews: Sendable {
 }
 
 extension EventData {
-  /// Names a charge and says what it was for.
   fileprivate init(_ charge: Charge) {
     self.init(charge.id)
     productID = charge.productID
@@ -215,7 +206,7 @@ extension EventData {
     revokedAt = charge.revocation?.at
   }
 
-  /// Names a charge that is none any more.
+  /// A charge that turned out to be none.
   fileprivate init(_ charge: Charge.ID) {
     self.init(line: charge.line)
     transactionID = charge.transactionID
@@ -227,7 +218,6 @@ extension EventData {
     self.line = line
   }
 
-  /// The same with a decision, in words for one account.
   fileprivate func decided(
     _ decision: Decision?, for account: AccountKey, counterpart: Counterpart? = nil
   ) -> EventData {
@@ -240,7 +230,6 @@ extension EventData {
 }
 
 extension EventData.Counterpart {
-  /// What an account is told of the other side.
   fileprivate static func beside(_ account: AccountKey, _ other: AccountKey?) -> Self? {
     switch other {
     case nil: .nobody
@@ -250,11 +239,10 @@ extension EventData.Counterpart {
   }
 }
 
-/// A line with what follows from it, for the comparison of before and after.
 struct LineState: Sendable {
   let line: Line
   let rule: OwnershipRule
-  /// What Apple last said of what follows the latest charge; nil for what does not renew.
+  /// Apple's latest statement about the next renewal; nil if there is none to come.
   let outlook: LineOutlook?
 
   init(line: Line, rule: OwnershipRule) {
@@ -265,10 +253,8 @@ struct LineState: Sendable {
 
   var latest: Charge? { rule.charges.latestCharge }
 
-  /// The account to which the line is bound by its latest charge.
   var boundAccount: AccountKey? { latest.flatMap(owner(of:)) }
 
-  /// The charge that a transaction reports.
   func charge(of transaction: TransactionKey) -> Charge? {
     rule.position(of: transaction).map { rule.charges[$0] }
   }
@@ -278,21 +264,20 @@ struct LineState: Sendable {
   func owner(of charge: Charge) -> AccountKey? { decision(on: charge)?.owner }
 }
 
-/// What Apple last said of what follows a line's latest charge.
+/// Apple's latest statement about the next renewal.
 struct LineOutlook: Hashable, Sendable {
   var autoRenews: Bool
-  /// What the next renewal is for.
+  /// The product of the next renewal.
   var productID: ProductID
   var phase: RenewalStatus.Phase
 
-  /// What a purchase implies.
   init(afterPurchaseOf charge: Charge) {
     autoRenews = true
     productID = charge.productID
     phase = .undisturbed
   }
 
-  /// Nil for what does not renew.
+  /// Nil for purchases that don't renew.
   init?(_ rule: OwnershipRule) {
     guard let position = rule.charges.latestPosition, rule.charges[position].isSubscription else {
       return nil

@@ -1,12 +1,11 @@
 package import struct Foundation.UUID
 
-/// What the customer paid for once.
+/// A payment by the customer.
 ///
 /// Usually one transaction, but a restore or another device can report the same charge under
 /// another `transaction_id`. The first one recorded names the charge; the others are its aliases,
 /// never owned, granted, counted or delivered a second time.
 package struct Charge: Hashable, Sendable {
-  /// A charge is known by the transaction that names it.
   package typealias ID = TransactionKey
 
   /// The transaction that names the charge.
@@ -14,32 +13,33 @@ package struct Charge: Hashable, Sendable {
   package let aliases: [TransactionKey]
   package let productID: ProductID
   package let kind: ChargeKind
-  /// The date of the charge: the rule's t.
+  /// The rule's t.
   package let date: Timestamp
-  /// The end of the paid period, grace not included; nil for what has no period.
+  /// The end of the paid period without grace; nil for purchases without a period.
   package let end: Timestamp?
   package let productType: ProductType?
   package let isCommitment: Bool
   package let appAccountToken: UUID?
-  /// Apple's first word that the customer upgraded from this charge (`is_upgraded`).
+  /// The date of Apple's first `is_upgraded`.
   package let upgradedAsOf: Timestamp?
-  /// When what was granted ended because the charge was taken back; never an upgrade's.
+  /// The refund or revocation that ended it early; never an upgrade.
   package internal(set) var revocation: Revocation?
-  /// From when on another charge of the line stands in this one's place.
+  /// The moment from which another charge replaces this one.
   package internal(set) var supersededAt: Timestamp?
 
-  /// Whether the rule's first row can hold: the charge is of an auto-renewable subscription.
+  /// Whether the charge is of an auto-renewable subscription, so that the rule's first row can
+  /// hold.
   package var isSubscription: Bool {
     ProductType.known(of: productID, as: productType, hasExpiry: end != nil) == .autoRenewable
   }
 
-  /// The product's type as far as it is known.
   package func type(in catalogue: Catalogue) -> ProductType? {
     ProductType.known(of: productID, as: productType, hasExpiry: end != nil, in: catalogue)
   }
 
-  /// Whether another charge took its place before it began, which Apple had charged early and dated
-  /// ahead: it never ran, so that nothing follows it.
+  /// Whether it was replaced before it began: Apple had charged early and dated it ahead.
+  ///
+  /// It never ran, so nothing follows it.
   package var neverBegan: Bool { supersededAt.map { $0 < date } ?? false }
 
   /// Every transaction that reports this charge, the naming one first.
@@ -47,17 +47,15 @@ package struct Charge: Hashable, Sendable {
 }
 
 extension Charge {
-  /// A revocation within this time of another product's charge on the line is an upgrade.
+  /// A revocation within this time of another product's charge is an upgrade.
   package static let upgradeTolerance: Duration = .seconds(60)
 
-  /// Finds the charges behind the transactions of a history, by date.
   package static func charges(in history: LineHistory) -> [Charge] {
     let transactions = history.transactions
     var groups = Partition(count: transactions.count)
     groups.uniteReportsOfOneCharge(transactions)
     var charges = groups.groups.map { Charge(reports: $0.map { transactions[$0] }) }
-    // The smallest identifier decides between equal dates: it is the same in every order of
-    // arrival, as the naming transaction is not.
+    // Unlike the naming transaction, the smallest identifier is the same in every order of arrival.
     charges.sort { ($0.date, $0.smallestKey) < ($1.date, $1.smallestKey) }
     charges.tellUpgradesFromRefunds()
     return charges
@@ -65,7 +63,7 @@ extension Charge {
 
   /// - Parameter reports: The charge's transactions in recorded order, at least one.
   private init(reports: [StoreTransaction]) {
-    // Facts come from the report with the smallest key, so that the order of arrival is no fact.
+    // From the report with the smallest key, so that facts don't depend on the order of arrival.
     guard let naming = reports.first, let facts = reports.min(by: { $0.key < $1.key }) else {
       preconditionFailure("A charge has at least one transaction.")
     }
@@ -87,17 +85,16 @@ extension Charge {
 }
 
 extension [Charge] {
-  /// The places, among some, of the charges that ran: that began, or all where none did.
+  /// The positions of charges that ran; all of them if none did.
   package func positionsThatRan(among positions: some Collection<Int>) -> [Int] {
     let begun = positions.filter { !self[$0].neverBegan }
     return begun.isEmpty ? positions.map(\.self) : begun
   }
 
-  /// The place of the line's latest charge that ran, which whatever comes next follows; charges are
-  /// by date.
+  /// The position of the latest charge that ran, which the next charge follows; charges are by
+  /// date.
   package var latestPosition: Int? { positionsThatRan(among: indices).last }
 
-  /// The line's latest charge.
   package var latestCharge: Charge? { latestPosition.map { self[$0] } }
 
   /// The position of the latest charge that ran, dated before the one at `position`.
@@ -106,15 +103,13 @@ extension [Charge] {
     return self[..<position].lastIndex { $0.date < date && !$0.neverBegan }
   }
 
-  /// Marks what an upgrade replaced: superseded, and neither revoked nor refunded.
+  /// Marks upgraded charges as superseded, and neither revoked nor refunded.
   ///
-  /// That is a charge which was cancelled within a minute of a charge for another plan of the line,
-  /// from the cancellation on; or of which Apple says `is_upgraded`, from the first sign of it on.
-  /// The other charge may be dated before: a renewal that Apple charged early is dated ahead.
-  ///
-  /// It is also a charge in whose paid time somebody bought another plan, as far as Apple calls
-  /// that a purchase: one line has one plan at a time, and notifications tell of the new charge
-  /// alone.
+  /// - A charge cancelled within a minute of a charge for another plan, from the cancellation on.
+  ///   The other charge may be dated before: a renewal that Apple charged early is dated ahead.
+  /// - A charge that Apple reports as `is_upgraded`, from the first sign of it on.
+  /// - A charge in whose paid time another plan was bought, if Apple calls that a purchase: only
+  ///   one plan is active at a time, and notifications report the new charge alone.
   fileprivate mutating func tellUpgradesFromRefunds() {
     let purchases = indices.filter { self[$0].kind == .purchase && self[$0].isSubscription }
     for index in indices where self[index].isSubscription {
@@ -143,17 +138,18 @@ extension [Charge] {
     }
   }
 
-  /// When one of what Apple calls purchases of plans took the place of a charge; nil: none did, or
-  /// the charge had been taken back by then.
+  /// The date of the purchase of another plan that replaced a charge; nil if there was none before
+  /// the charge was revoked.
   private func boughtInstead(ofChargeAt index: Int, among purchases: [Int]) -> Timestamp? {
     let charge = self[index]
     guard let end = [charge.end, charge.revocation?.at].compactMap(\.self).min() else { return nil }
-    // What was bought before may have been replaced itself: the last purchase is what renews.
+    // That purchase may have been replaced itself: the last purchase is the one that renews.
     let lastEnd = purchases.last { self[$0].date < charge.date }.flatMap { self[$0].end }
     return purchases.lazy.map { self[$0] }.first { other in
       guard other.productID != charge.productID else { return false }
       if charge.date < other.date { return other.date < end }
-      // No renewal begins within what was bought: Apple had charged it early, and dated it ahead.
+      // Renewals don't begin within a purchased period: Apple charged this one early and dated it
+      // ahead.
       guard charge.kind == .renewal, other.date < charge.date, let otherEnd = other.end,
         let lastEnd
       else { return false }
@@ -196,12 +192,11 @@ struct Partition {
 }
 
 extension Partition {
-  /// Joins the transactions that report one and the same charge.
+  /// Joins the transactions that report the same charge, transitively.
   ///
-  /// They do if they share the `web_order_line_item_id` or, on linked lines, the `transaction_id`;
-  /// where either lacks the line item id, a subscription's do if they share the product and the
-  /// purchase date or the expiry; anything else's if they share the product, unless the earlier was
-  /// revoked before the later was bought. What several such steps connect is one charge too.
+  /// They share the `web_order_line_item_id` or, if linked, the `transaction_id`. If either lacks
+  /// the line item id: a subscription's share the product and the purchase date or the expiry;
+  /// others share the product, unless the earlier was revoked before the later was bought.
   mutating func uniteReportsOfOneCharge(_ transactions: [StoreTransaction]) {
     uniteAll(positions(in: transactions, by: \.webOrderLineItemID))
     uniteAll(
@@ -224,10 +219,10 @@ extension Partition {
     }
   }
 
-  /// Joins what reports the same purchase of a product that is bought once.
+  /// Joins the reports of one purchase of a one-time product.
   ///
-  /// By date, each report is one of a purchase before it unless that was revoked by then, as far as
-  /// anything says that reports it so far: a restore may not tell of the refund.
+  /// By date, each report belongs to a purchase before it unless that was revoked by then,
+  /// according to any of its reports so far: a restore may omit the refund.
   private mutating func uniteRestores(_ positions: [Int], of transactions: [StoreTransaction]) {
     func isBefore(_ one: Int, _ other: Int) -> Bool {
       (transactions[one].chargedAt, transactions[one].key)
@@ -240,7 +235,7 @@ extension Partition {
       return revocation.map { $0.at >= transactions[report[0]].chargedAt } ?? true
     }
 
-    // What shares a line item or a transaction id is one already.
+    // Reports with the same line item or transaction id are joined already.
     let reports = Dictionary(grouping: positions.sorted(by: isBefore)) { root(of: $0) }.values
       .sorted { isBefore($0[0], $1[0]) }
     var purchases: [[Int]] = []
@@ -278,7 +273,7 @@ extension StoreTransaction {
     let date: Timestamp
   }
 
-  /// Nil where the date is that of a restore, which all that was restored then shares.
+  /// Nil for the date of a restore, which everything restored then shares.
   fileprivate var productAndPurchaseDate: ProductAndDate? {
     guard isSubscription, expiresDate.map({ purchaseDate <= $0.value }) ?? true else { return nil }
     return ProductAndDate(productID: key.productID, date: purchaseDate)

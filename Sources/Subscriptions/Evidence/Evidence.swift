@@ -1,15 +1,14 @@
 package import struct Foundation.UUID
 
-/// Anything verified that Apple said, with the date at which it was true.
+/// A verified statement by Apple, with the date at which it was true.
 package enum Evidence: Hashable, Codable, Sendable {
-  /// A charge, as one answer of Apple's describes it.
+  /// A charge as one of Apple's answers describes it.
   case transaction(TransactionRecord)
-  /// Whether and as what a line will renew.
+  /// Whether and as which product an original transaction will renew.
   case renewalStatus(RenewalStatus, line: LineID)
-  /// Apple says that one line continues another (`previousOriginalTransactionId`).
+  /// One original transaction continues another (`previousOriginalTransactionId`).
   case link(line: LineID, previous: LineID)
 
-  /// The line that the evidence is about.
   package var line: LineID {
     switch self {
     case .transaction(let record): record.key.line
@@ -18,24 +17,24 @@ package enum Evidence: Hashable, Codable, Sendable {
   }
 }
 
-/// Why a charge was made, as far as Apple says so.
+/// The reason for a charge, if Apple reports it.
 package enum ChargeKind: String, Codable, Sendable {
   /// Apple renewed: `transactionReason` RENEWAL, DID_RENEW, DID_RECOVER.
   case renewal
   /// The customer acted: `transactionReason` PURCHASE, SUBSCRIBED, INITIAL_BUY,
   /// INTERACTIVE_RENEWAL.
   case purchase
-  /// Receipts don't say.
+  /// Receipts don't report it.
   case unknown
 }
 
-/// Whose purchase it is within an Apple family: Apple's `in_app_ownership_type`.
+/// Apple's `in_app_ownership_type`.
 package enum OwnershipType: String, Codable, Sendable {
   case purchased
   case familyShared = "family_shared"
 }
 
-/// What the customer paid for the period: the regular price, or less.
+/// The price of a period: the regular one, or less.
 package enum PeriodType: String, Codable, Sendable {
   case normal
   case trial
@@ -43,25 +42,23 @@ package enum PeriodType: String, Codable, Sendable {
   case offer
 }
 
-/// What one answer says of a transaction's revocation.
+/// The revocation of a transaction in one answer.
 package enum RevocationStatus: Hashable, Codable, Sendable {
-  /// The source is too old to know, as a receipt's `in_app` is.
+  /// The source is too old to contain it, such as a receipt's `in_app`.
   case notSaid
   /// An unsigned answer about a receipt contains no revocation. Such answers lag.
   case notMentioned
   /// An unsigned answer about a receipt contains a revocation, which may have been reversed since.
   case mentioned(at: Timestamp, reason: String?)
-  /// Apple signed that there is none.
+  /// A signed answer contains none.
   case notRevoked
-  /// Apple signed that the charge is refunded, or withdrawn from the family.
+  /// A signed refund, or withdrawal from the family.
   case revoked(Revocation)
 
-  /// A signed revocation without a type and a share.
   package static func revoked(at moment: Timestamp, reason: String?) -> Self {
     .revoked(Revocation(at: moment, reason: reason))
   }
 
-  /// The revocation that the answer contains.
   package var revocation: Revocation? {
     switch self {
     case .notSaid, .notMentioned, .notRevoked: nil
@@ -71,18 +68,18 @@ package enum RevocationStatus: Hashable, Codable, Sendable {
   }
 }
 
-/// One transaction as one answer of Apple's describes it.
+/// One transaction as one of Apple's answers describes it.
 package struct TransactionRecord: Hashable, Codable, Sendable {
   package var key: TransactionKey
-  /// The date at which Apple said so: `request_date_ms`, `signedDate`, or the receipt's creation.
+  /// The date of the answer: `request_date_ms`, `signedDate`, or the receipt's creation.
   package var asOf: Timestamp
   package var kind: ChargeKind
   package var purchaseDate: Timestamp
   package var originalPurchaseDate: Timestamp?
-  /// The end of the paid period; nil for what has none.
+  /// The end of the paid period, if any.
   package var expiresDate: Timestamp?
   package var webOrderLineItemID: WebOrderLineItemID?
-  /// Only where Apple names it: receipts don't.
+  /// Not in receipts.
   package var productType: ProductType?
   package var subscriptionGroup: String?
   package var quantity: Int
@@ -127,41 +124,38 @@ package struct TransactionRecord: Hashable, Codable, Sendable {
     self.isCommitment = isCommitment
   }
 
-  /// When the charge was made.
+  /// The date of the charge.
   ///
-  /// Receipts restored before 2015 carry the restore's date, which lies after the expiry: there the
-  /// original purchase date is the charge's.
+  /// Receipts restored before 2015 contain the restore's date, which lies after the expiry: then
+  /// the original purchase date is the charge's.
   package var chargedAt: Timestamp {
     guard let expiresDate, purchaseDate > expiresDate else { return purchaseDate }
     return originalPurchaseDate ?? purchaseDate
   }
 }
 
-/// What Apple said at one date about the future of a line.
+/// Apple's statement at one date about the next renewal.
 package struct RenewalStatus: Hashable, Codable, Sendable {
-  /// What Apple said about the period after the last one paid for.
+  /// The state of the period after the last paid one.
   package enum Phase: Hashable, Codable, Sendable {
-    /// Nothing is wrong.
     case undisturbed
-    /// The charge failed; access goes on until the date while Apple tries again.
+    /// The charge failed; access continues until the date while Apple retries.
     case gracePeriod(until: Timestamp)
-    /// The charge failed and Apple tries again, without access.
+    /// The charge failed and Apple retries, without access.
     case billingRetry
-    /// Apple has given up, or was told to.
+    /// Apple has stopped trying, or was told to.
     case expired
   }
 
-  /// The date of Apple's answer, or of the change itself where Apple gives it.
+  /// The date of Apple's answer, or of the change itself if reported.
   package var asOf: Timestamp
-  /// Apple's `auto_renew_status`, never a notification's subtype; nil: not said.
+  /// Apple's `auto_renew_status`, never a notification's subtype; nil: not reported.
   package var autoRenews: Bool?
-  /// Nil: not said.
+  /// Nil: not reported.
   package var phase: Phase?
-  /// The product that the next renewal is for.
+  /// The product of the next renewal.
   package var autoRenewProductID: ProductID?
-  /// Why the line ended or will end, in Apple's numbers.
-  ///
-  /// 1: the customer, 2: billing, 3: the price, 4: the product, 5: something else.
+  /// Apple's reason for the end: 1 the customer, 2 billing, 3 the price, 4 the product, 5 other.
   package var expirationIntent: Int?
   /// The token that renewals will carry.
   package var appAccountToken: UUID?

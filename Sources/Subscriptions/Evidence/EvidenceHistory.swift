@@ -1,24 +1,23 @@
 package import struct Foundation.UUID
 
-/// Everything that the rule looks at: Apple's evidence on a line as a set, and people's acts in
+/// Everything that the ownership rule reads: Apple's evidence as a set, and people's actions in
 /// order.
 ///
-/// Lines that Apple links are folded as one: their transactions and statuses stand here together.
+/// Original transactions that Apple links have one history.
 package struct LineHistory: Sendable {
-  /// In the order in which the ledger first heard of them.
+  /// In the order of recording.
   package private(set) var transactions: [StoreTransaction] = []
-  /// By date; of one date, off after on.
+  /// By date; at equal dates off after on.
   package private(set) var statuses: [RenewalStatus] = []
-  /// In the order in which they were recorded.
   package private(set) var acts: [RecordedAct] = []
 
-  /// The accounts to which this ledger issued the tokens that occur here.
+  /// The accounts to which this ledger issued the tokens that occur.
   package var tokenHolders: [UUID: AccountKey] = [:]
-  /// The orders of the accounts that claim here, for the products that occur here.
+  /// The orders of the claiming accounts, for the products that occur.
   package var orders: Set<OpenedOrder> = []
-  /// When accounts that occur here were erased.
+  /// The dates at which accounts were erased.
   package var erasures: [AccountKey: Timestamp] = [:]
-  /// The accounts that occur here and were merged into others.
+  /// The accounts that were merged into others.
   package var merges: [AccountKey: AccountMerge] = [:]
 
   private var positions: [TransactionKey: Int] = [:]
@@ -29,16 +28,14 @@ package struct LineHistory: Sendable {
     positions[key].map { transactions[$0] }
   }
 
-  /// What adding an answer about a transaction changed.
   package enum Change: Sendable {
     case nothing
-    /// The facts are known; the answer is later than all that said so.
+    /// The facts are known; the answer is later than all before.
     case confirmation
     case facts
     case new
   }
 
-  /// What `record` would change.
   package func change(by record: TransactionRecord) -> Change {
     guard let known = self[record.key] else { return .new }
     var merged = known
@@ -47,7 +44,6 @@ package struct LineHistory: Sendable {
     return merged.statesTheSame(as: known) ? .confirmation : .facts
   }
 
-  /// Adds an answer about a transaction, known or new.
   package mutating func add(_ record: TransactionRecord, recorded: RecordingOrder) {
     if let position = positions[record.key] {
       transactions[position].merge(record)
@@ -56,7 +52,6 @@ package struct LineHistory: Sendable {
     }
   }
 
-  /// Puts a transaction as it was stored back in its place.
   package mutating func insert(_ transaction: StoreTransaction) {
     let end = transactions.endIndex
     let position =
@@ -66,9 +61,7 @@ package struct LineHistory: Sendable {
     for index in position..<transactions.endIndex { positions[transactions[index].key] = index }
   }
 
-  /// Adds a status unless Apple said exactly this at exactly this date before.
-  ///
-  /// - Returns: Whether it is news.
+  /// Adds a status and returns true, unless Apple reported exactly this at this date before.
   @discardableResult
   package mutating func add(_ status: RenewalStatus) -> Bool {
     var position = statuses.endIndex
@@ -78,12 +71,10 @@ package struct LineHistory: Sendable {
     return true
   }
 
-  /// Adds an act unless it was said before: the same account claimed the same transaction, or the
-  /// same line was placed with it for as long.
+  /// Adds an action and returns true, unless it is known.
   ///
-  /// Acts are to be added in the order of recording, for a claim before a release is none after.
-  ///
-  /// - Returns: Whether it is news.
+  /// Actions must be added in the order of recording: a claim before a release does not count after
+  /// it.
   @discardableResult
   package mutating func add(_ act: Act, recorded: RecordingOrder) -> Bool {
     if says(act) { return false }
@@ -93,12 +84,11 @@ package struct LineHistory: Sendable {
     return true
   }
 
-  /// The lines that were placed as a whole, in order.
   package var linePlacements: [LinePlacement] {
     acts.compactMap { if case .linePlacement(let placement) = $0.act { placement } else { nil } }
   }
 
-  /// Whether an act adds nothing to what people did: administrators alone can repeat themselves.
+  /// Whether an action adds nothing; administrators may repeat overrides.
   package func says(_ act: Act) -> Bool {
     switch act {
     case .claim(let claim): hasClaim(by: claim.account, on: claim.transaction)
@@ -108,11 +98,10 @@ package struct LineHistory: Sendable {
     }
   }
 
-  /// Whether an account claimed a transaction before, and since the last release on these lines.
+  /// Whether an account claimed a transaction before, and since the last release.
   ///
-  /// What was released is anybody's, the former owner's too. Releases of all charges count: which
-  /// transactions report one charge may be known later only, and to claim once more what is
-  /// somebody's already changes nothing.
+  /// Releases of all charges count: which transactions report one charge may become known later,
+  /// and claiming an owned charge again changes nothing.
   package func hasClaim(by account: AccountKey, on transaction: TransactionKey) -> Bool {
     let released = acts.lastIndex { $0.act.isRelease }
     return acts.suffix(from: released ?? acts.startIndex).contains {
@@ -124,14 +113,14 @@ package struct LineHistory: Sendable {
     }
   }
 
-  /// Notes that Apple's answer of `asOf` lists every transaction of `line`, each as it is recorded.
+  /// Records that Apple's answer of `asOf` lists every transaction of `line` as it is recorded.
   package mutating func confirm(_ line: LineID, asOf: Timestamp) {
     for index in transactions.indices where transactions[index].key.line == line {
       transactions[index].confirm(asOf: asOf)
     }
   }
 
-  /// Whether `records`, an answer of `asOf`, say of `line` just what `confirm` notes.
+  /// Whether `records`, an answer of `asOf`, confirm all of `line`.
   func isConfirmed(by records: [TransactionRecord], of line: LineID, asOf: Timestamp) -> Bool {
     var (merged, confirmed) = (self, self)
     for record in records {
@@ -142,18 +131,17 @@ package struct LineHistory: Sendable {
     return merged.transactions == confirmed.transactions
   }
 
-  /// The account to which this ledger issued a token; nil for none, and for a stranger's.
+  /// The account to which this ledger issued a token.
   package func holder(of token: UUID?) -> AccountKey? {
     token.flatMap { tokenHolders[$0] }
   }
 
-  /// The account that had a token as of a moment: the one that its holder was merged into by then.
+  /// The account that had a token as of a moment, after merges until then.
   func holder(of token: UUID?, asOf moment: Timestamp) -> AccountKey? {
     holder(of: token).map { successor(of: $0, asOf: moment) }
   }
 
-  /// The account for which a purchase at a moment was made with a token; nil if it was erased by
-  /// then.
+  /// The account for which a purchase was made with a token; nil if it was erased by then.
   func buyer(by token: UUID?, asOf moment: Timestamp) -> AccountKey? {
     holder(of: token, asOf: moment).flatMap { isErased($0, by: moment) ? nil : $0 }
   }
@@ -162,15 +150,12 @@ package struct LineHistory: Sendable {
     erasures[account].map { $0 <= moment } ?? false
   }
 
-  /// The account that an account was merged into, as often as it happened; itself if it never was.
+  /// The account that an account was merged into, transitively; itself if it never was.
   ///
-  /// - Parameters:
-  ///   - account: The account.
-  ///   - moment: Only what was merged by then counts; nil: every merge.
-  /// - Returns: The account that has what was its.
+  /// - Parameter moment: Only merges until then count; nil: all.
   func successor(of account: AccountKey, asOf moment: Timestamp? = nil) -> AccountKey {
     var account = account
-    // Nothing is ever merged in a circle; were it so, nobody would wait for its end.
+    // Merges never form a circle; the bound protects against one all the same.
     for _ in 0..<merges.count {
       guard let merge = merges[account], moment.map({ merge.at <= $0 }) ?? true else { break }
       account = merge.into
@@ -180,14 +165,14 @@ package struct LineHistory: Sendable {
 }
 
 extension RenewalStatus {
-  /// A total order: by date, then on before off, then from harmless to final, then by the rest.
+  /// A total order: by date, then on before off, then by severity, then by the rest.
   fileprivate func precedes(_ other: RenewalStatus) -> Bool {
     asOf == other.asOf
       ? tieBreaker.lexicographicallyPrecedes(other.tieBreaker) : asOf < other.asOf
   }
 
   private var tieBreaker: [String] {
-    // What was not said differs from everything that can be said, the empty text included.
+    // A missing value differs from every value, the empty text included.
     func said(_ value: (some CustomStringConvertible)?) -> String { value.map { "=\($0)" } ?? "" }
     return [
       autoRenews.map { $0 ? "1" : "2" } ?? "0", String(phase?.gravity ?? 0), said(phase?.until),
@@ -198,7 +183,7 @@ extension RenewalStatus {
 }
 
 extension RenewalStatus.Phase {
-  /// How far from an undisturbed subscription, from 1 up.
+  /// The severity, from 1 for an undisturbed subscription.
   package var gravity: Int {
     switch self {
     case .undisturbed: 1

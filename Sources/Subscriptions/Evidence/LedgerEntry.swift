@@ -1,9 +1,9 @@
-/// One line of the ledger: something that was learned, or something that was decided.
+/// An entry of the ledger: something learned or decided.
 ///
-/// Entries are appended and never changed. What accounts hold is a pure function of them.
+/// Entries are appended and never changed; the accounts' holdings are a pure function of them.
 package struct LedgerEntry: Hashable, Codable, Sendable {
   package var line: LineID
-  /// The entry's number in its line, from 1 without gaps.
+  /// From 1, without gaps, in each original transaction.
   package var number: Int
   package var recordedAt: Timestamp
   package var content: Content
@@ -15,21 +15,17 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
     self.content = content
   }
 
-  /// When it was recorded, and as which entry of its line.
   package var recorded: RecordingOrder { RecordingOrder(at: recordedAt, number: number) }
 
-  /// What was learned or decided.
   package enum Content: Hashable, Codable, Sendable {
-    /// Apple said something new.
     case evidence(Evidence)
-    /// Apple's answer of the date lists every transaction of the line, each as it is recorded.
+    /// Apple's answer of the date lists every transaction as it is recorded.
     case confirmation(asOf: Timestamp)
-    /// Somebody claimed or placed a charge.
+    /// A claim or an override.
     case act(Act)
-    /// A charge's owner, or the reason for it, is now this.
+    /// A charge's new decision.
     case ownership(OwnershipChange)
 
-    /// The name under which the entry is stored and told.
     package var kind: Kind {
       switch self {
       case .evidence(.transaction): .transaction
@@ -48,7 +44,7 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
       }
     }
 
-    /// The date at which the evidence was true; nil for what is not evidence.
+    /// The date at which the evidence was true; nil for other contents.
     package var evidenceDate: Timestamp? {
       switch self {
       case .evidence(.transaction(let record)): record.asOf
@@ -59,7 +55,7 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
     }
   }
 
-  /// The names of the contents, as they are stored.
+  /// Raw values are stored.
   package enum Kind: String, CaseIterable, Sendable {
     case transaction
     case renewalStatus = "renewal_status"
@@ -74,17 +70,17 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
   }
 }
 
-/// A charge's new decision: the only thing that ever sets or changes an owner.
+/// A charge's new decision: only this sets or changes an owner.
 package struct OwnershipChange: Hashable, Sendable {
-  /// Why the decision is what it is now.
+  /// The cause of the change.
   package enum Action: String, Codable, Sendable {
-    /// Apple's evidence was enough.
+    /// Apple's evidence.
     case decided
-    /// A claim made it so.
+    /// A claim.
     case claimed
-    /// Apple's late evidence proves the recorded owner wrong.
+    /// Late evidence from Apple that shows the recorded owner to be wrong.
     case corrected
-    /// An administrator said so.
+    /// An administrator.
     case placed
   }
 
@@ -104,9 +100,8 @@ package struct OwnershipChange: Hashable, Sendable {
 
   package var changesOwner: Bool { previousOwner != decision.owner }
 
-  /// Whether `charge` turned out to be none, and has no decision any more.
-  ///
-  /// Its transaction reports another charge: the one that `decision.finding.previous` names.
+  /// Whether `charge` has no decision any more, because its transaction reports another charge:
+  /// `decision.finding.previous`.
   package var retiresCharge: Bool { decision.finding.ground == .reportsAnotherCharge }
 }
 

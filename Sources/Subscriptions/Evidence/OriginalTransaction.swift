@@ -1,22 +1,25 @@
-/// One line as the ledger has it: its history, and the decisions that are recorded.
+/// An original transaction, with those that Apple links: its history and the recorded decisions.
 ///
-/// Lines that Apple links are one here. `record` is the only way anything gets in, and all it does
-/// is append entries and fold them: reading the same entries again gives the same line.
+/// Everything enters through `record`, which appends entries and applies them: applying the same
+/// entries again gives the same value.
+///
+/// ```swift
+/// var line = Line(members: [id])
+/// let (entries, rule) = line.record(evidence, acts: claims, at: now)
+/// ```
 package struct Line: Sendable {
   package private(set) var history = LineHistory()
-  /// The recorded decisions by the charges' naming transactions.
+  /// By the transactions that name the charges.
   package private(set) var decisions: [Charge.ID: RecordedDecision] = [:]
   /// The number of each member's last entry.
   package private(set) var heads: [LineID: Int]
-  /// Which line each continues, as Apple said.
+  /// The original transactions that each continues, as Apple reports.
   package private(set) var links: [LineID: Set<LineID>] = [:]
 
-  /// A decision with the dates at which it was recorded.
   package struct RecordedDecision: Hashable, Sendable {
     package var decision: Decision
-    /// When the owner was decided.
     package var decidedAt: Timestamp
-    /// When Apple's late evidence last changed the owner.
+    /// The date of the latest correction by late evidence.
     package var correctedAt: Timestamp?
 
     package init(decision: Decision, decidedAt: Timestamp, correctedAt: Timestamp? = nil) {
@@ -26,12 +29,10 @@ package struct Line: Sendable {
     }
   }
 
-  /// - Parameter members: The lines that are folded as one; most often just one.
   package init(members: some Sequence<LineID>) {
     heads = Dictionary(members.map { ($0, 0) }) { first, _ in first }
   }
 
-  /// Takes a line as it is stored.
   package init(
     history: LineHistory, decisions: [Charge.ID: RecordedDecision], heads: [LineID: Int],
     links: [LineID: Set<LineID>] = [:]
@@ -42,24 +43,24 @@ package struct Line: Sendable {
     self.links = links
   }
 
-  /// Tells what the rule needs to know of accounts: who holds tokens, opened orders, was erased.
+  /// Sets token holders, orders, erasures and merges, which are no part of the entries.
   package mutating func updateContext(_ update: (inout LineHistory) -> Void) {
     update(&history)
   }
 
-  /// Records what arrived together: evidence from one source, and people's acts.
+  /// Records evidence from one source and people's actions.
   ///
-  /// Recording the same again records nothing.
+  /// Recording the same again adds nothing.
   ///
   /// - Parameters:
-  ///   - evidence: What Apple said about the members of this line.
-  ///   - acts: What people did, in order; claims of what is recorded or stands in `evidence`.
-  ///   - now: The recording date; later than that of every earlier entry, whatever clocks do, for
-  ///     it is what orders the acts of several lines.
-  /// - Returns: The entries to append, in order.
+  ///   - acts: Actions in order; claims only on transactions that are recorded or in `evidence`.
+  ///   - now: The recording date. It must be later than that of every earlier entry, because it
+  ///     orders the actions of several original transactions.
+  /// - Returns: The entries to append, in order, and the rule whose decisions they record; no rule
+  ///   if there are no entries.
   package mutating func record(
     _ evidence: [Evidence], acts: [Act] = [], at now: Timestamp
-  ) -> [LedgerEntry] {
+  ) -> (entries: [LedgerEntry], rule: OwnershipRule?) {
     var entries: [LedgerEntry] = []
     var confirmations: [TransactionRecord] = []
     for item in evidence {
@@ -85,12 +86,12 @@ package struct Line: Sendable {
       if history.says(act) { continue }
       entries.append(append(.act(act), to: act.line, at: now))
     }
-    guard !entries.isEmpty else { return [] }
+    guard !entries.isEmpty else { return ([], nil) }
 
-    return entries + recordDecisions(of: OwnershipRule(history), acts: acts, at: now)
+    let rule = OwnershipRule(history)
+    return (entries + recordDecisions(of: rule, acts: acts, at: now), rule)
   }
 
-  /// Applies one stored or newly made entry.
   package mutating func fold(_ entry: LedgerEntry) {
     heads[entry.line] = max(heads[entry.line] ?? 0, entry.number)
     switch entry.content {
@@ -120,10 +121,10 @@ package struct Line: Sendable {
     return entry
   }
 
-  /// Records that Apple said again, later, what was known.
+  /// Records a later answer without new facts.
   ///
-  /// The date matters: an older answer that says otherwise can still arrive. One entry is enough
-  /// for an answer that repeats everything that is known of a line.
+  /// The date matters, because an older answer that differs can still arrive. One entry is enough
+  /// for an answer that repeats everything known of an original transaction.
   private mutating func confirm(_ records: [TransactionRecord], at now: Timestamp)
     -> [LedgerEntry]
   {
@@ -147,7 +148,6 @@ package struct Line: Sendable {
       }
   }
 
-  /// Records the decisions that differ from the recorded ones.
   private mutating func recordDecisions(
     of rule: OwnershipRule, acts: [Act], at now: Timestamp
   ) -> [LedgerEntry] {
@@ -168,7 +168,7 @@ package struct Line: Sendable {
         }
       }
       if recorded.owner == decision.owner { return .decided }
-      // What an account still got while an administrator merged it follows it.
+      // A charge that the merged account still got follows the merge.
       let follows = recorded.owner.map { history.successor(of: $0) == decision.owner } ?? false
       return isPlacing || follows ? .placed : .corrected
     }
@@ -187,7 +187,7 @@ package struct Line: Sendable {
     }
   }
 
-  /// Takes the decisions back of what turned out to report another charge.
+  /// Withdraws the decisions on transactions that turned out to report another charge.
   private func retirements(by rule: OwnershipRule) -> [OwnershipChange] {
     let names = Set(rule.charges.map(\.id))
     return decisions.filter { !names.contains($0.key) }
@@ -210,7 +210,7 @@ package struct Line: Sendable {
     }
     var recorded =
       decisions[change.charge] ?? RecordedDecision(decision: change.decision, decidedAt: now)
-    // A correction is told beside the decision that it corrects.
+    // A correction keeps the date of the decision that it corrects.
     if change.action == .corrected {
       recorded.correctedAt = now
     } else if change.changesOwner {

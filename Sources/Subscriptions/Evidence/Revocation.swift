@@ -1,10 +1,10 @@
-/// The end of a charge before its time: when, and how Apple explains it.
+/// The early end of a charge, as Apple reports it.
 package struct Revocation: Hashable, Codable, Sendable {
   package var at: Timestamp
   package var reason: String?
-  /// Apple's `revocationType`, where it is signed: REFUND_FULL, REFUND_PRORATED, FAMILY_REVOKE.
+  /// Apple's `revocationType`, if signed: REFUND_FULL, REFUND_PRORATED, FAMILY_REVOKE.
   package var type: String?
-  /// The share that was refunded, in thousandths of a percent; nil: Apple did not say.
+  /// The refunded share in thousandths of a percent; nil: not reported.
   package var percentage: Int64?
 
   package init(
@@ -16,10 +16,10 @@ package struct Revocation: Hashable, Codable, Sendable {
     self.percentage = percentage
   }
 
-  /// Whether money was refunded: a member who leaves a family gets none.
+  /// Whether money was refunded, unlike to a member who leaves a family.
   package var isRefund: Bool { type != "FAMILY_REVOKE" }
 
-  /// The part of a price that was refunded, to the nearest milliunit.
+  /// The refunded part of a price, to the nearest milliunit.
   package func refunded(of milliunits: Int64) -> Int64 {
     let whole: Int64 = 100_000
     guard isRefund, let percentage, 0..<whole ~= percentage else {
@@ -29,7 +29,7 @@ package struct Revocation: Hashable, Codable, Sendable {
     return units * percentage + (rest * percentage + rest.signum() * whole / 2) / whole
   }
 
-  /// Which of two yields: the later one, the one without a reason, then the one that says less.
+  /// The order of precedence: an earlier date, a reason, then more information wins.
   static func isWeaker(_ lhs: Revocation, _ rhs: Revocation) -> Bool {
     if lhs.at != rhs.at { return rhs.at < lhs.at }
     if lhs.reason != rhs.reason { return isWeaker(lhs.reason, rhs.reason) }
@@ -43,11 +43,11 @@ package struct Revocation: Hashable, Codable, Sendable {
   }
 }
 
-/// What Apple's answers said about the revocation of one transaction.
+/// Apple's answers about the revocation of one transaction.
 ///
 /// Every part is an extreme of all answers, so merging is commutative, associative and idempotent.
-/// Signed answers are current. Unsigned ones can lag: they can leave out a new revocation, and can
-/// repeat one that a signed answer has lifted.
+/// Signed answers are current. Unsigned ones can lag: they can omit a new revocation, and repeat
+/// one that a signed answer has lifted.
 package struct RevocationHistory: Hashable, Sendable {
   /// How far Apple's unsigned answers about receipts can lag.
   package static let lag: Duration = .hours(24)
@@ -60,8 +60,7 @@ package struct RevocationHistory: Hashable, Sendable {
   package var known: Dated<Timestamp>?
   /// The latest signed answer without a revocation.
   package var notRevokedAsOf: Timestamp?
-  /// The latest unsigned answer without a revocation; nil if it is no later than the signed one,
-  /// which lifts whatever this one would.
+  /// The latest unsigned answer without a revocation, if later than the signed one.
   package var notMentionedAsOf: Timestamp?
 
   package init(
@@ -97,14 +96,13 @@ package struct RevocationHistory: Hashable, Sendable {
     return Dated(known.value, asOf: notRevokedAsOf)
   }
 
-  /// The revocation in effect; nil if there is none, or it was lifted.
+  /// The revocation in effect.
   ///
-  /// A later signed answer without it lifts a revocation at once, an unsigned one only if it is
-  /// dated at least 24 hours after the revocation became known.
+  /// A later signed answer without it lifts a revocation at once, an unsigned one only if dated at
+  /// least 24 hours after the revocation became known.
   ///
   /// - Parameter lifted: The revocations that signed answers lifted on transactions of the charge.
   ///   An unsigned answer that repeats one within 24 hours lags.
-  /// - Returns: The revocation.
   fileprivate func current(lifted: [Dated<Timestamp>]) -> Revocation? {
     if let signed, isInEffect(signed) { return signed.value }
     guard let unsigned, isInEffect(unsigned) else { return nil }
@@ -114,7 +112,7 @@ package struct RevocationHistory: Hashable, Sendable {
     return repeatsLifted ? nil : unsigned.value
   }
 
-  /// The revocation in effect, as far as the answers about this transaction show.
+  /// The revocation in effect, by the answers about this transaction alone.
   package var current: Revocation? { current(lifted: [lifted].compactMap(\.self)) }
 
   private func isInEffect(_ revocation: Dated<Revocation>) -> Bool {
@@ -136,7 +134,7 @@ package struct RevocationHistory: Hashable, Sendable {
     }
   }
 
-  /// Dates the latest answer that agrees with what is in effect to `asOf`, if that is later.
+  /// Moves the latest answer that agrees with the current state to `asOf`, if that is later.
   mutating func confirm(asOf: Timestamp) {
     let isRevoked = current != nil
     let signedAsOf = isRevoked ? signed?.asOf : notRevokedAsOf
@@ -152,8 +150,8 @@ package struct RevocationHistory: Hashable, Sendable {
 }
 
 extension Collection<StoreTransaction> {
-  /// The revocation of the charge that these transactions report: that of any of them, because an
-  /// answer without a revocation is only about its own transaction.
+  /// The revocation of the charge that these transactions report: of any of them, because an answer
+  /// without a revocation is only about its own transaction.
   var revocation: Revocation? {
     let lifted = compactMap(\.revocation.lifted)
     return compactMap { $0.revocation.current(lifted: lifted) }.max(by: Revocation.isWeaker)
@@ -161,7 +159,7 @@ extension Collection<StoreTransaction> {
 }
 
 extension LineHistory {
-  /// The revocation of a transaction, with regard to what is known of the charge that it reports.
+  /// The revocation of a transaction, given everything known of its charge.
   package func revocation(of transaction: StoreTransaction, in charge: Charge) -> Revocation? {
     transaction.revocation.current(
       lifted: charge.transactions.compactMap { self[$0]?.revocation.lifted })

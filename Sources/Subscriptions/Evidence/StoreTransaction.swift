@@ -1,7 +1,6 @@
 package import struct Foundation.UUID
 
-/// A value that Apple may change, with the date of the answer it comes from: the latest answer
-/// holds.
+/// A value that Apple may change, with the date of its answer; the latest answer wins.
 package struct Dated<Value: Hashable & Sendable>: Hashable, Sendable {
   package var value: Value
   package var asOf: Timestamp
@@ -12,14 +11,13 @@ package struct Dated<Value: Hashable & Sendable>: Hashable, Sendable {
   }
 }
 
-/// Everything that Apple's answers said about one transaction, merged.
+/// All of Apple's answers about one transaction, merged.
 ///
-/// Merging is commutative, associative and idempotent, so the order in which answers arrive cannot
-/// matter: what Apple may change is dated, and what it may not change takes the smaller value
-/// should two answers ever disagree.
+/// Merging is commutative, associative and idempotent, so the order of arrival does not matter:
+/// changeable values are dated, and of others the smaller wins should two answers disagree.
 package struct StoreTransaction: Hashable, Sendable {
   package let key: TransactionKey
-  /// When the ledger first heard of it: the first one of a charge names it.
+  /// The first recorded transaction of a charge names it.
   package let recorded: RecordingOrder
 
   package var kind: ChargeKind
@@ -36,14 +34,15 @@ package struct StoreTransaction: Hashable, Sendable {
   package var priceMilliunits: Int64?
   package var currency: String?
   package var isCommitment: Bool
-  /// The earliest answer that said so; that it is replaced never becomes untrue.
+  /// The date of the first answer with `isUpgraded`.
+  ///
+  /// Never reset.
   package var upgradedAsOf: Timestamp?
 
   package var expiresDate: Dated<Timestamp>?
   package var appAccountToken: Dated<UUID>?
   package var revocation: RevocationHistory
 
-  /// Begins with the first answer about a transaction.
   package init(_ record: TransactionRecord, recorded: RecordingOrder) {
     key = record.key
     self.recorded = recorded
@@ -67,18 +66,17 @@ package struct StoreTransaction: Hashable, Sendable {
     revocation = RevocationHistory(record)
   }
 
-  /// Whether the ledger heard of this first; of one moment on linked lines, the identifiers decide.
+  /// Whether it was recorded first; identifiers decide at equal moments on linked original
+  /// transactions.
   package func wasRecorded(before other: StoreTransaction) -> Bool {
     (recorded, key) < (other.recorded, other.key)
   }
 
-  /// Whether this reports a charge of an auto-renewable subscription.
   package var isSubscription: Bool {
     ProductType.known(of: key.productID, as: productType, hasExpiry: expiresDate != nil)
       == .autoRenewable
   }
 
-  /// Takes in another answer about the same transaction.
   package mutating func merge(_ record: TransactionRecord) {
     kind = min(kind, record.kind)
     purchaseDate = min(purchaseDate, record.purchaseDate)
@@ -104,14 +102,14 @@ package struct StoreTransaction: Hashable, Sendable {
     revocation.merge(RevocationHistory(record))
   }
 
-  /// Notes that Apple's answer of `asOf` says of this transaction just what is recorded.
+  /// Records that Apple's answer of `asOf` repeats everything.
   package mutating func confirm(asOf: Timestamp) {
     expiresDate = expiresDate.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
     appAccountToken = appAccountToken.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
     revocation.confirm(asOf: asOf)
   }
 
-  /// Whether this holds the same facts as `other`, whatever the dates of the answers.
+  /// Whether both hold the same facts, whatever the dates of the answers.
   package func statesTheSame(as other: StoreTransaction) -> Bool {
     var copy = self
     if let dated = other.expiresDate { copy.expiresDate?.asOf = dated.asOf }
@@ -121,10 +119,9 @@ package struct StoreTransaction: Hashable, Sendable {
   }
 }
 
-/// When the ledger recorded something, and as which entry of its line.
+/// The moment of recording, and the entry's number in its original transaction.
 package struct RecordingOrder: Hashable, Comparable, Codable, Sendable {
   package var at: Timestamp
-  /// The entry's number in its line.
   package var number: Int
 
   package init(at: Timestamp, number: Int) {
@@ -137,7 +134,7 @@ package struct RecordingOrder: Hashable, Comparable, Codable, Sendable {
   }
 }
 
-/// The later of two dated values; of one date, the one that the order puts last.
+/// The later of two dated values; at equal dates, the one that the order puts last.
 func latest<Value>(
   _ lhs: Dated<Value>?, _ rhs: Dated<Value>?, _ isBefore: (Value, Value) -> Bool
 ) -> Dated<Value>? {
@@ -157,7 +154,7 @@ private func least<Value>(
   return isBefore(rhs, lhs) ? rhs : lhs
 }
 
-/// What is known before what is not, so that merging prefers knowledge.
+/// Known before unknown, so that merging prefers knowledge.
 extension ChargeKind: Comparable {
   package static func < (lhs: ChargeKind, rhs: ChargeKind) -> Bool { lhs.rank < rhs.rank }
 
@@ -170,7 +167,7 @@ extension ChargeKind: Comparable {
   }
 }
 
-/// What is particular before what is the default, which old answers leave out.
+/// Particular before the default, which old answers omit.
 extension PeriodType: Comparable {
   package static func < (lhs: PeriodType, rhs: PeriodType) -> Bool { lhs.rank < rhs.rank }
 
@@ -184,7 +181,7 @@ extension PeriodType: Comparable {
   }
 }
 
-/// What is particular before what is the default, which old answers leave out.
+/// Particular before the default, which old answers omit.
 extension OwnershipType: Comparable {
   package static func < (lhs: OwnershipType, rhs: OwnershipType) -> Bool {
     lhs == .familyShared && rhs == .purchased

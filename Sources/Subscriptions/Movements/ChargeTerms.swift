@@ -1,4 +1,4 @@
-/// What one charge is for, whose it is, and what was paid for it.
+/// The product, owner and price of one charge.
 package struct ChargeTerms: Hashable, Sendable {
   package var charge: Charge.ID
   package var productID: ProductID
@@ -8,40 +8,37 @@ package struct ChargeTerms: Hashable, Sendable {
   package var periodType: PeriodType
   package var offerID: String?
   package var quantity: Int
-  /// The account that owns the charge; nil: it is unclaimed.
+  /// Nil: unclaimed.
   package var owner: AccountKey?
-  /// Nil where neither Apple nor the catalogue names one.
+  /// Nil where neither Apple nor the catalogue has one.
   package var price: ChargePrice?
-  /// For how long the charge pays; nil for what is no subscription, and where nothing tells.
+  /// The paid period; nil for other products than subscriptions, and where nothing determines it.
   package var period: BillingPeriod?
 
-  /// Twelfths of a milliunit that the charge comes to in a month; 0 where price or period is not
-  /// known.
+  /// Twelfths of a milliunit per month; 0 where price or period is unknown.
   package var monthlyTwelfths: Int64 {
     guard let price, let period else { return 0 }
     return price.amountMilliunits * period.monthlyTwelfths
   }
 }
 
-/// What was paid for a charge.
 package struct ChargePrice: Hashable, Sendable {
-  /// Who says so.
   package enum Source: String, Codable, CaseIterable, Sendable {
     case appStore = "app_store"
-    /// Apple named no price, as old receipts don't: it is what the catalogue had at that date.
+    /// The catalogue's price at the date: Apple reported none, as in old receipts.
     case catalogue
   }
 
   /// Up to a billion of any currency, so that sums of millions of charges fit a 64-bit integer.
   package static let believable: ClosedRange<Int64> = 0...1_000_000_000_000
 
-  /// Nothing for trials, and for what somebody else of the family paid.
+  /// 0 for trials, and for purchases shared by a family member.
   package var amountMilliunits: Int64
   /// ISO 4217.
   package var currency: String
   package var source: Source
 
-  /// Nil for what is no price: an amount below zero, or a currency that is no code.
+  /// Nil for an amount out of range, or a malformed currency code.
   init?(_ amountMilliunits: Int64?, _ currency: String?, source: Source) {
     guard let amountMilliunits, let currency, Self.believable.contains(amountMilliunits),
       currency.utf8.count == 3,
@@ -52,7 +49,7 @@ package struct ChargePrice: Hashable, Sendable {
     self.source = source
   }
 
-  /// What some of a product cost: Apple's price is for all of them, the catalogue's for one.
+  /// The catalogue's price is for one; Apple's is for all.
   fileprivate init?(catalogue product: Product?, quantity: Int) {
     let amount = product?.priceMilliunits?.multipliedReportingOverflow(by: Int64(quantity))
     self.init(
@@ -62,15 +59,10 @@ package struct ChargePrice: Hashable, Sendable {
 }
 
 extension Line {
-  /// The terms of a line's charges, one after the other.
+  /// The terms of each of the rule's charges, in their order.
   ///
-  /// They are facts of all the transactions that report a charge, the smallest identifier first
-  /// where these disagree: so the order in which they arrived is none of them.
-  ///
-  /// - Parameters:
-  ///   - rule: The line's charges and decisions.
-  ///   - catalogue: What products cost, and for how long.
-  /// - Returns: The terms of each of the rule's charges, in their order.
+  /// They combine all transactions that report a charge; where these disagree, the smallest
+  /// identifier wins, so that the order of arrival does not matter.
   package func terms(_ rule: OwnershipRule, in catalogue: Catalogue) -> [ChargeTerms] {
     zip(rule.charges, rule.decisions).map { charge, decision in
       terms(of: charge, owner: decision.owner, in: catalogue)
@@ -101,11 +93,11 @@ extension Line {
         ? Self.period(of: charge, periodType: periodType, product: product) : nil)
   }
 
-  /// For how long a charge pays.
+  /// The period that a charge pays for.
   ///
-  /// That is what the catalogue says: dates may have been moved, by Apple's extension or by a
-  /// recovery in the grace period. But an offer may be paid for several periods at once, and a
-  /// commitment month by month; of these the dates tell first.
+  /// The catalogue's is preferred, because Apple's extensions and recoveries in the grace period
+  /// move dates. For offers, which may cover several periods at once, and commitments, which are
+  /// paid monthly, dates are preferred.
   private static func period(of charge: Charge, periodType: PeriodType, product: Product?)
     -> BillingPeriod?
   {
@@ -116,7 +108,7 @@ extension Line {
   }
 }
 
-/// For how long one charge of a subscription pays, among the lengths that Apple sells.
+/// The lengths of subscription periods that Apple sells.
 package enum BillingPeriod: String, CaseIterable, Sendable {
   case day
   case week
@@ -127,10 +119,10 @@ package enum BillingPeriod: String, CaseIterable, Sendable {
   case sixMonths = "six_months"
   case year
 
-  /// How many twelfths of a period's price one month comes to.
+  /// Twelfths of a period's price per month.
   ///
-  /// A day counts thirty times, a week four times and two weeks twice; of longer periods a month is
-  /// a part. Twelfths make all of these whole numbers, so that sums are exact.
+  /// A day counts thirty times, a week four times and two weeks twice; longer periods count in
+  /// part. Twelfths make all of these whole numbers, so that sums are exact.
   package var monthlyTwelfths: Int64 {
     switch self {
     case .day: 360
@@ -144,10 +136,10 @@ package enum BillingPeriod: String, CaseIterable, Sendable {
     }
   }
 
-  /// Finds the period that a length of time comes nearest to, a tenth more or less.
+  /// Finds the period within a tenth of a length of time; nil for other lengths, such as the
+  /// sandbox's minutes.
   ///
-  /// A tenth is enough for February and for clocks that change, and too little for two periods to
-  /// be within it of one length. Nil for any other length: the sandbox's minutes, say.
+  /// A tenth covers February and daylight saving time, and no length is within it of two periods.
   package init?(nearest length: Duration) {
     let milliseconds = length.inMilliseconds
     let nearest = Self.allCases.first { period in
@@ -158,7 +150,7 @@ package enum BillingPeriod: String, CaseIterable, Sendable {
     self = nearest
   }
 
-  /// Finds the period that the catalogue means: `P1M`, `P4W` and `P30D` are all a month.
+  /// `P1M`, `P4W` and `P30D` are all a month.
   package init?(_ period: CalendarPeriod) {
     self.init(nearest: Self.length(months: period.months, days: period.days))
   }

@@ -1,11 +1,6 @@
 extension Movement {
-  /// Everything that happened, and is expected, on a line, or on the lines that Apple links.
-  ///
-  /// - Parameters:
-  ///   - line: The line.
-  ///   - rule: Its charges and decisions.
-  ///   - catalogue: What products cost, and for how long.
-  /// - Returns: In order; no two have the same key.
+  /// Derives all movements of an original transaction, with those that Apple links, past and
+  /// expected; in order, with unique keys.
   package static func movements(of line: Line, rule: OwnershipRule, in catalogue: Catalogue)
     -> [Movement]
   {
@@ -17,13 +12,12 @@ extension Movement {
       journal.add(charge, terms, ownerships[charge.id], expiries[charge.id])
     }
     journal.add(SubscriptionTimeline(of: line, rule: rule, terms: terms))
-    // Apple never reports two charges under one name; should it, recording must not fail for it.
+    // Apple never reports two charges under one name; should it, recording must not fail.
     var keys: Set<Movement.Key> = []
     return journal.movements.sorted().filter { keys.insert($0.key).inserted }
   }
 }
 
-/// Writes movements one after the other.
 private struct Journal {
   private typealias Span = SubscriptionTimeline.Span
 
@@ -80,8 +74,8 @@ private struct Journal {
 
   /// One movement out of each state, and one into the next.
   ///
-  /// What reports tell apart beside the state changes with it, so that each of their stocks is
-  /// right. A movement out names the charge that ran last.
+  /// Product, ownership and period type change with the state, so that the stock of each is right.
+  /// A movement out names the charge that ran last.
   private mutating func addStates(_ spans: [Span]) {
     var last: Span?
     for span in spans {
@@ -127,10 +121,10 @@ private struct Journal {
       monthlyTwelfths: Int64(number) * terms.monthlyTwelfths)
   }
 
-  /// What a charge changes of what is paid for, against the one before it.
+  /// The change of paid subscriptions and MRR from one charge to the next.
   ///
-  /// Another currency takes all away and gives it back, and so does another source of the price, so
-  /// that the sums of each are right; what the price itself changes is told apart from that.
+  /// Another currency or price source moves the whole amount, so that the sums of each are right; a
+  /// change of the price itself is separate.
   private mutating func addChange(
     from old: ChargeTerms, to new: ChargeTerms, at moment: Timestamp, since first: Timestamp
   ) {
@@ -172,10 +166,10 @@ private struct Journal {
     }
   }
 
-  /// A trial is converted when something that is paid for follows.
+  /// A trial is converted when a paid period follows.
   ///
-  /// Where that is only after Apple tried for a while, the trial has ended for want of payment
-  /// until then: its end is taken back, and is a conversion from then on.
+  /// If Apple retried the charge in between, the trial ended unpaid first: that end is reversed and
+  /// replaced by a conversion.
   private mutating func addTrialEnd(
     before index: Int, in spans: [Span], begunAt start: Timestamp
   ) {
@@ -216,14 +210,14 @@ private struct Journal {
 }
 
 extension Line {
-  /// When what was paid for ends, by the transactions that name charges, and by all others.
+  /// By transaction, whether it names a charge or not.
   fileprivate var expiries: [Charge.ID: Movement.Expiry] {
     Dictionary(
       history.transactions.map { ($0.key, Movement.Expiry(date: $0.expiresDate?.value)) },
       uniquingKeysWith: { first, _ in first })
   }
 
-  /// How the charges whose decisions are recorded came to their owners.
+  /// How the charges with recorded decisions came to their owners.
   fileprivate func ownerships(_ rule: OwnershipRule) -> [Charge.ID: Movement.Ownership] {
     var moves: [Charge.ID: Movement.Ownership.Move] = [:]
     var accounts: Set<AccountKey> = []
@@ -243,20 +237,7 @@ extension Line {
       ownerships[charge.id] = Movement.Ownership(
         rule: recorded.decision.rule, decidedAt: recorded.decidedAt,
         correctedAt: recorded.correctedAt, move: moves[charge.id],
-        isRenewal: recorded.decision.isOnRenewal(charge))
-    }
-  }
-}
-
-extension Decision {
-  /// Whether Apple charged without anybody's buying, by its own word or, where it names no kind, by
-  /// what the decision found.
-  fileprivate func isOnRenewal(_ charge: Charge) -> Bool {
-    switch charge.kind {
-    case .renewal: true
-    case .purchase: false
-    case .unknown:
-      finding.ground == .renewedAtPeriodEnd || finding.ground == .recoveredFromBillingProblem
+        isRenewal: recorded.decision.isAutomaticRenewal(charge.kind))
     }
   }
 }

@@ -1,17 +1,14 @@
-/// One dated, signed happening of a subscription or a purchase: what reports count.
+/// A dated, signed change of a subscription or a purchase: the unit that reports count.
 ///
-/// All of them together follow from what is known of a line. Their sums up to a moment are the
-/// stocks at it: of subscriptions by state, of those that are paid for, and of what these bring in
-/// a month.
+/// All movements are derived from an original transaction. Their sums up to a moment are the stocks
+/// at it: subscriptions by state, paid subscriptions, and MRR.
 package struct Movement: Hashable, Sendable {
-  /// What happened.
   package enum Kind: String, Codable, CaseIterable, Sendable {
-    /// Something was paid for, of whatever type.
+    /// A payment for a product of any type.
     case charged
-    /// Money was refunded, the whole price or a share of it; neither by an upgrade nor by leaving a
-    /// family.
+    /// A refund of the price or a share of it; neither an upgrade nor leaving a family.
     case refunded
-    /// A subscription left a state, or came to one.
+    /// A subscription left a state or entered one.
     case state
     /// The first paid period began.
     case started
@@ -19,25 +16,25 @@ package struct Movement: Hashable, Sendable {
     case resumed
     /// A paid period ended, and none followed.
     case ended
-    /// What is paid for became another product: the old one.
+    /// A change of product: the old one.
     case changedFrom = "changed_from"
-    /// What is paid for became another product: the new one.
+    /// A change of product: the new one.
     case changedTo = "changed_to"
-    /// The price of the same product became another one.
+    /// A new price of the same product.
     case repriced
     case trialStarted = "trial_started"
-    /// A trial ended; with a number above zero that is taken back, for it was paid after all.
+    /// A trial ended; a positive number reverses that, because it was paid after all.
     case trialEnded = "trial_ended"
     case autoRenewOff = "auto_renew_off"
     case autoRenewOn = "auto_renew_on"
     case graceEntered = "grace_entered"
     case retryEntered = "retry_entered"
-    /// What Apple could not charge was paid after all.
+    /// A failed charge was paid after all.
     case billingRecovered = "billing_recovered"
-    /// Apple has given up, as far as is known.
+    /// Apple stopped retrying, as far as is known.
     case billingLost = "billing_lost"
 
-    /// Whether it changes what is paid for, and what that brings in a month.
+    /// Whether it changes paid subscriptions or MRR.
     package var isOfPaidStock: Bool {
       switch self {
       case .started, .resumed, .ended, .changedFrom, .changedTo, .repriced: true
@@ -48,20 +45,20 @@ package struct Movement: Hashable, Sendable {
     }
   }
 
-  /// The cause of `trialEnded` where the customer paid; any other is a
+  /// The cause of `trialEnded` if the customer paid; any other is a
   /// ``SubscriptionTimeline/EndCause``.
   package static let converted = "converted"
-  /// The cause of `resumed` where Apple was able to charge after it had tried for a while.
+  /// The cause of `resumed` after Apple's billing retry.
   package static let recovered = "recovered"
 
-  /// How a charge came to its owner, so that it can be told later what was known of it when.
+  /// How a charge came to its owner, kept for reports as of an earlier moment.
   package struct Ownership: Hashable, Sendable {
-    /// The line's binding went to the owner with the charge.
+    /// The binding went to the owner with the charge.
     package struct Move: Hashable, Sendable {
-      /// Nil: from nobody.
+      /// Nil: no account.
       package var from: AccountKey?
-      /// The first account on the line, where the owner is the second one; nil: it is a later one,
-      /// or had been there before.
+      /// The first account, if the owner is the second; nil for later accounts and for one that
+      /// returns.
       package var sharedWith: AccountKey?
 
       package init(from: AccountKey?, sharedWith: AccountKey?) {
@@ -74,7 +71,7 @@ package struct Movement: Hashable, Sendable {
     package var decidedAt: Timestamp
     package var correctedAt: Timestamp?
     package var move: Move?
-    /// Whether Apple charged without anybody's buying.
+    /// Whether Apple charged automatically.
     package var isRenewal: Bool
 
     package init(
@@ -89,7 +86,6 @@ package struct Movement: Hashable, Sendable {
     }
   }
 
-  /// When what was paid for ends, as it was known.
   package struct Expiry: Hashable, Sendable {
     /// By the transaction that names the charge; nil: never.
     package var date: Timestamp?
@@ -97,7 +93,7 @@ package struct Movement: Hashable, Sendable {
     package init(date: Timestamp?) { self.date = date }
   }
 
-  /// What tells one from all others of a subscription.
+  /// Unique within a subscription.
   package struct Key: Hashable, Sendable {
     package var kind: Kind
     package var at: Timestamp
@@ -117,42 +113,40 @@ package struct Movement: Hashable, Sendable {
   }
 
   package var kind: Kind
-  /// When it happened or, of what is expected, will.
+  /// In the future for expected movements.
   package var at: Timestamp
-  /// The line of the charge that it is about, one of those that Apple links.
+  /// The original transaction of the charge, one of those that Apple links.
   package var line: LineID
   /// The transaction that names the charge.
   package var transactionID: TransactionID
   package var productID: ProductID
   package var productType: ProductType?
   package var subscriptionGroup: String?
-  /// Of `state`, the state; of an end, why; of `resumed`, ``recovered`` or empty; of `refunded`,
-  /// Apple's reason; of `repriced` in another currency or by another source, `from` or `to`; else
+  /// The state of `state`; the reason of an end; ``recovered`` or empty for `resumed`; Apple's
+  /// reason for `refunded`; `from` or `to` for `repriced` with another currency or source; else
   /// empty.
   package var cause: String
-  /// What it goes back to: the charge that was refunded, the first paid period, the start of the
-  /// trial or of the trouble.
+  /// The date of the refunded charge, the first paid period, or the start of the trial or billing
+  /// issue.
   package var originAt: Timestamp?
-  /// By how much it changes a stock: 1, -1 or 0.
+  /// The change of a stock: 1, -1 or 0.
   package var number: Int
   package var ownershipType: OwnershipType
   package var periodType: PeriodType
   package var offerID: String?
   package var quantity: Int
-  /// ISO 4217; nil where no price is known, or none matters.
+  /// ISO 4217; nil where no price is known or relevant.
   package var currency: String?
   package var amountMilliunits: Int64
   package var priceSource: ChargePrice.Source?
-  /// Twelfths of a milliunit a month.
+  /// Twelfths of a milliunit per month.
   package var monthlyTwelfths: Int64
-  /// The owner of the charge.
   package var account: AccountKey?
-  /// Of `charged` alone; nil where it was recorded before this was.
+  /// Only for `charged`.
   package var ownership: Ownership?
-  /// Of `charged` alone; nil where it was recorded before this was.
+  /// Only for `charged`.
   package var expiry: Expiry?
 
-  /// Takes one as it is stored.
   package init(
     _ key: Key, line: LineID, productType: ProductType? = nil, subscriptionGroup: String? = nil,
     originAt: Timestamp? = nil, number: Int, ownershipType: OwnershipType = .purchased,
@@ -191,7 +185,7 @@ package struct Movement: Hashable, Sendable {
 }
 
 extension Movement: Comparable {
-  /// By date; of one date, what leaves before what comes, then by the key.
+  /// By date, decreases before increases, then by key.
   package static func < (lhs: Movement, rhs: Movement) -> Bool {
     if lhs.at != rhs.at { return lhs.at < rhs.at }
     if lhs.number != rhs.number { return lhs.number < rhs.number }

@@ -1,26 +1,24 @@
-/// The whole life of a subscription: at every moment from its first charge on one state of one
-/// charge.
+/// A subscription's whole life: one state of one charge at every moment from the first charge on.
 ///
-/// It is a function of what Apple said, of the owners and of the catalogue, and not of the present:
-/// what is expected, an end above all, stands in it at its date. Lines that Apple links are one
-/// subscription, and so are the products of a line: Apple lets one of them run at a time. Should
-/// paid periods overlap all the same, the charge that began last counts.
+/// A function of Apple's statements, the owners and the catalogue, and not of the present: expected
+/// changes are included at their dates. Linked original transactions are one subscription, and so
+/// are all products of one: Apple lets one of them run at a time. Should paid periods overlap all
+/// the same, the charge that began last counts.
 package struct SubscriptionTimeline: Hashable, Sendable {
-  /// The states of a subscription, as reports count them.
+  /// The states that reports count.
   package enum State: String, Codable, CaseIterable, Sendable {
     case activeRenewing = "active_renewing"
     case activeCancelled = "active_cancelled"
     case trialRenewing = "trial_renewing"
     case trialCancelled = "trial_cancelled"
-    /// Past the paid period, with access, while Apple tries to charge.
+    /// Past the paid period, with access, while Apple retries the charge.
     case inGracePeriod = "in_grace_period"
     case inBillingRetry = "in_billing_retry"
     case expired
-    /// What would be paid for was taken back; it has expired when that would be over.
+    /// Refunded or revoked, until the end of what was paid for.
     case revoked
   }
 
-  /// Why a subscription ended.
   package enum EndCause: String, Codable, CaseIterable, Sendable {
     case voluntary
     case priceNotConsented = "price_not_consented"
@@ -30,18 +28,18 @@ package struct SubscriptionTimeline: Hashable, Sendable {
     case unknown
   }
 
-  /// A stretch of time in which nothing changes.
+  /// A stretch of time without changes.
   package struct Span: Hashable, Sendable {
     package var start: Timestamp
-    /// Where the next one begins; nil: it is the last one, and lasts.
+    /// The start of the next one; nil for the last.
     package var end: Timestamp?
     package var state: State
     /// The charge that runs, or that ran last.
     package var terms: ChargeTerms
-    /// Why what ran here ended; nil where it did not, or went on as something that is paid for.
+    /// Nil where it did not end, or where a paid period follows.
     package var endCause: EndCause?
 
-    /// Whether a charge runs that was paid for, its grace period included.
+    /// Whether a paid charge runs, including its grace period.
     package var isPaid: Bool {
       switch state {
       case .activeRenewing, .activeCancelled: true
@@ -50,7 +48,7 @@ package struct SubscriptionTimeline: Hashable, Sendable {
       }
     }
 
-    /// Whether a trial runs, its grace period included.
+    /// Whether a trial runs, including its grace period.
     package var isTrial: Bool {
       switch state {
       case .trialRenewing, .trialCancelled: true
@@ -59,11 +57,11 @@ package struct SubscriptionTimeline: Hashable, Sendable {
       }
     }
 
-    /// Whether Apple tries to charge for what should have followed.
+    /// Whether Apple retries the charge.
     package var isInTrouble: Bool { state == .inGracePeriod || state == .inBillingRetry }
   }
 
-  /// The customer switched auto-renew off, or on again.
+  /// The customer switched auto-renew off or on.
   package struct Switch: Hashable, Sendable {
     package var at: Timestamp
     package var isOn: Bool
@@ -71,17 +69,14 @@ package struct SubscriptionTimeline: Hashable, Sendable {
     package var terms: ChargeTerms
   }
 
-  /// Each ends where the next begins; none for a line without subscriptions.
+  /// Each ends where the next begins; none without subscriptions.
   package private(set) var spans: [Span] = []
   /// By date.
   package private(set) var switches: [Switch] = []
 }
 
 extension SubscriptionTimeline {
-  /// - Parameters:
-  ///   - line: The line, or the lines that Apple links.
-  ///   - rule: Its charges and decisions.
-  ///   - all: The terms of the rule's charges, in their order.
+  /// - Parameter all: The terms of the rule's charges, in their order.
   init(of line: Line, rule: OwnershipRule, terms all: [ChargeTerms]) {
     let course = rule.course
     let runs = Run.runs(of: rule.charges, course)
@@ -103,51 +98,42 @@ extension SubscriptionTimeline {
     switches = runs.flatMap { run in run.switches(all[run.position], course) }
   }
 
-  /// The timeline of a line, or of the lines that Apple links.
-  ///
-  /// - Parameters:
-  ///   - line: The line.
-  ///   - rule: Its charges and decisions.
-  ///   - catalogue: What products cost, and for how long.
   package init(of line: Line, rule: OwnershipRule, in catalogue: Catalogue) {
     self.init(of: line, rule: rule, terms: line.terms(rule, in: catalogue))
   }
 }
 
 extension SubscriptionTimeline {
-  /// One charge of the subscription, and how long it runs.
+  /// A charge of the subscription and its time.
   struct Run {
-    /// The charge's place among the rule's.
+    /// The charge's position among the rule's.
     var position: Int
     var start: Timestamp
-    /// Taken back, replaced, or the end of the paid period with its grace period: what comes first.
-    ///
-    /// The start, for a charge that covers no time.
+    /// The revocation, the replacement, or the end of the paid period with grace, whichever comes
+    /// first; the start for a charge that covers no time.
     var end: Timestamp
-    /// The end of the paid period; nil: Apple did not say.
+    /// Nil: not reported.
     var paidEnd: Timestamp?
-    /// What Apple tried after the paid period, as long as the charge was neither taken back nor
-    /// replaced.
+    /// The billing retry, while the charge was neither revoked nor replaced.
     var trouble: RenewalCourse.Trouble?
     /// The date of the next charge.
     var next: Timestamp?
-    /// Whether it ended because it was revoked.
     var isRevoked: Bool
-    /// Whether money was refunded then.
+    /// Whether money was refunded.
     var isRefunded: Bool
   }
 
-  /// A stretch of time that one charge decides.
+  /// A stretch of time decided by one charge.
   struct Stretch {
     var start: Timestamp
-    /// The place of the charge that runs, or that ran last, among the runs.
+    /// The position among the runs of the charge that runs, or that ran last.
     var run: Int
     var isRunning: Bool
   }
 }
 
 extension SubscriptionTimeline.Run {
-  /// The runs of all charges of subscriptions that ran, by date.
+  /// The runs of all subscription charges that ran, by date.
   static func runs(of charges: [Charge], _ course: RenewalCourse) -> [Self] {
     let positions = charges.positionsThatRan(
       among: charges.indices.filter { charges[$0].isSubscription })
@@ -191,7 +177,7 @@ extension SubscriptionTimeline.Run {
     {
       SubscriptionTimeline.Span(start: start, end: end, state: state, terms: terms)
     }
-    // The time by which a gap is bridged belongs to what was before it.
+    // A bridged gap belongs to the charge before it.
     let hasGrace = trouble?.graceEnd != nil
     let regularEnd = hasGrace ? max(start, min(end, paidEnd ?? end)) : end
 
@@ -248,7 +234,7 @@ extension SubscriptionTimeline.Run {
 
   // MARK: Switches
 
-  /// What the customer switched before the next charge, as long as there was something to renew.
+  /// The switches before the next charge, as long as there was something to renew.
   func switches(_ terms: ChargeTerms, _ course: RenewalCourse) -> [SubscriptionTimeline.Switch] {
     var switches: [SubscriptionTimeline.Switch] = []
     var isOn = course.isOn(atChargeAt: position)
@@ -263,8 +249,8 @@ extension SubscriptionTimeline.Run {
 }
 
 extension SubscriptionTimeline.Stretch {
-  /// Who decides when: the charge that began last of those that run; where none does, the one that
-  /// ran last, or one that covers no time from its date on.
+  /// Assigns each moment to the charge that began last of those that run; if none does, to the one
+  /// that ran last, or to one without any time from its date on.
   static func stretches(of runs: [SubscriptionTimeline.Run]) -> [Self] {
     var stretches: [Self] = []
     func append(_ run: Int, isRunning: Bool, at moment: Timestamp) {
@@ -289,7 +275,7 @@ extension SubscriptionTimeline.Stretch {
     return bridged(stretches)
   }
 
-  /// The same without gaps that are none: sixty seconds at most between two charges.
+  /// Closes gaps of up to sixty seconds between two charges.
   private static func bridged(_ stretches: [Self]) -> [Self] {
     stretches.indices.filter { index in
       guard !stretches[index].isRunning, index > 0, stretches[index - 1].isRunning,

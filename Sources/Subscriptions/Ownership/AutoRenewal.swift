@@ -1,18 +1,17 @@
 /// "Actively auto-renewing as of t": the first row of the decision table.
 ///
-/// Evidence dated at or after the charge says nothing about who was renewing when it was made, so
-/// every look at the history here stops before t.
+/// Evidence dated at or after the charge doesn't show who was renewing when it was made, so every
+/// look at the history stops before t.
 package struct AutoRenewal {
-  /// Apple charges up to this long before the period ends: an *off* inside is about the next
+  /// Apple charges up to this long before the period ends, so an *off* within it is about the next
   /// period.
   package static let earlyCharge: Duration = .hours(24)
-  /// How long Apple goes on trying to charge.
+  /// How long Apple retries a failed charge.
   package static let billingRetry: Duration = .days(60)
   /// The same on a twelve-month commitment.
   package static let commitmentBillingRetry: Duration = .days(90)
 
   let history: LineHistory
-  /// Every charge of the line, by date.
   let charges: [Charge]
   let course: RenewalCourse
 
@@ -24,10 +23,7 @@ package struct AutoRenewal {
 
   /// Finds who was renewing when the charge at `position` was made.
   ///
-  /// - Parameters:
-  ///   - position: The charge's place among `charges`.
-  ///   - owner: The owner of an earlier charge as of a moment.
-  /// - Returns: The account, or why there is none, and what shows it.
+  /// - Parameter owner: The owner of an earlier charge as of a moment.
   package func finding(
     forChargeAt position: Int, owner: (_ position: Int, _ asOf: Timestamp) -> AccountKey?
   ) -> RenewalFinding {
@@ -69,10 +65,8 @@ package struct AutoRenewal {
       statusAsOf: verdict.statusAsOf, switchedOffAt: statement?.offSince)
   }
 
-  /// Whether it was the claimant who had switched auto-renew on again before a charge.
-  ///
-  /// So it was if the account opened an order for the charge's product while auto-renew was off. An
-  /// order that was opened after the claim arrived does not count: what a claim has settled stays.
+  /// Whether the claimant had switched auto-renew on again before a charge: it opened an order for
+  /// the charge's product while auto-renew was off, and before the claim arrived.
   package func wasSwitchedOn(byOrderBehind claim: Claim, beforeChargeAt position: Int) -> Bool {
     let charge = charges[position]
     guard let previous = positionBefore(position),
@@ -111,7 +105,7 @@ package struct AutoRenewal {
     case .purchase where charge.date >= accessEnd(of: previous, at: periodEnd, for: charge):
       return Verdict(isRenewing: false, ground: .boughtAfterPeriodEnd)
     case .unknown where isNearPeriodEnd:
-      // An off in the last day may have come after Apple had charged.
+      // An off in the last day may be later than Apple's charge.
       if isOff, let statement, statement.since < charge.date - Self.earlyCharge {
         return Verdict(isRenewing: false, ground: .autoRenewOff, statusAsOf: statement.since)
       }
@@ -125,7 +119,7 @@ package struct AutoRenewal {
     }
   }
 
-  /// A charge of unknown kind after the period's end renews only what Apple still tries to renew.
+  /// A charge of unknown kind after the period's end renews only during grace or billing retry.
   private func verdictOnLateCharge(
     _ charge: Charge, after previous: Charge, endingAt periodEnd: Timestamp
   ) -> Verdict {
@@ -159,7 +153,7 @@ package struct AutoRenewal {
     return max(periodEnd, until)
   }
 
-  /// Whether the charge, or what Apple said of renewals since, carries another account's token.
+  /// Whether the charge, or a later renewal status, carries another account's token.
   private func tokenNamesAnother(
     than account: AccountKey, for charge: Charge, since offSince: Timestamp
   ) -> Bool {
@@ -171,21 +165,18 @@ package struct AutoRenewal {
     }
   }
 
-  /// The position of the line's latest charge that ran, dated before the one at `position`.
   func positionBefore(_ position: Int) -> Int? { charges.positionBefore(position) }
 }
 
-/// Whether an account was actively auto-renewing when a charge was made, and what shows it.
+/// Whether an account was actively auto-renewing when a charge was made, and the evidence for it.
 package struct RenewalFinding: Hashable, Sendable {
-  /// The account that was renewing; nil if none was.
   package var account: AccountKey?
   package var ground: Ground
-  /// The line's latest charge before: what would have been renewed.
+  /// The latest charge before: the one that would have been renewed.
   package var previous: Charge.ID?
-  /// The date of the word of Apple's that settled it; nil if the charges alone did.
+  /// The date of Apple's status that settled it; nil if the charges alone did.
   package var statusAsOf: Timestamp?
-  /// Since when auto-renew had been *off* before this was charged all the same: somebody had
-  /// switched it on again, whether we heard of it or not.
+  /// The start of the *off* before the charge: auto-renew must have been switched on again since.
   package var switchedOffAt: Timestamp?
 
   package init(
@@ -199,14 +190,16 @@ package struct RenewalFinding: Hashable, Sendable {
     self.switchedOffAt = switchedOffAt
   }
 
-  /// What the finding rests on; the raw values are stored.
+  /// The reason for the result.
+  ///
+  /// Raw values are stored.
   package enum Ground: String, Codable, CaseIterable, Sendable {
     // An account is renewing:
     case renewedByApple = "renewed_by_apple"
     case renewedAtPeriodEnd = "renewed_at_period_end"
     case recoveredFromBillingProblem = "recovered_from_billing_problem"
     case changedWhileRenewing = "changed_while_renewing"
-    // None is:
+    // No account is:
     case notASubscription = "not_a_subscription"
     case noEarlierCharge = "no_earlier_charge"
     case earlierChargeUnclaimed = "earlier_charge_unclaimed"
@@ -220,7 +213,7 @@ package struct RenewalFinding: Hashable, Sendable {
     case billingRetryOver = "billing_retry_over"
     case tokenOfAnotherAccount = "token_of_another_account"
     case orderedByAnotherAccount = "ordered_by_another_account"
-    /// Somebody may have been; an administrator released the charge all the same.
+    /// An administrator released the charge.
     case released
     // There is nothing to decide:
     case reportsAnotherCharge = "reports_another_charge"

@@ -1,27 +1,26 @@
-/// Which charges of what was submitted the submission claims.
+/// The charges of a submission that it claims.
 ///
-/// A receipt lists what the Apple ID ever bought, in no order, and some of it may belong to others.
-/// So everything in it is recorded, but only what the submission can be about is claimed.
+/// A receipt lists everything that an Apple Account ever bought, in no order, and some of it may
+/// belong to other accounts. All of it is recorded; only the purchases that the submission can be
+/// about are claimed.
 package enum ClaimSelection: Hashable, Sendable {
-  /// What the app says has just been bought.
+  /// The transaction that the app names.
   case transaction(TransactionID)
-  /// The customer asked for everything.
+  /// A restore: everything.
   case restore
-  /// The latest of each group, and whatever else of the group is still running.
+  /// The latest of each group, and all of the group that have not ended.
   case latest
-  /// Signed transactions were sent one by one: each is selected by being sent.
+  /// Signed transactions, which are sent one by one.
   case submitted
 
-  /// Selects from the merged records of a submission.
+  /// Selects from the merged records of a submission, by purchase date.
   ///
-  /// A submission never selects what was purchased after it was received, however late Apple
-  /// verifies it.
+  /// Purchases after the submission was received are never selected, however late Apple verifies
+  /// it.
   ///
   /// - Parameters:
   ///   - records: One record for each transaction.
-  ///   - receivedAt: When the submission arrived, by Apple's clock.
-  ///   - catalogue: Tells the types of products that Apple's receipts don't tell.
-  /// - Returns: The selected records by purchase date.
+  ///   - receivedAt: The arrival of the submission, by Apple's clock.
   package func select(
     from records: [TransactionRecord], receivedAt: Timestamp, catalogue: Catalogue
   ) -> [TransactionRecord] {
@@ -43,7 +42,7 @@ package enum ClaimSelection: Hashable, Sendable {
     }
   }
 
-  /// Whether something was purchased after a submission was received, so that it can't be claimed.
+  /// Whether a record was purchased after a submission was received, so that it can't be claimed.
   ///
   /// Apple charges renewals up to a day early and dates them ahead: such a charge in an answer from
   /// the time of the submission had been made by then.
@@ -55,7 +54,7 @@ package enum ClaimSelection: Hashable, Sendable {
     return receivedAt + .clockTolerance < charged
   }
 
-  /// What is looked at as one: the latest of a group stands for it.
+  /// Transactions of which the latest is selected.
   private enum Group: Hashable {
     case line(LineID)
     case product(Environment, ProductID)
@@ -75,13 +74,12 @@ package enum ClaimSelection: Hashable, Sendable {
 }
 
 extension TransactionRecord {
-  /// The product's type as far as it is known.
   package func type(in catalogue: Catalogue) -> ProductType? {
     ProductType.known(
       of: key.productID, as: productType, hasExpiry: expiresDate != nil, in: catalogue)
   }
 
-  /// Whether what was paid for has an end that is not reached at a moment.
+  /// Whether the paid period has an end that is not reached at a moment.
   fileprivate func isRunning(at moment: Timestamp, in catalogue: Catalogue) -> Bool {
     if let expiresDate { return moment < expiresDate }
     guard type(in: catalogue) == .nonRenewing,

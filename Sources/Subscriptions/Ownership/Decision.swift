@@ -1,23 +1,23 @@
-/// Which account owns a charge, and by which row of the table.
+/// The account that owns a charge, and the row of the decision table that assigned it.
 package struct Decision: Hashable, Sendable {
   /// The rows of the decision table, first match first.
   package enum Rule: String, Codable, CaseIterable, Sendable {
-    /// Row 0: an administrator placed the charge.
+    /// Row 0: an administrator's override.
     case administrator
-    /// Row 1: the account was actively auto-renewing on the line when the charge was made.
+    /// Row 1: the account was actively auto-renewing when the charge was made.
     case activelyAutoRenewing = "actively_auto_renewing"
     /// Row 2: the account submitted it first.
     case submitter
-    /// Row 1t, if it is settled: the charge was bought with a token of its own that this ledger
-    /// issued to the account. Row 3, until the first claim: it carries such a token all the same.
+    /// Row 1t, settled: the charge was bought with a token of its own that this ledger issued to
+    /// the account. Row 3, until the first claim: it carries another token of the account.
     case appAccountToken = "app_account_token"
-    /// Row 4: nobody. Recorded, grants nothing; a claim may come later.
+    /// Row 4: no owner until an account claims the charge.
     case unclaimed
   }
 
   package var owner: AccountKey?
   package var rule: Rule
-  /// What row 1 found: why the owner was renewing or, under every other rule, why nobody was.
+  /// The result of row 1: why the owner was renewing, or why no account was.
   package var finding: RenewalFinding
   /// Whether a first claim can still change the owner.
   package var isProvisional: Bool
@@ -33,15 +33,24 @@ package struct Decision: Hashable, Sendable {
 }
 
 extension Decision {
+  /// Whether Apple charged automatically, without a purchase: by the kind that it reports or, where
+  /// it reports none, by the evidence for the decision.
+  package func isAutomaticRenewal(_ kind: ChargeKind) -> Bool {
+    switch kind {
+    case .renewal: true
+    case .purchase: false
+    case .unknown: [.renewedAtPeriodEnd, .recoveredFromBillingProblem].contains(finding.ground)
+    }
+  }
+
   static let undecided = Decision(
     owner: nil, rule: .unclaimed, finding: RenewalFinding(ground: .noEarlierCharge),
     isProvisional: true)
 }
 
-/// A stretch in which a line is bound to one account, or to nobody.
+/// A stretch in which an original transaction is bound to one account, or to none.
 ///
-/// A line is bound, as of a moment, to the owner of its latest charge dated before that moment. So
-/// the history of bindings follows from the charges: it is no second truth.
+/// As of a moment, it is bound to the owner of its latest charge dated before that moment.
 package struct Binding: Hashable, Sendable {
   /// Nil: the latest charge is unclaimed.
   package var account: AccountKey?
@@ -59,12 +68,8 @@ package struct Binding: Hashable, Sendable {
     self.rule = rule
   }
 
-  /// Derives the bindings of a line, oldest first.
-  ///
-  /// - Parameters:
-  ///   - charges: The line's charges by date.
-  ///   - decisions: The decision on each.
-  /// - Returns: A binding for each change of the account, none before the first owner.
+  /// Derives the bindings from charges by date, oldest first: one for each change of the account,
+  /// none before the first owner.
   package static func bindings(of charges: [Charge], decisions: [Decision]) -> [Binding] {
     var bindings: [Binding] = []
     for position in charges.positionsThatRan(among: charges.indices) {
@@ -80,7 +85,7 @@ package struct Binding: Hashable, Sendable {
 }
 
 extension [Binding] {
-  /// The account bound as of a moment: bindings that begin at it or later do not count yet.
+  /// The account bound as of a moment; a binding does not count yet at its beginning.
   package func account(asOf moment: Timestamp) -> AccountKey? {
     last { $0.boundAt < moment }?.account
   }

@@ -1,24 +1,22 @@
-/// Why a charge is whose it is, in a sentence: made when read, never stored.
+/// The reason for a charge's owner in a sentence, made when read and never stored.
 package struct Explanation {
   private let decision: Decision
-  /// The owner, in the middle of a sentence and at its beginning.
+  /// The owner within a sentence and at its beginning.
   private let owner: String
   private let subject: String
 
-  /// - Parameters:
-  ///   - decision: What was decided.
-  ///   - name: The account id behind a key, or a pseudonym.
+  /// - Parameter name: The account id behind a key, or a pseudonym.
   package init(_ decision: Decision, name: (AccountKey) -> String) {
     self.decision = decision
-    owner = decision.owner.map { "“\(name($0))”" } ?? "nobody"
-    subject = "Account \(owner)"
+    owner = decision.owner.map { "“\(name($0))”" } ?? "no account"
+    subject = owner
   }
 
   /// Explains to an account, naming none.
   package init(_ decision: Decision, toldTo account: AccountKey) {
     self.decision = decision
     guard let holder = decision.owner else {
-      (owner, subject) = ("nobody", "Nobody")
+      (owner, subject) = ("no account", "No account")
       return
     }
     (owner, subject) =
@@ -29,84 +27,79 @@ package struct Explanation {
   package var sentence: String {
     switch decision.rule {
     case .administrator:
-      return "An administrator placed it with \(owner)."
+      return "An administrator assigned it to \(owner)."
     case .activelyAutoRenewing:
-      return "\(subject) was actively auto-renewing when it was charged: \(renewing)."
+      return "\(subject) had auto-renew on when Apple charged: \(renewing)."
     case .submitter where decision.finding.ground == .released:
-      return "An administrator had released it, and \(owner) was the next one to submit it."
+      return "An administrator released it, and \(owner) was the next to submit it."
     case .submitter:
-      return "\(subject) submitted it first, and nobody was auto-renewing: \(notRenewing)."
+      return "\(subject) submitted it first; \(notRenewing)."
     case .appAccountToken where !decision.isProvisional:
-      return
-        "It was bought with the token issued to \(owner), and no account was auto-renewing: "
-        + "\(notRenewing)."
+      return "It was bought with the token issued to \(owner); \(notRenewing)."
     case .appAccountToken:
       return
-        "It carries the token issued to \(owner); nobody was auto-renewing (\(notRenewing)) "
-        + "and nobody has submitted it yet."
+        "It carries the token issued to \(owner) and has not been submitted yet; \(notRenewing)."
     case .unclaimed where decision.finding.ground == .reportsAnotherCharge:
-      return "It reports the same charge as transaction \(previous), which is decided for both."
+      return "It reports the same charge as transaction \(previous); one decision covers both."
     case .unclaimed where decision.finding.ground == .released:
-      return "An administrator released it, and nobody has submitted it since."
+      return "An administrator released it, and no account has submitted it since."
     case .unclaimed:
-      return "Nobody was auto-renewing (\(notRenewing)), and nobody has submitted it yet."
+      return "No account has submitted it yet; \(notRenewing)."
     }
   }
 
-  /// Why the account counted as renewing.
   private var renewing: String {
     let finding = decision.finding
     let reason =
       switch finding.ground {
       case .renewedByApple:
-        "Apple says that this charge renews transaction \(previous)"
+        "Apple reported this charge as the renewal of transaction \(previous)"
       case .recoveredFromBillingProblem:
-        "transaction \(previous) had lapsed, but Apple was still trying to charge\(saidOn)"
+        "transaction \(previous) had lapsed, but Apple was still retrying the charge\(saidOn)"
       case .changedWhileRenewing:
-        "transaction \(previous) was still running with auto-renew on\(saidOn)"
+        "transaction \(previous) was still active with auto-renew on\(saidOn)"
       default:
         "this charge begins where the period of transaction \(previous) ends"
       }
     guard let switchedOffAt = finding.switchedOffAt else { return reason }
     return reason
-      + "; auto-renew had been off since \(switchedOffAt), so somebody switched it on again or "
-      + "Apple had charged before"
+      + "; auto-renew had been off since \(switchedOffAt), so it was turned on again or Apple had "
+      + "already charged"
   }
 
-  /// Why no account counted as renewing.
   private var notRenewing: String {
     switch decision.finding.ground {
     case .notASubscription: "it is not a subscription, so the first claim decides"
-    case .noEarlierCharge: "it is the first charge of its original transaction"
-    case .earlierChargeUnclaimed: "nobody owns the charge before it, transaction \(previous)"
+    case .noEarlierCharge: "no earlier subscriber: this is the subscription's first charge"
+    case .earlierChargeUnclaimed: "no account owns the previous charge, transaction \(previous)"
     case .earlierChargeWithoutPeriod:
-      "the charge before it, transaction \(previous), has no paid period"
-    case .earlierChargeRevoked: "the charge before it, transaction \(previous), had been refunded"
-    case .accountErased: "the account of the charge before it, transaction \(previous), was erased"
+      "the previous charge, transaction \(previous), has no paid period"
+    case .earlierChargeRevoked: "the previous charge, transaction \(previous), had been refunded"
+    case .accountErased: "the account of the previous charge, transaction \(previous), was erased"
     case .boughtAfterPeriodEnd:
-      "somebody bought again after the period of transaction \(previous) was over"
+      "it was bought after the period of transaction \(previous) had ended"
     case .autoRenewOff: "auto-renew of transaction \(previous) had been off\(since)"
     case .lapsed:
-      "the period of transaction \(previous) had ended, and Apple had said nothing of trying on"
+      "the period of transaction \(previous) had ended, and Apple had not reported a billing retry"
     case .expired: "transaction \(previous) had expired\(saidOn)"
     case .billingRetryOver:
-      "the period of transaction \(previous) had ended longer ago than Apple tries to charge"
+      "the period of transaction \(previous) had ended longer ago than Apple retries billing"
     case .tokenOfAnotherAccount:
-      "auto-renew had been switched off\(since) and on again under another account's token"
+      "auto-renew had been off\(since) and was turned on again with another account's token"
     case .orderedByAnotherAccount:
-      "auto-renew had been switched off\(sinceSwitch) and on again by the account that ordered"
+      "auto-renew had been turned off\(sinceSwitch) and on again by the account that ordered"
     case .released: "an administrator released it"
     case .reportsAnotherCharge: "it reports the same charge as transaction \(previous)"
     case .renewedByApple, .renewedAtPeriodEnd, .recoveredFromBillingProblem,
       .changedWhileRenewing:
-      "the charge before it was transaction \(previous)"
+      "the previous charge was transaction \(previous)"
     }
   }
 
   private var previous: String { decision.finding.previous?.transactionID.rawValue ?? "unknown" }
 
   private var saidOn: String {
-    decision.finding.statusAsOf.map { ", as Apple said on \($0)" } ?? ""
+    decision.finding.statusAsOf.map { ", as Apple reported on \($0)" } ?? ""
   }
 
   private var since: String {

@@ -1,8 +1,8 @@
-/// An account's app server submitted a receipt or signed transaction in which this was selected.
+/// The selection of a transaction in a submission by an account's app server.
 package struct Claim: Hashable, Codable, Sendable {
   package var account: AccountKey
   package var transaction: TransactionKey
-  /// When the submission arrived, however late Apple verified it.
+  /// The arrival of the submission, however late Apple verified it.
   package var receivedAt: Timestamp
 
   package init(account: AccountKey, transaction: TransactionKey, receivedAt: Timestamp) {
@@ -12,12 +12,12 @@ package struct Claim: Hashable, Codable, Sendable {
   }
 }
 
-/// An administrator decided whose a charge is, or took it away from whoever had it.
+/// An administrator's override of a charge's owner.
 package struct Placement: Hashable, Codable, Sendable {
-  /// Nil: nobody's until somebody claims it; the first claim after this one has it.
+  /// Nil releases the charge: the first claim after this one gets it.
   package var account: AccountKey?
   package var transaction: TransactionKey
-  /// From when on the placement counts for later renewals: those charged before keep their owner.
+  /// Later renewals count it from here on; those charged before keep their owner.
   package var effectiveFrom: Timestamp
 
   package init(account: AccountKey?, transaction: TransactionKey, effectiveFrom: Timestamp) {
@@ -26,19 +26,17 @@ package struct Placement: Hashable, Codable, Sendable {
     self.effectiveFrom = effectiveFrom
   }
 
-  /// Whether the charge was taken away from whoever had it, and given to nobody.
   package var isRelease: Bool { account == nil }
 }
 
-/// Who moved in said whose a line is: what was bought on it until then, seen by Tenure or not yet.
+/// An import's override of the owner of a whole original transaction, for purchases up to a date.
 ///
-/// It takes nothing from anybody to whom a charge was decided before: it settles what nobody has
-/// been decided to, as a claim on each of those charges would, whenever Apple tells of them. What
-/// is bought later follows the rule.
+/// It settles charges that are not settled yet, recorded or still unknown, as a claim on each
+/// would, and takes none away. Later purchases follow the rule.
 package struct LinePlacement: Hashable, Codable, Sendable {
   package var account: AccountKey
   package var line: LineID
-  /// The last purchase date for which it speaks.
+  /// The last purchase date that it applies to.
   package var boughtUntil: Timestamp
 
   package init(account: AccountKey, line: LineID, boughtUntil: Timestamp) {
@@ -47,18 +45,16 @@ package struct LinePlacement: Hashable, Codable, Sendable {
     self.boughtUntil = boughtUntil
   }
 
-  /// Whether it speaks for a charge, under whichever of its transactions.
   package func covers(_ charge: Charge) -> Bool {
     charge.date <= boughtUntil && charge.transactions.contains { $0.line == line }
   }
 
-  /// Whether `other` says nothing that this does not say.
   func includes(_ other: LinePlacement) -> Bool {
     account == other.account && line == other.line && boughtUntil >= other.boughtUntil
   }
 }
 
-/// What people did about a line, as against what Apple said.
+/// A person's action on an original transaction, in contrast to Apple's evidence.
 package enum Act: Hashable, Codable, Sendable {
   case claim(Claim)
   case placement(Placement)
@@ -72,7 +68,7 @@ package enum Act: Hashable, Codable, Sendable {
     }
   }
 
-  /// What it is about; nil: a whole line.
+  /// Nil: the whole original transaction.
   package var transaction: TransactionKey? {
     switch self {
     case .claim(let claim): claim.transaction
@@ -81,13 +77,11 @@ package enum Act: Hashable, Codable, Sendable {
     }
   }
 
-  /// Whether an administrator released a charge by it.
   var isRelease: Bool {
     if case .placement(let placement) = self { placement.isRelease } else { false }
   }
 }
 
-/// An act with when it was recorded.
 package struct RecordedAct: Hashable, Comparable, Sendable {
   package var act: Act
   package var recorded: RecordingOrder
@@ -97,14 +91,14 @@ package struct RecordedAct: Hashable, Comparable, Sendable {
     self.recorded = recorded
   }
 
-  /// By the moment of recording; of one moment, by line, since each counts its own entries.
+  /// By the moment of recording, then by original transaction, since each counts its own entries.
   package static func < (lhs: RecordedAct, rhs: RecordedAct) -> Bool {
     (lhs.recorded.at, lhs.act.line, lhs.recorded.number)
       < (rhs.recorded.at, rhs.act.line, rhs.recorded.number)
   }
 }
 
-/// An order that an account opened, as far as the rule looks at orders.
+/// The part of an account's order that the rule reads.
 package struct OpenedOrder: Hashable, Sendable {
   package var account: AccountKey
   package var productID: ProductID
@@ -117,14 +111,13 @@ package struct OpenedOrder: Hashable, Sendable {
   }
 }
 
-/// That an account became a part of another: a guest who has become a member.
+/// The merge of an account into another, such as a guest's into a member's.
 ///
-/// What the account owned was placed with the other one at that moment. What the rule gives to it
-/// all the same, by evidence or claims that are older, is the other one's, too.
+/// The other account was made the owner of everything that this one owned then, and gets whatever
+/// the rule assigns to this one later.
 package struct AccountMerge: Hashable, Sendable {
-  /// The account that has what was the other one's.
   package var into: AccountKey
-  /// From when on charges find both as one; later than every charge on the account's lines.
+  /// Charges from here on treat both accounts as one; later than every charge of this account.
   package var at: Timestamp
 
   package init(into: AccountKey, at: Timestamp) {

@@ -1,15 +1,12 @@
-/// Who would own what is bought or renewed on a line now: to warn before the customer pays.
+/// The owners of a purchase and of a renewal made now: a warning before the customer pays.
 package struct OwnershipPreview: Sendable {
-  /// Were the account to buy on the line now and submit it.
+  /// The decision if the account bought now and submitted the purchase.
   package let purchase: Decision
-  /// Were Apple to renew the line now, with nobody acting.
+  /// The decision if Apple renewed now, without a claim.
   package let renewal: Decision
 
-  /// - Parameters:
-  ///   - line: The line as it is recorded; without charges, everything is the buyer's.
-  ///   - account: Who thinks of buying.
-  ///   - id: The line's id.
-  ///   - now: The moment of the purchase.
+  /// - Parameter line: The original transaction as recorded; without charges the buyer owns
+  ///   everything.
   package init(of line: Line, account: AccountKey, id: LineID, at now: Timestamp) {
     let latest = OwnershipRule(line.history).charges.last
     purchase = Self.decision(
@@ -29,9 +26,9 @@ package struct OwnershipPreview: Sendable {
     var history = line.history
     var record = TransactionRecord(
       key: key, asOf: date, kind: kind, purchaseDate: date, productType: latest?.productType)
-    // What is bought once has no period, and buying it again restores it.
+    // A one-time purchase has no period, and buying it again restores it.
     if latest?.isSubscription ?? true {
-      // An end and a line item of its own, lest it be taken for another report of a known charge.
+      // An end and a line item of its own, so that it reports no known charge.
       let ends = history.transactions.compactMap(\.expiresDate?.value)
       record.expiresDate = max(date, ends.max() ?? date) + .milliseconds(1)
       record.webOrderLineItemID = "preview"

@@ -1,20 +1,24 @@
-/// The ownership rule, replayed over everything known about a line.
+/// The ownership rule, replayed over everything known about an original transaction.
 ///
 /// > A charge goes to the account that is still actively auto-renewing on that
 /// > original_transaction_id. If there is none, it goes to the account that submitted it.
 ///
-/// The result is a pure function of Apple's evidence as a set and of the acts of accounts and
-/// administrators in their order, so the order in which evidence arrives does not matter. First the
-/// table runs without claims over all charges by date. Then each claim, in order, settles its
-/// charge, and the unsettled charges that depend on it are decided again. Later claims never change
-/// a settled owner. Administrators override all of it: the account of a placement owns the charge
-/// from the placement's effective date on. A released charge has no owner until the next claim,
-/// which gets it, whichever account was renewing. The placement of a whole line is applied in order
-/// with the claims: it settles the unsettled charges bought by then.
+/// ```swift
+/// let rule = OwnershipRule(history)
+/// for (charge, decision) in zip(rule.charges, rule.decisions) { print(charge.id, decision.owner) }
+/// ```
+///
+/// The result is a pure function of Apple's evidence as a set and of people's actions in order, so
+/// the order in which evidence arrives does not matter:
+/// - The decision table runs without claims over all charges by date.
+/// - Each claim in order settles its charge, and the unsettled charges that depend on it are
+///   decided again. Later claims never change a settled owner. An import's override is applied
+///   among the claims: it settles the unsettled charges bought by then.
+/// - Administrators override all of it from the effective date on. A released charge goes to the
+///   next claimant, whichever account was renewing.
 package struct OwnershipRule: Sendable {
   /// By date.
   package let charges: [Charge]
-  /// The decision on each of `charges`.
   package private(set) var decisions: [Decision]
 
   private let autoRenewal: AutoRenewal
@@ -23,10 +27,10 @@ package struct OwnershipRule: Sendable {
   private let positions: [TransactionKey: Int]
   /// Whether later claims can't change the owner.
   private var isSettled: [Bool]
-  /// Each charge's placements, in order.
+  /// The overrides of each charge, in order.
   private var placements: [Int: [Placing]]
 
-  /// A placement, or a release with the account that has claimed the charge since.
+  /// An override, or a release with the account that has claimed the charge since.
   private struct Placing {
     var account: AccountKey?
     let effectiveFrom: Timestamp
@@ -43,10 +47,7 @@ package struct OwnershipRule: Sendable {
     followMerges()
   }
 
-  /// - Parameters:
-  ///   - history: The history.
-  ///   - charges: Its charges.
-  ///   - decisions: The decisions on all charges, in their order.
+  /// - Parameter decisions: The decisions on `charges`, in their order.
   init(_ history: LineHistory, charges: [Charge], recorded decisions: [Decision]) {
     self.history = history
     self.charges = charges
@@ -79,13 +80,12 @@ package struct OwnershipRule: Sendable {
 
   // MARK: The table
 
-  /// Runs the table without claims over the unsettled charges among `range`, by date.
   private mutating func sweep(_ range: Range<Int>) {
     for position in range where !isSettled[position] { decideWithoutClaim(position) }
   }
 
-  /// Runs the table without claims over the unsettled charges that depend on the charge at `start`,
-  /// which changed: a decision depends only on the owner of the charge before.
+  /// Decides the unsettled charges again that depend on the charge at `start`, which changed: a
+  /// decision depends only on the owner of the charge before.
   private mutating func sweep(after start: Int) {
     var changed: Set = [start]
     var last = start
@@ -167,15 +167,12 @@ package struct OwnershipRule: Sendable {
     autoRenewal.finding(forChargeAt: position, owner: owner(at:asOf:))
   }
 
-  /// Whether a claim could still change the owner of the charge before.
   private func restsOnProvisionalOwner(_ position: Int) -> Bool {
     guard let previous = autoRenewal.positionBefore(position) else { return false }
     return placement(at: previous, asOf: charges[position].date) == nil && !isSettled[previous]
   }
 
-  /// The owner of a charge as of a moment.
-  ///
-  /// Placements count from their effective dates on.
+  /// The owner of a charge as of a moment; overrides count from their effective dates on.
   private func owner(at position: Int, asOf moment: Timestamp) -> AccountKey? {
     let owner =
       placement(at: position, asOf: moment).map(\.account) ?? decisions[position].owner
@@ -188,18 +185,17 @@ package struct OwnershipRule: Sendable {
 
   // MARK: Acts
 
-  /// Applies acts in order, and decides again what depends on each.
-  ///
-  /// Acts recorded at the same moment are applied by the dates of their charges.
+  /// Applies actions in order, those of one moment by the dates of their charges, and decides again
+  /// the charges that depend on each.
   private mutating func perform(_ acts: [RecordedAct]) {
     let ordered = acts.compactMap { act in
-      // A whole line's placement comes before what is about one of its charges.
+      // An override of all charges precedes actions on one of them.
       guard let transaction = act.act.transaction else { return (position: -1, act: act) }
       return positions[transaction].map { (position: $0, act: act) }
     }.sorted {
       ($0.act.recorded.at, $0.position, $0.act) < ($1.act.recorded.at, $1.position, $1.act)
     }
-    // How many of a charge's placements have taken effect.
+    // The number of overrides of each charge that have taken effect.
     var placed: [Int: Int] = [:]
     for (position, act) in ordered {
       switch act.act {
@@ -221,7 +217,6 @@ package struct OwnershipRule: Sendable {
     }
   }
 
-  /// Assigns the unsettled charges of a placed line to the account of the placement.
   private mutating func settle(
     by placement: LinePlacement, sparing placed: some Collection<Int>
   ) {
@@ -236,7 +231,7 @@ package struct OwnershipRule: Sendable {
     if let first = settled.first { sweep(first + 1..<charges.endIndex) }
   }
 
-  /// Row 0: the last placement of a charge overrides the rest of the table.
+  /// Row 0: the last override of a charge.
   ///
   /// A released charge goes to its next claimant.
   private mutating func decidePlaced() {
@@ -257,7 +252,6 @@ package struct OwnershipRule: Sendable {
     }
   }
 
-  /// Assigns the charges of merged accounts to the accounts that they were merged into.
   private mutating func followMerges() {
     guard !history.merges.isEmpty else { return }
     for position in charges.indices {

@@ -1,8 +1,7 @@
-/// Apple's statements about the renewal of each charge of a line, over time.
+/// Apple's statements about the renewal of each charge, over time.
 ///
-/// ``AutoRenewal`` uses what was known at a moment; a timeline shows all of it.
+/// ``AutoRenewal`` uses those known at a moment; a timeline shows all of them.
 package struct RenewalCourse: Sendable {
-  /// A statement whether auto-renew is on.
   struct Switch: Hashable {
     var at: Timestamp
     var isOn: Bool
@@ -13,14 +12,11 @@ package struct RenewalCourse: Sendable {
     package var autoRenews: Bool
     /// The date of the latest answer with this value.
     package var asOf: Timestamp
-    /// The date of the first answer with this value and no other value since: a repeated *off* is
-    /// not a new one.
+    /// The date of the first answer of this value in a row: a repeated *off* is not a new one.
     package var since: Timestamp
-    /// The start of the current *off*, or of the one before auto-renew was switched on again; nil
-    /// if there was none.
+    /// The start of the current *off*, or of the one before auto-renew was switched on again.
     package var offSince: Timestamp?
 
-    /// The statement after the next one by date.
     fileprivate static func taking(_ next: Switch, after statement: Self?) -> Self {
       guard var statement, statement.autoRenews == next.isOn else {
         return Self(
@@ -32,16 +28,15 @@ package struct RenewalCourse: Sendable {
     }
   }
 
-  /// Apple's attempts to charge after a charge failed at a period's end.
+  /// Apple's retries after a failed renewal charge.
   struct Trouble: Hashable {
-    /// The end of the grace period; nil if there was none.
+    /// Nil without a grace period.
     var graceEnd: Timestamp?
-    /// The end of the billing retry without access, which starts with the end of the paid or the
-    /// grace period; nil if there was none.
+    /// The end of the billing retry without access, which follows the paid or the grace period; nil
+    /// without one.
     var retryEnd: Timestamp?
   }
 
-  /// A statement about the phase.
   package struct PhaseStatement: Hashable, Sendable {
     package var at: Timestamp
     package var phase: RenewalStatus.Phase
@@ -55,11 +50,10 @@ package struct RenewalCourse: Sendable {
   private let charges: [Charge]
   /// One per date; at equal dates off wins.
   private let switches: [Switch]
-  /// One per date: the gravest.
+  /// One per date: the most severe.
   private let phases: [PhaseStatement]
   private let statuses: [RenewalStatus]
-  /// For each charge, the latest statement dated before it that applies to its renewal; nil if
-  /// there is none: then the charge renews.
+  /// For each charge, the latest statement before it that applies to its renewal; nil: it renews.
   private let statementsAtCharges: [AutoRenewStatement?]
 
   init(_ history: LineHistory, charges: [Charge]) {
@@ -105,7 +99,7 @@ package struct RenewalCourse: Sendable {
   /// Finds the latest statement about auto-renew before a moment that applies to the renewal of the
   /// charge at `position`.
   ///
-  /// Without one the charge renews. An *off* applies no longer after a purchase, or after a renewal
+  /// Without one the charge renews. An *off* no longer applies after a purchase, or after a renewal
   /// more than a day later: both show that auto-renew was switched on again.
   package func autoRenewStatement(after position: Int, before moment: Timestamp? = nil)
     -> AutoRenewStatement?
@@ -116,11 +110,10 @@ package struct RenewalCourse: Sendable {
 
   /// Whether auto-renew was on when a charge was made.
   ///
-  /// It was off only where it was switched off within a day before an automatic renewal, after
-  /// Apple had charged.
+  /// It is off only if it was switched off within a day before an automatic renewal, after Apple
+  /// had charged.
   func isOn(atChargeAt position: Int) -> Bool { statementsAtCharges[position]?.autoRenews ?? true }
 
-  /// The statements about auto-renew from a moment on and before another one.
   func switches(from start: Timestamp, before end: Timestamp?) -> ArraySlice<Switch> {
     switches.elements(from: start, before: end, by: \.at)
   }
@@ -133,7 +126,6 @@ package struct RenewalCourse: Sendable {
     .autoRenewProductID
   }
 
-  /// The last status dated from `start` on and before `end` that satisfies a condition.
   func lastStatus(
     from start: Timestamp, before end: Timestamp? = nil, where condition: (RenewalStatus) -> Bool
   ) -> RenewalStatus? {
@@ -142,22 +134,18 @@ package struct RenewalCourse: Sendable {
 
   // MARK: Billing
 
-  /// Apple's latest statement about the phase, dated from `start` on and before `end`.
   package func phaseStatement(from start: Timestamp, before end: Timestamp? = nil)
     -> PhaseStatement?
   {
     phases.elements(from: start, before: end, by: \.at).last
   }
 
-  /// Finds the grace period and the billing retry after a charge.
+  /// Finds the grace period and the billing retry after a charge; nil if no charge failed.
   ///
-  /// They start with the end of the paid period, whenever Apple first reports them. Apple tries for
-  /// at most 60 days (90 on a commitment).
+  /// They start with the end of the paid period, whenever Apple first reports them. Apple retries
+  /// for at most 60 days (90 on a commitment).
   ///
-  /// - Parameters:
-  ///   - position: The charge's place.
-  ///   - next: The date of the charge after it. Later statements are about that charge.
-  /// - Returns: Nil if no charge failed.
+  /// - Parameter next: The date of the charge after it. Later statements are about that charge.
   func trouble(afterChargeAt position: Int, before next: Timestamp?) -> Trouble? {
     let charge = charges[position]
     guard let paidEnd = charge.end else { return nil }
@@ -186,13 +174,8 @@ package struct RenewalCourse: Sendable {
 
   // MARK: Why it ended
 
-  /// The reason why no charge followed.
-  ///
-  /// - Parameters:
-  ///   - position: The charge's place.
-  ///   - next: The date of the charge after it.
-  /// - Returns: Apple's reason, unless a later statement says that auto-renew is on; otherwise the
-  ///   reason that follows from auto-renew and billing.
+  /// The reason why no charge followed: Apple's, unless a later statement says that auto-renew is
+  /// on; otherwise the one that follows from auto-renew and billing.
   func endCause(ofChargeAt position: Int, before next: Timestamp?) -> SubscriptionTimeline.EndCause
   {
     let charge = charges[position]
@@ -214,7 +197,6 @@ package struct RenewalCourse: Sendable {
   }
 }
 
-/// Apple's numbers for why a subscription ended.
 private enum ExpirationIntent: Int {
   case customer = 1
   case billing
@@ -255,7 +237,9 @@ extension [Charge] {
     return statement
   }
 
-  /// Whether Apple renewed the charge at `position` automatically, as far as the charges show.
+  /// Whether the charges show an automatic renewal at `position`.
+  ///
+  /// See ``Decision/isAutomaticRenewal(_:)`` for the result with statuses and owners.
   private func isAutomatic(_ position: Int) -> Bool {
     let charge = self[position]
     switch charge.kind {
@@ -271,7 +255,7 @@ extension [Charge] {
 }
 
 extension Array {
-  /// The elements dated from `start` on and before `end`, which are in the order of dates.
+  /// The elements dated from `start` on and before `end`, in an array by date.
   fileprivate func elements(
     from start: Timestamp, before end: Timestamp?, by date: (Element) -> Timestamp
   ) -> ArraySlice<Element> {
@@ -280,7 +264,6 @@ extension Array {
     return self[first..<Swift.max(first, last)]
   }
 
-  /// The first position whose element is at or after a moment.
   private func lowerBound(_ moment: Timestamp, by date: (Element) -> Timestamp) -> Int {
     var (low, high) = (startIndex, endIndex)
     while low < high {

@@ -1,27 +1,25 @@
-/// When Apple is asked about a line without anybody having sent anything.
+/// The schedule of polls about a subscription.
 ///
-/// Most of what happens to a subscription happens at the end of its period, and an auto-renew that
-/// is switched off has to be known before Apple charges: so Apple is asked shortly before the end
-/// and at it, then in growing gaps for as long as it tries to charge, and seldom about what is
-/// over.
+/// Most changes happen at the end of a period, and a switched-off auto-renew must be known before
+/// Apple charges: so Apple is polled shortly before the end and at it, then in growing intervals
+/// while it retries the charge, and seldom about ended subscriptions.
 package enum RenewalPlan {
-  /// What the plan looks at: a line as it is known, and whether Apple was asked lately.
+  /// A subscription as it is known.
   package struct Line: Hashable, Sendable {
     package var id: LineID
     /// Whether the latest charge is of an auto-renewable subscription.
     package var isSubscription: Bool
     /// The date of the latest charge.
     package var periodStart: Timestamp
-    /// The end of its paid period; nil for what has none.
+    /// The end of its paid period, if any.
     package var periodEnd: Timestamp?
     package var autoRenews: Bool
     package var phase: RenewalStatus.Phase
-    /// Whether the latest charge was taken back.
     package var isRevoked: Bool
     package var isCommitment: Bool
-    /// When Apple last said how the line stands, asked or not; nil: never.
+    /// The date of Apple's latest answer, polled or not.
     package var lastPolledAt: Timestamp?
-    /// Whether Apple sends notifications: of a refund, say.
+    /// Whether Apple sends notifications, such as of refunds.
     package var hasNotifications: Bool
 
     package init(
@@ -42,10 +40,9 @@ package enum RenewalPlan {
     }
   }
 
-  /// When Apple is to be asked.
   package struct Appointment: Hashable, Sendable {
     package var at: Timestamp
-    /// From ``urgent`` to ``quiet``; the smaller comes first when not all can be kept in time.
+    /// From ``urgent`` to ``quiet``; smaller ones run first.
     package var priority: Int
 
     package init(at: Timestamp, priority: Int) {
@@ -54,55 +51,50 @@ package enum RenewalPlan {
     }
   }
 
-  /// Somebody's access depends on the answer.
+  /// Access depends on the answer.
   package static let urgent = 0
   package static let usual = 1
-  /// Nobody waits for the answer.
+  /// No access depends on the answer.
   package static let quiet = 2
 
-  /// Before Apple charges, which it does up to 24 hours early, with time to keep the appointment.
+  /// Before Apple charges, which it does up to 24 hours early, with some reserve.
   private static let lead: Duration = .hours(26)
-  /// After a period's end, and later on, Apple is asked no more often than this.
+  /// The shortest interval after a period's end.
   private static let shortestGap: Duration = .minutes(10)
-  /// The same while Apple says that it could not charge.
+  /// The same during billing retry.
   private static let shortestGapOfTrouble: Duration = .hours(1)
   private static let longestGap: Duration = .hours(24)
-  /// For this long after the end an answer is urgent.
+  /// The time after the end in which polls are urgent.
   private static let urgency: Duration = .hours(24)
-  /// The first look at what is over, and at a period without notifications.
+  /// The first poll about an ended subscription, and about a period without notifications.
   private static let firstQuietGap: Duration = .days(30)
   private static let quietGap: Duration = .days(90)
-  /// After this time a line is left alone, until somebody buys again.
+  /// Polling stops after this time, until another purchase.
   private static let quietPatience: Duration = .days(400)
-  /// When the refund of a purchase that does not renew is looked for, in days.
+  /// The days after a one-time purchase on which refunds are polled for.
   private static let refundDays = [2, 7, 30, 60, 90]
-  /// How soon a missed appointment is made good, at the latest.
+  /// The longest delay of a poll whose time was missed.
   private static let amends: Duration = .minutes(1)
   private static let quietAmends: Duration = .hours(1)
 
-  /// Says when Apple is asked about a line next.
+  /// The next poll after `now`; nil: none, unless something changes.
   ///
-  /// Planning again with the same knowledge gives the same moment, though nobody else's: so what
-  /// ends at one moment is not asked about at one.
-  ///
-  /// - Parameters:
-  ///   - line: The line as it is known.
-  ///   - now: The appointment is later.
-  /// - Returns: The appointment; nil: never again, unless something changes.
+  /// The same knowledge gives the same time, different for each original transaction: so
+  /// subscriptions that end together are not polled together.
   package static func next(_ line: Line, after now: Timestamp) -> Appointment? {
     let appointments = appointments(of: line)
     let next = appointments.first { $0.at > now }
     guard line.isSubscription, let missed = appointments.last(where: { $0.at <= now }),
       line.lastPolledAt.map({ $0 < missed.at }) ?? true
     else { return next }
-    // What it was to find is still unknown.
+    // The result of the missed poll is still unknown.
     let delay = missed.priority == quiet ? quietAmends : amends
     let soon = now + .milliseconds(1) + jitter(line.id, missed.at, upTo: delay)
     return next.flatMap { $0.at <= soon ? $0 : nil }
       ?? Appointment(at: soon, priority: missed.priority)
   }
 
-  /// Every appointment of a line as long as nothing changes, in order.
+  /// Every poll while nothing changes, in order.
   static func appointments(of line: Line) -> [Appointment] {
     guard line.isSubscription else { return refundLookups(of: line) }
     guard let end = line.periodEnd else { return [] }
@@ -116,7 +108,7 @@ package enum RenewalPlan {
     }
 
     if line.isRevoked {
-      // A refund can be reversed; and what was refunded may go on all the same.
+      // A refund can be reversed, and a refunded subscription can continue.
       return
         (quietLooks(from: line.periodStart, until: end + quietPatience).map {
           moment($0, quiet, jitter: .hours(24))
@@ -167,7 +159,7 @@ package enum RenewalPlan {
     Array(stride(from: start + firstQuietGap, before: limit, by: quietGap))
   }
 
-  /// The end, and moments after it in growing gaps, for as long as Apple tries to charge.
+  /// The end, and moments after it in growing intervals, while Apple retries.
   private static func afterEnd(
     of line: Line, end: Timestamp, shortestGap: Duration
   ) -> [(moment: Timestamp, gap: Duration)] {
@@ -192,9 +184,9 @@ package enum RenewalPlan {
     ).map { Timestamp(milliseconds: $0) }
   }
 
-  /// A part of a time that follows from the line and the moment, and looks like chance.
+  /// A part of a time, pseudorandom by original transaction and moment.
   private static func jitter(_ line: LineID, _ moment: Timestamp, upTo most: Duration) -> Duration {
-    // FNV-1a over the line's name, then SplitMix64's last steps.
+    // FNV-1a over the key, then SplitMix64's last steps.
     var hash: UInt64 = 0xCBF2_9CE4_8422_2325
     for byte in line.description.utf8 { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
     hash = hash &+ UInt64(bitPattern: moment.milliseconds) &* 0x9E37_79B9_7F4A_7C15

@@ -2,7 +2,7 @@
 ///
 /// Conversions follow Howard Hinnant's "chrono-compatible low-level date algorithms"
 /// (https://howardhinnant.github.io/date_algorithms.html), which need no tables and no time zone
-/// data base: this module answers on the hot path.
+/// database: this module runs on the hot path.
 package struct CalendarDate: Hashable, Sendable {
   package var year: Int
   /// 1 to 12.
@@ -16,7 +16,6 @@ package struct CalendarDate: Hashable, Sendable {
     self.day = day
   }
 
-  /// The day that is `days` days after 1970-01-01.
   package init(daysSince1970 days: Int) {
     let shifted = days + 719_468
     let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097
@@ -30,7 +29,7 @@ package struct CalendarDate: Hashable, Sendable {
     year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
   }
 
-  /// Days since 1970-01-01; negative before.
+  /// Negative before 1970-01-01.
   package var daysSince1970: Int {
     let shiftedYear = month <= 2 ? year - 1 : year
     let era = (shiftedYear >= 0 ? shiftedYear : shiftedYear - 399) / 400
@@ -40,15 +39,13 @@ package struct CalendarDate: Hashable, Sendable {
     return era * 146_097 + dayOfEra - 719_468
   }
 
-  /// The first three letters of the months, as HTTP's dates have them.
+  /// As in HTTP's dates.
   package static let monthNames = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
   ]
 
-  /// The first three letters of the month's name.
   package var monthName: String { Self.monthNames[month - 1] }
 
-  /// How long a month is, leap years considered.
   package static func daysInMonth(_ month: Int, ofYear year: Int) -> Int {
     switch month {
     case 4, 6, 9, 11: 30
@@ -58,7 +55,7 @@ package struct CalendarDate: Hashable, Sendable {
     }
   }
 
-  /// The same day `months` months later, or that month's last day where it has no such day.
+  /// The same day `months` months later, or the last day of that month.
   package func adding(months: Int) -> CalendarDate {
     let total = year * 12 + (month - 1) + months
     let year = total >= 0 ? total / 12 : (total - 11) / 12
@@ -71,7 +68,7 @@ package struct CalendarDate: Hashable, Sendable {
 extension Timestamp {
   private static let millisecondsPerDay: Int64 = 86_400_000
 
-  /// The day of this moment in UTC, and the milliseconds since its midnight.
+  /// The day in UTC, and the milliseconds since its midnight.
   package var dayAndTime: (date: CalendarDate, millisecondOfDay: Int64) {
     var days = milliseconds / Self.millisecondsPerDay
     var rest = milliseconds % Self.millisecondsPerDay
@@ -82,7 +79,6 @@ extension Timestamp {
     return (CalendarDate(daysSince1970: Int(days)), rest)
   }
 
-  /// A moment of a day, in UTC.
   package init(_ date: CalendarDate, millisecondOfDay: Int64 = 0) {
     self.init(
       milliseconds: Int64(date.daysSince1970) * Self.millisecondsPerDay + millisecondOfDay)

@@ -1,9 +1,8 @@
-/// Text from outside, compared, ordered and hashed byte by byte, as PostgreSQL does.
+/// Text from outside, compared, ordered and hashed byte by byte, as in PostgreSQL.
 ///
-/// A `String` is compared by its canonical form: two spellings of one character (é, and e with a
-/// combining accent) are equal, and a long run of combining marks takes quadratic time to put in
-/// order. So text that a caller chose is neither compared nor used as a key before it is one of
-/// these.
+/// `String` compares canonical forms: two spellings of one character (é, and e with a combining
+/// accent) are equal, and normalizing a long run of combining marks takes quadratic time. So text
+/// from a caller must become one of these types before it is compared or used as a key.
 package protocol TextIdentifier: RawRepresentable, Hashable, Comparable, Codable, Sendable,
   ExpressibleByStringLiteral, CustomStringConvertible
 where RawValue == String {
@@ -11,7 +10,6 @@ where RawValue == String {
 }
 
 extension TextIdentifier {
-  /// Takes a text as it is written.
   package init(_ rawValue: String) { self.init(rawValue: rawValue) }
   package init(stringLiteral value: String) { self.init(rawValue: value) }
   package var description: String { rawValue }
@@ -21,13 +19,11 @@ extension TextIdentifier {
     return left.count == right.count && left.elementsEqual(right)
   }
 
-  /// Whether two texts differ in any byte.
-  ///
-  /// Without it, Swift would compare the raw values, which are strings.
+  /// Without this operator, Swift would compare the raw values as strings.
   package static func != (lhs: Self, rhs: Self) -> Bool { !(lhs == rhs) }
 
   package func hash(into hasher: inout Hasher) {
-    // ASCII has one spelling only, and Swift hashes it as the bytes that it is.
+    // ASCII has one spelling only, and Swift hashes its bytes.
     if rawValue.isASCII {
       hasher.combine(rawValue)
     } else {
@@ -35,7 +31,7 @@ extension TextIdentifier {
     }
   }
 
-  /// Shorter first, then by bytes: the order of the numbers that Apple's identifiers are.
+  /// Shorter first, then by bytes: the numeric order of Apple's identifiers.
   package static func < (lhs: Self, rhs: Self) -> Bool {
     let (left, right) = (lhs.rawValue.utf8, rhs.rawValue.utf8)
     return left.count == right.count
@@ -43,13 +39,12 @@ extension TextIdentifier {
   }
 }
 
-/// Text from outside that is not an identifier of the ledger: a member's name, a form's field, the
-/// name of an entitlement.
+/// Text from outside that is not an identifier of the ledger: a JSON member, a form field, the name
+/// of an entitlement.
 package struct ExactText: TextIdentifier {
   package let rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 
-  /// Takes a part of a text.
   package init(_ text: Substring) { self.init(rawValue: String(text)) }
 
   package static func < (lhs: ExactText, rhs: ExactText) -> Bool {
@@ -57,7 +52,7 @@ package struct ExactText: TextIdentifier {
   }
 }
 
-/// The app's own identifier of an account: whatever the app uses.
+/// The app's own identifier of an account.
 package struct AccountID: TextIdentifier {
   package let rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
@@ -69,17 +64,16 @@ package struct AccountID: TextIdentifier {
 }
 
 extension String {
-  /// Whether a text has one spelling only, and so can be taken apart by characters.
+  /// Whether a text has one spelling only, so that it can be processed by characters.
   package var isASCII: Bool { utf8.allSatisfy { $0 < 0x80 } }
 
-  /// Whether a text begins with another one, byte by byte.
   package func begins(with prefix: String) -> Bool { utf8.starts(with: prefix.utf8) }
 }
 
 extension RawRepresentable where Self: CaseIterable, RawValue == String {
-  /// The case of a name from outside; nil if there is none.
+  /// The case with a name from outside.
   ///
-  /// Swift's own `init(rawValue:)` compares strings by their canonical form.
+  /// Swift's own `init(rawValue:)` compares canonical forms.
   package init?(exactly name: String) {
     let name = ExactText(name)
     guard let found = Self.allCases.first(where: { ExactText($0.rawValue) == name }) else {

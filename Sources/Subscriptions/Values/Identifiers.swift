@@ -1,6 +1,6 @@
 package import struct Foundation.UUID
 
-/// Where a purchase was made: part of every key, for the two never mix.
+/// Part of every key, because the two never mix.
 package enum Environment: String, Codable, CaseIterable, Sendable {
   case production
   case sandbox
@@ -18,7 +18,7 @@ package struct TransactionID: TextIdentifier {
   package init(rawValue: String) { self.rawValue = rawValue }
 }
 
-/// Apple's `original_transaction_id`: one Apple ID's purchase line in one subscription group.
+/// Apple's `original_transaction_id`: the purchases of one Apple Account in one subscription group.
 package struct OriginalTransactionID: TextIdentifier {
   package let rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
@@ -29,17 +29,17 @@ package struct WebOrderLineItemID: TextIdentifier {
   package let rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 
-  /// Reads the field as Apple writes it; nil where it names no charge: empty or 0.
+  /// Nil for the values that name no charge: empty and 0.
   package init?(reported text: String?) {
     guard let text, !text.isEmpty, text != "0" else { return nil }
     rawValue = text
   }
 }
 
-/// The name that the ledger has for an account of the app.
+/// The ledger's name for an account.
 ///
-/// Random, and the only name that entries and their hashes contain, so that erasing a person
-/// rewrites the map from account ids to keys and no chain.
+/// Random, and the only name in entries and their hashes, so that erasing a person rewrites the map
+/// from account ids to keys and no hash.
 package struct AccountKey: RawRepresentable, Hashable, Comparable, Codable, Sendable {
   package let rawValue: UUID
 
@@ -48,7 +48,7 @@ package struct AccountKey: RawRepresentable, Hashable, Comparable, Codable, Send
   package static func < (lhs: AccountKey, rhs: AccountKey) -> Bool { lhs.rawValue < rhs.rawValue }
 }
 
-/// Everything that shares one (environment, original_transaction_id) is one line.
+/// The key of an original transaction.
 package struct LineID: Hashable, Comparable, Codable, Sendable, CustomStringConvertible {
   package let environment: Environment
   package let originalTransactionID: OriginalTransactionID
@@ -67,7 +67,7 @@ package struct LineID: Hashable, Comparable, Codable, Sendable, CustomStringConv
   package var description: String { "\(environment.rawValue)/\(originalTransactionID)" }
 }
 
-/// The identity of a transaction: two records are the same exactly when all four parts are equal.
+/// The key of a transaction: two records are the same exactly if all four parts are equal.
 package struct TransactionKey: Hashable, Comparable, Codable, Sendable {
   package let line: LineID
   package let transactionID: TransactionID

@@ -1,8 +1,7 @@
-/// A moment, in whole milliseconds since 1970-01-01 00:00 UTC: the resolution in which Apple
-/// speaks.
+/// A moment in whole milliseconds since 1970-01-01 00:00 UTC, Apple's resolution.
 ///
-/// An integer and not Foundation's `Date`, because the rule turns on equal dates and on single
-/// milliseconds, and a `Double` of seconds can represent neither exactly.
+/// An integer, unlike Foundation's `Date`, because the rule depends on equal dates and single
+/// milliseconds, and a `Double` of seconds represents neither exactly.
 package struct Timestamp: Hashable, Comparable, Sendable {
   package var milliseconds: Int64
 
@@ -14,17 +13,14 @@ package struct Timestamp: Hashable, Comparable, Sendable {
     lhs.milliseconds < rhs.milliseconds
   }
 
-  /// The moment that lies a time after another.
   package static func + (lhs: Timestamp, rhs: Duration) -> Timestamp {
     Timestamp(milliseconds: lhs.milliseconds + rhs.inMilliseconds)
   }
 
-  /// The moment that lies a time before another.
   package static func - (lhs: Timestamp, rhs: Duration) -> Timestamp {
     Timestamp(milliseconds: lhs.milliseconds - rhs.inMilliseconds)
   }
 
-  /// The time that passes from `rhs` to `lhs`; negative if `lhs` is the earlier.
   package static func - (lhs: Timestamp, rhs: Timestamp) -> Duration {
     .milliseconds(lhs.milliseconds - rhs.milliseconds)
   }
@@ -42,46 +38,41 @@ extension Timestamp: Codable {
 }
 
 extension Duration {
-  /// How far apart two clocks may be: ours, an app server's and Apple's, whose seconds are whole.
+  /// The accepted difference between two clocks: ours, an app server's and Apple's, whose seconds
+  /// are whole.
   package static let clockTolerance: Duration = .minutes(5)
 
-  /// How far apart two periods may lie and still follow each other without a gap.
+  /// The accepted gap between two periods of which one continues the other.
   ///
-  /// A renewal begins where the last period ends, give or take this; a purchase by hand so close to
-  /// the end, of a kind that Apple does not name, counts as one.
+  /// A renewal begins where the last period ends, give or take this; a charge of unknown kind so
+  /// close to the end counts as one.
   package static let gapTolerance: Duration = .seconds(60)
 
-  /// This duration in whole milliseconds, rounded towards zero.
+  /// Rounded towards zero.
   package var inMilliseconds: Int64 {
     components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000
   }
 
-  /// Whether two moments that lie this far apart, in either direction, are at most `tolerance`
-  /// apart.
+  /// Whether this is at most `tolerance` long, in either direction.
   package func isWithin(_ tolerance: Duration) -> Bool {
     .zero - tolerance <= self && self <= tolerance
   }
 
-  /// So many times sixty seconds.
   package static func minutes(_ minutes: Int) -> Duration { .seconds(minutes * 60) }
-  /// So many times sixty minutes.
   package static func hours(_ hours: Int) -> Duration { .seconds(hours * 3600) }
-  /// So many times twenty-four hours, whatever the calendar says.
   package static func days(_ days: Int) -> Duration { .seconds(days * 86_400) }
 }
 
 extension Timestamp {
-  /// The moments whose years have four digits, 0000 to 9999 in UTC: all that RFC 3339 can write.
+  /// The moments with four-digit years in UTC, all that RFC 3339 can write.
   ///
-  /// What comes from outside is held within them, so that whatever was read can be written.
+  /// Moments from outside are limited to them.
   package static let writable =
     Timestamp(milliseconds: -62_167_219_200_000)...Timestamp(milliseconds: 253_402_300_799_999)
 }
 
 extension Timestamp: CustomStringConvertible {
-  /// RFC 3339 in UTC with milliseconds, as every answer of the API writes times.
-  ///
-  /// For example: `2026-11-21T09:30:00.000Z`.
+  /// RFC 3339 in UTC with milliseconds, for example `2026-11-21T09:30:00.000Z`.
   package var description: String {
     let (date, millisecond) = dayAndTime
     let second = millisecond / 1000
@@ -94,8 +85,9 @@ extension Timestamp: CustomStringConvertible {
   /// Reads RFC 3339: a date, `T` or a space, a time with an optional fraction, and `Z` or an
   /// offset.
   ///
-  /// Digits beyond the millisecond are cut off. Nil for anything else, a date alone included, and
-  /// for a moment that its offset moves out of the ``writable`` ones.
+  /// Digits beyond the millisecond are cut off.
+  ///
+  /// Nil for anything else, including a date alone and moments outside ``writable``.
   package init?(rfc3339 text: some StringProtocol) {
     var reader = DigitReader(text)
     guard let year = reader.digits(4), reader.skip("-"),
@@ -131,7 +123,6 @@ extension String {
   }
 }
 
-/// Reads fixed-width decimal fields from the UTF-8 of a text.
 private struct DigitReader {
   private var rest: ArraySlice<UInt8>
 
@@ -181,11 +172,10 @@ private struct DigitReader {
 }
 
 extension Duration {
-  /// How long this is in its two largest units, as in `6 d 3 h`; nothing is said of the sign.
+  /// The length in its two largest units, such as `6 d 3 h`, without the sign.
   ///
-  /// - Parameter isRough: Whether a small unit beside a large one is left out: hours beside a
-  ///   hundred days, and seconds beside minutes.
-  /// - Returns: The words.
+  /// - Parameter isRough: Whether to omit a small unit next to a large one: hours next to a
+  ///   hundred days, seconds next to minutes.
   package func words(isRough: Bool = false) -> String {
     let units: [(name: String, seconds: UInt64)] = [
       ("d", 86_400), ("h", 3600), ("min", 60), ("s", 1),

@@ -7,37 +7,35 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure account`: what administrators do about accounts.
 struct AccountCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "account",
     abstract:
       """
-      Merges a guest into a member, erases a person, grants entitlements, takes them back, gives \
-      out what is known.
+      Merges a guest into a member, erases a customer, grants and revokes entitlements, exports an \
+      account's data.
       """,
-    discussion: "Each act is recorded with who did it and why, and nothing is asked.",
+    discussion: "Each action is saved in the audit log. No confirmation is requested.",
     subcommands: [Merge.self, Erase.self, Grant.self, Revoke.self, Export.self])
 
-  /// `tenure account merge`.
   struct Merge: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Makes an account a part of another: charges, orders and grants go over.")
+      abstract: "Merges a guest account into a member account: charges, orders and grants move.")
 
     @OptionGroup var options: SettingOptions
     @OptionGroup var act: AdministratorOptions
 
-    @Argument(help: "The account that is given up: the guest.")
+    @Argument(help: "The guest account.")
     var account: String
 
-    @Option(help: "The account that remains: the member.")
+    @Option(help: "The member account to merge it into.")
     var into: String
 
     func run() async throws {
       let merger = try await options.withLedger { ledger, terms, now in
         let merger = try await ledger.merge(
           account, into: into, by: act.administrator, terms: terms, at: now)
-        // Of an account with many charges: here rather than by a worker, which may not run.
+        // Finishes the merge of an account with many charges without relying on a worker.
         var isDone = merger.completedAt != nil
         while !isDone {
           isDone = try await ledger.continueMerge(of: merger.merged.key, terms: terms, at: now)
@@ -45,7 +43,7 @@ struct AccountCommand: AsyncParsableCommand {
         return merger
       }
       let isRepeated = merger.merged.mergedInto != nil
-      let rest = merger.completedAt == nil ? " at once, and then the rest" : ""
+      let rest = merger.completedAt == nil ? " in the first batch, then the rest" : ""
       print(
         """
         merged   \(merger.merged.id)
@@ -53,7 +51,7 @@ struct AccountCommand: AsyncParsableCommand {
         """)
       print(
         isRepeated
-          ? "It was merged before: all that was its has gone over."
+          ? "Already merged: everything has moved."
           : """
           charges  \(merger.moved.charges)\(rest)
           orders   \(merger.moved.orders)
@@ -62,15 +60,14 @@ struct AccountCommand: AsyncParsableCommand {
     }
   }
 
-  /// `tenure account erase`.
   struct Erase: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Erases a person and keeps the books. Nobody can undo it.")
+      abstract: "Deletes a customer's personal data; keeps financial records. Irreversible.")
 
     @OptionGroup var options: SettingOptions
     @OptionGroup var act: AdministratorOptions
 
-    @Argument(help: "The account, or its pseudonym.")
+    @Argument(help: "The account ID or its pseudonym.")
     var account: String
 
     func run() async throws {
@@ -87,70 +84,68 @@ struct AccountCommand: AsyncParsableCommand {
     }
   }
 
-  /// `tenure account grant`.
   struct Grant: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Gives an account an entitlement that it did not buy.")
+      abstract: "Grants an account an entitlement without a purchase.")
 
     @OptionGroup var options: SettingOptions
     @OptionGroup var act: AdministratorOptions
 
-    @Argument(help: "The account.")
+    @Argument(help: "The account ID.")
     var account: String
 
-    @Argument(help: "The entitlement, as the catalogue names it.")
+    @Argument(help: "The entitlement's name in the catalogue.")
     var entitlement: String
 
     @Option(
-      help: "When it ends, as in 2026-12-31T00:00:00Z. (default: never)",
+      help: "End of the grant, such as 2026-12-31T00:00:00Z. (default: never)",
       transform: ArgumentText.moment)
     var until: Timestamp?
 
     @Option(
-      help: "The grant's id, a UUID: given twice, it is granted once. (default: a new one)",
+      help: "Grant ID (UUID); repeating it grants only once. (default: a new ID)",
       transform: ArgumentText.uuid)
     var id: UUID?
 
     func run() async throws {
       let (stored, isNew) = try await options.withLedger { ledger, terms, now in
         guard until.map({ now < $0 }) ?? true else {
-          throw SettingError(name: "--until", fault: "it is past: name a time in the future")
+          throw SettingError(name: "--until", fault: "must be in the future")
         }
         return try await ledger.grant(
           as: id ?? UUID(), entitlement, to: account, until: until, by: act.administrator,
           terms: terms, at: now)
       }
-      print("grant  \(stored.grant.id.uuidString.lowercased())\(isNew ? "" : " (given before)")")
+      print("grant  \(stored.grant.id.uuidString.lowercased())\(isNew ? "" : " (already granted)")")
     }
   }
 
-  /// `tenure account revoke`.
   struct Revoke: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Takes a grant back; it ends at once.")
+      abstract: "Revokes a grant with immediate effect.")
 
     @OptionGroup var options: SettingOptions
     @OptionGroup var act: AdministratorOptions
 
-    @Argument(help: "The grant's id.", transform: ArgumentText.uuid)
+    @Argument(help: "The grant ID.", transform: ArgumentText.uuid)
     var grant: UUID
 
     func run() async throws {
       let stored = try await options.withLedger { ledger, terms, now in
         try await ledger.revokeGrant(grant, by: act.administrator, terms: terms, at: now)
       }
-      print("\(stored.grant.entitlement) of \(stored.accountID) was taken back")
+      print("revoked \(stored.grant.entitlement) of \(stored.accountID)")
     }
   }
-  /// `tenure account export`.
+
   struct Export: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Writes all that is known of an account, as JSON.")
+      abstract: "Writes everything stored about an account as JSON.")
 
     @OptionGroup var options: SettingOptions
     @OptionGroup var act: AdministratorOptions
 
-    @Argument(help: "The account, or its pseudonym.")
+    @Argument(help: "The account ID or its pseudonym.")
     var account: String
 
     func run() async throws {
@@ -169,9 +164,9 @@ struct AccountCommand: AsyncParsableCommand {
   }
 }
 
-/// Who acts by a command, and why: recorded as with the API.
+/// The administrator and reason that the audit log records.
 struct AdministratorOptions: ParsableArguments {
-  @Option(help: "Why, for whoever asks later.", transform: ArgumentText.reason)
+  @Option(help: "Reason, for the audit log.", transform: ArgumentText.reason)
   var reason: String
 
   @Option(help: ArgumentText.byHelp, transform: ArgumentText.name)
@@ -180,9 +175,9 @@ struct AdministratorOptions: ParsableArguments {
   var administrator: Administrator { Administrator(by: by, reason: reason) }
 }
 
-/// The same for what is started again, which changes nothing for anybody: it needs no reason.
+/// The same for retries, which change no account and so need no reason.
 struct RestartOptions: ParsableArguments {
-  @Option(help: "Why, for whoever asks later. (default: none)", transform: ArgumentText.reason)
+  @Option(help: "Reason, for the audit log. (default: none)", transform: ArgumentText.reason)
   var reason: String?
 
   @Option(help: ArgumentText.byHelp, transform: ArgumentText.name)
@@ -192,37 +187,34 @@ struct RestartOptions: ParsableArguments {
 }
 
 extension Administrator {
-  /// Whoever runs a command, by the name that was given or the system's user.
+  /// The given name, or else the operating system's user.
   fileprivate init(by name: String?, reason: String?) {
     self.init(name: name.map { "cli:\($0)" } ?? Administrator.commandLine.name, reason: reason)
   }
 }
 
 extension ArgumentText {
-  fileprivate static let byHelp: ArgumentHelp = "Who does it. (default: the system's user)"
+  fileprivate static let byHelp: ArgumentHelp = "Administrator's name. (default: the system user)"
 
   fileprivate static func reason(_ text: String) throws -> String {
     guard (1...Administrator.maximumReasonLength).contains(text.unicodeScalars.count) else {
-      throw ValidationError("it must have 1 to \(Administrator.maximumReasonLength) characters")
+      throw ValidationError("must have 1 to \(Administrator.maximumReasonLength) characters")
     }
     return text
   }
 
   fileprivate static func name(_ text: String) throws -> String {
-    guard !text.isEmpty else { throw ValidationError("it must not be empty") }
+    guard !text.isEmpty else { throw ValidationError("must not be empty") }
     return text
   }
 }
 
 extension SettingOptions {
-  /// Opens the ledger for an administrator's act, with the terms by which its events are made.
+  /// Opens the ledger, with the terms that decide which events an action publishes.
   func withLedger<Value>(
     _ body: (Ledger, _ terms: AccessTerms, _ now: Timestamp) async throws -> Value
   ) async throws -> Value {
-    let settings = try await settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    return try await withDatabase(settings, logger: logger) { database in
+    try await useDatabase { database, settings, _ in
       let ledger = Ledger(database: database, tellings: settings.tellings)
       let terms = AccessTerms(
         catalogue: try await ledger.catalogue(), sandboxAccess: settings.sandboxAccess)

@@ -5,28 +5,25 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure audit`: the proof of the ledger.
 struct AuditCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "audit",
     abstract:
-      "Proves the ledger: chains, decisions, projections, orders. Exit status 1 on a difference.",
+      "Verifies hash chains, decisions, projections and orders. Exit status 1 on a difference.",
     discussion: """
-      Recomputes every hash chain, replays the rule on every original transaction, folds every \
-      projection again from the entries and compares it row by row. Servers may go on meanwhile.
+      Recomputes every hash chain, replays the ownership rule on every original transaction, \
+      rebuilds every projection from the entries and compares it row by row. Servers may keep \
+      running.
       """)
 
-  /// How many differences are printed; their number is always told.
+  /// The number of differences that are listed; all are counted.
   private static let printed = 50
 
   @OptionGroup var options: SettingOptions
 
   func run() async throws {
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    let progress = Progress("original transactions audited")
-    let audit = try await withDatabase(settings, logger: logger) { database in
+    let progress = ProgressBar("original transactions audited")
+    let audit = try await options.useDatabase { database, _, _ in
       try await Ledger(database: database).audit { progress.show($0) }
     }
     progress.finish()
@@ -41,7 +38,7 @@ struct AuditCommand: AsyncParsableCommand {
       differences            \(audit.differences.count)
       """)
     if audit.isJournalPending {
-      print("  The journal that reports count is left out: a survey is to bring it up to date.")
+      print("  The movements that reports count are skipped: their reconciliation is pending.")
     }
     for difference in audit.differences.prefix(Self.printed) { print("  \(difference)") }
     if audit.differences.count > Self.printed {
@@ -51,43 +48,19 @@ struct AuditCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure rebuild`: the projections, written again.
 struct RebuildCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "rebuild",
-    abstract: "Writes every projection again from the ledger's entries, where it differs.")
+    abstract: "Rewrites projections that differ from the ledger's entries.")
 
   @OptionGroup var options: SettingOptions
 
   func run() async throws {
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    let progress = Progress("original transactions rebuilt")
-    let (lines, rewritten) = try await withDatabase(settings, logger: logger) { database in
+    let progress = ProgressBar("original transactions rebuilt")
+    let (lines, rewritten) = try await options.useDatabase { database, _, _ in
       try await Ledger(database: database).rebuild { progress.show($0) }
     }
     progress.finish()
     print("original transactions  \(lines)\nrewritten              \(rewritten)")
-  }
-}
-
-/// A count that is shown on a terminal while it grows.
-struct Progress: Sendable {
-  private let what: String
-  private let isTerminal = isatty(STDERR_FILENO) == 1
-
-  init(_ what: String) {
-    self.what = what
-  }
-
-  func show(_ count: Int) {
-    guard isTerminal else { return }
-    FileHandle.standardError.write(Data("\r\(count) \(what)".utf8))
-  }
-
-  func finish() {
-    guard isTerminal else { return }
-    FileHandle.standardError.write(Data("\n".utf8))
   }
 }

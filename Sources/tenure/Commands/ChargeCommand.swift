@@ -3,33 +3,30 @@ import Bootstrap
 import LedgerStorage
 import Subscriptions
 
-/// `tenure charge`: what administrators say of charges.
 struct ChargeCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "charge",
-    abstract: "Places a charge with an account, whoever has it, or takes it away from everybody.",
-    discussion: "Each act is recorded with who did it and why, and nothing is asked.",
+    abstract: "Assigns a charge to an account or releases it.",
+    discussion: "Each action is saved in the audit log. No confirmation is requested.",
     subcommands: [Place.self, Release.self])
 
-  /// `tenure charge place`.
   struct Place: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Says whose a charge is: an unclaimed one, or another account's.")
+      abstract: "Assigns a charge to an account, overriding the ownership rule.")
 
     @OptionGroup var options: SettingOptions
     @OptionGroup var act: AdministratorOptions
     @OptionGroup var charge: ChargeOptions
 
-    @Option(help: "The account that has it from now on.")
+    @Option(help: "The new owner's account ID.")
     var account: String
 
     func run() async throws { try await charge.place(with: account, act, options) }
   }
 
-  /// `tenure charge release`.
   struct Release: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Takes a charge away from whoever has it; whoever submits it next has it.")
+      abstract: "Releases a charge from its owner; the next account that submits it owns it.")
 
     @OptionGroup var options: SettingOptions
     @OptionGroup var act: AdministratorOptions
@@ -39,20 +36,20 @@ struct ChargeCommand: AsyncParsableCommand {
   }
 }
 
-/// Which charge, and from when on what is said of it counts.
+/// The charge, and the time from which its override applies to later charges.
 struct ChargeOptions: ParsableArguments {
-  @Argument(help: "A transaction id of the charge.")
+  @Argument(help: "The charge's transaction ID.")
   var transaction: String
 
   @Option(
-    help: "Its environment, production or sandbox; needed where both know it.",
+    help: "production or sandbox; required if both have the transaction.",
     transform: ArgumentText.environment)
   var environment: Subscriptions.Environment?
 
   @Option(
     help: """
-      From when on it counts for later charges of the line, as in 2026-12-31T00:00:00Z. \
-      (default: now)
+      Time from which it applies to later charges of the original transaction, such as \
+      2026-12-31T00:00:00Z. (default: now)
       """,
     transform: ArgumentText.moment)
   var effectiveFrom: Timestamp?
@@ -66,7 +63,7 @@ struct ChargeOptions: ParsableArguments {
         .filter { environment == nil || $0.environment == environment }
       guard Set(lines.map(\.environment)).count <= 1 else {
         throw SettingError(
-          name: "--environment", fault: "both environments have transaction \(id): name one")
+          name: "--environment", fault: "required: both environments have transaction \(id)")
       }
       guard let line = lines.first, let family = try await ledger.family(of: line),
         let key = family.line.history.transactions.map(\.key)
@@ -76,7 +73,7 @@ struct ChargeOptions: ParsableArguments {
         key, to: account, effectiveFrom: effectiveFrom, by: act.administrator, terms: terms,
         at: now)
     }
-    let owner = account ?? "nobody, until somebody claims it"
-    print(isNews ? "owner  \(owner)" : "nothing changes: it is so already")
+    let owner = account ?? "none until an account claims it"
+    print(isNews ? "owner  \(owner)" : "unchanged")
   }
 }

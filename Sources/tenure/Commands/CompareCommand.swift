@@ -8,52 +8,46 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure compare`: Tenure in the shadow of another backend.
 struct CompareCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "compare",
-    abstract: "Compares what another backend says of entitlements with what Tenure says.",
+    abstract: "Compares another backend's entitlements with Tenure's.",
     discussion: """
-      The file is CSV with a line of names, or JSON lines: account_id, entitlement, and until (RFC \
-      3339; empty: it does not end) or active (true or false), or both. Every difference is \
-      printed with Tenure's reason: active there alone (only_there: this account would lose \
-      access), active here alone (only_here), or until other times (other_end; without a time: it \
-      does not end). Accounts that are not in the file are looked at with --all; the lines of one \
-      account stand next to each other. Exit status 1 if there is a difference, or a line that \
-      can't be read.
+      The file is CSV with a header, or JSON lines: account_id, entitlement, and until (RFC 3339; \
+      empty: no end), active (true or false), or both. Rows must be grouped by account. Each \
+      difference is printed with Tenure's reason: only_there (active there only: the account would \
+      lose access), only_here (active here only) or other_end (different ends; without a time: no \
+      end). --all adds the accounts that are not in the file. Exit status 1 on a difference or an \
+      unreadable line.
       """)
 
-  /// In which form differences are printed.
   enum Format: String, CaseIterable, ExpressibleByArgument {
     case table, csv, json
   }
 
   @OptionGroup var options: SettingOptions
 
-  @Argument(help: "The file; a hyphen: standard input.")
+  @Argument(help: "File to read, or - for standard input.")
   var file: String
 
-  @Option(help: "table (each difference a line), csv, or json (one object on each line).")
+  @Option(help: "table, csv, or json (one object per line).")
   var format = Format.table
 
-  @Option(help: "How many minutes two ends may be apart and count as one.")
+  @Option(help: "Minutes by which two ends may differ and still match.")
   var tolerance = 5
 
-  @Flag(help: "Tells of accounts that are not in the file, too: what they may use here.")
+  @Flag(help: "Also reports the entitlements of accounts that are not in the file.")
   var all = false
 
   func validate() throws {
     guard (0...527_040).contains(tolerance) else {
-      throw ValidationError("--tolerance is from 0 to 527040 minutes.")
+      throw ValidationError("--tolerance must be from 0 to 527040 minutes.")
     }
   }
 
   func run() async throws {
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    let now = settings.clock.now()
-    let isSame = try await withDatabase(settings, logger: logger) { database in
+    let isSame = try await options.useDatabase { database, settings, logger in
+      let now = settings.clock.now()
       let ledger = Ledger(database: database)
       let catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
       let reader = EntitlementReader(
@@ -70,13 +64,12 @@ struct CompareCommand: AsyncParsableCommand {
   }
 }
 
-/// One comparison from the file's first line to its last.
 struct ComparisonRun {
   private var rows: RowFile
   private let reader: EntitlementReader
   private let explanation: AccessExplanation
   private let comparison: AccessComparison
-  /// Whether it goes on with the accounts that are not in the file.
+  /// Whether accounts that are not in the file are compared too.
   private let isOfAll: Bool
   private var printer: DifferencePrinter
 
@@ -92,14 +85,14 @@ struct ComparisonRun {
     self.printer = printer
   }
 
-  /// Reads the file, asks for a batch of accounts at a time, and prints.
+  /// Compares the file a batch of accounts at a time and prints the differences.
   ///
-  /// - Returns: Whether nothing differs and everything could be read.
+  /// - Returns: Whether every row was read and none differs.
   mutating func run() async throws -> Bool {
     var (batch, lines, faults): ([[ToldAccess]], Int, Int) = ([], 0, 0)
-    // By their hashes, so that a file of many millions needs little memory.
+    // Hashes, so that a file of many millions needs little memory.
     var seen: Set<Int> = []
-    // The account of the line before, whether the rest of that could be read or not.
+    // The previous row's account, even if the rest of the row is unreadable.
     var last: AccountID?
     while let row = try rows.next() {
       lines += 1
@@ -113,7 +106,7 @@ struct ComparisonRun {
           told = .failure(
             RowFault(
               code: "not_sorted",
-              reason: "The lines of an account stand next to each other: sort the file."))
+              reason: "Rows must be grouped by account: sort the file."))
         }
       }
       switch told {
@@ -150,7 +143,7 @@ struct ComparisonRun {
     }
   }
 
-  /// Goes through all accounts, a batch at a time, and tells what those have that the file lacks.
+  /// Prints the entitlements of the accounts that are not in the file.
   private mutating func tellOthers(than seen: Set<Int>) async throws {
     let (ledger, reader, comparison) = (explanation.ledger, reader, comparison)
     try await ExportCommand.eachPage { (last: String?) in
@@ -167,7 +160,7 @@ struct ComparisonRun {
   }
 }
 
-/// Prints differences, and what they come to.
+/// Prints differences and their totals.
 struct DifferencePrinter {
   private static let names = [
     "difference", "account_id", "entitlement", "until_there", "until_here", "explanation",
@@ -198,7 +191,7 @@ struct DifferencePrinter {
       let ends = [("there", difference.untilThere), ("here", difference.untilHere)]
         .compactMap { place, end in
           end.map { "\(place) until \($0)" }
-            ?? (difference.kind == .otherEnd ? "\(place) without an end" : nil)
+            ?? (difference.kind == .otherEnd ? "\(place) without end" : nil)
         }.joined(separator: ", ")
       let what = "\(kind)\(difference.accountID)  \(difference.entitlement)"
       print("\(what)  \(ends.isEmpty ? "" : "\(ends): ")\(difference.explanation)")
@@ -209,7 +202,7 @@ struct DifferencePrinter {
     kind.rawValue.padding(toLength: 12, withPad: " ", startingAt: 0)
   }
 
-  /// Says how many there were of each: for people beside the differences, else on standard error.
+  /// Prints the totals: after a table, and otherwise on standard error.
   func finish(lines: Int, faults: Int) {
     let numbers =
       ["lines       \(lines)", "unreadable  \(faults)"]

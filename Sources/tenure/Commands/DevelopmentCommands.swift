@@ -12,49 +12,45 @@ import ServiceLifecycle
 import Subscriptions
 import UnixSignals
 
-/// `tenure demo`: the whole product, with nothing to configure.
 struct DemoCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "demo",
-    abstract: "Shows everything at once, with no account anywhere and nothing to configure.",
+    abstract: "Demonstrates the whole product, no accounts or configuration needed.",
     discussion: """
-      Starts a private PostgreSQL, a simulated App Store, the server and the worker, and lets \
-      sample customers live through purchases, renewals, account switches and refunds, while \
-      Apple's notifications come late, twice, in the wrong order or not at all. Then two hundred \
-      customers live through a year on a fast clock, and what Tenure says of each at its end is \
-      compared with what the simulated App Store knows. Then it stays up, to be tried with curl, \
-      until Ctrl-C, and leaves nothing behind. Settings and the environment are not looked at.
+      Starts a private PostgreSQL, a simulated App Store, the server and a worker. Simulates \
+      purchases, renewals, account switches and refunds, with notifications that arrive late, \
+      twice, out of order or not at all. Then simulates a year of two hundred customers on an \
+      accelerated clock and compares Tenure's results with the simulated App Store's. Then keeps \
+      running, to be tried with curl, until Ctrl-C; all demo data is removed. Ignores settings and \
+      the environment.
       """)
 
-  @Option(help: "The port of the API. Default: 8080, or a free one if that is taken.")
+  @Option(help: "Port of the API. (default: 8080, or a free one)")
   var port: Int?
 
-  @Flag(name: .customLong("exit"), help: "End after the story; exit status 1 on any wrong outcome.")
+  @Flag(name: .customLong("exit"), help: "Exit afterwards; exit status 1 on a wrong outcome.")
   var exits = false
 
-  @Option(help: "How many customers live through the year; 0: none, and there is no year.")
+  @Option(help: "Number of customers in the simulated year; 0 skips it.")
   var customers = 200
 
-  @Option(help: "Log level.")
-  var logLevel = "warning"
+  @Option(help: "Log level.", transform: ArgumentText.logLevel)
+  var logLevel = Logger.Level.warning
 
-  /// A year of more takes hours.
+  /// More would take hours.
   private static let mostCustomers = 10_000
 
   func validate() throws {
     guard (0...65_535).contains(port ?? 0) else {
-      throw ValidationError("--port is from 0 to 65535.")
+      throw ValidationError("--port must be from 0 to 65535.")
     }
     guard (0...Self.mostCustomers).contains(customers) else {
-      throw ValidationError("--customers is from 0 to \(Self.mostCustomers).")
-    }
-    guard Logger.Level(rawValue: logLevel) != nil else {
-      throw ValidationError("--log-level is one of trace, debug, info, notice, warning, error.")
+      throw ValidationError("--customers must be from 0 to \(Self.mostCustomers).")
     }
   }
 
   func run() async throws {
-    let logger = Logger.bootstrapTenure(level: Logger.Level(rawValue: logLevel) ?? .warning)
+    let logger = Logger.bootstrapTenure(level: logLevel)
     PrometheusRegistry.bootstrapTenure()
     let program = DemoProgram(port: port, customers: customers, exits: exits, logger: logger)
     let isAsExpected = try await program.run()
@@ -62,50 +58,45 @@ struct DemoCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure rehearse`: the day of the switch, before it comes.
 struct RehearseCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "rehearse",
-    abstract: "Plays the day on which a team moves in, and the week after it.",
+    abstract: "Simulates migration day and the week after it.",
     discussion: """
-      Starts two PostgreSQL, one the other's standby, a simulated App Store with customers of \
-      another backend, a server and two workers. The customers are imported and confirmed by \
-      Apple, what the other backend says is compared. Notifications come from the beginning. A \
-      week passes on a fast clock, in which the schema is upgraded, the database fails over and a \
-      worker is killed, each in the middle of the work. In the end what Tenure says of every \
-      account is compared with what is true, and the ledger is audited. Exit status 1 if anything \
-      is not as it has to be. Settings and the environment are not looked at.
+      Starts a PostgreSQL primary and standby, a simulated App Store with another backend's \
+      customers, a server and two workers. Imports the customers, confirms them with Apple and \
+      compares the backends' entitlements, while notifications arrive. Then simulates a week on an \
+      accelerated clock, with a schema upgrade, a failover and a killed worker under load. Finally \
+      compares every account with the simulated truth and audits the ledger. Exit status 1 on any \
+      wrong outcome. Ignores settings and the environment.
       """)
 
-  @Option(help: "How many customers the other backend has.")
+  @Option(help: "Number of customers of the other backend.")
   var owners = 100_000
 
-  @Option(help: "How many customers come in the week.")
+  @Option(help: "Number of customers who join during the week.")
   var newcomers = 200
 
-  @Option(help: "The same seed gives the same lives.")
+  @Option(help: "Seed; the same seed gives the same customers.")
   var seed: UInt64 = 1
 
-  @Option(help: "Log level.")
-  var logLevel = "error"
+  @Option(help: "Log level.", transform: ArgumentText.logLevel)
+  var logLevel = Logger.Level.error
 
   func validate() throws {
     guard (100...1_000_000).contains(owners) else {
-      throw ValidationError("--owners is from 100 to 1000000.")
+      throw ValidationError("--owners must be from 100 to 1000000.")
     }
     guard (0...10_000).contains(newcomers) else {
-      throw ValidationError("--newcomers is from 0 to 10000.")
-    }
-    guard Logger.Level(rawValue: logLevel) != nil else {
-      throw ValidationError("--log-level is one of trace, debug, info, notice, warning, error.")
+      throw ValidationError("--newcomers must be from 0 to 10000.")
     }
   }
 
   func run() async throws {
-    let logger = Logger.bootstrapTenure(level: Logger.Level(rawValue: logLevel) ?? .error)
+    let logger = Logger.bootstrapTenure(level: logLevel)
     PrometheusRegistry.bootstrapTenure()
     guard let executable = Bundle.main.executableURL else {
-      throw Rehearsal.Failure(description: "The path of this program is unknown.")
+      throw Rehearsal.Failure(description: "The path of this executable is unknown.")
     }
     let plan = RehearsalPlan(seed: seed, owners: owners, newcomers: newcomers)
     let rehearsal = Rehearsal(plan, executable: executable, logger: logger)
@@ -115,15 +106,13 @@ struct RehearseCommand: AsyncParsableCommand {
     guard isWell else { throw ExitCode.failure }
   }
 
-  /// The exit status of a shell command that Ctrl-C has ended.
+  /// The shells' exit status for a command ended by Ctrl-C.
   private static let interrupted: Int32 = 130
 }
 
-/// Runs a body until it ends, or until SIGINT, SIGTERM or SIGHUP cancels it; then waits until
-/// it has cleaned up.
+/// Cancels `body` on SIGINT, SIGTERM or SIGHUP and waits for its cleanup.
 ///
-/// - Returns: The body's value; nil if a signal came.
-/// - Throws: What the body throws, unless a signal came.
+/// - Returns: The result of `body`, or nil after a signal.
 private func untilSignalled<Value: Sendable>(
   _ body: @escaping @Sendable () async throws -> Value
 ) async throws -> Value? {
@@ -145,130 +134,124 @@ extension BenchSubject: ExpressibleByArgument {}
 
 extension FuzzTarget: ExpressibleByArgument {}
 
-/// How its results are printed.
 enum BenchFormat: String, CaseIterable, ExpressibleByArgument, Sendable {
   case table, json
 }
 
-/// `tenure bench`: the benchmarks, each with its limit.
 struct BenchCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "bench",
-    abstract: "Measures the speed, each figure beside its limit measured in the same run.",
+    abstract: "Runs benchmarks, each next to a limit measured in the same run.",
     discussion: """
-      reads: entitlements over HTTP, 64 connections, random accounts; beside pgbench's prepared \
-      select on the same table, and once more in a way that only the router answers. submissions: \
-      receipts decided, Apple's answer at hand; beside the bare SQL of one. signatures: signed \
-      transactions and notifications verified on one core, their certificates known and unknown; \
-      beside the bare verification of their signatures. jobs: orders that expire, through the \
-      queue and a worker; beside pgbench's bare SKIP LOCKED of the same. polling: subscriptions \
-      that have ended, found and planned, and then asked about and their renewals recorded, Apple \
-      simulated in the same process; beside the bare SQL of the writes. import: the lines of a \
-      file of owners; beside psql's COPY of the rows that this writes. Rounds of both sides \
-      alternate, and medians are printed; polling has one round. All of a million subscriptions \
-      takes an hour: tenure bench polling --subscriptions 1000000 --polls 1000000.
+      reads: entitlements over HTTP, 64 connections, random accounts, on the fast path and through \
+      the router. Limit: pgbench's prepared SELECT on the same table. submissions: receipts from \
+      request to decision, with Apple's response at hand. Limit: the bare SQL of the same writes. \
+      signatures: signed transactions and notifications verified on one core, with cached and new \
+      certificates. Limit: bare signature verification. jobs: expiring orders through the job \
+      queue and a worker. Limit: pgbench with the same SKIP LOCKED. polling: ended subscriptions, \
+      planned, polled and their renewals recorded, with Apple simulated in the same process. \
+      Limit: the bare SQL of the writes. import: lines of a file of owners. Limit: psql's COPY of \
+      the rows that it writes. Rounds of both sides alternate, and medians are printed; polling \
+      has one round. A million polls take an hour: tenure bench polling --subscriptions 1000000 \
+      --polls 1000000.
 
-      growth, which is no part of all: entitlement reads of ten million accounts, beside the same \
-      reads of a hundredth of them, each with a PostgreSQL and a server of its own. It takes five \
-      minutes, and 6 GB on the disk.
+      growth (not part of all): entitlement reads with ten million accounts, next to a hundredth \
+      of them, each with its own PostgreSQL and server. Takes five minutes and 6 GB of disk space.
 
-      reports, which is no part of all either: every report and every page on a large ledger with \
-      three years of history, each asked for twice through a server; it is missed, and the exit \
-      status 1, what neither answers nor says that it is working within two seconds. And \
-      entitlement reads while somebody asks for one report after the other, beside the same reads \
-      alone. Filling comes first: some hundred lives are recorded as the programs do, and copied \
-      with other numbers and dates. Left out is what neither reports nor pages read (what was \
-      submitted, what Apple answered, what apps were told), and entries, notifications and events \
-      are there for every tenth customer only. A million subscriptions take about 20 minutes and \
-      30 GB: --database keeps them for the next run.
+      reports (not part of all): every report and page on a large ledger with three years of \
+      history, each requested twice. Exit status 1 if one neither answers nor reports progress \
+      within two seconds. Also entitlement reads while reports run, next to the same reads alone. \
+      First fills the database: records a few hundred sample customers and copies them with other \
+      numbers and dates. Rows that neither reports nor pages read are left out (submissions, \
+      Apple's responses, published entitlements); entries, notifications and events exist for \
+      every tenth customer. A million subscriptions take about 20 minutes and 30 GB; --database \
+      keeps them for the next run.
 
-      Uses a private PostgreSQL in the temporary directory, with a quarter of the memory as its \
-      shared buffers, and removes it afterwards. Needs the programs pgbench and wrk (packages \
-      postgresql and wrk on Debian); signatures and polling need neither, jobs only pgbench, \
-      growth only wrk, import only psql. Trust the ratios: absolute figures depend on the machine \
-      and on who else uses it.
+      Uses a private PostgreSQL in the temporary directory, with a quarter of the memory as shared \
+      buffers, and removes it afterwards. Requires pgbench and wrk (Debian packages postgresql and \
+      wrk); signatures and polling need neither, jobs only pgbench, growth only wrk, import only \
+      psql. Compare ratios: absolute figures depend on the machine and its load.
       """)
 
-  @Argument(help: "What to measure.")
+  @Argument(help: "Benchmark to run.")
   var subject = BenchSubject.all
 
   @Option(
     help: """
-      How many accounts there are, each with one subscription (1000000; 10000000 when growth is \
-      measured).
+      Number of accounts, each with one subscription. (default: 1000000; growth: 10000000)
       """)
   var accounts: Int?
 
-  @Option(help: "How long each side of a round takes.")
+  @Option(help: "Seconds per side of a round.")
   var seconds = 10
 
-  @Option(help: "How many rounds; their median counts.")
+  @Option(help: "Number of rounds; the median counts.")
   var rounds = 3
 
   @Option(
     help: """
-      How many subscriptions are due when polling is measured (100000), or there are when reports \
-      are (1000000).
+      Number of subscriptions: due ones for polling, all for reports. (default: 100000; reports: \
+      1000000)
       """)
   var subscriptions: Int?
 
-  @Option(help: "How many of them are polled.")
+  @Option(help: "Number of subscriptions that are polled.")
   var polls = 10_000
 
-  @Option(help: "How many lines the imported file has.")
+  @Option(help: "Number of lines of the imported file.")
   var lines = 200_000
 
-  @Option(help: "How the results are printed: table or json.")
+  @Option(help: "Output format: table or json.")
   var format = BenchFormat.table
 
-  @Option(help: "An empty database to use instead of a private one. What is made in it is removed.")
+  @Option(help: "An empty database to use instead of a private one; emptied again afterwards.")
   var databaseURL: Secret<String>?
 
   @Option(
-    help: "A directory where the private database of the reports is kept for the next run.",
+    help: "Directory that keeps the private database of reports for the next run.",
     completion: .directory)
   var database: String?
 
   func validate() throws {
     guard (1...100_000_000).contains(accounts ?? 1) else {
-      throw ValidationError("--accounts is from 1 to 100000000.")
+      throw ValidationError("--accounts must be from 1 to 100000000.")
     }
     guard (1...3600).contains(seconds) else {
-      throw ValidationError("--seconds is from 1 to 3600.")
+      throw ValidationError("--seconds must be from 1 to 3600.")
     }
     guard (1...1000).contains(rounds) else {
-      throw ValidationError("--rounds is from 1 to 1000.")
+      throw ValidationError("--rounds must be from 1 to 1000.")
     }
     guard (1...100_000_000).contains(subscriptions ?? 1) else {
-      throw ValidationError("--subscriptions is from 1 to 100000000.")
+      throw ValidationError("--subscriptions must be from 1 to 100000000.")
     }
     guard
       subject == .reports
         || (1...(subscriptions ?? PollingBenchmark.subscriptions)).contains(polls)
     else {
-      throw ValidationError("--polls is from 1 to the number of subscriptions.")
+      throw ValidationError("--polls must be from 1 to the number of subscriptions.")
     }
     guard (1...100_000_000).contains(lines) else {
-      throw ValidationError("--lines is from 1 to 100000000.")
+      throw ValidationError("--lines must be from 1 to 100000000.")
     }
     guard databaseURL?.revealed.isEmpty != true else {
-      throw ValidationError("--database-url is empty: leave it out, or give a value.")
+      throw ValidationError("--database-url must not be empty.")
     }
     guard database == nil || subject == .reports && database?.isEmpty == false else {
-      throw ValidationError("--database names a directory, and is for reports alone.")
+      throw ValidationError("--database must name a directory, and applies to reports only.")
     }
     guard subject != .growth || databaseURL == nil else {
-      throw ValidationError("--database-url names one database, and growth compares two.")
+      throw ValidationError("--database-url can't be used with growth, which needs two databases.")
     }
     guard database == nil || databaseURL == nil else {
-      throw ValidationError("--database and --database-url are two ways: give one of them.")
+      throw ValidationError("--database and --database-url can't be combined.")
     }
   }
 
   func run() async throws {
     let logger = Logger.bootstrapTenure(level: .notice)
     #if DEBUG
-      logger.warning("This is a debug build: its figures mean nothing (swift build -c release)")
+      logger.warning("Debug build: figures are meaningless, use swift build -c release")
     #endif
     let report = try await BenchRun(
       subject: subject, databaseURL: databaseURL, accounts: accounts, seconds: seconds,
@@ -285,33 +268,32 @@ struct BenchCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure fuzz`: tries to break whatever reads texts from outside.
 struct FuzzCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "fuzz", abstract: "Tries to break what reads texts from outside.",
+    commandName: "fuzz", abstract: "Fuzzes the parsers of external input.",
     discussion: """
-      Changes samples in ways that follow from a seed, and gives them to the parsers: json, jws, \
-      notification, verify-receipt, receipt. Each target runs in a process of its own, which is \
-      watched: it must not die, take longer than \(FuzzWatch.longestInput) for an input, or \
-      need more than \(FuzzWatch.largestMemory >> 20) MB; what is forged must be refused, and \
-      what is read must be what is written of it. Only signatures differ from run to run, so an \
-      input that breaks something is kept: --replay tries it again.
+      Feeds samples, mutated from a seed, to the parsers: json, jws, notification, verify-receipt, \
+      receipt. Each target runs in its own process, which must not crash, take longer than \
+      \(FuzzWatch.longestInput) for an input or need more than \
+      \(FuzzWatch.largestMemory >> 20) MB. Forged input must be refused, and parsed input must \
+      survive a round trip. Signatures differ between runs, so inputs that fail are kept for \
+      --replay.
       """,
     shouldDisplay: false)
 
-  @Option(help: "What to try; all, one after the other, if it is left out.")
+  @Option(help: "Parser to fuzz. (default: all, one after another)")
   var target: FuzzTarget?
 
-  @Option(help: "How long each target is tried.")
+  @Option(help: "Seconds per target.")
   var seconds = 60
 
-  @Option(help: "What the inputs follow from; printed where it is left out.")
+  @Option(help: "Seed of the mutations. (default: random, printed)")
   var seed: UInt64?
 
-  @Option(help: "A folder with more samples: JSON files, for example Tests/AppStoreTests/Samples.")
+  @Option(help: "Directory with more samples (JSON files), such as Tests/AppStoreTests/Samples.")
   var samples: String?
 
-  @Option(help: "The folder of an input that was kept: tries it once more, in this process.")
+  @Option(help: "Directory of a kept input to replay in this process.")
   var replay: String?
 
   @Option(help: .hidden)
@@ -319,10 +301,10 @@ struct FuzzCommand: AsyncParsableCommand {
 
   func validate() throws {
     guard (1...86_400).contains(seconds) else {
-      throw ValidationError("--seconds is from 1 to 86400.")
+      throw ValidationError("--seconds must be from 1 to 86400.")
     }
     guard replay == nil || target != nil else {
-      throw ValidationError("--replay needs --target: the parser that the input is for.")
+      throw ValidationError("--replay requires --target.")
     }
   }
 
@@ -339,9 +321,9 @@ struct FuzzCommand: AsyncParsableCommand {
 
   private func work(_ target: FuzzTarget, seed: UInt64, in directory: FuzzDirectory) async throws {
     let subject = try target.subject(samples: FuzzSamples(folder: samples))
-    let run = FuzzRun(target: target, subject: subject, directory: directory)
+    let run = FuzzRun(subject: subject, directory: directory)
     let summary = try await run.run(seed: seed, for: .seconds(seconds))
-    print("\(summary.inputs) inputs, \(summary.accepted) of them accepted")
+    print("\(summary.inputs) inputs, \(summary.accepted) accepted")
   }
 
   private func tryAgain(_ target: FuzzTarget, _ directory: FuzzDirectory) async throws {
@@ -355,7 +337,7 @@ struct FuzzCommand: AsyncParsableCommand {
   private func watch(_ targets: [FuzzTarget], seed: UInt64) async throws {
     print("seed \(seed)")
     guard let executable = Bundle.main.executableURL else {
-      throw FuzzFinding("The path of this program is unknown.")
+      throw FuzzFinding("The path of this executable is unknown.")
     }
     var isBroken = false
     for target in targets {
@@ -386,87 +368,83 @@ struct FuzzCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure simulate-app-store`: an Apple of one's own.
 struct SimulateAppStoreCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "simulate-app-store",
     abstract: "Runs a simulated App Store: receipts, signed data, notifications, Server API.",
     discussion: """
-      Point TENURE_APPSTORE_VERIFY_RECEIPT_URL at http://HOST:PORT/verifyReceipt and \
-      TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL at http://HOST:PORT/sandbox/verifyReceipt, \
-      TENURE_APPSTORE_API_URL at http://HOST:PORT and TENURE_APPSTORE_SANDBOX_API_URL at \
-      http://HOST:PORT/sandbox. TENURE_APPSTORE_ROOT_CERTIFICATES is what --root-certificate-out \
-      wrote, TENURE_APPSTORE_PRIVATE_KEY what --api-key-out did; the keys are new at every start. \
-      TENURE_BUNDLE_IDS is \(SimulatedApp.sample.bundleID), TENURE_APPSTORE_SHARED_SECRET \
-      \(SimulatedApp.sample.sharedSecret). GET /simulator tells how to make customers buy, renew, \
-      cancel and ask for refunds.
+      Set TENURE_APPSTORE_VERIFY_RECEIPT_URL to http://HOST:PORT/verifyReceipt, \
+      TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL to http://HOST:PORT/sandbox/verifyReceipt, \
+      TENURE_APPSTORE_API_URL to http://HOST:PORT, TENURE_APPSTORE_SANDBOX_API_URL to \
+      http://HOST:PORT/sandbox, TENURE_APPSTORE_ROOT_CERTIFICATES to the file of \
+      --root-certificate-out, TENURE_APPSTORE_PRIVATE_KEY to the file of --api-key-out (keys are \
+      new at every start), TENURE_BUNDLE_IDS to \(SimulatedApp.sample.bundleID) and \
+      TENURE_APPSTORE_SHARED_SECRET to \(SimulatedApp.sample.sharedSecret). GET /simulator \
+      describes how to make customers buy, renew, cancel and request refunds.
       """)
 
-  @Option(help: "The address to listen on.")
+  @Option(help: "Address to listen on.")
   var host = "127.0.0.1"
 
-  @Option(help: "The port to listen on, 0 for a free one.")
+  @Option(help: "Port to listen on, 0 for a free one.")
   var port = 8090
 
-  @Option(help: "The same seed and the same calls give the same answers.")
+  @Option(help: "Seed; the same seed and requests give the same responses.")
   var seed: UInt64 = 1
 
-  @Option(help: "How many times faster than the real clock time passes; 0: only when told.")
+  @Option(help: "Clock speed relative to real time; 0 stops it between explicit changes.")
   var speed: Double = 1
 
   @Option(
     help: ArgumentHelp(
-      "Where to write the root of everything that is signed, as PEM.", valueName: "file"))
+      "Where to write the root certificate of all signatures (PEM).", valueName: "file"))
   var rootCertificateOut: String?
 
   @Option(
     help: ArgumentHelp(
-      "Where to write the key for the Server API (.p8); prints issuer and key id.",
+      "Where to write the Server API key (.p8); also prints its settings.",
       valueName: "file"))
   var apiKeyOut: String?
 
   @Option(
     help: ArgumentHelp(
-      "Where notifications of the sample app go, of production and sandbox.", valueName: "url"))
+      "URL for the sample app's notifications, production and sandbox.", valueName: "url"))
   var notifyURL: String?
 
-  @Option(help: "Which notifications: v1, v2, both, or v1-before-2021.")
+  @Option(help: "Notification version: v1, v2, both, or v1-before-2021.")
   var notifyVersion = SimulatedNotification.Version.v2.rawValue
 
-  @Option(help: "How many times Apple's number of requests the Server API takes; else any number.")
+  @Option(help: "Rate limit of the Server API as a multiple of Apple's. (default: no limit)")
   var rateLimitScale: Double?
 
-  @Option(help: "Log level.")
-  var logLevel: String = "info"
+  @Option(help: "Log level.", transform: ArgumentText.logLevel)
+  var logLevel = Logger.Level.info
 
   func validate() throws {
     guard (0...65_535).contains(port) else {
-      throw ValidationError("--port is from 0 to 65535.")
+      throw ValidationError("--port must be from 0 to 65535.")
     }
     guard speed >= 0, speed <= 10_000_000 else {
-      throw ValidationError("--speed is from 0 to 10000000.")
+      throw ValidationError("--speed must be from 0 to 10000000.")
     }
     guard SimulatedNotification.Version.list(notifyVersion) != nil else {
-      throw ValidationError("--notify-version is one of v1, v2, both, v1-before-2021.")
+      throw ValidationError("--notify-version must be v1, v2, both or v1-before-2021.")
     }
     if let rateLimitScale, !(0...1_000_000).contains(rateLimitScale) {
-      throw ValidationError("--rate-limit-scale is from 0 to 1000000.")
+      throw ValidationError("--rate-limit-scale must be from 0 to 1000000.")
     }
     if let notifyURL {
       let parts = URLComponents(string: notifyURL)
       guard ["http", "https"].contains(parts?.scheme?.lowercased()), parts?.host?.isEmpty == false
       else {
         throw ValidationError(
-          "--notify-url is a whole URL, as http://127.0.0.1:8080/v1/appstore/notifications.")
+          "--notify-url must be a URL such as http://127.0.0.1:8080/v1/appstore/notifications.")
       }
-    }
-    guard Logger.Level(rawValue: logLevel) != nil else {
-      throw ValidationError("--log-level is one of trace, debug, info, notice, warning, error.")
     }
   }
 
   func run() async throws {
-    let logger = Logger.bootstrapTenure(level: Logger.Level(rawValue: logLevel) ?? .info)
+    let logger = Logger.bootstrapTenure(level: logLevel)
     let simulation = try AppStoreSimulation(
       configuration: .init(
         seed: seed, start: .now, speed: speed, rateLimitScale: rateLimitScale))
@@ -493,7 +471,7 @@ struct SimulateAppStoreCommand: AsyncParsableCommand {
     }
   }
 
-  /// What a server needs that is to believe this App Store, and to ask it.
+  /// Writes the files that a server needs to trust and query this App Store.
   private func writeFiles(of simulation: AppStoreSimulation) throws {
     if let rootCertificateOut {
       try write(
@@ -503,7 +481,7 @@ struct SimulateAppStoreCommand: AsyncParsableCommand {
     if let apiKeyOut {
       try write(
         simulation.apiKey.privateKeyPEM, to: apiKeyOut, named: "--api-key-out", mode: 0o600)
-      // At once, also into a pipe: whoever starts a server waits for it.
+      // Unbuffered, because scripts that start a server read it from a pipe.
       try FileHandle.standardOutput.write(
         contentsOf: Data(
           """
@@ -517,8 +495,8 @@ struct SimulateAppStoreCommand: AsyncParsableCommand {
 
   private func write(_ text: String, to path: String, named option: String, mode: Int) throws {
     let files = FileManager.default
-    let fault = SettingError(name: option, fault: "\(path) cannot be written: name another file")
-    // Only a file of an earlier start is in the way: folders, devices and links stay as they are.
+    let fault = SettingError(name: option, fault: "\(path) can't be written")
+    // Replaces only a file of an earlier start, never a directory, device or link.
     if let type = try? files.attributesOfItem(atPath: path)[.type] as? FileAttributeType {
       guard type == .typeRegular, (try? files.removeItem(atPath: path)) != nil else { throw fault }
     }

@@ -3,17 +3,16 @@ import Bootstrap
 import JSONText
 import Logging
 
-/// `tenure doctor`: what is wrong, before it goes wrong.
 struct DoctorCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "doctor",
-    abstract: "Looks at settings, database, Apple and webhook, and says what to mend.",
+    abstract: "Checks configuration and connectivity and suggests fixes.",
     discussion: """
-      Changes nothing, and sends no event. Each check says what it found, and how to mend it. Exit \
-      status 1 where something does not work; warnings alone are 0.
+      Checks settings, database, Apple and webhook without changing anything or sending events. \
+      Each check prints its finding and a suggested fix. Exit status 1 on a fault; 0 with warnings \
+      only.
       """)
 
-  /// How the findings are shown.
   enum Format: String, CaseIterable, ExpressibleByArgument {
     case text
     case json
@@ -21,7 +20,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
   @OptionGroup var options: SettingOptions
 
-  @Option(help: "How to show the findings: text or json.")
+  @Option(help: "Output format: text or json.")
   var format = Format.text
 
   func run() async throws {
@@ -36,7 +35,7 @@ struct DoctorCommand: AsyncParsableCommand {
     guard report.isHealthy else { throw ExitCode.failure }
   }
 
-  /// One finding per wrong setting: without settings there is nothing else to check.
+  /// One finding per invalid setting; the other checks need valid settings.
   private func settingFaults() async -> [DoctorFinding] {
     do {
       _ = try await options.settings(needing: Settings.Need.allCases)
@@ -45,7 +44,7 @@ struct DoctorCommand: AsyncParsableCommand {
       return SettingErrors.faults(in: error).map {
         .fault(
           "settings", "\($0).",
-          remedy: "Fix this setting: no program starts with it. Then run the doctor again.")
+          remedy: "Fix the setting, without which no program starts, and run the doctor again.")
       }
     }
   }
@@ -57,7 +56,7 @@ struct DoctorCommand: AsyncParsableCommand {
     } catch {
       return DoctorReport(findings: await settingFaults())
     }
-    // What is wrong is told once, by the findings.
+    // The findings report faults, so they aren't logged as well.
     let logger = Logger.bootstrapTenure(
       level: max(settings.logLevel, .critical), format: settings.logFormat)
     return await Doctor(settings: settings, logger: logger).examine()

@@ -7,29 +7,27 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure export`: what Tenure knows, for other programs.
 struct ExportCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "export",
-    abstract: "Writes what Tenure knows as CSV or JSON lines.",
+    abstract: "Exports data as CSV or JSON lines.",
     discussion: """
-      owners: whose each original transaction is, as `tenure import` reads it. entitlements: what \
-      each account may use now, as `tenure compare` reads it. charges: every charge with its \
-      owner, its order and when it was delivered. orders and grants: what accounts set out to buy, \
-      and were given. unverified: what was imported and Apple has not told of yet, with the reason \
-      where it was given up.
+      owners: the account of each original transaction, as `tenure import` reads it. entitlements: \
+      the current entitlements of all accounts, as `tenure compare` reads them. charges: all \
+      charges with owner, order and time of delivery. orders and grants: purchase intents, and \
+      granted entitlements. unverified: imported original transactions that Apple has not \
+      confirmed, with the reason if Tenure gave up.
 
-      What all that follows from: products and rates: the catalogue with its past, and exchange \
-      rates. accounts: their keys, tokens and consents. submissions: what app servers sent, \
-      without the receipts. notifications: what Apple sent, with the bodies that are still kept, \
-      and the hashes of all. tellings: what Apple was told. ledger and checkpoints: every entry \
-      with its hash, and what audits noted of them. acts: what administrators did, and why.
+      Source data: products and rates: all versions of the catalogue, and exchange rates. \
+      accounts: keys, tokens and consents. submissions: submissions of app servers, without \
+      receipts. notifications: Apple's notifications with retained bodies and all hashes. \
+      tellings: write-backs to Apple. ledger and checkpoints: all entries with their hashes, and \
+      the digests that audits noted. acts: administrator actions with their reasons.
 
-      The tables are read page by page while the programs go on: what changes meanwhile is told \
-      as it was or as it is.
+      Reads page by page while programs run; rows that change during the export appear in their \
+      old or new state.
       """)
 
-  /// What can be exported.
   enum Subject: String, CaseIterable, ExpressibleByArgument {
     case owners, entitlements, charges, orders, grants, unverified
     case products, rates, accounts, submissions, notifications, tellings, ledger, checkpoints, acts
@@ -37,33 +35,29 @@ struct ExportCommand: AsyncParsableCommand {
 
   @OptionGroup var options: SettingOptions
 
-  @Argument(help: "What to write.")
+  @Argument(help: "Data to export.")
   var subject = Subject.owners
 
-  @Option(help: "csv or jsonl.")
+  @Option(help: "Output format: csv or jsonl.")
   var format = RowFormat.csv
 
   @Flag(
     help: ArgumentHelp(
-      "Put an apostrophe before texts that a spreadsheet would calculate (=, +, -, @).",
-      discussion: "Off by default, because `tenure import` and `tenure compare` read files back."))
+      "Prefix text that a spreadsheet would evaluate (=, +, -, @) with an apostrophe.",
+      discussion: "Off by default: `tenure import` and `tenure compare` read the files unchanged."))
   var guardFormulas = false
 
-  @Option(name: .shortAndLong, help: "A file; instead of standard output.")
+  @Option(name: .shortAndLong, help: "Output file. (default: standard output)")
   var output: String?
 
   func validate() throws {
     guard !guardFormulas || format == .csv else {
-      throw ValidationError("--guard-formulas is for CSV: JSON lines hold no formulas.")
+      throw ValidationError("--guard-formulas requires --format csv.")
     }
   }
 
   func run() async throws {
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    let now = settings.clock.now()
-    try await withDatabase(settings, logger: logger) { database in
+    try await options.useDatabase { database, settings, logger in
       let ledger = Ledger(database: database)
       switch subject {
       case .owners: try await exportOwners(of: ledger)
@@ -71,7 +65,7 @@ struct ExportCommand: AsyncParsableCommand {
         let reader = EntitlementReader(
           ledger: ledger, catalogue: try await CatalogueCache(ledger: ledger, logger: logger),
           sandboxAccess: settings.sandboxAccess)
-        try await exportEntitlements(of: ledger, reader, at: now)
+        try await exportEntitlements(of: ledger, reader, at: settings.clock.now())
       case .charges: try await exportCharges(of: ledger)
       case .orders: try await exportOrders(of: ledger)
       case .grants: try await exportGrants(of: ledger)
@@ -92,33 +86,23 @@ struct ExportCommand: AsyncParsableCommand {
   // MARK: Subjects
 
   private func exportOwners(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "environment", "original_transaction_id", "account_id", "bundle_id", "transaction_id",
-      ])
-    try await Self.eachPage(ledger.exportOwners) { page in
-      for row in page {
-        try rows.write(
-          Self.fields(row.line) + [row.accountID, row.bundleID, row.transactionID?.rawValue])
-      }
+      ], ledger.exportOwners
+    ) { row in
+      Self.fields(row.line) + [row.accountID, row.bundleID, row.transactionID?.rawValue]
     }
-    try rows.finish()
   }
 
   private func exportUnverified(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "environment", "original_transaction_id", "account_id", "given_up_at", "reason",
-      ])
-    try await Self.eachPage(ledger.exportUnverified) { page in
-      for row in page {
-        try rows.write(
-          Self.fields(row.line) + [row.accountID, row.givenUpAt?.description, row.reason])
-      }
+      ], ledger.exportUnverified
+    ) { row in
+      Self.fields(row.line) + [row.accountID, row.givenUpAt?.description, row.reason]
     }
-    try rows.finish()
   }
 
   private func exportEntitlements(
@@ -149,70 +133,54 @@ struct ExportCommand: AsyncParsableCommand {
   }
 
   private func exportCharges(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "environment", "original_transaction_id", "transaction_id", "product_id", "purchased_at",
         "expires_at", "revoked_at", "account_id", "rule", "quantity", "ownership_type",
         "period_type", "price_milliunits", "currency", "order_id", "delivered_at",
-      ])
-    try await Self.eachPage(ledger.exportCharges) { page in
-      for row in page {
-        try rows.write(
-          Self.fields(row.key.line) + [
-            row.key.transactionID.rawValue, row.key.productID.rawValue,
-            row.purchasedAt.description, row.expiresAt?.description, row.revokedAt?.description,
-            row.accountID, row.rule.rawValue, "\(row.quantity)", row.ownershipType,
-            row.periodType, row.priceMilliunits?.description, row.currency,
-            row.orderID?.uuidString.lowercased(), row.deliveredAt?.description,
-          ])
-      }
+      ], ledger.exportCharges
+    ) { row in
+      Self.fields(row.key.line) + [
+        row.key.transactionID.rawValue, row.key.productID.rawValue,
+        row.purchasedAt.description, row.expiresAt?.description, row.revokedAt?.description,
+        row.accountID, row.rule.rawValue, "\(row.quantity)", row.ownershipType,
+        row.periodType, row.priceMilliunits?.description, row.currency,
+        row.orderID?.uuidString.lowercased(), row.deliveredAt?.description,
+      ]
     }
-    try rows.finish()
   }
 
   private func exportOrders(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "order_id", "account_id", "product_id", "status", "created_at", "fulfilled_at",
         "environment", "original_transaction_id", "transaction_id", "opened_by",
-      ])
-    try await Self.eachPage(ledger.exportOrders) { page in
-      for row in page {
-        try rows.write(
-          [
-            row.id.uuidString.lowercased(), row.accountID, row.productID.rawValue, row.status,
-            row.createdAt.description, row.fulfilledAt?.description,
-          ] + Self.fields(row.line) + [row.transactionID?.rawValue, row.openedBy])
-      }
+      ], ledger.exportOrders
+    ) { row in
+      [
+        row.id.uuidString.lowercased(), row.accountID, row.productID.rawValue, row.status,
+        row.createdAt.description, row.fulfilledAt?.description,
+      ] + Self.fields(row.line) + [row.transactionID?.rawValue, row.openedBy]
     }
-    try rows.finish()
   }
 
   private func exportGrants(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "grant_id", "account_id", "entitlement", "source", "starts_at", "ends_at", "revoked_at",
         "reason", "recorded_at", "submission_id", "environment", "original_transaction_id",
-      ])
-    try await Self.eachPage(ledger.exportGrants) { page in
-      for row in page {
-        try rows.write(
-          [
-            row.id.uuidString.lowercased(), row.accountID, row.entitlement, row.source,
-            row.startsAt.description, row.endsAt?.description, row.revokedAt?.description,
-            row.reason, row.recordedAt.description, row.submissionID?.uuidString.lowercased(),
-          ] + Self.fields(row.line))
-      }
+      ], ledger.exportGrants
+    ) { row in
+      [
+        row.id.uuidString.lowercased(), row.accountID, row.entitlement, row.source,
+        row.startsAt.description, row.endsAt?.description, row.revokedAt?.description,
+        row.reason, row.recordedAt.description, row.submissionID?.uuidString.lowercased(),
+      ] + Self.fields(row.line)
     }
-    try rows.finish()
   }
 
   // MARK: Pages and rows
 
-  /// Reads page by page up to the last one.
   static func eachPage<Row: Sendable, Place: Sendable>(
     _ read: (Place?) async throws -> Ledger.ExportPage<Row, Place>,
     write: ([Row]) async throws -> Void
@@ -225,6 +193,18 @@ struct ExportCommand: AsyncParsableCommand {
     } while place != nil
   }
 
+  /// Writes a row for each row of all pages.
+  private func export<Row: Sendable, Place: Sendable>(
+    _ columns: [String], _ read: (Place?) async throws -> Ledger.ExportPage<Row, Place>,
+    fields: (Row) -> [String?]
+  ) async throws {
+    var rows = try RowWriter(to: output, format, guardsFormulas: guardFormulas, columns: columns)
+    try await Self.eachPage(read) { page in
+      for row in page { try rows.write(fields(row)) }
+    }
+    try rows.finish()
+  }
+
   static func fields(_ line: LineID?) -> [String?] {
     [line?.environment.rawValue, line?.originalTransactionID.rawValue]
   }
@@ -232,146 +212,114 @@ struct ExportCommand: AsyncParsableCommand {
 
 extension RowFormat: ExpressibleByArgument {}
 
-/// What Apple has sent without being asked, and what it was told.
+/// Notifications and write-backs.
 extension ExportCommand {
   func exportNotifications(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "notification_id", "version", "received_at", "arrival", "signed_at", "notification_type",
         "subtype", "environment", "bundle_id", "original_transaction_id", "transaction_id",
         "processed_at", "outcome", "problem", "aged_out_at", "bytes", "sha256", "body",
-      ])
-    try await Self.eachPage { (last: String?) in
+      ]
+    ) { (last: String?) in
       try await ledger.exportNotifications(after: last)
-    } write: { page in
-      for row in page {
-        try rows.write([
-          row.id, "\(row.version)", row.receivedAt.description, row.arrival,
-          row.signedAt?.description, row.notificationType, row.subtype,
-          row.environment?.rawValue, row.bundleID, row.originalTransactionID, row.transactionID,
-          row.processedAt?.description, row.outcome, row.problem, row.agedOutAt?.description,
-          "\(row.bytes)", row.sha256, row.body,
-        ])
-      }
+    } fields: { row in
+      [
+        row.id, "\(row.version)", row.receivedAt.description, row.arrival,
+        row.signedAt?.description, row.notificationType, row.subtype,
+        row.environment?.rawValue, row.bundleID, row.originalTransactionID, row.transactionID,
+        row.processedAt?.description, row.outcome, row.problem, row.agedOutAt?.description,
+        "\(row.bytes)", row.sha256, row.body,
+      ]
     }
-    try rows.finish()
   }
 
   func exportTellings(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "environment", "original_transaction_id", "telling_id", "kind", "told_at", "bundle_id",
         "transaction_id", "notification_id", "account_id", "outcome", "reason", "http_status",
         "error_code", "delivery_status",
-      ])
-    try await Self.eachPage(ledger.exportTellings) { page in
-      for row in page {
-        let telling = row.telling
-        let refusal = telling.outcome.refusal
-        try rows.write(
-          Self.fields(telling.line) + [
-            "\(row.id)", telling.kind.rawValue, telling.toldAt.description, telling.bundleID,
-            telling.request?.transactionID.rawValue, telling.request?.notificationID,
-            row.accountID, telling.outcome.name, telling.outcome.reason?.rawValue,
-            refusal.httpStatus?.description, refusal.code?.description, telling.deliveryStatus,
-          ])
-      }
+      ], ledger.exportTellings
+    ) { row in
+      let telling = row.telling
+      let refusal = telling.outcome.refusal
+      return Self.fields(telling.line) + [
+        "\(row.id)", telling.kind.rawValue, telling.toldAt.description, telling.bundleID,
+        telling.request?.transactionID.rawValue, telling.request?.notificationID,
+        row.accountID, telling.outcome.name, telling.outcome.reason?.rawValue,
+        refusal.httpStatus?.description, refusal.code?.description, telling.deliveryStatus,
+      ]
     }
-    try rows.finish()
   }
 }
 
-/// What everything else follows from, and who did what.
+/// Source data and administrator actions.
 extension ExportCommand {
   func exportLedger(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
-        "environment", "original_transaction_id", "number", "recorded_at", "kind",
-        "evidence_date", "source", "source_id", "format", "body", "hash", "stored_at",
-      ])
-    try await Self.eachPage(ledger.exportEntries) { page in
-      for row in page {
-        try rows.write(
-          Self.fields(row.line) + [
-            "\(row.number)", row.recordedAt.description, row.kind,
-            row.evidenceDate?.description, row.source, row.sourceID, "\(row.format)", row.body,
-            row.hash, row.storedAt.description,
-          ])
-      }
+    try await export(
+      [
+        "environment", "original_transaction_id", "number", "recorded_at", "kind", "evidence_date",
+        "source", "source_id", "format", "body", "hash", "stored_at",
+      ], ledger.exportEntries
+    ) { row in
+      Self.fields(row.line) + [
+        "\(row.number)", row.recordedAt.description, row.kind,
+        row.evidenceDate?.description, row.source, row.sourceID, "\(row.format)", row.body,
+        row.hash, row.storedAt.description,
+      ]
     }
-    try rows.finish()
   }
 
   func exportCheckpoints(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: ["checkpoint_id", "stored_before", "entries", "digest"])
-    try await Self.eachPage(ledger.exportCheckpoints) { page in
-      for row in page {
-        try rows.write(["\(row.id)", row.storedBefore.description, "\(row.entries)", row.digest])
-      }
+    try await export(
+      ["checkpoint_id", "stored_before", "entries", "digest"], ledger.exportCheckpoints
+    ) { row in
+      ["\(row.id)", row.storedBefore.description, "\(row.entries)", row.digest]
     }
-    try rows.finish()
   }
 
   func exportRates(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: ["reporting_currency", "currency", "valid_from", "rate", "recorded_at"])
-    try await Self.eachPage(ledger.exportRates) { page in
-      for row in page {
-        try rows.write([
-          row.reportingCurrency, row.currency, row.validFrom, row.rate, row.recordedAt,
-        ])
-      }
+    try await export(
+      ["reporting_currency", "currency", "valid_from", "rate", "recorded_at"], ledger.exportRates
+    ) { row in
+      [row.reportingCurrency, row.currency, row.validFrom, row.rate, row.recordedAt]
     }
-    try rows.finish()
   }
 
   func exportAccounts(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "account_key", "account_id", "app_account_token", "created_at", "erased_at",
         "merged_into_key", "consumption_consent", "consent_decided_at",
-      ])
-    try await Self.eachPage(ledger.exportAllAccounts) { page in
-      for row in page {
-        try rows.write([
-          row.key.rawValue.uuidString.lowercased(), row.id,
-          row.appAccountToken.uuidString.lowercased(), row.createdAt?.description,
-          row.erasedAt?.description, row.mergedInto?.rawValue.uuidString.lowercased(),
-          row.hasConsumptionConsent?.description, row.consentDecidedAt?.description,
-        ])
-      }
+      ], ledger.exportAllAccounts
+    ) { row in
+      [
+        row.key.rawValue.uuidString.lowercased(), row.id,
+        row.appAccountToken.uuidString.lowercased(), row.createdAt?.description,
+        row.erasedAt?.description, row.mergedInto?.rawValue.uuidString.lowercased(),
+        row.hasConsumptionConsent?.description, row.consentDecidedAt?.description,
+      ]
     }
-    try rows.finish()
   }
 
   func exportSubmissions(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "submission_id", "account_id", "received_at", "restore", "transaction_id", "order_id",
         "bundle_id", "status", "environment", "decided_at", "problem",
-      ])
-    try await Self.eachPage(ledger.exportSubmissions) { page in
-      for row in page {
-        try rows.write([
-          row.id.uuidString.lowercased(), row.accountID, row.receivedAt.description,
-          "\(row.isRestore)", row.transactionID, row.orderID?.uuidString.lowercased(),
-          row.bundleID, row.status, row.environment?.rawValue, row.decidedAt?.description,
-          row.problem,
-        ])
-      }
+      ], ledger.exportSubmissions
+    ) { row in
+      [
+        row.id.uuidString.lowercased(), row.accountID, row.receivedAt.description,
+        "\(row.isRestore)", row.transactionID, row.orderID?.uuidString.lowercased(),
+        row.bundleID, row.status, row.environment?.rawValue, row.decidedAt?.description,
+        row.problem,
+      ]
     }
-    try rows.finish()
   }
 
-  /// Every version of every product, the older one first.
+  /// All versions of all products, older ones first.
   func exportProducts(of ledger: Ledger) async throws {
     var rows = try RowWriter(
       to: output, format, guardsFormulas: guardFormulas,
@@ -390,22 +338,18 @@ extension ExportCommand {
     try rows.finish()
   }
 
-  /// What administrators did, the last act first.
+  /// Latest action first.
   func exportActs(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "action_id", "acted_at", "administrator", "action", "subject", "reason", "account_id",
         "previous_account_id", "data",
-      ])
-    try await Self.eachPage(ledger.exportActs) { page in
-      for act in page {
-        try rows.write([
-          "\(act.id)", act.actedAt.description, act.administrator, act.action, act.subject,
-          act.reason, act.accountID, act.previousAccountID, act.data,
-        ])
-      }
+      ], ledger.exportActs
+    ) { act in
+      [
+        "\(act.id)", act.actedAt.description, act.administrator, act.action, act.subject,
+        act.reason, act.accountID, act.previousAccountID, act.data,
+      ]
     }
-    try rows.finish()
   }
 }

@@ -8,59 +8,55 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure import`: who owns what, from another backend.
 struct ImportCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "import",
-    abstract: "Takes over whose the subscriptions are that another backend has sold.",
+    abstract: "Imports subscription ownership from another backend.",
     discussion: """
-      The file is CSV with a line of names, or JSON lines: environment (production or sandbox), \
-      original_transaction_id, account_id, and if you have them transaction_id or receipt_data. \
-      Whatever was bought on such an original transaction until the file was written belongs to \
-      the account, as soon as Apple has told of it; what is bought later follows the rule. A \
-      worker asks Apple about each of them, at Apple's rate: `tenure import --status` says how far \
-      that is.
+      The file is CSV with a header, or JSON lines: environment (production or sandbox), \
+      original_transaction_id, account_id, and optionally transaction_id, receipt_data and \
+      bundle_id. Purchases on an original transaction up to the file's date belong to the account \
+      once Apple confirms them; later purchases follow the ownership rule. A worker confirms each \
+      original transaction with Apple, within Apple's rate limit; --status shows the progress.
 
-      What can't be taken over is written to FILE.errors.csv, with its line and why, and the exit \
-      status is 1. To import a file again does nothing; one that was interrupted is begun again \
-      the same way.
+      Rejected lines are written to FILE.errors.csv with their reason, and the exit status is 1. \
+      Importing a file again is a no-op; repeat the command to resume an interrupted import.
       """)
 
   @OptionGroup var options: SettingOptions
 
-  @Argument(help: "The file; a hyphen: standard input.")
+  @Argument(help: "File to read, or - for standard input.")
   var file: String?
 
-  @Flag(help: "Checks everything, and writes nothing to the database.")
+  @Flag(help: "Checks the file without writing to the database.")
   var dryRun = false
 
-  @Flag(help: "Says how much of all imports Apple has confirmed. Exit status 1 until it is all.")
+  @Flag(help: "Shows how much of all imports Apple has confirmed. Exit status 0 once all is.")
   var status = false
 
-  @Option(help: "Where errors are written; instead of FILE.errors.csv.")
+  @Option(help: "Error file. (default: FILE.errors.csv)")
   var errors: String?
 
-  @Option(help: "When the file was true, in RFC 3339; instead of when it was written.")
+  @Option(help: "Point in time the file reflects. (default: its modification time)")
   var asOf: String?
 
-  @Option(help: "What the ledger names as the source; instead of the file's name.")
+  @Option(help: "Source recorded in the ledger. (default: the file name)")
   var source: String?
 
   func validate() throws {
     guard status != (file != nil) else {
-      throw ValidationError("Name a FILE, or say --status.")
+      throw ValidationError("Specify a FILE or --status.")
     }
-    guard !status || !dryRun else { throw ValidationError("--status needs no --dry-run.") }
+    guard !status || !dryRun else {
+      throw ValidationError("--status and --dry-run can't be combined.")
+    }
     if let asOf, Timestamp(rfc3339: asOf) == nil {
-      throw ValidationError("--as-of is a time like 2026-11-21T09:30:00Z.")
+      throw ValidationError("--as-of must be a time such as 2026-11-21T09:30:00Z.")
     }
   }
 
   func run() async throws {
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    let isWell = try await withDatabase(settings, logger: logger) { database in
+    let isWell = try await options.useDatabase { database, settings, logger in
       let ledger = Ledger(database: database)
       guard let file else { return try await showStatus(of: ledger) }
       let catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
@@ -71,7 +67,9 @@ struct ImportCommand: AsyncParsableCommand {
     guard isWell else { throw ExitCode.failure }
   }
 
-  /// True if all is confirmed.
+  /// Prints the progress of all imports.
+  ///
+  /// - Returns: Whether Apple has confirmed all of them.
   private func showStatus(of ledger: Ledger) async throws -> Bool {
     let progress = try await ledger.importProgress()
     print(
@@ -82,12 +80,14 @@ struct ImportCommand: AsyncParsableCommand {
       unconfirmed   \(progress.unverifiable)
       """)
     if progress.unverifiable > 0 {
-      print("Apple tells nothing of those: `tenure export unverified` lists them with the reason.")
+      print("`tenure export unverified` lists the unconfirmed lines with the reason.")
     }
     return progress.waiting == 0 && progress.unverifiable == 0
   }
 
-  /// True if every line was taken over.
+  /// Imports a file and prints the result.
+  ///
+  /// - Returns: Whether every line was accepted.
   private func run(
     _ path: String, _ ledger: Ledger, _ terms: AccessTerms,
     now: @escaping @Sendable () -> Timestamp, logger: Logger
@@ -111,18 +111,17 @@ struct ImportCommand: AsyncParsableCommand {
       repeated   \(summary.repeated)
       errors     \(summary.errors)
       """)
-    if summary.errors > 0 { print("The errors are in \(faults.path).") }
+    if summary.errors > 0 { print("Errors: \(faults.path)") }
     return summary.errors == 0
   }
 }
 
-/// A file that is read from its beginning.
 struct InputFile {
   let handle: FileHandle
   let name: String
-  /// Nil: nobody knows.
+  /// Nil for standard input.
   let bytes: Int?
-  /// When it was last written, which is before now.
+  /// The modification time, at most the current time.
   let writtenAt: Timestamp
 
   init(_ path: String, now: Timestamp) throws {
@@ -137,7 +136,7 @@ struct InputFile {
     let target = url.resolvingSymlinksInPath().path(percentEncoded: false)
     let attributes = try FileManager.default.attributesOfItem(atPath: target)
     guard attributes[.type] as? FileAttributeType != .typeDirectory else {
-      throw FileFault(description: "\(path) is a directory: name a file.")
+      throw FileFault(description: "\(path) is a directory.")
     }
     self.handle = handle
     name = url.lastPathComponent
@@ -149,20 +148,19 @@ struct InputFile {
   }
 }
 
-/// Where the errors of a file go: made with the first of them; one of an earlier run is removed.
+/// The file of rejected lines, created with the first of them.
 final class ErrorFile {
   let path: String
   private var file: FileHandle?
 
-  /// - Parameters:
-  ///   - path: Where; what is neither a file nor missing stays.
-  ///   - input: The file that is read.
-  /// - Throws: ``FileFault`` if both are the same.
+  /// Removes a regular file of an earlier run; devices, pipes and links stay.
+  ///
+  /// - Throws: ``FileFault`` if `path` is the input file.
   init(path: String, besides input: String) throws {
     self.path = path
     let (file, other) = (URL(filePath: path), URL(filePath: input))
     guard input == "-" || file.resolvingSymlinksInPath() != other.resolvingSymlinksInPath() else {
-      throw FileFault(description: "\(path) is the file that is read: name another for errors.")
+      throw FileFault(description: "\(path) is the input file: specify another --errors file.")
     }
     let type = try? FileManager.default.attributesOfItem(atPath: path)[.type] as? FileAttributeType
     if type == .typeRegular { try? FileManager.default.removeItem(at: file) }
@@ -182,9 +180,9 @@ final class ErrorFile {
   func finish() throws { try file?.close() }
 }
 
-/// How far an import is: a bar on a terminal, else a line of the log from time to time.
+/// The progress of an import: a bar on a terminal, otherwise log lines.
 final class ImportBar {
-  /// So many lines are worth one of the log.
+  /// The number of lines per log line.
   private static let loggedLines = 100_000
 
   private let bytes: Int?
@@ -205,7 +203,7 @@ final class ImportBar {
       FileHandle.standardError.write(Data("\r\(text)\u{1B}[K".utf8))
     } else {
       logged = summary.lines
-      logger.info("The import goes on", metadata: ["progress": "\(text)"])
+      logger.info("Import progress", metadata: ["progress": "\(text)"])
     }
   }
 
@@ -213,15 +211,15 @@ final class ImportBar {
     if isTerminal { FileHandle.standardError.write(Data("\n".utf8)) }
   }
 
-  /// The part of the file, the lines, their rate, the errors and the time that is left.
   static func text(_ summary: OwnerImport.Summary, of bytes: Int?, after time: Duration) -> String {
     let seconds = max(0.001, time / .seconds(1))
     let rate = Int(Double(summary.lines) / seconds)
     var text = "\(summary.lines) lines, \(rate)/s, \(summary.errors) errors"
     if let bytes, bytes > 0, summary.bytesRead > 0 {
       let part = min(1, Double(summary.bytesRead) / Double(bytes))
+      let percent = Int(part * 100)
       let left = Int((seconds / part - seconds).rounded(.up))
-      text = "\(ProgressBar.text(Int(part * 100), of: 100, "%")), \(text), \(left) s left"
+      text = "\(ProgressBar.bar(percent, of: 100)) \(percent)%, \(text), \(left) s left"
     }
     return text
   }

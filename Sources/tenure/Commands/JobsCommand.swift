@@ -6,99 +6,102 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure jobs`: the queue, by hand.
+/// `tenure jobs`: lists, shows and retries jobs.
 struct JobsCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "jobs",
-    abstract: "Shows what is still to be done, and starts again what was given up.",
+    abstract: "Lists pending and failed jobs, and retries them.",
     subcommands: [List.self, Show.self, Retry.self], defaultSubcommand: List.self)
 
-  /// `tenure jobs list`.
   struct List: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Counts the jobs by kind and lane, and lists those that were given up.",
+      abstract: "Counts jobs by kind and queue, and lists those that were given up.",
       discussion: """
-        due: a worker could begin it. waiting: its time has not come. running: a worker is at it. \
-        parked: it was given up, and waits for `tenure jobs retry`. failing: how many of those \
-        that are not parked failed the last time.
+        due: can start now. waiting: due later. running: claimed by a worker. parked: given up \
+        when its retry window ended; run `tenure jobs retry`. failing: jobs, parked ones excluded, \
+        whose last run failed.
         """)
 
     @OptionGroup var options: SettingOptions
 
-    @Option(help: "Only jobs of this kind, among those that were given up.")
+    @Option(help: "List only parked jobs of this kind.")
     var kind: String?
 
-    @Option(help: "How many of those that were given up to list at the most.")
+    @Option(help: "Maximum number of parked jobs to list.")
     var limit = 50
 
     func run() async throws {
       let kind = try kind.map(JobsCommand.known)
       try await JobsCommand.withLedger(options) { ledger, now in
         let counts = try await ledger.jobCounts(at: now)
-        let parked = try await ledger.parkedJobs(kind: kind, limit: max(0, limit))
+        let discarded = try await ledger.discardedJobs(kind: kind, limit: max(0, limit))
         print(JobsReport.counts(counts, at: now))
-        if !parked.isEmpty { print("\n" + JobsReport.parked(parked)) }
-        let total = counts.filter { kind == nil || $0.kind == kind }.map(\.parked).reduce(0, +)
-        if total > parked.count { print("… and \(total - parked.count) more") }
+        if !discarded.isEmpty { print("\n" + JobsReport.discarded(discarded)) }
+        let total = counts.filter { kind == nil || $0.kind == kind }.map(\.discarded).reduce(0, +)
+        if total > discarded.count { print("… and \(total - discarded.count) more") }
       }
     }
   }
 
-  /// `tenure jobs show`.
   struct Show: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Shows all about a job.")
+    static let configuration = CommandConfiguration(abstract: "Shows the details of a job.")
 
     @OptionGroup var options: SettingOptions
 
-    @Argument(help: "Its number, or what it is about: the id of a submission, for example.")
+    @Argument(help: "Job ID or subject, such as a submission ID.")
     var id: String
 
     func run() async throws {
       let jobs = try await JobsCommand.withLedger(options) { try await $0.jobs(named: id, at: $1) }
-      guard !jobs.isEmpty else { throw NoSuchJob(description: "no job is called \(id)") }
+      guard !jobs.isEmpty else {
+        throw NoSuchJob(description: "no job has the ID or subject \(id)")
+      }
       print(jobs.map(JobsReport.details).joined(separator: "\n\n"))
     }
   }
 
-  /// `tenure jobs retry`.
   struct Retry: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Starts jobs again, at once, and as patiently as new ones.",
+      abstract: "Retries jobs immediately with a fresh retry window.",
       discussion: """
-        Those that are named, given up or waiting; or those that were given up, of a kind or all. \
-        One that a worker is at stays as it is. It is recorded who did it, and why if that is said.
+        Retries the given jobs, parked or waiting, or all parked jobs (of one kind). Running jobs \
+        are unaffected. The audit log records who retried them, and the reason if one is given.
         """)
 
     @OptionGroup var options: SettingOptions
     @OptionGroup var act: RestartOptions
 
-    @Argument(help: "Their numbers, or what they are about: ids of submissions, for example.")
+    @Argument(help: "Job IDs or subjects, such as submission IDs.")
     var ids: [String] = []
 
-    @Option(help: "All of this kind that were given up.")
+    @Option(help: "Retry all parked jobs of this kind.")
     var kind: String?
 
-    @Flag(help: "All that were given up.")
+    @Flag(help: "Retry all parked jobs.")
     var all = false
 
     func validate() throws {
       guard [!ids.isEmpty, kind != nil, all].count(where: \.self) == 1 else {
-        throw ValidationError("Name jobs, or a --kind, or --all: one of the three.")
+        throw ValidationError("Specify job IDs, --kind or --all.")
       }
     }
 
     func run() async throws {
       let selection: JobSelection =
-        if let kind { .parked(kind: try JobsCommand.known(kind)) } else if all { .allParked } else {
+        if let kind {
+          .discarded(kind: try JobsCommand.known(kind))
+        } else if all {
+          .allDiscarded
+        } else {
           .named(ids)
         }
       let count = try await JobsCommand.withLedger(options) {
         try await $0.restartJobs(selection, by: act.administrator, at: $1)
       }
       guard count > 0 || ids.isEmpty else {
-        throw NoSuchJob(description: "no job of that name waits or was given up")
+        throw NoSuchJob(description: "no job with this ID or subject is waiting or parked")
       }
-      print("started again  \(count)")
+      print("retried  \(count)")
     }
   }
 
@@ -114,52 +117,50 @@ struct JobsCommand: AsyncParsableCommand {
   }
 
   private static func known(_ kind: String) throws -> String {
-    let kinds = Job.Task.Kind.allCases.map(\.rawValue)
+    let kinds = Job.Kind.allCases.map(\.rawValue)
     guard kinds.contains(kind) else {
       throw ValidationError(
-        "There is no kind \(kind): name one of \(kinds.joined(separator: ", ")).")
+        "Unknown kind \(kind). Kinds: \(kinds.joined(separator: ", ")).")
     }
     return kind
   }
 }
 
-/// Why a job can't be shown or started again.
 struct NoSuchJob: Error, CustomStringConvertible {
   let description: String
 }
 
-/// The queue as text for people.
 enum JobsReport {
   static func counts(_ counts: [JobCount], at now: Timestamp) -> String {
-    guard !counts.isEmpty else { return "There is nothing to do." }
+    guard !counts.isEmpty else { return "No jobs." }
     return table(
-      ["kind", "lane", "due", "waiting", "running", "parked", "failing", "due for"],
+      ["kind", "queue", "due", "waiting", "running", "parked", "failing", "due for"],
       counts.map { count in
-        let numbers = [count.due, count.waiting, count.running, count.parked, count.failing]
-        return [count.kind, count.lane.rawValue] + numbers.map(String.init)
+        let numbers = [count.due, count.waiting, count.running, count.discarded, count.failing]
+        return [count.kind, count.queue] + numbers.map(String.init)
           + [count.dueSince.map { age(now - $0) } ?? ""]
       })
   }
 
-  static func parked(_ jobs: [StoredJob]) -> String {
+  static func discarded(_ jobs: [StoredJob]) -> String {
     table(
-      ["id", "kind", "about", "given up", "begun", "because"],
+      ["id", "kind", "subject", "parked at", "attempts", "reason"],
       jobs.map { job in
-        let parkedAt = job.parkedAt.map { "\($0)" } ?? ""
+        let discardedAt = job.discardedAt.map { "\($0)" } ?? ""
         return [
-          "\(job.id)", job.kind, job.subject, parkedAt, "\(job.attempts)", job.lastError ?? "",
+          "\(job.id)", job.kind, job.subject, discardedAt, "\(job.attempts)", job.lastError ?? "",
         ]
       })
   }
 
   static func details(_ job: StoredJob) -> String {
     let fields: [(String, String?)] = [
-      ("id", "\(job.id)"), ("kind", job.kind), ("about", job.subject),
-      ("state", job.state.rawValue), ("lane", job.lane.rawValue), ("priority", "\(job.priority)"),
-      ("due at", "\(job.runAt)"), ("begun", "\(job.attempts)"),
-      ("patience since", "\(job.createdAt)"), ("worker", job.worker),
-      ("lease until", job.lockedUntil.map { "\($0)" }),
-      ("given up at", job.parkedAt.map { "\($0)" }), ("because", job.lastError),
+      ("id", "\(job.id)"), ("kind", job.kind), ("subject", job.subject),
+      ("state", job.state.rawValue), ("queue", job.queue), ("priority", "\(job.priority)"),
+      ("due at", "\(job.runAt)"), ("attempts", "\(job.attempts)"),
+      ("retrying since", "\(job.createdAt)"), ("worker", job.worker),
+      ("leased until", job.lockedUntil.map { "\($0)" }),
+      ("parked at", job.discardedAt.map { "\($0)" }), ("reason", job.lastError),
     ]
     return AppStoreText.columns(fields.compactMap { name, value in value.map { [name, $0] } })
       .joined(separator: "\n")
@@ -169,7 +170,6 @@ enum JobsReport {
     AppStoreText.columns([head] + rows).joined(separator: "\n")
   }
 
-  /// A duration in its largest unit.
   private static func age(_ duration: Duration) -> String {
     let seconds = max(0, duration.components.seconds)
     let units = [(86_400, "d"), (3600, "h"), (60, "min")] as [(Int64, String)]

@@ -2,24 +2,21 @@ import ArgumentParser
 import HTTPAPI
 import Observability
 
-/// `tenure metrics`: what monitoring is set up with.
 struct MetricsCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "metrics",
     abstract: "Prints a Grafana dashboard, alert rules for Prometheus, or the list of metrics.",
     discussion: """
-      The metrics themselves are at /metrics of `serve`, and of `work` where it is told a port by \
-      TENURE_METRICS_PORT.
+      `serve` exposes the metrics at /metrics, and so does `work` if TENURE_METRICS_PORT is set.
       """)
 
-  /// What can be printed.
   enum Subject: String, CaseIterable, ExpressibleByArgument {
     case dashboard
     case alerts
     case list
   }
 
-  @Argument(help: "dashboard, alerts or list.")
+  @Argument(help: "File to print: dashboard, alerts or list.")
   var subject: Subject
 
   func run() {

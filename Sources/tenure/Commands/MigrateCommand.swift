@@ -3,26 +3,25 @@ import Bootstrap
 import LedgerStorage
 import Logging
 import Postgres
+import Reports
 
-/// `tenure migrate`: the database's schema.
 struct MigrateCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "migrate",
-    abstract: "Creates the database's schema or brings it up to date.",
+    abstract: "Creates or upgrades the schema and the reports.",
     discussion: """
-      Uses TENURE_MIGRATION_DATABASE_URL, the schema's owner, or else DATABASE_URL. Running it \
-      again changes nothing. Programs go on meanwhile as far as the new schema serves them: it \
-      waits for tables that are in use, and never keeps others waiting for longer than a moment. \
-      What is distributed once stays so: the tables of a later version are distributed without \
-      saying it again.
+      Connects as the schema's owner, with TENURE_MIGRATION_DATABASE_URL or else DATABASE_URL. \
+      Repeating it is a no-op. Programs that are compatible with the new schema may keep running: \
+      locks are requested with short timeouts. A schema that was distributed once stays so: later \
+      versions distribute their tables without the flag.
       """)
 
   @OptionGroup var options: SettingOptions
 
-  @Flag(help: "Change nothing; exit with 1 unless the schema serves this program.")
+  @Flag(help: "Change nothing. Exit status 1 unless the schema is compatible with this program.")
   var check = false
 
-  @Flag(help: "Distribute the tables over the nodes of a Citus.")
+  @Flag(help: "Distribute the tables over the nodes of a Citus cluster.")
   var distributed = false
 
   func run() async throws {
@@ -37,15 +36,20 @@ struct MigrateCommand: AsyncParsableCommand {
       throw SettingError(
         name: settings.migrationDatabaseURL == nil
           ? "TENURE_MIGRATION_DATABASE_URL is not set" : "TENURE_MIGRATION_DATABASE_URL",
-        fault: "\(error.message): name the role that owns the schema there")
+        fault: "\(error.message): must name the role that owns the schema")
     }
   }
 
   private func run(on pool: ConnectionPool, logger: Logger) async throws {
-    let migrator = SchemaMigrator(database: pool, logger: logger)
+    let migrator = SchemaMigrator(
+      database: pool, reports: ReportSQL(Report.sql), logger: logger)
     let distributor = SchemaDistributor(database: pool, logger: logger)
     if check {
-      try await tell(try await migrator.check(), distributor)
+      let standing = try await migrator.check()
+      try await tell(standing, distributor)
+      if case .current = standing, try await !migrator.hasCurrentReports() {
+        print(ReportSQL.outdated)
+      }
     } else {
       try await migrate(migrator)
       let isBegun = try await distributor.isBegun()
@@ -63,25 +67,29 @@ struct MigrateCommand: AsyncParsableCommand {
     case .current:
       print(
         "The schema is up to date: version \(current)"
-          + (tables > 0 ? ", its \(tables) tables distributed." : "."))
+          + (tables > 0 ? ", \(tables) tables distributed." : "."))
     case .ahead(let version): print(SchemaStanding.sentence(on: version))
     }
   }
 
   private func migrate(_ migrator: SchemaMigrator) async throws {
     let current = SchemaMigrator.currentVersion
+    let hadCurrentReports =
+      try await migrator.version() == nil ? false : migrator.hasCurrentReports()
     switch try await migrator.migrate() {
-    case nil: print("The schema is created: version \(current).")
+    case nil: print("Created the schema: version \(current).")
     case let version? where version > current: print(SchemaStanding.sentence(on: version))
-    case current?: print("The schema was up to date: version \(current).")
-    case let before?: print("The schema is brought from version \(before) to \(current).")
+    case current?:
+      print("The schema was already up to date: version \(current).")
+      if !hadCurrentReports { print("Updated the reports.") }
+    case let before?: print("Upgraded the schema from version \(before) to \(current).")
     }
-    // A later version has its own way to do it.
+    // A later version grants its privileges itself.
     guard case .current = try await migrator.check() else { return }
     for role in try await migrator.grantPrivileges() {
       print(
-        "There is no role \(role), and this one may not make it: have it made, without a login, by "
-          + "one who may, and run this again.")
+        "The role \(role) is missing, and this role can't create it: have a role with "
+          + "CREATEROLE run CREATE ROLE \(role), then repeat this command.")
     }
   }
 
@@ -89,9 +97,9 @@ struct MigrateCommand: AsyncParsableCommand {
     let outcome = try await distributor.distribute()
     print(
       outcome.tables.isEmpty
-        ? "Every table was distributed." : "Tables distributed: \(outcome.tables.count).")
+        ? "All tables were distributed." : "Tables distributed: \(outcome.tables.count).")
     for (name, message) in outcome.unanswerable.sorted(by: { $0.key < $1.key }) {
-      print("This Citus can't be asked for \(name): \(message)")
+      print("This version of Citus does not support \(name): \(message)")
     }
   }
 }

@@ -7,38 +7,37 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure poll`: asks Apple what is due, without a worker.
 struct PollCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "poll",
-    abstract: "Asks Apple how the subscriptions stand that are due, once: for cron.",
+    abstract: "Polls Apple once for due subscriptions (for cron).",
     discussion: """
-      A worker does the same all the time. Any number of passes may run beside workers: nothing is \
-      asked twice, and all of them share TENURE_POLLS_PER_HOUR. What Apple does not answer comes \
-      again. Exit status 1 only where something fails until somebody mends it.
+      A worker does the same continuously. Passes and workers can run concurrently: no \
+      subscription is polled twice, and all of them share TENURE_POLLS_PER_HOUR. Polls that Apple \
+      does not answer are retried later. Exit status 1 only on failures that need a fix.
       """)
 
   @OptionGroup var options: SettingOptions
 
-  @Flag(help: "One pass over what is due.")
+  @Flag(help: "Poll all due subscriptions, then exit.")
   var once = false
 
-  @Option(help: "Asks about this original transaction at once, due or not.")
+  @Option(help: "Poll this original transaction now, due or not.")
   var originalTransactionID: String?
 
-  @Option(help: "Its environment, production or sandbox; needed where both know it.")
+  @Option(help: "production or sandbox; required if both have the original transaction.")
   var environment: Environment?
 
-  @Option(help: "How many minutes a pass may wait for the hour's budget; what is left stays due.")
+  @Option(help: "Minutes to wait for the hourly rate limit; remaining polls stay due.")
   var wait = 5
 
   func validate() throws {
     guard once != (originalTransactionID != nil) else {
-      throw ValidationError("Say --once, or name an --original-transaction-id.")
+      throw ValidationError("Specify --once or --original-transaction-id.")
     }
-    guard (0...1440).contains(wait) else { throw ValidationError("--wait is from 0 to 1440.") }
+    guard (0...1440).contains(wait) else { throw ValidationError("--wait must be from 0 to 1440.") }
     guard environment == nil || originalTransactionID != nil else {
-      throw ValidationError("--environment needs --original-transaction-id.")
+      throw ValidationError("--environment requires --original-transaction-id.")
     }
   }
 
@@ -55,7 +54,7 @@ struct PollCommand: AsyncParsableCommand {
     guard isWell else { throw ExitCode.failure }
   }
 
-  /// One pass; false if something failed for good.
+  /// - Returns: Whether no poll failed.
   private func pass(with assembly: Assembly) async throws -> Bool {
     let bar = ProgressBar("polls")
     let summary = try await assembly.pollPass(patience: .minutes(wait)).run {
@@ -66,39 +65,39 @@ struct PollCommand: AsyncParsableCommand {
       """
       due           \(summary.due)
       polled        \(summary.polled)
-      news          \(summary.news)
-      passed over   \(summary.passedOver)
+      changed       \(summary.news)
+      skipped       \(summary.passedOver)
       postponed     \(summary.postponed)
       failed        \(summary.failed)
-      left, for lack of budget  \(summary.left)
+      rate limited  \(summary.left)
       """)
     return summary.failed == 0
   }
 
-  /// One line; false if Apple did not answer.
+  /// - Returns: Whether Apple answered.
   private func poll(_ id: OriginalTransactionID, with assembly: Assembly) async throws -> Bool {
     let known = try await assembly.ledger.environments(of: id)
     guard let environment = environment ?? (known.count == 1 ? known[0] : nil) else {
       throw known.isEmpty
-        ? SettingError(name: "--original-transaction-id", fault: "nothing is recorded of \(id)")
-        : SettingError(name: "--environment", fault: "both know \(id): name one of them")
+        ? SettingError(name: "--original-transaction-id", fault: "unknown: \(id)")
+        : SettingError(name: "--environment", fault: "required: both have \(id)")
     }
     let line = LineID(environment, id)
     switch try await assembly.poll.pollNow(line) {
     case .polled(let isNews):
-      print("\(line): \(isNews ? "Apple has answered, and there is news." : "nothing new.")")
+      print("\(line): \(isNews ? "changed" : "unchanged")")
       return true
     case .passedOver(let reason), .postponed(let reason, _), .failed(let reason, _):
       print("\(line): \(reason)")
       return false
     case .over:
-      print("\(line): nothing is recorded of it, or nothing more can be learned.")
+      print("\(line): unknown, or nothing left to poll")
       return false
     }
   }
 }
 
-/// A bar on a terminal that grows with what is done.
+/// A progress bar, or a count without a total, on standard error; shown on terminals only.
 struct ProgressBar: Sendable {
   private static let width = 40
 
@@ -109,9 +108,10 @@ struct ProgressBar: Sendable {
     self.what = what
   }
 
-  func show(_ done: Int, of all: Int) {
+  func show(_ done: Int, of all: Int? = nil) {
     guard isTerminal else { return }
-    FileHandle.standardError.write(Data("\r\(Self.text(done, of: all, what))".utf8))
+    let text = all.map { Self.text(done, of: $0, what) } ?? "\(done) \(what)"
+    FileHandle.standardError.write(Data("\r\(text)".utf8))
   }
 
   func finish() {
@@ -119,11 +119,14 @@ struct ProgressBar: Sendable {
     FileHandle.standardError.write(Data("\n".utf8))
   }
 
-  /// The bar as it stands.
   static func text(_ done: Int, of all: Int, _ what: String) -> String {
-    // More can be done than was due, when others are at it.
+    "\(bar(done, of: all)) \(done) of \(all) \(what)"
+  }
+
+  /// Full if `done` exceeds `all`, which other processes can cause.
+  static func bar(_ done: Int, of all: Int) -> String {
     let part = all > 0 ? min(done, all) * width / all : width
     let bar = String(repeating: "#", count: part) + String(repeating: ".", count: width - part)
-    return "[\(bar)] \(done) of \(all) \(what)"
+    return "[\(bar)]"
   }
 }

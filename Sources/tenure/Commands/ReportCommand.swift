@@ -4,7 +4,6 @@ import Logging
 import Reports
 import Subscriptions
 
-/// `tenure report`: what operators look at.
 struct ReportCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "report",
@@ -12,25 +11,24 @@ struct ReportCommand: AsyncParsableCommand {
     discussion: """
       The reports:
 
-      \(Report.allCases.map { "  \($0.rawValue): \($0.summary)" }.joined(separator: "\n"))
+      \(Report.all.map { "  \($0.name): \($0.summary)" }.joined(separator: "\n"))
 
-      Each number is a column of the function (or view) report_NAME in the database; its \
-      definition, which --definition prints, is there, and what it counts are the rows of \
-      report_NAME_item: --items, with the same choices, and --column to see one column's. Days are \
-      those of the time zone, the first and the last one included. Amounts in CSV and JSON are in \
-      thousandths of the currency's unit.
+      Each number is a column of the database function or view report_NAME; --definition prints \
+      its definition. The counted rows come from report_NAME_item: --items lists them, --column \
+      restricts them to one column. Days are days of the time zone, both ends included. Amounts in \
+      CSV and JSON are in thousandths of the currency's unit.
       """)
 
   @Argument(help: "The report's name.")
   var name: Report
 
-  @Option(help: "How to print it: table, csv or json.")
+  @Option(help: "Output format: table, csv or json.")
   var format = ReportFormat.table
 
-  @Flag(help: "Print what the report counts, in words, instead of the report.")
+  @Flag(help: "Print the report's definition instead of the report.")
   var definition = false
 
-  @OptionGroup(title: "What is counted") var chosen: ReportOptions
+  @OptionGroup(title: "Report options") var chosen: ReportOptions
 
   @OptionGroup var options: SettingOptions
 
@@ -44,11 +42,8 @@ struct ReportCommand: AsyncParsableCommand {
 
   func run() async throws {
     let choices = try chosen.choices(for: name)
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
     do {
-      try await withDatabase(settings, logger: logger) { database in
+      try await options.useDatabase { database, _, _ in
         let reports = ReportReader(database: database)
         if definition {
           print(try await reports.definitions()[name].map { $0 + "\n" } ?? "", terminator: "")
@@ -67,81 +62,84 @@ struct ReportCommand: AsyncParsableCommand {
 }
 
 extension ReportFault {
-  /// The same about the option.
+  /// The fault of the command-line option of the same name.
   fileprivate var asValidationError: ValidationError {
     ValidationError("--\(parameter.rawValue.replacing("_", with: "-")) \(text).")
   }
 }
 
-extension Report: ExpressibleByArgument {}
+extension Report: ExpressibleByArgument {
+  public init?(argument: String) { self.init(exactly: argument) }
+
+  public static var allValueStrings: [String] { all.map(\.name) }
+}
 extension ReportFormat: ExpressibleByArgument {}
 
-/// What can be chosen of a report on the command line.
+/// The options of reports; each report accepts some of them.
 struct ReportOptions: ParsableArguments {
-  @Option(help: "The first day, as in 2026-01-31.")
+  @Option(help: "First day, such as 2026-01-31.")
   var from: Day?
 
-  @Option(help: "The last day; today unless given.")
+  @Option(help: "Last day. (default: today)")
   var to: Day?
 
-  @Option(help: "What a row counts: a day, week (from Monday) or month.")
+  @Option(help: "Period of a row: day, week (from Monday) or month.")
   var bucket: ReportChoices.Bucket?
 
-  @Option(help: "Whose days these are, as in Europe/Berlin.")
+  @Option(help: "Time zone of the days, such as Europe/Berlin.")
   var timeZone: String?
 
   @Option(help: "Only this product.")
   var product: String?
 
-  @Option(help: "The environment, production or sandbox.")
+  @Option(help: "production or sandbox.")
   var environment: Environment?
 
-  @Flag(help: "Also what is shared in a family.")
+  @Flag(help: "Include family-shared purchases.")
   var includeFamilyShared = false
 
-  @Flag(help: "Also trials.")
+  @Flag(help: "Include trials.")
   var includeTrials = false
 
-  @Flag(help: "Also what administrators granted.")
+  @Flag(help: "Include grants by administrators.")
   var includeGrants = false
 
-  @Flag(inversion: .prefixedNo, help: "A row for each product, or for all together.")
+  @Flag(inversion: .prefixedNo, help: "One row per product, or all products combined.")
   var byProduct: Bool?
 
-  @Option(help: "Sum up in this currency, by the rates in the table exchange_rate.")
+  @Option(help: "Convert amounts to this currency, with the rates in the table exchange_rate.")
   var reportingCurrency: String?
 
-  @Option(help: "As the ledger knew it then, as in 2026-01-31T00:00:00Z; as it is known now.")
+  @Option(help: "As recorded at this time, such as 2026-01-31T00:00:00Z. (default: now)")
   var knownAt: Moment?
 
-  @Option(help: "The moment that the report is about; now unless given.")
+  @Option(help: "Point in time to report on. (default: now)")
   var asOf: Moment?
 
-  @Option(help: "Of intake without --from, how many days; of renewals-due, how many ahead (30).")
+  @Option(help: "intake: number of days, without --from; renewals-due: days ahead. (default: 30)")
   var days: Int?
 
-  @Option(help: "Of retention with --items, the month after the first one, from 0.")
+  @Option(help: "retention with --items: month since the first one, from 0.")
   var period: Int?
 
-  @Flag(help: "Of intake, also count what is of the sandbox.")
+  @Flag(help: "intake: include the sandbox.")
   var includeSandbox = false
 
-  @Flag(help: "Print each thing that is counted, the latest first, instead of the numbers.")
+  @Flag(help: "List the counted items, latest first, instead of the numbers.")
   var items = false
 
-  @Option(help: "With --items, only what this column of the report counts.")
+  @Option(help: "With --items: only items counted in this column.")
   var column: String?
 
-  @Option(help: "The most rows to print; 1000 unless given, as CSV all of them.")
+  @Option(help: "Maximum number of rows. (default: 1000; CSV: all)")
   var limit: Int?
 
-  /// What was given, as the report's choices.
-  ///
-  /// - Throws: A `ValidationError` for what that report does not have, and for a number too large.
+  /// - Throws: `ValidationError` for an option that the report does not accept, or a number out of
+  ///   range.
   func choices(for report: Report) throws -> ReportChoices {
     for parameter in given where !report.parameters.contains(parameter) {
       throw ValidationError(
-        "--\(Self.name(parameter)) is nothing to choose of \(report.rawValue).")
+        "--\(Self.name(parameter)) is not accepted by \(report.name).")
     }
     for (name, value, range) in [
       ("days", days, ReportChoices.dayRange), ("limit", limit, ReportChoices.limitRange),
@@ -149,7 +147,7 @@ struct ReportOptions: ParsableArguments {
     ] as [(String, Int?, ClosedRange<Int>)] {
       if let value, !range.contains(value) {
         throw ValidationError(
-          "--\(name) is \(value): write a number from \(range.lowerBound) to \(range.upperBound).")
+          "--\(name) is \(value), but must be from \(range.lowerBound) to \(range.upperBound).")
       }
     }
     var choices = ReportChoices()
@@ -206,7 +204,7 @@ struct ReportOptions: ParsableArguments {
 
 extension ReportChoices.Bucket: ExpressibleByArgument {}
 
-/// A day, as the command line writes it.
+/// A date argument, such as 2026-01-31.
 struct Day: ExpressibleByArgument {
   let date: CalendarDate
 

@@ -10,24 +10,23 @@ import Observability
 import ServiceLifecycle
 import UnixSignals
 
-/// `tenure serve`: the HTTP API.
 struct ServeCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "serve", abstract: "Serves the HTTP API.",
+    commandName: "serve", abstract: "Serves the HTTP API and the administrators' pages.",
     discussion: """
-      Stops on SIGTERM or SIGINT after finishing the requests in flight. Without DATABASE_URL it \
-      keeps a private PostgreSQL under TENURE_DATA_DIR (.tenure).
+      On SIGTERM or SIGINT, finishes requests in flight and exits. Without DATABASE_URL, runs a \
+      private PostgreSQL under TENURE_DATA_DIR (.tenure).
       """)
 
   @OptionGroup var options: SettingOptions
 
-  @Option(help: "The address to listen on; instead of TENURE_HTTP_HOST.")
+  @Option(help: "Address to listen on; overrides TENURE_HTTP_HOST.")
   var host: String?
 
-  @Option(help: "The port to listen on, 0 for a free one; instead of TENURE_HTTP_PORT.")
+  @Option(help: "Port to listen on, 0 for a free one; overrides TENURE_HTTP_PORT.")
   var port: Int?
 
-  @Flag(help: "Also run the worker in this process.")
+  @Flag(help: "Also run a worker in this process.")
   var withWorker = false
 
   func run() async throws {
@@ -61,13 +60,9 @@ struct ServeCommand: AsyncParsableCommand {
   }
 }
 
-/// Runs a program's services until it is told to stop, then lets go of everything in order.
+/// Runs services until SIGTERM or SIGINT, then releases all resources in reverse order.
 ///
-/// - Parameters:
-///   - settings: Checked.
-///   - logger: The program's.
-///   - services: Makes the services, in the order in which they depend on each other.
-/// - Throws: What starting or running them throws.
+/// - Parameter services: Makes the services; each may depend on earlier ones.
 func withProgram(
   _ settings: Settings, logger: Logger,
   _ services: @Sendable (Assembly) throws -> [any Service]
@@ -76,8 +71,54 @@ func withProgram(
     var configuration = ServiceGroupConfiguration(
       services: try services(assembly), gracefulShutdownSignals: [.sigterm, .sigint],
       logger: logger)
-    // Longer than anything takes that is begun; what is cut off comes again.
+    // Longer than any request or job should take; cancelled jobs are retried.
     configuration.maximumGracefulShutdownDuration = .seconds(60)
     try await ServiceGroup(configuration: configuration).run()
+  }
+}
+
+/// Opens the database and HTTP clients for `body`, and closes them afterwards.
+func withAssembly<Value>(
+  _ settings: Settings, logger: Logger, _ body: (Assembly) async throws -> Value
+) async throws -> Value {
+  try await withDatabase(settings, logger: logger) { database in
+    try await withHTTPClient { client in
+      try await withWebhookSender(to: settings.webhook) { webhook in
+        try await body(
+          try await Assembly(
+            database: database, settings: settings,
+            transport: TracedTransport(HTTPClientTransport(client: client)), webhook: webhook,
+            logger: logger))
+      }
+    }
+  }
+}
+
+func withHTTPClient<Value>(_ body: (HTTPClient) async throws -> Value) async throws -> Value {
+  let client = HTTPClient(
+    eventLoopGroupProvider: .singleton, configuration: HTTPClientTransport.clientConfiguration)
+  do {
+    let value = try await body(client)
+    try await client.shutdown()
+    return value
+  } catch {
+    try? await client.shutdown()
+    throw error
+  }
+}
+
+/// - Parameter receiver: Nil without a webhook; `body` then gets no sender.
+func withWebhookSender<Value>(
+  to receiver: WebhookReceiver?, _ body: (WebhookSender?) async throws -> Value
+) async throws -> Value {
+  guard let receiver else { return try await body(nil) }
+  let sender = WebhookSender(to: receiver)
+  do {
+    let value = try await body(sender)
+    await sender.shutDown()
+    return value
+  } catch {
+    await sender.shutDown()
+    throw error
   }
 }

@@ -2,23 +2,23 @@ import ArgumentParser
 import Bootstrap
 import Foundation
 import Logging
+import Postgres
 import Secrets
 import Subscriptions
 
-/// The flags of the commands that work on a database.
+/// The options of all commands that use a database.
 struct SettingOptions: ParsableArguments {
-  @Option(name: .customLong("config"), help: "A file of settings: NAME=value lines.")
+  @Option(name: .customLong("config"), help: "Settings file with NAME=value lines.")
   var file: String?
 
-  @Option(help: "The database; instead of DATABASE_URL.")
+  @Option(help: "Database connection URI; overrides DATABASE_URL.")
   var databaseURL: Secret<String>?
 
-  @Option(help: "Log level; instead of TENURE_LOG_LEVEL.")
+  @Option(help: "Log level; overrides TENURE_LOG_LEVEL.")
   var logLevel: String?
 
-  /// The settings, with these flags and those of a command.
-  ///
-  /// - Throws: ``SettingError``, or ``SettingErrors`` where there is more than one fault.
+  /// - Parameter flags: The command's own options, by setting name.
+  /// - Throws: ``SettingError``, or ``SettingErrors`` for more than one fault.
   func settings(
     _ flags: [String: String?] = [:], needing needs: [Settings.Need] = []
   ) async throws -> Settings {
@@ -27,31 +27,49 @@ struct SettingOptions: ParsableArguments {
     all["TENURE_LOG_LEVEL"] = logLevel
     return try Settings(await SettingSource(flags: all, file: file), needing: needs)
   }
+
+  /// Reads the settings, and opens the database for `body`.
+  func useDatabase<Value>(
+    _ body: (ConnectionPool, Settings, Logger) async throws -> Value
+  ) async throws -> Value {
+    let settings = try await settings()
+    let logger = Logger.bootstrapTenure(level: settings.logLevel, format: settings.logFormat)
+    return try await withDatabase(settings, logger: logger) { database in
+      try await body(database, settings, logger)
+    }
+  }
 }
 
-/// A flag whose value is not printed.
+/// An option whose value is never printed.
 extension Secret: ExpressibleByArgument where Value == String {
   init?(argument: String) { self.init(argument) }
 }
 
-/// Reads arguments; what is thrown stands behind "The value … is invalid for …:".
+/// Parses arguments; error texts follow "The value … is invalid for …:".
 enum ArgumentText {
   static func moment(_ text: String) throws -> Timestamp {
     guard let moment = Timestamp(rfc3339: text) else {
-      throw ValidationError("it is no time like 2026-12-31T00:00:00Z")
+      throw ValidationError("must be a time such as 2026-12-31T00:00:00Z")
     }
     return moment
   }
 
   static func uuid(_ text: String) throws -> UUID {
-    guard let id = UUID(uuidString: text) else { throw ValidationError("it is no UUID") }
+    guard let id = UUID(uuidString: text) else { throw ValidationError("must be a UUID") }
     return id
   }
 
   static func environment(_ text: String) throws -> Subscriptions.Environment {
     guard let environment = Subscriptions.Environment(rawValue: text) else {
-      throw ValidationError("it is neither production nor sandbox")
+      throw ValidationError("must be production or sandbox")
     }
     return environment
+  }
+
+  static func logLevel(_ text: String) throws -> Logger.Level {
+    guard let level = Logger.Level(rawValue: text) else {
+      throw ValidationError("must be trace, debug, info, notice, warning, error or critical")
+    }
+    return level
   }
 }

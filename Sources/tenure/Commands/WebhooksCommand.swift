@@ -5,28 +5,23 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure webhooks`: how the pushing of events stands.
 struct WebhooksCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "webhooks",
-    abstract: "Shows which events wait for the webhook and which were given up; pushes them again.",
+    abstract: "Lists pending and parked webhook deliveries, and redelivers events.",
     subcommands: [List.self, Redeliver.self], defaultSubcommand: List.self)
 
-  /// How many that were given up are shown; their number is always told.
+  /// The number of parked deliveries that are listed; all are counted.
   private static let shown = 50
 
-  /// `tenure webhooks list`.
   struct List: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-      commandName: "list", abstract: "Shows what waits, and what was given up and why.")
+      commandName: "list", abstract: "Shows pending deliveries, and parked ones with the reason.")
 
     @OptionGroup var options: SettingOptions
 
     func run() async throws {
-      let settings = try await options.settings()
-      let logger = Logger.bootstrapTenure(
-        level: settings.logLevel, format: settings.logFormat)
-      let (standing, parked) = try await withDatabase(settings, logger: logger) { database in
+      let (standing, parked) = try await options.useDatabase { database, _, _ in
         let ledger = Ledger(database: database)
         return (
           try await ledger.webhookStanding(),
@@ -34,7 +29,7 @@ struct WebhooksCommand: AsyncParsableCommand {
         )
       }
       guard standing.isOn else {
-        print("No worker was ever given a webhook: set TENURE_WEBHOOK_URL.")
+        print("No worker has ever had a webhook: set TENURE_WEBHOOK_URL.")
         return
       }
       print(
@@ -42,12 +37,12 @@ struct WebhooksCommand: AsyncParsableCommand {
         waiting   \(standing.waiting)
         due since \(standing.oldestDueSince?.description ?? "-")
         failing   \(standing.failing)
-        given up  \(standing.parked)
+        parked    \(standing.parked)
         """)
       for delivery in parked {
         print(
-          "  \(delivery.eventID) \(delivery.type) of \(delivery.accountID ?? "nobody"), at "
-            + "\(delivery.parkedAt) after \(delivery.attempts) attempts: \(delivery.reason)")
+          "  \(delivery.eventID) \(delivery.type) of \(delivery.accountID ?? "no account"), parked "
+            + "at \(delivery.parkedAt) after \(delivery.attempts) attempts: \(delivery.reason)")
       }
       if standing.parked > parked.count {
         print("  … and \(standing.parked - parked.count) more")
@@ -55,36 +50,32 @@ struct WebhooksCommand: AsyncParsableCommand {
     }
   }
 
-  /// `tenure webhooks redeliver`.
   struct Redeliver: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
       commandName: "redeliver",
-      abstract: "Pushes events again, ahead of whatever waits for the same accounts.",
+      abstract: "Redelivers events, ahead of pending events of the same accounts.",
       discussion: """
-        A running worker pushes them; events older than the retention are gone. It is recorded who \
-        did it, and why if that is said.
+        A running worker delivers them. Events older than TENURE_EVENT_RETENTION are gone. The \
+        audit log records who redelivered them, and the reason if one is given.
         """)
 
     @OptionGroup var options: SettingOptions
     @OptionGroup var act: RestartOptions
 
-    @Flag(help: "All that were given up.")
+    @Flag(help: "Redeliver all parked events.")
     var parked = false
 
-    @Argument(help: "The ids of events.")
+    @Argument(help: "Event IDs.")
     var ids: [Int64] = []
 
     func validate() throws {
       guard parked == ids.isEmpty else {
-        throw ValidationError("Name the ids of events, or say --parked.")
+        throw ValidationError("Specify event IDs or --parked.")
       }
     }
 
     func run() async throws {
-      let settings = try await options.settings()
-      let logger = Logger.bootstrapTenure(
-        level: settings.logLevel, format: settings.logFormat)
-      let refused = try await withDatabase(settings, logger: logger) { database in
+      let refused = try await options.useDatabase { database, _, _ in
         let ledger = Ledger(database: database)
         return parked ? try await redeliverParked(ledger) : try await redeliver(ledger)
       }
@@ -98,22 +89,22 @@ struct WebhooksCommand: AsyncParsableCommand {
       {
         count += more
       }
-      print("\(count) events that were given up will be pushed again.")
+      print("Parked events to be redelivered: \(count)")
       return 0
     }
 
-    /// - Returns: How many will not be pushed.
+    /// - Returns: The number of events that can't be redelivered.
     private func redeliver(_ ledger: Ledger) async throws -> Int {
       var refused = 0
       for id in ids {
         switch try await ledger.redeliver(id, by: act.administrator, at: .now) {
-        case .scheduled: print("\(id) will be pushed again.")
+        case .scheduled: print("\(id) will be redelivered.")
         case .unknownEvent:
           refused += 1
-          print("\(id) is no event, or is older than the retention.")
+          print("\(id) is not an event, or is older than TENURE_EVENT_RETENTION.")
         case .webhooksOff:
           refused += 1
-          print("\(id) is not pushed: no worker was ever given a webhook.")
+          print("\(id) will not be redelivered: no worker has ever had a webhook.")
         }
       }
       return refused

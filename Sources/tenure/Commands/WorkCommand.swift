@@ -7,14 +7,12 @@ import Logging
 import Observability
 import ServiceLifecycle
 
-/// `tenure work`: the worker.
 struct WorkCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "work",
-    abstract: "Does what is to be done later, again, or because time has passed.",
+    abstract: "Runs the background worker (retries, polling, expirations, webhooks).",
     discussion: """
-      Any number of workers may run. Stops on SIGTERM or SIGINT after finishing the jobs that it \
-      has begun.
+      Any number of workers can run. On SIGTERM or SIGINT, finishes running jobs and exits.
       """)
 
   @OptionGroup var options: SettingOptions
@@ -41,7 +39,7 @@ struct WorkCommand: AsyncParsableCommand {
     }
   }
 
-  /// What Prometheus asks, if it is to be asked.
+  /// The server of `/metrics`, if a port is set.
   private func metricsServer(
     _ page: MetricsPage, _ settings: Settings, _ logger: Logger
   ) -> [any Service] {

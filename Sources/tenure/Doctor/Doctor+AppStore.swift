@@ -6,12 +6,10 @@ import Secrets
 import Subscriptions
 import Synchronization
 
-/// Whether Apple can be asked, and accepts the key.
+/// Checks that Apple is reachable and accepts the key.
 extension Doctor {
-  /// An id that Apple gives to no transaction: to ask for it costs nothing, and tells whether the
-  /// key is accepted.
+  /// An ID that no transaction has; Apple answers "not found" only if it accepts the key.
   private static let unknownTransaction = TransactionID("1")
-  /// An endless wait for Apple is no finding.
   private static let timeout: Duration = .seconds(10)
 
   func appleFindings() async -> [DoctorFinding] {
@@ -31,12 +29,12 @@ extension Doctor {
       }
     } catch {
       return [
-        .fault("apple", "Apple could not be asked: \(error).", remedy: "Report it: it is a fault.")
+        .fault("apple", "The check failed: \(error).", remedy: "This is a bug: please report it.")
       ]
     }
   }
 
-  /// Shows Apple an empty receipt, of which it says that it is none.
+  /// Sends an empty receipt, which Apple answers with an error status in the body.
   private func verifyReceipt(
     in environment: Environment, over transport: any AppStoreTransport
   ) async -> DoctorFinding {
@@ -51,16 +49,16 @@ extension Doctor {
       let response = try await transport.send(request)
       guard response.status == 200 else {
         return .fault(
-          check, "verifyReceipt answers HTTP \(response.status).",
-          remedy: "See whether TENURE_APPSTORE_VERIFY_RECEIPT_URL and the one of the sandbox are "
-            + "Apple's, and whether a proxy answers instead. Receipts wait meanwhile.")
+          check, "verifyReceipt answered HTTP \(response.status).",
+          remedy: "Check TENURE_APPSTORE_VERIFY_RECEIPT_URL, its sandbox counterpart and proxies. "
+            + "Until then receipts stay pending.")
       }
-      return .ok(check, "verifyReceipt answers.")
+      return .ok(check, "verifyReceipt is reachable.")
     } catch {
       return .fault(
         check, "\(error)",
-        remedy: "Let this machine connect to \(settings.verifyReceipt[environment]). Receipts wait "
-          + "meanwhile.")
+        remedy: "Allow connections to \(settings.verifyReceipt[environment]). Until then receipts "
+          + "stay pending.")
     }
   }
 
@@ -98,29 +96,29 @@ extension Doctor {
         return .warning(
           check, "\(error)",
           remedy:
-            "An app that was never released is unknown in production: then this ends with the "
-            + "release. Otherwise the key, the issuer id or the bundle id is wrong.")
+            "Ignore this until the app is released: until then production does not know it. "
+            + "Otherwise check the key, the issuer ID and the bundle ID.")
       case .unauthorized:
         return .fault(
           check, "\(error)",
           remedy:
-            "See in App Store Connect whether the key is active and of this team, and whether "
-            + "\(bundleID) is this team's app.")
+            "Check in App Store Connect that the key is active and that it and \(bundleID) belong "
+            + "to the same team.")
       case .rateLimited, .unavailable:
-        return .warning(check, "\(error)", remedy: "Ask again later.")
+        return .warning(check, "\(error)", remedy: "Try again later.")
       case .forbidden, .unreachable, .unexpectedAnswer, .misconfigured:
         return .fault(
           check, "\(error)",
-          remedy: "Let this machine connect to Apple, and see whether TENURE_APPSTORE_API_URL and "
-            + "the one of the sandbox are Apple's.")
+          remedy: "Allow connections to Apple, and check TENURE_APPSTORE_API_URL and "
+            + "TENURE_APPSTORE_SANDBOX_API_URL.")
       }
     } catch {
-      return .fault(check, "\(error)", remedy: "Ask again.")
+      return .fault(check, "\(error)", remedy: "Try again.")
     }
   }
 }
 
-/// Whether the settings are complete, and fit each other.
+/// Checks that the settings are complete and consistent.
 extension Doctor {
   func settingFindings() -> [DoctorFinding] {
     unread() + [apiKeys(), apps(), sharedSecrets(), privateKey()]
@@ -131,8 +129,8 @@ extension Doctor {
     guard !settings.unread.isEmpty else { return [] }
     return [
       .warning(
-        "settings.unread", "Set, and no setting: \(settings.unread.joined(separator: ", ")).",
-        remedy: "See whether a name is misspelt: what was meant has its default.")
+        "settings.unread", "Unknown settings: \(settings.unread.joined(separator: ", ")).",
+        remedy: "Check the spelling of these names; they have no effect.")
     ]
   }
 
@@ -140,10 +138,10 @@ extension Doctor {
     let check = "settings.api_keys"
     do {
       _ = try settings.apiKeys()
-      return .ok(check, "There are API keys.")
+      return .ok(check, "API keys are configured.")
     } catch {
       return .fault(
-        check, "\(error).", remedy: "Set TENURE_API_KEYS: `tenure serve` needs one, a worker none.")
+        check, "\(error).", remedy: "Set TENURE_API_KEYS. Only `tenure serve` needs it.")
     }
   }
 
@@ -153,7 +151,7 @@ extension Doctor {
       let ids = try settings.appStoreApps().all.map(\.bundleID)
       return .ok(check, "Apps served: \(ids.joined(separator: ", ")).")
     } catch {
-      return .fault(check, "\(error).", remedy: "Set TENURE_BUNDLE_IDS, or TENURE_APPS.")
+      return .fault(check, "\(error).", remedy: "Set TENURE_BUNDLE_IDS or TENURE_APPS.")
     }
   }
 
@@ -162,23 +160,23 @@ extension Doctor {
     let missing = settings.apps.filter { $0.sharedSecret == nil }.map(\.bundleID)
     guard missing.isEmpty else {
       return .warning(
-        check, "There is no shared secret for \(missing.joined(separator: ", ")).",
+        check, "No shared secret for \(missing.joined(separator: ", ")).",
         remedy: "Set TENURE_APPSTORE_SHARED_SECRET: without it Apple verifies no receipt with "
-          + "subscriptions, and notifications of version 1 are refused.")
+          + "subscriptions, and version 1 notifications are refused.")
     }
     let odd = settings.apps.filter { $0.sharedSecret.map(Self.isUsual) == false }.map(\.bundleID)
     guard odd.isEmpty else {
       return .warning(
         check, "The shared secret of \(odd.joined(separator: ", ")) does not look like one.",
-        remedy: "Copy it from App Store Connect into TENURE_APPSTORE_SHARED_SECRET: it has 32 "
-          + "hexadecimal digits. With a wrong one Apple verifies no receipt with subscriptions.")
+        remedy: "Copy it from App Store Connect into TENURE_APPSTORE_SHARED_SECRET: 32 hexadecimal "
+          + "digits. With a wrong one Apple verifies no receipt with subscriptions.")
     }
     return .ok(
-      check, "Every app has a shared secret. It was not tried: Apple checks it only with a receipt."
+      check, "Every app has a shared secret. It was not tried: Apple checks it only with receipts."
     )
   }
 
-  /// Whether a secret has the form of those in App Store Connect.
+  /// Whether a secret has the form of App Store Connect's.
   private static func isUsual(_ secret: Secret<String>) -> Bool {
     secret.revealed.wholeMatch(of: /[0-9a-f]{32}/) != nil
   }
@@ -187,21 +185,21 @@ extension Doctor {
     let check = "settings.app_store_key"
     guard settings.serverAPIKey != nil else {
       return .warning(
-        check, "There is no key for the App Store Server API.",
-        remedy: "Make one in App Store Connect (Users and Access, Integrations, In-App Purchase) "
-          + "and set TENURE_APPSTORE_ISSUER_ID, _KEY_ID and _PRIVATE_KEY: without it missed "
-          + "notifications are not found, and receipts alone are polled.")
+        check, "No key for the App Store Server API.",
+        remedy: "Create one in App Store Connect (Users and Access, Integrations, In-App Purchase) "
+          + "and set TENURE_APPSTORE_ISSUER_ID, _KEY_ID and _PRIVATE_KEY. Without it missed "
+          + "notifications are not found, and polling needs receipts.")
     }
     guard let path = settings.serverAPIKeyPath,
       let attributes = try? FileManager.default.attributesOfItem(atPath: path),
       let mode = (attributes[.posixPermissions] as? NSNumber)?.intValue
-    else { return .ok(check, "The key can be read, and is one of P-256.") }
+    else { return .ok(check, "The key is readable and valid (P-256).") }
     guard mode & 0o077 == 0 else {
       return .warning(
-        check, "The key's file can be read by others: its mode is \(String(mode, radix: 8)).",
-        remedy: "chmod 600, and chown to the programs' user.")
+        check, "Other users can read the key file (mode \(String(mode, radix: 8))).",
+        remedy: "Run chmod 600 on it, and chown to the user that runs Tenure.")
     }
-    return .ok(check, "The key can be read, by its owner alone, and is one of P-256.")
+    return .ok(check, "The key is valid (P-256) and readable by its owner only.")
   }
 
   private func rootCertificates() -> [DoctorFinding] {
@@ -211,13 +209,13 @@ extension Doctor {
       .sorted { $0.key < $1.key }.map { subject, end in
         let check = "settings.root_certificates"
         let remedy =
-          "Take Apple's current roots from its certificate authority's page into "
+          "Download Apple's current root certificates from its PKI page and name their file in "
           + "TENURE_APPSTORE_ROOT_CERTIFICATES."
         if end <= now {
-          return .fault(check, "\(subject) has ended at \(end).", remedy: remedy)
+          return .fault(check, "\(subject) expired at \(end).", remedy: remedy)
         }
         if end - now < .days(90) {
-          return .warning(check, "\(subject) ends at \(end).", remedy: remedy)
+          return .warning(check, "\(subject) expires at \(end).", remedy: remedy)
         }
         return .ok(check, "\(subject) is valid until \(end).")
       }
@@ -228,26 +226,26 @@ extension Doctor {
     if settings.acceptsXcode {
       findings.append(
         .warning(
-          "settings.xcode", "What Xcode made is believed, and anybody can make it.",
-          remedy: "Unset TENURE_APPSTORE_ACCEPT_XCODE, unless this is for development."))
+          "settings.xcode", "Transactions signed by Xcode are accepted; anyone can forge them.",
+          remedy: "Unset TENURE_APPSTORE_ACCEPT_XCODE outside of development."))
     }
     if settings.isClockSet {
       findings.append(
         .warning(
-          "settings.clock", "The time is what a file says.",
-          remedy: "Unset TENURE_CLOCK_FILE, unless this is for development."))
+          "settings.clock", "The time is read from a file.",
+          remedy: "Unset TENURE_CLOCK_FILE outside of development."))
     }
     if settings.databaseURL == nil {
       findings.append(
         .warning(
-          "settings.database", "The database is a private one under \(settings.dataDirectory).",
-          remedy: "Set DATABASE_URL: the private one is for trying things."))
+          "settings.database", "The database is a private one in \(settings.dataDirectory).",
+          remedy: "Set DATABASE_URL: the private database is for evaluation only."))
     }
     return findings
   }
 }
 
-/// Whether somebody is there to receive events.
+/// Checks that the webhook's receiver responds.
 extension Doctor {
   func webhookFindings() async -> [DoctorFinding] {
     guard let receiver = settings.webhook else { return [] }
@@ -259,29 +257,29 @@ extension Doctor {
     case .success(300..<400):
       return [
         .fault(
-          check, "The receiver redirects, and events don't follow.",
-          remedy: "Set TENURE_WEBHOOK_URL to where it leads.")
+          check, "The receiver redirects, which deliveries do not follow.",
+          remedy: "Set TENURE_WEBHOOK_URL to the redirect's target.")
       ]
     case .success(let status) where status >= 500 && status != 501:
       return [
         .warning(
-          check, "The receiver answers, but with an error of its own (HTTP \(status) to HEAD).",
-          remedy: "See its log: while it fails, events wait, and are given up after three days.")
+          check, "The receiver responds with a server error (HTTP \(status) to HEAD).",
+          remedy: "See its log. Deliveries are retried for three days, then parked.")
       ]
     case .success(let status):
-      // Most receivers take POST alone: that they say so, be it with 501, is enough.
-      return [.ok(check, "The receiver answers (HTTP \(status) to HEAD, without an event).")]
+      // Most receivers accept only POST; an error that says so, even 501, is enough.
+      return [.ok(check, "The receiver responds (HTTP \(status) to HEAD, without an event).")]
     case .failure(let unreachable):
       return [
         .fault(
           check, unreachable.reason,
-          remedy: "Start the receiver, or mend TENURE_WEBHOOK_URL, DNS, firewall or certificate.")
+          remedy: "Start the receiver, or fix TENURE_WEBHOOK_URL, DNS, firewall or certificate.")
       ]
     }
   }
 }
 
-/// The way to Apple, and what Apple's clock says on it: the header field `Date` of each answer.
+/// Measures the skew of Apple's clock by the `Date` header of responses.
 final class DatedTransport: AppStoreTransport {
   private let transport: any AppStoreTransport
   private let last = Mutex<(skew: Duration, precision: Duration)?>(nil)
@@ -290,7 +288,7 @@ final class DatedTransport: AppStoreTransport {
     self.transport = transport
   }
 
-  /// How far Apple's clock was ahead of ours at its last answer, and how exactly that is known.
+  /// The time by which Apple's clock was ahead at the last response, and its measurement error.
   var skew: (skew: Duration, precision: Duration)? { last.withLock(\.self) }
 
   func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
@@ -299,13 +297,13 @@ final class DatedTransport: AppStoreTransport {
     let took = ContinuousClock.now - start
     if let date = response.header("Date").flatMap(Self.date) {
       let skew = date - (before + took / 2)
-      // The field has whole seconds.
+      // `Date` has a resolution of one second.
       last.withLock { $0 = (skew, took / 2 + .seconds(1)) }
     }
     return response
   }
 
-  /// The preferred form of RFC 9110, section 5.6.7.
+  /// Parses the preferred format of RFC 9110, section 5.6.7.
   private static func date(_ text: String) -> Timestamp? {
     let formatter = DateFormatter()
     formatter.locale = Locale(identifier: "en_US_POSIX")

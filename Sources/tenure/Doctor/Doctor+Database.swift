@@ -2,18 +2,19 @@ import BackgroundJobs
 import LedgerStorage
 import Logging
 import Postgres
+import Reports
 import Secrets
 import Subscriptions
 
-/// Whether the database can be reached, is one that Tenure works with, and how the work stands.
+/// Checks the database's connectivity, configuration and schema, and the backlog of work.
 extension Doctor {
-  /// The versions that Tenure is tested with.
+  /// The major versions that Tenure is tested with.
   private static let testedVersions = 15...18
-  /// After so long somebody should have taken up what is due.
+  /// The age of due work from which it counts as late.
   private static let lateAfter: Duration = .minutes(5)
   private static let membership =
-    "Make it a member: GRANT tenure_program TO the role that DATABASE_URL names. Where there is no "
-    + "tenure_program, `tenure migrate` makes it, or says who has to."
+    "GRANT tenure_program TO the role in DATABASE_URL. If tenure_program does not exist, "
+    + "`tenure migrate` creates it or says how."
 
   func databaseFindings() async -> [DoctorFinding] {
     guard let url = settings.databaseURL else { return [] }
@@ -40,7 +41,7 @@ extension Doctor {
     return findings
   }
 
-  /// Whether news can be heard where it is listened for.
+  /// Checks that NOTIFY arrives at the address for LISTEN.
   private func listener(_ url: Secret<String>) async -> DoctorFinding {
     let check = "database.listen"
     return await withPool(url) { pool in
@@ -48,58 +49,56 @@ extension Doctor {
         let server = try await DatabaseExamination(pool)
         guard !server.isStandby else {
           return .warning(
-            check, "TENURE_LISTEN_DATABASE_URL leads to a standby, where no news is told.",
-            remedy: "Name the primary in it.")
+            check, "TENURE_LISTEN_DATABASE_URL names a standby, where LISTEN does not work.",
+            remedy: "Set it to the primary.")
         }
         let isPooled = try await DatabaseExamination.sharesSessions(pool)
         guard !isPooled else {
           return .warning(
-            check, "TENURE_LISTEN_DATABASE_URL leads through a PgBouncer, where no news is heard.",
-            remedy: "Name PostgreSQL's own address in it.")
+            check, "TENURE_LISTEN_DATABASE_URL names a PgBouncer, where LISTEN does not work.",
+            remedy: "Set it to PostgreSQL's own address.")
         }
-        return .ok(check, "News is listened for at the server itself.")
+        return .ok(check, "LISTEN uses a direct connection.")
       } catch {
         return .warning(
-          check, "No news can be heard, it is found seconds later: \(error).",
-          remedy: "See whether TENURE_LISTEN_DATABASE_URL names PostgreSQL's own address.")
+          check, "LISTEN does not work, so changes are noticed seconds later: \(error).",
+          remedy: "Set TENURE_LISTEN_DATABASE_URL to PostgreSQL's own address.")
       }
     }
   }
 
-  /// Whether the schema's owner can be reached as such.
   private func owner(_ url: Secret<String>) async -> DoctorFinding {
     let check = "database.owner"
     return await withPool(url) { pool in
       do {
         guard try await SchemaMigrator(database: pool, logger: logger).roleOwnsSchema() else {
           return .warning(
-            check, "The role that TENURE_MIGRATION_DATABASE_URL names does not own the schema.",
-            remedy: "Name its owner there: `tenure migrate` can change nothing otherwise.")
+            check, "The role in TENURE_MIGRATION_DATABASE_URL does not own the schema.",
+            remedy: "Set it to the owner: otherwise `tenure migrate` can't change anything.")
         }
-        return .ok(check, "The schema's owner can be reached.")
+        return .ok(check, "The schema's owner can connect.")
       } catch {
         return .warning(
-          check, "The schema's owner can't be reached: \(error).",
-          remedy: "See whether TENURE_MIGRATION_DATABASE_URL is right; `tenure migrate` uses it.")
+          check, "The schema's owner can't connect: \(error).",
+          remedy: "Check TENURE_MIGRATION_DATABASE_URL, which `tenure migrate` uses.")
       }
     }
   }
 
-  /// Whether what is to answer reads can.
   private func replica(_ url: Secret<String>) async -> DoctorFinding {
     let check = "database.replica"
     return await withPool(url) { pool in
       do {
         guard try await DatabaseExamination(pool).isStandby else {
           return .warning(
-            check, "TENURE_READ_DATABASE_URL leads to a primary, and the reads go to DATABASE_URL.",
-            remedy: "Name a standby in it, or unset it.")
+            check, "TENURE_READ_DATABASE_URL names a primary, so DATABASE_URL answers reads.",
+            remedy: "Set it to a standby, or unset it.")
         }
         return .ok(check, "A standby answers reads.")
       } catch {
         return .warning(
-          check, "The replica can't be asked, and the reads go to DATABASE_URL: \(error).",
-          remedy: "See whether it runs, and whether TENURE_READ_DATABASE_URL names it.")
+          check, "The replica is unreachable, so DATABASE_URL answers reads: \(error).",
+          remedy: "Check that it runs and that TENURE_READ_DATABASE_URL names it.")
       }
     }
   }
@@ -109,7 +108,7 @@ extension Doctor {
   ) async -> Value {
     var configuration = ConnectionPool.Configuration(uri: uri)
     configuration.usesPreparedStatements = settings.usesPreparedStatements
-    // Two to be compared, and one that is never given away.
+    // Two to compare sessions, and one that the pool reserves.
     configuration.connectionLimit = 3
     let pool = ConnectionPool(configuration: configuration, logger: logger)
     let value = await body(pool)
@@ -120,34 +119,33 @@ extension Doctor {
   private func unreachable(_ check: String, _ error: any Error) -> DoctorFinding {
     .fault(
       check, "\(error).",
-      remedy: "See whether it runs, whether DATABASE_URL names its host, port, role and database, "
-        + "and whether pg_hba.conf lets this machine in.")
+      remedy: "Check that it runs, that DATABASE_URL has the right host, port, role and database, "
+        + "and that pg_hba.conf allows this machine.")
   }
 
   private func forbidden(_ error: PostgresError) -> DoctorFinding {
     .fault(
-      "database.role", "The role may not do what the programs do: \(error.message).",
+      "database.role", "The role lacks a privilege: \(error.message).",
       remedy: Self.membership)
   }
 
   private func remedy(_ error: LedgerError) -> String {
     if case .schemaVersion(let found?, let needed) = error, found > needed {
-      return "Update Tenure: another one has brought the schema further."
+      return "Update Tenure: a newer version has upgraded the schema."
     }
-    return "Run `tenure migrate`, with the schema's owner in TENURE_MIGRATION_DATABASE_URL."
+    return "Run `tenure migrate` with the schema's owner in TENURE_MIGRATION_DATABASE_URL."
   }
 
-  /// Whether one of several hosts answers, whatever its part.
   private func reach(_ host: DatabaseHost) async -> DoctorFinding {
     let check = "database.host"
     return await withPool(host.uri) { pool in
       do {
         let isStandby = try await DatabaseExamination(pool).isStandby
-        return .ok(check, "\(host.name) answers, as a \(isStandby ? "standby" : "primary").")
+        return .ok(check, "\(host.name) is reachable (\(isStandby ? "standby" : "primary")).")
       } catch {
         return .warning(
-          check, "\(host.name) does not answer: \(error).",
-          remedy: "Mend it, or take it out of DATABASE_URL: a failover would find nobody there.")
+          check, "\(host.name) is unreachable: \(error).",
+          remedy: "Fix it or remove it from DATABASE_URL: a failover to it would fail.")
       }
     }
   }
@@ -155,7 +153,7 @@ extension Doctor {
   // MARK: The server
 
   private func examine(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
-    // Warm: connecting would count as skew.
+    // Connects first, so that the time to connect does not count as skew.
     let sharesSessions = try await DatabaseExamination.sharesSessions(pool)
     let (before, start) = (Timestamp.now, ContinuousClock.now)
     let server = try await DatabaseExamination(pool)
@@ -174,13 +172,13 @@ extension Doctor {
     if major < Self.testedVersions.lowerBound {
       return .fault(
         check, found,
-        remedy: "Upgrade to PostgreSQL \(Self.testedVersions.upperBound): what is "
-          + "older than \(Self.testedVersions.lowerBound) lacks what the schema needs.")
+        remedy: "Upgrade to PostgreSQL \(Self.testedVersions.upperBound). The schema requires "
+          + "\(Self.testedVersions.lowerBound) or later.")
     }
     if major > Self.testedVersions.upperBound {
       return .warning(
         check, found,
-        remedy: "It is newer than this version of Tenure was tested with: update Tenure.")
+        remedy: "Update Tenure: this version was not tested with it.")
     }
     return .ok(check, found)
   }
@@ -193,23 +191,23 @@ extension Doctor {
       return [
         .fault(
           check,
-          "A PgBouncer that pools transactions stands between, and prepared statements are on.",
-          remedy: "Set \(off): no program starts with them.")
+          "Prepared statements are on, behind a PgBouncer in transaction mode.",
+          remedy: "Set \(off): no program starts otherwise.")
       ]
     case (true, true):
       return [
         .warning(
-          check, "A PgBouncer stands between, and prepared statements are on.",
-          remedy: "Set \(off) if it pools transactions; if it pools sessions, all is well.")
+          check, "Prepared statements are on, behind a PgBouncer.",
+          remedy: "Set \(off) if it runs in transaction mode; session mode is fine.")
       ]
     case (false, true):
-      return [.ok(check, "A PgBouncer stands between, and prepared statements are off.")]
+      return [.ok(check, "Prepared statements are off, behind a PgBouncer.")]
         + notListening()
     case (false, false):
       return [
         .warning(
-          check, "Prepared statements are off, and no PgBouncer stands between.",
-          remedy: "Unset TENURE_DATABASE_PREPARED_STATEMENTS: every statement is planned anew.")
+          check, "Prepared statements are off, without a PgBouncer.",
+          remedy: "Unset TENURE_DATABASE_PREPARED_STATEMENTS: every execution is planned again.")
       ]
     case (true, false): return [.ok(check, "Prepared statements are on.")]
     }
@@ -220,7 +218,7 @@ extension Doctor {
     return [
       .warning(
         "database.listen",
-        "Through a PgBouncer no news is heard: it is looked for, and found seconds later.",
+        "LISTEN does not work through a PgBouncer, so changes are noticed seconds later.",
         remedy: "Set TENURE_LISTEN_DATABASE_URL to PostgreSQL's own address.")
     ]
   }
@@ -230,10 +228,10 @@ extension Doctor {
     let off = server.durability.filter { $0.value == "off" }.map { "\($0.setting) is off" }
     guard off.isEmpty else {
       return .warning(
-        check, "A crash can lose what was confirmed: \(off.joined(separator: ", ")).",
-        remedy: "Reset each in the server's configuration and for the role, then reload.")
+        check, "A crash can lose committed data: \(off.joined(separator: ", ")).",
+        remedy: "Reset these in the server's configuration and for the role, then reload.")
     }
-    return .ok(check, "What is confirmed outlasts a crash.")
+    return .ok(check, "Committed data survives a crash.")
   }
 
   private func autovacuum(_ server: DatabaseExamination) -> DoctorFinding {
@@ -241,7 +239,7 @@ extension Doctor {
     guard server.hasAutovacuum else {
       return .fault(
         check, "Autovacuum is off.",
-        remedy: "Set autovacuum = on: the queue is a table that is updated all the time.")
+        remedy: "Set autovacuum = on: the job table is updated constantly.")
     }
     return .ok(check, "Autovacuum is on.")
   }
@@ -250,19 +248,19 @@ extension Doctor {
     let check = "database.jit"
     guard !server.compilesStatements else {
       return .warning(
-        check, "PostgreSQL compiles statements that it takes for dear (jit = on).",
-        remedy: "Set jit = off for the database: Tenure's statements run for less time than "
-          + "compiling one takes.")
+        check, "JIT compilation is on.",
+        remedy: "Set jit = off for the database: Tenure's statements take less time than compiling "
+          + "them.")
     }
-    return .ok(check, "Statements are not compiled.")
+    return .ok(check, "JIT compilation is off.")
   }
 
   private func standby(_ server: DatabaseExamination) -> [DoctorFinding] {
     guard server.isStandby else { return [] }
     return [
       .fault(
-        "database.standby", "The database is a standby, which takes no writes.",
-        remedy: "Name the primary in DATABASE_URL, or all hosts with "
+        "database.standby", "The database is a read-only standby.",
+        remedy: "Set DATABASE_URL to the primary, or to all hosts with "
           + "target_session_attrs=read-write.")
     ]
   }
@@ -270,7 +268,8 @@ extension Doctor {
   // MARK: The schema
 
   private func schema(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
-    let migrator = SchemaMigrator(database: pool, logger: logger)
+    let migrator = SchemaMigrator(
+      database: pool, reports: ReportSQL(Report.sql), logger: logger)
     let standing: SchemaStanding
     do {
       standing = try await migrator.check()
@@ -279,7 +278,18 @@ extension Doctor {
         .fault("database.schema", "\(error)", remedy: remedy(error))
       ]
     }
-    return [finding(on: standing), try await role(migrator), try await distribution(pool)]
+    return [finding(on: standing)]
+      + (standing == .current ? [try await reports(migrator)] : [])
+      + [try await role(migrator), try await distribution(pool)]
+  }
+
+  private func reports(_ migrator: SchemaMigrator) async throws -> DoctorFinding {
+    let check = "database.reports"
+    return try await migrator.hasCurrentReports()
+      ? .ok(check, "The reports are those of this program.")
+      : .warning(
+        check, "The reports in the database are not those of this program.",
+        remedy: "Run `tenure migrate`.")
   }
 
   private func role(_ migrator: SchemaMigrator) async throws -> DoctorFinding {
@@ -289,26 +299,26 @@ extension Doctor {
       let others = outOfReach.count > 3 ? " and \(outOfReach.count - 3) more tables" : ""
       return .fault(
         check,
-        "The role can't read or add to \(outOfReach.prefix(3).joined(separator: ", "))\(others).",
+        "The role lacks access to \(outOfReach.prefix(3).joined(separator: ", "))\(others).",
         remedy: Self.membership)
     }
     guard try await !migrator.roleCanRewriteLedger() else {
       return .warning(
-        check, "The role could change or delete entries of the ledger.",
-        remedy: "Give the programs a login of their own, IN ROLE tenure_program, and the owner's "
-          + "URL to TENURE_MIGRATION_DATABASE_URL.")
+        check, "The role can change or delete ledger entries.",
+        remedy: "Use a login IN ROLE tenure_program in DATABASE_URL, and the owner in "
+          + "TENURE_MIGRATION_DATABASE_URL.")
     }
-    return .ok(check, "The role can append to the ledger, and change nothing in it.")
+    return .ok(check, "The role can append to the ledger but not change it.")
   }
 
   private func finding(on standing: SchemaStanding) -> DoctorFinding {
     let check = "database.schema"
     return switch standing {
-    case .current: .ok(check, "The schema is of version \(SchemaMigrator.currentVersion).")
+    case .current: .ok(check, "The schema has version \(SchemaMigrator.currentVersion).")
     case .ahead(let version):
       .warning(
         check, SchemaStanding.sentence(on: version),
-        remedy: "Restart `tenure serve` and `tenure work` with the new Tenure.")
+        remedy: "Restart `tenure serve` and `tenure work` with the new version of Tenure.")
     }
   }
 
@@ -341,32 +351,31 @@ extension Doctor {
     guard let last = reading.lastHeartbeat, now - last < Heartbeat.longestPause else {
       return .warning(
         check,
-        reading.lastHeartbeat.map { "The last server was alive at \($0)." }
+        reading.lastHeartbeat.map { "No server is running; the last heartbeat was at \($0)." }
           ?? "No server has ever run.",
-        remedy: "Start `tenure serve`: Apple's notifications find nobody.")
+        remedy: "Start `tenure serve`: Apple's notifications are not received.")
     }
-    return .ok(check, "A server was alive at \(last).")
+    return .ok(check, "The last server heartbeat was at \(last).")
   }
 
   private func backlog(_ reading: LedgerReading, _ now: Timestamp) -> DoctorFinding {
     let check = "work.backlog"
     let late = reading.backlogs.compactMapValues(\.since).filter { now - $0.value > Self.lateAfter }
-    guard let (lane, since) = late.min(by: { $0.value < $1.value }) else {
-      return .ok(check, "What is due is taken up in time.")
+    guard let (queue, since) = late.min(by: { $0.value < $1.value }) else {
+      return .ok(check, "Due jobs start in time.")
     }
     return .warning(
-      check, "Jobs of the lane \(lane.rawValue) are due since \(since), and nobody does them.",
-      remedy:
-        "See that a `tenure work` runs, with the same settings; `tenure jobs` shows the queue.")
+      check, "Jobs of the queue \(queue.rawValue) have been due since \(since).",
+      remedy: "Check that `tenure work` runs with the same settings; `tenure jobs` lists jobs.")
   }
 
   private func parked(_ reading: LedgerReading) -> DoctorFinding {
     let check = "work.parked"
-    guard !reading.parkedJobs.isEmpty else { return .ok(check, "No job was given up.") }
-    let kinds = reading.parkedJobs.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }
+    guard !reading.discardedJobs.isEmpty else { return .ok(check, "No parked jobs.") }
+    let kinds = reading.discardedJobs.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }
     return .warning(
-      check, "Jobs were given up: \(kinds.joined(separator: ", ")).",
-      remedy: "`tenure jobs` says why; `tenure jobs retry` starts them again.")
+      check, "Parked jobs: \(kinds.joined(separator: ", ")).",
+      remedy: "`tenure jobs` shows the reasons; `tenure jobs retry` retries them.")
   }
 
   private func webhookLag(_ reading: LedgerReading, _ now: Timestamp) -> [DoctorFinding] {
@@ -375,18 +384,18 @@ extension Doctor {
     if let since = reading.waitingDeliveriesSince, now - since > Self.lateAfter {
       return [
         .warning(
-          check, "Events wait for the webhook since \(since).",
-          remedy: "`tenure webhooks` says what the receiver answers.")
+          check, "Webhook deliveries have been pending since \(since).",
+          remedy: "`tenure webhooks` shows the receiver's responses.")
       ]
     }
     guard reading.parkedDeliveries == 0 else {
       return [
         .warning(
-          check, "Events that were given up: \(reading.parkedDeliveries).",
-          remedy: "Mend the receiver, then `tenure webhooks redeliver`.")
+          check, "Parked webhook deliveries: \(reading.parkedDeliveries).",
+          remedy: "Fix the receiver, then run `tenure webhooks redeliver --parked`.")
       ]
     }
-    return [.ok(check, "Events reach the webhook in time.")]
+    return [.ok(check, "Webhook deliveries are on time.")]
   }
 
   private func notifications(_ ledger: Ledger, _ now: Timestamp) async throws -> DoctorFinding {
@@ -394,16 +403,17 @@ extension Doctor {
     let examination = try await ledger.examineNotifications(at: now)
     guard let last = examination.lastArrival else {
       return .warning(
-        check, "No notification of Apple's has ever arrived.",
-        remedy: "Name this server's /v1/appstore/notifications in App Store Connect, for both "
-          + "environments; `tenure app-store test-notification --wait` proves it.")
+        check, "No notification from Apple has ever arrived.",
+        remedy: "Enter this server's /v1/appstore/notifications in App Store Connect for both "
+          + "environments, then run `tenure app-store test-notification --wait`.")
     }
     guard examination.missed == 0 else {
       return .warning(
         check,
-        "Notifications of the last seven days that did not arrive: \(examination.missed). They "
-          + "were taken from Apple's history.",
-        remedy: "See what is between Apple and `tenure serve`; `tenure report intake` has each.")
+        "Notifications missed in the last seven days: \(examination.missed). They were recovered "
+          + "from Apple's history.",
+        remedy: "Check the path from Apple to `tenure serve`; `tenure report intake --items` "
+          + "lists them.")
     }
     let compared =
       examination.lastComparison.map { "Apple's history was compared at \($0)" }
@@ -416,8 +426,8 @@ extension Doctor {
     let tables = try await ledger.bloatedTables()
     guard tables.isEmpty else {
       return .warning(
-        check, "Half of these tables and more is dead rows: \(tables.joined(separator: ", ")).",
-        remedy: "VACUUM them, and look for transactions that stay open: they hold vacuum back.")
+        check, "Tables with many dead rows: \(tables.joined(separator: ", ")).",
+        remedy: "VACUUM them, and look for long-running transactions, which block vacuum.")
     }
     return .ok(check, "Vacuum keeps up.")
   }

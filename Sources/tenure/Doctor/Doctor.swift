@@ -5,15 +5,14 @@ import Logging
 import Secrets
 import Subscriptions
 
-/// Looks at everything that Tenure depends on, and says of each thing how it is and what to do.
+/// Checks everything that Tenure depends on and suggests fixes.
 ///
-/// It changes nothing: it writes to no table, sends no event to the webhook, and asks Apple only
-/// for what does not exist.
+/// Read-only: it writes to no table, sends no event to the webhook, and queries Apple only for a
+/// transaction that does not exist.
 struct Doctor: Sendable {
   let settings: Settings
   let logger: Logger
 
-  /// Examines everything, one thing after the other.
   func examine() async -> DoctorReport {
     var findings = settingFindings()
     findings += await databaseFindings()
@@ -22,44 +21,39 @@ struct Doctor: Sendable {
     return DoctorReport(findings: findings)
   }
 
-  /// What is said of clocks that differ.
-  ///
   /// - Parameters:
-  ///   - check: The name of the check.
-  ///   - other: Whose clock it is.
-  ///   - skew: How far it is ahead of ours.
-  ///   - precision: How exactly that is known.
-  /// - Returns: The finding.
+  ///   - other: The owner of the clock.
+  ///   - skew: The time by which it is ahead of this machine's clock.
+  ///   - precision: The measurement error of `skew`.
   static func clockFinding(
     _ check: String, of other: String, skew: Duration, precision: Duration
   ) -> DoctorFinding {
     let amount = max(.zero, (skew < .zero ? .zero - skew : skew) - precision)
     let found = "\(other)'s clock differs from this machine's by \(amount.inMilliseconds) ms."
-    let remedy = "Have both kept by NTP: `timedatectl` says whether this one is."
-    // A token for Apple that is a minute off is refused; signatures of webhooks hold five minutes.
+    let remedy = "Synchronize both by NTP; `timedatectl` shows this machine's status."
+    // Apple refuses tokens that are a minute off; webhook signatures tolerate five minutes.
     if amount > .seconds(60) { return .fault(check, found, remedy: remedy) }
     if amount > .seconds(2) { return .warning(check, found, remedy: remedy) }
     return .ok(check, found)
   }
 }
 
-/// What the doctor says of one thing.
+/// The result of one check.
 struct DoctorFinding: Hashable, Sendable {
-  /// How grave it is.
   enum Verdict: String, CaseIterable, Sendable {
     case ok
-    /// It works, and something is better mended before it does not.
+    /// It works, but should be fixed before it stops working.
     case warning
-    /// Something does not work.
+    /// It does not work.
     case fault
   }
 
-  /// A stable name, as in `database.version`.
+  /// A stable name such as `database.version`.
   var check: String
   var verdict: Verdict
   /// One sentence.
   var found: String
-  /// What to do about it; nil where there is nothing to be done.
+  /// The suggested fix; nil for ``Verdict/ok``.
   var remedy: String?
 
   static func ok(_ check: String, _ found: String) -> DoctorFinding {
@@ -86,13 +80,12 @@ extension DoctorFinding: JSONWritable {
   }
 }
 
-/// All that the doctor says.
 struct DoctorReport: JSONWritable {
   var findings: [DoctorFinding]
 
   var isHealthy: Bool { !findings.contains { $0.verdict == .fault } }
 
-  /// For people: one line for each check, and below it what to do.
+  /// One line per check, each followed by its fix.
   var text: String {
     let width = findings.map(\.check.count).max() ?? 0
     let marks: [DoctorFinding.Verdict: String] = [
@@ -118,14 +111,14 @@ struct DoctorReport: JSONWritable {
   }
 }
 
-/// One of the hosts that a connection URI names.
+/// One of several hosts in a connection URI.
 struct DatabaseHost: Hashable, Sendable {
-  /// As it stands in the URI, with its port.
+  /// The host as written in the URI, with its port.
   let name: String
-  /// The URI with this host alone, whatever its part in the cluster.
+  /// The URI with only this host, and without `target_session_attrs`.
   let uri: Secret<String>
 
-  /// The hosts of a URI that names several; none where there is but one, or no URI.
+  /// The hosts of a URI with several; empty for one host or a keyword/value string.
   ///
   /// https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS
   static func hosts(in secret: Secret<String>) -> [DatabaseHost] {
@@ -143,7 +136,7 @@ struct DatabaseHost: Hashable, Sendable {
     return names.map { DatabaseHost(name: $0, uri: Secret(before + $0 + tail)) }
   }
 
-  /// A standby is asked as well as the primary.
+  /// Removes `target_session_attrs`, so that standbys can be checked too.
   private static func withoutSessionAttributes(_ tail: Substring) -> String {
     let parts = tail.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
     guard parts.count == 2 else { return String(tail) }

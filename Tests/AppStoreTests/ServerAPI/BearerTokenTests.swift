@@ -104,10 +104,10 @@ struct BearerTokenTests {
 
   // swift-format-ignore
   @Test(arguments: [
-    ("", "k",    P256.Signing.PrivateKey().pemRepresentation,  "issuer id"),
-    ("i d", "k", P256.Signing.PrivateKey().pemRepresentation,  "issuer id"),
-    ("i", "",    P256.Signing.PrivateKey().pemRepresentation,  "key id"),
-    ("i", "k\n", P256.Signing.PrivateKey().pemRepresentation,  "key id"),
+    ("", "k",    P256.Signing.PrivateKey().pemRepresentation,  "issuer ID"),
+    ("i d", "k", P256.Signing.PrivateKey().pemRepresentation,  "issuer ID"),
+    ("i", "",    P256.Signing.PrivateKey().pemRepresentation,  "key ID"),
+    ("i", "k\n", P256.Signing.PrivateKey().pemRepresentation,  "key ID"),
     ("i", "k",   "",                                           "private key"),
     ("i", "k",   "MIGTAgEAMBMGByqGSM49AgEG",                   "private key"),
     ("i", "k",   P384.Signing.PrivateKey().pemRepresentation,  "private key"),

@@ -73,7 +73,7 @@ struct ServerAPIErrorTests {
     #expect(error.endpoint == .transactionInfo)
     #expect(error.environment == .production)
     if code != nil { #expect(error.description.contains("Apple's words (HTTP \(status), code")) }
-    #expect(error.description.contains("Get Transaction Info in the environment production"))
+    #expect(error.description.contains("Get Transaction Info in production"))
   }
 
   @Test(arguments: [503, 429, 500])
@@ -122,14 +122,14 @@ struct ServerAPIErrorTests {
 
   // swift-format-ignore
   @Test(arguments: [
-    ("",                                       "as JSON it breaks off",                            true),
-    ("<html>Busy</html>",                      "as JSON it has a character",                       true),
-    ("[]",                                     "it is no object",                                  false),
-    (#"{"environment":"Sandbox"}"#,            "it is about another environment",                  false),
-    (#"{"environment":"Elsewhere"}"#,          "it is about another environment",                  false),
-    (#"{"bundleId":"com.example.other"}"#,     "it is about another app",                          false),
-    (#"{"appAppleId":"blue"}"#,                "it has a field appAppleId that is no whole number", false),
-    (#"{"revision":"1","revision":"2"}"#,      "as JSON it has a member twice",                    true),
+    ("",                                       "the JSON breaks off",                               true),
+    ("<html>Busy</html>",                      "the JSON has a character",                          true),
+    ("[]",                                     "it is not an object",                               false),
+    (#"{"environment":"Sandbox"}"#,            "it is for a different environment",                 false),
+    (#"{"environment":"Elsewhere"}"#,          "it is for a different environment",                 false),
+    (#"{"bundleId":"com.example.other"}"#,     "it is for a different app",                         false),
+    (#"{"appAppleId":"blue"}"#,                "it has a field appAppleId that is not an integer", false),
+    (#"{"revision":"1","revision":"2"}"#,      "the JSON has a member twice",                       true),
   ])
   func `an answer that is none`(body: String, words: String, again: Bool) async throws {
     let client = try ScriptedServerAPI(AppStoreResponse(status: 200, body: Array(body.utf8)))

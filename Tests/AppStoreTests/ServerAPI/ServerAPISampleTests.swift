@@ -82,7 +82,7 @@ struct ServerAPISampleTests {
   @Test func `an Apple ID that is no number is refused, and the field is named`() throws {
     let sample = try Self.sample("transactionHistoryResponseWithMalformedAppAppleId")
     let error = #expect(throws: JSONError.self) { try HistoryResponse(json: sample) }
-    #expect(error?.description == "has a field appAppleId that is no whole number")
+    #expect(error?.description == "has a field appAppleId that is not an integer")
   }
 
   @Test func `what the samples say is found in their fields`() throws {

@@ -6,7 +6,7 @@ import Testing
 
 /// What holds for every crowd; the seed in a test's name repeats its failure.
 struct PopulationTests {
-  private static let seeds: [UInt64] = [1, 2, 3, 0xdead_beef, 20_261_121]
+  private static let seeds: [UInt64] = [1, 0xdead_beef, 20_261_121]
 
   private func population(
     _ seed: UInt64, customers: Int = 40, months: Int = 14, sandboxShare: Double = 0.1,

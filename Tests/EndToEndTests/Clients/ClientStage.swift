@@ -14,15 +14,15 @@ import Subscriptions
 @testable import Development
 @testable import tenure
 
-/// What a client is given: a server with a worker, what a customer has bought, and some webhooks.
+/// The input of a client: a server with a worker, a customer's purchase, and some webhooks.
 struct ClientStage: Encodable, Sendable {
   var url: String
   var key: String
   var timeoutSeconds = 3
-  /// As StoreKit 2 gives it to the app, and as the first StoreKit does.
+  /// The purchase as StoreKit 2 signs it, and as a receipt of the original StoreKit.
   var signed: String
   var receipt: String
-  /// A webhook, its secret, and signatures that may be its own.
+  /// A webhook, its secret, and genuine and other signatures by name.
   var body = #"{"id":"81241","type":"entitlement.granted"}"#
   var secret = "the receiver's own secret"
   var headers: [String: String]
@@ -30,7 +30,7 @@ struct ClientStage: Encodable, Sendable {
 
   private static let key = "app-secret-for-trying"
 
-  /// Serves as long as `body` runs, while Apple does not answer the first questions.
+  /// Runs a server for `body`, while Apple does not respond to the first requests.
   static func serving(
     _ body: @Sendable @escaping (ClientStage) async throws -> Void
   ) async throws {
@@ -80,7 +80,7 @@ struct ClientStage: Encodable, Sendable {
     let old = Timestamp.now - .minutes(6)
     let secrets = [Secret(secret)]
     headers = [
-      "as it came": WebhookSignature.value(of: bytes, secrets: secrets, at: .now),
+      "genuine": WebhookSignature.value(of: bytes, secrets: secrets, at: .now),
       "too old": WebhookSignature.value(of: bytes, secrets: secrets, at: old),
       "of another body": WebhookSignature.value(of: bytes + [32], secrets: secrets, at: .now),
       "of another sender": WebhookSignature.value(of: bytes, secrets: ["guessed"], at: .now),

@@ -5,10 +5,10 @@ import Testing
 @testable import HTTPAPI
 @testable import tenure
 
-/// The clients that app servers may copy, each in the same scenario on the real server.
+/// The clients for app servers, each in the same scenario against a real server.
 ///
-/// On the way to it some things go wrong, once each: so a client that does not send again, or not
-/// the same, does not come to these outcomes.
+/// Some requests fail once on the way, so a client that does not retry, or retries with something
+/// else, does not reach these outcomes.
 @Suite("The clients for app servers")
 struct ClientTests {
   struct Outcome: Codable, Equatable, CustomStringConvertible {
@@ -25,30 +25,30 @@ struct ClientTests {
 
   // swift-format-ignore
   private static let outcomes: [Outcome] = [
-    Outcome("tokens of one account",        "1"),
-    Outcome("order",                        "open"),
-    Outcome("submission",                   "verified"),
-    Outcome("order after it",               "fulfilled"),
-    Outcome("to deliver",                   "monthly"),
-    Outcome("first",                        "false"),
-    Outcome("warnings",                     "owned_by_another_account"),
-    Outcome("to deliver to the other",      "0"),
-    Outcome("delivery to the other",        "409 not_the_owner"),
-    Outcome("forgery",                      "422 invalid_signature"),
-    Outcome("while Apple is down",          "pending"),
-    Outcome("in the end",                   "verified"),
-    Outcome("entitlements of 4711",         "use-of-monthly"),
-    Outcome("entitlements of 4712",         ""),
-    Outcome("entitlements of nobody/ever",  ""),
-    Outcome("events",                       "1"),
-    Outcome("cursor",                       "true"),
-    Outcome("webhook as it came",           "yes"),
-    Outcome("webhook of another body",      "no"),
-    Outcome("webhook of another sender",    "no"),
-    Outcome("webhook too old",              "no"),
+    Outcome("tokens of one account",         "1"),
+    Outcome("order",                         "open"),
+    Outcome("submission",                    "verified"),
+    Outcome("order after submission",        "fulfilled"),
+    Outcome("deliverable",                   "monthly"),
+    Outcome("first acknowledgement",         "false"),
+    Outcome("warnings",                      "owned_by_another_account"),
+    Outcome("deliverable to other account",  "0"),
+    Outcome("acknowledged by other account", "409 not_the_owner"),
+    Outcome("forged transaction",            "422 invalid_signature"),
+    Outcome("while Apple is unavailable",    "pending"),
+    Outcome("after retries",                 "verified"),
+    Outcome("entitlements of 4711",          "use-of-monthly"),
+    Outcome("entitlements of 4712",          ""),
+    Outcome("entitlements of nobody/ever",   ""),
+    Outcome("events",                        "1"),
+    Outcome("cursor",                        "true"),
+    Outcome("webhook genuine",               "yes"),
+    Outcome("webhook of another body",       "no"),
+    Outcome("webhook of another sender",     "no"),
+    Outcome("webhook too old",               "no"),
   ]
 
-  /// Plays the scenario with a client, between faults.
+  /// Runs the scenario with a client behind a faulty proxy.
   private func play(_ client: @Sendable @escaping (ClientStage) async throws -> [Outcome])
     async throws
   {
@@ -65,9 +65,9 @@ struct ClientTests {
         stage.url = url
         let outcomes = try await client(stage)
         #expect(outcomes == Self.outcomes)
-        #expect(proxy.faults.isEmpty, "whatever could go wrong did")
+        #expect(proxy.faults.isEmpty, "every fault occurred")
         let ids = Set(proxy.requestIDs)
-        #expect(proxy.requestIDs.count >= ids.count + 4, "all attempts have one name")
+        #expect(proxy.requestIDs.count >= ids.count + 4, "attempts of a call share an ID")
       }
     }
   }
@@ -124,50 +124,50 @@ struct ClientTests {
     let tenure = TenureAPI(
       url: stage.url, key: stage.key, timeout: .seconds(stage.timeoutSeconds))
     var outcomes: [Outcome] = []
-    func tell(_ step: String, _ value: some CustomStringConvertible) {
+    func report(_ step: String, _ value: some CustomStringConvertible) {
       outcomes.append(Outcome(step, "\(value)"))
     }
     func refused(_ step: String, _ call: () async throws -> Void) async throws {
       do {
         try await call()
       } catch let problem as TenureAPI.Problem {
-        tell(step, "\(problem.status) \(problem.code)")
+        report(step, "\(problem.status) \(problem.code)")
       }
     }
 
     let tokens = [try await tenure.account("4711"), try await tenure.account("4711")]
-    tell("tokens of one account", Set(tokens.map(\.appAccountToken)).count)
+    report("tokens of one account", Set(tokens.map(\.appAccountToken)).count)
     let order = try await tenure.openOrder(of: "4711", for: "monthly")
-    tell("order", order.status)
+    report("order", order.status)
 
     let bought = try await tenure.submit(
       .init(accountId: "4711", signedTransactions: [stage.signed], orderId: order.orderId))
-    tell("submission", bought.status)
-    tell("order after it", bought.order?.status ?? "")
+    report("submission", bought.status)
+    report("order after submission", bought.order?.status ?? "")
     let owned = bought.owned(by: "4711")
-    tell("to deliver", owned.map(\.productId).joined(separator: ","))
+    report("deliverable", owned.map(\.productId).joined(separator: ","))
     let transaction = try #require(owned.first?.transactionId)
-    // The answer to the first one is lost, so that only the ledger knows of it.
-    tell("first", try await tenure.acknowledge(transaction, of: "4711"))
+    // The first response is lost, so this is the second acknowledgement.
+    report("first acknowledgement", try await tenure.acknowledge(transaction, of: "4711"))
 
     let other = try await tenure.submit(
       .init(accountId: "4712", signedTransactions: [stage.signed]))
-    tell("warnings", (other.warnings ?? []).joined(separator: ","))
-    tell("to deliver to the other", other.owned(by: "4712").count)
-    try await refused("delivery to the other") {
+    report("warnings", (other.warnings ?? []).joined(separator: ","))
+    report("deliverable to other account", other.owned(by: "4712").count)
+    try await refused("acknowledged by other account") {
       _ = try await tenure.acknowledge(transaction, of: "4712")
     }
-    try await refused("forgery") {
+    try await refused("forged transaction") {
       _ = try await tenure.submit(.init(accountId: "4711", signedTransactions: ["e.e.e"]))
     }
 
     let pending = try await tenure.submit(.init(accountId: "4711", receiptData: stage.receipt))
-    tell("while Apple is down", pending.status)
-    tell("in the end", try await tenure.settled(pending).status)
+    report("while Apple is unavailable", pending.status)
+    report("after retries", try await tenure.settled(pending).status)
 
     for account in ["4711", "4712", "nobody/ever"] {
       let names = try await tenure.entitlements(of: account).map(\.entitlement)
-      tell("entitlements of \(account)", names.joined(separator: ","))
+      report("entitlements of \(account)", names.joined(separator: ","))
     }
 
     var seen: [TenureAPI.Event] = []
@@ -177,12 +177,12 @@ struct ClientTests {
       cursor = next
       return !seen.contains { $0.type == "order.fulfilled" }
     }
-    tell("events", seen.count { $0.type == "transaction.recorded" })
-    tell("cursor", cursor.split(separator: "-").first.map(String.init) == seen.last?.id)
+    report("events", seen.count { $0.type == "transaction.recorded" })
+    report("cursor", cursor.split(separator: "-").first.map(String.init) == seen.last?.id)
     for (name, header) in stage.headers.sorted(by: { $0.key < $1.key }) {
       let isGenuine = TenureAPI.isGenuine(
         header, body: Data(stage.body.utf8), secret: stage.secret)
-      tell("webhook \(name)", isGenuine ? "yes" : "no")
+      report("webhook \(name)", isGenuine ? "yes" : "no")
     }
     return outcomes
   }

@@ -4,14 +4,14 @@ import NIOHTTP1
 import NIOPosix
 import Synchronization
 
-/// Something between an app's server and Tenure that breaks once on each of some routes.
+/// A proxy between an app server and Tenure that fails once on each of the given routes.
 final class FaultyProxy: Sendable {
   enum Fault: Sendable {
-    /// Nobody is there.
+    /// Responds with 503.
     case unavailable
-    /// Tenure does what it is asked, and the connection breaks before its answer.
+    /// Forwards the request, then closes the connection without a response.
     case lostAnswer
-    /// Nothing comes, and the connection stays open.
+    /// Keeps the connection open without a response.
     case silence
   }
 
@@ -33,20 +33,18 @@ final class FaultyProxy: Sendable {
     var requestIDs: [String] = []
   }
 
-  /// The faults that have not happened.
+  /// The faults that have not occurred yet.
   var faults: [String: Fault] { state.withLock(\.faults) }
-  /// The `X-Request-ID` of all requests.
+  /// The `X-Request-ID` of every request.
   var requestIDs: [String] { state.withLock(\.requestIDs) }
 
-  /// - Parameters:
-  ///   - url: Where Tenure is.
-  ///   - faults: What goes wrong the first time, by method and path.
+  /// Creates a proxy with a fault for the first request of each method and path.
   init(to url: String, faults: [String: Fault]) {
     self.url = url
     state = Mutex(State(faults: faults))
   }
 
-  /// Runs a body beside the proxy, which has the address that it is given.
+  /// Runs the proxy for `body`, which gets its address.
   func run<Value: Sendable>(_ body: (_ url: String) async throws -> Value) async throws -> Value {
     let channel = try await ServerBootstrap(group: .singletonMultiThreadedEventLoopGroup)
       .childChannelInitializer { channel in
@@ -65,7 +63,7 @@ final class FaultyProxy: Sendable {
     }
   }
 
-  /// What comes of a request; nil: the connection breaks.
+  /// Returns the response to a request, or nil to close the connection.
   fileprivate func answer(to request: Request) async -> Answer? {
     let path = request.head.uri.split(separator: "?").first ?? ""
     let fault = state.withLock { state in

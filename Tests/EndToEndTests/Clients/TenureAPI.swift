@@ -3,30 +3,29 @@ import Crypto
 import Foundation
 import NIOCore
 import NIOHTTP1
-
 @testable import HTTPAPI
 
-/// Calls Tenure from an app's server, with AsyncHTTPClient and swift-crypto; to be copied.
+/// A Tenure client to copy into your app server, with AsyncHTTPClient and swift-crypto.
 ///
-/// A call that gets no answer, or one that says "later", is sent again with pauses that double.
-/// That is harmless: each call names what it is about, so the second one finds what the first did.
+/// Calls without a response, or with status 429 or 5xx, are retried with exponential backoff. This
+/// is safe: each call identifies its subject, so a retry finds the result of the first attempt.
 struct TenureAPI: Sendable {
   private static let attempts = 6
-  /// Before the second attempt; doubled before each further one.
+  /// Doubled after each attempt.
   private static let firstPause = Duration.milliseconds(200)
   private static let longestPause = Duration.seconds(10)
-  /// How long the feed holds a question to which there is no answer yet.
+  /// How long the feed waits for new events.
   private static let wait = Duration.seconds(20)
-  /// Far above the largest answer.
+  /// Far above the largest response.
   private static let mostBytes = 16 << 20
 
   let url: String
   let key: String
-  /// Of one attempt: Apple is given 10 seconds of it.
+  /// The timeout of one attempt; Tenure waits up to 10 seconds for Apple.
   var timeout = Duration.seconds(15)
   var client = HTTPClient.shared
 
-  /// What Tenure refuses: sending it again would change nothing.
+  /// A rejected request; retrying it does not help.
   struct Problem: Error, Decodable {
     var status: Int
     var code: String
@@ -34,7 +33,7 @@ struct TenureAPI: Sendable {
     var requestId: String?
   }
 
-  /// No answer after all attempts; what was sent may have been done.
+  /// No response after all attempts; the request may have taken effect.
   struct Unavailable: Error {
     var reason: String
   }
@@ -43,11 +42,11 @@ struct TenureAPI: Sendable {
 
   struct Account: Decodable, Sendable {
     var accountId: String
-    /// To pass to StoreKit with every purchase.
+    /// Pass it to StoreKit with every purchase.
     var appAccountToken: UUID
   }
 
-  /// The account; created if it is new.
+  /// Returns the account, creating it if necessary.
   func account(_ account: String) async throws -> Account {
     try await call(.PUT, "/v1/accounts/\(Self.quoted(account))")
   }
@@ -57,17 +56,17 @@ struct TenureAPI: Sendable {
     var status: String
   }
 
-  /// Opens an order; one whose answer is lost is opened twice, and the other one expires, unpaid.
+  /// Opens an order; if the response is lost, a retry opens another one, and the first expires.
   func openOrder(of account: String, for product: String) async throws -> Order {
     try await call(.POST, "/v1/orders", ["account_id": account, "product_id": product])
   }
 
   // MARK: After a purchase
 
-  /// What an app sends; either the one or the other.
+  /// A submission: either `signedTransactions` or `receiptData`.
   struct Purchase: Encodable, Sendable {
     var accountId: String
-    /// As StoreKit 2 signed them.
+    /// In StoreKit 2's JWS representation.
     var signedTransactions: [String]?
     var receiptData: String?
     var orderId: String?
@@ -77,15 +76,15 @@ struct TenureAPI: Sendable {
 
   struct Submission: Decodable, Sendable {
     var submissionId: String
-    /// `verified`; or `pending`, if Apple can't be asked just now.
+    /// `verified`, or `pending` if Apple is unavailable.
     var status: String
     var transactions: [Transaction]?
     var order: Order?
     var warnings: [String]?
 
-    /// What to deliver, unless your database says that it was: remember each transaction id.
+    /// The transactions to deliver, unless your database has their transaction ID already.
     ///
-    /// `newly_owned` says it in one answer only, and that one may be lost.
+    /// Don't rely on `newly_owned`: only one response has it set, and that one may be lost.
     func owned(by account: String) -> [Transaction] {
       (transactions ?? []).filter { $0.ownerAccountId == account && $0.revokedAt == nil }
     }
@@ -98,12 +97,11 @@ struct TenureAPI: Sendable {
     var revokedAt: String?
   }
 
-  /// Submits what was bought.
   func submit(_ purchase: Purchase) async throws -> Submission {
     try await call(.POST, "/v1/receipts", purchase)
   }
 
-  /// Waits until a pending submission is decided: for jobs, not while a customer waits.
+  /// Waits until a pending submission is decided; for background jobs only.
   func settled(
     _ submission: Submission, within patience: Duration = .seconds(60)
   ) async throws -> Submission {
@@ -122,7 +120,7 @@ struct TenureAPI: Sendable {
     var first: Bool
   }
 
-  /// Says that a transaction was delivered; whether nobody had said so before.
+  /// Acknowledges the delivery of a transaction, and returns whether this is the first time.
   func acknowledge(_ transaction: String, of account: String) async throws -> Bool {
     let path = "/v1/transactions/\(Self.quoted(transaction))/delivery"
     return try await call(.POST, path, ["account_id": account], as: Delivery.self).first
@@ -139,13 +137,13 @@ struct TenureAPI: Sendable {
     var entitlements: [Entitlement]
   }
 
-  /// What the account may use now; keep it for minutes, and never beyond `accessEndsAt`.
+  /// Returns the active entitlements; cache for minutes, and never beyond `accessEndsAt`.
   func entitlements(of account: String) async throws -> [Entitlement] {
     let path = "/v1/accounts/\(Self.quoted(account))/entitlements?active=true"
     return try await call(.GET, path, as: Entitlements.self).entitlements
   }
 
-  /// Add what you need of its data.
+  /// Add the fields you need of its data.
   struct Event: Decodable, Sendable {
     var id: String
     var type: String
@@ -157,12 +155,12 @@ struct TenureAPI: Sendable {
     var next: String
   }
 
-  /// Reads every change from a cursor on (nil: the oldest kept), until `apply` returns false.
+  /// Reads all events after a cursor (nil: from the oldest), until `apply` returns false.
   ///
-  /// `apply` stores the cursor in the transaction in which it applies the events: then none is
-  /// skipped, and none is applied twice. Problem `cursor_expired` means that events were deleted
-  /// before they were read, `cursor_unknown` that the server was set back: in both cases ask for
-  /// all entitlements, and follow from nil.
+  /// `apply` must store the cursor in the database transaction that applies the events, so that
+  /// none is skipped or applied twice. On a `cursor_expired` problem (unread events were deleted)
+  /// or `cursor_unknown` (the server was restored from a backup), read all entitlements and follow
+  /// from nil.
   func follow(
     after cursor: String?, apply: (_ events: [Event], _ next: String) async throws -> Bool
   ) async throws {
@@ -176,7 +174,7 @@ struct TenureAPI: Sendable {
     }
   }
 
-  /// Whether Tenure sent a webhook with this `Tenure-Signature` within the last five minutes.
+  /// Returns whether Tenure sent this webhook within the last five minutes (`Tenure-Signature`).
   static func isGenuine(
     _ header: String, body: Data, secret: String, now: Date = Date()
   ) -> Bool {
@@ -209,7 +207,7 @@ struct TenureAPI: Sendable {
     request.method = method
     request.headers = [
       "Authorization": "Bearer \(key)", "Content-Type": "application/json",
-      // The same of all attempts: Tenure's log has them together.
+      // The same for all attempts, to find them together in Tenure's log.
       "X-Request-ID": UUID().uuidString,
     ]
     if let body {
@@ -245,7 +243,7 @@ struct TenureAPI: Sendable {
       guard attempt < Self.attempts else {
         throw Unavailable(reason: "\(method) \(path): \(reason)")
       }
-      // Half of it left to chance, so that servers that failed together don't return together.
+      // With 50% jitter, so that servers that failed together don't retry together.
       let chosen = pause * Double.random(in: 0.5...1)
       try await Task.sleep(for: max(min(later, Self.longestPause), chosen))
       pause = min(pause * 2, Self.longestPause)

@@ -1,12 +1,12 @@
-// Calls Tenure from an app's server, with nothing but Node (18 or newer). To be copied.
+// A Tenure client to copy into your app server. It needs only Node 18 or newer.
 //
-// A call that gets no answer, or one that says "later", is sent again with pauses that double. That is
-// harmless: each call names what it is about, so the second one finds what the first one did.
+// Calls without a response, or with status 429 or 5xx, are retried with exponential backoff. That is safe:
+// each call identifies its subject, so a retry finds the result of the first attempt.
 
 import { createHmac, randomUUID, timingSafeEqual } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** What Tenure refuses: sending it again would change nothing. */
+/** A rejected request. Retrying it does not help. */
 export class Problem extends Error {
   constructor(status, problem) {
     super(`${status} ${problem.code}: ${problem.detail}`);
@@ -16,14 +16,14 @@ export class Problem extends Error {
   }
 }
 
-/** No answer after all attempts. What was sent may have been done. */
+/** No response after all attempts. The request may have taken effect. */
 export class Unavailable extends Error {}
 
 const attempts = 6;
-// Milliseconds before the second attempt; doubled before each further one.
+// In milliseconds; doubled after each attempt.
 const firstPause = 200;
 const longestPause = 10_000;
-// Seconds for which the feed holds a question to which there is no answer yet.
+// Seconds for which the feed waits for new events.
 const wait = 20;
 
 export class Tenure {
@@ -31,7 +31,7 @@ export class Tenure {
   #key;
   #timeout;
 
-  /** The time-out of one attempt is in milliseconds: Apple is given 10,000 of them. */
+  /** The timeout of one attempt is in milliseconds. Tenure waits up to 10,000 for Apple. */
   constructor(url, key, timeout = 15_000) {
     this.#url = url;
     this.#key = key;
@@ -40,19 +40,19 @@ export class Tenure {
 
   // Before a purchase
 
-  /** The account, with the token to pass to StoreKit; created if it is new. */
+  /** Returns the account, creating it if necessary, with the token to pass to StoreKit. */
   account(account) {
     return this.#call("PUT", `/v1/accounts/${encodeURIComponent(account)}`);
   }
 
-  /** One whose answer is lost is opened twice: the other one expires, unpaid. */
+  /** Opens an order. If the response is lost, a retry opens another one, and the first expires. */
   openOrder(account, product) {
     return this.#call("POST", "/v1/orders", { account_id: account, product_id: product });
   }
 
   // After a purchase
 
-  /** Submits what StoreKit 2 signed, or a receipt; "pending" if Apple can't be asked just now. */
+  /** Submits signed transactions or a receipt; "pending" if Apple is unavailable. */
   submit(account, { signed, receipt, order, transaction, restore } = {}) {
     return this.#call("POST", "/v1/receipts", {
       account_id: account,
@@ -64,7 +64,7 @@ export class Tenure {
     });
   }
 
-  /** Waits until a pending submission is decided. For jobs, not while a customer waits. */
+  /** Waits until a pending submission is decided. For background jobs only. */
   async settled(submission, patience = 60_000) {
     const end = Date.now() + patience;
     let pause = firstPause;
@@ -77,15 +77,15 @@ export class Tenure {
   }
 
   /**
-   * What to deliver, unless your database says that it was: remember each transaction_id.
-   * `newly_owned` says it in one answer only, and that one may be lost.
+   * Returns the transactions to deliver, unless your database has their transaction_id already.
+   * Don't rely on `newly_owned`: only one response has it set, and that one may be lost.
    */
   static owned(submission, account) {
     const transactions = submission.transactions ?? [];
     return transactions.filter((one) => one.owner_account_id === account && !one.revoked_at);
   }
 
-  /** Says that a transaction was delivered; whether nobody had said so before. */
+  /** Acknowledges the delivery of a transaction. Returns whether this is the first time. */
   async acknowledge(transaction, account) {
     const path = `/v1/transactions/${encodeURIComponent(transaction)}/delivery`;
     return (await this.#call("POST", path, { account_id: account })).first;
@@ -93,7 +93,7 @@ export class Tenure {
 
   // At any time
 
-  /** What the account may use now, by name. Keep it for minutes, and never beyond access_ends_at. */
+  /** Returns the active entitlements by name. Cache for minutes, and never beyond access_ends_at. */
   async entitlements(account) {
     const path = `/v1/accounts/${encodeURIComponent(account)}/entitlements?active=true`;
     const answer = await this.#call("GET", path);
@@ -101,12 +101,11 @@ export class Tenure {
   }
 
   /**
-   * Reads every change from a cursor on (null: the oldest kept), until `apply` returns false.
+   * Reads all events after a cursor (null: from the oldest), until `apply` returns false.
    *
-   * `apply(events, next)` stores `next` in the transaction in which it applies the events: then none
-   * is skipped, and none is applied twice. Problem `cursor_expired` means that events were deleted
-   * before they were read, `cursor_unknown` that the server was set back: in both cases ask for all
-   * entitlements, and follow from null.
+   * `apply(events, next)` must store `next` in the database transaction that applies the events, so that
+   * none is skipped or applied twice. On a `cursor_expired` problem (unread events were deleted) or
+   * `cursor_unknown` (the server was restored from a backup), read all entitlements and follow from null.
    */
   async follow(cursor, apply) {
     for (;;) {
@@ -118,7 +117,7 @@ export class Tenure {
     }
   }
 
-  /** Whether Tenure sent a webhook with this Tenure-Signature within the last five minutes. */
+  /** Returns whether Tenure sent this webhook within the last five minutes (Tenure-Signature). */
   static isGenuine(header, body, secret, now = Date.now() / 1000) {
     const fields = header.split(",").map((field) => field.split("="));
     const sent = fields.find(([name]) => name === "t")?.[1] ?? "";
@@ -136,7 +135,7 @@ export class Tenure {
     const headers = {
       Authorization: `Bearer ${this.#key}`,
       "Content-Type": "application/json",
-      // The same of all attempts: Tenure's log has them together.
+      // The same for all attempts, to find them together in Tenure's log.
       "X-Request-ID": randomUUID(),
     };
     let pause = firstPause;
@@ -162,7 +161,7 @@ export class Tenure {
         reason = String(error.cause ?? error);
       }
       if (attempt === attempts) throw new Unavailable(`${method} ${path}: ${reason}`);
-      // Half of it left to chance, so that servers that failed together don't return together.
+      // With 50% jitter, so that servers that failed together don't retry together.
       await sleep(Math.max(Math.min(later, longestPause), pause * (0.5 + Math.random() / 2)));
       pause = Math.min(2 * pause, longestPause);
     }

@@ -1,7 +1,7 @@
-"""Calls Tenure from an app's server, with nothing but Python's standard library. To be copied.
+"""A Tenure client to copy into your app server. It needs only Python's standard library.
 
-A call that gets no answer, or one that says "later", is sent again with pauses that double. That is
-harmless: each call names what it is about, so the second one finds what the first one did.
+Calls without a response, or with status 429 or 5xx, are retried with exponential backoff. That is safe:
+each call identifies its subject, so a retry finds the result of the first attempt.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ import uuid
 
 
 class Problem(Exception):
-    """What Tenure refuses: sending it again would change nothing."""
+    """A rejected request. Retrying it does not help."""
 
     def __init__(self, status, problem):
         super().__init__(f"{status} {problem.get('code')}: {problem.get('detail')}")
@@ -27,19 +27,19 @@ class Problem(Exception):
 
 
 class Unavailable(Exception):
-    """No answer after all attempts. What was sent may have been done."""
+    """No response after all attempts. The request may have taken effect."""
 
 
 class Tenure:
     ATTEMPTS = 6
-    # Seconds before the second attempt; doubled before each further one.
+    # In seconds; doubled after each attempt.
     FIRST_PAUSE = 0.2
     LONGEST_PAUSE = 10
-    # How long the feed holds a question to which there is no answer yet.
+    # Seconds for which the feed waits for new events.
     WAIT = 20
 
     def __init__(self, url, key, timeout=15):
-        """The time-out of one attempt is in seconds: Apple is given 10 of them."""
+        """The timeout of one attempt is in seconds. Tenure waits up to 10 for Apple."""
         self.url = url
         self.key = key
         self.timeout = timeout
@@ -47,17 +47,17 @@ class Tenure:
     # Before a purchase
 
     def account(self, account):
-        """The account, with the token to pass to StoreKit; created if it is new."""
+        """Returns the account, creating it if necessary, with the token to pass to StoreKit."""
         return self._call("PUT", f"/v1/accounts/{_quoted(account)}")
 
     def open_order(self, account, product):
-        """One whose answer is lost is opened twice: the other one expires, unpaid."""
+        """Opens an order. If the response is lost, a retry opens another one, and the first expires."""
         return self._call("POST", "/v1/orders", {"account_id": account, "product_id": product})
 
     # After a purchase
 
     def submit(self, account, *, signed=None, receipt=None, order=None, transaction=None, restore=False):
-        """Submits what StoreKit 2 signed, or a receipt; "pending" if Apple can't be asked just now."""
+        """Submits signed transactions or a receipt; "pending" if Apple is unavailable."""
         body = {"account_id": account}
         if signed is not None:
             body["signed_transactions"] = signed
@@ -72,7 +72,7 @@ class Tenure:
         return self._call("POST", "/v1/receipts", body)
 
     def settled(self, submission, patience=60):
-        """Waits until a pending submission is decided. For jobs, not while a customer waits."""
+        """Waits until a pending submission is decided. For background jobs only."""
         end = time.monotonic() + patience
         pause = self.FIRST_PAUSE
         while submission["status"] == "pending" and time.monotonic() < end:
@@ -83,32 +83,32 @@ class Tenure:
 
     @staticmethod
     def owned(submission, account):
-        """What to deliver, unless your database says that it was: remember each transaction_id.
+        """Returns the transactions to deliver, unless your database has their transaction_id already.
 
-        `newly_owned` says it in one answer only, and that one may be lost.
+        Don't rely on `newly_owned`: only one response has it set, and that one may be lost.
         """
         transactions = submission.get("transactions", [])
         return [one for one in transactions if one["owner_account_id"] == account and not one["revoked_at"]]
 
     def acknowledge(self, transaction, account):
-        """Says that a transaction was delivered; whether nobody had said so before."""
+        """Acknowledges the delivery of a transaction. Returns whether this is the first time."""
         path = f"/v1/transactions/{_quoted(transaction)}/delivery"
         return self._call("POST", path, {"account_id": account})["first"]
 
     # At any time
 
     def entitlements(self, account):
-        """What the account may use now, by name. Keep it for minutes, and never beyond access_ends_at."""
+        """Returns the active entitlements by name. Cache for minutes, and never beyond access_ends_at."""
         answer = self._call("GET", f"/v1/accounts/{_quoted(account)}/entitlements?active=true")
         return {one["entitlement"]: one for one in answer["entitlements"]}
 
     def follow(self, cursor, apply):
-        """Reads every change from a cursor on (None: the oldest kept), until `apply` returns False.
+        """Reads all events after a cursor (None: from the oldest), until `apply` returns False.
 
-        `apply(events, next)` stores `next` in the transaction in which it applies the events: then
-        none is skipped, and none is applied twice. Problem `cursor_expired` means that events were
-        deleted before they were read, `cursor_unknown` that the server was set back: in both cases
-        ask for all entitlements, and follow from None.
+        `apply(events, next)` must store `next` in the database transaction that applies the events,
+        so that none is skipped or applied twice. On a `cursor_expired` problem (unread events were
+        deleted) or `cursor_unknown` (the server was restored from a backup), read all entitlements
+        and follow from None.
         """
         while True:
             after = "" if cursor is None else f"&after={_quoted(cursor)}"
@@ -120,7 +120,7 @@ class Tenure:
 
     @staticmethod
     def is_genuine(header, body, secret, now=None):
-        """Whether Tenure sent a webhook with this Tenure-Signature within the last five minutes."""
+        """Returns whether Tenure sent this webhook within the last five minutes (Tenure-Signature)."""
         fields = [field.partition("=") for field in header.split(",")]
         sent = next((value for name, _, value in fields if name == "t"), "")
         code = hmac.new(secret.encode(), sent.encode() + b"." + body, hashlib.sha256).hexdigest().encode()
@@ -138,7 +138,7 @@ class Tenure:
             headers={
                 "Authorization": f"Bearer {self.key}",
                 "Content-Type": "application/json",
-                # The same of all attempts: Tenure's log has them together.
+                # The same for all attempts, to find them together in Tenure's log.
                 "X-Request-ID": str(uuid.uuid4()),
             },
         )
@@ -157,7 +157,7 @@ class Tenure:
                 reason = repr(error)
             if attempt == self.ATTEMPTS:
                 raise Unavailable(f"{method} {path}: {reason}")
-            # Half of it left to chance, so that servers that failed together don't return together.
+            # With 50% jitter, so that servers that failed together don't retry together.
             time.sleep(max(min(later, self.LONGEST_PAUSE), pause * random.uniform(0.5, 1)))
             pause = min(2 * pause, self.LONGEST_PAUSE)
 

@@ -1,4 +1,4 @@
-"""What every client has to come to: the scenario of ClientTests, in Python."""
+"""The scenario of ClientTests in Python."""
 
 import json
 import sys
@@ -9,43 +9,43 @@ stage = json.load(sys.stdin)
 tenure = Tenure(stage["url"], stage["key"], timeout=stage["timeout_seconds"])
 
 
-def tell(name, value):
+def report(name, value):
     text = str(value).lower() if isinstance(value, bool) else str(value)
     print(json.dumps({"step": name, "value": text}), flush=True)
 
 
 tokens = {tenure.account("4711")["app_account_token"] for _ in range(2)}
-tell("tokens of one account", len(tokens))
+report("tokens of one account", len(tokens))
 order = tenure.open_order("4711", "monthly")
-tell("order", order["status"])
+report("order", order["status"])
 
 bought = tenure.submit("4711", signed=[stage["signed"]], order=order["order_id"])
-tell("submission", bought["status"])
-tell("order after it", bought["order"]["status"])
+report("submission", bought["status"])
+report("order after submission", bought["order"]["status"])
 owned = tenure.owned(bought, "4711")
-tell("to deliver", ",".join(one["product_id"] for one in owned))
+report("deliverable", ",".join(one["product_id"] for one in owned))
 transaction = owned[0]["transaction_id"]
-# The answer to the first one is lost, so that only the ledger knows of it.
-tell("first", tenure.acknowledge(transaction, "4711"))
+# The first response is lost, so this is the second acknowledgement.
+report("first acknowledgement", tenure.acknowledge(transaction, "4711"))
 
 other = tenure.submit("4712", signed=[stage["signed"]])
-tell("warnings", ",".join(other["warnings"]))
-tell("to deliver to the other", len(tenure.owned(other, "4712")))
+report("warnings", ",".join(other["warnings"]))
+report("deliverable to other account", len(tenure.owned(other, "4712")))
 try:
     tenure.acknowledge(transaction, "4712")
 except Problem as problem:
-    tell("delivery to the other", f"{problem.status} {problem.code}")
+    report("acknowledged by other account", f"{problem.status} {problem.code}")
 try:
     tenure.submit("4711", signed=["e.e.e"])
 except Problem as problem:
-    tell("forgery", f"{problem.status} {problem.code}")
+    report("forged transaction", f"{problem.status} {problem.code}")
 
 pending = tenure.submit("4711", receipt=stage["receipt"])
-tell("while Apple is down", pending["status"])
-tell("in the end", tenure.settled(pending)["status"])
+report("while Apple is unavailable", pending["status"])
+report("after retries", tenure.settled(pending)["status"])
 
 for account in ["4711", "4712", "nobody/ever"]:
-    tell(f"entitlements of {account}", ",".join(tenure.entitlements(account)))
+    report(f"entitlements of {account}", ",".join(tenure.entitlements(account)))
 
 seen = []
 
@@ -56,7 +56,7 @@ def apply(events, cursor):
 
 
 cursor = tenure.follow(None, apply)
-tell("events", sum(one["type"] == "transaction.recorded" for one in seen))
-tell("cursor", cursor.split("-")[0] == seen[-1]["id"])
+report("events", sum(one["type"] == "transaction.recorded" for one in seen))
+report("cursor", cursor.split("-")[0] == seen[-1]["id"])
 for name, header in sorted(stage["headers"].items()):
-    tell(f"webhook {name}", "yes" if tenure.is_genuine(header, stage["body"].encode(), stage["secret"]) else "no")
+    report(f"webhook {name}", "yes" if tenure.is_genuine(header, stage["body"].encode(), stage["secret"]) else "no")

@@ -40,10 +40,10 @@ struct DocumentedNumberTests {
     #expect(polls % 1000 == 0)
     #expect(
       article.contains(
-        "\(thousands) lines an hour that the setting allows, a million takes \(hours) hours"))
+        "\(thousands) original transactions an hour, a million take \(hours) hours"))
     #expect(try Article.named("Settings").text.contains("`TENURE_POLLS_PER_HOUR` | `\(polls)` |"))
-    let slots = try #require(Worker.slots[.polls])
-    #expect(article.contains("One worker asks about \(slots) lines at a time"))
+    let slots = try #require(Worker.concurrency[.polls])
+    #expect(article.contains("One worker polls \(slots) at a time"))
     let workers = Int((Double(polls) / 3600 * 0.5 / Double(slots)).rounded(.up))
     #expect(article.contains("half a second for each, \(workers) workers are needed"))
   }

@@ -33,11 +33,11 @@ struct ImportBarTests {
   // swift-format-ignore
   static let cases: [Case] = [
     Case("nothing yet",            0,   0, read: 0,     of: 1000, after: 0,    "0 lines, 0/s, 0 errors"),
-    Case("begun at this moment",   5,   0, read: 10,    of: 1000, after: 0,    "\(bar(0)) 1 of 100 %, 5 lines, 5000/s, 0 errors, 1 s left"),
-    Case("a quarter",              500, 2, read: 250,   of: 1000, after: 2000, "\(bar(10)) 25 of 100 %, 500 lines, 250/s, 2 errors, 6 s left"),
-    Case("a part of a second",     10,  0, read: 990,   of: 1000, after: 1500, "\(bar(39)) 99 of 100 %, 10 lines, 6/s, 0 errors, 1 s left"),
-    Case("all",                    900, 0, read: 1000,  of: 1000, after: 3000, "\(bar(40)) 100 of 100 %, 900 lines, 300/s, 0 errors, 0 s left"),
-    Case("the file has grown",     900, 1, read: 1500,  of: 1000, after: 3000, "\(bar(40)) 100 of 100 %, 900 lines, 300/s, 1 errors, 0 s left"),
+    Case("begun at this moment",   5,   0, read: 10,    of: 1000, after: 0,    "\(bar(0)) 1%, 5 lines, 5000/s, 0 errors, 1 s left"),
+    Case("a quarter",              500, 2, read: 250,   of: 1000, after: 2000, "\(bar(10)) 25%, 500 lines, 250/s, 2 errors, 6 s left"),
+    Case("a part of a second",     10,  0, read: 990,   of: 1000, after: 1500, "\(bar(39)) 99%, 10 lines, 6/s, 0 errors, 1 s left"),
+    Case("all",                    900, 0, read: 1000,  of: 1000, after: 3000, "\(bar(40)) 100%, 900 lines, 300/s, 0 errors, 0 s left"),
+    Case("the file has grown",     900, 1, read: 1500,  of: 1000, after: 3000, "\(bar(40)) 100%, 900 lines, 300/s, 1 errors, 0 s left"),
     Case("of unknown length",      900, 0, read: 1000,  of: nil,  after: 3000, "900 lines, 300/s, 0 errors"),
     Case("an empty file",          0,   0, read: 0,     of: 0,    after: 1000, "0 lines, 0/s, 0 errors"),
   ]

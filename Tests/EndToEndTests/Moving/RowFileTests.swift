@@ -109,14 +109,14 @@ struct RowFileTests {
     Case("a,beta\n1,",                         ["2: 1/-/-"]),
     Case("a,b\n\"1\",\"2,\"\"3\"\"\n4\"\n5,6", ["2: 1/2,\"3\"\n4/-", "4: 5/6/-"]),
     Case("a,b\n\"\",2",                        ["2: -/2/-"]),
-    Case("a,b\n1\n2,3",                        ["2! The line can't be read: it has one field, the first line names 2.", "3: 2/3/-"]),
-    Case("a,b\n1,2,3\n4,5",                    ["2! The line can't be read: it has 3 fields, the first line names 2.", "3: 4/5/-"]),
-    Case("a,b\n1\"2,3\n4,5",                   ["2! The line can't be read: there is a quote inside a field without quotes.", "3: 4/5/-"]),
-    Case("a,b\n\"1\"2,3\n4,5",                 ["2! The line can't be read: there is text behind a closing quote.", "3: 4/5/-"]),
+    Case("a,b\n1\n2,3",                        ["2! The line can't be read: it has one field, but the header has 2.", "3: 2/3/-"]),
+    Case("a,b\n1,2,3\n4,5",                    ["2! The line can't be read: it has 3 fields, but the header has 2.", "3: 4/5/-"]),
+    Case("a,b\n1\"2,3\n4,5",                   ["2! The line can't be read: it has a quote inside an unquoted field.", "3: 4/5/-"]),
+    Case("a,b\n\"1\"2,3\n4,5",                 ["2! The line can't be read: it has text after a closing quote.", "3: 4/5/-"]),
     Case("a,b\n1,\"2",                         ["2! The line can't be read: a quote is not closed."]),
     Case("{\"a\":\"1\",\"b\":2,\"x\":[]}\n\n{\"beta\":\"2\",\"a\":null,\"c\":true}\n", ["1: 1/2/-", "3: -/2/true"]),
-    Case("{\"a\":[]}\n{\"a\":1,\"b\":2}",      ["1! The line can't be read: a is neither text nor a number.", "2: 1/2/-"]),
-    Case("{\"a\":1,\"b\":2}\n[1]\n",           ["1: 1/2/-", "2! The line can't be read: it is JSON, but no object."]),
+    Case("{\"a\":[]}\n{\"a\":1,\"b\":2}",      ["1! The line can't be read: a is not a string or a number.", "2: 1/2/-"]),
+    Case("{\"a\":1,\"b\":2}\n[1]\n",           ["1: 1/2/-", "2! The line can't be read: it is JSON, but not an object."]),
   ]
 
   @Test("A row is what stands between two ends of lines", arguments: cases)
@@ -127,14 +127,14 @@ struct RowFileTests {
   @Test("what is not in UTF-8 is one line's fault")
   func encoding() async throws {
     let rows = try await Self.rows(Data("a,b\n1,".utf8) + [0xE4] + Data("\n3,4".utf8))
-    #expect(rows == ["2! The line can't be read: it is not in UTF-8.", "3: 3/4/-"])
+    #expect(rows == ["2! The line can't be read: it is not UTF-8.", "3: 3/4/-"])
   }
 
   @Test("broken JSON is one line's fault")
   func brokenJSON() async throws {
     let rows = try await Self.rows("{\"a\":1,\"b\":2}\n{\"a\":\n{\"a\":3,\"b\":4}")
     #expect(rows.count == 3)
-    #expect(rows[1].hasPrefix("2! The line can't be read: it is no JSON"))
+    #expect(rows[1].hasPrefix("2! The line can't be read: it is not JSON"))
     #expect(rows[2] == "3: 3/4/-")
   }
 
@@ -143,8 +143,8 @@ struct RowFileTests {
     ("",              "empty"),
     ("a;b\n1;2",      "“;”"),
     ("a\tb\n1\t2",    "tabs"),
-    ("a,c\n1,2",      "does not name b"),
-    ("a,b,a\n1,2,3",  "names a twice"),
+    ("a,c\n1,2",      "the column b"),
+    ("a,b,a\n1,2,3",  "contains a twice"),
     ("a,\"b\n1,2",    "a quote is not closed"),
   ]
 

@@ -3,6 +3,7 @@ import LedgerStorage
 import Logging
 import Postgres
 import PrivatePostgres
+import Reports
 import Secrets
 
 /// A primary, and a standby that has every commit before it is confirmed.
@@ -59,7 +60,9 @@ actor ServerPair {
       try await SchemaMigrator.createDatabase(Self.database, on: $0)
     }
     try await Self.withPool(primaryURI) {
-      _ = try await SchemaMigrator(database: $0, logger: Self.quiet).migrate()
+      _ = try await SchemaMigrator(
+        database: $0, reports: ReportSQL(Report.sql), logger: Self.quiet
+      ).migrate()
     }
   }
 

@@ -129,7 +129,7 @@ struct EventDeliveryTests {
       #expect(stage.received.last == next)
       let parked = try await stage.ledger.parkedDeliveries(limit: 10)
       #expect(parked.map(\.eventID) == [broken])
-      #expect(parked.map(\.reason) == ["The receiver answered HTTP 500."])
+      #expect(parked.map(\.reason) == ["The receiver responded with HTTP 500."])
 
       stage.receiver.answer { _ in .status(200) }
       #expect(try await stage.ledger.redeliver(broken, at: stage.clock.now) == .scheduled)

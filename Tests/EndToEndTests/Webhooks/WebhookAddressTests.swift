@@ -108,21 +108,21 @@ struct WebhookAddressTests {
   // swift-format-ignore
   @Test("a webhook that can't be right is named before the program starts", arguments: [
       // URL                                  secret                       fault
-      ("example.com",                         "long enough as it is",     "URL: it is no address"),
-      ("ftp://example.com/",                  "long enough as it is",     "URL: it is no address"),
-      ("https://",                            "long enough as it is",     "URL: it is no address"),
-      ("https://example.com:99999/",          "long enough as it is",     "URL: it is no address"),
-      ("https://example.com:0/",              "long enough as it is",     "URL: it is no address"),
-      ("https://name:word@example.com/",      "long enough as it is",     "URL: it has a user name"),
-      ("https://example.com/#part",           "long enough as it is",     "URL: it has a user name"),
+      ("example.com",                         "long enough as it is",     "URL: must be a URL"),
+      ("ftp://example.com/",                  "long enough as it is",     "URL: must be a URL"),
+      ("https://",                            "long enough as it is",     "URL: must be a URL"),
+      ("https://example.com:99999/",          "long enough as it is",     "URL: must be a URL"),
+      ("https://example.com:0/",              "long enough as it is",     "URL: must be a URL"),
+      ("https://name:word@example.com/",      "long enough as it is",     "URL: must not have a user"),
+      ("https://example.com/#part",           "long enough as it is",     "URL: must not have a user"),
       ("https://127%2e0.0.1/",                "long enough as it is",     "URL: its host has"),
-      ("http://127.0.0.1:80/",                "long enough as it is",     "URL: its address is none"),
-      ("http://[::1]/",                       "long enough as it is",     "URL: its address is none"),
-      ("http://[::ffff:10.0.0.1]/",           "long enough as it is",     "URL: its address is none"),
-      ("https://example.com/",                "",                          "SECRET: it is not set"),
-      ("https://example.com/",                "short",                     "SECRET: it is shorter"),
-      ("https://example.com/",                "long enough for it,short",  "SECRET: it is shorter"),
-      ("https://example.com/",                "a,b,c",                     "SECRET: there are 3"),
+      ("http://127.0.0.1:80/",                "long enough as it is",     "URL: the address is private"),
+      ("http://[::1]/",                       "long enough as it is",     "URL: the address is private"),
+      ("http://[::ffff:10.0.0.1]/",           "long enough as it is",     "URL: the address is private"),
+      ("https://example.com/",                "",                          "SECRET: required"),
+      ("https://example.com/",                "short",                     "SECRET: must have at least"),
+      ("https://example.com/",                "long enough for it,short",  "SECRET: must have at least"),
+      ("https://example.com/",                "a,b,c",                     "SECRET: must be one secret"),
     ])
   func refused(url: String, secret: String, fault: String) async throws {
     let error = await #expect(throws: SettingError.self) {

@@ -50,19 +50,19 @@ struct WebhooksCommandTests {
 
       let list = try await run([], database)
       #expect(list.status == 0)
-      #expect(list.output.contains("given up  2\n"))
-      for id in ids { #expect(list.output.contains("  \(id) order.expired of anna, at ")) }
+      #expect(list.output.contains("parked    2\n"))
+      for id in ids { #expect(list.output.contains("  \(id) order.expired of anna, parked at ")) }
       #expect(list.output.contains(" after 90 attempts: HTTP 500.\n"))
 
       let one = try await run(
         ["redeliver", "\(ids[0])", "--reason", "anna's app lost it.", "--by", "ops"], database)
       #expect(one.status == 0)
-      #expect(one.output == "\(ids[0]) will be pushed again.\n")
+      #expect(one.output == "\(ids[0]) will be redelivered.\n")
       #expect(try await ledger.webhookStanding().parked == 1)
       let unknown = try await run(["redeliver", "\(ids[1] + 1)"], database)
       #expect(unknown.status == 1)
       let rest = try await run(["redeliver", "--parked"], database)
-      #expect(rest.output == "1 events that were given up will be pushed again.\n")
+      #expect(rest.output == "Parked events to be redelivered: 1\n")
       #expect(try await ledger.webhookStanding().parked == 0)
       let acts = try await ledger.administratorActs(limit: 10)
       #expect(acts.map(\.action) == ["redeliver_parked_events", "redeliver_event"])

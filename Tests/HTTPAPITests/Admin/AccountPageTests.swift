@@ -11,24 +11,24 @@ import Testing
 @testable import AdminSite
 @testable import HTTPAPI
 
-/// An account's page answers why a customer can't use what she paid for.
+/// The account page, which explains why a customer lacks access.
 struct AccountPageTests {
-  /// One section of a page, by its title; empty if there is none.
+  /// The section with a title, or an empty string.
   private func section(_ title: String, of page: AdminBrowser.Page) -> String {
     guard let start = page.text.range(of: "<h2>\(title)</h2>") else { return "" }
     let rest = page.text[start.upperBound...]
     return String(rest[..<(rest.range(of: "</section>")?.lowerBound ?? rest.endIndex)])
   }
 
-  /// The address behind `Next` in a section.
+  /// The URL of the link `Next` in a section.
   private func next(in section: String) -> String? {
     section.firstMatch(of: /href=\x22([^\x22]*)\x22 rel=\x22next/)
       .map { String($0.1).replacing("&amp;", with: "&") }
   }
 
-  private static let claimed = "Claimed, but owned by another account"
+  private static let claimed = "Submitted here, owned by another account"
 
-  /// Anna's month, which Ben's account submits as well.
+  /// Anna's month, which Ben's account submits, too.
   private func share(
     _ api: TestAPI, as names: (anna: String, ben: String) = ("anna", "ben")
   ) async throws -> TransactionID {
@@ -40,7 +40,7 @@ struct AccountPageTests {
     return bought.transactionID
   }
 
-  // MARK: Charges of others, and of nobody
+  // MARK: Charges owned by others, and unclaimed ones
 
   @Test func `charges that another account owns stand on the page of who submitted them`()
     async throws
@@ -55,21 +55,20 @@ struct AccountPageTests {
       for part in [
         #"href="\#(line)#charge-\#(bought)-monthly""#,
         #"href="/admin/accounts/%3Cb%3Eanna%3C%2Fb%3E">&lt;b&gt;anna&lt;/b&gt;</a>"#,
-        #"<span class="rule">submitter</span> Account “&lt;b&gt;anna&lt;/b&gt;” submitted"#,
-        "it is the first charge of its original transaction",
+        #"<span class="rule">submitter</span> “&lt;b&gt;anna&lt;/b&gt;” submitted"#,
+        "this is the subscription&#39;s first charge",
         #"href="/admin/transactions/\#(bought)/transfer?environment=production&amp;product_id="#,
       ] {
         #expect(text.contains(part), "\(part)")
       }
-      // As the page of the original transaction words it.
+      // The page of the original transaction has the same text.
       let because = try #require(
         text.firstMatch(of: /<span class=.rule.>submitter<\/span> ([^<]*)/)?.1)
       #expect(
         try await browser.get(line).contains(String(because).trimmingCharacters(in: .whitespaces)))
-      #expect(page.contains("It owns no charge."))
-      #expect(page.contains("1 charge that its app submitted is owned by another account"))
+      #expect(page.contains("No purchases."))
+      #expect(page.contains("1 submitted charge is owned by another account"))
       #expect(!page.contains("<b>anna"))
-      // She has nothing to do with others' charges.
       #expect(
         section(Self.claimed, of: try await browser.get(PageAddress.account(names.0))).isEmpty)
     }
@@ -105,18 +104,19 @@ struct AccountPageTests {
       for account in ["anna", "ben"] {
         let page = try await browser.get("/admin/accounts/\(account)")
         #expect(section(Self.claimed, of: page).isEmpty)
-        let text = section("Owned by nobody", of: page)
+        let text = section("Unclaimed charges", of: page)
         #expect(text.contains(">\(bought)</a>"), "\(account)")
-        #expect(text.contains("An administrator released it, and nobody has submitted it since."))
+        #expect(
+          text.contains("An administrator released it, and no account has submitted it since."))
         #expect(text.contains("by <strong>ops</strong></span> <q>&lt;em&gt;Hers&lt;/em&gt;</q>"))
-        #expect(page.contains("1 charge that its app submitted is owned by nobody"))
+        #expect(page.contains("1 submitted charge is unclaimed"))
       }
       let page = try await browser.get("/admin/original-transactions/\(bought)")
       #expect(page.contains("Released by"))
     }
   }
 
-  // MARK: What its app sent
+  // MARK: Submissions
 
   @Test func `a submission tells what was sent, what came of it and of what was warned`()
     async throws
@@ -124,16 +124,16 @@ struct AccountPageTests {
     try await TestAPI.run { api in
       _ = try await share(api)
       var browser = try await AdminBrowser.loggedIn(api)
-      let ben = section("What its app sent", of: try await browser.get("/admin/accounts/ben"))
+      let ben = section("Submissions", of: try await browser.get("/admin/accounts/ben"))
       for part in [
-        "A receipt. Apple vouches for it. It claimed 1 transaction, of which 0 became its own.",
-        "Another account owned what it claimed.",
+        "Receipt verified by Apple. Claimed 1 transaction; 0 newly owned.",
+        "Another account owned the claimed transactions.",
       ] {
         #expect(ben.contains(part), "\(part)")
       }
-      let anna = section("What its app sent", of: try await browser.get("/admin/accounts/anna"))
-      #expect(anna.contains("of which 1 became its own."))
-      #expect(!anna.contains("warned"))
+      let anna = section("Submissions", of: try await browser.get("/admin/accounts/anna"))
+      #expect(anna.contains("; 1 newly owned."))
+      #expect(!anna.contains(">Warning<"))
     }
   }
 
@@ -154,13 +154,13 @@ struct AccountPageTests {
       try api.apple.simulation.buy("monthly", on: "phone")
       _ = try await api.submit("ben", from: "phone", ["restore": true, "transaction_id": "77"])
       var browser = try await AdminBrowser.loggedIn(api)
-      let text = section("What its app sent", of: try await browser.get("/admin/accounts/ben"))
+      let text = section("Submissions", of: try await browser.get("/admin/accounts/ben"))
       for part in [
-        "The receipt is empty: it lists no purchase.", "It claimed nothing.",
-        "Rejected as receipt_rejected, Apple&#39;s status 21003.", "Signed transactions. Apple",
-        "A product was not in the catalogue",
-        "A receipt, to restore all of it, for transaction 77.",
-        "The transaction that its app named is not in what it sent; it is looked for again",
+        "The receipt contains no purchases.", "Claimed nothing.",
+        "rejected (receipt_rejected, Apple status 21003).",
+        "Signed transactions verified by Apple.", "A product was not in the catalogue",
+        "Receipt (restore, transaction 77) verified by Apple.",
+        "The named transaction is not in the submission; next check",
       ] {
         #expect(text.contains(part), "\(part)")
       }
@@ -176,8 +176,8 @@ struct AccountPageTests {
       var pages = 0
       while let address = path, pages < 10 {
         let page = try await browser.get(address)
-        #expect(page.contains("What its app sent last was rejected."))
-        let text = section("What its app sent", of: page)
+        #expect(page.contains("The latest submission was rejected."))
+        let text = section("Submissions", of: page)
         seen.formUnion(text.matches(of: /[0-9a-f]{8}-[0-9a-f-]{27}/).map { String($0.0) })
         path = next(in: text)
         pages += 1
@@ -188,7 +188,7 @@ struct AccountPageTests {
     }
   }
 
-  // MARK: What happened
+  // MARK: History
 
   @Test func `what happened is told after the feed has forgotten it`() async throws {
     try await TestAPI.run { api in
@@ -203,7 +203,7 @@ struct AccountPageTests {
       try await api.ledger.placeEvents()
       var browser = try await AdminBrowser.loggedIn(api)
       let whole = try await browser.get("/admin/accounts/anna")
-      #expect(!section("What the feed tells of it", of: whole).contains("were deleted"))
+      #expect(!section("Events", of: whole).contains("were deleted"))
       _ = try await api.database.execute(
         """
         UPDATE tenure.feed SET trimmed_to = position, trimmed_stored_at = '2026-02-03T04:05:06Z'
@@ -211,27 +211,27 @@ struct AccountPageTests {
       _ = try await api.database.execute("DELETE FROM tenure.event")
 
       let page = try await browser.get("/admin/accounts/anna")
-      let told = section("What the feed tells of it", of: page)
-      #expect(told.contains("that were stored until 2026-02-03 04:05 were deleted"))
-      #expect(told.contains("The feed has no event of it."))
+      let told = section("Events", of: page)
+      #expect(told.contains("stored until 3 Feb 2026, 04:05 were deleted"))
+      #expect(told.contains("No events."))
       #expect(!page.contains("Nothing yet"))
-      let history = section("What happened", of: page)
+      let history = section("History", of: page)
       for part in [
-        "“anna” submitted transaction \(bought).", "Claimed. Account “anna” submitted it first",
+        "“anna” submitted transaction \(bought).", "Claimed. “anna” submitted it first",
         "Apple reported transaction \(bought)", "revoked on 2026-01-04",
         #"href="/admin/original-transactions/\#(bought)?environment=production">\#(bought)</a>"#,
       ] {
         #expect(history.contains(part), "\(part)")
       }
-      #expect(history == section("What happened", of: whole))
-      // Of the same line Ben has only his claim: nothing else of it was ever his.
-      let ben = section("What happened", of: try await browser.get("/admin/accounts/ben"))
+      #expect(history == section("History", of: whole))
+      // Ben only has his claim: he never owned a charge of this original transaction.
+      let ben = section("History", of: try await browser.get("/admin/accounts/ben"))
       #expect(ben.contains("“ben” submitted transaction \(bought)."))
       #expect(!ben.contains("“anna”"))
       #expect(!ben.contains("Apple"))
       _ = try await api.call(.put, "/v1/accounts/carl")
-      let none = section("What happened", of: try await browser.get("/admin/accounts/carl"))
-      #expect(none.contains("No charge, claim or act concerns it."))
+      let none = section("History", of: try await browser.get("/admin/accounts/carl"))
+      #expect(none.contains("No history yet."))
     }
   }
 
@@ -252,16 +252,16 @@ struct AccountPageTests {
           .map { $0.components(separatedBy: "</li>")[0] }
       }
       let all = section(
-        "What happened", of: try await browser.get("/admin/accounts/anna?history_limit=500"))
+        "History", of: try await browser.get("/admin/accounts/anna?history_limit=500"))
       #expect(rows(all).count > 10)
       #expect(all.contains(bought.rawValue))
-      #expect(all.contains("It was given “gift-2”, without end."))
+      #expect(all.contains("Granted “gift-2”, no end date."))
       for limit in [1, 4] {
         var (path, seen): (String?, [String]) = (
           "/admin/accounts/anna?history_limit=\(limit)", []
         )
         while let address = path, seen.count <= rows(all).count {
-          let text = section("What happened", of: try await browser.get(address))
+          let text = section("History", of: try await browser.get(address))
           seen += rows(text)
           path = next(in: text)
         }
@@ -287,7 +287,7 @@ struct AccountPageTests {
       let all = try await api.ledger.history(of: ties, before: nil, limit: 100)
       #expect(all.lookedBackTo == nil)
       #expect(all.entries.map(\.entry.content.kind) == [.claim, .claim])
-      // Looking through two entries at a time finds the same, and says how far it came.
+      // Reading two entries at a time finds the same entries.
       var (place, found, rounds): (HistoryPlace?, [LedgerEntry], Int) = (nil, [], 0)
       repeat {
         let part = try await api.ledger.history(
@@ -304,7 +304,7 @@ struct AccountPageTests {
     }
   }
 
-  // MARK: Who, and why
+  // MARK: Administrators and reasons
 
   @Test func `a grant tells who gave it and who took it back, and why`() async throws {
     try await TestAPI.run { api in
@@ -324,27 +324,27 @@ struct AccountPageTests {
         let grants = section("Grants", of: page)
         #expect(
           grants.contains("by <strong>ops</strong></span> <q>Sorry for the &lt;wait&gt;.</q>"))
-        #expect(grants.contains(/Taken back .*2026-01-02.* by <strong>ops<\/strong>/))
+        #expect(grants.contains(/Revoked .*2026-01-02.* by <strong>ops<\/strong>/))
         #expect(grants.contains("<q>It was Anna&#39;s</q>"))
       }
       try await check("ben")
-      let history = section("What happened", of: try await browser.get("/admin/accounts/ben"))
-      #expect(history.contains("It was given “gold”, until 2026-03-31."))
-      #expect(history.contains("What was given to it was taken back: “gold”."))
+      let history = section("History", of: try await browser.get("/admin/accounts/ben"))
+      #expect(history.contains("Granted “gold”, until 31 Mar 2026."))
+      #expect(history.contains("Grant of “gold” revoked."))
       #expect(history.contains("<q>Sorry for the &lt;wait&gt;.</q>"))
       #expect(history.contains("<q>It was Anna&#39;s</q>"))
 
-      // Grants go along when an account is merged, and so does who gave them.
+      // A merge moves grants with their administrators' names.
       let merge: JSONValue = ["into": "anna", "reason": "She <logged> in."]
       #expect(
         try await api.call(.post, "/v1/accounts/ben/merge", merge, as: .admin).status == 200)
       try await check("anna")
       let merged = try await browser.get("/admin/accounts/ben")
-      #expect(merged.contains("It was merged into “anna”."))
-      #expect(section("What happened", of: merged).contains("<q>She &lt;logged&gt; in.</q>"))
+      #expect(merged.contains("The account was merged into “anna”."))
+      #expect(section("History", of: merged).contains("<q>She &lt;logged&gt; in.</q>"))
       #expect(
-        section("What happened", of: try await browser.get("/admin/accounts/anna"))
-          .contains("“ben” was merged into it."))
+        section("History", of: try await browser.get("/admin/accounts/anna"))
+          .contains("“ben” was merged into this account."))
     }
   }
 
@@ -364,16 +364,16 @@ struct AccountPageTests {
       let anna = try await browser.get("/admin/accounts/anna")
       #expect(section(Self.claimed, of: anna).contains("by <strong>ops</strong></span> \(why)"))
       for page in [ben, anna] {
-        let history = section("What happened", of: page)
-        #expect(history.contains("Placed; it was “anna”&#39;s before."))
+        let history = section("History", of: page)
+        #expect(history.contains("Assigned; previous owner: “anna”."))
         #expect(history.contains(why))
       }
       let line = "/admin/original-transactions/\(bought)"
       let page = try await browser.get(line)
-      #expect(section("Facts", of: page).matches(of: /<q>He &lt;paid&gt;\.<\/q>/).count == 2)
-      #expect(page.text.contains(/Placed by<\/dt><dd>ops <span class="note">He &lt;paid&gt;\./))
+      #expect(section("History", of: page).matches(of: /<q>He &lt;paid&gt;\.<\/q>/).count == 2)
+      #expect(page.text.contains(/Assigned by<\/dt><dd>ops <span class="note">He &lt;paid&gt;\./))
 
-      // A later act is told by its own words.
+      // A later action is shown with its own reason.
       api.apple.simulation.advance(by: .days(1))
       browser = try await AdminBrowser.loggedIn(api)
       _ = try await api.call(.put, "/v1/accounts/carl")
@@ -382,7 +382,7 @@ struct AccountPageTests {
         try await api.call(.post, "/v1/accounts/ben/merge", merge, as: .admin).status == 200)
       let carl = section("Charges", of: try await browser.get("/admin/accounts/carl"))
       #expect(carl.contains("by <strong>ops</strong></span> <q>One person.</q>"))
-      let facts = section("Facts", of: try await browser.get(line))
+      let facts = section("History", of: try await browser.get(line))
       #expect(facts.matches(of: /<q>He &lt;paid&gt;\.<\/q>/).count == 2)
       #expect(facts.matches(of: /<q>One person\.<\/q>/).count == 2)
     }

@@ -2,6 +2,7 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
+import JSONText
 import Postgres
 import Secrets
 import Subscriptions
@@ -10,7 +11,7 @@ import Testing
 @testable import AdminSite
 @testable import HTTPAPI
 
-/// Who gets in, for how long, and whose forms count.
+/// Login, sessions, and the protection of forms.
 struct AdminLoginTests {
   @Test func `who is not logged in is asked to, and gets to the page then`() async throws {
     try await TestAPI.run { api in
@@ -61,7 +62,7 @@ struct AdminLoginTests {
       let answer = try await browser.logIn(key, returnTo: "/admin/parked")
       #expect(answer.status == 403)
       #expect(answer.headers[.setCookie] == nil)
-      #expect(answer.contains("This is no administrator&#39;s key."))
+      #expect(answer.contains("Invalid admin key."))
       #expect(answer.contains(#"value="/admin/parked""#))
       #expect(key.isEmpty || !answer.contains(key))
       #expect(try await browser.get("/admin/parked").status == 303)
@@ -89,12 +90,12 @@ struct AdminLoginTests {
       #expect(try await browser.get("/admin/parked").status == 200)
       api.apple.simulation.advance(by: .seconds(1))
       #expect(try await browser.get("/admin/parked").status == 303)
-      // Whoever fills in a form for longer is told that it did nothing.
+      // A form sent after the session has ended reports that nothing was changed.
       let late = try await browser.post("/admin/parked/jobs", [("item", "1"), ("do", "retry")])
       #expect(late.status == 303)
       let login = try await browser.get(try #require(late.location))
       #expect(login.status == 200)
-      #expect(login.contains("nothing was done"))
+      #expect(login.contains("nothing was changed"))
     }
   }
 
@@ -112,7 +113,7 @@ struct AdminLoginTests {
         [parts[0], parts[1], "AAAAAAAAAAAAAAAAAAAAAA", parts[3]].joined(separator: "."),
         [parts[0], parts[1], parts[2], Base64URL.text(of: Array(repeating: 0, count: 32))]
           .joined(separator: "."),
-        // What signs forms signs no sessions.
+        // A form token is not a session signature.
         [parts[0], parts[1], parts[2], browser.token ?? ""].joined(separator: "."),
       ]
       for cookie in forged {
@@ -162,9 +163,9 @@ struct AdminLoginTests {
       #expect(try await thief.get("/admin/parked").status == 200)
       #expect(try await browser.post("/admin/logout", []).status == 303)
       #expect(try await thief.get("/admin/parked").status == 303)
-      // Other sessions of the same key go on.
+      // Other sessions of the same key stay open.
       #expect(try await elsewhere.get("/admin/parked").status == 200)
-      // What is past its end is deleted by the next login.
+      // The next login deletes expired sessions.
       api.apple.simulation.advance(by: .hours(13))
       _ = try await AdminBrowser.loggedIn(api)
       let count = try await api.database.query("SELECT count(*) FROM tenure.admin_session")
@@ -182,7 +183,7 @@ struct AdminLoginTests {
       }
       // The last two waited 100 and 200 ms.
       #expect(ContinuousClock.now - start >= .milliseconds(300))
-      // The next wrong one would wait; many more from this address have failed meanwhile.
+      // The next invalid key would be delayed; many from this address have failed.
       let client = FailureBrake.Client(sources: [
         .init(kind: .loginAddress, name: "unknown", free: 0)
       ])
@@ -195,7 +196,7 @@ struct AdminLoginTests {
 
   // MARK: Forms
 
-  /// A form that changes something, for a job that was given up.
+  /// A form for a failed job.
   private func retry(_ browser: inout AdminBrowser, token: AdminBrowser.Token, headers: HTTPFields)
     async throws -> Int
   {
@@ -262,7 +263,7 @@ struct AdminLoginTests {
   }
 }
 
-/// Reading what forms send, and remembering who failed, without a server.
+/// Form fields and failure counts, without a server.
 struct FormFieldsTests {
   @Test(
     "Fields are read as browsers write them",
@@ -275,7 +276,7 @@ struct FormFieldsTests {
   }
 }
 
-/// How long the answers to wrong keys are delayed.
+/// The delays of responses to invalid keys.
 struct FailureBrakeTests {
   private static let start = Timestamp(milliseconds: 0)
 
@@ -332,10 +333,38 @@ struct FailureBrakeTests {
     }
     let end = Self.start + .seconds(60)
     #expect(brake.count(new, at: end) == FailureBrake.shortest)
-    // One too many: the older half is forgotten.
+    // One more than the limit: the older half is forgotten.
     #expect(brake.count(Self.client("last", 0), at: end) == FailureBrake.shortest)
     #expect(brake.count(new, at: end) == FailureBrake.shortest * 2)
     #expect(brake.count(key, at: end) == FailureBrake.shortest * 2)
     #expect(brake.count(old, at: end) == FailureBrake.shortest)
+  }
+
+  @Test(arguments: [
+    (FailureBrake.Kind.requestAddress, FailureBrake.Client.freeRequests),
+    (.notificationAddress, FailureBrake.Client.freeNotifications),
+    (.notification, FailureBrake.Client.freeNotificationsOfAll),
+  ])
+  func `wrong keys and refused notifications are delayed, and what is right is not`(
+    kind: FailureBrake.Kind, free: Int
+  ) async throws {
+    try await TestAPI.run { api async throws in
+      let client = Self.client(kind == .notification ? "" : "unknown", free, kind)
+      @Sendable func fail(_ count: Int) {
+        for _ in 0..<count { _ = api.api.brake.count(client, at: api.apple.simulation.clock.now) }
+      }
+      fail(free + 2)
+      let start = ContinuousClock.now
+      if kind == .requestAddress {
+        #expect(try await api.get("/v1/products", as: .stranger).status == 401)
+      } else {
+        #expect(try await api.post(["a": 1]).status == 400)
+      }
+      #expect(ContinuousClock.now - start >= .milliseconds(400))
+      fail(200)
+      let next = ContinuousClock.now
+      #expect(try await api.get("/v1/products").status == 200)
+      #expect(ContinuousClock.now - next < FailureBrake.longest)
+    }
   }
 }

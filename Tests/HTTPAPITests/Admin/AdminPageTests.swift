@@ -12,10 +12,10 @@ import Testing
 @testable import AdminSite
 @testable import HTTPAPI
 
-/// The pages through the real assembly, with a ledger behind them.
+/// The pages with a real server and ledger.
 struct AdminPageTests {
-  /// Anna's account buys a month and switches off; Ben's buys a quarter on the same phone later,
-  /// and Anna's month is refunded.
+  /// Anna's account buys a month and turns auto-renew off; later Ben's account buys a quarter on the
+  /// same phone, and Anna's month is refunded.
   private func tellTheStory(_ api: TestAPI) async throws
     -> (first: TransactionID, second: TransactionID)
   {
@@ -43,17 +43,17 @@ struct AdminPageTests {
       var browser = try await AdminBrowser.loggedIn(api)
       let ben = try await browser.get("/admin/accounts/ben")
       #expect(ben.status == 200)
-      #expect(ben.contains("It may use premium."))
-      #expect(ben.contains("quarterly renews on 2026-05-10."))
+      #expect(ben.contains("Active entitlements: premium."))
+      #expect(ben.contains("quarterly renews on 10 May 2026."))
       #expect(ben.contains(">\(second)</a>"))
       #expect(ben.text.split(separator: #"<article class="charge">"#).count == 2)
       #expect(ben.contains("submitter"))
-      #expect(ben.contains("Apple vouches for it."))
-      #expect(ben.contains("It may use “premium”, until 2026-05-10."))
+      #expect(ben.contains("Receipt verified by Apple."))
+      #expect(ben.contains("Entitlement granted: “premium”, until 10 May 2026."))
 
       let anna = try await browser.get("/admin/accounts/anna")
-      #expect(anna.contains("It may use nothing now."))
-      #expect(anna.contains(">refunded</span>"))
+      #expect(anna.contains("No active entitlements."))
+      #expect(anna.contains(">Refunded</span>"))
       #expect(anna.contains(">\(first)</a>"))
       #expect(try await browser.get("/admin/accounts/nobody").status == 404)
     }
@@ -97,10 +97,10 @@ struct AdminPageTests {
       let page = try await browser.get("/admin/original-transactions/\(first)")
       #expect(page.status == 200)
       for part in [
-        "mark mark-refund", "mark mark-move", "mark mark-off", "owner-1", "owner-2", "bound to ben",
-        "It is bound to “ben”.", #"href="/admin/accounts/anna""#, #"id="charge-\#(first)-monthly""#,
-        #"id="charge-\#(second)-quarterly""#, "nobody was auto-renewing", "Submission", "from ben",
-        "“anna” submitted transaction \(first).",
+        "mark mark-refund", "mark mark-move", "mark mark-off", "owner-1", "owner-2",
+        "renewals go to ben", "Renewals belong to ben.", #"href="/admin/accounts/anna""#,
+        #"id="charge-\#(first)-monthly""#, #"id="charge-\#(second)-quarterly""#,
+        "submitted it first; ", "Submission", "from ben", "“anna” submitted transaction \(first).",
         "revoked on 2026-02-11", ##"href="#charge-\##(first)-monthly""##,
       ] {
         #expect(page.contains(part), "\(part)")
@@ -134,7 +134,7 @@ struct AdminPageTests {
         #expect(answer.status == 303, "\(id)")
         #expect(answer.location == location, "\(id)")
       }
-      // What names two things is shown.
+      // Two matches are listed.
       _ = try await api.call(.put, "/v1/accounts/\(second)")
       let both = try await browser.get(PageAddress.search(second.rawValue))
       #expect(both.status == 200)
@@ -143,13 +143,13 @@ struct AdminPageTests {
       for id in ["nothing", "'; DROP TABLE x; --", String(repeating: "9", count: 300), "\u{1}"] {
         let none = try await browser.get(PageAddress.search(id))
         #expect(none.status == 200)
-        #expect(none.contains("Nothing has this id."))
+        #expect(none.contains("No results."))
       }
-      #expect(try await browser.get("/admin/search").contains("leads to the search field"))
+      #expect(try await browser.get("/admin/search").contains("Press <kbd>/</kbd> to search."))
     }
   }
 
-  // MARK: Whatever accounts are called
+  // MARK: Hostile account ids
 
   private static let names = [
     "<script>alert(1)</script>", "'; DROP TABLE x; --", "\"\u{301} onclick=x", "a/b?c#d&e",
@@ -182,7 +182,7 @@ struct AdminPageTests {
     }
   }
 
-  // MARK: Errors, and what the pages load
+  // MARK: Errors and static files
 
   @Test func `errors under /admin are pages, and elsewhere they are not`() async throws {
     try await TestAPI.run { api in
@@ -190,13 +190,13 @@ struct AdminPageTests {
         var browser = isLoggedIn ? try await AdminBrowser.loggedIn(api) : AdminBrowser(api)
         let missing = try await browser.get("/admin/nothing")
         #expect(missing.status == 404)
-        #expect(missing.contains("There is no such page"))
+        #expect(missing.contains("Page not found"))
         #expect(missing.contains("<nav") == isLoggedIn)
         let other = try await browser.send(.delete, "/admin/search", nil)
         #expect(other.status == 405)
         #expect(other.headers[.allow]?.contains("GET") == true)
         #expect(try await browser.send(.head, "/admin/nothing", nil).text.isEmpty)
-        // The router overlooks empty parts, and the browser here looks at the headers.
+        // The router ignores empty path segments; `AdminBrowser` checks the headers.
         #expect(try await browser.get("//admin/login").status == 200)
       }
       let answer = try await api.client.executeRequest(

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HTTPAPI
 
-/// Whose page a form can have come from, as far as the browser and a proxy say.
+/// The check of a form's origin, with and without a proxy.
 struct FormOriginTests {
   struct Case: Sendable, CustomTestStringConvertible {
     var host: String
@@ -21,13 +21,13 @@ struct FormOriginTests {
   }
 
   static let cases = [
-    // The proxy passes the name on under which it was called.
+    // The proxy forwards its own `Host`.
     Case("tenure.example.org", nil, "https://tenure.example.org", true),
     Case("tenure.example.org:8443", nil, "https://tenure.example.org:8443", true),
     Case("Tenure.example.org:443", nil, "https://tenure.EXAMPLE.org", true),
     Case("tenure.example.org", nil, "https://localhost", false),
     Case("tenure.example.org", nil, "https://tenure.example.org:8443", false),
-    // Or it calls us by another name, and says by which it was called.
+    // The proxy replaces `Host` and sets `X-Forwarded-Host`.
     Case("10.0.0.7:8080", "tenure.example.org", "https://tenure.example.org", true),
     Case("10.0.0.7:8080", "tenure.example.org, inner.example", "https://tenure.example.org", true),
     Case("10.0.0.7:8080", "inner.example, tenure.example.org", "https://tenure.example.org", false),

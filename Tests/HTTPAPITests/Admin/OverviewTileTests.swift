@@ -5,7 +5,7 @@ import Testing
 @testable import HTTPAPI
 @testable import Reports
 
-/// The numbers of the overview, from what the reports answered.
+/// The overview's numbers, from report results.
 struct OverviewTileTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15))
 
@@ -44,12 +44,12 @@ struct OverviewTileTests {
     let tiles = answers.groups.flatMap(\.tiles)
     func tile(_ label: String) throws -> Tile { try #require(tiles.first { $0.label == label }) }
     #expect(try tile("Active").value == "0")
-    #expect(try tile("Active").change == "−1 on last week")
+    #expect(try tile("Active").change == "−1 vs last week")
     #expect(try tile("Refunds").value == "0")
-    #expect(try tile("Refunds").change == "as many as the week before")
+    #expect(try tile("Refunds").change == "unchanged vs previous week")
     #expect(try tile("MRR").value == "0")
-    // What is not answered is said, and not guessed.
-    #expect(try tile("Trials").note == "Working")
+    // Tiles without an answer say so.
+    #expect(try tile("Trials").note == "Loading")
     #expect(try tile("Churn").note == "Not available")
     #expect(try tile("Trials").value == "…")
   }
@@ -74,11 +74,11 @@ struct OverviewTileTests {
       try #require(answers.groups.flatMap(\.tiles).first { $0.label == "Renewals due" })
     }
     #expect(try due().value == "4")
-    #expect(try due().note == "in the next 7 days, 5.00 EUR")
+    #expect(try due().note == "next 7 days, 5.00 EUR")
     #expect(try due().change == nil && due().sparkline == nil)
     answers.tables[.renewalsDueBefore] = pastWeeks(
       .renewalsDue, [(1, "renewals_due", 6), (11, "renewals_due", 9)])
-    #expect(try due().change == "−2 on a week ago")
+    #expect(try due().change == "−2 vs last week")
     #expect(try due().changeTone == Tone.warning)
     #expect(
       try due().sparkline?.description
@@ -94,7 +94,7 @@ struct OverviewTileTests {
         (0, "notifications_rejected", 2), (0, "notifications_unbelievable", 1),
         (1, "notifications_rejected", 4), (0, "notifications_missed", 5),
         (1, "notifications_missed", 5), (0, "apple_failures", 7), (12, "apple_failures", 99),
-        // What is no failure, or no notification of Apple's.
+        // Neither failures nor notifications from Apple.
         (0, "notifications_listed", 1000), (0, "notifications_refused", 1000),
       ])
     answers.tables[.intake] = table(
@@ -111,42 +111,42 @@ struct OverviewTileTests {
         [.text("deliveries_waiting"), .number(500), .duration(milliseconds: 1000)],
         [.text("notifications_refused"), .number(1000), .none],
       ])
-    let tiles = try #require(answers.groups.first { $0.heading == "Intake" }).tiles
+    let tiles = try #require(answers.groups.first { $0.heading == "Processing" }).tiles
     #expect(
       tiles.map { [$0.label, $0.value, $0.change, $0.changeTone, $0.note, $0.href] } == [
         [
-          "Open in intake", "5", "the oldest for 2 h", Tone.bad,
+          "Processing backlog", "5", "oldest: 2 h", Tone.bad,
           "receipts, notifications, overdue jobs", "/admin/reports/intake?days=7",
         ],
         [
-          "Given up", "10", "the oldest for 1 s", Tone.quiet, "jobs and webhook deliveries",
+          "Failed", "10", "oldest: 1 s", Tone.quiet, "jobs and webhook deliveries",
           "/admin/parked",
         ],
         [
-          "Rejected receipts", "3", "+2 on the week before", Tone.warning, "in 7 days",
+          "Rejected receipts", "3", "+2 vs previous week", Tone.warning, "last 7 days",
           "/admin/rejected",
         ],
         [
-          "Rejected notifications", "3", "−1 on the week before", Tone.good,
-          "in 7 days, and 1,000 posts refused", "/admin/reports/intake?days=7",
+          "Rejected notifications", "3", "−1 vs previous week", Tone.good,
+          "last 7 days, 1,000 invalid posts refused", "/admin/reports/intake?days=7",
         ],
         [
-          "Missed notifications", "5", "as many as the week before", nil, "in 7 days",
+          "Missed notifications", "5", "unchanged vs previous week", nil, "last 7 days",
           "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
         ],
         [
-          "Failed requests to Apple", "7", "+7 on the week before", Tone.warning, "in 7 days",
+          "Failed requests to Apple", "7", "+7 vs previous week", Tone.warning, "last 7 days",
           "/admin/reports/intake/transactions?cell=number&days=7&row_measure=apple_failures",
         ],
       ])
     #expect(
       tiles[5].sparkline?.description
-        == "Failed requests to Apple a week: from 0 to 7, between 0 and 7")
+        == "Failed requests to Apple per week: from 0 to 7, between 0 and 7")
     #expect(tiles[0].sparkline == nil)
     answers.tables[.intakeFailures] = nil
     answers.working = [.intakeFailures]
     #expect(
-      answers.groups.flatMap(\.tiles).filter { $0.note == "Working" }.map(\.label) == [
+      answers.groups.flatMap(\.tiles).filter { $0.note == "Loading" }.map(\.label) == [
         "Rejected receipts", "Rejected notifications", "Missed notifications",
         "Failed requests to Apple",
       ])

@@ -4,7 +4,7 @@ import Testing
 @testable import AdminSite
 @testable import HTTPAPI
 
-/// The links of lists that are shown in parts.
+/// The links of paged lists.
 struct PagePartTests {
   // swift-format-ignore
   @Test(
@@ -35,7 +35,7 @@ struct PagePartTests {
     #expect(part.after == nil)
     let (elements, paging) = part.part(of: [1, 2, 3]) { "\($0)" }
     #expect(elements == [1, 2])
-    #expect(paging?.text == "2 rows, and there are more")
+    #expect(paging?.text == "2 rows, more on the next page")
     #expect(paging?.nextHref == "/x?id=.&jobs_after=2&jobs_limit=2")
     #expect(part.part(of: [1, 2]) { "\($0)" }.paging == nil)
   }

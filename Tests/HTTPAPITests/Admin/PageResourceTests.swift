@@ -1,10 +1,8 @@
 import Foundation
 import Testing
-
 @testable import AdminSite
 
-/// What the strict Content-Security-Policy of the pages asks of their templates, and what keeps
-/// whatever callers send from becoming a part of a page.
+/// Rules for the templates that the Content-Security-Policy and the escaping of values require.
 struct PageResourceTests {
   private static let folder = URL(filePath: #filePath)
     .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
@@ -17,24 +15,24 @@ struct PageResourceTests {
   private static let names: [String] =
     ((try? FileManager.default.contentsOfDirectory(atPath: folder.path())) ?? []).sorted()
 
-  /// What no template may have, with an example of each.
+  /// Forbidden patterns, each with an example.
   private static let faults: [(pattern: String, example: String)] = [
     // Unescaped values.
     (#"\{\{\{|\{\{&"#, "{{{name}}}"),
-    // Styles and scripts within the page.
+    // Inline styles and scripts.
     (#"\sstyle="#, #"<rect style="fill: red">"#),
     (
       #"<style|<script(?! src="\{\{page\.scriptHref\}\}" defer></script>)"#,
       "<script>alert(1)</script>"
     ),
     (#"\son\w+="#, #"<a onclick="x()">"#),
-    // Whatever does not come from here.
+    // Third-party resources.
     (#"https?:|//\w"#, #"<img src="//example.org/x.png">"#),
     (
       #"(src|href|action|formaction)="(?!/admin|#|\{\{(\.?\w*|page\.\w+)\}\}")"#,
       #"<a href="{{a}}:{{b}}">"#
     ),
-    // A value outside of quotes is more than a value.
+    // Unquoted attribute values.
     (#"=\{\{"#, "<a href={{href}}>"),
     // Transforms and lambdas.
     (#"\{\{[^}]*\("#, "{{first()}}"),
@@ -50,8 +48,7 @@ struct PageResourceTests {
     }
   }
 
-  /// Mustache's own escaping looks at whole characters, and a quotation mark with an accent is not
-  /// the one that it looks for.
+  /// Mustache's own escaping compares whole characters and misses a quotation mark with an accent.
   @Test func `every template is escaped in our way`() throws {
     for name in Self.names where name.hasSuffix(".mustache") {
       #expect(try Self.text(of: name).hasPrefix("{{% CONTENT_TYPE:PAGE}}"), "\(name)")

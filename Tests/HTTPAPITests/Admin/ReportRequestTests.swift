@@ -37,10 +37,13 @@ struct ReportRequestTests {
 
   @Test(arguments: [
     ("poll_line", "sandbox/2", PageAddress.originalTransaction("2", environment: "sandbox")),
-    ("write_ownership", "sandbox/1", PageAddress.originalTransaction("1", environment: "sandbox")),
+    (
+      "set_app_account_token", "sandbox/1",
+      PageAddress.originalTransaction("1", environment: "sandbox")
+    ),
     // These are of an app, a notification, a submission.
     ("compare_notifications", "production/com.example.app", nil),
-    ("answer_consumption", "production/2c3b5a1e-0000-4000-8000-000000000001", nil),
+    ("send_consumption", "production/2c3b5a1e-0000-4000-8000-000000000001", nil),
     ("http_503", "2c3b5a1e-0000-4000-8000-000000000001", nil),
   ])
   func `a job leads to the original transaction that it is about`(
@@ -73,9 +76,9 @@ struct ReportRequestTests {
     choices.days = 7
     choices.period = 3
     choices.includesSandbox = true
-    for report in Report.allCases {
+    for report in Report.all {
       let asked = ReportRequest(report, query: nil, at: Self.now)
-      let address = PageAddress.report(report.rawValue, choices: asked.query(choices))
+      let address = PageAddress.report(report.name, choices: asked.query(choices))
       let read = ReportRequest(report, query: Self.query(address), at: Self.now)
       #expect(read.faults.isEmpty, "\(address): \(read.faults)")
       for parameter in report.parameters where parameter != .column {
@@ -156,7 +159,7 @@ struct ReportChartTests {
         row("2026-03-01", "b", 0, 2, 1, 1, 2, 0, 4),
       ], isCutShort: false)
     let pictures = ReportCharts(table: table).pictures
-    #expect(pictures.map(\.title) == ["Active at the end", "Came and went"])
+    #expect(pictures.map(\.title) == ["Active subscriptions", "Subscriber movement"])
     #expect(texts(pictures[0]) == [["2026-03-01", "7"], ["2026-02-01", "5"]])
     #expect(
       pictures[1].table.columns.map(\.label)

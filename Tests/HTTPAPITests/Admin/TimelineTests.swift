@@ -15,7 +15,7 @@ struct TimelineTests {
       name: name, note: "")
   }
 
-  /// A's month, refunded on its tenth day; then B's two quarters, switched off in the second.
+  /// A's month, refunded on its tenth day; then B's two quarters, auto-renew off in the second.
   private func life() -> LineLife {
     LineLife(
       originalTransactionID: "1", now: day(6, 15),
@@ -61,7 +61,7 @@ struct TimelineTests {
   }
 
   @Test func `each binding lasts until the next, and its move is marked`() throws {
-    let lane = try lane("Bound to")
+    let lane = try lane("Owner")
     #expect(lane.spans.map(\.label) == ["A a", "B b"])
     #expect(lane.spans.map(\.classNames) == ["span-bound owner-1", "span-bound owner-2"])
     #expect(lane.spans.map(\.until) == [day(2, 10), day(8, 10)])
@@ -88,7 +88,7 @@ struct TimelineTests {
   }
 
   @Test func `what came at once does not cover itself`() throws {
-    #expect(try lane("Heard from").marks.map(\.offset) == [5, 17, 29])
+    #expect(try lane("Sources").marks.map(\.offset) == [5, 17, 29])
   }
 
   @Test func `places are percents of the axis and pixels from the top`() throws {
@@ -100,7 +100,7 @@ struct TimelineTests {
           spans: [
             TimelineSketch.Span(
               from: day(1, 2), until: day(1, 4), classNames: "span-product", text: "two days"),
-            // Begins before the picture, and lasts no time.
+            // Begins before the axis and has no length.
             TimelineSketch.Span(
               from: Timestamp(milliseconds: 0), until: Timestamp(milliseconds: 0),
               classNames: "span-product", text: "nothing", inset: 4),

@@ -9,17 +9,17 @@ import Testing
 @testable import AdminSite
 @testable import HTTPAPI
 
-/// The administrators' pages as a person uses them, in a real Chromium.
+/// The administrator's pages in a real Chromium.
 ///
-/// Debian's package `chromium-driver` brings it; without that the suite is skipped elsewhere and
-/// fails on Debian.
+/// Requires the package `chromium-driver`. Without it the suite fails on Debian and is skipped
+/// elsewhere.
 @Suite(
   .serialized, .oneBrowser,
   .enabled(
     if: OneBrowser.isToBeHad,
-    "There is no chromedriver, and this is no Debian, whose package chromium-driver has it."))
+    "chromedriver is not installed (Debian's package chromium-driver)."))
 struct AdminInBrowserTests {
-  // MARK: A customer asks
+  // MARK: Support requests
 
   @Test func `somebody logs in, finds a customer by any id, and reads why a charge is whose`()
     async throws
@@ -29,7 +29,7 @@ struct AdminInBrowserTests {
       try await browser.open("/admin/search")
       try await browser.type("admin-secret-for-tryings", into: "#key")
       try await browser.click("button.primary")
-      try await browser.see("This is no administrator's key.")
+      try await browser.see("Invalid admin key.")
       try await browser.type("admin-secret-for-trying", into: "#key")
       try await browser.click("button.primary")
       try await browser.arrive(at: "/admin/search")
@@ -43,23 +43,22 @@ struct AdminInBrowserTests {
       ] {
         try await browser.open("/admin/search")
         try await story.search(for: id, leadingTo: path)
-        if id == "nobody" { try await browser.see("Nothing has this id.") }
+        if id == "nobody" { try await browser.see("No results.") }
       }
 
-      try await browser.see("It may use premium.")
+      try await browser.see("Active entitlements: premium.")
       try await browser.click(.link(story.quarter.rawValue))
-      try await browser.see("It is bound to “ben”.")
-      // The picture has the refund and who it was bound to when, and says so to those who don't
-      // see it.
+      try await browser.see("Renewals belong to ben.")
+      // The timeline shows the refund and the owners, and has a text for screen readers.
       #expect(try await browser.texts(".timeline svg[role=img] desc").first?.isEmpty == false)
       for part in ["mark-refund", "mark-move", "mark-off"] {
         #expect(try await browser.texts(".timeline .plot .mark.\(part)").count == 1, "\(part)")
       }
       #expect(try await browser.texts(".timeline .owners .code") == ["anna", "ben"])
-      // The decision in words, and what it rests on.
+      // The decision and its evidence.
       let charge = "#charge-\(story.quarter)-quarterly"
       try await browser.click(.selector("\(charge) summary"))
-      try await browser.see("Account “ben” submitted it first, and nobody was auto-renewing")
+      try await browser.see("“ben” submitted it first; ")
       try await browser.see("“ben” submitted transaction \(story.quarter).")
       try await browser.click(.selector("\(charge) a[href='/admin/accounts/ben']"))
       try await browser.arrive(at: "/admin/accounts/ben")
@@ -76,30 +75,30 @@ struct AdminInBrowserTests {
       try await browser.type("Dora", into: "#account-id")
       try await browser.type(reason, into: "#reason")
       try await browser.click("button.primary")
-      try await browser.see("names no account that was ever seen")
+      try await browser.see("No account with this ID.")
       try await browser.type("dora", into: "#account-id")
       try await browser.click("button.primary")
-      try await browser.see("owned by “ben” now, goes to “dora”.")
+      try await browser.see("(owner: “ben”) will be assigned to “dora”.")
       try await browser.see("“ben” loses “premium”")
       try await browser.click("main form button[type=submit]")
-      try await browser.see("is owned by “dora” now.")
+      try await browser.see("was transferred to “dora”.")
       #expect(try await browser.texts("\(charge) a[href='/admin/accounts/dora']") == ["dora"])
       #expect(
         try await story.api.get("/v1/transactions/\(story.quarter)")["owner_account_id"] == "dora")
 
       try await browser.click(".brand")
       try await browser.arrive(at: "/admin")
-      try await browser.see("ops transfer")
+      try await browser.see("ops transferred a charge to dora")
       try await browser.see(reason)
       try await browser.open("/admin/reports/audit")
       try await browser.click("td.number a")
-      try await browser.see("What is counted")
+      try await browser.see("Items")
       let row = try await browser.texts("main tbody tr > *")
       #expect(row.contains("ops") && row.contains("transfer") && row.contains(reason), "\(row)")
     }
   }
 
-  // MARK: What waits for somebody
+  // MARK: Queues
 
   @Test func `what nobody owns, what was given up, and what was rejected each has its button`()
     async throws
@@ -110,31 +109,31 @@ struct AdminInBrowserTests {
       try await story.parkJob()
       let rejected = try await story.rejectReceipt()
       try await story.logIn(for: "/admin")
-      for text in ["1 charge is owned by nobody", "1 job or delivery was given up"] {
+      for text in ["1 unclaimed charge", "1 failed job or delivery"] {
         try await browser.see(text)
       }
 
       try await browser.open("/admin/unclaimed")
-      try await browser.click(.link("Give it to an account…"))
+      try await browser.click(.link("Assign…"))
       try await browser.type("carl", into: "#account-id")
       try await browser.type("It is his.", into: "#reason")
       try await browser.click("button.primary")
-      try await browser.see("owned by nobody now, goes to “carl”.")
+      try await browser.see("(unclaimed) will be assigned to “carl”.")
       try await browser.click("main form button[type=submit]")
-      try await browser.see("is owned by “carl” now.")
+      try await browser.see("was transferred to “carl”.")
       try await browser.click(.link("Unclaimed charges"))
-      try await browser.see("Every charge has its owner.")
+      try await browser.see("No unclaimed charges.")
 
       try await browser.click("nav a[href='/admin/parked']")
       try await browser.see("Apple answered with HTTP 503.")
-      // Nothing is sent without a reason.
+      // The reason is required.
       try await browser.click("#jobs input[type=checkbox]")
       try await browser.click("#jobs button[value=retry]")
       #expect(try await browser.run("return document.querySelector(':invalid') !== null") == true)
       try await browser.type("Apple is back.", into: "#jobs-reason")
       try await browser.click("#jobs button[value=retry]")
-      try await browser.see("1 job started again.")
-      try await browser.see("No job was given up.")
+      try await browser.see("1 job will be retried.")
+      try await browser.see("No failed jobs.")
 
       try await browser.click("nav a[href='/admin/rejected']")
       try await browser.see(rejected)
@@ -142,7 +141,7 @@ struct AdminInBrowserTests {
       try await browser.type("The secret was wrong.", into: "#receipts-reason")
       try await browser.click("#receipts button[value=verify]")
       try await browser.see("1 submission will be verified again")
-      try await browser.see("No receipt was rejected.")
+      try await browser.see("No rejected receipts.")
 
       let acts = try await story.api.ledger.administratorActs(limit: 9)
       #expect(
@@ -153,21 +152,21 @@ struct AdminInBrowserTests {
     }
   }
 
-  // MARK: Numbers
+  // MARK: Reports
 
   @Test func `a report's chart, table, numbers and file say the same`() async throws {
     try await BrowserStory.tell { story in
       let browser = story.browser
       try await story.logIn(for: "/admin/reports")
       try await browser.click(.link("Active subscriptions"))
-      try await browser.see("Active at the end")
+      try await browser.see("Active subscriptions")
       try await browser.click("#choice-bucket option[value=week]")
       try await browser.click(".choices button")
       try await browser.wait(
         for: "the weeks", until: "return location.search.includes('bucket=week')")
       try await browser.settle()
 
-      // What the interface answers to the same question.
+      // The API's answer to the same question.
       let path = "/v1/reports/active?bucket=week"
       let answer = try await story.api.get(path, as: .admin)
       let rows = try #require(answer["rows"]?.array)
@@ -181,7 +180,7 @@ struct AdminInBrowserTests {
       #expect(
         try await browser.texts("#chart-1-1 .values tbody tr > :last-child") == active.reversed())
       #expect(try await browser.texts("#chart-1-1 .band").count == rows.count)
-      // Under the pointer the chart says the value.
+      // The chart shows the value under the pointer.
       try await browser.run(
         "document.querySelector('#chart-1-1 .band').dispatchEvent(new Event('pointerenter'))")
       #expect(
@@ -197,11 +196,11 @@ struct AdminInBrowserTests {
       let csv = try await story.api.get("\(path)&format=csv", as: .admin)
       #expect(String(decoding: file ?? [], as: UTF8.self) == csv.text)
 
-      // A number leads to what is counted in it.
+      // A number links to its transactions.
       let most = try #require(active.max())
       let place = try #require(active.firstIndex(of: most)) + 1
       try await browser.click(.selector("\(table):nth-child(\(place)) > :last-child a"))
-      try await browser.see("What is counted")
+      try await browser.see("Items")
       #expect(try await browser.texts(".number-of") == [most])
       #expect(try await browser.texts("\(table) a[href^='/admin/original']").count == Int(most))
     }
@@ -229,7 +228,7 @@ struct AdminInBrowserTests {
           "/admin/accounts/ben/export",
           story.line, "\(transaction)?environment=production&product_id=monthly",
           "/admin/unclaimed", "/admin/parked", "/admin/rejected", "/admin/reports", drillDown,
-        ] + Report.allCases.map { PageAddress.report($0.rawValue) }
+        ] + Report.all.map { PageAddress.report($0.name) }
       for page in pages {
         try await browser.open(page)
         try await expectGood(browser)
@@ -273,7 +272,7 @@ struct AdminInBrowserTests {
     try await BrowserStory.tell { story in
       let browser = story.browser
       try await browser.open("/admin/accounts/ben")
-      // The field is where one begins.
+      // The login field has the focus.
       try await browser.run("document.activeElement.value = 'admin-secret-for-trying'")
       try await browser.press(.enter)
       try await browser.arrive(at: "/admin/accounts/ben")
@@ -294,7 +293,7 @@ struct AdminInBrowserTests {
       #expect(reached.last == "q" && reached.contains("Reports"), "\(reached)")
       #expect(!reached.contains { $0.hasSuffix("not seen") }, "\(reached)")
 
-      // The first link leads past all that: to the account's first button.
+      // The first link skips the navigation.
       try await browser.open("/admin/accounts/ben")
       try await browser.press(.tab)
       try await browser.press(.enter)
@@ -316,9 +315,9 @@ struct AdminInBrowserTests {
       try await browser.type("premium", into: "#entitlement")
       try await browser.type("Sorry.", into: "#reason")
       try await browser.click("button.primary")
-      try await browser.see("until somebody takes it back.")
+      try await browser.see("until it is revoked.")
       try await browser.click("main form button[type=submit]")
-      try await browser.see("The account may use “premium”.")
+      try await browser.see("“premium” was granted.")
       try await browser.open("/admin/reports/active")
       #expect(try await browser.texts("#chart-1-1 .plot .line").count == 1)
       #expect(try await browser.texts("#chart-1-1 .readout").isEmpty)
@@ -328,7 +327,7 @@ struct AdminInBrowserTests {
     }
   }
 
-  // MARK: Whatever accounts are called
+  // MARK: Hostile account ids
 
   @Test func `ids that are HTML or SQL are read as they are, and whoever logs out is out`()
     async throws

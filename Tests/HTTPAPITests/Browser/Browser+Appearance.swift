@@ -1,12 +1,11 @@
 import AppStore
 import Foundation
 import JSONText
-
 @testable import HTTPAPI
 
-/// How the pages are looked at, and what is wrong with what is seen.
+/// Appearance settings and checks.
 extension Browser {
-  /// Sends a command of Chromium's own: <https://chromedevtools.github.io/devtools-protocol>.
+  /// Sends a command of the DevTools protocol: <https://chromedevtools.github.io/devtools-protocol>.
   @discardableResult
   private func command(_ name: String, _ parameters: JSONValue) async throws -> JSONValue {
     try await driver.post(
@@ -24,7 +23,7 @@ extension Browser {
       ])
   }
 
-  /// A small telephone, or a desk's screen.
+  /// Switches between a small phone and a desktop.
   func setPhone(_ isPhone: Bool) async throws {
     try await command(
       "Emulation.setDeviceMetricsOverride",
@@ -38,7 +37,7 @@ extension Browser {
     try await command("Emulation.setScriptExecutionDisabled", ["value": .bool(!areOn)])
   }
 
-  /// Forgets who was logged in, and whatever else was chosen.
+  /// Deletes cookies and resets all settings.
   func reset() async throws {
     try await command("Network.clearBrowserCookies", [:])
     try await setScripts(true)
@@ -55,21 +54,21 @@ extension Browser {
     return Data(base64Encoded: picture["data"]?.string ?? "").map(Array.init) ?? []
   }
 
-  /// What the browser's console warns of since it was asked last: scripts that failed, what was not
-  /// found, what the page's policy forbids.
+  /// The new errors and warnings of the browser's console: failed scripts, missing files, violations
+  /// of the page's policy.
   func complaints() async throws -> [String] {
     let entries = try await driver.post("/se/log", ["type": "browser"]).array ?? []
     return entries.filter { ["SEVERE", "WARNING"].contains($0["level"]?.string) }
       .compactMap { $0["message"]?.string }
   }
 
-  /// What can't be read well or can't be reached on a narrow screen, as the page is shown now.
+  /// Low contrast and horizontal scrolling on the current page.
   func flaws() async throws -> [String] {
     try await run(Self.findFlaws).array?.compactMap(\.string) ?? []
   }
 
-  /// Where the page scrolls sideways, and where a text has less contrast to what is behind it than
-  /// 4.5 to 1: <https://www.w3.org/TR/WCAG22/#contrast-minimum>.
+  /// Finds elements that scroll the page sideways, and text with a contrast below 4.5 to 1:
+  /// <https://www.w3.org/TR/WCAG22/#contrast-minimum>.
   private static let findFlaws = #"""
     const flaws = new Set();
     const page = document.documentElement;

@@ -3,20 +3,18 @@ import Foundation
 import JSONText
 import Testing
 
-/// A person in front of a browser: what is there to be clicked is waited for, as people do.
+/// A user of a browser, who waits for elements before clicking them.
 struct Browser: Sendable {
   let driver: WebDriver
-  /// Where the pages are.
   let origin: String
 
-  /// How long a page may take on a machine with much else to do.
+  /// Long enough for a busy machine.
   private static let patience: Duration = .seconds(90)
   private static let pause: Duration = .milliseconds(20)
 
-  /// How something on a page is found.
   enum Place: Sendable, CustomStringConvertible, ExpressibleByStringLiteral {
     case selector(String)
-    /// By its whole text.
+    /// Finds a link by its complete text.
     case link(String)
 
     init(stringLiteral value: String) { self = .selector(value) }
@@ -41,9 +39,9 @@ struct Browser: Sendable {
     case enter = "\u{E007}"
   }
 
-  // MARK: Going somewhere
+  // MARK: Navigation
 
-  /// Opens a page, and waits until it has all that it is made of: a report may be made meanwhile.
+  /// Opens a page and waits until it is complete, including reports that are still computed.
   func open(_ path: String) async throws {
     try await driver.post("/url", ["url": .string(origin + path)])
     try await settle()
@@ -58,7 +56,7 @@ struct Browser: Sendable {
         """)
   }
 
-  /// The path, the query and the fragment of the page.
+  /// The path, query and fragment of the current page.
   var address: String {
     get async throws {
       let url = try await driver.get("/url").string ?? ""
@@ -66,7 +64,6 @@ struct Browser: Sendable {
     }
   }
 
-  /// Waits until the page is this one.
   func arrive(at path: String, sourceLocation: SourceLocation = #_sourceLocation) async throws {
     try await wait(
       for: path, until: "return location.href === arguments[0]", [.string(origin + path)],
@@ -74,7 +71,7 @@ struct Browser: Sendable {
     try await settle()
   }
 
-  // MARK: Doing something
+  // MARK: Input
 
   func click(_ place: Place, sourceLocation: SourceLocation = #_sourceLocation) async throws {
     try await onceThere(place, sourceLocation) { element in
@@ -82,7 +79,7 @@ struct Browser: Sendable {
     }
   }
 
-  /// Writes into a field, instead of what stood there.
+  /// Replaces the text of a field.
   func type(
     _ text: String, into place: Place, sourceLocation: SourceLocation = #_sourceLocation
   ) async throws {
@@ -101,7 +98,7 @@ struct Browser: Sendable {
       "/actions", ["actions": [["type": "key", "id": "keyboard", "actions": strokes]]])
   }
 
-  /// Tries until the page is ready for it.
+  /// Retries until the page is ready.
   private func onceThere(
     _ place: Place, _ sourceLocation: SourceLocation,
     _ action: (_ element: String) async throws -> Void
@@ -124,16 +121,16 @@ struct Browser: Sendable {
     }
   }
 
-  // MARK: Looking
+  // MARK: Output
 
-  /// What a script finds on the page.
+  /// Runs a script and returns its result.
   @discardableResult
   func run(_ script: String, _ arguments: [JSONValue] = []) async throws -> JSONValue {
     try await driver.post(
       "/execute/sync", ["script": .string(script), "args": .array(arguments)])
   }
 
-  /// The texts of all that a selector finds, without white space at their ends.
+  /// The trimmed texts of all elements that match a selector.
   func texts(_ selector: String) async throws -> [String] {
     let script = """
       return [...document.querySelectorAll(arguments[0])].map((found) => found.textContent.trim())
@@ -141,7 +138,7 @@ struct Browser: Sendable {
     return try await run(script, [.string(selector)]).array?.compactMap(\.string) ?? []
   }
 
-  /// Waits until the page says something where a person sees it.
+  /// Waits until a text is visible on the page.
   func see(_ text: String, sourceLocation: SourceLocation = #_sourceLocation) async throws {
     try await wait(
       for: "“\(text)”",
@@ -168,18 +165,17 @@ struct Browser: Sendable {
       do {
         if try await isSo() { return }
       } catch let refusal as WebDriver.Refusal where refusal.mayPass {
-        // The page is just being left.
+        // The page is being unloaded.
       }
       guard ContinuousClock.now < end else {
-        await fail("Waited in vain for \(what).", sourceLocation)
+        await fail("Timed out waiting for \(what).", sourceLocation)
         throw WebDriver.Refusal(code: "timeout", message: what)
       }
       try await Task.sleep(for: Self.pause)
     }
   }
 
-  /// Says what there is instead, with a picture for whoever runs the tests with
-  /// `--attachments-path`.
+  /// Reports the page's actual text, and attaches a screenshot (see `--attachments-path`).
   private func fail(_ comment: String, _ sourceLocation: SourceLocation) async {
     let address = (try? await address) ?? "?"
     let text = (try? await run("return document.body.innerText"))?.string ?? ""

@@ -1,18 +1,17 @@
 import Foundation
 
-/// `chromedriver` with the Chromium that it starts, in a directory that is removed with them.
+/// `chromedriver` with its Chromium, in a temporary directory.
 final class BrowserProcess: Sendable {
-  /// What is missing on a machine on which the pages can't be looked at.
+  /// The reason why the browser can't be used.
   struct DidNotStart: Error {
     let log: String
   }
 
-  /// Chromium's start alone takes long where every processor is busy.
+  /// Chromium starts slowly on a busy machine.
   static let patience: Duration = .seconds(120)
   private static let pause: Duration = .milliseconds(20)
 
-  /// The program, if this machine has it; Ubuntu's only installs a snap, which sees no directory of
-  /// ours.
+  /// The program's path, if installed; Ubuntu's package is a snap, which can't use our directories.
   static var program: String? {
     let path = ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"
     return path.split(separator: ":").map { "\($0)/chromedriver" }.first { file in
@@ -22,10 +21,10 @@ final class BrowserProcess: Sendable {
     }
   }
 
-  /// Ends both, and whatever they started, when we say so or are no more: then the pipe that it
-  /// reads has no other end.
+  /// A script that ends both, with their children, when the pipe on its standard input closes: on
+  /// request, or when the test process ends.
   ///
-  /// It does not `wait`: a process of ours may begin with the signal blocked that ends that.
+  /// It does not use `wait`: the test process may start it with SIGCHLD blocked.
   ///
   /// $1: the directory; $2…: the program.
   private static let script = """
@@ -41,13 +40,13 @@ final class BrowserProcess: Sendable {
     done
     """
 
-  /// Where everything is that the browser writes.
+  /// The directory of all files that the browser writes.
   let directory: URL
   private let input = Pipe()
   private let ended: AsyncStream<Never>
 
   init() throws {
-    // Short, for Chromium makes a socket below it.
+    // Short, since Chromium creates a socket in it.
     directory = FileManager.default.temporaryDirectory
       .appending(path: "tenure-browser-\(UUID().uuidString.prefix(8))")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
@@ -78,7 +77,7 @@ final class BrowserProcess: Sendable {
     (try? String(contentsOf: directory.appending(path: "log"), encoding: .utf8)) ?? ""
   }
 
-  /// Where `chromedriver` listens, once it does.
+  /// The port of `chromedriver`, once it listens.
   var port: Int {
     get async throws {
       let end = ContinuousClock.now + Self.patience
@@ -92,7 +91,7 @@ final class BrowserProcess: Sendable {
     }
   }
 
-  /// Ends everything, and waits until it is gone.
+  /// Ends all processes and waits for their end.
   func end() async {
     try? input.fileHandleForWriting.close()
     for await _ in ended {}

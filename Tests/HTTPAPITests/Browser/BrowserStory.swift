@@ -10,25 +10,25 @@ import Testing
 
 @testable import HTTPAPI
 
-/// What the browser's tests look at: a shop with its first customers, on a server that listens.
+/// The data of the browser tests: a few customers, on a listening server.
 ///
-/// On Anna's phone her account buys a month and switches off, Ben's buys a quarter later, and the
-/// month is refunded. Carl's renews month after month. Dora is only known.
+/// On Anna's phone her account buys a month and turns auto-renew off, Ben's account buys a quarter
+/// later, and the month is refunded. Carl renews monthly. Dora only has an account.
 struct BrowserStory: Sendable {
   let api: TestAPI
   let browser: Browser
   let month: TransactionID
   let quarter: TransactionID
-  /// Carl's latest.
+  /// Carl's latest charge.
   let renewal: TransactionID
-  /// Ben's, for another month.
+  /// Ben's order of another month.
   let order: String
   let lineItem: String
 
-  /// The path of the page of Anna's and Ben's original transaction.
+  /// The page of Anna's and Ben's original transaction.
   var line: String { "/admin/original-transactions/\(month)?environment=production" }
 
-  /// Runs a test with the suite's browser, in which nobody is logged in.
+  /// Runs a test with the suite's browser, before a login.
   static func tell(_ test: @escaping @Sendable (BrowserStory) async throws -> Void) async throws {
     let driver = try #require(OneBrowser.driver)
     try await TestAPI.run(.live) { api in
@@ -37,7 +37,7 @@ struct BrowserStory: Sendable {
       try await browser.reset()
       let story = try await BrowserStory(api, browser)
       try await test(story)
-      // Connections are not kept to a server that is about to end.
+      // Closes connections to the server before it ends.
       try await driver.post("/url", ["url": "about:blank"])
     }
   }
@@ -87,16 +87,16 @@ struct BrowserStory: Sendable {
     try await browser.arrive(at: path)
   }
 
-  /// Looks for an id in the field that is on every page.
+  /// Uses the search field.
   func search(for id: String, leadingTo path: String) async throws {
     try await browser.type(id, into: "#q")
     try await browser.click(".search button")
     try await browser.arrive(at: path)
   }
 
-  // MARK: What waits for somebody
+  // MARK: Queues
 
-  /// Takes Carl's charge from him.
+  /// Releases Carl's charge.
   func orphan() async throws {
     let answer = try await api.call(
       .post, "/v1/transactions/\(renewal)/owner",
@@ -107,14 +107,14 @@ struct BrowserStory: Sendable {
   func parkJob() async throws {
     try await api.database.execute(
       """
-      INSERT INTO tenure.job (kind, subject, lane, run_at, attempts, parked_at, last_error,
+      INSERT INTO tenure.job (kind, subject, queue, run_at, attempts, discarded_at, last_error,
         created_at)
-      VALUES ('survey', 'all of it', 'upkeep', now(), 7, '2026-04-01T08:00:00Z',
+      VALUES ('reconcile', 'all of it', 'maintenance', now(), 7, '2026-04-01T08:00:00Z',
         'Apple answered with HTTP 503.', now())
       """)
   }
 
-  /// Lets Apple refuse a receipt of Anna's; returns the submission's id.
+  /// Submits a receipt of Anna's that Apple rejects; returns the submission's id.
   @discardableResult
   func rejectReceipt() async throws -> String {
     api.apple.answer("cmVjZWlwdB==", with: Array(#"{"status":21003}"#.utf8))

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// Gives all tests of a suite one browser, for starting it takes longer than they do.
+/// Shares one browser between all tests of a suite, since starting it is slow.
 struct OneBrowser: SuiteTrait, TestScoping {
   @TaskLocal static var driver: WebDriver?
 
@@ -14,7 +14,7 @@ struct OneBrowser: SuiteTrait, TestScoping {
     }
   }
 
-  /// Whether there has to be one: a Debian has the package, and then its absence is a failure.
+  /// Whether the suite runs: with the program, and on Debian, where its absence is a failure.
   static var isToBeHad: Bool {
     let release = (try? String(contentsOfFile: "/etc/os-release", encoding: .utf8)) ?? ""
     return BrowserProcess.program != nil || release.split(separator: "\n").contains("ID=debian")

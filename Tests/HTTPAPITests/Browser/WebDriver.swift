@@ -7,15 +7,15 @@ import NIOHTTP1
 
 /// A session of a headless Chromium, driven by JSON over HTTP: <https://www.w3.org/TR/webdriver2/>.
 struct WebDriver: Sendable {
-  /// What the browser does not do.
+  /// An error response of the driver.
   struct Refusal: Error, CustomStringConvertible {
-    /// One of the specification's, as "no such element".
+    /// A code of the specification, such as "no such element".
     let code: String
     let message: String
 
     var description: String { "\(code): \(message)" }
 
-    /// Whether the page may only not be ready for it yet.
+    /// Whether the page may not be ready yet.
     var mayPass: Bool {
       [
         "no such element", "stale element reference", "element click intercepted",
@@ -24,11 +24,11 @@ struct WebDriver: Sendable {
     }
   }
 
-  /// The address of the session.
+  /// The URL of the session.
   private let url: String
   private let directory: URL
 
-  /// Starts a browser, and ends it with the body, however that ends.
+  /// Starts a browser for the duration of the body.
   static func run<Value: Sendable>(_ body: (WebDriver) async throws -> Value) async throws -> Value
   {
     let process = try BrowserProcess()
@@ -51,7 +51,7 @@ struct WebDriver: Sendable {
     url = "\(driver)/\(answer["sessionId"]?.string ?? "")"
   }
 
-  /// A Chromium that asks nobody but this machine for anything.
+  /// The capabilities of a Chromium that only connects to this machine.
   private static func capabilities(in directory: URL) -> JSONValue {
     let path = directory.path(percentEncoded: false)
     return [
@@ -59,12 +59,12 @@ struct WebDriver: Sendable {
       "goog:loggingPrefs": ["browser": "ALL"],
       "goog:chromeOptions": [
         "args": [
-          // Nothing but our own pages is loaded, and root may not have a sandbox.
+          // Only our own pages are loaded; Chromium has no sandbox for root.
           "--headless", "--no-sandbox", .string("--user-data-dir=\(path)/profile"),
           "--no-first-run", "--disable-background-networking", "--disable-component-update",
           "--disable-dev-shm-usage", "--disable-gpu", "--disable-sync", "--disable-breakpad",
           "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost",
-          // What scrolls slowly is not where it is clicked.
+          // During smooth scrolling, clicks miss their elements.
           "--force-prefers-reduced-motion", "--window-size=1280,900", "--lang=en",
         ],
         "prefs": ["download.default_directory": .string(path + "/downloads")],
@@ -72,13 +72,13 @@ struct WebDriver: Sendable {
     ]
   }
 
-  /// Sends a command of the session.
+  /// Sends a command.
   @discardableResult
   func post(_ path: String, _ body: JSONValue) async throws -> JSONValue {
     try await Self.send(.POST, url + path, body)
   }
 
-  /// Asks the session for something.
+  /// Sends a query.
   func get(_ path: String) async throws -> JSONValue {
     try await Self.send(.GET, url + path, nil)
   }
@@ -88,7 +88,7 @@ struct WebDriver: Sendable {
   {
     var request = HTTPClientRequest(url: url)
     request.method = method
-    // The driver may close a connection that rests in the very moment when it is used again.
+    // The driver may close an idle connection just when it is reused.
     request.headers.add(name: "Connection", value: "close")
     if let body {
       request.headers.add(name: "Content-Type", value: "application/json")
@@ -106,12 +106,12 @@ struct WebDriver: Sendable {
     return value
   }
 
-  /// What was downloaded by this name, if it is there already.
+  /// A downloaded file, if complete.
   func download(_ name: String) -> [UInt8]? {
     (try? Data(contentsOf: directory.appending(path: "downloads/\(name)"))).map(Array.init)
   }
 
-  /// Forgets what was downloaded.
+  /// Deletes downloaded files.
   func forgetDownloads() throws {
     let downloads = directory.appending(path: "downloads")
     try? FileManager.default.removeItem(at: downloads)

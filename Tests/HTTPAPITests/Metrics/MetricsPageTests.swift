@@ -64,17 +64,17 @@ struct MetricsPageTests {
     try await TestAPI.run { api in
       let first = try await metrics(api)
       #expect(first.contains("\ntenure_database_readable 1\n"))
-      #expect(first.contains(#"tenure_jobs_parked{kind="survey"} 0"#))
+      #expect(first.contains(#"tenure_jobs_parked{kind="reconcile"} 0"#))
       #expect(first.contains("\ntenure_schema_version \(SchemaMigrator.currentVersion)\n"))
       try await api.database.execute(
         """
-        INSERT INTO tenure.job (kind, subject, lane, run_at, created_at, parked_at, last_error)
-        VALUES ('survey', 'parked', 'upkeep', now(), now(), now(), 'a reason')
+        INSERT INTO tenure.job (kind, subject, queue, run_at, created_at, discarded_at, last_error)
+        VALUES ('reconcile', 'parked', 'maintenance', now(), now(), now(), 'a reason')
         """)
       let start = ContinuousClock.now
       let second = try await metrics(api)
       if ContinuousClock.now - start < .seconds(1) {
-        #expect(second.contains(#"tenure_jobs_parked{kind="survey"} 0"#))
+        #expect(second.contains(#"tenure_jobs_parked{kind="reconcile"} 0"#))
       }
     }
   }

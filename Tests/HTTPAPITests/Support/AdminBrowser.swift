@@ -7,19 +7,19 @@ import Testing
 @testable import AdminSite
 @testable import HTTPAPI
 
-/// What a browser does with the administrator's pages: it keeps cookies, and sends forms with the
-/// token of the page that it saw last.
+/// A client for the administrator's pages that keeps cookies and sends forms with the token of the last
+/// page.
 ///
-/// Every answer is checked for the headers that keep the pages safe.
+/// Checks the security headers of every response.
 struct AdminBrowser {
   let api: TestAPI
   private(set) var cookies: [String: String] = [:]
-  /// Of the page that was seen last.
+  /// The token of the last page.
   private(set) var token: String?
 
   init(_ api: TestAPI) { self.api = api }
 
-  /// One in which the administrator `ops` is logged in.
+  /// A client logged in as the administrator `ops`.
   static func loggedIn(_ api: TestAPI) async throws -> AdminBrowser {
     var browser = AdminBrowser(api)
     let answer = try await browser.logIn("admin-secret-for-trying")
@@ -28,7 +28,6 @@ struct AdminBrowser {
     return browser
   }
 
-  /// What was answered.
   struct Page {
     let status: Int
     let headers: HTTPFields
@@ -36,13 +35,12 @@ struct AdminBrowser {
 
     var location: String? { headers[.location] }
 
-    /// Whether the page has a text just as it stands, byte by byte.
+    /// Whether the page contains a text, compared by bytes.
     func contains(_ part: String) -> Bool {
       part.isEmpty || Array(text.utf8).firstRange(of: Array(part.utf8)) != nil
     }
   }
 
-  /// With which token a form is sent.
   enum Token {
     case ofPage
     case none
@@ -87,7 +85,7 @@ struct AdminBrowser {
     _ method: HTTPRequest.Method, _ path: String, _ body: String?, _ headers: HTTPFields = [:],
     _ sourceLocation: SourceLocation = #_sourceLocation
   ) async throws -> Page {
-    // Browsers keep the fragment to themselves.
+    // Browsers don't send the fragment.
     let path = String(path.prefix { $0 != "#" })
     var headers = headers
     if !cookies.isEmpty {

@@ -155,6 +155,18 @@ JOIN (VALUES ('production', '', 'purchased'), ('production', 'f', 'family_shared
     ('sandbox', 'x', 'purchased')) AS e (environment, prefix, ownership_type)
     ON e.prefix = '' OR line = 's1';
 
+-- s5 went from account a to account b with t53, and so did what a family shares.
+UPDATE movement SET has_moved = true, moved_from_key = '00000000-0000-0000-0000-00000000000a',
+    shared_with_key = '00000000-0000-0000-0000-00000000000a'
+WHERE environment = 'production' AND kind = 'charged' AND transaction_id = 't53';
+INSERT INTO movement
+SELECT r.* FROM movement AS m
+CROSS JOIN LATERAL jsonb_populate_record(m, jsonb_build_object(
+    'original_transaction_id', 'family', 'charge_original_transaction_id', 'family',
+    'transaction_id', 'f' || m.transaction_id, 'ownership_type', 'family_shared',
+    'amount_milliunits', 0)) AS r
+WHERE m.environment = 'production' AND m.kind = 'charged' AND m.transaction_id IN ('t51', 't53');
+
 -- Edges, in the sandbox and before all that: moments that are midnight in UTC, that are another day or
 -- month elsewhere, or that are those of a report; days of 25 hours; and months in which nothing stays.
 INSERT INTO movement (environment, original_transaction_id, kind, at, transaction_id,
@@ -353,11 +365,6 @@ FROM store_transaction AS t
 CROSS JOIN (VALUES (1), (-1)) AS sign (n)
 WHERE hashtext(t.transaction_id) % 2 <> 0 AND t.transaction_id <> 't51' AND n = 1
     OR t.transaction_id = 't51';
-INSERT INTO account_binding VALUES
-    ('production', 's5', 1, '00000000-0000-0000-0000-00000000000a', '2026-02-27 10:00Z', 's5', 't51', 'week', 'submitter'),
-    ('production', 's5', 2, '00000000-0000-0000-0000-00000000000b', '2026-04-02 10:00Z', 's5', 't53', 'week', 'submitter'),
-    ('production', 'family', 1, '00000000-0000-0000-0000-00000000000a', '2026-02-27 10:00Z', 'family', 'ft51', 'week', 'submitter'),
-    ('production', 'family', 2, '00000000-0000-0000-0000-00000000000b', '2026-04-02 10:00Z', 'family', 'ft53', 'week', 'submitter');
 INSERT INTO purchase_order (account_key, order_id, product_id, status, created_at, fulfilled_at,
     environment, original_transaction_id, transaction_id)
 VALUES

@@ -37,7 +37,7 @@ struct Ledger {
       case .acts(let several): acts += several
       }
     }
-    let new = line.record(evidence, acts: acts, at: now)
+    let new = line.record(evidence, acts: acts, at: now).entries
     entries += new
     return new
   }

@@ -1,6 +1,7 @@
 import Foundation
 import LedgerStorage
 import Postgres
+import Reports
 import Secrets
 
 /// Databases on a Citus that keeps running, made like those of an installation: one on each node,
@@ -37,7 +38,9 @@ package struct ScratchCitus: Sendable {
   package func makeTemplate(_ name: String) async throws {
     let owner = try await make(name)
     try await withPool(owner) { pool in
-      _ = try await SchemaMigrator(database: pool, logger: quiet).migrate()
+      _ = try await SchemaMigrator(
+        database: pool, reports: ReportSQL(Report.sql), logger: quiet
+      ).migrate()
       _ = try await SchemaDistributor(database: pool, logger: quiet).distribute()
     }
     try await run(

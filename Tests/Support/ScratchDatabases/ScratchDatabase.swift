@@ -3,9 +3,11 @@ import LedgerStorage
 import Logging
 package import Postgres
 import PrivatePostgres
+import Reports
 import Secrets
 
-/// Runs a test on a database of its own: a clone of a template that was made from `schema.sql`.
+/// Runs a test on a database of its own: a clone of a template with the schema and
+/// the reports.
 ///
 /// All tests of a process share one server, which is forgetful and fast; cloning takes a few
 /// milliseconds, so tests run beside each other and see nothing of one another. With
@@ -129,10 +131,11 @@ private actor ScratchServer {
     let name = "\(place.prefix)\(databases)"
     switch server {
     case .plain(let uri):
-      // Settings of a database are not cloned.
+      // Copying the files takes a third of the time of copying them through the log. Settings of a
+      // database are not cloned.
       try await run(
         [
-          "CREATE DATABASE \(name) TEMPLATE \(place.template)",
+          "CREATE DATABASE \(name) TEMPLATE \(place.template) STRATEGY FILE_COPY",
           "ALTER DATABASE \(name) SET search_path TO \"$user\", public, tenure",
         ], on: uri)
       return ScratchPlace.uri(uri, database: name)
@@ -151,11 +154,10 @@ private actor ScratchServer {
     return try await citus.make("\(place.prefix)\(databases)")
   }
 
-  /// Removes a database from a server that keeps running.
   func removeDatabase(_ uri: String) async {
-    guard place.server != nil, let name = ScratchPlace.database(of: uri),
-      let server = try? await server()
-    else { return }
+    guard let name = ScratchPlace.database(of: uri), let server = try? await server() else {
+      return
+    }
     // The next run uses other names, so a database that can't be removed is in nobody's way.
     switch server {
     case .plain(let uri): try? await run(["DROP DATABASE IF EXISTS \(name) WITH (FORCE)"], on: uri)
@@ -184,7 +186,9 @@ private actor ScratchServer {
     let uri = if let own { await own.uri() } else { place.server ?? "" }
     try await run(["CREATE DATABASE \(place.template)"], on: uri)
     try await withPool(ScratchPlace.uri(uri, database: place.template)) { pool in
-      _ = try await SchemaMigrator(database: pool, logger: quiet).migrate()
+      _ = try await SchemaMigrator(
+        database: pool, reports: ReportSQL(Report.sql), logger: quiet
+      ).migrate()
     }
     return (.plain(uri: uri), own)
   }

@@ -1,17 +1,16 @@
 package import JSONText
 
-/// What a customer had of a purchase that a refund is asked for, version 2.
+/// Consumption information about a purchase for which a refund was requested, version 2.
 ///
-/// https://developer.apple.com/documentation/appstoreserverapi/consumptionrequest
+/// <https://developer.apple.com/documentation/appstoreserverapi/consumptionrequest>.
 package struct ConsumptionRequest: JSONPayload {
-  /// Apple takes nothing but true.
+  /// Apple only accepts true.
   package var customerConsented: Bool?
   package var deliveryStatus: DeliveryStatus?
-  /// Whether the customer could try, or learn what it is, before buying.
+  /// Whether the customer could try the content, or learn about it, before buying.
   package var sampleContentProvided: Bool?
-  /// In thousandths of a percent.
-  ///
-  /// 0 unless delivered; absent where a subscription is to be refunded in part.
+  /// In thousandths of a percent; 0 unless delivered, absent for a prorated refund of a
+  /// subscription.
   package var consumptionPercentage: Int64?
   package var refundPreference: RefundPreference?
   package var unknownFields: [JSONValue.Member] = []
@@ -27,7 +26,6 @@ package struct ConsumptionRequest: JSONPayload {
   ])
 }
 
-/// Apple's `deliveryStatus`, version 2.
 package struct DeliveryStatus: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
@@ -41,7 +39,6 @@ package struct DeliveryStatus: OpenEnumeration {
   package static let undeliveredOther = DeliveryStatus(rawValue: "UNDELIVERED_OTHER")
 }
 
-/// Apple's `refundPreference`, version 2.
 package struct RefundPreference: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }

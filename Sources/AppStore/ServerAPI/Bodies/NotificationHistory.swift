@@ -1,10 +1,9 @@
 package import JSONText
 package import Subscriptions
 
-/// Which notifications are asked for.
+/// https://developer.apple.com/documentation/appstoreserverapi/notificationhistoryrequest.
 ///
-/// https://developer.apple.com/documentation/appstoreserverapi/notificationhistoryrequest. Type or
-/// transaction, not both: see ``NotificationHistoryQuery``.
+/// Has a type or a transaction, not both: see ``NotificationHistoryQuery``.
 package struct NotificationHistoryRequest: JSONPayload {
   package var startDate: Timestamp?
   package var endDate: Timestamp?
@@ -26,11 +25,9 @@ package struct NotificationHistoryRequest: JSONPayload {
   ])
 }
 
-/// A page of the notifications that Apple sent or tried to send.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/notificationhistoryresponse
+/// See <https://developer.apple.com/documentation/appstoreserverapi/notificationhistoryresponse>.
 package struct NotificationHistoryResponse: JSONPayload {
-  /// Where the next page begins; good for a while only.
+  /// The token for the next page, valid for a short time.
   package var paginationToken: String?
   package var hasMore: Bool?
   package var notificationHistory: [NotificationHistoryResponseItem]?
@@ -45,12 +42,9 @@ package struct NotificationHistoryResponse: JSONPayload {
   ])
 }
 
-/// One notification and what came of sending it.
 package struct NotificationHistoryResponseItem: JSONPayload {
-  /// A JWS of a ``ResponseBodyV2DecodedPayload``.
-  package var signedPayload: String?
-  /// At most six.
-  package var sendAttempts: [SendAttemptItem]?
+  package var signedPayload: String?  // A JWS of a `ResponseBodyV2DecodedPayload`
+  package var sendAttempts: [SendAttemptItem]?  // At most six
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -61,7 +55,7 @@ package struct NotificationHistoryResponseItem: JSONPayload {
   ])
 }
 
-/// One attempt of Apple's to deliver a notification.
+/// An attempt by Apple to deliver a notification.
 package struct SendAttemptItem: JSONPayload {
   package var attemptDate: Timestamp?
   package var sendAttemptResult: SendAttemptResult?
@@ -75,9 +69,8 @@ package struct SendAttemptItem: JSONPayload {
   ])
 }
 
-/// Apple's `sendAttemptResult`.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/sendattemptresult
+/// Apple's `sendAttemptResult`:
+/// <https://developer.apple.com/documentation/appstoreserverapi/sendattemptresult>.
 package struct SendAttemptResult: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
@@ -96,11 +89,9 @@ package struct SendAttemptResult: OpenEnumeration {
   package static let other = SendAttemptResult(rawValue: "OTHER")
 }
 
-/// Apple's word that a test notification is on its way.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/sendtestnotificationresponse
+/// See <https://developer.apple.com/documentation/appstoreserverapi/sendtestnotificationresponse>.
 package struct SendTestNotificationResponse: JSONPayload {
-  /// What to ask for the outcome with.
+  /// The token for requesting the outcome.
   package var testNotificationToken: String?
   package var unknownFields: [JSONValue.Member] = []
 
@@ -111,12 +102,9 @@ package struct SendTestNotificationResponse: JSONPayload {
   ])
 }
 
-/// What came of a test notification.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/checktestnotificationresponse
+/// See <https://developer.apple.com/documentation/appstoreserverapi/checktestnotificationresponse>.
 package struct CheckTestNotificationResponse: JSONPayload {
-  /// A JWS of a ``ResponseBodyV2DecodedPayload``.
-  package var signedPayload: String?
+  package var signedPayload: String?  // A JWS of a `ResponseBodyV2DecodedPayload`
   package var sendAttempts: [SendAttemptItem]?
   package var unknownFields: [JSONValue.Member] = []
 

@@ -1,14 +1,12 @@
 package import JSONText
 package import Subscriptions
 
-/// A free extension of one customer's subscription.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/extendrenewaldaterequest
+/// A free extension of one subscription:
+/// <https://developer.apple.com/documentation/appstoreserverapi/extendrenewaldaterequest>.
 package struct ExtendRenewalDateRequest: JSONPayload {
-  /// 1 to 90.
-  package var extendByDays: Int64?
+  package var extendByDays: Int64?  // 1 to 90
   package var extendReasonCode: ExtendReasonCode?
-  /// The caller's own name for the request, usually a UUID.
+  /// Chosen by the caller, usually a UUID.
   package var requestIdentifier: String?
   package var unknownFields: [JSONValue.Member] = []
 
@@ -21,9 +19,7 @@ package struct ExtendRenewalDateRequest: JSONPayload {
   ])
 }
 
-/// What came of extending one customer's subscription.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/extendrenewaldateresponse
+/// See <https://developer.apple.com/documentation/appstoreserverapi/extendrenewaldateresponse>.
 package struct ExtendRenewalDateResponse: JSONPayload {
   package var originalTransactionID: String?
   package var webOrderLineItemID: String?
@@ -42,17 +38,13 @@ package struct ExtendRenewalDateResponse: JSONPayload {
   ])
 }
 
-/// A free extension of every active subscription to one product.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldaterequest
+/// A free extension of all subscriptions to a product:
+/// <https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldaterequest>.
 package struct MassExtendRenewalDateRequest: JSONPayload {
-  /// 1 to 90.
-  package var extendByDays: Int64?
+  package var extendByDays: Int64?  // 1 to 90
   package var extendReasonCode: ExtendReasonCode?
-  /// The caller's own name for the request, a UUID: the outcome is asked for with it.
-  package var requestIdentifier: String?
-  /// ISO 3166-1 alpha-3; absent for all.
-  package var storefrontCountryCodes: [String]?
+  package var requestIdentifier: String?  // A UUID chosen by the caller, for requesting the status
+  package var storefrontCountryCodes: [String]?  // ISO 3166-1 alpha-3; absent for all storefronts
   package var productID: String?
   package var unknownFields: [JSONValue.Member] = []
 
@@ -67,9 +59,7 @@ package struct MassExtendRenewalDateRequest: JSONPayload {
   ])
 }
 
-/// Apple's word that it has begun to extend.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldateresponse
+/// See <https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldateresponse>.
 package struct MassExtendRenewalDateResponse: JSONPayload {
   package var requestIdentifier: String?
   package var unknownFields: [JSONValue.Member] = []
@@ -81,9 +71,7 @@ package struct MassExtendRenewalDateResponse: JSONPayload {
   ])
 }
 
-/// How far Apple has come with extending.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldatestatusresponse
+// https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldatestatusresponse
 package struct MassExtendRenewalDateStatusResponse: JSONPayload {
   package var requestIdentifier: String?
   package var complete: Bool?
@@ -103,9 +91,7 @@ package struct MassExtendRenewalDateStatusResponse: JSONPayload {
   ])
 }
 
-/// Why a renewal date is extended.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/extendreasoncode
+/// See <https://developer.apple.com/documentation/appstoreserverapi/extendreasoncode>.
 package struct ExtendReasonCode: OpenEnumeration {
   package var rawValue: Int64
   package init(rawValue: Int64) { self.rawValue = rawValue }

@@ -1,17 +1,15 @@
 package import JSONText
 
-/// A page of a customer's transactions.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/historyresponse
+/// A page of a customer's transactions:
+/// <https://developer.apple.com/documentation/appstoreserverapi/historyresponse>.
 package struct HistoryResponse: JSONPayload {
   package var appAppleID: Int64?
   package var bundleID: String?
   package var environment: SignedEnvironment?
   package var hasMore: Bool?
-  /// Where the next page begins, and later the news.
+  /// The token for the next page, and later for changes.
   package var revision: String?
-  /// Each a JWS of a ``JWSTransactionDecodedPayload``.
-  package var signedTransactions: [String]?
+  package var signedTransactions: [String]?  // Each a JWS of a `JWSTransactionDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -26,15 +24,13 @@ package struct HistoryResponse: JSONPayload {
   ])
 }
 
-/// A page of a customer's transactions that were refunded or revoked.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/refundhistoryresponse
+/// A page of a customer's refunded or revoked transactions:
+/// <https://developer.apple.com/documentation/appstoreserverapi/refundhistoryresponse>.
 package struct RefundHistoryResponse: JSONPayload {
   package var hasMore: Bool?
-  /// Where the next page begins, and later the news.
+  /// The token for the next page, and later for changes.
   package var revision: String?
-  /// Each a JWS of a ``JWSTransactionDecodedPayload``.
-  package var signedTransactions: [String]?
+  package var signedTransactions: [String]?  // Each a JWS of a `JWSTransactionDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -46,15 +42,13 @@ package struct RefundHistoryResponse: JSONPayload {
   ])
 }
 
-/// Where each of a customer's subscriptions stands.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/statusresponse
+/// The statuses of a customer's subscriptions:
+/// <https://developer.apple.com/documentation/appstoreserverapi/statusresponse>.
 package struct StatusResponse: JSONPayload {
   package var environment: SignedEnvironment?
   package var appAppleID: Int64?
   package var bundleID: String?
-  /// In no order.
-  package var data: [SubscriptionGroupIdentifierItem]?
+  package var data: [SubscriptionGroupIdentifierItem]?  // Unordered
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -67,10 +61,9 @@ package struct StatusResponse: JSONPayload {
   ])
 }
 
-/// One subscription group.
 package struct SubscriptionGroupIdentifierItem: JSONPayload {
   package var subscriptionGroupIdentifier: String?
-  /// In no order, and several where the family shares what the customer has bought, too.
+  /// Unordered; several if the family also shares a purchase.
   package var lastTransactions: [LastTransactionsItem]?
   package var unknownFields: [JSONValue.Member] = []
 
@@ -82,14 +75,12 @@ package struct SubscriptionGroupIdentifierItem: JSONPayload {
   ])
 }
 
-/// One line of a subscription group.
+/// One original transaction of a subscription group.
 package struct LastTransactionsItem: JSONPayload {
   package var status: SubscriptionStatus?
   package var originalTransactionID: String?
-  /// A JWS of a ``JWSTransactionDecodedPayload``.
-  package var signedTransactionInfo: String?
-  /// A JWS of a ``JWSRenewalInfoDecodedPayload``.
-  package var signedRenewalInfo: String?
+  package var signedTransactionInfo: String?  // A JWS of a `JWSTransactionDecodedPayload`
+  package var signedRenewalInfo: String?  // A JWS of a `JWSRenewalInfoDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -102,7 +93,6 @@ package struct LastTransactionsItem: JSONPayload {
   ])
 }
 
-/// Apple's `status` of a subscription.
 package struct SubscriptionStatus: OpenEnumeration {
   package var rawValue: Int64
   package init(rawValue: Int64) { self.rawValue = rawValue }
@@ -114,12 +104,9 @@ package struct SubscriptionStatus: OpenEnumeration {
   package static let revoked = SubscriptionStatus(rawValue: 5)
 }
 
-/// One transaction.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/transactioninforesponse
+/// See <https://developer.apple.com/documentation/appstoreserverapi/transactioninforesponse>.
 package struct TransactionInfoResponse: JSONPayload {
-  /// A JWS of a ``JWSTransactionDecodedPayload``.
-  package var signedTransactionInfo: String?
+  package var signedTransactionInfo: String?  // A JWS of a `JWSTransactionDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -129,12 +116,10 @@ package struct TransactionInfoResponse: JSONPayload {
   ])
 }
 
-/// A customer's download of the app.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/apptransactioninforesponse
+/// A customer's download of the app:
+/// <https://developer.apple.com/documentation/appstoreserverapi/apptransactioninforesponse>.
 package struct AppTransactionInfoResponse: JSONPayload {
-  /// A JWS of a ``JWSAppTransactionDecodedPayload``.
-  package var signedAppTransactionInfo: String?
+  package var signedAppTransactionInfo: String?  // A JWS of a `JWSAppTransactionDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -144,13 +129,11 @@ package struct AppTransactionInfoResponse: JSONPayload {
   ])
 }
 
-/// What was bought with one order.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/orderlookupresponse
+/// The transactions of an order:
+/// <https://developer.apple.com/documentation/appstoreserverapi/orderlookupresponse>.
 package struct OrderLookupResponse: JSONPayload {
   package var status: OrderLookupStatus?
-  /// Each a JWS of a ``JWSTransactionDecodedPayload``.
-  package var signedTransactions: [String]?
+  package var signedTransactions: [String]?  // Each a JWS of a `JWSTransactionDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -161,7 +144,7 @@ package struct OrderLookupResponse: JSONPayload {
   ])
 }
 
-/// Whether an order id is one of the app's.
+/// Whether an order ID belongs to the app.
 package struct OrderLookupStatus: OpenEnumeration {
   package var rawValue: Int64
   package init(rawValue: Int64) { self.rawValue = rawValue }
@@ -170,12 +153,9 @@ package struct OrderLookupStatus: OpenEnumeration {
   package static let invalid = OrderLookupStatus(rawValue: 1)
 }
 
-/// The account that a line's purchases are to be marked with.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/updateappaccounttokenrequest
+/// See <https://developer.apple.com/documentation/appstoreserverapi/updateappaccounttokenrequest>.
 package struct UpdateAppAccountTokenRequest: JSONPayload {
-  /// A UUID.
-  package var appAccountToken: String?
+  package var appAccountToken: String?  // A UUID
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}

@@ -1,20 +1,20 @@
 package import JSONText
 package import Subscriptions
 
-/// What the Advanced Commerce API adds to a transaction, or to a renewal.
+/// Advanced Commerce API data of a transaction or renewal.
 ///
-/// https://developer.apple.com/documentation/appstoreserverapi/advancedcommerceinfo
+/// https://developer.apple.com/documentation/appstoreserverapi/advancedcommerceinfo. Amounts are in
+/// thousandths of the currency's unit.
 package struct AdvancedCommerceInfo: JSONPayload {
   package var descriptors: Descriptors?
   package var estimatedTax: Int64?
   package var items: [Item]?
-  /// ISO 8601.
-  package var period: String?
+  package var period: String?  // ISO 8601
   package var requestReferenceID: String?
   package var taxCode: String?
   package var taxExclusivePrice: Int64?
   package var taxRate: String?
-  /// Of renewals only.
+  /// Only present in renewals.
   package var consistencyToken: String?
   package var unknownFields: [JSONValue.Member] = []
 
@@ -32,7 +32,6 @@ package struct AdvancedCommerceInfo: JSONPayload {
     JSONField("consistencyToken", \.consistencyToken),
   ])
 
-  /// What the customer was shown.
   package struct Descriptors: JSONPayload {
     package var description: String?
     package var displayName: String?
@@ -46,15 +45,13 @@ package struct AdvancedCommerceInfo: JSONPayload {
     ])
   }
 
-  /// One thing that was paid for.
   package struct Item: JSONPayload {
     package var sku: String?
     package var description: String?
     package var displayName: String?
-    /// In thousandths of the currency's unit.
     package var price: Int64?
     package var offer: Offer?
-    /// Refunds of parts are here, and only here.
+    /// The only place where refunds of parts appear.
     package var refunds: [Refund]?
     package var revocationDate: Timestamp?
     package var priceIncreaseInfo: PriceIncreaseInfo?
@@ -74,12 +71,9 @@ package struct AdvancedCommerceInfo: JSONPayload {
     ])
   }
 
-  /// A discount on an item.
   package struct Offer: JSONPayload {
-    /// ISO 8601.
-    package var period: String?
+    package var period: String?  // ISO 8601
     package var periodCount: Int64?
-    /// In thousandths of the currency's unit.
     package var price: Int64?
     package var reason: String?
     package var unknownFields: [JSONValue.Member] = []
@@ -94,9 +88,7 @@ package struct AdvancedCommerceInfo: JSONPayload {
     ])
   }
 
-  /// Money given back for an item.
   package struct Refund: JSONPayload {
-    /// In thousandths of the currency's unit.
     package var refundAmount: Int64?
     package var refundDate: Timestamp?
     package var refundReason: String?
@@ -113,10 +105,9 @@ package struct AdvancedCommerceInfo: JSONPayload {
     ])
   }
 
-  /// A price that is to rise with the next renewal.
+  /// A price increase at the next renewal.
   package struct PriceIncreaseInfo: JSONPayload {
     package var dependentSKUs: [String]?
-    /// In thousandths of the currency's unit.
     package var price: Int64?
     package var status: String?
     package var unknownFields: [JSONValue.Member] = []

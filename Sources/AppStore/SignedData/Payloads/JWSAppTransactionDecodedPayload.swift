@@ -1,17 +1,17 @@
 package import JSONText
 package import Subscriptions
 
-/// What Apple signs of an app's download by one Apple account.
+/// The signed data about an app's download by an Apple account.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/jwsapptransactiondecodedpayload
 package struct JWSAppTransactionDecodedPayload: JSONPayload {
-  /// The environment, under a name from the days of receipts.
+  /// The environment, under its name from receipts.
   package var receiptType: SignedEnvironment?
   package var appAppleID: Int64?
   package var bundleID: String?
   package var applicationVersion: String?
   package var versionExternalIdentifier: Int64?
-  /// When it was signed.
+  /// The signing date.
   package var receiptCreationDate: Timestamp?
   package var originalPurchaseDate: Timestamp?
   package var originalApplicationVersion: String?

@@ -1,44 +1,38 @@
 package import JSONText
 package import Subscriptions
 
-/// What Apple signs of a subscription's future.
+/// The signed data of a subscription's renewal; prices are in thousandths of the currency's unit.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/jwsrenewalinfodecodedpayload, and
-/// what the changelogs since added. It names neither app nor transaction: it means something only
-/// beside a transaction of its line.
+/// later changelogs. It names neither app nor transaction, so it only has meaning together with a
+/// transaction of the same original transaction.
 package struct JWSRenewalInfoDecodedPayload: JSONPayload {
   package var originalTransactionID: String?
-  /// The product now.
+  /// The current product.
   package var productID: String?
   /// The product of the next renewal.
   package var autoRenewProductID: String?
-  /// 0: off, 1: on.
-  package var autoRenewStatus: Int64?
-  /// Why the line ended or will end, 1 to 5: see `RenewalStatus.expirationIntent`.
+  package var autoRenewStatus: Int64?  // 0: off, 1: on
+  /// Why the subscription ended or will end, 1 to 5; see `RenewalStatus.expirationIntent`.
   package var expirationIntent: Int64?
   package var isInBillingRetryPeriod: Bool?
   package var gracePeriodExpiresDate: Timestamp?
-  /// 0: asked and not answered, 1: consented or only informed.
-  package var priceIncreaseStatus: Int64?
+  package var priceIncreaseStatus: Int64?  // 0: no response yet, 1: consented or only informed
   /// The end of the current period.
   package var renewalDate: Timestamp?
-  /// In thousandths of the currency's unit.
   package var renewalPrice: Int64?
   package var currency: String?
   package var offerType: Int64?
   package var offerIdentifier: String?
   package var offerDiscountType: OfferDiscountType?
-  /// ISO 8601.
-  package var offerPeriod: String?
+  package var offerPeriod: String?  // ISO 8601
   package var signedDate: Timestamp?
   package var environment: SignedEnvironment?
-  /// The start of the run of periods, gaps of less than 60 days ignored.
+  /// The start of the current run of periods, ignoring gaps of less than 60 days.
   package var recentSubscriptionStartDate: Timestamp?
-  /// The best first.
-  package var eligibleWinBackOfferIDs: [String]?
+  package var eligibleWinBackOfferIDs: [String]?  // Best first
   package var appTransactionID: String?
-  /// A UUID in either case.
-  package var appAccountToken: String?
+  package var appAccountToken: String?  // A UUID in either case
   package var advancedCommerceInfo: AdvancedCommerceInfo?
   package var renewalBillingPlanType: BillingPlanType?
   package var commitmentInfo: CommitmentInfo?
@@ -73,14 +67,12 @@ package struct JWSRenewalInfoDecodedPayload: JSONPayload {
     JSONField("commitmentInfo", \.commitmentInfo),
   ])
 
-  /// What follows an annual commitment that is paid by the month.
+  /// The terms after an annual commitment billed monthly.
   package struct CommitmentInfo: JSONPayload {
     package var commitmentAutoRenewProductID: String?
-    /// 0: off, 1: on.
-    package var commitmentAutoRenewStatus: Int64?
+    package var commitmentAutoRenewStatus: Int64?  // 0: off, 1: on
     package var commitmentRenewalBillingPlanType: BillingPlanType?
     package var commitmentRenewalDate: Timestamp?
-    /// In thousandths of the currency's unit.
     package var commitmentRenewalPrice: Int64?
     package var unknownFields: [JSONValue.Member] = []
 

@@ -1,53 +1,46 @@
 package import JSONText
 package import Subscriptions
 
-/// What Apple signs of one transaction.
+/// The signed data of one transaction; prices are in thousandths of the currency's unit.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/jwstransactiondecodedpayload, and
-/// what the changelogs since added. Every field may be absent.
+/// later changelogs. Every field is optional.
 package struct JWSTransactionDecodedPayload: JSONPayload {
   package var originalTransactionID: String?
   package var transactionID: String?
   package var webOrderLineItemID: String?
-  /// The line that this one continues, after a migration or a move into a bundle.
+  /// The original transaction that this one continues, after a migration or a move into a bundle.
   package var previousOriginalTransactionID: String?
   package var bundleID: String?
   package var productID: String?
   package var subscriptionGroupIdentifier: String?
-  /// Of a renewal, the start of its period: it may lie after ``signedDate``.
+  /// The start of the period for a renewal, which may be after ``signedDate``.
   package var purchaseDate: Timestamp?
   package var originalPurchaseDate: Timestamp?
   package var expiresDate: Timestamp?
   package var quantity: Int64?
   package var type: ProductTypeName?
-  /// A UUID in either case; see RFC 9562.
-  package var appAccountToken: String?
+  package var appAccountToken: String?  // A UUID in either case; see RFC 9562
   package var inAppOwnershipType: InAppOwnershipType?
   package var signedDate: Timestamp?
-  /// 1: a problem with the app; 0: something else, or the family.
+  /// 1: a problem with the app; 0: another reason, or Family Sharing.
   package var revocationReason: Int64?
   package var revocationDate: Timestamp?
   package var revocationType: String?
-  /// In thousandths of a percent.
-  package var revocationPercentage: Int64?
-  /// Replaced by an upgrade: never an entitlement, whatever ``expiresDate`` says.
+  package var revocationPercentage: Int64?  // In thousandths of a percent
+  /// Replaced by an upgrade, and so no entitlement, whatever ``expiresDate`` is.
   package var isUpgraded: Bool?
-  /// 1: introductory, 2: promotional, 3: offer code, 4: win-back.
-  package var offerType: Int64?
+  package var offerType: Int64?  // 1: introductory, 2: promotional, 3: offer code, 4: win-back
   package var offerIdentifier: String?
   package var environment: SignedEnvironment?
   package var transactionReason: TransactionReason?
-  /// ISO 3166-1 alpha-3.
-  package var storefront: String?
+  package var storefront: String?  // ISO 3166-1 alpha-3
   package var storefrontID: String?
-  /// In thousandths of the currency's unit.
   package var price: Int64?
-  /// ISO 4217.
-  package var currency: String?
+  package var currency: String?  // ISO 4217
   package var offerDiscountType: OfferDiscountType?
   package var appTransactionID: String?
-  /// ISO 8601.
-  package var offerPeriod: String?
+  package var offerPeriod: String?  // ISO 8601
   package var advancedCommerceInfo: AdvancedCommerceInfo?
   package var billingPlanType: BillingPlanType?
   package var commitmentInfo: CommitmentInfo?
@@ -92,11 +85,10 @@ package struct JWSTransactionDecodedPayload: JSONPayload {
     JSONField("commitmentInfo", \.commitmentInfo),
   ])
 
-  /// Where a payment stands in an annual commitment that is paid by the month.
+  /// The position of a payment in an annual commitment billed monthly.
   package struct CommitmentInfo: JSONPayload {
     package var billingPeriodNumber: Int64?
     package var totalBillingPeriods: Int64?
-    /// In thousandths of the currency's unit.
     package var commitmentPrice: Int64?
     package var commitmentExpiresDate: Timestamp?
     package var unknownFields: [JSONValue.Member] = []
@@ -112,7 +104,6 @@ package struct JWSTransactionDecodedPayload: JSONPayload {
   }
 }
 
-/// Apple's `transactionReason`.
 package struct TransactionReason: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
@@ -123,7 +114,6 @@ package struct TransactionReason: OpenEnumeration {
   package static let renewal = TransactionReason(rawValue: "RENEWAL")
 }
 
-/// Apple's `inAppOwnershipType`.
 package struct InAppOwnershipType: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
@@ -132,7 +122,6 @@ package struct InAppOwnershipType: OpenEnumeration {
   package static let familyShared = InAppOwnershipType(rawValue: "FAMILY_SHARED")
 }
 
-/// Apple's `type` of a product.
 package struct ProductTypeName: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
@@ -143,7 +132,6 @@ package struct ProductTypeName: OpenEnumeration {
   package static let nonRenewing = ProductTypeName(rawValue: "Non-Renewing Subscription")
 }
 
-/// Apple's `offerDiscountType`.
 package struct OfferDiscountType: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
@@ -154,31 +142,28 @@ package struct OfferDiscountType: OpenEnumeration {
   package static let oneTime = OfferDiscountType(rawValue: "ONE_TIME")
 }
 
-/// Apple's `billingPlanType`.
 package struct BillingPlanType: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 
   package static let billedUpfront = BillingPlanType(rawValue: "BILLED_UPFRONT")
-  /// An annual commitment, paid by the month.
+  /// An annual commitment billed monthly.
   package static let monthly = BillingPlanType(rawValue: "MONTHLY")
 }
 
-/// Where something was signed, as Apple writes it.
+/// Apple's name of the environment.
 package struct SignedEnvironment: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 
   package static let production = SignedEnvironment(rawValue: "Production")
   package static let sandbox = SignedEnvironment(rawValue: "Sandbox")
-  /// StoreKit Testing in Xcode, which Apple does not sign.
+  /// StoreKit Testing in Xcode, not signed by Apple.
   package static let xcode = SignedEnvironment(rawValue: "Xcode")
-  /// StoreKit Testing on a device, which Apple does not sign.
+  /// StoreKit Testing on a device, not signed by Apple.
   package static let localTesting = SignedEnvironment(rawValue: "LocalTesting")
 
-  /// The environment in the rules' vocabulary; nil for a word that is not known.
-  ///
-  /// What Xcode makes counts as sandbox, where it is accepted at all.
+  /// Nil for an unknown name; data from Xcode counts as sandbox where it is accepted.
   package var environment: Environment? {
     switch self {
     case .production: .production
@@ -187,6 +172,5 @@ package struct SignedEnvironment: OpenEnumeration {
     }
   }
 
-  /// Whether Apple signs what comes from there.
   package var isSignedByApple: Bool { self == .production || self == .sandbox }
 }

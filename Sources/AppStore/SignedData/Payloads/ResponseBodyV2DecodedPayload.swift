@@ -1,24 +1,21 @@
 package import JSONText
 package import Subscriptions
 
-/// What Apple signs of a notification, version 2.
+/// The signed data of a version 2 notification, Apple's `responseBodyV2DecodedPayload`.
 ///
-/// Apple's `responseBodyV2DecodedPayload`
-/// (https://developer.apple.com/documentation/appstoreservernotifications). Exactly one of
-/// ``data``, ``summary``, ``externalPurchaseToken`` and ``appData`` is there.
+/// https://developer.apple.com/documentation/appstoreservernotifications. Exactly one of ``data``,
+/// ``summary``, ``externalPurchaseToken`` and ``appData`` is present.
 package struct ResponseBodyV2DecodedPayload: JSONPayload {
   package var notificationType: NotificationTypeV2?
   package var subtype: NotificationSubtype?
-  /// The same in every attempt to deliver one notification.
+  /// The same in every delivery attempt.
   package var notificationUUID: String?
   package var data: NotificationData?
   package var summary: NotificationSummary?
   package var externalPurchaseToken: ExternalPurchaseToken?
   package var appData: AppData?
-  /// "2.0".
-  package var version: String?
-  /// Absent in notifications of 2022.
-  package var signedDate: Timestamp?
+  package var version: String?  // "2.0"
+  package var signedDate: Timestamp?  // Absent in notifications of 2022
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -36,18 +33,16 @@ package struct ResponseBodyV2DecodedPayload: JSONPayload {
   ])
 }
 
-/// What most notifications are about: a transaction, and the future of its line.
+/// The content of most notifications: a transaction and its renewal info.
 package struct NotificationData: JSONPayload {
   package var environment: SignedEnvironment?
-  /// Absent in the sandbox.
-  package var appAppleID: Int64?
+  package var appAppleID: Int64?  // Absent in the sandbox
   package var bundleID: String?
   package var bundleVersion: String?
-  /// A JWS of a ``JWSTransactionDecodedPayload``.
-  package var signedTransactionInfo: String?
-  /// A JWS of a ``JWSRenewalInfoDecodedPayload``; of subscriptions only.
+  package var signedTransactionInfo: String?  // A JWS of a `JWSTransactionDecodedPayload`
+  /// A JWS of a ``JWSRenewalInfoDecodedPayload``, for subscriptions only.
   package var signedRenewalInfo: String?
-  /// Of subscriptions, 1: active, 2: expired, 3: billing retry, 4: grace period, 5: revoked.
+  /// For subscriptions, 1: active, 2: expired, 3: billing retry, 4: grace period, 5: revoked.
   package var status: Int64?
   package var consumptionRequestReason: String?
   package var unknownFields: [JSONValue.Member] = []
@@ -66,7 +61,7 @@ package struct NotificationData: JSONPayload {
   ])
 }
 
-/// What came of extending many renewal dates.
+/// The result of a mass extension of renewal dates.
 package struct NotificationSummary: JSONPayload {
   package var environment: SignedEnvironment?
   package var appAppleID: Int64?
@@ -92,9 +87,9 @@ package struct NotificationSummary: JSONPayload {
   ])
 }
 
-/// A purchase outside of the App Store that is to be reported to Apple.
+/// A purchase outside of the App Store that must be reported to Apple.
 package struct ExternalPurchaseToken: JSONPayload {
-  /// Of the sandbox where it begins with `SANDBOX`.
+  /// Begins with `SANDBOX` in the sandbox.
   package var externalPurchaseID: String?
   package var tokenCreationDate: Timestamp?
   package var appAppleID: Int64?
@@ -115,13 +110,12 @@ package struct ExternalPurchaseToken: JSONPayload {
   ])
 }
 
-/// A download of the app whose consent a guardian has withdrawn.
+/// A download of the app for which a guardian has withdrawn consent.
 package struct AppData: JSONPayload {
   package var appAppleID: Int64?
   package var bundleID: String?
   package var environment: SignedEnvironment?
-  /// A JWS of a ``JWSAppTransactionDecodedPayload``.
-  package var signedAppTransactionInfo: String?
+  package var signedAppTransactionInfo: String?  // A JWS of a `JWSAppTransactionDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -134,45 +128,49 @@ package struct AppData: JSONPayload {
   ])
 }
 
-/// Apple's `notificationType` of version 2, as of 2026-06.
+/// Apple's `notificationType` of version 2, as of 2026-06; unknown types are kept.
 ///
 /// https://developer.apple.com/documentation/appstoreservernotifications/notificationtype
-package struct NotificationTypeV2: OpenEnumeration {
+package struct NotificationTypeV2: OpenEnumeration, CaseIterable {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 
-  package static let subscribed = NotificationTypeV2(rawValue: "SUBSCRIBED")
-  package static let didRenew = NotificationTypeV2(rawValue: "DID_RENEW")
-  package static let didChangeRenewalPref = NotificationTypeV2(rawValue: "DID_CHANGE_RENEWAL_PREF")
-  package static let didChangeRenewalStatus = NotificationTypeV2(
-    rawValue: "DID_CHANGE_RENEWAL_STATUS")
-  package static let didFailToRenew = NotificationTypeV2(rawValue: "DID_FAIL_TO_RENEW")
-  package static let gracePeriodExpired = NotificationTypeV2(rawValue: "GRACE_PERIOD_EXPIRED")
-  package static let expired = NotificationTypeV2(rawValue: "EXPIRED")
-  package static let offerRedeemed = NotificationTypeV2(rawValue: "OFFER_REDEEMED")
-  package static let priceIncrease = NotificationTypeV2(rawValue: "PRICE_INCREASE")
-  package static let refund = NotificationTypeV2(rawValue: "REFUND")
-  package static let refundDeclined = NotificationTypeV2(rawValue: "REFUND_DECLINED")
-  package static let refundReversed = NotificationTypeV2(rawValue: "REFUND_REVERSED")
-  package static let consumptionRequest = NotificationTypeV2(rawValue: "CONSUMPTION_REQUEST")
-  package static let revoke = NotificationTypeV2(rawValue: "REVOKE")
-  package static let renewalExtended = NotificationTypeV2(rawValue: "RENEWAL_EXTENDED")
-  package static let renewalExtension = NotificationTypeV2(rawValue: "RENEWAL_EXTENSION")
-  package static let oneTimeCharge = NotificationTypeV2(rawValue: "ONE_TIME_CHARGE")
-  package static let externalPurchaseToken = NotificationTypeV2(
-    rawValue: "EXTERNAL_PURCHASE_TOKEN")
-  package static let rescindConsent = NotificationTypeV2(rawValue: "RESCIND_CONSENT")
-  package static let metadataUpdate = NotificationTypeV2(rawValue: "METADATA_UPDATE")
-  /// Apple's changelog spells it ``migrate``.
-  package static let migration = NotificationTypeV2(rawValue: "MIGRATION")
-  package static let migrate = NotificationTypeV2(rawValue: "MIGRATE")
-  package static let priceChange = NotificationTypeV2(rawValue: "PRICE_CHANGE")
-  package static let test = NotificationTypeV2(rawValue: "TEST")
+  package static let subscribed = Self(rawValue: "SUBSCRIBED")
+  package static let didRenew = Self(rawValue: "DID_RENEW")
+  package static let didChangeRenewalPref = Self(rawValue: "DID_CHANGE_RENEWAL_PREF")
+  package static let didChangeRenewalStatus = Self(rawValue: "DID_CHANGE_RENEWAL_STATUS")
+  package static let didFailToRenew = Self(rawValue: "DID_FAIL_TO_RENEW")
+  package static let gracePeriodExpired = Self(rawValue: "GRACE_PERIOD_EXPIRED")
+  package static let expired = Self(rawValue: "EXPIRED")
+  package static let offerRedeemed = Self(rawValue: "OFFER_REDEEMED")
+  package static let priceIncrease = Self(rawValue: "PRICE_INCREASE")
+  package static let refund = Self(rawValue: "REFUND")
+  package static let refundDeclined = Self(rawValue: "REFUND_DECLINED")
+  package static let refundReversed = Self(rawValue: "REFUND_REVERSED")
+  package static let consumptionRequest = Self(rawValue: "CONSUMPTION_REQUEST")
+  package static let revoke = Self(rawValue: "REVOKE")
+  package static let renewalExtended = Self(rawValue: "RENEWAL_EXTENDED")
+  package static let renewalExtension = Self(rawValue: "RENEWAL_EXTENSION")
+  package static let oneTimeCharge = Self(rawValue: "ONE_TIME_CHARGE")
+  package static let externalPurchaseToken = Self(rawValue: "EXTERNAL_PURCHASE_TOKEN")
+  package static let rescindConsent = Self(rawValue: "RESCIND_CONSENT")
+  package static let metadataUpdate = Self(rawValue: "METADATA_UPDATE")
+  /// Spelled ``migrate`` in Apple's changelog.
+  package static let migration = Self(rawValue: "MIGRATION")
+  package static let migrate = Self(rawValue: "MIGRATE")
+  package static let priceChange = Self(rawValue: "PRICE_CHANGE")
+  package static let test = Self(rawValue: "TEST")
+
+  package static let allCases: [Self] = [
+    .subscribed, .didRenew, .didChangeRenewalPref, .didChangeRenewalStatus, .didFailToRenew,
+    .gracePeriodExpired, .expired, .offerRedeemed, .priceIncrease, .refund, .refundDeclined,
+    .refundReversed, .consumptionRequest, .revoke, .renewalExtended, .renewalExtension,
+    .oneTimeCharge, .externalPurchaseToken, .rescindConsent, .metadataUpdate, .migration, .migrate,
+    .priceChange, .test,
+  ]
 }
 
-/// Apple's `subtype` of a notification.
-///
-/// https://developer.apple.com/documentation/appstoreservernotifications/subtype
+/// See <https://developer.apple.com/documentation/appstoreservernotifications/subtype>.
 package struct NotificationSubtype: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }

@@ -2,30 +2,28 @@ import AppStore
 package import JSONText
 package import Subscriptions
 
-/// Which requests to the simulated App Store fail, and how.
+/// The faults of requests to the simulated App Store.
 ///
-/// Three plans in this order: an outage until a moment, faults for the next requests one by one,
-/// and a share of all requests by chance from a seed.
+/// In this order: an outage until a given time, faults for the next requests in sequence, and a
+/// random share of all requests.
 package struct FaultPlan: Sendable {
-  /// Answered until `outageEnd` by `outage`.
+  /// Until then, every request meets ``outage``.
   package var outageEnd: Timestamp?
-  /// What every request meets during the outage.
   package var outage = SimulatedFault.unavailable
-  /// What the next requests meet, one each.
+  /// Faults of the next requests, one each.
   package var next: [SimulatedFault] = []
-  /// The share of requests that fail by chance; from 0 to 1.
+  /// The share of requests with a random fault, from 0 to 1.
   package var rate = 0.0
-  /// What a request that fails by chance meets, each as likely as it is often here.
+  /// Random faults; repeated ones are likelier.
   package var kinds: [SimulatedFault] = FaultPlan.usualKinds
 
   private var random: SplitMix64
 
-  /// A plan without faults, whose chance comes from the seed.
   package init(seed: UInt64) {
     random = SplitMix64(seed: seed)
   }
 
-  /// What clients of verifyReceipt have reported, except for what takes a client's whole timeout.
+  /// Faults reported by verifyReceipt clients, without those that last until the client's timeout.
   package static let usualKinds: [SimulatedFault] = [
     .reset, .cutOff, .unavailable, .html, .truncated, .tooManyRequests(retryAfterSeconds: 1),
     .status(21002), .status(21005), .status(21009),
@@ -33,14 +31,14 @@ package struct FaultPlan: Sendable {
     .internalError(21199, isRetryable: true, asNumber: false), .slow(milliseconds: 50),
   ]
 
-  /// The same of clients of the App Store Server API.
+  /// The same for the App Store Server API.
   package static let usualServerKinds: [SimulatedFault] = [
     .reset, .cutOff, .unavailable, .html, .truncated, .tooManyRequests(retryAfterSeconds: 1),
     .serverError(5_000_000), .serverError(5_000_001), .serverError(4_040_002),
     .slow(milliseconds: 50),
   ]
 
-  /// The fault that a request at `moment` meets; nil: it is answered well.
+  /// The fault of a request at `moment`; nil for none.
   package mutating func takeFault(at moment: Timestamp) -> SimulatedFault? {
     if let outageEnd {
       if moment < outageEnd { return outage }
@@ -52,29 +50,26 @@ package struct FaultPlan: Sendable {
   }
 }
 
-/// An answer of the simulated App Store, together with how it reaches the client.
+/// A response of the simulated App Store and how it is delivered.
 package struct SimulatedAnswer: Hashable, Sendable {
-  /// How the answer reaches the client.
   package enum Delivery: Hashable, Sendable {
     case whole
-    /// No byte of it arrives, ever.
+    /// No byte ever arrives.
     case never
     /// The connection is reset before the first byte.
     case reset
-    /// The connection closes after so many bytes of the body.
+    /// The connection closes after this many bytes of the body.
     case cutOff(afterBytes: Int)
   }
 
   package var httpStatus: Int
   package var contentType: String
-  /// The header `Retry-After`: seconds, or of the App Store Server API an instant.
+  /// The `Retry-After` header: seconds or, for the App Store Server API, milliseconds since 1970.
   package var retryAfter: String?
   package var body: [UInt8]
   package var delivery = Delivery.whole
-  /// In real time.
-  package var delay = Duration.zero
+  package var delay = Duration.zero  // In real time
 
-  /// An answer that arrives whole and at once.
   package init(httpStatus: Int = 200, contentType: String = "application/json", body: [UInt8]) {
     self.httpStatus = httpStatus
     self.contentType = contentType
@@ -86,7 +81,7 @@ package struct SimulatedAnswer: Hashable, Sendable {
     self.init(body: json.bytes)
   }
 
-  /// An answer that consists of a status alone.
+  /// A response with only a status.
   package init(status: Int) {
     self.init(["status": .integer(Int64(status))])
   }
@@ -99,7 +94,7 @@ extension SimulatedAnswer {
     <body><h1>Service Unavailable</h1><p>Reference&#32;&#35;11.5e0e1402</p></body></html>
     """.utf8)
 
-  /// This answer as `fault` makes it.
+  /// The response modified by a fault.
   func with(_ fault: SimulatedFault) -> SimulatedAnswer {
     var answer = self
     switch fault {
@@ -124,7 +119,7 @@ extension SimulatedAnswer {
       ])
     case .slow(let milliseconds): answer.delay = .milliseconds(milliseconds)
     case .large(let bytes):
-      // White space before a JSON text changes nothing but its size.
+      // White space before a JSON text only changes its size.
       let padding = max(0, bytes - body.count)
       answer.body = Array(repeating: UInt8(ascii: " "), count: padding) + body
     }
@@ -132,39 +127,40 @@ extension SimulatedAnswer {
   }
 }
 
-/// One way in which Apple fails to answer, or answers wrongly.
+/// A missing or wrong response by Apple.
 package enum SimulatedFault: Hashable, Sendable {
-  /// No answer ever; the connection stays open until the client gives up.
+  /// No response; the connection stays open until the client gives up.
   case timeout
-  /// The connection is reset instead of an answer.
+  /// The connection is reset instead of a response.
   case reset
   /// The connection closes in the middle of the body.
   case cutOff
   /// 503 with the page of Apple's front server.
   case unavailable
-  /// 200 with a page instead of JSON.
+  /// 200 with an HTML page instead of JSON.
   case html
-  /// 200 whose JSON ends in the middle.
+  /// 200 with truncated JSON.
   case truncated
   case tooManyRequests(retryAfterSeconds: Int)
-  /// Apple's status alone, for example 21002, 21005 or 21009.
+  /// Only a status, for example 21002, 21005 or 21009.
   case status(Int)
-  /// Of the App Store Server API: 4000017, 4040002, 4040004, 4040006, 4040007, 5000000 or 5000001.
+  /// For the App Store Server API: 4000017, 4040002, 4040004, 4040006, 4040007, 5000000 or 5000001.
   case serverError(Int64)
-  /// A status from 21100 to 21199, with `is-retryable` as a number or as a boolean.
+  /// A status from 21100 to 21199, with `is-retryable` as a number or a Boolean.
   case internalError(Int, isRetryable: Bool, asNumber: Bool)
-  /// The right answer, late by so much real time.
+  /// The correct response, delayed in real time.
   case slow(milliseconds: Int)
-  /// The right answer, blown up to about so many bytes.
+  /// The correct response, padded to about this size.
   case large(bytes: Int)
 }
 
 extension SimulatedFault {
-  /// Reads the words of the control interface.
+  /// Parses the control interface's faults.
   ///
-  /// `timeout`, `reset`, `cut_off`, `unavailable`, `html`, `truncated`, `429` or `429:SECONDS`,
-  /// an error of the App Store Server API as `5000001`, a status as `21005`, `21100:retryable` and
-  /// `21100:final` (`:0` and `:1` for numbers), `slow:MILLISECONDS`, `large:BYTES`.
+  /// They are `timeout`, `reset`, `cut_off`, `unavailable`, `html`, `truncated`, `429` or
+  /// `429:SECONDS`, an App Store Server API error such as `5000001`, a status such as `21005`,
+  /// `21100:retryable` and `21100:final` (`:0` and `:1` for numbers), `slow:MILLISECONDS`,
+  /// `large:BYTES`.
   package init?(name: String) {
     let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
     guard let word = parts.first else { return nil }
@@ -202,9 +198,9 @@ extension SimulatedFault {
     }
   }
 
-  /// An hour: no client waits for longer.
+  /// An hour; no client waits longer.
   private static let longestDelayMilliseconds = 3_600_000
 
-  /// Enough for every limit a client may have, and no danger to the machine.
+  /// Enough for any client's limit, and harmless for the machine.
   private static let largestAnswerBytes = 100_000_000
 }

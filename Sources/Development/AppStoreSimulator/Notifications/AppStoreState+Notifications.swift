@@ -3,15 +3,14 @@ import struct Foundation.UUID
 import JSONText
 import Subscriptions
 
-/// Notifications of version 2, and who gets which.
+// Notifications of version 2, and their recipients.
 extension AppStoreState {
-  /// A charge as the subject of a notification.
   struct Subject {
     let charge: Int
     let line: Int
   }
 
-  /// Writes to the app's servers what they are told of an event.
+  /// Creates an event's notifications for the app's servers.
   mutating func notify(about event: SimulatedEvent) {
     guard let charge = chargeNumbers[event.transactionID] else { return }
     let line = charges[charge].line
@@ -30,7 +29,7 @@ extension AppStoreState {
     }
   }
 
-  /// The shares in a charge that an event of the purchaser's concerns.
+  /// The family members' shares affected by an event of the purchaser's.
   private func shares(of event: SimulatedEvent, _ charge: Int, _ line: Int) -> [Subject] {
     guard event.concernsShares, lines[line].ownership == .purchased else { return [] }
     return customers[lines[line].customer].familyMembers.flatMap { customers[$0].lines }
@@ -107,7 +106,7 @@ extension AppStoreState {
 
   // MARK: About an app
 
-  /// Writes a test notification, which tells nothing; nil without a URL for version 2.
+  /// Creates a test notification; nil without a URL for version 2.
   mutating func writeTest(app: Int, environment: Environment) -> SimulatedNotification? {
     var data = NotificationData()
     data.environment = SignedEnvironment(environment)
@@ -116,7 +115,7 @@ extension AppStoreState {
     return write(.test, nil, to: app, environment) { $0.data = data }
   }
 
-  /// Tells that a subscription was not extended together with the others.
+  /// Reports a subscription that a mass extension did not extend.
   mutating func writeExtensionFailure(_ subject: Subject) {
     let line = lines[subject.line]
     let targets = targets2(app: line.app, line.environment)
@@ -125,7 +124,7 @@ extension AppStoreState {
     write(.renewalExtension, .failure, about: nil, subject, to: targets) { $0.data = data }
   }
 
-  /// Tells what came of extending many.
+  /// Reports the result of a mass extension.
   mutating func writeSummary(of result: MassExtension, countries: [String]?) {
     var summary = NotificationSummary()
     summary.environment = SignedEnvironment(result.environment)
@@ -165,14 +164,13 @@ extension AppStoreState {
   }
 }
 
-/// Notifications of version 1: unsigned, with everything that the receipt would say.
-///
-/// https://developer.apple.com/documentation/appstoreservernotifications/responsebodyv1
+// Notifications of version 1: unsigned, with the receipt's contents.
+// https://developer.apple.com/documentation/appstoreservernotifications/responsebodyv1
 extension AppStoreState {
-  /// How many transactions a notification lists, the newest first.
+  /// The number of transactions listed, newest first.
   private static let mostTransactions = 100
 
-  /// Writes the notifications of an event to servers that understand version 1.
+  /// Creates an event's notifications for servers that use version 1.
   mutating func ring(
     about event: SimulatedEvent, _ subject: Subject, as version: SimulatedNotification.Version,
     at targets: [NotificationTarget]
@@ -190,7 +188,7 @@ extension AppStoreState {
     }
   }
 
-  /// What both shapes begin with.
+  /// The common beginning of both formats.
   private func head(_ type: String, _ subject: Subject) -> [JSONValue.Member] {
     let line = lines[subject.line]
     var members: [JSONValue.Member] = []
@@ -212,7 +210,7 @@ extension AppStoreState {
     return members
   }
 
-  /// A receipt of the Apple ID that nobody has restored anything with.
+  /// A receipt of the Apple ID without restores.
   private func receipt(of line: Line) -> SimulatedReceipt {
     SimulatedReceipt(
       style: .app, environment: line.environment, bundleID: apps[line.app].bundleID,
@@ -234,7 +232,7 @@ extension AppStoreState {
     var unified: [JSONValue.Member] = []
     unified.append("environment", line.environment == .production ? "Production" : "Sandbox")
     unified.append("latest_receipt", encoded(receipt, app: line.app, customer: line.customer))
-    // Apple's question after a request for a refund can come without any.
+    // CONSUMPTION_REQUEST can come without any.
     let list = type == "CONSUMPTION_REQUEST" ? [] : Array(items)
     unified.append(
       "latest_receipt_info", .array(list.map { $0.json(isLatest: true, quirks: quirks) }))
@@ -245,13 +243,13 @@ extension AppStoreState {
     return members
   }
 
-  /// The shape until 2021-03-10: one transaction as iOS 6 had it.
+  /// The format until 2021-03-10: one transaction in iOS 6 format.
   private func oldDoorbell(_ type: String, _ subject: Subject, _ event: SimulatedEvent)
     -> [JSONValue.Member]
   {
     let line = lines[subject.line]
     var members = head(type, subject)
-    // The cancellation that an upgrade comes with is the old product's.
+    // The cancellation caused by an upgrade is the old product's.
     let replaced = line.charges.last { charges[$0].upgradedAt == now.wholeSecond }
     let number = type == "CANCEL" ? replaced ?? subject.charge : subject.charge
     let charge = charges[number]
@@ -276,9 +274,8 @@ extension AppStoreState {
   }
 }
 
-/// What Apple calls an event in each version of its notifications.
 extension SimulatedEvent {
-  /// Type and subtype of version 2; nil for what Apple does not tell.
+  /// Type and subtype of version 2; nil if Apple sends no notification.
   ///
   /// https://developer.apple.com/documentation/appstoreservernotifications/notificationtype
   var type2: (type: NotificationTypeV2, subtype: NotificationSubtype?)? {
@@ -348,8 +345,8 @@ extension SimulatedEvent {
     }
   }
 
-  /// Whether a purchaser's event is news of the family's shares, too, which have no events of
-  /// their own for it.
+  /// Whether a purchaser's event also affects the family's shares, which have no such event of
+  /// their own.
   var concernsShares: Bool {
     switch kind {
     case .renewalProductChanged, .autoRenewTurnedOff, .autoRenewTurnedOn, .renewalFailed,

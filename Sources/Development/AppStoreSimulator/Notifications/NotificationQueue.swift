@@ -2,21 +2,21 @@ package import struct Foundation.UUID
 import HeapModule
 package import Subscriptions
 
-/// What was written to apps' servers, and when each letter is to be carried there.
+/// The notifications to apps' servers and the schedule of their deliveries.
 struct NotificationMail: Sendable {
-  /// An app in one environment: each has URLs of its own.
+  /// An app in one environment, with its own URLs.
   struct Addressee: Hashable, Sendable {
     let app: Int
     let environment: Environment
   }
 
-  /// One notification on its way to one URL.
+  /// The delivery of one notification to one URL.
   struct Delivery: Sendable {
     let notification: Int
     let target: NotificationTarget
     let environment: Environment
     let fault: NotificationFault?
-    /// The attempt that is to be made next; what was planned for another time is void.
+    /// The time of the next attempt; attempts scheduled for other times are void.
     var dueAt: Timestamp?
     var attemptsMade = 0
   }
@@ -37,7 +37,7 @@ struct NotificationMail: Sendable {
   private var targets: [Addressee: [NotificationTarget]] = [:]
   private var dues = Heap<Due>()
   private var dueSequence = 0
-  /// What is held back until the next delivery to its target.
+  /// Deliveries held back until the next one to the same target.
   private var held: [NotificationTarget: Int] = [:]
   private var random: SplitMix64
 
@@ -57,9 +57,9 @@ struct NotificationMail: Sendable {
     targets[addressee] = list.isEmpty ? nil : list
   }
 
-  // MARK: Letters
+  // MARK: Notifications
 
-  /// A UUID from the seed, in the form of a random one (RFC 9562, version 4).
+  /// A UUID derived from the seed, in the form of a random one (RFC 9562, version 4).
   mutating func nextUUID() -> UUID {
     let (high, low) = (random.next(), random.next())
     var bytes = (0..<8).map { UInt8(truncatingIfNeeded: high >> (56 - 8 * $0)) }
@@ -75,7 +75,7 @@ struct NotificationMail: Sendable {
 
   var nextNumber: Int { notifications.count + 1 }
 
-  /// Keeps a notification, and plans its first attempts.
+  /// Stores a notification and schedules its first attempts.
   mutating func post(_ notification: SimulatedNotification, to targets: [NotificationTarget]) {
     notifications.append(notification)
     for target in targets {
@@ -87,9 +87,9 @@ struct NotificationMail: Sendable {
     }
   }
 
-  /// When a doubled notification comes again.
+  /// When a doubled notification is sent again.
   private static let doubleDelay = Duration.minutes(1)
-  /// How long one is held back that nothing follows.
+  /// The maximum time for which a notification is held back.
   private static let longestHold = Duration.hours(1)
 
   private mutating func plan(
@@ -122,10 +122,9 @@ struct NotificationMail: Sendable {
     dues.insert(Due(at: moment, sequence: dueSequence, delivery: delivery))
   }
 
-  // MARK: Carrying
+  // MARK: Delivery
 
-  /// The delivery whose attempt is due first, with that time; it is not due again before
-  /// `putBack` or `note`.
+  /// Takes the first due delivery, with its time; it is not due again before `putBack` or `note`.
   mutating func takeDue(until moment: Timestamp) -> (delivery: Int, dueAt: Timestamp)? {
     while let due = dues.min, due.at <= moment {
       dues.removeMin()
@@ -136,19 +135,18 @@ struct NotificationMail: Sendable {
     return nil
   }
 
-  /// Plans nothing more: what has not arrived never will.
   mutating func giveUp() {
     for due in dues.unordered { deliveries[due.delivery].dueAt = nil }
     dues = Heap()
     held = [:]
   }
 
-  /// Plans again what could not be tried.
+  /// Schedules an attempt that could not be made again.
   mutating func putBack(_ delivery: Int, at moment: Timestamp) {
     schedule(delivery, at: moment)
   }
 
-  /// Keeps the outcome of an attempt, and plans the next where there is to be one.
+  /// Records an attempt and schedules the next one if necessary.
   mutating func note(_ attempt: SendAttempt, of delivery: Int) {
     let made = deliveries[delivery].attemptsMade
     deliveries[delivery].attemptsMade = made + 1
@@ -160,10 +158,9 @@ struct NotificationMail: Sendable {
   }
 }
 
-/// How long after an attempt that failed Apple makes the next one.
+/// The delays between Apple's attempts to deliver a notification.
 ///
-/// Apple's documentation of App Store Server Notifications, "Responding to App Store Server
-/// Notifications".
+/// App Store Server Notifications documentation, "Responding to App Store Server Notifications".
 enum RetryDelays {
   static func of(_ version: SimulatedNotification.Version, _ environment: Environment) -> [Duration]
   {
@@ -175,26 +172,24 @@ enum RetryDelays {
   }
 }
 
-/// One way in which a notification does not arrive as it should.
 package enum NotificationFault: Hashable, Sendable {
-  /// The first attempt is made only so much later, in simulated time.
+  /// The first attempt is delayed, in simulated time.
   case late(Duration)
-  /// It is sent twice, whatever the answer.
+  /// It is sent twice, whatever the response.
   case doubled
-  /// It is sent after the next one for the same server, or an hour late.
+  /// It is sent after the next one to the same server, or an hour late.
   case outOfOrder
-  /// The first attempt gets lost; in production there are others.
+  /// The first attempt is lost; production retries.
   case lost
-  /// The first attempt arrives, but its answer gets lost: in production it comes again.
+  /// The first attempt arrives, but its response is lost; production retries.
   case answerLost
-  /// Every attempt gets lost: only the notification history knows of it.
+  /// All attempts are lost; only the notification history contains it.
   case dropped
 }
 
 extension NotificationFault {
-  /// Reads the words of the control interface.
-  ///
-  /// `late:SECONDS`, `doubled`, `out_of_order`, `lost`, `answer_lost`, `dropped`.
+  /// Parses the control interface's `late:SECONDS`, `doubled`, `out_of_order`, `lost`,
+  /// `answer_lost`, `dropped`.
   package init?(name: String) {
     switch name {
     case "doubled": self = .doubled
@@ -215,30 +210,29 @@ extension NotificationFault {
   private static let mostSeconds = 366 * 86_400
 }
 
-/// Which notifications do not arrive as they should: the next ones one by one, and then a share of
-/// all by chance from a seed.
+/// The faults of notifications: first for the next ones in sequence, then for a random share of
+/// all.
 package struct NotificationFaultPlan: Sendable {
-  /// What the next notifications meet, one each; nil lets one through.
+  /// Faults of the next notifications, one each; nil for none.
   package var next: [NotificationFault?] = []
-  /// The share of notifications with a fault; from 0 to 1.
+  /// The share of notifications with a fault, from 0 to 1.
   package var rate = 0.0
-  /// What a notification meets by chance, each as likely as it is often here.
+  /// Random faults; repeated ones are likelier.
   package var kinds: [NotificationFault] = NotificationFaultPlan.usualKinds
 
   private var random: SplitMix64
 
-  /// A plan without faults, whose chance comes from the seed.
   package init(seed: UInt64) {
     random = SplitMix64(seed: seed)
   }
 
-  /// Everything after which the news is there in the end, in production.
+  /// Faults after which the notification still arrives, in production.
   package static let usualKinds: [NotificationFault] = [
     .late(.minutes(10)), .late(.hours(30)), .late(.days(6)), .doubled, .outOfOrder, .lost,
     .answerLost,
   ]
 
-  /// The fault that the next notification meets; nil: it arrives well.
+  /// The fault of the next notification; nil for none.
   package mutating func takeFault() -> NotificationFault? {
     if !next.isEmpty { return next.removeFirst() }
     guard rate > 0, random.chance(rate) else { return nil }
@@ -246,7 +240,7 @@ package struct NotificationFaultPlan: Sendable {
   }
 }
 
-/// Where notifications go, as one sets it in App Store Connect.
+/// A notification URL, as configured in App Store Connect.
 package struct NotificationTarget: Hashable, Sendable {
   package var version: SimulatedNotification.Version
   package var url: String
@@ -257,51 +251,46 @@ package struct NotificationTarget: Hashable, Sendable {
   }
 }
 
-/// One thing that Apple tells an app's server.
 package struct SimulatedNotification: Hashable, Sendable {
-  /// Which notifications an app's server gets.
   package enum Version: String, CaseIterable, Sendable {
-    /// A doorbell with the whole receipt, authenticated by the shared secret.
+    /// Unsigned, with the entire receipt and the shared secret.
     case v1
-    /// The same in the shape that it had until 2021-03-10, of iOS 6.
+    /// The same in the format used until 2021-03-10, based on iOS 6.
     case v1Before2021 = "v1-before-2021"
     /// Signed.
     case v2
   }
 
-  /// What is posted.
   enum Content: Hashable, Sendable {
     case signed(String)
     case plain([UInt8])
   }
 
-  /// 1, 2, 3, … in the order of being made.
-  package let number: Int
+  package let number: Int  // Counted from 1
   /// The same in every attempt.
   package let uuid: UUID
   package let version: Version
-  /// As Apple writes it, for example `DID_RENEW`.
+  /// Apple's name, for example `DID_RENEW`.
   package let type: String
   package let subtype: String?
   package let environment: Environment
   package let bundleID: String
   package let at: Timestamp
-  /// What happened; nil for a test, and for what came of extending many.
+  /// Nil for a test and for the result of a mass extension.
   package let event: SimulatedEvent?
-  /// The charge that it is about: a family member's own, where the event is the purchaser's.
+  /// The charge concerned; for a purchaser's event, a family member's notification has its own
+  /// charge.
   package let transactionID: TransactionID?
   package let originalTransactionID: OriginalTransactionID?
-  /// In their order.
-  package internal(set) var attempts: [SendAttempt] = []
+  package internal(set) var attempts: [SendAttempt] = []  // In order
 
   let content: Content
 
-  /// Version 2's JWS.
+  /// The JWS of version 2.
   package var signedPayload: String? {
     if case .signed(let payload) = content { payload } else { nil }
   }
 
-  /// The bytes that are posted.
   package var body: [UInt8] {
     switch content {
     case .signed(let payload): Array(#"{"signedPayload":"\#(payload)"}"#.utf8)
@@ -309,11 +298,9 @@ package struct SimulatedNotification: Hashable, Sendable {
     }
   }
 
-  /// Whether some attempt succeeded.
   package var hasArrived: Bool { attempts.contains { $0.result == .success } }
 }
 
-/// One attempt to deliver a notification.
 package struct SendAttempt: Hashable, Sendable {
   /// Apple's `sendAttemptResult`.
   ///
@@ -331,9 +318,8 @@ package struct SendAttempt: Hashable, Sendable {
   }
 
   package let url: String
-  /// In simulated time.
-  package let at: Timestamp
+  package let at: Timestamp  // In simulated time
   package let result: Result
-  /// Nil where no answer came.
+  /// Nil without a response.
   package let httpStatus: Int?
 }

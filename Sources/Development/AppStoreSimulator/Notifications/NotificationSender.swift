@@ -1,22 +1,19 @@
 package import AppStore
 package import Subscriptions
 
-/// Carries notifications to apps' servers, with Apple's schedule on the simulated clock.
+/// Delivers notifications to apps' servers on Apple's schedule, by the simulated clock.
 ///
-/// A delivery is done with the first answer from 200 to 206; anything else is tried again, in
-/// production 1, 12, 24, 48 and 72 hours after the attempt before it (version 1: 6, 24 and 48), in
-/// the sandbox never. Either ``run`` carries whatever the running clock makes due, or a test does,
-/// step by step.
+/// A delivery ends with the first response from 200 to 206. Otherwise it is retried: in production
+/// 1, 12, 24, 48 and 72 hours after the previous attempt (version 1: 6, 24 and 48), in the sandbox
+/// never. Either ``run()`` delivers as the clock runs, or a test delivers step by step.
 package struct NotificationSender: Sendable {
   private let simulation: AppStoreSimulation
   private let transport: any AppStoreTransport
-  /// How long a server may take, in real time.
+  /// The server's time limit, in real time.
   private let timeout: Duration
 
-  /// How often `run` looks at the clock: short beside what anybody waits for.
   private static let pollInterval = Duration.milliseconds(50)
 
-  /// A sender; nothing is sent before `run` or `deliverDueNotifications`.
   package init(
     simulation: AppStoreSimulation, transport: any AppStoreTransport,
     timeout: Duration = .seconds(30)
@@ -26,7 +23,6 @@ package struct NotificationSender: Sendable {
     self.timeout = timeout
   }
 
-  /// Delivers until the task is cancelled.
   package func run() async throws {
     while true {
       try await deliverDueNotifications()
@@ -34,14 +30,11 @@ package struct NotificationSender: Sendable {
     }
   }
 
-  /// Makes every attempt that is due by the simulated clock, one after the other in the order of
-  /// their times, and returns what came of each.
+  /// Makes all attempts due by the simulated clock, in order, and returns the notifications after
+  /// each attempt.
   ///
-  /// Where the clock has jumped, attempts count as made at the times at which they were due, so
-  /// that one that failed can be followed by all its retries.
-  ///
-  /// - Returns: The notifications as they stand after each attempt, which is their last.
-  /// - Throws: `CancellationError`.
+  /// If the clock has jumped, attempts count as made at the times they were due, so that a failed
+  /// one is followed by all its retries.
   @discardableResult
   package func deliverDueNotifications() async throws -> [SimulatedNotification] {
     let moment = simulation.now
@@ -91,12 +84,12 @@ extension SendAttempt.Result {
   }
 }
 
-/// What Apple tells servers by itself.
+// Notifications.
 extension AppStoreSimulation {
-  /// Sets where notifications of an app go from now on, in one environment or in both.
+  /// Sets the URLs for an app's notifications in one environment or both.
   ///
-  /// Apple knows one URL and one version per environment; here there may be several. Nothing is
-  /// written for an app without any. Delivering is a ``NotificationSender``'s affair.
+  /// Apple has one URL and version per environment; here there may be several. Without a URL, no
+  /// notifications are created. A ``NotificationSender`` delivers them.
   package func setNotificationTargets(
     _ targets: [NotificationTarget], of bundleID: String? = nil,
     environment: Environment? = nil
@@ -110,13 +103,12 @@ extension AppStoreSimulation {
     }
   }
 
-  /// Every notification written so far with the attempts to deliver it, after the one with the
-  /// given number; 0 gives all.
+  /// All notifications after the one with this number, with their delivery attempts; 0 returns all.
   package func notifications(after number: Int = 0) -> [SimulatedNotification] {
     act { Array($0.mail.notifications.dropFirst(max(0, number))) }
   }
 
-  /// Writes a test notification, as `Request a Test Notification` does.
+  /// Creates a test notification, as `Request a Test Notification` does.
   @discardableResult
   package func sendTestNotification(
     of bundleID: String? = nil, environment: Environment = .production
@@ -130,21 +122,18 @@ extension AppStoreSimulation {
     }
   }
 
-  /// Changes which notifications do not arrive as they should.
   package func setNotificationFaults(_ change: @Sendable (inout NotificationFaultPlan) -> Void) {
     act { change(&$0.mail.faults) }
   }
 
-  /// Gives up every notification that is on its way: what has not arrived by now never will.
-  ///
-  /// Notifications written from now on are carried as ever.
+  /// Cancels the delivery of all existing notifications; later ones are delivered as usual.
   package func giveUpNotifications() {
     act { $0.mail.giveUp() }
   }
 
-  // MARK: Carrying
+  // MARK: Delivery
 
-  /// An attempt that is due, and what it has to meet.
+  /// A due attempt with its faults.
   struct DueAttempt: Sendable {
     let delivery: Int
     let notification: SimulatedNotification
@@ -154,7 +143,7 @@ extension AppStoreSimulation {
     let isAnswerLost: Bool
   }
 
-  /// The attempt that is due first, until a moment.
+  /// Takes the first attempt due until a time.
   func takeDueAttempt(until moment: Timestamp) -> DueAttempt? {
     act { state in
       guard let (number, dueAt) = state.mail.takeDue(until: moment) else { return nil }

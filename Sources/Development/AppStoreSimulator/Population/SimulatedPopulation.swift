@@ -2,28 +2,28 @@ package import struct Foundation.UUID
 import HeapModule
 package import Subscriptions
 
-/// A seeded crowd of customers who buy, renew, cancel, fail to pay, and switch accounts and
+package import struct Foundation.UUID
+
+/// A seeded population of customers who buy, renew, cancel, fail to pay, and switch accounts and
 /// devices.
 ///
-/// It is an iterator of what their apps submit. Each call of `next` moves the simulation's clock to
-/// the submission's time, so that asking verifyReceipt between two calls gives what Apple would
-/// have answered then.
+/// It iterates over the submissions of their apps. Each call of `next` advances the simulation's
+/// clock to the submission's time, so that a verifyReceipt request between two calls gets Apple's
+/// response at that time.
 package struct SimulatedPopulation: Sequence, IteratorProtocol {
-  /// How many live how long, and with what.
   package struct Configuration: Sendable {
     package var seed: UInt64
     package var customers: Int
     package var months: Int
     package var app: SimulatedApp
     package var start: Timestamp
-    /// The share of customers who are sandbox testers; from 0 to 1.
+    /// The share of sandbox testers, from 0 to 1.
     package var sandboxShare: Double
-    /// The token that the app attaches to an account's purchases; nil: it attaches none.
+    /// The token that the app attaches to an account's purchases; nil: none.
     package var appAccountToken: (@Sendable (AppAccountID) -> UUID?)?
-    /// What signs their receipts; nil: one with new keys.
+    /// Nil: a signer with new keys.
     package var signer: SimulatedSigner?
 
-    /// Describes a crowd that buys the sample app in production from 2026 on.
     package init(
       seed: UInt64, customers: Int, months: Int, app: SimulatedApp = .sample,
       start: Timestamp = Timestamp(CalendarDate(year: 2026, month: 1, day: 1)),
@@ -46,10 +46,10 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
     let appleID: AppleID
     let environment: Environment
     let devices: [DeviceID]
-    /// Who logs in on these devices: family, friends, second accounts.
+    /// The accounts used on these devices: family, friends, second accounts.
     let accounts: [AppAccountID]
     var loggedIn: [DeviceID: AppAccountID]
-    /// Receipts that could not be sent when they were made.
+    /// Receipts that could not be sent when they were created.
     var unsent: [Unsent] = []
     var cardWorks = true
   }
@@ -70,7 +70,7 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
     }
   }
 
-  /// The App Store in which they live; shared by copies of the population, so iterate once.
+  /// The simulated App Store; copies of the population share it, so iterate only once.
   package let simulation: AppStoreSimulation
   private let configuration: Configuration
   private let end: Timestamp
@@ -79,10 +79,9 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
   private var visits = Heap<Visit>()
   private var outbox: [SimulatedSubmission] = []
 
-  /// Hours between two things that a customer does.
+  /// Hours between two actions of a customer.
   private static let visitIntervalHours = 6...480
 
-  /// Creates the crowd and its App Store, before anybody has done anything.
   package init(configuration: Configuration) throws {
     self.configuration = configuration
     end = CalendarPeriod(months: configuration.months).end(from: configuration.start)
@@ -102,7 +101,7 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
 
     let letters = ["a", "b", "c"].prefix(random.number(in: 1...3))
     var accounts = letters.map { AppAccountID("account-\(number)\($0)") }
-    // Some people use the app with two Apple IDs, their own and a neighbour's.
+    // Some people use the app with two Apple IDs, their own and a neighbor's.
     if number > 0, random.chance(0.1) { accounts.append(AppAccountID("account-\(number - 1)a")) }
     let devices = (1...random.number(in: 1...2)).map { DeviceID("device-\(number)-\($0)") }
     var household = Household(
@@ -117,13 +116,13 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
     visits.insert(Visit(at: configuration.start + interval(), household: number))
   }
 
-  /// The next submission; nil when the months are over.
+  /// The next submission; nil at the end.
   package mutating func next() -> SimulatedSubmission? {
     while outbox.isEmpty {
       guard let visit = visits.popMin(), visit.at < end else { return nil }
       simulation.advance(to: visit.at)
       sendUnsent(of: visit.household)
-      // What is not possible does not happen: a card that is declined, a plan already held.
+      // Impossible actions are skipped, such as a declined card or a plan already held.
       try? act(visit.household)
       visits.insert(Visit(at: visit.at + interval(), household: visit.household))
     }
@@ -135,14 +134,14 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
       random.number(in: Self.visitIntervalHours) * 3_600 + random.number(in: 0...3_599))
   }
 
-  // MARK: What people do
+  // MARK: Customers' actions
 
   private enum Deed {
     case openApp, subscribe, buyCoins, buyForEver, switchAccount, toggleRenewal, toggleCard, refund,
       reverseRefund, restore, subscribeInSettings, changeFamily, nothing
   }
 
-  /// How often of a thousand.
+  /// Frequencies, out of a thousand.
   private static let deeds: [(deed: Deed, weight: Int)] = [
     (.openApp, 330), (.subscribe, 200), (.buyCoins, 70), (.buyForEver, 30), (.switchAccount, 110),
     (.toggleRenewal, 80), (.toggleCard, 50), (.refund, 25), (.reverseRefund, 5), (.restore, 40),
@@ -199,7 +198,7 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
     let event = try simulation.buy(
       product, on: device, appAccountToken: token(on: device, of: number))
     try submit(from: device, of: number, transaction: event.transactionID)
-    // Sometimes the app dies before it finishes the transaction: receipts go on listing it.
+    // Sometimes the app crashes before it finishes the transaction, and receipts keep listing it.
     if random.chance(0.8) { _ = try? simulation.finish(event.transactionID) }
   }
 
@@ -255,7 +254,7 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
     try simulation.addFamilyMember(member, of: organizer)
   }
 
-  // MARK: What apps send
+  // MARK: Submissions
 
   private mutating func submit(
     from device: DeviceID, of number: Int, transaction: TransactionID? = nil,
@@ -263,7 +262,7 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
   ) throws {
     guard let account = households[number].loggedIn[device] else { return }
     let receipt = try simulation.receipt(on: device, bundleID: configuration.app.bundleID)
-    // No network: the app sends it when it is opened next, even if somebody else is logged in then.
+    // Without a network, the app sends it when opened next, even if another account is logged in.
     if !restores, random.chance(0.1) {
       households[number].unsent.append(
         Unsent(

@@ -2,11 +2,10 @@ import AppStore
 import JSONText
 import Subscriptions
 
-/// Answers in the shape that verifyReceipt has had since iOS 7.
-///
-/// https://developer.apple.com/documentation/appstorereceipts/responsebody
+// Responses in the format that verifyReceipt has used since iOS 7.
+// https://developer.apple.com/documentation/appstorereceipts/responsebody
 extension AppStoreState {
-  /// The first day of the App Store's sandbox, on which every sandbox app was "bought".
+  /// The first day of the App Store's sandbox, the purchase date of all sandbox apps.
   private static let sandboxPurchaseDate =
     Timestamp(CalendarDate(year: 2013, month: 8, day: 1)) + .hours(7)
 
@@ -38,7 +37,6 @@ extension AppStoreState {
     return .object(members)
   }
 
-  /// When an app was "bought".
   static func originalPurchaseDate(_ isSandbox: Bool, _ customer: Customer) -> Timestamp {
     isSandbox ? sandboxPurchaseDate : customer.since.wholeSecond
   }
@@ -47,7 +45,6 @@ extension AppStoreState {
     environment == .production ? "Production" : "Sandbox"
   }
 
-  /// The decoded receipt itself.
   func receiptJSON(
     _ receipt: SimulatedReceipt, app: Int, customer: Int, holding items: JSONValue = []
   ) -> JSONValue {
@@ -79,7 +76,7 @@ extension AppStoreState {
     return .array(list)
   }
 
-  /// Newest first, as Apple's lists mostly are.
+  /// Newest first, as in most of Apple's lists.
   private mutating func latestInfo(_ items: [AnswerItem]) -> JSONValue {
     let sorted = items.sorted { $0.purchaseDate > $1.purchaseDate }
     if quirks.contains(.latestInfoAsObject), let newest = sorted.first {
@@ -88,9 +85,10 @@ extension AppStoreState {
     return list(sorted, isLatest: true)
   }
 
-  /// Leaves some items in one list only.
+  /// Removes some items from one of the lists.
   ///
-  /// What only `latest_receipt_info` can say (revocations, upgrades, news) stays there.
+  /// Information that only `latest_receipt_info` contains (revocations, upgrades, news) stays
+  /// there.
   private mutating func split(_ held: inout [AnswerItem], _ latest: inout [AnswerItem]) {
     let newest = Set(Self.newestOfEachLine(latest).map(\.charge.transactionNumber))
     let known = Set(held.map(\.charge.transactionNumber))
@@ -108,7 +106,8 @@ extension AppStoreState {
     latest.removeAll { onlyHeld.contains($0.charge.transactionNumber) }
   }
 
-  /// For `exclude-old-transactions`: the newest transaction of each subscription, all of the rest.
+  /// For `exclude-old-transactions`: the newest transaction of each subscription, and all other
+  /// purchases.
   private static func newestOfEachLine(_ items: [AnswerItem]) -> [AnswerItem] {
     var newest: [OriginalTransactionID: AnswerItem] = [:]
     for item in items {
@@ -124,7 +123,7 @@ extension AppStoreState {
 
   // MARK: Renewals
 
-  /// One entry for each subscription; the family's shares say what the purchaser's says.
+  /// One entry for each subscription; shares have the purchaser's data.
   ///
   /// https://developer.apple.com/documentation/appstorereceipts/responsebody
   func pendingRenewals(_ customer: Int, app: Int) -> [JSONValue] {
@@ -138,7 +137,7 @@ extension AppStoreState {
     }
   }
 
-  /// The renewal of a line; of a family member's share the purchaser's, while it is shared.
+  /// The renewal of a subscription; for an active share, the purchaser's.
   func renewal(of line: Line) -> Renewal? {
     guard let source = line.sharedFrom else { return line.renewal }
     guard var renewal = lines[source].renewal else { return nil }
@@ -187,9 +186,8 @@ extension AppStoreState {
   }
 }
 
-/// Answers in the shape that verifyReceipt had until iOS 6: one transaction, flat.
-///
-/// Its `expires_date` is in milliseconds, and its readable dates have names of their own.
+// Responses in the format used until iOS 6, with one flat transaction. `expires_date` is in
+// milliseconds, and the readable dates have different names.
 extension AppStoreState {
   mutating func transactionReceiptAnswer(
     _ receipt: SimulatedReceipt, _ id: TransactionID, app: Int
@@ -276,7 +274,7 @@ extension AppStoreState {
     return JSONValue.object(members).with(quirks)
   }
 
-  /// What the property list inside an iOS 6 receipt says of its transaction.
+  /// The transaction's entries in the property list of an iOS 6 receipt.
   func purchaseInfo(of number: Int) -> [(key: String, value: String)] {
     let charge = charges[number]
     let date = AppleDate(charge.purchaseDate)

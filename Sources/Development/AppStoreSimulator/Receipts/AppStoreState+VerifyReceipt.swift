@@ -2,7 +2,7 @@ import AppStore
 import JSONText
 import Subscriptions
 
-/// verifyReceipt, from the request's bytes to the answer's JSON.
+// verifyReceipt, from the request's bytes to the response's JSON.
 extension AppStoreState {
   mutating func verifyReceipt(_ body: some Sequence<UInt8>, at endpoint: Environment)
     -> JSONValue
@@ -55,9 +55,9 @@ extension AppStoreState {
 
   // MARK: Items
 
-  /// What Apple knows at a moment of the customer's charges, under the receipt's names.
+  /// The charges known at `moment`, with the receipt's transaction IDs.
   ///
-  /// The moment is when the receipt was made, for `in_app`; now, for `latest_receipt_info`.
+  /// For `in_app` this is the receipt's creation, for `latest_receipt_info` the current time.
   func items(_ receipt: SimulatedReceipt, app: Int, customer: Int, asOf moment: Timestamp)
     -> [AnswerItem]
   {
@@ -92,7 +92,7 @@ extension AppStoreState {
   }
 }
 
-/// What verifyReceipt is asked.
+/// The body of a verifyReceipt request.
 ///
 /// https://developer.apple.com/documentation/appstorereceipts/requestbody
 struct VerifyReceiptRequest {
@@ -110,7 +110,7 @@ struct VerifyReceiptRequest {
   }
 }
 
-/// The statuses that the simulation itself has reason to answer.
+/// The statuses that the simulation itself returns.
 ///
 /// https://developer.apple.com/documentation/appstorereceipts/status
 enum VerifyReceiptStatus: Int {

@@ -5,16 +5,16 @@ import JSONText
 import Subscriptions
 import SwiftASN1
 
-/// What a device sends to its app's server: to the simulation, a snapshot's name.
+/// A device's receipt; for the simulation, a reference to a snapshot.
 ///
-/// The mark in a receipt says who, when and under which names: the simulation forgets nothing, so
-/// that is enough to say at any later time what the receipt held when it was made. An app receipt
-/// also lists its purchases, signed, for those who don't ask Apple.
+/// A receipt's mark contains the customer, the time and the restoration. The simulation keeps its
+/// whole history, so it can derive the receipt's contents at any later time. An app receipt also
+/// lists its purchases, signed, for local verification.
 struct SimulatedReceipt: Hashable, Sendable {
   enum Style: Hashable, Sendable {
-    /// Since iOS 7: everything an Apple ID has in the app.
+    /// Since iOS 7: all purchases of an Apple ID in the app.
     case app
-    /// Until iOS 6: one transaction, under the name that the device knows.
+    /// Until iOS 6: one transaction, with the ID used on the device.
     case transaction(TransactionID)
   }
 
@@ -23,25 +23,24 @@ struct SimulatedReceipt: Hashable, Sendable {
   var bundleID: String
   var appleID: AppleID
   var madeAt: Timestamp
-  /// The customer's restoration whose names it uses.
+  /// The customer's restoration whose transaction IDs it uses.
   var restoration: Int?
 
-  /// What a text turns out to be.
   enum Reading {
     case receipt(SimulatedReceipt)
     case malformed
-    /// It looks like a receipt, but no device of this simulation made it.
+    /// It looks like a receipt, but not from this simulation.
     case notAuthentic
   }
 }
 
 extension SimulatedReceipt {
-  /// Who, when and under which names, marked with the simulation's seed.
+  /// The customer, time and restoration, marked with the simulation's seed.
   func mark(seed: UInt64) -> [UInt8] { JSONValue.object(members(seed: seed)).bytes }
 
   static func reading(_ text: String, seed: UInt64) -> Reading {
-    // Without options Foundation refuses white space, as Apple does: a "+" that a form turned into
-    // a space makes a receipt malformed.
+    // Without options Foundation rejects white space, as Apple does: a receipt in which a form
+    // turned "+" into a space is malformed.
     guard !text.isEmpty, let data = Data(base64Encoded: text) else { return .malformed }
     if let mark = ReceiptContents.mark(in: Array(data)) {
       guard let json = try? JSONValue(parsing: mark) else { return .notAuthentic }
@@ -83,7 +82,7 @@ extension SimulatedReceipt {
     return members
   }
 
-  /// An iOS 6 receipt: a property list in the old style around another one.
+  /// An iOS 6 receipt: an old-style property list around another one.
   func transactionReceipt(
     _ id: TransactionID, _ details: [(key: String, value: String)], seed: UInt64
   ) -> String {
@@ -100,7 +99,7 @@ extension SimulatedReceipt {
     return Self.base64(Array(PropertyList.text(outer).utf8))
   }
 
-  /// A mark that no other simulation makes; it protects against mistakes, not against forgers.
+  /// A signature that differs between simulations; it protects against mistakes, not forgery.
   private func signature(seed: UInt64) -> String {
     var fields = [
       environment.rawValue, bundleID, appleID.rawValue, madeAt.milliseconds.description,
@@ -120,7 +119,7 @@ extension SimulatedReceipt {
   }
 }
 
-/// A property list in NeXTSTEP's style, as far as receipts use it: one dictionary of strings.
+/// A NeXTSTEP-style property list, limited to the receipts' form: one dictionary of strings.
 struct PropertyList {
   private var values: [String: String] = [:]
 
@@ -128,7 +127,7 @@ struct PropertyList {
 
   init(_ text: String) {
     for entry in text.split(separator: ";") {
-      // No key and no value of a receipt contains a quotation mark.
+      // No key or value of a receipt contains a quotation mark.
       let quoted = entry.split(separator: "\"", omittingEmptySubsequences: false)
       if quoted.count == 5 { values[String(quoted[1])] = String(quoted[3]) }
     }
@@ -139,12 +138,12 @@ struct PropertyList {
   }
 }
 
-/// What an app receipt says: a set of numbered attributes, each an octet string around a value.
+/// The contents of an app receipt: a set of numbered attributes, each an octet string around a
+/// value.
 ///
 /// https://developer.apple.com/documentation/appstorereceipts/validating_receipts_on_the_device
 struct ReceiptContents {
-  /// Of Apple's attributes that nobody outside understands, the one that holds the simulation's
-  /// mark.
+  /// One of Apple's undocumented attributes, used for the simulation's mark.
   static let mark = 7
 
   private var attributes: [UInt8] = []
@@ -163,18 +162,17 @@ struct ReceiptContents {
     append(type, bytes: DERBytes.integer(number))
   }
 
-  /// In whole seconds; nil is written as an empty text.
+  /// In whole seconds; nil is an empty text.
   mutating func append(_ type: Int, date: Timestamp?) {
     let text = date.map { "\($0.wholeSecond.description.prefix(19))Z" } ?? ""
     append(type, bytes: DERBytes.element(.ia5String, Array(text.utf8)))
   }
 
-  /// The set.
   var bytes: [UInt8] { DERBytes.element(.set, attributes) }
 }
 
 extension ReceiptContents {
-  /// The mark in a receipt; nil where there is none, or where it is no receipt.
+  /// The mark in a receipt; nil if there is none.
   static func mark(in receipt: [UInt8]) -> [UInt8]? {
     guard let contents = signedContents(of: receipt),
       let attributes = (try? DER.parse(contents))?.children
@@ -187,7 +185,7 @@ extension ReceiptContents {
     return nil
   }
 
-  /// What is signed in a receipt, in DER; nil where it is none.
+  /// The signed contents of a receipt in DER; nil for anything else.
   static func signedContents(of receipt: [UInt8]) -> [UInt8]? {
     guard let info = try? DER.parse(receipt), let signed = info.child(1)?.child(0),
       let content = signed.child(2)?.child(1)?.child(0),
@@ -209,7 +207,7 @@ extension ASN1Node {
 }
 
 extension AppStoreState {
-  /// An app receipt as a device has it: what the Apple ID has in the app, signed.
+  /// The signed app receipt of a device, with the Apple ID's purchases.
   func appReceipt(_ receipt: SimulatedReceipt, app: Int, customer: Int) -> [UInt8] {
     let isSandbox = receipt.environment == .sandbox
     var contents = ReceiptContents()
@@ -230,7 +228,6 @@ extension AppStoreState {
 }
 
 extension AnswerItem {
-  /// The purchase as a receipt holds it.
   fileprivate var receiptContents: ReceiptContents {
     var contents = ReceiptContents()
     contents.append(1701, number: charge.quantity)
@@ -264,17 +261,17 @@ extension ProductType {
   }
 }
 
-/// One charge under the names and dates that a certain receipt shows.
+/// A charge with the transaction IDs and dates shown by a particular receipt.
 struct AnswerItem {
   let charge: Charge
   let line: Line
   var transactionID: TransactionID
   var purchaseDate: Timestamp
   var originalPurchaseDate: Timestamp
-  /// The revocation that the item shows; a receipt's own list is as old as the receipt.
+  /// The revocation shown by the item; the receipt's own list is as old as the receipt.
   var revocation: Charge.Revocation?
 
-  /// The fields that the old and the new shape have in common.
+  /// The fields common to the old and the new format.
   var namesAndDates: [JSONValue.Member] {
     var members: [JSONValue.Member] = []
     members.append("quantity", String(charge.quantity))
@@ -286,7 +283,7 @@ struct AnswerItem {
     return members
   }
 
-  /// An element of `in_app`, or of `latest_receipt_info`, which says more.
+  /// An element of `in_app`, or of `latest_receipt_info`, which contains more.
   ///
   /// https://developer.apple.com/documentation/appstorereceipts/responsebody
   func json(isLatest: Bool, quirks: Set<Quirk>) -> JSONValue {
@@ -341,7 +338,7 @@ extension JSONValue {
     "auto_renew_status", "is_in_billing_retry_period", "expiration_intent",
   ]
 
-  /// The object with native numbers and booleans, where that quirk is wanted.
+  /// The object with native numbers and Booleans, if that quirk is enabled.
   func with(_ quirks: Set<Quirk>) -> JSONValue {
     guard quirks.contains(.nativeValues), case .object(let members) = self else { return self }
     return .object(
@@ -360,30 +357,29 @@ extension JSONValue {
   }
 }
 
-/// A peculiarity of verifyReceipt's answers that real ones have shown; each can be switched on.
+/// A quirk seen in real verifyReceipt responses.
 package enum Quirk: String, Hashable, Codable, CaseIterable, Sendable {
-  /// Lists come in no order.
   case shuffled
-  /// Some items of a list come twice.
+  /// Some list items appear twice.
   case doubled
-  /// Some charges stand only in `in_app`, some only in `latest_receipt_info`, some in both.
+  /// Some charges are only in `in_app`, some only in `latest_receipt_info`, some in both.
   case split
   /// `in_app` is empty although the receipt is valid.
   case emptyInApp = "empty_in_app"
-  /// Receipts restored before 2015: the purchase date is the restore's, often after the expiry.
+  /// Receipts restored before 2015: the purchase date is that of the restore, often after the
+  /// expiry.
   case restoredPurchaseDates = "restored_purchase_dates"
-  /// Older answers: an upgrade shows as a cancellation at its moment, without `is_upgraded`.
+  /// Older responses: an upgrade appears as a cancellation at its time, without `is_upgraded`.
   case upgradesAsCancellations = "upgrades_as_cancellations"
-  /// Numbers and booleans where Apple writes strings today.
+  /// Numbers and Booleans where Apple uses strings today.
   case nativeValues = "native_values"
-  /// `latest_receipt_info` is one object, the latest item, instead of a list.
+  /// `latest_receipt_info` is one object, the latest item, instead of an array.
   case latestInfoAsObject = "latest_info_as_object"
-  /// `receipt` is a list with one element.
+  /// `receipt` is an array with one element.
   case receiptAsArray = "receipt_as_array"
-  /// Before 2020 items had no `in_app_ownership_type`.
+  /// Before 2020: items without `in_app_ownership_type`.
   case withoutOwnershipType = "without_ownership_type"
-  /// Items without `web_order_line_item_id`.
   case withoutLineItemIDs = "without_line_item_ids"
-  /// 21007 and 21008 come with the decoded receipt, which is to be ignored.
+  /// 21007 and 21008 include the decoded receipt, which must be ignored.
   case receiptWithWrongEnvironment = "receipt_with_wrong_environment"
 }

@@ -11,7 +11,7 @@ import ServiceLifecycle
   import Glibc
 #endif
 
-/// Brings an answer to the client, or fails below HTTP in the way that it asks for.
+/// Sends a response to the client, or fails below HTTP as the response requires.
 struct AnswerDelivery {
   let longestSilence: Duration
 
@@ -31,7 +31,7 @@ struct AnswerDelivery {
           throw ConnectionFault()
         })
     case .never:
-      // Waits for the client's patience to end, not only for our own.
+      // Ends with the client's timeout, or after `longestSilence`.
       let longestSilence = longestSilence
       try? await request.body.consumeWithCancellationOnInboundClose { _ in
         try await Self.wait(longestSilence)
@@ -48,7 +48,7 @@ struct AnswerDelivery {
     }
   }
 
-  /// The connection is gone on purpose: nothing more can be written to it.
+  /// The connection was closed on purpose; nothing more can be written.
   private struct ConnectionFault: Error {}
 
   private func wait(_ duration: Duration) async throws { try await Self.wait(duration) }

@@ -7,27 +7,23 @@ import Subscriptions
 
 /// The simulated App Store over HTTP.
 ///
-/// - `POST /verifyReceipt` is Apple's production address, `POST /sandbox/verifyReceipt` the
-/// sandbox's.
-/// - `/inApps/…` and `/sandbox/inApps/…` are the App Store Server API of the two.
-/// - `/simulator` is for people and tests: `GET /simulator` says what can be done there.
-///
-/// For example:
-///
-///     let simulation = try AppStoreSimulation(configuration: .init(seed: 1, speed: 86_400))
-///     let server = AppStoreSimulatorServer(
-///       simulation: simulation, configuration: .init(port: 8081), logger: logger)
-///     try await server.run()
+/// ```swift
+/// let simulation = try AppStoreSimulation(configuration: .init(seed: 1, speed: 86_400))
+/// let server = AppStoreSimulatorServer(
+///   simulation: simulation, configuration: .init(port: 8081), logger: logger)
+/// try await server.run()
+/// ```
+/// - `POST /verifyReceipt` and `POST /sandbox/verifyReceipt` are Apple's two verifyReceipt
+///   endpoints.
+/// - `/inApps/…` and `/sandbox/inApps/…` are the App Store Server API.
+/// - `/simulator` is the control interface; `GET /simulator` lists its actions.
 package struct AppStoreSimulatorServer: Service {
-  /// Where to listen.
   package struct Configuration: Sendable {
     package var host: String
-    /// 0: a free one; see `AppStoreSimulatorServer.port`.
-    package var port: Int
-    /// How long a request that is never answered keeps its connection.
+    package var port: Int  // 0: a free port; see `AppStoreSimulatorServer.port`
+    /// How long a request without a response keeps its connection.
     package var longestSilence: Duration
 
-    /// Describes a server on a free port of the loopback address, unless told otherwise.
     package init(
       host: String = "127.0.0.1", port: Int = 0, longestSilence: Duration = .seconds(300)
     ) {
@@ -37,15 +33,14 @@ package struct AppStoreSimulatorServer: Service {
     }
   }
 
-  /// The App Store that is served; it can be worked on directly at the same time.
+  /// The simulation, which can be used directly at the same time.
   package let simulation: AppStoreSimulation
   private let configuration: Configuration
   private let logger: Logger
-  /// Delivers notifications while the server runs; nil: somebody else does, step by step.
+  /// Delivers notifications while the server runs; nil if the caller delivers them step by step.
   private let sender: NotificationSender?
   private let boundPort = BoundPort()
 
-  /// Prepares a server; nothing listens before `run`.
   package init(
     simulation: AppStoreSimulation, configuration: Configuration = Configuration(),
     sender: NotificationSender? = nil, logger: Logger
@@ -56,12 +51,11 @@ package struct AppStoreSimulatorServer: Service {
     self.logger = logger
   }
 
-  /// The port on which the server listens; waits until it does.
   package var port: Int {
     get async throws { try await boundPort.value }
   }
 
-  /// Serves until graceful shutdown or cancellation; to be called once.
+  /// Serves until graceful shutdown or cancellation; must be called only once.
   package func run() async throws {
     let boundPort = boundPort
     let application = Application(
@@ -98,7 +92,7 @@ package struct AppStoreSimulatorServer: Service {
   }
 }
 
-/// What a request is handled with: the connection too, for faults that concern it.
+/// A request's context, which includes the connection for faults that affect it.
 struct SimulatorContext: RequestContext {
   var coreContext: CoreRequestContextStorage
   let channel: any Channel

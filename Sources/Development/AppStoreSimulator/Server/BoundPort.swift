@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The port that the operating system gave, for those who wait for it.
+/// The port assigned by the operating system, for callers that wait for it.
 final class BoundPort: Sendable {
   private enum State: Sendable {
     case waiting([CheckedContinuation<Int, any Error>])
@@ -9,7 +9,7 @@ final class BoundPort: Sendable {
 
   private let state = Mutex(State.waiting([]))
 
-  /// Waits until the server listens; throws what kept it from that.
+  /// Waits until the server listens; throws if it fails to.
   var value: Int {
     get async throws {
       try await withCheckedThrowingContinuation { continuation in
@@ -26,7 +26,7 @@ final class BoundPort: Sendable {
     }
   }
 
-  /// Answers everybody; the first result stands.
+  /// Resumes all waiters; only the first result counts.
   func settle(_ result: Result<Int, any Error>) {
     let waiting = state.withLock { state -> [CheckedContinuation<Int, any Error>] in
       guard case .waiting(let waiting) = state else { return [] }

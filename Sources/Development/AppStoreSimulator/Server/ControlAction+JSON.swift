@@ -3,7 +3,7 @@ import Foundation
 import JSONText
 import Subscriptions
 
-/// What the control interface's fields and answers look like.
+// The fields and responses of the control interface.
 
 extension ControlRequest {
   func offer() throws -> SimulatedOffer? {
@@ -24,7 +24,7 @@ extension ControlRequest {
     } ?? 0
   }
 
-  /// What `next`, `rate`, `kinds`, `down_until` and `down_fault` make of a plan.
+  /// The changes requested by `next`, `rate`, `kinds`, `down_until` and `down_fault`.
   func faultPlan(usualKinds: [SimulatedFault]) throws -> @Sendable (inout FaultPlan) -> Void {
     let next = try faults("next") ?? []
     let kinds = try faults("kinds") ?? usualKinds
@@ -168,7 +168,7 @@ extension SimulatedCharge {
 }
 
 extension SimulatedNotification {
-  /// Without its content, which holds secrets and is long.
+  /// Omits the content, which is long and contains secrets.
   var json: JSONValue {
     func text(_ value: String?) -> JSONValue { value.map { .string($0) } ?? .null }
     var members: [JSONValue.Member] = []
@@ -197,18 +197,18 @@ extension SimulatedNotification {
   }
 }
 
-/// The control interface to what Apple signs, tells by itself and answers to servers.
+// The control interface for signed data, notifications and the App Store Server API.
 extension ControlAction {
   static let signedData = [
     ControlAction(
       name: "root-certificate", parameters: [],
-      summary: "the root of everything that is signed here, as PEM", isQuestion: true
+      summary: "the root certificate of all signatures, in PEM", isQuestion: true
     ) { simulation, _ in
       ["pem": .string(simulation.rootCertificatePEM)]
     },
     ControlAction(
       name: "api-key", parameters: [],
-      summary: "the key for the App Store Server API, its private part too", isQuestion: true
+      summary: "the key for the App Store Server API, including its private part", isQuestion: true
     ) { simulation, _ in
       [
         "issuer_id": .string(simulation.apiKey.issuerID),
@@ -218,7 +218,7 @@ extension ControlAction {
     },
     ControlAction(
       name: "signed-transaction", parameters: ["transaction_id"],
-      summary: "a transaction as StoreKit 2 gives it to the app: a JWS", isQuestion: true
+      summary: "a transaction as StoreKit 2 returns it, a JWS", isQuestion: true
     ) { simulation, request in
       [
         "signed_transaction": .string(
@@ -227,7 +227,7 @@ extension ControlAction {
     },
     ControlAction(
       name: "signed-renewal-info", parameters: ["original_transaction_id"],
-      summary: "whether and as what a subscription renews: a JWS", isQuestion: true
+      summary: "a subscription's renewal info, a JWS", isQuestion: true
     ) { simulation, request in
       [
         "signed_renewal_info": .string(
@@ -236,7 +236,7 @@ extension ControlAction {
     },
     ControlAction(
       name: "signed-transactions", parameters: ["device", "bundle_id?"],
-      summary: "everything that StoreKit 2 gives to the app on a device", isQuestion: true
+      summary: "all signed data that StoreKit 2 returns on a device", isQuestion: true
     ) { simulation, request in
       let device: DeviceID = try request.id("device")
       let bundleID = try request.optionalText("bundle_id")
@@ -257,7 +257,7 @@ extension ControlAction {
   static let lineChanges = [
     ControlAction(
       name: "request-refund", parameters: ["transaction_id", "reason?"],
-      summary: "a customer wants the money back: CONSUMPTION_REQUEST"
+      summary: "requests a refund: CONSUMPTION_REQUEST"
     ) { simulation, request in
       try simulation.requestRefund(
         try request.id("transaction_id"),
@@ -265,26 +265,26 @@ extension ControlAction {
       ).json
     },
     ControlAction(
-      name: "decline-refund", parameters: ["transaction_id"], summary: "Apple keeps the money"
+      name: "decline-refund", parameters: ["transaction_id"], summary: "declines a refund request"
     ) { simulation, request in
       try simulation.declineRefund(try request.id("transaction_id")).json
     },
     ControlAction(
       name: "extend", parameters: ["original_transaction_id", "days"],
-      summary: "more days without a charge"
+      summary: "extends a subscription without a charge"
     ) { simulation, request in
       let days = try request.integer("days")
       return try simulation.extend(try request.id("original_transaction_id"), days: days).json
     },
     ControlAction(
       name: "migrate", parameters: ["original_transaction_id"],
-      summary: "a subscription goes on under a new original id"
+      summary: "continues a subscription under a new original ID"
     ) { simulation, request in
       try simulation.migrate(try request.id("original_transaction_id")).json
     },
     ControlAction(
       name: "consumption-reports", parameters: ["transaction_id"],
-      summary: "what the app's server told after a request for a refund", isQuestion: true
+      summary: "the consumption information sent by the app's server", isQuestion: true
     ) { simulation, request in
       [
         "reports": .array(
@@ -296,7 +296,7 @@ extension ControlAction {
   static let notifications = [
     ControlAction(
       name: "notify", parameters: ["url?", "version?", "bundle_id?", "environment?"],
-      summary: "where notifications go: v2, v1 or v1-before-2021, or both; without a URL nowhere"
+      summary: "the target of notifications: v2, v1, v1-before-2021 or both; without a URL, none"
     ) { simulation, request in
       let targets = try request.notificationTargets()
       try simulation.setNotificationTargets(
@@ -306,7 +306,7 @@ extension ControlAction {
     },
     ControlAction(
       name: "send-test", parameters: ["bundle_id?", "environment?"],
-      summary: "a notification of the type TEST"
+      summary: "sends a TEST notification"
     ) { simulation, request in
       try simulation.sendTestNotification(
         of: try request.optionalText("bundle_id"),
@@ -315,7 +315,7 @@ extension ControlAction {
     },
     ControlAction(
       name: "notifications", parameters: ["after?"],
-      summary: "what was written to servers and how it fared, after a number", isQuestion: true
+      summary: "notifications after a number, with their delivery attempts", isQuestion: true
     ) { simulation, request in
       let after = try request.optionalInteger("after") ?? 0
       return ["notifications": .array(simulation.notifications(after: after).map(\.json))]
@@ -340,7 +340,7 @@ extension ControlAction {
   static let serverAPI = [
     ControlAction(
       name: "api-faults", parameters: ["next?", "rate?", "kinds?", "down_until?", "down_fault?"],
-      summary: "the same of the App Store Server API"
+      summary: "the same for the App Store Server API"
     ) { simulation, request in
       let change = try request.faultPlan(usualKinds: FaultPlan.usualServerKinds)
       simulation.setServerFaults(change)
@@ -348,7 +348,7 @@ extension ControlAction {
     },
     ControlAction(
       name: "rate-limits", parameters: ["scale?"],
-      summary: "how many times Apple's number of requests the API takes; none: any number"
+      summary: "scales Apple's request limits; without a scale, unlimited"
     ) { simulation, request in
       simulation.setRateLimitScale(
         try request.optional("scale", "a number that is not negative") { value in
@@ -360,7 +360,7 @@ extension ControlAction {
 }
 
 extension ControlRequest {
-  /// Far beyond what a machine can be asked in an hour.
+  /// Far above the requests that a machine can handle in an hour.
   static let largestScale = 1e6
 
   fileprivate func notificationTargets() throws -> [NotificationTarget] {
@@ -375,7 +375,7 @@ extension ControlRequest {
 }
 
 extension SimulatedNotification.Version {
-  /// One version by its name, or `both`; nil for another word.
+  /// One version by its name, or `both`; nil for other names.
   package static func list(_ name: String) -> [SimulatedNotification.Version]? {
     if name == "both" { return [.v1, .v2] }
     return SimulatedNotification.Version(rawValue: name).map { [$0] }

@@ -7,21 +7,21 @@ import JSONText
 import NIOCore
 import Subscriptions
 
-/// One thing that can be done at `/simulator/NAME`.
+/// An action at `/simulator/NAME`.
 ///
-/// The table below is the control interface and its documentation in one: `GET /simulator` prints
-/// it. Actions are `POST` with a JSON object, questions `GET` with a query. For example:
-///
-///     curl localhost:8081/simulator/add-apple-id -d '{"apple_id": "ada"}'
-///     curl localhost:8081/simulator/add-device -d '{"device": "phone", "apple_id": "ada"}'
-///     curl localhost:8081/simulator/buy -d '{"device": "phone", "product_id": "monthly"}'
-///     curl localhost:8081/simulator/advance -d '{"by": "P1M"}'
-///     curl 'localhost:8081/simulator/receipt?device=phone'
-///
-/// Wrong input gets 400 with `{"error": CODE, "detail": SENTENCE}`.
+/// The table below defines and documents the control interface; `GET /simulator` prints it. Actions
+/// are `POST` requests with a JSON object, queries are `GET` requests. For example:
+/// ```sh
+/// curl localhost:8081/simulator/add-apple-id -d '{"apple_id": "ada"}'
+/// curl localhost:8081/simulator/add-device -d '{"device": "phone", "apple_id": "ada"}'
+/// curl localhost:8081/simulator/buy -d '{"device": "phone", "product_id": "monthly"}'
+/// curl localhost:8081/simulator/advance -d '{"by": "P1M"}'
+/// curl 'localhost:8081/simulator/receipt?device=phone'
+/// ```
+/// Invalid input returns 400 with `{"error": CODE, "detail": SENTENCE}`.
 struct ControlAction: Sendable {
   let name: String
-  /// Names of fields; those that may be left out end in a question mark.
+  /// Field names; optional ones end in a question mark.
   let parameters: [String]
   let summary: String
   var isQuestion = false
@@ -31,7 +31,6 @@ struct ControlAction: Sendable {
     parameters.map { $0.hasSuffix("?") ? String($0.dropLast()) : $0 }
   }
 
-  /// The text of `GET /simulator`.
   static let help: String = {
     let width = all.map(\.name.count).max() ?? 0
     let lines = all.map { action in
@@ -47,16 +46,16 @@ struct ControlAction: Sendable {
       A simulated App Store. Its app is \(app.bundleID), with the shared secret
       \(app.sharedSecret), and sells \(products).
 
-      Apple's side: POST /verifyReceipt and POST /sandbox/verifyReceipt; the App Store Server API at
-      /inApps/… and /sandbox/inApps/…; notifications, see notify.
-      Yours, with JSON objects (POST) or queries (GET); fields with ? may be left out:
+      Apple's interfaces: POST /verifyReceipt and POST /sandbox/verifyReceipt; the App Store Server
+      API at /inApps/… and /sandbox/inApps/…; notifications, see notify.
+      The control interface, with JSON objects (POST) or queries (GET); fields with ? are optional:
 
       \(lines.joined(separator: "\n"))
 
       Faults: timeout, reset, cut_off, unavailable, html, truncated, 429:SECONDS, 21002, 21005,
-      21009, 21100:retryable, 21100:final, 21100:1, 21100:0, slow:MILLISECONDS, large:BYTES; of
+      21009, 21100:retryable, 21100:final, 21100:1, 21100:0, slow:MILLISECONDS, large:BYTES; for
       the API also 4040002, 4040004, 4040006, 5000000, 5000001.
-      Faults of notifications: late:SECONDS, doubled, out_of_order, lost, answer_lost, dropped.
+      Notification faults: late:SECONDS, doubled, out_of_order, lost, answer_lost, dropped.
       Quirks: \(Quirk.allCases.map(\.rawValue).joined(separator: ", ")).
 
       """
@@ -74,7 +73,7 @@ struct ControlAction: Sendable {
     },
     ControlAction(
       name: "receipt", parameters: ["device", "bundle_id?", "transaction_id?"],
-      summary: "the receipt of a device; with a transaction in the style of iOS 6",
+      summary: "a device's receipt; with a transaction ID in iOS 6 style",
       isQuestion: true
     ) { simulation, request in
       let device: DeviceID = try request.id("device")
@@ -88,7 +87,7 @@ struct ControlAction: Sendable {
     },
     ControlAction(
       name: "truth", parameters: ["transaction_id?"],
-      summary: "who really paid and acted, charge by charge", isQuestion: true
+      summary: "the true payer and account of each charge", isQuestion: true
     ) { simulation, request in
       if let id: TransactionID = try request.optionalID("transaction_id") {
         return try simulation.truth(of: id).json
@@ -96,7 +95,7 @@ struct ControlAction: Sendable {
       return ["charges": .array(simulation.truth().map(\.json))]
     },
     ControlAction(
-      name: "events", parameters: ["after?"], summary: "what happened, after an event's number",
+      name: "events", parameters: ["after?"], summary: "the events after a number",
       isQuestion: true
     ) { simulation, request in
       let after = try request.optionalInteger("after") ?? 0
@@ -107,16 +106,16 @@ struct ControlAction: Sendable {
   private static let stage = [
     ControlAction(
       name: "advance", parameters: ["by?", "seconds?", "to?"],
-      summary: "moves the clock: by a period as P1M, by seconds, or to a time"
+      summary: "advances the clock by a period such as P1M, by seconds, or to a time"
     ) { simulation, request in
       var moment = try request.optionalMoment("to") ?? simulation.now
       if let period = try request.optionalPeriod("by") { moment = period.end(from: moment) }
       if let time = try request.optionalSeconds("seconds") { moment = moment + time }
-      // What is bought then has to end in a year that can be written.
+      // A purchase at this time must end in a year that can be written.
       let last = Timestamp.writable.upperBound - .days(366_000)
       guard moment <= min(simulation.now + ControlRequest.longestTime, last) else {
         throw ControlRequest.Fault(
-          detail: "The clock moves up to a hundred years at a time, and no further than \(last).")
+          detail: "The clock advances at most a hundred years at a time, and not beyond \(last).")
       }
       let events = simulation.advance(to: moment)
       return [
@@ -128,7 +127,8 @@ struct ControlAction: Sendable {
       parameters: [
         "bundle_id", "shared_secret", "app_apple_id?", "version?", "grace_days?", "products",
       ],
-      summary: "an app; products as {product_id, type, group?, level?, period?, price_milliunits?, "
+      summary:
+        "adds an app; products as {product_id, type, group?, level?, period?, price_milliunits?, "
         + "currency?, introductory_period?, introductory_price_milliunits?, family_shareable?}"
     ) { simulation, request in
       try simulation.add(try SimulatedApp(request))
@@ -136,7 +136,7 @@ struct ControlAction: Sendable {
     },
     ControlAction(
       name: "add-apple-id", parameters: ["apple_id", "environment?"],
-      summary: "a customer; environment production or sandbox"
+      summary: "adds a customer; environment: production or sandbox"
     ) { simulation, request in
       try simulation.addAppleID(
         try request.id("apple_id"),
@@ -144,14 +144,14 @@ struct ControlAction: Sendable {
       return [:]
     },
     ControlAction(
-      name: "delete-apple-id", parameters: ["apple_id"], summary: "closes it: status 21010"
+      name: "delete-apple-id", parameters: ["apple_id"], summary: "closes an Apple ID: status 21010"
     ) { simulation, request in
       try simulation.deleteAppleID(try request.id("apple_id"))
       return [:]
     },
     ControlAction(
       name: "add-device", parameters: ["device", "apple_id", "account?"],
-      summary: "a device with an Apple ID signed in, perhaps an account of the app logged in"
+      summary: "adds a device with an Apple ID signed in, optionally with an app account"
     ) { simulation, request in
       try simulation.addDevice(
         try request.id("device"), appleID: try request.id("apple_id"),
@@ -159,14 +159,15 @@ struct ControlAction: Sendable {
       return [:]
     },
     ControlAction(
-      name: "sign-in", parameters: ["device", "apple_id"], summary: "another Apple ID on a device"
+      name: "sign-in", parameters: ["device", "apple_id"],
+      summary: "signs in another Apple ID on a device"
     ) { simulation, request in
       try simulation.signIn(try request.id("apple_id"), on: try request.id("device"))
       return [:]
     },
     ControlAction(
       name: "log-in", parameters: ["device", "account?"],
-      summary: "an account of the app on a device; none logs out"
+      summary: "logs in an app account on a device; without one, logs out"
     ) { simulation, request in
       try simulation.logIn(try request.optionalID("account"), on: try request.id("device"))
       return [:]
@@ -190,7 +191,7 @@ struct ControlAction: Sendable {
     },
     ControlAction(
       name: "buy-in-settings", parameters: ["apple_id", "product_id", "offer_code?"],
-      summary: "the same outside the app: no account, no token"
+      summary: "the same outside the app, without an account and a token"
     ) { simulation, request in
       try simulation.buyInSettings(
         try request.id("product_id"), appleID: try request.id("apple_id"),
@@ -199,7 +200,7 @@ struct ControlAction: Sendable {
     },
     ControlAction(
       name: "auto-renew", parameters: ["original_transaction_id", "on", "device?"],
-      summary: "switches renewal on or off"
+      summary: "switches auto-renew on or off"
     ) { simulation, request in
       try simulation.setAutoRenew(
         try request.bool("on"), try request.id("original_transaction_id"),
@@ -208,7 +209,7 @@ struct ControlAction: Sendable {
     },
     ControlAction(
       name: "restore", parameters: ["device", "bundle_id?"],
-      summary: "restores purchases: the same charges under new transaction ids"
+      summary: "restores purchases: the same charges with new transaction IDs"
     ) { simulation, request in
       let events = try simulation.restore(
         on: try request.id("device"), bundleID: try request.optionalText("bundle_id"))
@@ -216,7 +217,7 @@ struct ControlAction: Sendable {
     },
     ControlAction(
       name: "finish", parameters: ["transaction_id"],
-      summary: "finishes a consumable: it leaves the receipts"
+      summary: "finishes a consumable, which removes it from receipts"
     ) { simulation, request in
       try simulation.finish(try request.id("transaction_id")).json
     },
@@ -225,7 +226,7 @@ struct ControlAction: Sendable {
   private static let consequences = [
     ControlAction(
       name: "card", parameters: ["apple_id", "works"],
-      summary: "lets an Apple ID's payments fail, or succeed again"
+      summary: "makes an Apple ID's payments fail, or succeed again"
     ) { simulation, request in
       let appleID: AppleID = try request.id("apple_id")
       guard try request.bool("works") else {
@@ -243,27 +244,28 @@ struct ControlAction: Sendable {
       ).json
     },
     ControlAction(
-      name: "reverse-refund", parameters: ["transaction_id"], summary: "takes a refund back"
+      name: "reverse-refund", parameters: ["transaction_id"], summary: "reverses a refund"
     ) { simulation, request in
       try simulation.reverseRefund(try request.id("transaction_id")).json
     },
     ControlAction(
       name: "add-family-member", parameters: ["member", "organizer"],
-      summary: "an Apple ID joins another's family"
+      summary: "adds an Apple ID to another's family"
     ) { simulation, request in
       try simulation.addFamilyMember(
         try request.id("member"), of: try request.id("organizer"))
       return [:]
     },
     ControlAction(
-      name: "revoke-family-access", parameters: ["member"], summary: "an Apple ID leaves its family"
+      name: "revoke-family-access", parameters: ["member"],
+      summary: "removes an Apple ID from its family"
     ) { simulation, request in
       let events = try simulation.revokeFamilyAccess(of: try request.id("member"))
       return ["events": .array(events.map(\.json))]
     },
     ControlAction(
       name: "raise-price", parameters: ["product_id", "price_milliunits", "needs_consent"],
-      summary: "a higher price from the next renewal on"
+      summary: "raises the price of future renewals"
     ) { simulation, request in
       try simulation.raisePrice(
         of: try request.id("product_id"), to: Int64(try request.integer("price_milliunits")),
@@ -272,12 +274,12 @@ struct ControlAction: Sendable {
     },
     ControlAction(
       name: "accept-price", parameters: ["original_transaction_id"],
-      summary: "a subscriber agrees to it"
+      summary: "accepts a higher price for a subscriber"
     ) { simulation, request in
       try simulation.acceptPrice(try request.id("original_transaction_id")).json
     },
     ControlAction(
-      name: "withdraw", parameters: ["product_id"], summary: "takes a product from sale"
+      name: "withdraw", parameters: ["product_id"], summary: "removes a product from sale"
     ) { simulation, request in
       try simulation.withdraw(try request.id("product_id"))
       return [:]
@@ -288,16 +290,15 @@ struct ControlAction: Sendable {
     ControlAction(
       name: "faults", parameters: ["next?", "rate?", "kinds?", "down_until?", "down_fault?"],
       summary:
-        "faults of verifyReceipt's next requests, of a share of all (0 to 1), and until a simulated"
-        + " time;"
-        + " what is left out is switched off"
+        "faults of the next verifyReceipt requests, of a share of all (0 to 1), and until a "
+        + "simulated time; omitted ones are switched off"
     ) { simulation, request in
       let change = try request.faultPlan(usualKinds: FaultPlan.usualKinds)
       simulation.setFaults(change)
       return [:]
     },
     ControlAction(
-      name: "quirks", parameters: ["quirks"], summary: "the peculiarities of answers, as a list"
+      name: "quirks", parameters: ["quirks"], summary: "the quirks of responses, as a list"
     ) { simulation, request in
       let quirks = try request.optionalList("quirks", of: "quirks") {
         $0.string.flatMap(Quirk.init(rawValue:))
@@ -307,7 +308,7 @@ struct ControlAction: Sendable {
     },
     ControlAction(
       name: "answer-lag", parameters: ["seconds"],
-      summary: "how long a charge exists before answers show it"
+      summary: "the time until a new charge appears in responses"
     ) { simulation, request in
       simulation.setAnswerLag(
         try request.required("seconds", try request.optionalSeconds("seconds")))
@@ -316,7 +317,6 @@ struct ControlAction: Sendable {
   ]
 }
 
-/// The control interface over HTTP: `ControlAction` says what there is.
 struct ControlRoutes {
   let simulation: AppStoreSimulation
 
@@ -348,7 +348,7 @@ struct ControlRoutes {
     return try action.perform(simulation, request)
   }
 
-  /// Turns what cannot be done into 400 with a reason.
+  /// Maps errors to 400 with a reason.
   private func respond(_ work: () throws -> JSONValue) -> Response {
     do {
       return response(.ok, try work())
@@ -374,7 +374,6 @@ struct ControlRoutes {
 }
 
 extension Request {
-  /// What stands behind the question mark, in its order.
   var decodedQuery: [(key: String, value: String)] {
     uri.queryParameters.map { key, value in
       (key: String(key), value: value.removingPercentEncoding ?? String(value))
@@ -382,19 +381,18 @@ extension Request {
   }
 }
 
-/// The fields of a request to the control interface, read with errors that name the field.
+/// The fields of a control request; errors name the field.
 struct ControlRequest {
-  /// How far the clock moves at a time.
+  /// The maximum by which the clock moves at once.
   static let longestTime: Duration = .days(36_525)
 
   let fields: JSONValue
 
-  /// A wrong request, in one sentence.
   struct Fault: Error {
     let detail: String
   }
 
-  /// Reads a JSON object; an empty body is an empty one.
+  /// Parses a JSON object; an empty body counts as an empty object.
   init(body: some Collection<UInt8>) throws {
     guard !body.isEmpty else {
       fields = [:]
@@ -414,11 +412,11 @@ struct ControlRequest {
     self.fields = fields
   }
 
-  /// Refuses fields that nobody reads: mostly slips of the pen.
+  /// Rejects unknown fields, which are usually typing errors.
   func check(allowed: [String]) throws {
     for key in fields.keys where !allowed.contains(key) {
       let list = allowed.isEmpty ? "none" : allowed.joined(separator: ", ")
-      throw Fault(detail: "There is no field \(key) here; the fields are: \(list).")
+      throw Fault(detail: "Unknown field \(key); the fields are: \(list).")
     }
   }
 
@@ -463,7 +461,7 @@ struct ControlRequest {
 
   func integer(_ key: String) throws -> Int { try required(key, try optionalInteger(key)) }
 
-  /// Up to a hundred years: there is no end of renewals in the whole of time.
+  /// At most a hundred years, which bounds the number of renewals.
   func optionalSeconds(_ key: String) throws -> Duration? {
     let longest = Int(Self.longestTime.components.seconds)
     return try optionalInteger(key).map { seconds in
@@ -494,14 +492,13 @@ struct ControlRequest {
     try optional(key, "a UUID") { $0.string.flatMap(UUID.init(uuidString:)) }
   }
 
-  /// One of an enum's words.
   func optionalWord<Word: RawRepresentable & CaseIterable>(_ key: String) throws -> Word?
   where Word.RawValue == String {
     let words = Word.allCases.map(\.rawValue).joined(separator: ", ")
     return try optional(key, "one of: \(words)") { $0.string.flatMap(Word.init(rawValue:)) }
   }
 
-  /// A list whose every element can be read.
+  /// A list whose elements must all be valid.
   func optionalList<Element>(
     _ key: String, of expectation: String, _ read: (JSONValue) throws -> Element?
   ) throws -> [Element]? {

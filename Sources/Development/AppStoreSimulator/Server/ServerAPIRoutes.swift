@@ -3,15 +3,15 @@ import Hummingbird
 import NIOCore
 import Subscriptions
 
-/// The App Store Server API over HTTP, at the paths that Apple gives it.
+/// The App Store Server API over HTTP, at Apple's paths.
 struct ServerAPIRoutes {
   let simulation: AppStoreSimulation
   let delivery: AnswerDelivery
 
-  /// Apple's requests are small objects.
+  /// Apple's requests are small.
   private static let mostBodyBytes = 1 << 20
 
-  /// One environment's paths, with what stands before `/inApps` in them.
+  /// The routes of one environment; `prefix` is the part of their path before `/inApps`.
   func endpoints(_ environment: Subscriptions.Environment, below prefix: String)
     -> RouteCollection<SimulatorContext>
   {

@@ -1,12 +1,11 @@
 import Hummingbird
 import Subscriptions
 
-/// Apple's old endpoint.
 struct VerifyReceiptRoutes {
   let simulation: AppStoreSimulation
   let delivery: AnswerDelivery
 
-  /// Receipts grow without limit in production; a real one of 15 years stays far below.
+  /// Receipts can grow indefinitely in production; a real one of 15 years is far below this.
   private static let mostBodyBytes = 16 << 20
 
   func endpoints(_ environment: Subscriptions.Environment) -> RouteCollection<SimulatorContext> {

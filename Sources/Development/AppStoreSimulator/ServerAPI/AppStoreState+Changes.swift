@@ -3,7 +3,9 @@ import struct Foundation.UUID
 import JSONText
 import Subscriptions
 
-/// What an app's server can change, or tell Apple.
+import struct Foundation.UUID
+
+// The changes and reports of an app's server.
 extension AppStoreState {
   private static let longestRequestIdentifier = 128
   /// 0: undeclared, 1: satisfaction, 2: other, 3: an outage.
@@ -18,9 +20,7 @@ extension AppStoreState {
   /// In thousandths of a percent.
   private static let consumptionPercentages: ClosedRange<Int64> = 0...100_000
 
-  /// Extends one subscription.
-  ///
-  /// https://developer.apple.com/documentation/appstoreserverapi/extend-a-subscription-renewal-date
+  // https://developer.apple.com/documentation/appstoreserverapi/extend-a-subscription-renewal-date
   mutating func extendRenewalDate(
     _ id: String, _ request: ServerAPIRequest, _ caller: Caller
   ) throws -> JSONValue {
@@ -41,7 +41,6 @@ extension AppStoreState {
     return .object(members)
   }
 
-  /// How many days, and what the caller calls the request.
   private func extensionTerms(_ body: JSONValue) throws -> (days: Int, identifier: String) {
     guard let days = body["extendByDays"]?.integer.flatMap(Int.init(exactly:)),
       Self.extensionDays.contains(days)
@@ -54,9 +53,7 @@ extension AppStoreState {
     return (days, identifier)
   }
 
-  /// Extends every active subscription to a product.
-  ///
-  /// https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldaterequest
+  // https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldaterequest
   mutating func extendAll(_ request: ServerAPIRequest, _ caller: Caller) throws -> JSONValue {
     let body = try request.json()
     let (days, identifier) = try extensionTerms(body)
@@ -82,8 +79,7 @@ extension AppStoreState {
     return ["requestIdentifier": .string(identifier)]
   }
 
-  /// ISO 3166-1 alpha-3.
-  private static let storefrontCodeLength = 3
+  private static let storefrontCodeLength = 3  // ISO 3166-1 alpha-3
 
   func extensionStatus(_ product: String, _ identifier: String, _ caller: Caller) throws
     -> JSONValue
@@ -101,8 +97,7 @@ extension AppStoreState {
     ]
   }
 
-  /// Gives a one-time purchase, or the current period of a subscription and those after it,
-  /// another token.
+  /// Sets the token of a one-time purchase, or of a subscription's current and later periods.
   ///
   /// https://developer.apple.com/documentation/appstoreserverapi/set-app-account-token
   mutating func setAppAccountToken(
@@ -122,9 +117,7 @@ extension AppStoreState {
     return SimulatedAnswer(httpStatus: 200, body: [])
   }
 
-  /// Takes what the app knows about a purchase whose money is asked for.
-  ///
-  /// https://developer.apple.com/documentation/appstoreserverapi/send-consumption-information
+  // https://developer.apple.com/documentation/appstoreserverapi/send-consumption-information
   mutating func takeConsumption(
     _ id: String, _ request: ServerAPIRequest, _ caller: Caller
   ) throws -> SimulatedAnswer {
@@ -155,7 +148,6 @@ extension AppStoreState {
     return SimulatedAnswer(httpStatus: 202, body: [])
   }
 
-  /// A line by its original id.
   private func line(
     _ id: String, _ caller: Caller, or invalid: ServerAPIError, missing: ServerAPIError
   ) throws -> Int {

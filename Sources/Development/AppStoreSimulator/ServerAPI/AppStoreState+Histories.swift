@@ -5,17 +5,17 @@ import struct Foundation.UUID
 import JSONText
 import Subscriptions
 
-/// What the App Store Server API answers in pages.
+// The App Store Server API's paged lists.
 extension AppStoreState {
-  /// How many items Apple puts into an answer.
+  /// The number of items on Apple's pages.
   ///
   /// https://developer.apple.com/documentation/appstoreserverapi/get-transaction-history
   static let pageSize = 20
 
   // MARK: Transactions
 
-  /// Everything of one Apple ID in the app, in the order of the last changes: what changes after
-  /// it was seen comes again, at the end.
+  /// All charges of an Apple ID in the app, in the order of their last change, so that charges that
+  /// change later appear again at the end.
   func transactionHistory(_ id: String, _ request: ServerAPIRequest, _ caller: Caller) throws
     -> JSONValue
   {
@@ -49,7 +49,7 @@ extension AppStoreState {
     return .object(members)
   }
 
-  /// What was given back, the oldest refund first.
+  /// Refunds, oldest first.
   func refundHistory(_ id: String, _ request: ServerAPIRequest, _ caller: Caller) throws
     -> JSONValue
   {
@@ -81,7 +81,7 @@ extension AppStoreState {
 
   // MARK: Notifications
 
-  /// How far back Apple remembers its notifications.
+  /// How long Apple keeps notifications.
   ///
   /// https://developer.apple.com/documentation/appstoreserverapi/get-notification-history
   private static func historyLength(_ environment: Environment) -> Duration {
@@ -161,7 +161,6 @@ extension AppStoreState {
 }
 
 extension SimulatedNotification {
-  /// Names a test notification.
   fileprivate var testToken: String {
     "\(uuid.uuidString.lowercased())_\(at.milliseconds)"
   }
@@ -186,7 +185,7 @@ extension SimulatedNotification {
   }
 }
 
-/// Which transactions a history lists, and in which order.
+/// The filter and order of a transaction history.
 struct HistoryFilter {
   let isDescending: Bool
   private let start: Timestamp?
@@ -196,10 +195,10 @@ struct HistoryFilter {
   private let groups: Set<String>
   private let ownership: String?
   private let isRevoked: Bool?
-  /// The same for equal queries, whatever order they are written in; without the revision.
+  /// Identical for equal queries in any order; excludes the revision.
   let canonical: String
 
-  /// Reads the parameters as strictly as Apple.
+  /// Parses the parameters as strictly as Apple.
   init(_ request: ServerAPIRequest) throws {
     start = try request.date("startDate", or: .invalidStartDate)
     end = try request.date("endDate", or: .invalidEndDate)
@@ -247,13 +246,10 @@ struct HistoryFilter {
   }
 }
 
-/// Where an answer in pages goes on, and what was asked: nobody else's business.
-///
-/// Apple's `revision` and `paginationToken`: good only together with the query that they answer.
+/// A position in a paged list, tied to its query: Apple's `revision` and `paginationToken`.
 struct PageToken {
-  /// In whatever counts the list.
+  /// In the list's own unit.
   let position: Int64
-  /// Breaks ties of the position.
   let second: Int64
 
   init(_ position: Int64, _ second: Int64 = 0) {
@@ -261,7 +257,7 @@ struct PageToken {
     self.second = second
   }
 
-  /// Nil for a token that was not made for this query.
+  /// Nil for a token of another query.
   init?(_ text: String, of query: String) {
     guard let data = Base64URL.bytes(text) else { return nil }
     let parts = String(decoding: data, as: UTF8.self).split(

@@ -3,15 +3,15 @@ import struct Foundation.Date
 package import JSONText
 package import Subscriptions
 
-/// The App Store Server API, from a request to its answer.
+// The App Store Server API, from a request to its response.
 extension AppStoreState {
-  /// Who asks, and where.
+  /// The authenticated app and the environment.
   struct Caller {
     let app: Int
     let environment: Environment
   }
 
-  /// Answers the app whose bundle id a good token names; nil: there is no such token.
+  /// Responds to the app with the bundle ID of a valid token; nil if there is no valid token.
   mutating func serverAPI(
     _ request: ServerAPIRequest, of bundleID: String?, at environment: Environment
   ) -> SimulatedAnswer {
@@ -34,11 +34,11 @@ extension AppStoreState {
     }
   }
 
-  /// Without a code, unlike every other answer.
+  /// The only response without a code.
   private static let unauthenticated = SimulatedAnswer(
     httpStatus: 401, contentType: "text/plain", body: Array("Unauthenticated\n".utf8))
 
-  /// `Retry-After` is an instant in milliseconds here, and not a number of seconds.
+  /// `Retry-After` is in milliseconds since 1970 here, not a number of seconds.
   ///
   /// https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits
   static func tooMany(until moment: Timestamp) -> SimulatedAnswer {
@@ -70,9 +70,9 @@ extension AppStoreState {
     }
   }
 
-  // MARK: Finding
+  // MARK: Lookup
 
-  /// A charge by its transaction id, or by its line's original id.
+  /// A charge by its transaction ID or its original transaction ID.
   func charge(_ id: String, _ caller: Caller) throws -> Int {
     guard !id.isEmpty, id.allSatisfy({ ("0"..."9").contains($0) }) else {
       throw ServerAPIError.invalidTransactionID
@@ -89,7 +89,7 @@ extension AppStoreState {
     return number
   }
 
-  /// Whose an id is: of a transaction, of a line, or of a download of the app.
+  /// The customer of a transaction, an original transaction or a download.
   func customer(_ id: String, _ caller: Caller) throws -> Int {
     if let (customer, app) = appTransaction(id) {
       guard app == caller.app, customers[customer].environment == caller.environment else {
@@ -109,7 +109,7 @@ extension AppStoreState {
     .string(signer.sign(transactionPayload(of: charge).json))
   }
 
-  /// The app and the environment, as answers name them.
+  /// The app and the environment, as named in responses.
   func identity(_ caller: Caller) -> [JSONValue.Member] {
     var members: [JSONValue.Member] = []
     members.append("bundleId", apps[caller.app].bundleID)
@@ -120,7 +120,7 @@ extension AppStoreState {
     return members
   }
 
-  // MARK: Short answers
+  // MARK: Short responses
 
   private func transactionInfo(_ id: String, _ caller: Caller) throws -> JSONValue {
     ["signedTransactionInfo": signed(try charge(id, caller))]
@@ -131,7 +131,7 @@ extension AppStoreState {
     return ["signedAppTransactionInfo": .string(signer.sign(payload.json))]
   }
 
-  /// 0: a valid order id, 1: none of this app's.
+  /// 0: a valid order ID, 1: not this app's.
   private func order(_ id: String, _ caller: Caller) -> JSONValue {
     let found = customers.lazy.flatMap(\.lines).filter { isVisible(lines[$0], caller) }
       .flatMap { lines[$0].charges }
@@ -180,13 +180,13 @@ extension AppStoreState {
 }
 
 extension Charge {
-  /// What the customer's invoice calls the charge.
+  /// The order ID on the customer's invoice.
   var orderID: String { "M" + String(transactionNumber, radix: 36).uppercased() }
 }
 
-/// The App Store Server API.
+// The App Store Server API.
 extension AppStoreSimulation {
-  /// Answers a request at one of Apple's two addresses, faults included.
+  /// Responds to a request at one of Apple's two endpoints, including faults.
   package func serverAPI(_ request: ServerAPIRequest, at endpoint: Environment) -> SimulatedAnswer {
     let clocks = [clock.now, Self.realNow]
     let bundleID = token(in: request.authorization).flatMap {
@@ -212,25 +212,22 @@ extension AppStoreSimulation {
     return String(authorization.dropFirst("bearer ".count))
   }
 
-  /// Changes which requests to the App Store Server API fail.
   package func setServerFaults(_ change: @Sendable (inout FaultPlan) -> Void) {
     act { change(&$0.serverFaults) }
   }
 
-  /// Changes how many requests the API takes: so many times Apple's number, nil: any number.
+  /// Scales Apple's request limits; nil: unlimited.
   package func setRateLimitScale(_ scale: Double?) {
     act { $0.limits.scale = scale }
   }
 
-  /// What the app's server told about a charge with `Send Consumption Information`.
+  /// The consumption information that the app's server sent about a charge.
   package func consumptionReports(of transaction: TransactionID) throws -> [JSONValue] {
     try act { $0.charges[try $0.chargeNumber(transaction)].consumptionReports }
   }
 }
 
-/// A request to the simulated App Store Server API.
 package struct ServerAPIRequest: Sendable {
-  /// One name and value behind the question mark.
   package struct QueryItem: Hashable, Sendable {
     package var name: String
     package var value: String
@@ -242,10 +239,8 @@ package struct ServerAPIRequest: Sendable {
   }
 
   package var method: String
-  /// As in `/inApps/v1/transactions/1`.
-  package var path: String
+  package var path: String  // Such as `/inApps/v1/transactions/1`
   package var query: [QueryItem]
-  /// The whole header `Authorization`.
   package var authorization: String?
   package var body: [UInt8]
 
@@ -277,7 +272,7 @@ package struct ServerAPIRequest: Sendable {
     return moment
   }
 
-  /// The body, which has to be a JSON object.
+  /// The body, which must be a JSON object.
   func json() throws -> JSONValue {
     guard let json = try? JSONValue(parsing: body), case .object = json else {
       throw ServerAPIError.badRequest
@@ -286,15 +281,14 @@ package struct ServerAPIRequest: Sendable {
   }
 }
 
-/// What the simulated App Store Server API can be asked.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi
+/// The endpoints of the [App Store Server
+/// API](https://developer.apple.com/documentation/appstoreserverapi).
 enum SimulatedEndpoint: Hashable, CaseIterable, Sendable {
   case transactionInfo, transactionHistory, subscriptionStatuses, appTransactionInfo
   case consumption, notificationHistory, extendRenewalDate, setAppAccountToken
   case orderLookup, refundHistory, massExtension, massExtensionStatus, requestTest, testStatus
 
-  /// The path with `*` for each id.
+  /// The path, with `*` for each ID.
   private var pattern: (method: String, path: String) {
     switch self {
     case .transactionInfo: ("GET", "/inApps/v1/transactions/*")
@@ -314,8 +308,8 @@ enum SimulatedEndpoint: Hashable, CaseIterable, Sendable {
     }
   }
 
-  /// Requests a second that Apple takes of one app in production, counted by the hour; a tenth in
-  /// the sandbox.
+  /// Requests per second that Apple accepts from an app in production, enforced by the hour; a
+  /// tenth in the sandbox.
   ///
   /// https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits
   var requestsPerSecond: Int {
@@ -329,7 +323,7 @@ enum SimulatedEndpoint: Hashable, CaseIterable, Sendable {
     }
   }
 
-  /// The endpoint at a path, with the ids that stand there; nil where Apple has none.
+  /// The endpoint at a path and the IDs in it; nil if Apple has none.
   static func route(_ method: String, _ path: String) -> (endpoint: Self, ids: [String])? {
     let parts = path.split(separator: "/", omittingEmptySubsequences: true)
     for endpoint in allCases where endpoint.pattern.method == method {

@@ -4,14 +4,13 @@ import Foundation
 import JSONText
 import Subscriptions
 
-/// A "no" of the App Store Server API, with Apple's number and sentence.
+/// An error of the App Store Server API, with Apple's code and message.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/error-codes
 struct ServerAPIError: Error, Hashable, Sendable {
   let code: Int64
   let message: String
 
-  /// The first three digits of the code.
   var httpStatus: Int { Int(code / 10_000) }
 
   var answer: SimulatedAnswer {
@@ -44,8 +43,6 @@ struct ServerAPIError: Error, Hashable, Sendable {
     code: 4_000_018, message: "Invalid notification type or subtype.")
   static let multipleFilters = Self(
     code: 4_000_019, message: "Invalid request. Multiple filters supplied.")
-  static let invalidTestToken = Self(
-    code: 4_000_020, message: "Invalid test notification token.")
   static let invalidSort = Self(code: 4_000_021, message: "Invalid sort value.")
   static let invalidProductType = Self(code: 4_000_022, message: "Invalid product type.")
   static let invalidProductID = Self(code: 4_000_023, message: "Invalid product id.")
@@ -61,9 +58,6 @@ struct ServerAPIError: Error, Hashable, Sendable {
     code: 4_000_036, message: "Invalid request. The delivery status field is invalid.")
   static let invalidSampleContentProvided = Self(
     code: 4_000_041, message: "Invalid request. The sample content provided field is invalid.")
-  static let transactionTypeNotSupported = Self(
-    code: 4_000_047,
-    message: "Invalid request. The transaction ID doesn't represent a supported in-app purchase.")
   static let invalidAccountToken = Self(
     code: 4_000_183,
     message: "Invalid request. The app account token field must be a valid UUID.")
@@ -113,28 +107,25 @@ struct ServerAPIError: Error, Hashable, Sendable {
 }
 
 extension ServerAPIError {
-  /// What faults can answer: an error that says nothing about the request, that a page token is too
-  /// old, or that an app has no address for notifications.
+  /// The errors available as faults: those that say nothing about the request, an expired page
+  /// token, and an app without a notification URL.
   static let ofFaults = [
     accountNotFoundRetryable, appNotFoundRetryable, originalTransactionIDNotFoundRetryable,
     internalError, internalErrorRetryable, paginationTokenExpired, noNotificationURL,
   ]
 }
 
-/// A key for the App Store Server API, as App Store Connect gives it to a developer.
-///
-/// It is the only one that the simulated App Store knows, good for every app there.
+/// The only key for the simulated App Store Server API, valid for all its apps.
 package struct SimulatedAPIKey: Sendable {
-  /// The developer's account: the claim `iss`.
+  /// The `iss` claim.
   package let issuerID: String
-  /// The header `kid`.
+  /// The `kid` header.
   package let keyID: String
-  /// The file that ends in `.p8`.
+  /// The contents of the `.p8` file.
   package let privateKeyPEM: String
 
   private let publicKey: P256.Signing.PublicKey
 
-  /// Makes a new key.
   package init() {
     let key = P256.Signing.PrivateKey()
     issuerID = UUID().uuidString.lowercased()
@@ -148,15 +139,13 @@ package struct SimulatedAPIKey: Sendable {
 
   // MARK: Checking
 
-  /// Apple's documentation of the App Store Server API, "Generating JSON Web Tokens for API
-  /// requests".
+  /// App Store Server API documentation, "Generating JSON Web Tokens for API requests".
   private static let audience = "appstoreconnect-v1"
   private static let longestLife = Duration.minutes(60)
 
-  /// The bundle id that a token asks for; nil where Apple would answer 401.
+  /// The bundle ID of a token; nil if Apple would respond 401.
   ///
-  /// The token's times have to fit one of the clocks: who asks may live in real or in simulated
-  /// time.
+  /// The token must be valid by one of the clocks, because clients may use real or simulated time.
   func bundleID(in token: String, at clocks: [Timestamp]) -> String? {
     let parts = token.split(separator: ".", omittingEmptySubsequences: false)
     guard parts.count == 3, let header = Self.json(parts[0]), let claims = Self.json(parts[1]),
@@ -188,7 +177,7 @@ package struct SimulatedAPIKey: Sendable {
   }
 }
 
-/// How many requests were made of which kind, hour by hour.
+/// Counts requests by endpoint and hour.
 struct RateLimits: Sendable {
   private struct Key: Hashable, Sendable {
     let endpoint: SimulatedEndpoint
@@ -201,20 +190,20 @@ struct RateLimits: Sendable {
     var count: Int
   }
 
-  /// How many times Apple's number is allowed; nil: any number.
+  /// Scales Apple's limits; nil: unlimited.
   var scale: Double?
   private var windows: [Key: Window] = [:]
 
   private static let window = Duration.hours(1)
   private static let secondsOfWindow = 3_600
-  /// The sandbox takes a tenth.
+  /// The sandbox accepts a tenth.
   private static let sandboxShare = 0.1
 
   init(scale: Double?) {
     self.scale = scale
   }
 
-  /// Counts a request; the moment from which on there may be others, where it is one too many.
+  /// Counts a request; if the limit is exceeded, returns the end of the hour.
   mutating func take(
     _ endpoint: SimulatedEndpoint, app: Int, environment: Environment, at now: Timestamp
   ) -> Timestamp? {

@@ -2,11 +2,9 @@ import AppStore
 import struct Foundation.UUID
 package import Subscriptions
 
-/// What Apple signs of a charge and of a line's future, as it knows both now.
+// Signed payloads of charges and renewals, from the current state.
 extension AppStoreState {
-  /// A charge as Apple knows it now.
-  ///
-  /// https://developer.apple.com/documentation/appstoreserverapi/jwstransactiondecodedpayload
+  // https://developer.apple.com/documentation/appstoreserverapi/jwstransactiondecodedpayload
   func transactionPayload(of number: Int) -> JWSTransactionDecodedPayload {
     let charge = charges[number]
     let line = lines[charge.line]
@@ -32,7 +30,7 @@ extension AppStoreState {
     let storefront = Storefront(currency: charge.product.currency)
     payload.storefront = storefront.country
     payload.storefrontID = storefront.id
-    // What the purchaser paid is no affair of the family's.
+    // Family members do not see the purchaser's price.
     if line.ownership == .purchased {
       payload.price = charge.priceMilliunits * Int64(charge.quantity)
       payload.currency = charge.product.currency
@@ -69,19 +67,19 @@ extension AppStoreState {
       charge.product.type != .autoRenewable ? .oneTime : isFree ? .freeTrial : .payUpFront
   }
 
-  /// When the line began; receipts say the same of a charge that was not restored.
+  /// The date of the original transaction, as in receipts for charges that were not restored.
   func originalPurchaseDate(of charge: Charge) -> Timestamp {
     let line = lines[charge.line]
     let first = line.charges.first.map { charges[$0].purchaseDate } ?? charge.purchaseDate
-    // Real answers date the first purchase of a subscription a second after its charge.
+    // Real responses date a subscription's first purchase a second after its charge.
     return line.group == nil ? first : first + .seconds(1)
   }
 
-  // MARK: The future of a line
+  // MARK: Renewal
 
-  /// Nil for what does not renew.
+  /// Nil if nothing renews.
   ///
-  /// https://developer.apple.com/documentation/appstoreserverapi/jwsrenewalinfodecodedpayload
+  /// See https://developer.apple.com/documentation/appstoreserverapi/jwsrenewalinfodecodedpayload.
   func renewalPayload(of number: Int) -> JWSRenewalInfoDecodedPayload? {
     let line = lines[number]
     guard let renewal = renewal(of: line), let current = currentCharge(of: number) else {
@@ -145,8 +143,8 @@ extension AppStoreState {
     return start
   }
 
-  /// The charge that stands for its line: what is paid for, else the last one that no upgrade
-  /// replaced, given back or not.
+  /// The charge that represents a subscription: the paid one, otherwise the last that was not
+  /// upgraded, even if it was refunded.
   func currentCharge(of line: Int) -> Int? {
     if let standing = standingCharge(of: line),
       charges[standing].expiresDate.map({ $0 > now }) ?? true
@@ -156,7 +154,7 @@ extension AppStoreState {
     return lines[line].charges.last { charges[$0].upgradedAt == nil } ?? lines[line].charges.last
   }
 
-  /// Apple's status of a subscription; nil for what is none.
+  /// Apple's status of a subscription; nil for other purchases.
   ///
   /// https://developer.apple.com/documentation/appstoreserverapi/status
   func subscriptionStatus(of line: Int) -> Int64? {
@@ -173,12 +171,12 @@ extension AppStoreState {
 
   // MARK: Numbers
 
-  /// What names the download of an app by an Apple ID.
+  /// The ID of an Apple ID's download of an app.
   func appTransactionID(customer: Int, app: Int) -> String {
     String(Self.firstAppTransaction + customer * Self.mostApps + app)
   }
 
-  /// The Apple ID and the app whose download has that name.
+  /// The Apple ID and the app of a download's ID.
   func appTransaction(_ id: String) -> (customer: Int, app: Int)? {
     guard let number = Int(id), number >= Self.firstAppTransaction else { return nil }
     let (customer, app) = (number - Self.firstAppTransaction).quotientAndRemainder(
@@ -190,7 +188,6 @@ extension AppStoreState {
   private static let firstAppTransaction = 704_000_000_000_000_000
   private static let mostApps = 1_000
 
-  /// What Apple signs of an app's download.
   func appTransactionPayload(customer: Int, app: Int) -> JWSAppTransactionDecodedPayload {
     let environment = customers[customer].environment
     var payload = JWSAppTransactionDecodedPayload()
@@ -207,11 +204,10 @@ extension AppStoreState {
   }
 }
 
-/// Where customers buy: one App Store of each currency.
+/// The App Store of each currency.
 struct Storefront {
-  /// ISO 3166-1 alpha-3.
-  let country: String
-  /// Apple's number of the storefront.
+  let country: String  // ISO 3166-1 alpha-3
+  /// Apple's storefront ID.
   ///
   /// https://developer.apple.com/documentation/appstoreserverapi/storefrontid
   let id: String
@@ -246,16 +242,14 @@ extension ProductTypeName {
   }
 }
 
-/// What Apple signs, as JWS: what StoreKit 2 gives to apps, and the App Store Server API to
-/// servers.
-///
-/// Each is signed now, and says what Apple knows now. A charge has one id here: restoring under
-/// others belongs to the old StoreKit and its receipts.
+// Signed data as JWS: the data that StoreKit 2 gives to apps and the App Store Server API to
+// servers. Each is signed at the current time with the current state. A charge has one ID here;
+// further IDs from restores only appear in the original StoreKit's receipts.
 extension AppStoreSimulation {
-  /// The root of everything that is signed here, as PEM: what a verifier has to trust.
+  /// The root certificate that verifiers must trust, in PEM.
   package var rootCertificatePEM: String { signer.rootCertificatePEM }
 
-  /// A charge, by any of its transaction ids.
+  /// A charge, by any of its transaction IDs.
   package func signedTransaction(of transaction: TransactionID) throws -> String {
     signer.sign(
       try act { state in
@@ -263,12 +257,11 @@ extension AppStoreSimulation {
       })
   }
 
-  /// Whether and as what a subscription renews.
   package func signedRenewalInfo(of line: OriginalTransactionID) throws -> String {
     signer.sign(
       try act { state in
         guard let payload = state.renewalPayload(of: try state.lineNumber(line)) else {
-          throw SimulationError(.notPossible, "Nothing renews on \(line) by itself.")
+          throw SimulationError(.notPossible, "\(line) has no auto-renewal.")
         }
         return payload.json
       })
@@ -276,8 +269,8 @@ extension AppStoreSimulation {
 
   // MARK: A device's view
 
-  /// StoreKit's `Transaction.all`: every charge of the Apple ID in an app, in the order of booking,
-  /// but for finished consumables.
+  /// StoreKit's `Transaction.all`: all charges of the Apple ID in an app, in booking order,
+  /// without finished consumables.
   package func signedTransactions(on device: DeviceID, bundleID: String? = nil) throws -> [String] {
     try signed(on: device, bundleID) { state, lines in
       lines.flatMap { state.lines[$0].charges }.filter { state.charges[$0].finishedAt == nil }
@@ -285,7 +278,7 @@ extension AppStoreSimulation {
     }
   }
 
-  /// StoreKit's `Transaction.currentEntitlements`: what gives access now.
+  /// StoreKit's `Transaction.currentEntitlements`.
   package func currentEntitlements(on device: DeviceID, bundleID: String? = nil) throws -> [String]
   {
     try signed(on: device, bundleID) { state, lines in
@@ -293,7 +286,7 @@ extension AppStoreSimulation {
     }
   }
 
-  /// StoreKit's `SubscriptionInfo.RenewalInfo` of every subscription of the Apple ID in an app.
+  /// StoreKit's `SubscriptionInfo.RenewalInfo` of all subscriptions of the Apple ID in an app.
   package func signedRenewalInfos(on device: DeviceID, bundleID: String? = nil) throws -> [String] {
     try act { state in
       try state.lines(on: device, bundleID).compactMap { state.renewalPayload(of: $0)?.json }
@@ -322,14 +315,14 @@ extension AppStoreSimulation {
 }
 
 extension AppStoreState {
-  /// The lines of whoever is signed in on a device, in one app.
+  /// The original transactions in one app of the Apple ID signed in on a device.
   fileprivate func lines(on device: DeviceID, _ bundleID: String?) throws -> [Int] {
     let customer = try self.device(device).customer
     let app = try appNumber(bundleID)
     return customers[customer].lines.filter { lines[$0].app == app }
   }
 
-  /// The charge of a line that gives access now, if one does.
+  /// The charge that currently grants access, if any.
   ///
   /// https://developer.apple.com/documentation/storekit/transaction/currententitlements
   fileprivate func entitlements(of line: Int) -> [Int] {

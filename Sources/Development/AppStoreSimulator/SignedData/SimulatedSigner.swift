@@ -6,27 +6,22 @@ package import JSONText
 import SwiftASN1
 import X509
 
-/// What signs in Apple's place: a root, an intermediate and a leaf of its own.
+/// Signs in place of Apple, with its own root, intermediate and leaf certificates.
 ///
-/// The certificates look like Apple's to whoever verifies them: P-384 above a P-256 key, with both
-/// marker extensions. Who is to believe them has to be told their root. The keys are new in every
-/// signer, so nothing that one has signed is good for another.
+/// The certificates resemble Apple's: P-384 above a P-256 key, with both marker extensions.
+/// Verifiers must be given the root. Each signer has new keys, so its signatures are not valid for
+/// another.
 package struct SimulatedSigner: Sendable {
-  /// The certificate to trust, as PEM.
+  /// The certificate to trust, in PEM.
   package let rootCertificatePEM: String
 
-  /// What signs receipts below the same root.
   let receipts: SimulatedReceiptSigner
   /// The protected header with the chain.
   package let header: JSONValue
 
   private let key: P256.Signing.PrivateKey
-  /// The header as it stands in every JWS.
   private let encodedHeader: String
 
-  /// Makes new keys and certificates.
-  ///
-  /// - Throws: What the cryptographic library throws; it has no reason to.
   package init() throws {
     let rootKey = P384.Signing.PrivateKey()
     let intermediateKey = P384.Signing.PrivateKey()
@@ -62,41 +57,40 @@ package struct SimulatedSigner: Sendable {
     sign("\(encodedHeader).\(Base64URL.text(payload.bytes))")
   }
 
-  /// Anything as a JWS: for tests of what Apple would never sign.
+  /// Any data as a JWS, for tests of data that Apple would never sign.
   package func sign(_ payload: [UInt8], header: [UInt8]) -> String {
     sign("\(Base64URL.text(header)).\(Base64URL.text(payload))")
   }
 
-  /// The contents of an app receipt, whatever they are, as a signed receipt.
+  /// Signs arbitrary contents as a receipt, without base64.
   ///
   /// - Parameters:
-  ///   - contents: What is to be signed: of a true receipt, a set of attributes.
-  ///   - inPieces: In BER as Xcode's receipts, and not in DER as Apple's.
-  /// - Returns: The receipt, not yet in base64.
+  ///   - contents: A set of attributes in a genuine receipt.
+  ///   - inPieces: Uses BER like Xcode instead of DER like Apple.
   package func signReceipt(_ contents: [UInt8], inPieces: Bool = false) -> [UInt8] {
     receipts.sign(contents, inPieces: inPieces)
   }
 
-  /// What is signed in a receipt of this form; nil where it is none.
+  /// The signed contents of a receipt in this format; nil for anything else.
   package static func contents(ofReceipt receipt: [UInt8]) -> [UInt8]? {
     ReceiptContents.signedContents(of: receipt)
   }
 
   private func sign(_ signed: String) -> String {
     guard let signature = try? key.signature(for: Data(signed.utf8)) else {
-      preconditionFailure("A key that was just made signs.")
+      preconditionFailure("A new key can sign.")
     }
     return "\(signed).\(Base64URL.text(signature.rawRepresentation))"
   }
 
   // MARK: Certificates
 
-  /// Apple's marks, of what signs receipts and of the authority above it.
+  /// Apple's markers of receipt signers and of their authority.
   private static let leafMarker: ASN1ObjectIdentifier = [1, 2, 840, 113_635, 100, 6, 11, 1]
   private static let intermediateMarker: ASN1ObjectIdentifier = [1, 2, 840, 113_635, 100, 6, 2, 1]
 
-  /// Simulated clocks go through many years, in both directions: 9999-12-31 means no end (RFC 5280,
-  /// section 4.1.2.5).
+  /// Valid for all years, because simulated clocks move far in both directions; 9999-12-31 means no
+  /// end (RFC 5280, section 4.1.2.5).
   private static let beginning = Date(timeIntervalSince1970: 0)
   private static let end = Date(timeIntervalSince1970: 253_402_300_799)
 
@@ -146,28 +140,27 @@ package struct SimulatedSigner: Sendable {
     return extensions
   }
 
-  /// An extension that says all by being there: its value is NULL.
+  /// An extension whose presence is its meaning; its value is NULL.
   private static func mark(_ oid: ASN1ObjectIdentifier) -> Certificate.Extension {
     Certificate.Extension(oid: oid, critical: false, value: [0x05, 0x00])
   }
 }
 
-/// What signs app receipts in Apple's place: PKCS#7 with SHA-256 and RSA, as since 2023.
+/// Signs app receipts in place of Apple: PKCS#7 with SHA-256 and RSA, as since 2023.
 struct SimulatedReceiptSigner: Sendable {
-  /// Making such a key takes long, and no receipt is good for more than the certificates in it say:
-  /// one key will do for all signers of a process.
+  /// Shared by all signers of a process, because creating an RSA key takes long, and receipts are
+  /// verified by the certificates they contain.
   private static let key = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
 
   private let key: _RSA.Signing.PrivateKey
   /// Issuer and serial number of the signer's certificate.
   private let signerName: [UInt8]
-  /// The signer's, the intermediate and the root, one behind the other.
+  /// The certificates of the signer, the intermediate and the root, concatenated.
   private let chain: [UInt8]
 
   /// - Parameters:
   ///   - authorities: The intermediate and the root.
-  ///   - issue: Makes a certificate for a key.
-  /// - Throws: What the cryptographic library throws; it has no reason to.
+  ///   - issue: Creates a certificate for a key.
   init(
     below authorities: [Certificate], _ issue: (Certificate.PublicKey) throws -> Certificate
   ) throws {
@@ -180,13 +173,13 @@ struct SimulatedReceiptSigner: Sendable {
     chain = try ([leaf] + authorities).flatMap { try $0.serializeAsPEM().derBytes }
   }
 
-  /// The content as a signed receipt: in DER as Apple's, or in BER as Xcode's, where lengths are
-  /// indefinite and the content comes in pieces.
+  /// Signs a receipt in DER like Apple's, or in BER like Xcode's, with indefinite lengths and split
+  /// content.
   func sign(_ content: [UInt8], inPieces: Bool = false) -> [UInt8] {
     do {
       return try container(of: content, inPieces: inPieces)
     } catch {
-      preconditionFailure("A key that was just made signs: \(error)")
+      preconditionFailure("A new key can sign: \(error)")
     }
   }
 
@@ -214,8 +207,8 @@ struct SimulatedReceiptSigner: Sendable {
   }
 }
 
-/// The little of DER (X.690) that receipts need, put together by hand: a simulation writes many
-/// receipts, of many small elements.
+/// The subset of DER (X.690) that receipts need, hand-written because a simulation writes many
+/// receipts with many small elements.
 enum DERBytes {
   enum Tag: UInt8 {
     case integer = 0x02
@@ -224,7 +217,7 @@ enum DERBytes {
     case ia5String = 0x16
     case sequence = 0x30
     case set = 0x31
-    /// An octet string that is made of others, which is BER and not DER.
+    /// An octet string made of others, which is BER and not DER.
     case pieces = 0x24
     /// [0], constructed.
     case tagged0 = 0xa0
@@ -252,7 +245,6 @@ enum DERBytes {
     return element(.integer, bytes)
   }
 
-  /// The octet strings that come to the bytes.
   static func pieces(of bytes: [UInt8]) -> [UInt8] {
     stride(from: 0, to: bytes.count, by: 1000).flatMap {
       element(.octetString, Array(bytes[$0..<min($0 + 1000, bytes.count)]))
@@ -283,7 +275,7 @@ enum DERBytes {
   }
 }
 
-/// Base64 for URLs without padding (RFC 4648, section 5), as JWS writes its three parts.
+/// Base64 with the URL alphabet and without padding (RFC 4648, section 5), as in a JWS.
 enum Base64URL {
   static func text(_ bytes: some Sequence<UInt8>) -> String {
     let text = Data(bytes).base64EncodedString().utf8.compactMap { byte -> UInt8? in
@@ -297,7 +289,7 @@ enum Base64URL {
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// Nil for what is no such text.
+  /// Nil for an invalid text.
   static func bytes(_ text: some StringProtocol) -> Data? {
     var standard: [UInt8] = []
     for byte in text.utf8 {

@@ -1,13 +1,11 @@
 import struct Foundation.UUID
 import Subscriptions
 
-/// What a customer wants to buy, and how.
 struct PurchaseOrder {
   let customer: Int
   let app: Int
   let product: SimulatedProduct
-  /// Nil in the Settings app.
-  var device: DeviceID?
+  var device: DeviceID?  // Nil in Settings
   var account: AppAccountID?
   var appAccountToken: UUID?
   var quantity = 1
@@ -15,10 +13,11 @@ struct PurchaseOrder {
 }
 
 extension AppStoreState {
-  /// When a purchase inside a group that is paid for takes effect.
+  /// When a purchase within an active subscription group takes effect.
   ///
-  /// App Store Connect help, "Overview of subscription levels": upwards at once, downwards at the
-  /// next renewal, sideways at once between equal durations and else at the next renewal.
+  /// App Store Connect help, "Overview of subscription levels": an upgrade immediately, a downgrade
+  /// at the next renewal, a crossgrade immediately if the durations are equal, otherwise at the
+  /// next renewal.
   private enum PlanChange {
     case none
     case atOnce
@@ -42,7 +41,7 @@ extension AppStoreState {
     guard (1...10).contains(order.quantity),
       order.quantity == 1 || order.product.type == .consumable
     else {
-      throw SimulationError(.notPossible, "A quantity is 1, or up to 10 of a consumable.")
+      throw SimulationError(.notPossible, "The quantity must be 1, or up to 10 for a consumable.")
     }
     switch order.product.type {
     case .autoRenewable: return try subscribe(order)
@@ -66,14 +65,14 @@ extension AppStoreState {
     return note(.boughtOnce, charge: charge, by: order.account)
   }
 
-  /// The non-consumable that the customer has already.
+  /// The customer's existing charge for a non-consumable.
   private func ownedCharge(of order: PurchaseOrder) -> Int? {
     customers[order.customer].lines.lazy
       .flatMap { lines[$0].charges }
       .first { charges[$0].product.id == order.product.id && charges[$0].stands }
   }
 
-  /// Buying what one has costs nothing and gives it another transaction id, as a restore does.
+  /// Buying an owned product again is free and assigns another transaction ID, like a restore.
   private mutating func redownload(_ charge: Int, _ order: PurchaseOrder) -> SimulatedEvent {
     let name = rename(charge)
     if let device = order.device { adopt([charge: name], on: device, app: order.app) }
@@ -102,7 +101,7 @@ extension AppStoreState {
       return changeRenewal(of: line, order, as: .offerRedeemed(.renewal))
     case .none where renewal.isOn && renewal.product.id == order.product.id:
       throw SimulationError(
-        .notPossible, "This Apple ID is subscribed to \(order.product.id) already.")
+        .notPossible, "This Apple ID is already subscribed to \(order.product.id).")
     case .none, .atRenewal:
       return changeRenewal(
         of: line, order,
@@ -118,7 +117,8 @@ extension AppStoreState {
     }
   }
 
-  /// Charges a first period now; `inherits`: a purchase without a token keeps the line's.
+  /// Charges a first period now; with `inherits`, a purchase without a token keeps the previous
+  /// one.
   private mutating func beginRun(
     of line: Int, _ order: PurchaseOrder, as kind: SimulatedEvent.Kind, inherits: Bool = false
   ) -> SimulatedEvent {
@@ -157,7 +157,7 @@ extension AppStoreState {
     return note(kind, charge: charge, by: order.account)
   }
 
-  /// The introductory offer, for an Apple ID that never subscribed in the group.
+  /// The introductory offer, for Apple IDs that never subscribed in the group.
   private func introduction(for order: PurchaseOrder) -> SimulatedProduct.IntroductoryOffer? {
     guard let group = order.product.group,
       !customers[order.customer].introducedGroups.contains(group)
@@ -165,7 +165,7 @@ extension AppStoreState {
     return order.product.introductoryOffer
   }
 
-  /// Replaces whatever of the line is still paid for, a renewal charged early included.
+  /// Marks all unexpired charges as upgraded, including a renewal charged early.
   private mutating func supersede(_ line: Int, by successor: SimulatedProduct) {
     for number in lines[line].charges where charges[number].stands {
       guard let end = charges[number].expiresDate, end > now else { continue }
@@ -182,7 +182,7 @@ extension AppStoreState {
     }
   }
 
-  /// Switches renewal on, with the product and the offer asked for; nothing is charged now.
+  /// Turns auto-renew on with the requested product and offer, without a charge.
   private mutating func changeRenewal(
     of line: Int, _ order: PurchaseOrder, as kind: SimulatedEvent.Kind
   ) -> SimulatedEvent {
@@ -198,7 +198,6 @@ extension AppStoreState {
 
   // MARK: Charging
 
-  /// What a charge is for.
   struct Terms {
     let line: Int
     let product: SimulatedProduct
@@ -229,7 +228,7 @@ extension AppStoreState {
     return number
   }
 
-  /// Books a charge on its line, and a share of it on the lines of the family.
+  /// Books a charge, and its shares for the family.
   mutating func record(_ terms: Terms) -> Int {
     let number = book(terms)
     let line = lines[terms.line]
@@ -241,10 +240,10 @@ extension AppStoreState {
 
   mutating func book(_ terms: Terms) -> Int {
     let line = lines[terms.line]
-    // The first charge of a line gives it its name.
+    // The first charge's ID is the original transaction ID.
     let transactionNumber =
       line.charges.isEmpty ? Int(line.id.rawValue) : nextNumber(line.environment)
-    guard let transactionNumber else { preconditionFailure("Lines are named by numbers.") }
+    guard let transactionNumber else { preconditionFailure("Original IDs are numbers.") }
     let lineItem =
       terms.product.type == .autoRenewable ? nextNumber(line.environment) : nil
     charges.append(
@@ -265,13 +264,14 @@ extension AppStoreState {
 }
 
 extension AppStoreState {
-  /// A restored transaction id is often a neighbour of the charge's own.
+  /// A restored transaction ID is often close to the original one.
   private static let mostNeighbours = 4
 
-  /// Names all charges of an app anew for one device, as restoring in the old StoreKit does.
+  /// Assigns new transaction IDs to all charges of an app on one device, like a restore in the
+  /// original StoreKit.
   ///
-  /// Seen in real receipts: product, dates, original id and web_order_line_item_id stay,
-  /// transaction ids and the original purchase date don't. Consumables and non-renewing
+  /// As seen in real receipts: product, dates, original ID and web_order_line_item_id stay,
+  /// transaction IDs and the original purchase date don't. Consumables and non-renewing
   /// subscriptions are not restored.
   mutating func restore(on id: DeviceID, app: Int) throws -> [SimulatedEvent] {
     let device = try device(id)
@@ -292,7 +292,7 @@ extension AppStoreState {
     return Array(events[before...])
   }
 
-  /// Lets the receipts of a device use these names from now on.
+  /// Makes a device's receipts use these IDs from now on.
   mutating func adopt(_ names: [Int: TransactionID], on id: DeviceID, app: Int) {
     guard let device = devices[id] else { return }
     var restoration =
@@ -305,7 +305,7 @@ extension AppStoreState {
     devices[id]?.restorations[app] = customers[device.customer].restorations.count - 1
   }
 
-  /// Gives a charge one more name.
+  /// Assigns an additional ID to a charge.
   mutating func rename(_ number: Int) -> TransactionID {
     let charge = charges[number]
     let neighbour = charge.aliases.count + 1
@@ -329,21 +329,21 @@ extension AppStoreState {
   }
 }
 
-/// Family Sharing: members have lines of their own, which nothing in Apple's data links to the
-/// purchaser's.
+// Family Sharing: members have their own original transactions, which nothing in Apple's data links
+// to the purchaser's.
 extension AppStoreState {
-  /// https://support.apple.com/en-us/108380: up to five members beside the organizer.
+  /// https://support.apple.com/en-us/108380: up to five members in addition to the organizer.
   private static let mostFamilyMembers = 5
 
   mutating func addFamilyMember(_ member: Int, of organizer: Int) throws {
     guard member != organizer, customers[member].organizer == nil,
       customers[member].familyMembers.isEmpty, customers[organizer].organizer == nil
-    else { throw SimulationError(.notPossible, "Somebody of them is in a family already.") }
+    else { throw SimulationError(.notPossible, "One of them is already in a family.") }
     guard customers[member].environment == customers[organizer].environment else {
-      throw SimulationError(.notPossible, "Sandbox and production do not mix.")
+      throw SimulationError(.notPossible, "Sandbox and production can't share a family.")
     }
     guard customers[organizer].familyMembers.count < Self.mostFamilyMembers else {
-      throw SimulationError(.notPossible, "A family has at most five members to share with.")
+      throw SimulationError(.notPossible, "A family can share with at most five members.")
     }
     customers[member].organizer = organizer
     customers[organizer].familyMembers.append(member)
@@ -355,11 +355,11 @@ extension AppStoreState {
     }
   }
 
-  /// Takes a member out of the family: what still runs of the shares ends now.
+  /// Removes a member from the family and ends the active shares.
   mutating func removeFamilyMember(_ member: Int) throws -> [SimulatedEvent] {
     guard let organizer = customers[member].organizer else {
       throw SimulationError(
-        .notPossible, "\(customers[member].appleID) is no member of a family.")
+        .notPossible, "\(customers[member].appleID) is not a member of a family.")
     }
     let before = events.count
     customers[member].organizer = nil
@@ -373,9 +373,9 @@ extension AppStoreState {
     return Array(events[before...])
   }
 
-  /// Books a member's share of a purchaser's charge, on the member's own line.
+  /// Books a member's share of a purchaser's charge, under the member's own original transaction.
   ///
-  /// `joins`: not because of a new charge, but of a new member.
+  /// `joins`: the reason is a new member, not a new charge.
   mutating func share(_ number: Int, with member: Int, joins: Bool = false) {
     guard !customers[member].isDeleted else { return }
     let charge = charges[number]

@@ -1,16 +1,14 @@
 import struct Foundation.UUID
 import Subscriptions
 
-/// The life of a subscription after its purchase.
-///
-/// Apple's times: up to 24 hours before the end it tries to renew; a payment that fails is tried
-/// for up to 60 days, the first of them with access where the app has a grace period.
-/// https://developer.apple.com/documentation/storekit/reducing-involuntary-subscriber-churn
+// The life of a subscription after its purchase. Apple tries to renew up to 24 hours before the end
+// and retries failed payments for up to 60 days, at first with access if the app has a grace
+// period. https://developer.apple.com/documentation/storekit/reducing-involuntary-subscriber-churn
 extension AppStoreState {
   private static let retryPeriod = Duration.days(60)
-  /// Weekly subscriptions get at most six days of grace.
+  /// Weekly subscriptions have at most six days of grace.
   private static let longestWeeklyGrace = Duration.days(6)
-  /// The seconds by which renewals in the sandbox are late.
+  /// Seconds by which sandbox renewals are late.
   private static let sandboxDelaySeconds = 0...30
 
   mutating func perform(_ due: Due) {
@@ -28,7 +26,7 @@ extension AppStoreState {
 
   // MARK: Planning
 
-  /// Plans the attempt to renew and the end of what is paid; voids what was planned before.
+  /// Schedules the renewal attempt and the period's end, and cancels what was scheduled before.
   mutating func scheduleRenewal(of line: Int) {
     guard let charge = standingCharge(of: line), let end = charges[charge].expiresDate else {
       return
@@ -38,7 +36,7 @@ extension AppStoreState {
     if periodLengths(environment).areSandboxRates {
       attempt = end + .seconds(life.number(in: Self.sandboxDelaySeconds))
     } else {
-      // A lead as long as the period would charge the whole future at once.
+      // A lead as long as the period would charge the entire future at once.
       let length = end - charges[charge].purchaseDate
       attempt = end - min(drawRenewalLead(), length / 4)
     }
@@ -60,7 +58,7 @@ extension AppStoreState {
 
   // MARK: Renewing
 
-  /// Why the line cannot renew, in Apple's `expiration_intent`; nil if nothing stands in the way.
+  /// The reason why a subscription can't renew, as Apple's `expiration_intent`; nil if it can.
   private func obstacle(to renewal: Renewal, of line: Int) -> Int? {
     let isOnSandboxRates = periodLengths(lines[line].environment).areSandboxRates
     let isOver =
@@ -96,7 +94,7 @@ extension AppStoreState {
     note(kind == .recovery ? .recovered : .renewed, charge: charge)
   }
 
-  /// Counts one more period of the product to be renewed, and returns its end.
+  /// Counts another period of the renewing product and returns its end.
   mutating func advancePeriod(of line: Int) -> Timestamp? {
     lines[line].renewal?.periodsSinceAnchor += 1
     guard let renewal = lines[line].renewal, let period = renewal.product.period else { return nil }
@@ -150,20 +148,20 @@ extension AppStoreState {
     lines[line].renewal?.switchedAt = now
   }
 
-  // MARK: What customers do about it
+  // MARK: Customers' actions
 
   mutating func setAutoRenew(
     _ isOn: Bool, line: Int, by account: AppAccountID?
   ) throws -> SimulatedEvent {
     guard let renewal = lines[line].renewal else {
-      throw SimulationError(.notPossible, "Nothing renews on \(lines[line].id) by itself.")
+      throw SimulationError(.notPossible, "\(lines[line].id) has no auto-renewal.")
     }
     if case .expired = renewal.phase {
-      throw SimulationError(.notPossible, "\(lines[line].id) has expired: buy again.")
+      throw SimulationError(.notPossible, "\(lines[line].id) has expired; buy again.")
     }
     guard renewal.isOn != isOn else {
       throw SimulationError(
-        .notPossible, "Auto-renewal of \(lines[line].id) is \(isOn ? "on" : "off") already.")
+        .notPossible, "Auto-renewal of \(lines[line].id) is already \(isOn ? "on" : "off").")
     }
     switchRenewal(of: line, on: isOn)
     if isOn, let account { lines[line].renewal?.account = account }
@@ -175,7 +173,7 @@ extension AppStoreState {
     return event
   }
 
-  /// Makes the card of an Apple ID work again: what Apple still tries to collect is paid now.
+  /// Makes an Apple ID's card work again and collects outstanding payments.
   mutating func repairCard(of customer: Int) {
     customers[customer].cardWorks = true
     for line in customers[customer].lines {
@@ -186,7 +184,7 @@ extension AppStoreState {
         expire(line, intent: intent)
         continue
       }
-      // Inside the grace period the billing date stays; after it a new one begins.
+      // During the grace period the billing date stays; after it, a new one begins.
       let keepsBillingDate = graceUntil.map { now < $0 } ?? false
       renew(line, as: .recovery, from: keepsBillingDate ? since : now.wholeSecond)
     }
@@ -207,14 +205,13 @@ extension AppStoreState {
 
   mutating func acceptPrice(line: Int) throws -> SimulatedEvent {
     guard lines[line].renewal?.priceConsent == .asked else {
-      throw SimulationError(.notPossible, "Nobody was asked for consent on \(lines[line].id).")
+      throw SimulationError(.notPossible, "\(lines[line].id) was not asked for consent.")
     }
     lines[line].renewal?.priceConsent = .accepted
     return note(.priceIncreaseAccepted, line: line)
   }
 }
 
-/// What came of extending every active subscription to a product.
 struct MassExtension: Sendable {
   let app: Int
   let environment: Environment
@@ -225,18 +222,17 @@ struct MassExtension: Sendable {
   let failed: Int
 }
 
-/// More time without a charge, and another name for a line.
+// Extensions and migrations.
 extension AppStoreState {
-  /// How many days Apple adds at a time.
+  /// The number of days that Apple accepts.
   ///
   /// https://developer.apple.com/documentation/appstoreserverapi/extendbydays
   static let extensionDays = 1...90
-  /// Apple's documentation of StoreKit, "Extending the renewal date for auto-renewable
-  /// subscriptions".
+  /// StoreKit documentation, "Extending the renewal date for auto-renewable subscriptions".
   private static let mostExtensions = 2
   private static let extensionYear = Duration.days(365)
 
-  /// Why Apple does not extend; nil where it does.
+  /// Apple's reason for not extending; nil if it does.
   func refusal(toExtend number: Int, days: Int) -> ServerAPIError? {
     let line = lines[number]
     guard Self.extensionDays.contains(days) else { return .invalidExtendByDays }
@@ -251,7 +247,7 @@ extension AppStoreState {
     return recent.count < Self.mostExtensions ? nil : .maxExtensions
   }
 
-  /// Moves the end of what is paid last, for the family too.
+  /// Moves the end of the latest paid period, also for the family.
   mutating func extend(_ line: Int, days: Int) -> SimulatedEvent {
     if let current = standingCharge(of: line), let end = charges[current].expiresDate {
       let extended = end + .days(days)
@@ -267,7 +263,7 @@ extension AppStoreState {
     return note(.renewalExtended(days: days), line: line)
   }
 
-  /// Extends every subscription to a product that runs, as far as Apple allows it.
+  /// Extends all active subscriptions to a product, as far as Apple permits.
   mutating func extendAll(
     of product: ProductID, days: Int, in countries: [String]?, identifier: String, app: Int,
     environment: Environment
@@ -297,14 +293,14 @@ extension AppStoreState {
     writeSummary(of: result, countries: countries)
   }
 
-  /// Continues a line that runs under a new original id.
+  /// Continues an active subscription under a new original transaction ID.
   mutating func migrate(_ line: Int) throws -> SimulatedEvent {
     let old = lines[line]
     let running = old.charges.filter { number in
       charges[number].stands && (charges[number].expiresDate.map { $0 > now } ?? false)
     }
     guard let renewal = old.renewal, renewal.phase == .paid, !running.isEmpty else {
-      throw SimulationError(.notPossible, "\(old.id) is no subscription that runs.")
+      throw SimulationError(.notPossible, "\(old.id) is not an active subscription.")
     }
     let new = openLine(customer: old.customer, app: old.app, group: old.group)
     lines[new].previous = line
@@ -326,12 +322,12 @@ extension AppStoreState {
 }
 
 extension AppStoreState {
-  /// Gives the money for one charge back; the family's shares in it end with it.
+  /// Refunds a charge, which also ends the family's shares.
   mutating func refund(_ number: Int, reason: String) throws -> SimulatedEvent {
     try checkRefundable(number)
     let charge = charges[number]
     let wasLatest = standingCharge(of: charge.line) == number
-    // Apple switches renewal off with the refund of the latest charge.
+    // Apple turns auto-renew off with the refund of the latest charge.
     if wasLatest, lines[charge.line].renewal?.isOn == true {
       switchRenewal(of: charge.line, on: false)
       note(.autoRenewTurnedOff, charge: number)
@@ -344,7 +340,7 @@ extension AppStoreState {
     return event
   }
 
-  /// Undoes a refund: the charge counts again, and renewal stays as it is.
+  /// Reverses a refund; the charge counts again, and auto-renew stays unchanged.
   mutating func reverseRefund(_ number: Int) throws -> SimulatedEvent {
     guard charges[number].revocation(asOf: now) != nil,
       lines[charges[number].line].ownership == .purchased
@@ -366,7 +362,6 @@ extension AppStoreState {
 
   // MARK: Requests
 
-  /// Lets a customer ask for the money: Apple asks the app's server what it knows.
   mutating func requestRefund(_ number: Int, reason: SimulatedEvent.RefundRequestReason) throws
     -> SimulatedEvent
   {
@@ -374,7 +369,6 @@ extension AppStoreState {
     return note(.refundRequested(reason), charge: number)
   }
 
-  /// Lets Apple keep the money.
   mutating func declineRefund(_ number: Int) throws -> SimulatedEvent {
     try checkRefundable(number)
     return note(.refundDeclined, charge: number)
@@ -386,7 +380,7 @@ extension AppStoreState {
       throw SimulationError(.notPossible, "Only the purchaser's charge can be refunded.")
     }
     guard charge.revocation(asOf: now) == nil else {
-      throw SimulationError(.notPossible, "\(charge.transactionID) is refunded already.")
+      throw SimulationError(.notPossible, "\(charge.transactionID) is already refunded.")
     }
   }
 
@@ -405,7 +399,7 @@ extension AppStoreState {
     guard lines[line].renewal != nil else { return }
     lines[line].renewal?.schedule += 1
     lines[line].renewal?.phase = .expired(intent: 1)
-    // An early renewal was given back: the period before it still runs.
+    // After the refund of an early renewal, the previous period is still active.
     resumePaidPeriod(of: line)
   }
 

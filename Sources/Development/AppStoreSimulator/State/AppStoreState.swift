@@ -3,17 +3,15 @@ import struct Foundation.UUID
 import HeapModule
 import Subscriptions
 
-/// All that the simulated Apple knows.
-///
-/// Pure: time and chance are part of it, and nothing else has a say.
+/// The state of the simulated App Store: a pure value that includes time and randomness.
 struct AppStoreState: Sendable {
   let configuration: AppStoreSimulation.Configuration
   var now: Timestamp
-  /// Chance in customers' lives: apart from the chance in answers, so that asking changes no life.
+  /// Randomness in customers' lives; separate from that of responses, so that requests change no
+  /// life.
   var life: SplitMix64
   var answering: SplitMix64
   var faults: FaultPlan
-  /// Faults of the App Store Server API.
   var serverFaults: FaultPlan
   var quirks: Set<Quirk>
   var answerLag: Duration
@@ -27,7 +25,7 @@ struct AppStoreState: Sendable {
   var lines: [Line] = []
   var lineNumbers: [OriginalTransactionID: Int] = [:]
   var charges: [Charge] = []
-  /// By every name that a charge has or had.
+  /// By every current and former transaction ID.
   var chargeNumbers: [TransactionID: Int] = [:]
   var events: [SimulatedEvent] = []
   let signer: SimulatedSigner
@@ -38,9 +36,9 @@ struct AppStoreState: Sendable {
   private var dues = Heap<Due>()
   private var dueSequence = 0
   private var modifications = 0
-  /// How many events were made notifications of.
+  /// The number of events for which notifications were created.
   private var settledEvents = 0
-  /// Separate number spaces, as Apple's look in practice.
+  /// Separate ranges for production and sandbox, as observed at Apple.
   private var lastNumbers: [Environment: Int] = [
     .production: 430_001_000_000_000, .sandbox: 2_000_000_100_000_000,
   ]
@@ -63,7 +61,7 @@ struct AppStoreState: Sendable {
 
   // MARK: Time
 
-  /// Lets everything happen that is due until `moment`, in its order.
+  /// Processes all events due until `moment`, in order.
   mutating func process(until moment: Timestamp) {
     while let due = dues.min, due.at <= moment {
       dues.removeMin()
@@ -84,7 +82,7 @@ struct AppStoreState: Sendable {
     PeriodLengths(areSandboxRates: configuration.sandboxRates && environment == .sandbox)
   }
 
-  /// Makes notifications of what happened, as Apple knows it now.
+  /// Creates the notifications for new events, from the current state.
   mutating func settle() {
     while settledEvents < events.count {
       let event = events[settledEvents]
@@ -93,7 +91,7 @@ struct AppStoreState: Sendable {
     }
   }
 
-  /// Notes that what Apple says of a charge has changed.
+  /// Records that Apple's data about a charge has changed.
   mutating func touch(_ charge: Int) {
     modifications += 1
     charges[charge].modification = modifications
@@ -101,7 +99,7 @@ struct AppStoreState: Sendable {
 
   // MARK: Numbers
 
-  /// An unused number; the next few after it stay free, for restores to name charges with.
+  /// An unused number; the next few are reserved for restores.
   mutating func nextNumber(_ environment: Environment) -> Int {
     let number = lastNumbers[environment, default: 0] + life.number(in: 10...99_999)
     lastNumbers[environment] = number
@@ -126,18 +124,18 @@ struct AppStoreState: Sendable {
     return event
   }
 
-  /// Notes something about a line as such: the charge is its latest.
+  /// Records an event about an original transaction, with its latest charge.
   @discardableResult
   mutating func note(
     _ kind: SimulatedEvent.Kind, line: Int, by account: AppAccountID? = nil
   ) -> SimulatedEvent {
     guard let latest = standingCharge(of: line) ?? lines[line].charges.last else {
-      preconditionFailure("A line begins with a charge.")
+      preconditionFailure("An original transaction begins with a charge.")
     }
     return note(kind, charge: latest, by: account)
   }
 
-  /// The line's latest charge that was neither given back nor replaced.
+  /// The latest charge that was neither refunded nor upgraded.
   func standingCharge(of line: Int) -> Int? {
     lines[line].charges.last { charges[$0].stands }
   }
@@ -174,16 +172,16 @@ struct AppStoreState: Sendable {
 
   func offering(_ id: ProductID) throws -> (product: SimulatedProduct, app: Int) {
     guard let offering = shelf[id], !withdrawn.contains(id) else {
-      throw SimulationError(.unknownProduct, "There is no product \(id) for sale.")
+      throw SimulationError(.unknownProduct, "The product \(id) is not for sale.")
     }
     return offering
   }
 
-  /// The app of a bundle id; without one the only app there is.
+  /// The app with this bundle ID; without one, the only app.
   func appNumber(_ bundleID: String?) throws -> Int {
     guard let bundleID else {
       guard apps.count == 1 else {
-        throw SimulationError(.unknownApp, "There is not just one app: name the bundle id.")
+        throw SimulationError(.unknownApp, "There are several apps: name the bundle ID.")
       }
       return 0
     }
@@ -211,17 +209,15 @@ struct AppStoreState: Sendable {
   }
 }
 
-/// One Apple ID, as Apple knows it.
 struct Customer: Sendable {
-  /// The names under which one device knows charges, where they are not the charges' own.
+  /// The transaction IDs of charges on one device that differ from the charges' own.
   struct Restoration: Sendable {
     struct Name: Sendable {
       let id: TransactionID
       let givenAt: Timestamp
     }
 
-    /// By the charge's number.
-    var names: [Int: Name] = [:]
+    var names: [Int: Name] = [:]  // By the charge's number
   }
 
   let appleID: AppleID
@@ -229,11 +225,11 @@ struct Customer: Sendable {
   let since: Timestamp
   var cardWorks = true
   var isDeleted = false
-  /// Who pays for this family member.
+  /// The member who pays for this one.
   var organizer: Int?
   var familyMembers: [Int] = []
   var lines: [Int] = []
-  /// Groups in which the introductory offer was used up.
+  /// Groups whose introductory offer was used.
   var introducedGroups: Set<String> = []
   var restorations: [Restoration] = []
 }
@@ -241,11 +237,11 @@ struct Customer: Sendable {
 struct Device: Sendable {
   var customer: Int
   var account: AppAccountID?
-  /// For each app the restoration whose names its receipts use.
+  /// The restoration that each app's receipts use.
   var restorations: [Int: Int] = [:]
 }
 
-/// Something that Apple will do at a moment, unless the line is scheduled anew before.
+/// A scheduled step, cancelled if its subscription is scheduled again.
 struct Due: Comparable, Sendable {
   enum Step: Sendable {
     case renewalAttempt
@@ -255,7 +251,6 @@ struct Due: Comparable, Sendable {
   }
 
   let at: Timestamp
-  /// Breaks ties in the order of planning.
   let sequence: Int
   let step: Step
   let line: Int
@@ -271,12 +266,12 @@ struct Due: Comparable, Sendable {
 extension AppStoreState {
   mutating func add(_ app: SimulatedApp) throws {
     guard !apps.contains(where: { $0.bundleID == app.bundleID }) else {
-      throw SimulationError(.alreadyExists, "There is an app \(app.bundleID) already.")
+      throw SimulationError(.alreadyExists, "The app \(app.bundleID) already exists.")
     }
     var ids = Set(shelf.keys)
     for product in app.products {
       guard ids.insert(product.id).inserted else {
-        throw SimulationError(.alreadyExists, "There is a product \(product.id) already.")
+        throw SimulationError(.alreadyExists, "The product \(product.id) already exists.")
       }
       let isSubscription = product.type == .autoRenewable
       guard isSubscription == (product.group != nil), isSubscription == (product.period != nil)
@@ -291,13 +286,12 @@ extension AppStoreState {
 
   mutating func addCustomer(_ id: AppleID, environment: Environment) throws {
     guard customerNumbers[id] == nil else {
-      throw SimulationError(.alreadyExists, "There is an Apple ID \(id) already.")
+      throw SimulationError(.alreadyExists, "The Apple ID \(id) already exists.")
     }
     customers.append(Customer(appleID: id, environment: environment, since: now))
     customerNumbers[id] = customers.count - 1
   }
 
-  /// A receipt as the device would send it now.
   func receipt(on id: DeviceID, bundleID: String?, transaction: TransactionID?) throws -> String {
     let device = try device(id)
     let customer = customers[device.customer]
@@ -323,8 +317,7 @@ extension AppStoreState {
       app: app, customer: device.customer, details: details)
   }
 
-  /// A receipt as base64; `details` is what the property list of an iOS 6 receipt says beside its
-  /// transaction id.
+  /// A receipt in base64; `details` are further entries of an iOS 6 receipt's property list.
   func encoded(
     _ receipt: SimulatedReceipt, app: Int, customer: Int,
     details: [(key: String, value: String)] = []

@@ -3,57 +3,51 @@ import LedgerStorage
 import Logging
 import Postgres
 
-/// Lives that the programs have recorded, written as often as a large ledger has customers: with
-/// other numbers, and each copy a little earlier or later than the original.
+/// Recorded histories, multiplied to the size of a large ledger: with other numbers, and each copy
+/// shifted in time.
 ///
-/// Each table is written anew with one statement, in the order in which its rows would have been
-/// written over the years, and gets its indexes and constraints back afterwards. Which tables there
-/// are and which columns have a customer's number in them, the database tells.
+/// Each table is written with one statement, in the order in which its rows would have been written
+/// over the years, and its indexes and constraints are rebuilt afterwards. Tables and columns with
+/// customer numbers are found from the database.
 struct CopiedLives: Sendable {
-  /// What neither a report nor a page reads: what was submitted, and what is told to apps.
+  /// Tables that neither reports nor pages read.
   ///
-  /// What is no customer's has no number, and is left out by that.
+  /// Tables without customer numbers are left out as well.
   private static let leftOut: Set<String> = [
     "submission_payload", "told_entitlement", "history_revision",
   ]
-  /// How tables end whose rows are still to be summed up: all is summed up at once in the end.
+  /// The suffix of tables with changes to roll up; everything is rolled up at the end instead.
   private static let changes = "_change"
-  /// What only pages about one customer show, and what is large: every tenth customer has it.
+  /// Large tables that only pages about one customer read: every tenth customer has rows in them.
   private static let sampled: Set<String> = ["ledger_entry", "notification", "event"]
   static let sampling = 10
-  /// How long events are kept.
   private static let eventDays = 30
-  /// Schema of what is remembered of the originals.
+  /// The schema of the recorded histories.
   private static let schema = "bench"
   private static let deadline: Duration = .seconds(7200)
-  /// By the first of these that it has, a table's rows are put in order.
+  /// A table's rows are ordered by the first of these columns that it has.
   private static let dates = [
     "known_from", "recorded_at", "received_at", "decided_at", "bound_at", "starts_at", "as_of",
     "created_at", "occurred_at", "acted_at", "asked_at", "head_recorded_at",
   ]
-  /// What is a date and not the customer's.
+  /// Timestamps that are not shifted.
   private static let fixedDates = ["run_at", "stored_at", "locked_until"]
 
-  /// Those of the first ``SampleCustomer``s, in their order.
+  /// The histories of the first customers, in order.
   let lives: [SampleLife]
-  /// How many customers there are in the end.
+  /// The number of customers after copying.
   let subscriptions: Int
   let database: ConnectionPool
   let logger: Logger
 
-  /// A table whose rows are copied.
   private struct Part {
     var table: CopiedRows.Table
-    /// The columns with a customer's number in them.
+    /// The columns that contain a customer's number.
     var numbered: Set<String>
     var name: String { table.name }
   }
 
-  // MARK: All of it
-
-  /// Writes the copies; nobody else uses the database meanwhile.
-  ///
-  /// - Throws: What the database says.
+  /// Writes the copies; needs exclusive use of the database.
   func write() async throws {
     try await rememberLives()
     var parts: [Part] = []
@@ -89,7 +83,7 @@ struct CopiedLives: Sendable {
     Int((ContinuousClock.now - start) / .seconds(1))
   }
 
-  // MARK: The originals
+  // MARK: Recorded histories
 
   private func rememberLives() async throws {
     try await run(
@@ -116,7 +110,7 @@ struct CopiedLives: Sendable {
     ])
   }
 
-  /// Takes the rows of a table that are a customer's aside; nil: there are none.
+  /// Copies a table's customer rows to the schema of the histories; returns nil if there are none.
   private func remember(_ table: CopiedRows.Table) async throws -> Part? {
     let texts = table.columns.filter { $0.type == "text" || $0.type == "uuid" }.map(\.name)
     let suffixes = ["_id", "_key", "_token"]
@@ -138,7 +132,7 @@ struct CopiedLives: Sendable {
       ORDER BY \(order.map { "t.\($0), " } ?? "")l.place;
 
       """
-    // What the programs have drawn is named by the customer's number.
+    // Generated UUIDs are replaced by ones with the customer's number.
     for column in texts where column.hasSuffix("_id") || column == "subject" {
       script += """
         UPDATE \(name) AS t SET \(column) = n.marked::text::\(Self.type(of: column, in: table))
@@ -165,8 +159,7 @@ struct CopiedLives: Sendable {
     table.columns.first { $0.name == column }?.type ?? "text"
   }
 
-  /// Makes the originals what they would be after years: jobs that are done are gone, and so are
-  /// old events; orders that nobody paid have expired; sums are made anew.
+  /// Ages the histories: finished jobs and old events are removed, and unpaid orders expire.
   private func adjust() async throws {
     try await run(
       """
@@ -181,9 +174,9 @@ struct CopiedLives: Sendable {
       """)
   }
 
-  // MARK: The copies
+  // MARK: Copies
 
-  /// The constraints that lead from or to some tables, and how they are taken away and made again.
+  /// The foreign keys from or to some tables, as statements that drop and create them.
   private func references(to tables: [String]) async throws -> [(drop: String, create: String)] {
     try await database.query(
       """
@@ -199,7 +192,7 @@ struct CopiedLives: Sendable {
     ).decode(String.self, String.self).map { (drop: $0, create: $1) }
   }
 
-  /// A table's indexes and what is unique in it, and how they are taken away and made again.
+  /// A table's indexes and unique constraints, as statements that drop and create them.
   private func indexes(of table: String) async throws -> [(drop: String, create: String)] {
     try await database.query(
       """
@@ -217,7 +210,7 @@ struct CopiedLives: Sendable {
     ).decode(String.self, String.self).map { (drop: $0, create: $1) }
   }
 
-  /// Writes a table: what is made in the same transaction need not go through the log.
+  /// Writes a table, bypassing the log because the same transaction truncates it.
   private func write(_ part: Part) async throws {
     let indexes = try await indexes(of: part.name)
     let columns = part.table.columns.map(\.name).joined(separator: ", ")
@@ -245,7 +238,6 @@ struct CopiedLives: Sendable {
         ] + indexes.map(\.create)).joined(separator: ";\n"))
   }
 
-  /// What a copy has in a column.
   private func value(of column: (name: String, type: String), in part: Part) -> String {
     let own = "t.\(column.name)"
     if (part.name, column.name) == ("event", "position") {
@@ -263,25 +255,22 @@ struct CopiedLives: Sendable {
   }
 }
 
-/// Rows that the programs have written, to write more of their kind for other customers, whose
-/// numbers stand wherever the sample's number stood.
+/// Rows written by the product, as templates for other customers, whose numbers replace the
+/// sample's number.
 ///
-/// So a benchmark fills a database with what the programs would have written, and knows the bare
-/// writes of a piece of work, whichever tables it writes to.
+/// Benchmarks fill databases with them, and replay the bare writes of a piece of work.
 struct CopiedRows: Sendable {
-  /// A text in the rows, in whose place a number stands.
+  /// A text in the rows that is replaced by a number.
   struct Mark: Sendable {
-    /// What the sample has.
     var text: String
-    /// What stands in front of the number in others.
+    /// Inserted in front of the number.
     var prefix = ""
   }
 
-  /// The moment from which on rows are copied.
+  /// The moment from which rows are copied.
   struct Moment: Sendable {
     fileprivate let transaction: Int64
 
-    /// - Throws: `PostgresError`.
     static func now(in database: ConnectionPool) async throws -> Moment {
       Moment(
         transaction: try await database.query("SELECT pg_current_xact_id()::text::bigint")
@@ -289,32 +278,26 @@ struct CopiedRows: Sendable {
     }
   }
 
-  /// A table of the schema.
   struct Table: Sendable {
     var name: String
-    /// With their types; those that the database fills in are left out.
+    /// Columns with their types, without generated ones.
     var columns: [(name: String, type: String)]
-    /// The columns by which a row that is there already is found.
+    /// The columns of the first unique key.
     var key: [String]
   }
 
   private struct Row: Sendable {
     var table: Table
-    /// As text, by column; what is missing is null.
+    /// Values as text by column; missing ones are null.
     var values: [String: String]
   }
 
   private let rows: [Row]
   private let marks: [Mark]
 
-  /// Reads what was written since a moment, or changed.
+  /// Reads the rows inserted or updated since a moment; needs exclusive use of the database.
   ///
-  /// - Parameters:
-  ///   - moment: The rows of earlier commits are left out, unless later ones have changed them.
-  ///   - marks: Where the numbers stand; of two that begin at one place the first is taken.
-  ///   - tables: Which are left out.
-  ///   - database: Nobody else writes to it.
-  /// - Throws: `PostgresError`.
+  /// Of two marks that begin at the same place the first one applies.
   init(
     since moment: Moment, marks: [Mark], without tables: Set<String> = [],
     in database: ConnectionPool
@@ -346,12 +329,9 @@ struct CopiedRows: Sendable {
     self.rows = rows
   }
 
-  /// How many rows there are in a table.
   func count(in table: String) -> Int { rows.count(where: { $0.table.name == table }) }
 
-  /// The tables of the schema; those that others refer to come first.
-  ///
-  /// - Throws: `PostgresError`.
+  /// The schema's tables; those with foreign keys come last.
   static func tables(of database: ConnectionPool) async throws -> [Table] {
     let columns = try await database.query(
       """
@@ -382,7 +362,7 @@ struct CopiedRows: Sendable {
 
   // MARK: Writing
 
-  /// The statements that write the rows for a range of numbers, of which none has them yet.
+  /// Statements that insert the rows for a range of new numbers.
   func insert(_ numbers: ClosedRange<Int>) -> [SQL] {
     rows.map { row in
       """
@@ -392,7 +372,7 @@ struct CopiedRows: Sendable {
     }
   }
 
-  /// The statements that write the rows for one number, or change those that it has.
+  /// Statements that insert or update the rows for a number.
   func upsert(_ number: Int) -> [SQL] {
     rows.map { row in
       """
@@ -422,7 +402,7 @@ struct CopiedRows: Sendable {
     return "ON CONFLICT (\(key)) DO UPDATE SET \(changes.joined(separator: ", "))"
   }
 
-  /// A value with the number in the place of the marks.
+  /// A value as an SQL expression with its marks replaced by the number.
   private func expression(_ value: String) -> String {
     var parts: [String] = []
     var rest = Substring(value)

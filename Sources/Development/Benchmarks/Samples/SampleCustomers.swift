@@ -4,19 +4,18 @@ import LedgerStorage
 import Postgres
 import Subscriptions
 
-/// Three years of an app with everything that reports count, as the lives of some hundred
-/// customers: the same ones from the same seed.
+/// Three years of an app as the histories of some hundred customers, with everything that reports
+/// count; the same seed gives the same histories.
 struct SampleLives {
-  /// For how long the app has been sold.
+  /// The time since the app's launch.
   static let span: Duration = .days(3 * 365)
-  /// Some customers have something special, each kind at least one in so many.
+  /// The number of customers per one of each special kind.
   private static let kinds = 32
-  /// Few submissions wait at a time: so many times fewer.
+  /// Pending submissions are rarer by this factor.
   private static let rarity = 10
-  /// More charges than anybody's page shows at once.
+  /// More charges than a page shows.
   private static let mostCharges = 60
 
-  /// A subscription that can be bought.
   private struct Plan {
     var id: ProductID
     var group: String
@@ -24,7 +23,7 @@ struct SampleLives {
     var period: CalendarPeriod
     /// In thousandths of a dollar.
     var price: Int64
-    /// How many of a hundred customers begin with it, and how likely a renewal is.
+    /// The percentage of customers who begin with it, and the probability of a renewal.
     var share: Int
     var loyalty: Double
   }
@@ -52,7 +51,7 @@ struct SampleLives {
   private static let coins: ProductID = "coins.100"
   private static let lifetime: ProductID = "pro.lifetime"
   private static let season: ProductID = "season.pass"
-  /// What a dollar is worth, in tenths.
+  /// The value of a dollar, in tenths of each currency.
   private static let currencies: [(code: String, tenths: Int64)] = [
     ("USD", 10), ("USD", 10), ("EUR", 9), ("GBP", 8), ("JPY", 1500),
   ]
@@ -62,10 +61,6 @@ struct SampleLives {
   private let present: Timestamp
   private var random: SplitMix64
 
-  /// - Parameters:
-  ///   - database: With a schema.
-  ///   - present: Until when they live.
-  ///   - seed: Of everything that chance decides.
   init(in database: ConnectionPool, until present: Timestamp, seed: UInt64 = 1) {
     self.database = database
     self.present = present
@@ -73,10 +68,7 @@ struct SampleLives {
     random = SplitMix64(seed: seed)
   }
 
-  /// Records the lives of the first so many ``SampleCustomer``s.
-  ///
-  /// - Returns: The lives, in their order.
-  /// - Throws: What the database says.
+  /// Records the histories of the first customers, and returns them in order.
   mutating func record(_ count: Int) async throws -> [SampleLife] {
     try await describeProducts()
     let terms = AccessTerms(catalogue: try await ledger.catalogue())
@@ -108,23 +100,21 @@ struct SampleLives {
     }
   }
 
-  // MARK: A life
+  // MARK: History
 
-  /// Where a subscription stands.
   private struct Course {
     var line: LineID
     var plan: Plan
     var currency: (code: String, tenths: Int64)
-    /// The last charge as Apple described it last.
+    /// The last charge as Apple last described it.
     var last: TransactionRecord
     var charges = 0
-    /// Whether the next thing that is special has happened.
+    /// Whether the customer's special event has happened.
     var isSpent = false
 
     var end: Timestamp { last.expiresDate ?? last.purchaseDate }
   }
 
-  /// What is special about a customer.
   private enum Kind: Int {
     case unclaimed, late, familyShared, otherAccount, transferred, forged, coins, lifetime, season
     case granted, grantRevoked, neverPaid, inGrace, inRetry, upgraded, downgraded, switched
@@ -134,10 +124,10 @@ struct SampleLives {
   private mutating func live(_ index: Int, by terms: AccessTerms) async throws -> SampleLife {
     var kind = Kind(rawValue: index % Self.kinds)
     if kind == .waiting, !(index / Self.kinds).isMultiple(of: Self.rarity) { kind = nil }
-    // More and more come.
+    // Sales grow over time.
     let part = pow(Double(random.number(in: 0...9999)) / 10_000, 0.8)
     var start = present - Self.span * (1 - 0.98 * part)
-    // Of a month, which ended some days ago.
+    // A month that ended some days ago.
     if kind == .inGrace || kind == .inRetry { start = present - .days(36) }
     var life = SampleLife(
       of: SampleCustomer(index), from: start, in: database, ledger: ledger, terms: terms,
@@ -180,7 +170,6 @@ struct SampleLives {
     }
   }
 
-  /// The first purchase.
   private mutating func begin(_ life: inout SampleLife, _ kind: Kind?, at start: Timestamp)
     async throws -> Course
   {
@@ -251,7 +240,7 @@ struct SampleLives {
       at: moment + .seconds(random.number(in: 5...120)))
   }
 
-  /// The next period; false: the charge failed, and that is how it stands.
+  /// Renews the subscription; returns false if the charge failed for good.
   private mutating func renew(_ life: inout SampleLife, _ course: inout Course, _ kind: Kind?)
     async throws -> Bool
   {
@@ -285,7 +274,7 @@ struct SampleLives {
     return true
   }
 
-  /// Says that the charge failed; grace until two weeks later, or none.
+  /// Reports a failed charge, with a grace period of two weeks or none.
   private func fail(_ life: inout SampleLife, _ course: Course, withGrace: Bool) async throws {
     let moment = min(course.end + .hours(1), present)
     let grace = course.end + .days(16)
@@ -341,9 +330,9 @@ struct SampleLives {
       [status(course, at: off, isOn: false)], at: off + .seconds(2))
   }
 
-  // MARK: What is special
+  // MARK: Special customers
 
-  /// What happens in the middle of a period.
+  /// Events in the middle of a period.
   private mutating func beSpecial(
     _ life: inout SampleLife, _ course: inout Course, _ kind: Kind?
   ) async throws {
@@ -388,7 +377,7 @@ struct SampleLives {
     }
   }
 
-  /// What happens beside the subscription.
+  /// Events outside the subscription.
   private mutating func beSpecial(_ life: inout SampleLife, _ kind: Kind?, since start: Timestamp)
     async throws
   {

@@ -10,13 +10,13 @@ import Secrets
 import Subscriptions
 import tenure
 
-/// The day on which a team moves in, and the week after it, with everything that can go wrong.
+/// `tenure rehearse`: the day of a migration and the week after it, with incidents.
 ///
-/// Notifications are switched on, owners of running subscriptions are imported, Apple confirms
-/// them, and the old backend's answers are compared. Then a week passes on a fast clock: Apple
-/// renews, people change their minds, new customers buy; the schema gets its next version while
-/// everybody is served, the database is lost to a standby, a worker is killed. In the end everybody
-/// has the access that is right, and nobody else.
+/// Notifications are enabled, owners of active subscriptions are imported and confirmed by Apple,
+/// and the old backend's answers are compared. Then a week passes on a fast clock: Apple renews,
+/// owners cancel or are refunded, new customers buy, the schema is upgraded without downtime, the
+/// database fails over to a standby, and a worker is killed. At the end every account's
+/// entitlements are compared with the truth.
 struct Rehearsal {
   let plan: RehearsalPlan
   let executable: URL
@@ -29,13 +29,12 @@ struct Rehearsal {
     self.logger = logger
   }
 
-  /// A command of the program that did not do what it has to.
+  /// A command or an incident that failed.
   struct Failure: Error, CustomStringConvertible {
     let description: String
   }
 
-  /// - Returns: Whether everything came out as it has to.
-  /// - Throws: What kept it from being played.
+  /// - Returns: Whether every outcome was as expected.
   func run() async throws -> Bool {
     let directory = FileManager.default.temporaryDirectory
       .appending(path: "tenure-rehearsal-\(ProcessInfo.processInfo.processIdentifier)")
@@ -46,7 +45,7 @@ struct Rehearsal {
     } catch {
       result = .failure(error)
     }
-    // In a task of its own: a cancelled one removes no files.
+    // In its own task because a cancelled task removes no files.
     _ = await Task { try? FileManager.default.removeItem(at: directory) }.value
     return try result.get()
   }
@@ -58,21 +57,21 @@ struct Rehearsal {
       await servers.stop()
       return result
     } catch {
-      // In a task of its own: a cancelled one would not wait for the servers' end.
+      // In its own task because a cancelled task would not wait for the servers.
       await Task { await servers.stop() }.value
       throw error
     }
   }
 
   private func run(on servers: RehearsalServers, in directory: URL) async throws -> Bool {
-    printer.heading("1", "Before the switch: \(plan.owners) customers of another backend")
+    printer.heading("1", "Before the migration: \(plan.owners) customers of another backend")
     let simulation = try AppStoreSimulation(
       configuration: .init(
         seed: plan.seed, start: plan.past, speed: 0, apps: [DemoCatalogue.app]))
     let owners = try RehearsalOwners(plan, in: simulation)
     printer.event(
       simulation.now,
-      "Each bought something in the last months; Apple renewed it, or it has ended.")
+      "Each made a purchase in the last months, which Apple has renewed or which has ended.")
     let appStore = AppStoreSimulatorServer(simulation: simulation, logger: logger)
     return try await withServices([appStore], logger: logger) {
       let hand = ClockHand(in: directory)
@@ -102,7 +101,6 @@ struct Rehearsal {
     }
   }
 
-  /// What the play needs.
   private struct Stage {
     let simulation: AppStoreSimulation
     let owners: RehearsalOwners
@@ -114,7 +112,7 @@ struct Rehearsal {
 
   private func play(_ stage: Stage) async throws -> Bool {
     var configuration = ConnectionPool.Configuration(uri: Secret(stage.servers.url))
-    // The rehearsal itself outlasts the failover that it is about.
+    // The rehearsal's own connections have to survive the failover.
     configuration.outageTimeout = .seconds(60)
     configuration.acquireTimeout = .seconds(60)
     let pool = ConnectionPool(configuration: configuration, logger: logger)
@@ -127,11 +125,11 @@ struct Rehearsal {
         try await DemoCatalogue.describe(to: tenure)
         let sender = NotificationSender(
           simulation: stage.simulation, transport: HTTPClientTransport(client: client))
-        // From now on: Apple charges renewals early, of which an answer from before tells nothing.
+        // Enabled before the import: Apple may charge renewals right after confirming an owner.
         try stage.simulation.setNotificationTargets(
           [NotificationTarget(.v2, url: tenure.notificationURL)])
         try await moveIn(stage, ledger, sender)
-        printer.heading("3", "The week after it, on a fast clock")
+        printer.heading("3", "The week after the migration, on a fast clock")
         let week = try Year(
           plan.week.beginning(at: stage.simulation.now), simulation: stage.simulation,
           tenure: tenure, sender: sender, ledger: ledger, clockHand: stage.hand.move,
@@ -142,12 +140,12 @@ struct Rehearsal {
     }
   }
 
-  // MARK: Moving in
+  // MARK: Migration
 
   private func moveIn(
     _ stage: Stage, _ ledger: Ledger, _ sender: NotificationSender
   ) async throws {
-    printer.heading("2", "Monday: moving in")
+    printer.heading("2", "Monday: the migration")
     let file = stage.directory.appending(path: "owners.csv")
     try stage.owners.writeOwners(of: stage.simulation, to: file)
     let path = file.path(percentEncoded: false)
@@ -159,15 +157,15 @@ struct Rehearsal {
     try Self.check(outcome, "tenure import")
     printer.event(
       stage.simulation.now,
-      "tenure import took \(plan.owners) owners over in \(Self.seconds(since: begin)) seconds.")
+      "tenure import finished: \(plan.owners) owners in \(Self.seconds(since: begin)) seconds.")
     begin = ContinuousClock.now
     try await waitForApple(stage, ledger, sender)
     try Self.check(await stage.programs.run(["import", "--status"]), "tenure import --status")
     printer.event(
       stage.simulation.now,
-      "Apple has confirmed them all, asked no faster than it allows: by the simulated clock in "
-        + "\((stage.simulation.now - plan.switchDay) / .minutes(1)) minutes, in reality in "
-        + "\(Self.seconds(since: begin)) seconds.")
+      "Apple has confirmed all owners within its rate limit: in "
+        + "\((stage.simulation.now - plan.switchDay) / .minutes(1)) simulated minutes, "
+        + "\(Self.seconds(since: begin)) seconds in reality.")
   }
 
   /// Waits until Apple has confirmed every owner, and delivers its notifications.
@@ -187,8 +185,8 @@ struct Rehearsal {
       guard ContinuousClock.now < end else {
         throw Failure(
           description: isOver
-            ? "Nobody ends what Apple's notifications tell."
-            : "Nobody asks Apple about \(progress.waiting) imported lines.")
+            ? "The jobs of Apple's notifications are not finished."
+            : "Apple is not asked about \(progress.waiting) imported original transactions.")
       }
       if let line = progressLine.line(waiting: progress.waiting, at: .now) {
         printer.remark(line)
@@ -208,16 +206,16 @@ struct Rehearsal {
     }
   }
 
-  /// What a program asks of Apple in an hour, unless a setting says otherwise.
+  /// The default of `TENURE_POLLS_PER_HOUR`.
   private static let pollsPerHour = 144_000
-  /// How far the clock advances where nothing was confirmed: what failed is due again by then.
+  /// The clock's advance when nothing was confirmed, after which failed requests are due again.
   private static let clockStep: Duration = .seconds(15)
-  /// The time between two counts, which read every imported line.
+  /// The time between two counts, each of which reads every imported row.
   private static let confirmationPause: Duration = .milliseconds(500)
-  /// How long, in reality, the number of those who wait may stay the same.
+  /// The real time for which the number of unconfirmed owners may stay the same.
   private static let confirmationLimit: Duration = .seconds(120)
 
-  /// The old backend still runs: what it says of everybody is what Tenure says.
+  /// Compares every account's entitlements with the old backend's.
   private func compareWithOldBackend(_ stage: Stage, _ week: Year) async throws {
     week.oracle.hear()
     let file = stage.directory.appending(path: "answers.csv")
@@ -229,7 +227,7 @@ struct Rehearsal {
     ])
     try Self.check(outcome, "tenure compare")
     printer.check(
-      true, "tenure compare finds no difference: what the old backend says, Tenure says.")
+      true, "tenure compare finds no difference from the old backend.")
   }
 
   // MARK: The week
@@ -260,26 +258,26 @@ struct Rehearsal {
     probing.cancel()
     await probing.value
     let comparison = try await week.compare(with: ledger)
-    printer.heading("4", "What has come of it")
+    printer.heading("4", "Results")
     let faults = await probe.faults
     printer.check(
       faults.isEmpty,
-      "\(await probe.answers) times somebody was asked about whose access nothing changes, all the "
-        + "week long: \(faults.count) wrong answers. The longest wait was "
+      "\(await probe.answers) entitlement reads of accounts without changes throughout "
+        + "the week: \(faults.count) wrong answers. The longest took "
         + "\(await probe.longestWait.inMilliseconds) ms.")
     for fault in faults.prefix(Self.toldFaults) { printer.remark("✗ \(fault)") }
     let isComplete = await incidents.isComplete
     printer.remark(
-      "\(changes) of the owners changed their minds: switched renewal off, or were refunded.")
+      "\(changes) of the owners turned auto-renew off or were refunded.")
     printer.check(
-      isComplete, "The schema was upgraded, the database lost, a worker killed.")
+      isComplete, "The schema was upgraded, the database failed over, and a worker was killed.")
     diary.close(comparison)
     return comparison.isClean && faults.isEmpty && isComplete
   }
 
   private static let toldFaults = 20
 
-  /// - Throws: ``Failure`` with what the program said, unless all is well.
+  /// - Throws: ``Failure`` with the program's output if it did not succeed.
   private static func check(_ outcome: ChildProcess.Outcome, _ what: String) throws {
     guard outcome.status != 0 else { return }
     throw Failure(
@@ -293,7 +291,6 @@ struct Rehearsal {
 }
 
 extension YearPlan {
-  /// The same, from another moment on.
   fileprivate func beginning(at moment: Timestamp) -> YearPlan {
     var plan = self
     plan.start = moment
@@ -301,32 +298,32 @@ extension YearPlan {
   }
 }
 
-/// Who takes part in a rehearsal, and when things go wrong.
+/// The size of a rehearsal and the times of its incidents.
 struct RehearsalPlan: Sendable {
-  /// The same seed gives the same lives.
+  /// The same seed gives the same customers.
   var seed: UInt64
-  /// Who was a customer of the old backend.
+  /// The number of customers of the old backend.
   var owners: Int
-  /// Who comes in the week after the switch.
+  /// The number of customers who join in the week after the migration.
   var newcomers: Int
 
   /// A Monday, in the morning.
   let switchDay = Timestamp(CalendarDate(year: 2025, month: 1, day: 6)) + .hours(8)
-  /// When the first of the owners bought.
+  /// The time of the owners' first purchases.
   var past: Timestamp { switchDay - .days(100) }
 
-  /// Wednesday: the schema's next version, while everybody is served.
+  /// Wednesday: the schema is upgraded without downtime.
   var upgrade: Timestamp { switchDay + .days(2) }
-  /// Thursday: the database is lost.
+  /// Thursday: the database fails over.
   var failover: Timestamp { switchDay + .days(3) }
   /// Friday: a worker is killed.
   var murder: Timestamp { switchDay + .days(4) }
 
-  /// How the week is lived, and the time after it in which what is late arrives.
+  /// The week, and the time after it in which late notifications arrive.
   var week: YearPlan {
     var plan = YearPlan(seed: seed, customers: newcomers, start: switchDay)
     plan.length = CalendarPeriod(days: 7 + Int(YearPlan.restLength / .days(1)))
-    // Whoever opens an order and gets no answer opens another one, and nobody names the first.
+    // After a lost response the app opens another order, and the first one stays open.
     plan.opensOrders = false
     plan.firstVisits = .days(5)
     plan.hoursBetweenVisits = 6...72
@@ -335,7 +332,7 @@ struct RehearsalPlan: Sendable {
   }
 }
 
-/// What goes wrong in the week, each thing while the programs have work to do.
+/// The week's incidents, each begun while the programs have work to do.
 actor RehearsalIncidents {
   private enum Incident {
     case upgrade, failover, murder
@@ -363,12 +360,11 @@ actor RehearsalIncidents {
     coming = [(plan.upgrade, .upgrade), (plan.failover, .failover), (plan.murder, .murder)]
   }
 
-  /// Whether everything has gone wrong that was to go wrong.
   var isComplete: Bool { coming.isEmpty && current == nil }
 
-  /// Begins what is due, and goes on at once.
+  /// Starts the next incident if it is due, without waiting for it.
   ///
-  /// - Throws: What the one before ended with.
+  /// - Throws: The error of the previous incident.
   func begin(at moment: Timestamp) async throws {
     try await end()
     guard let next = coming.first, next.at <= moment else { return }
@@ -376,13 +372,13 @@ actor RehearsalIncidents {
     current = Task { try await happen(next.what, at: moment) }
   }
 
-  /// Waits until what has begun is over.
+  /// Waits until the current incident is over.
   func end() async throws {
     try await current?.value
     current = nil
   }
 
-  /// A step of the schema that programs of the current version keep working with.
+  /// A schema step that is compatible with programs of the current version.
   private static let nextVersion = SchemaStep(
     version: SchemaMigrator.currentVersion + 1, servesSince: SchemaMigrator.currentVersion,
     sql: """
@@ -406,12 +402,12 @@ actor RehearsalIncidents {
       try await programs.replaceAll()
       printer.event(
         moment,
-        "The schema got its next version in \(upgraded) ms, while the programs went on; then they "
-          + "were replaced, one after the other.")
+        "The schema was upgraded in \(upgraded) ms while the programs were running; then they were "
+          + "restarted one by one.")
     case .failover:
       try await servers.failOver()
       let promoted = Self.milliseconds(since: begin)
-      // A write that was acknowledged.
+      // The first acknowledged write.
       _ = try await tenure.account("witness")
       printer.event(
         moment,
@@ -419,7 +415,7 @@ actor RehearsalIncidents {
           + "was acknowledged \(Self.milliseconds(since: begin)) ms after the loss.")
     case .murder:
       try await programs.killWorker()
-      printer.event(moment, "A worker was killed in the middle of its work; another one goes on.")
+      printer.event(moment, "A worker was killed in the middle of its work and replaced.")
     }
   }
 
@@ -428,7 +424,7 @@ actor RehearsalIncidents {
   }
 }
 
-/// Asks all the time whether those have access who always have, and those have none who never do.
+/// Reads entitlements continuously, of accounts that always have some and of some that never do.
 actor RehearsalProbe {
   private static let pause: Duration = .milliseconds(5)
 
@@ -446,7 +442,6 @@ actor RehearsalProbe {
     random = SplitMix64(seed: seed)
   }
 
-  /// Asks until the task is cancelled.
   func ask() async {
     while !Task.isCancelled {
       let isSteady = random.chance(0.7)

@@ -4,13 +4,13 @@ import Logging
 import PrivatePostgres
 import Subscriptions
 
-/// Tenure as an operator runs it: a server and two workers, each a process of its own.
+/// Tenure as deployed: a server and two workers, each its own process.
 actor RehearsalPrograms {
   private static let workers = 2
 
-  /// The server's address, the same for all that follow each other.
+  /// The server's address, which stays the same after a restart.
   let url: String
-  /// The secret of its API key, whose role is `admin`.
+  /// The secret of the server's API key with role `admin`.
   let secret: String
   private let executable: URL
   private let environment: [String: String]
@@ -18,13 +18,6 @@ actor RehearsalPrograms {
   private var server: ServeProcess
   private var running: [ChildProcess] = []
 
-  /// Starts them all.
-  ///
-  /// - Parameters:
-  ///   - executable: The program `tenure`.
-  ///   - environment: Their settings.
-  ///   - directory: For their logs.
-  /// - Throws: What keeps one from being started.
   init(_ executable: URL, environment: [String: String], in directory: URL) async throws {
     self.executable = executable
     self.environment = environment
@@ -53,14 +46,13 @@ actor RehearsalPrograms {
     try ChildProcess(executable, ["work"], environment: environment, in: directory)
   }
 
-  /// Ends a worker as `kill -9` does, and starts another one in its place.
+  /// Kills a worker with SIGKILL and starts another.
   func killWorker() async throws {
     await running[0].kill()
     running[0] = try startWorker()
   }
 
-  /// Stops the workers and then the server, one after the other, and starts each again: as with a
-  /// new version of the program.
+  /// Restarts the workers and then the server one by one, as for a new version.
   func replaceAll() async throws {
     for number in running.indices {
       await running[number].stop()
@@ -71,7 +63,6 @@ actor RehearsalPrograms {
       executable, environment, URL(string: url)?.port, secret, directory)
   }
 
-  /// Runs a command of the program to its end.
   func run(_ arguments: [String]) async throws -> ChildProcess.Outcome {
     try await ChildProcess.run(executable, arguments, environment: environment, in: directory)
   }
@@ -82,17 +73,16 @@ actor RehearsalPrograms {
   }
 }
 
-/// Two database servers: one that takes writes, and a standby that has every commit that was
-/// acknowledged.
+/// A primary database server and a standby that has every acknowledged commit.
 struct RehearsalServers: Sendable {
   let primary: PrivatePostgres
   let standby: PrivatePostgres
-  /// Of whichever takes writes.
+  /// Leads to the server that accepts writes.
   let url: String
 
   static func start(in directory: URL, logger: Logger) async throws -> RehearsalServers {
     var options = PrivatePostgres.Options.temporary
-    // A commit is told when the standby has it: what is lost then is a server, and no machine.
+    // Commits wait for the standby, so they survive the loss of the primary, not of the machine.
     options.settings["synchronous_commit"] = "on"
     let standbyOptions = options
     options.settings["synchronous_standby_names"] = "*"
@@ -109,7 +99,7 @@ struct RehearsalServers: Sendable {
     }
   }
 
-  /// Loses the primary, and makes the standby take its place.
+  /// Kills the primary and promotes the standby.
   func failOver() async throws {
     try await primary.kill()
     try await standby.promote()
@@ -121,21 +111,21 @@ struct RehearsalServers: Sendable {
   }
 }
 
-/// The customers of the old backend: each has an account and has bought one thing.
+/// The customers of the old backend, each with an account and one purchase.
 ///
-/// What the old backend knows of them goes to two files, as a team would make them: whose the
-/// subscriptions are, for `tenure import`, and what everybody may use, for `tenure compare`.
+/// Writes the files that a team would export from it: owners for `tenure import`, and entitlements
+/// for `tenure compare`.
 struct RehearsalOwners {
   private enum Life {
-    /// Bought some time ago; Apple renews it.
+    /// Renewed by Apple.
     case renews
-    /// Switched off, and running.
+    /// Active, with auto-renew off.
     case ends
-    /// Switched off, and over.
+    /// Expired.
     case over
   }
 
-  /// Who bought what how many days ago, and how often of a hundred that is.
+  /// A group of customers: purchases made `days` ago, with a weight in percent.
   private struct Kind {
     let life: Life
     let product: ProductID
@@ -152,27 +142,21 @@ struct RehearsalOwners {
   ]
 
   let residents: [YearResident]
-  /// Those who may use something throughout the week, whatever happens.
+  /// Accounts that have an entitlement throughout the week.
   let steady: [String]
-  /// Those who may use nothing.
+  /// Accounts that have none throughout the week.
   let former: [String]
-  /// Whose subscriptions Apple renews and who may change their minds.
+  /// Customers with monthly and weekly renewals, who may cancel or be refunded.
   private let restless: [YearResident]
 
-  /// Lets everybody buy, from the simulation's beginning until the day of the switch.
-  ///
-  /// - Throws: What the App Store does not accept.
+  /// Makes the purchases, from the simulation's beginning until the day of the migration.
   init(_ plan: RehearsalPlan, in simulation: AppStoreSimulation) throws {
     var random = SplitMix64(seed: plan.seed)
     var purchases: [(at: Timestamp, number: Int, life: Life, product: ProductID)] = []
     for number in 0..<plan.owners {
-      var rest = random.number(in: 1...Self.kinds.reduce(0) { $0 + $1.weight })
-      guard
-        let kind = Self.kinds.first(where: { kind in
-          rest -= kind.weight
-          return rest <= 0
-        })
-      else { continue }
+      guard let kind = random.weightedChoice(of: Self.kinds.map { ($0, $0.weight) }) else {
+        continue
+      }
       let ago: Duration =
         .days(random.number(in: kind.days)) + .seconds(random.number(in: 0...86_399))
       purchases.append((plan.switchDay - ago, number, kind.life, kind.product))
@@ -204,9 +188,9 @@ struct RehearsalOwners {
     self.restless = restless
   }
 
-  // MARK: What the old backend writes
+  // MARK: Export
 
-  /// Writes whose each original transaction is.
+  /// Writes each original transaction's owner.
   func writeOwners(of simulation: AppStoreSimulation, to file: URL) throws {
     var text = "environment,original_transaction_id,account_id\n"
     for resident in residents {
@@ -216,7 +200,7 @@ struct RehearsalOwners {
     try Data(text.utf8).write(to: file)
   }
 
-  /// Writes until when each account may use what.
+  /// Writes the end of each account's entitlements.
   func writeAnswers(_ truth: [String: YearOracle.Account], to file: URL) throws {
     var text = "account_id,entitlement,until\n"
     for resident in residents {
@@ -227,11 +211,9 @@ struct RehearsalOwners {
     try Data(text.utf8).write(to: file)
   }
 
-  // MARK: What they do
+  // MARK: Changes
 
-  /// Lets a few of those whose subscriptions renew switch that off, or ask for their money.
-  ///
-  /// - Returns: How many did something.
+  /// Turns auto-renew off for, or refunds, a few renewing customers; returns how many.
   func act(in simulation: AppStoreSimulation, _ random: inout SplitMix64) -> Int {
     var deeds = 0
     for _ in 0..<max(1, restless.count / 2000) {
@@ -239,7 +221,7 @@ struct RehearsalOwners {
       let refunds = random.chance(0.5)
       let charges = simulation.truth(of: resident.appleID)
       guard let last = charges.last, last.revokedAt == nil else { continue }
-      // With a renewal that is paid for already, nobody could say whose that is then.
+      // If the next renewal is already paid, its owner would be ambiguous.
       guard refunds, last.purchaseDate <= simulation.now - .hours(2) else {
         if (try? simulation.setAutoRenew(false, last.originalTransactionID)) != nil { deeds += 1 }
         continue

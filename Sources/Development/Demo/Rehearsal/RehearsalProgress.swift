@@ -1,4 +1,4 @@
-/// The lines that report how far a long wait has come, with an estimate of the time left.
+/// Progress lines for a long wait, with an estimate of the time left.
 struct RehearsalProgress {
   /// The time between two lines.
   static let interval: Duration = .seconds(10)
@@ -13,7 +13,7 @@ struct RehearsalProgress {
     nextAt = begin + Self.interval
   }
 
-  /// The next line, once it is due; nil before.
+  /// The next line if it is due.
   mutating func line(waiting: Int, at now: ContinuousClock.Instant) -> String? {
     guard now >= nextAt, waiting > 0 else { return nil }
     nextAt = now + Self.interval

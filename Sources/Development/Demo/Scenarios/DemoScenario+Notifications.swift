@@ -4,10 +4,10 @@ import Foundation
 import HTTPAPI
 import Subscriptions
 
-/// Notifications come twice, in the wrong order, from strangers, or say too little to be believed.
+/// Notifications that are duplicated, out of order, forged, or unsigned.
 extension DemoScenario {
   static let disorderAndForgery = DemoScenario(
-    "G", "Notifications about vera's lifetime come in the wrong order, twice, and forged"
+    "G", "Notifications about vera's lifetime arrive out of order, twice, and forged"
   ) { stage in
     let phone = try stage.phone("vera")
     try phone.buy("lifetime")
@@ -25,19 +25,19 @@ extension DemoScenario {
     stage.wait(.minutes(2))
     try await stage.notify()
     let entriesAfter = try await stage.tenure.transaction(purchase.transactionID).history?.count
-    stage.expect(entries == entriesAfter, "The repetition adds nothing to the ledger.")
+    stage.expect(entries == entriesAfter, "The duplicate adds nothing to the ledger.")
 
     let genuine = stage.simulation.notifications().last { $0.event?.appleID == phone.appleID }
-    stage.tell("A stranger writes REFUND into a copy of it, and posts that.")
+    stage.tell("An attacker changes the type of a copy to REFUND and posts it.")
     let status = try await stage.tenure.postNotification(
       try forged(genuine?.signedPayload, writing: "REFUND", over: "REFUND_REVERSED"))
     stage.expect(
-      status == 400, "Tenure answers \(status), and logs why: the signature does not fit.")
+      status == 400, "Tenure answers \(status) and logs the reason: invalid signature.")
     try await stage.expect("vera", mayUse: ["lifetime"])
   }
 
   static let reversedRefund = DemoScenario(
-    "H", "walter's month is refunded, and Apple takes that back"
+    "H", "walter's month is refunded, and Apple reverses the refund"
   ) { stage in
     let phone = try stage.phone("walter")
     try await phone.subscribe("monthly")
@@ -53,7 +53,7 @@ extension DemoScenario {
   }
 
   static let doorbell = DemoScenario(
-    "I", "A notification of version 1 is only a doorbell: Tenure asks Apple about xenia's month"
+    "I", "A version 1 notification proves nothing: Tenure asks Apple about xenia's month"
   ) { stage in
     try stage.chooseNotifications(.v1)
     let phone = try stage.phone("xenia")
@@ -68,13 +68,13 @@ extension DemoScenario {
       try await stage.tenure.transaction(month).revokedAt
     }
     stage.tell(
-      "Apple is back, and the worker has shown it the receipt that was in the notification.")
+      "Apple is available again, and the worker has verified the receipt from the notification.")
     stage.expect(true, "Apple confirms that the month is revoked: \(revokedAt).")
     try await stage.expect("xenia", mayUse: [])
   }
 
   static let foundInHistory = DemoScenario(
-    "M", "News of dana's refund gets lost; Apple's history of notifications still has it"
+    "M", "The notification of dana's refund is lost; Apple's notification history still has it"
   ) { stage in
     let phone = try stage.phone("dana")
     try await phone.subscribe("monthly")
@@ -85,7 +85,7 @@ extension DemoScenario {
     try await stage.expect("dana", mayUse: ["pro"])
     let lost = try await stage.lostNotifications(about: month)
     stage.tell(
-      "The App Store Server API lists \(lost.count) that did not arrive. They are sent on.")
+      "The App Store Server API lists \(lost.count) undelivered notifications. They are forwarded.")
     var statuses: [UInt] = []
     for payload in lost.compactMap(\.notification?.jws) {
       let body = #"{"signedPayload":"\#(payload)"}"#
@@ -93,11 +93,11 @@ extension DemoScenario {
     }
     stage.expect(
       statuses == [200, 200],
-      "Tenure takes them, whoever brings them, for Apple signed them: \(statuses).")
+      "Tenure accepts them from any sender because Apple signed them: \(statuses).")
     try await stage.expect("dana", mayUse: [])
   }
 
-  /// A notification with another type, but with the signature that it had.
+  /// A notification with another type but the original signature.
   private static func forged(
     _ signedPayload: String?, writing type: String, over genuine: String
   ) throws -> String {
@@ -113,7 +113,7 @@ extension DemoScenario {
 }
 
 extension Data {
-  /// Nil for what is no base64url without padding (RFC 7515, section 2).
+  /// Decodes base64url without padding (RFC 7515, section 2), or returns nil.
   fileprivate init?(base64URLEncoded text: String) {
     let padding = String(repeating: "=", count: (4 - text.count % 4) % 4)
     self.init(
@@ -126,10 +126,10 @@ extension Data {
   }
 }
 
-/// Apple's words arrive before, long after, or in another order than what they are about.
+/// Notifications that arrive before, long after, or in another order than the events.
 extension DemoScenario {
   static let newsBeforeSubmission = DemoScenario(
-    "4", "Tenure hears of ida's first purchase before her app submits it"
+    "4", "Tenure is notified of ida's first purchase before her app submits it"
   ) { stage in
     let phone = try stage.phone("ida")
     try phone.buy("monthly")
@@ -142,7 +142,7 @@ extension DemoScenario {
   }
 
   static let refundOfAnOldMonth = DemoScenario(
-    "13", "chloe's month of three months ago is refunded while the current one runs"
+    "13", "chloe's month of three months ago is refunded while the current month runs"
   ) { stage in
     let phone = try stage.phone("chloe")
     try await phone.subscribe("monthly")
@@ -160,7 +160,7 @@ extension DemoScenario {
   }
 
   static let lateOff = DemoScenario(
-    "14", "“Off” of one day arrives two days after “on” of the next"
+    "14", "An auto-renew “off” arrives two days after the “on” of the next day"
   ) { stage in
     let phone = try stage.phone("dora")
     try await phone.subscribe("monthly")
@@ -175,7 +175,7 @@ extension DemoScenario {
     stage.wait(.days(2))
     try await stage.notify()
     let line = try await stage.tenure.line(phone.latest("monthly").originalTransactionID)
-    stage.expect(line.isAutoRenewing, "By date, not by arrival, auto-renew is on.")
+    stage.expect(line.isAutoRenewing, "Auto-renew is on, by date instead of by arrival.")
     stage.wait(until: end + .hours(2))
     try await phone.submit()
     try await stage.expect(
@@ -184,7 +184,7 @@ extension DemoScenario {
   }
 
   static let correction = DemoScenario(
-    "18", "leo's claim is decided; a notification comes late: Apple had renewed for klara"
+    "18", "leo's claim is decided; a late notification shows that Apple had renewed for klara"
   ) { stage in
     let phone = try stage.phone("klara")
     try await phone.subscribe("monthly")
@@ -206,13 +206,13 @@ extension DemoScenario {
       "the recovered month", month, isOwnedBy: "klara", .activelyAutoRenewing)
     let correctedAt = try await stage.tenure.transaction(month).decision.correctedAt
     stage.expect(
-      correctedAt != nil, "The ledger says that it was corrected: \(correctedAt ?? "no").")
+      correctedAt != nil, "The ledger shows the correction: \(correctedAt ?? "no").")
     try await stage.expect("klara", mayUse: ["pro"])
     try await stage.expect("leo", mayUse: [])
   }
 
   static let oldSubmission = DemoScenario(
-    "19", "mia's receipt waits 19 days; what is bought on day 15 is not hers"
+    "19", "mia's receipt is pending for 19 days; a purchase on day 15 is not hers"
   ) { stage in
     let phone = try stage.phone("mia")
     try phone.buy("monthly")
@@ -230,7 +230,7 @@ extension DemoScenario {
     stage.wait(until: begin + .days(19))
     stage.network.mend(receipt.receiptData)
     let answer = try await stage.waitForWorker(waiting)
-    stage.tell("The worker gets through to Apple.")
+    stage.tell("The worker reaches Apple.")
     stage.tellAnswer(answer, to: "mia")
     try await stage.expect("the month before", first, isOwnedBy: "mia", .submitter)
     try await stage.expect(

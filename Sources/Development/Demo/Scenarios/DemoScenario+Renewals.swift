@@ -2,7 +2,7 @@ import AppStoreSimulator
 import Bootstrap
 import Subscriptions
 
-/// Apple renews; whose it is does not depend on who is logged in.
+/// Renewals, whose owner does not depend on who is logged in.
 extension DemoScenario {
   static let renewalUnderAnotherLogin = DemoScenario(
     "1", "Apple renews anna's month; ben's session submits it"
@@ -22,7 +22,7 @@ extension DemoScenario {
   }
 
   static let renewalNobodySubmits = DemoScenario(
-    "9", "uma's month renews; nobody submits the renewal"
+    "9", "uma's month renews; the renewal is never submitted"
   ) { stage in
     let phone = try stage.phone("uma")
     try await phone.subscribe("monthly")
@@ -36,7 +36,7 @@ extension DemoScenario {
   }
 
   static let earlyRenewal = DemoScenario(
-    "15", "elsa's renewal is reported 20 hours early, by fritz"
+    "15", "fritz's session reports elsa's renewal 20 hours early"
   ) { stage in
     let phone = try stage.phone("elsa")
     try await phone.subscribe("monthly")
@@ -49,12 +49,12 @@ extension DemoScenario {
     let shown = try await stage.tenure.entitlements(of: "elsa").first?.expiresAt
     stage.expect(
       shown == renewal.expiresDate?.description,
-      "elsa's entitlement shows the later end: \(shown ?? "none").")
+      "elsa's entitlement has the later end: \(shown ?? "none").")
     try await stage.expect("fritz", mayUse: [])
   }
 
   static let offAfterEarlyCharge = DemoScenario(
-    "17", "irma switches off after Apple has charged 22 hours early"
+    "17", "irma turns auto-renew off after Apple has charged 22 hours early"
   ) { stage in
     let phone = try stage.phone("irma")
     try await phone.subscribe("monthly")
@@ -72,10 +72,10 @@ extension DemoScenario {
   }
 }
 
-/// A subscription lapses, or seems to.
+/// Lapsed subscriptions and recovered charges.
 extension DemoScenario {
   static let recoveryAfterRetry = DemoScenario(
-    "5", "karin's card fails; Apple says that it keeps trying, and succeeds on day 20"
+    "5", "karin's card fails; Apple reports a billing retry, which succeeds on day 20"
   ) { stage in
     let phone = try stage.phone("karin")
     try await phone.subscribe("monthly")
@@ -101,7 +101,7 @@ extension DemoScenario {
   }
 
   static let unknownRecovery = DemoScenario(
-    "5b", "The same with mona's card, but nobody ever heard of Apple's trying"
+    "5b", "The same with mona's card, but Tenure never learns of the billing retry"
   ) { stage in
     let phone = try stage.phone("mona")
     try await phone.subscribe("monthly")
@@ -148,7 +148,7 @@ extension DemoScenario {
   }
 
   static let resubscriptionNobodySubmits = DemoScenario(
-    "10", "wanda lapsed; Apple tells of a purchase in Settings before anybody submits it"
+    "10", "wanda lapsed; Apple reports a purchase in Settings before it is submitted"
   ) { stage in
     let phone = try stage.phone("wanda")
     try await phone.subscribe("monthly")
@@ -165,7 +165,7 @@ extension DemoScenario {
   }
 
   static let renewalOfAnUnclaimedPurchase = DemoScenario(
-    "16", "gita lapsed; nobody claims a purchase in Settings; hans submits its renewal"
+    "16", "gita lapsed; a purchase in Settings stays unclaimed; hans submits its renewal"
   ) { stage in
     let phone = try stage.phone("gita")
     try await phone.subscribe("monthly")

@@ -1,25 +1,25 @@
 import AppStoreSimulator
 import Subscriptions
 
-/// What else happens between an app, its server and Apple.
+/// Submissions that are interrupted, repeated, or wait for Apple.
 extension DemoScenario {
   static let lostOrder = DemoScenario(
-    "A", "olaf's app dies between payment and submission; the order is found again"
+    "A", "olaf's app crashes between payment and submission; the order is fulfilled later"
   ) { stage in
     let phone = try stage.phone("olaf")
     let order = try await stage.tenure.openOrder(of: "olaf", for: "lifetime")
     stage.tell("olaf's app opens an order for lifetime.")
     try phone.buy("lifetime")
-    stage.tell("The app dies. Nothing is submitted.")
+    stage.tell("The app crashes. Nothing is submitted.")
     stage.wait(.days(3))
-    stage.tell("olaf opens the app again. It has forgotten the order, but has the receipt.")
+    stage.tell("olaf opens the app again. It lost the order but has the receipt.")
     try await phone.submit()
     try await stage.expect(
       "the purchase", phone.latest("lifetime").transactionID, isOwnedBy: "olaf", .submitter)
     let found = try await stage.tenure.order(order.id)
     stage.expect(
       found.status == .fulfilled,
-      "The order is \(found.status.rawValue), by \(found.transactionID?.rawValue ?? "nothing").")
+      "The order is \(found.status.rawValue) by \(found.transactionID?.rawValue ?? "nothing").")
   }
 
   static let refund = DemoScenario("B", "rita's current month is refunded") { stage in
@@ -36,7 +36,7 @@ extension DemoScenario {
   }
 
   static let appleIsDown = DemoScenario(
-    "C", "Apple is down while petra's receipt arrives; the worker decides it"
+    "C", "Apple is down when petra's receipt arrives; the worker decides it"
   ) { stage in
     let phone = try stage.phone("petra")
     try phone.buy("monthly")
@@ -45,7 +45,7 @@ extension DemoScenario {
     let waiting = try await phone.submit(receipt)
     stage.expect(waiting.isPending, "The submission is \(waiting.status).")
     let answer = try await stage.waitForWorker(waiting)
-    stage.tell("Apple is back, and the worker has asked again.")
+    stage.tell("Apple is available again, and the worker has verified the receipt.")
     stage.tellAnswer(answer, to: "petra")
     try await stage.expect(
       "the month", phone.latest("monthly").transactionID, isOwnedBy: "petra", .submitter)
@@ -61,13 +61,13 @@ extension DemoScenario {
     let second = try await phone.submit(receipt)
     stage.expect(
       first.newlyOwned.count == 1 && second.newlyOwned.isEmpty,
-      "The coins were newly quinn's in the first answer only: to be delivered once.")
+      "The coins are newly quinn's in the first response only: deliver once.")
     var deliveries: [Bool] = []
     for _ in 1...2 {
       deliveries.append(try await stage.tenure.acknowledgeDelivery(of: coins, to: "quinn"))
     }
     stage.expect(
-      deliveries == [true, false], "Of two acknowledged deliveries Tenure calls one the first.")
+      deliveries == [true, false], "Of two delivery acknowledgements, only the first counts.")
     try await stage.expect("the coins", coins, isOwnedBy: "quinn", .submitter)
   }
 
@@ -88,28 +88,28 @@ extension DemoScenario {
       }
       return try await group.reduce(into: []) { $0.append($1) }
     }
-    stage.tell("\(answers.count) answers have come.")
-    let owners = Set(answers.flatMap { $0.transactions ?? [] }.map { $0.owner ?? "nobody" })
+    stage.tell("\(answers.count) responses arrived.")
+    let owners = Set(answers.flatMap { $0.transactions ?? [] }.map { $0.owner ?? "no account" })
     stage.expect(
       owners == ["sam"] || owners == ["tina"],
-      "They name one owner: \(owners.sorted().joined(separator: ", ")).")
+      "All name the same owner: \(owners.sorted().joined(separator: ", ")).")
     let deliveries = answers.flatMap(\.newlyOwned).count
-    stage.expect(deliveries == 1, "\(deliveries) of them says that the coins are to be delivered.")
+    stage.expect(deliveries == 1, "\(deliveries) of them says to deliver the coins.")
     try await stage.expect("the coins", coins, isOwnedBy: owners.first, .submitter)
   }
 }
 
-/// What Apple signs tells more than a receipt does, and needs no answer of Apple's.
+/// Signed data, which carries more than a receipt and is verified without calling Apple.
 extension DemoScenario {
   static let signedWhileAppleIsDown = DemoScenario(
-    "F", "Apple is down again, but ulla's app has a signed transaction of StoreKit 2"
+    "F", "Apple is down again, but ulla's app has a signed StoreKit 2 transaction"
   ) { stage in
     let phone = try stage.phone("ulla")
     try phone.buy("monthly")
     stage.beginOutage()
     let month = try phone.latest("monthly")
     let answer = try await phone.submitSigned(month)
-    stage.expect(!answer.isPending, "The submission is \(answer.status) at once.")
+    stage.expect(!answer.isPending, "The submission is \(answer.status) immediately.")
     try await stage.expect("the month", month.transactionID, isOwnedBy: "ulla", .submitter)
     try await stage.expect("ulla", mayUse: ["pro"])
     stage.endOutage()
@@ -137,26 +137,26 @@ extension DemoScenario {
   }
 
   static let purchaseFoundByToken = DemoScenario(
-    "K", "amir pays, and his app dies for good; a token in Apple's notification finds the order"
+    "K", "amir pays and his app never returns; the token in Apple's notification finds the order"
   ) { stage in
     let phone = try stage.phone("amir")
     let token = try await stage.tenure.account("amir").appAccountToken
     let order = try await stage.tenure.openOrder(of: "amir", for: "lifetime")
-    stage.tell("amir's app opens an order for lifetime, and buys with the token of his account.")
+    stage.tell("amir's app opens an order for lifetime and buys with his account's token.")
     try phone.buy("lifetime", token: token)
-    stage.tell("The app dies. Nothing is ever submitted.")
+    stage.tell("The app crashes. Nothing is ever submitted.")
     try await stage.notify()
     try await stage.expect(
       "the purchase", phone.latest("lifetime").transactionID, isOwnedBy: "amir", .appAccountToken)
     let found = try await stage.tenure.order(order.id)
     stage.expect(
       found.status == .fulfilled,
-      "The order is \(found.status.rawValue), by \(found.transactionID?.rawValue ?? "nothing").")
+      "The order is \(found.status.rawValue) by \(found.transactionID?.rawValue ?? "nothing").")
     try await stage.expect("amir", mayUse: ["lifetime"])
   }
 
   static let movedSubscription = DemoScenario(
-    "L", "Apple moves bella's subscription to a new original transaction id"
+    "L", "Apple moves bella's subscription to a new original transaction ID"
   ) { stage in
     let phone = try stage.phone("bella")
     try await phone.subscribe("monthly")
@@ -168,7 +168,7 @@ extension DemoScenario {
     let line = try await stage.tenure.line(phone.latest("monthly").originalTransactionID)
     stage.expect(
       line.account == "bella",
-      "The new original transaction id is bound to \(line.account ?? "nobody").")
+      "The new original transaction ID is bound to \(line.account ?? "no account").")
 
     try phone.logIn("cyrus")
     try phone.buy("premium")

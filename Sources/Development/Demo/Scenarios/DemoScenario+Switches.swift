@@ -1,7 +1,7 @@
 import AppStoreSimulator
 import Subscriptions
 
-/// Another account buys on the same Apple ID, and so on the same original transaction.
+/// Purchases by another account on the same Apple ID, and so on the same original transaction.
 extension DemoScenario {
   static let purchaseAfterLapse = DemoScenario(
     "2", "carla's month ends; dario buys a quarter on the same phone"
@@ -17,7 +17,7 @@ extension DemoScenario {
     let line = try await stage.tenure.line(quarter.originalTransactionID)
     stage.expect(
       line.account == "dario",
-      "The original transaction is bound to \(line.account ?? "nobody") now.")
+      "The original transaction is now bound to \(line.account ?? "no account").")
     try await stage.expect("carla", mayUse: ["pro"], at: end - .days(1))
     try await stage.expect("carla", mayUse: [])
     try await stage.expect("dario", mayUse: ["pro"])
@@ -38,7 +38,7 @@ extension DemoScenario {
   }
 
   static let upgradeAfterOff = DemoScenario(
-    "2b", "edith has switched off; felix upgrades while her month still runs"
+    "2b", "edith turned auto-renew off; felix upgrades while her month still runs"
   ) { stage in
     let phone = try stage.phone("edith")
     try await phone.subscribe("monthly", offAfter: .days(10))
@@ -52,7 +52,7 @@ extension DemoScenario {
   }
 
   static let changeAtRenewal = DemoScenario(
-    "2c", "gina has switched off; hugo orders a quarter, charged when her month ends"
+    "2c", "gina turned auto-renew off; hugo orders a quarter, charged when her month ends"
   ) { stage in
     let phone = try stage.phone("gina")
     try await phone.subscribe("monthly", offAfter: .days(10))
@@ -71,7 +71,7 @@ extension DemoScenario {
   }
 
   static let onAfterThePurchase = DemoScenario(
-    "8", "tom buys seconds after sofia's month; the answer says “on”, which is his doing"
+    "8", "tom buys seconds after sofia's month; the response says “on” because of his purchase"
   ) { stage in
     let phone = try stage.phone("sofia")
     try await phone.subscribe("monthly", offAfter: .days(10))
@@ -84,10 +84,10 @@ extension DemoScenario {
   }
 }
 
-/// One charge under two transaction ids.
+/// One charge with two transaction IDs.
 extension DemoScenario {
   static let restoredLifetime = DemoScenario(
-    "11", "zeno restores what yara bought for life"
+    "11", "zeno restores yara's lifetime purchase"
   ) { stage in
     let phone = try stage.phone("yara")
     try phone.buy("lifetime")
@@ -103,7 +103,7 @@ extension DemoScenario {
   }
 
   static let restoredMonth = DemoScenario(
-    "12", "alma has switched off; boris restores on her phone while her month runs"
+    "12", "alma turned auto-renew off; boris restores on her phone while her month runs"
   ) { stage in
     let phone = try stage.phone("alma")
     try await phone.subscribe("monthly", offAfter: .days(10))
@@ -116,21 +116,21 @@ extension DemoScenario {
     try await stage.expect("boris", mayUse: [])
   }
 
-  /// Checks that a restored charge is found under its new id, is still its owner's, and that the
-  /// other account was told so.
+  /// Checks that a restored charge is found under its new ID and still belongs to its owner, and
+  /// that the response to the other account says so.
   private static func expectAlias(
     of phone: DemoPhone, _ product: ProductID, ownedBy owner: String, answeredTo account: String,
     _ answer: TenureClient.Submission, _ stage: DemoStage
   ) async throws {
     let charge = try phone.latest(product)
     let alias = charge.transactionIDs.last ?? charge.transactionID
-    try await stage.expect("what it restores", alias, isOwnedBy: owner, .submitter)
+    try await stage.expect("the restored charge", alias, isOwnedBy: owner, .submitter)
     let found = try await stage.tenure.transaction(alias)
     stage.expect(
       found.id == charge.transactionID && found.aliases == [alias],
-      "\(alias) is known as another name of \(found.id): one charge.")
+      "\(alias) is an alias of \(found.id): one charge.")
     stage.expect(
       answer.warnings == ["owned_by_another_account"],
-      "\(account) is told that another account owns it.")
+      "\(account) is warned that another account owns it.")
   }
 }

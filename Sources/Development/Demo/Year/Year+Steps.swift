@@ -2,37 +2,37 @@ import AppStoreSimulator
 import struct Foundation.UUID
 import Subscriptions
 
-/// What people do.
+/// The customers' actions.
 ///
-/// Nobody could doubt whose a charge is: nobody logs in or submits while something of the household
-/// is on its way, and nobody buys where another account's subscription still renews.
+/// The owner of each charge is unambiguous: accounts log in and submit only while nothing of the
+/// household is in flight, and buy only where no other account's subscription still renews.
 extension Year {
   private enum Deed {
     case openApp, subscribe, buyCoins, buyForEver, switchAccount, toggleRenewal, toggleCard, refund,
       reverseRefund, restore, subscribeInSettings, nothing
   }
 
-  /// How often of a hundred.
+  /// Weights in percent.
   private static let deeds: [(deed: Deed, weight: Int)] = [
     (.openApp, 20), (.subscribe, 26), (.buyCoins, 8), (.buyForEver, 4), (.switchAccount, 14),
     (.toggleRenewal, 9), (.toggleCard, 7), (.refund, 4), (.reverseRefund, 1), (.restore, 3),
     (.subscribeInSettings, 2), (.nothing, 2),
   ]
 
-  /// How often of a hundred one chooses which plan.
+  /// Weights in percent.
   private static let plans: [(product: ProductID, weight: Int)] = [
     ("monthly", 34), ("monthly.student", 12), ("premium", 16), ("quarterly", 20), ("yearly", 14),
     ("news.weekly", 4),
   ]
 
   private static let hoursWithoutNetwork = 6...48
-  /// A plan that has ended is over for everybody: no two of Apple's dates are near each other.
+  /// Keeps Apple's dates apart from each other.
   private static let margin: Duration = .hours(2)
-  /// Apple charges up to a day before a period ends; nobody changes anything then.
+  /// Apple charges up to a day before a period ends; nothing is changed in this time.
   private static let chargingTime: Duration = .hours(26)
   private static let refundTime: Duration = .days(60)
 
-  /// Lets everybody act whose time comes before a moment, in the order of time.
+  /// Runs all visits due before a moment, in order of time.
   func visit(until moment: Timestamp) async throws {
     while let number = households.indices.min(by: {
       (households[$0].nextVisit, $0) < (households[$1].nextVisit, $1)
@@ -55,7 +55,7 @@ extension Year {
       do {
         try await act(number)
       } catch is SimulationError {
-        // What is not possible does not happen.
+        // Impossible actions are skipped.
       }
     }
     let hours =
@@ -65,17 +65,17 @@ extension Year {
       + .seconds(households[number].random.number(in: 0...3_599))
   }
 
-  /// Whether nothing of a household is on its way.
+  /// Whether nothing of a household is in flight.
   ///
-  /// What was sent while Apple was down is decided some hours after it is back, which is a promise,
-  /// or else at the next step.
+  /// A submission made during an outage must be decided some hours after it, any other by the next
+  /// step.
   private func isSettled(_ number: Int) async throws -> Bool {
     guard let first = households[number].undecided.map(\.sentAt).min() else { return true }
     let outage = plan.outages.first { $0.contains(first) || $0.upperBound == first }
     let promise = (outage?.upperBound ?? first) + YearPlan.outageAftermath
     guard now >= promise else { return false }
     guard try await !isDecided(number) else { return true }
-    find("\(households[number].appleID) waits since \(first) for a decision")
+    find("a submission of \(households[number].appleID) is undecided since \(first)")
     return false
   }
 
@@ -101,15 +101,15 @@ extension Year {
     }
   }
 
-  // MARK: Buying
+  // MARK: Purchases
 
-  /// Where a group of plans stands for an Apple ID.
+  /// The status of a subscription group for an Apple ID.
   private enum Standing {
-    /// Never bought, or over for everybody.
+    /// Never bought, or expired.
     case free
-    /// Somebody's, and still running.
+    /// Active, with its owner.
     case held(by: String?)
-    /// Nobody knows what Apple will do next.
+    /// Apple may be about to charge.
     case unclear
   }
 
@@ -141,7 +141,7 @@ extension Year {
   }
 
   private func buyCoins(on device: DeviceID, of number: Int) async throws {
-    // Of what was bought before, the app has been told that it was handed out; mostly.
+    // Earlier purchases have mostly been acknowledged by the app.
     for owned in oracle.charges(of: households[number].appleID)
     where owned.charge.productType == .consumable && households[number].random.chance(0.8) {
       try simulation.finish(owned.charge.transactionID)
@@ -184,7 +184,7 @@ extension Year {
     }
   }
 
-  /// Buys where no app is, and opens the app then: only where it is clear whose that is.
+  /// Buys outside the app and then opens it, in households where the account is unambiguous.
   private func subscribeInSettings(_ device: DeviceID, of number: Int) throws {
     let accounts = Set(households[number].loggedIn.values)
     guard households[number].accounts.count == 1, let account = accounts.first,
@@ -198,7 +198,7 @@ extension Year {
     try submit(from: device, of: number)
   }
 
-  // MARK: Everything else
+  // MARK: Other actions
 
   private func switchAccount(on device: DeviceID, of number: Int) throws {
     let accounts = households[number].accounts
@@ -208,7 +208,7 @@ extension Year {
     try submit(from: device, of: number)
   }
 
-  /// Switches off what renews; on again only by whose it is.
+  /// Turns auto-renew off, or on again if the owner is logged in.
   private func toggleRenewal(on device: DeviceID, of number: Int) throws {
     let running = oracle.charges(of: households[number].appleID).filter {
       $0.charge.productType == .autoRenewable && $0.charge.upgradedAt == nil
@@ -233,7 +233,7 @@ extension Year {
   private func refund(of number: Int) throws {
     let charges = oracle.charges(of: households[number].appleID).map(\.charge)
     let candidates = charges.filter { charge in
-      // With a renewal that is paid for already, nobody could say whose that is then.
+      // If the next renewal is already paid, its owner would be ambiguous.
       charge.revokedAt == nil && charge.upgradedAt == nil
         && charge.purchaseDate <= now - Self.margin
         && charge.madeAt > now - Self.refundTime
@@ -256,7 +256,7 @@ extension Year {
     try simulation.reverseRefund(charge.transactionID)
   }
 
-  // MARK: What the app sends
+  // MARK: Submissions
 
   private func submit(
     from device: DeviceID, of number: Int, naming transaction: TransactionID? = nil,
@@ -304,8 +304,8 @@ extension Year {
 }
 
 extension SplitMix64 {
-  /// One of the choices, as often as its weight says.
-  fileprivate mutating func weightedChoice<Choice>(of choices: [(Choice, Int)]) -> Choice? {
+  /// A random choice by weight.
+  mutating func weightedChoice<Choice>(of choices: [(Choice, Int)]) -> Choice? {
     var rest = number(in: 1...max(1, choices.reduce(0) { $0 + $1.1 }))
     for (choice, weight) in choices {
       rest -= weight
@@ -315,17 +315,16 @@ extension SplitMix64 {
   }
 }
 
-/// People who share an Apple ID: its devices, and the accounts that are logged in there.
+/// People who share an Apple ID, with its devices and the accounts logged in there.
 struct YearHousehold {
-  /// What the app sends to its server.
+  /// The form of the app's submissions.
   enum Form {
-    /// The receipt of the old StoreKit.
+    /// Receipts of the original StoreKit.
     case receipts
-    /// What StoreKit 2 gives to the app, signed by Apple.
+    /// Signed data of StoreKit 2.
     case signedData
   }
 
-  /// What the app sends of a device, for the account that is logged in there.
   struct Letter: Sendable {
     enum Content: Sendable {
       case receipt(TenureClient.ReceiptSubmission)
@@ -333,7 +332,7 @@ struct YearHousehold {
     }
 
     var content: Content
-    /// Whether the app will send it again, as if no answer had come.
+    /// Whether the app repeats it, as after a lost response.
     var isSentTwice = false
   }
 
@@ -341,34 +340,27 @@ struct YearHousehold {
   let devices: [DeviceID]
   let accounts: [String]
   let form: Form
-  /// Whether the app attaches the account's token to purchases.
+  /// Whether purchases carry the account's token.
   let attachesTokens: Bool
   /// Whether the app opens an order before a purchase.
   let opensOrders: Bool
   var loggedIn: [DeviceID: String] = [:]
   var cardWorks = true
-  /// When the next thing happens here.
   var nextVisit: Timestamp
-  /// What could not be sent when it was made; the app does so when it is opened next.
+  /// Submissions that failed to be sent; sent at the next visit.
   var unsent: [Letter] = []
-  /// What is to be sent now.
+  /// Submissions to send in this step.
   var outbox: [Letter] = []
-  /// What Tenure has taken and not decided yet, with the time at which it was sent.
+  /// Pending submissions, with the time at which they were sent.
   var undecided: [(id: String, sentAt: Timestamp)] = []
   var random: SplitMix64
 
-  /// Draws who lives here.
-  ///
-  /// - Parameters:
-  ///   - number: Counted from 0.
-  ///   - plan: What is lived.
-  ///   - seed: Of everything that happens here.
   init(_ number: Int, in plan: YearPlan, seed: UInt64) {
     var random = SplitMix64(seed: seed)
     appleID = AppleID("customer-\(number)")
     let letters = ["a", "b", "c"].prefix(random.number(in: 1...3))
     var accounts = letters.map { "customer-\(number)\($0)" }
-    // Some people use the app with two Apple IDs: their own, and a neighbour's.
+    // Some customers use the app with two Apple IDs: their own, and a neighbour's.
     if number > 0, random.chance(0.1) { accounts.append("customer-\(number - 1)a") }
     self.accounts = accounts
     devices = (1...random.number(in: 1...2)).map { DeviceID("customer-\(number)-\($0)") }

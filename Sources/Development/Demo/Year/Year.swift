@@ -4,20 +4,18 @@ import LedgerStorage
 import Postgres
 import Subscriptions
 
-/// A year of an app's customers, lived in steps against Tenure and the simulated App Store.
+/// A year of an app's customers, simulated in steps against Tenure and the simulated App Store.
 ///
-/// In each step people do what they do, their apps send it, Apple's notifications are delivered,
-/// and then the clock waits until Tenure has nothing left that is due: so nothing depends on how
-/// fast a machine is. At the end what Tenure says is compared with what is true.
+/// In each step customers act, their apps submit, and Apple's notifications are delivered; then the
+/// clock waits until Tenure has no due work, so results don't depend on the machine's speed. At the
+/// end Tenure's answers are compared with the truth.
 final class Year {
-  /// How the programs are told what time it is.
+  /// Sets the clock of other processes.
   typealias ClockHand = @Sendable (Timestamp) throws -> Void
 
-  /// How many notifications are carried at once.
+  /// The number of notifications delivered concurrently.
   private static let carriers = 4
-  /// How often it is looked whether anything is left to do.
   private static let pollInterval: Duration = .milliseconds(2)
-  /// How long that may take in reality.
   private static let workLimit: Duration = .seconds(300)
 
   let plan: YearPlan
@@ -25,32 +23,22 @@ final class Year {
   let tenure: TenureClient
   private let sender: NotificationSender
   private let ledger: Ledger
-  /// Moves the clock of programs that don't share this one's; nil: they do.
+  /// Nil if all programs share this process's clock.
   private let clockHand: ClockHand?
-  /// How far the clock moves when a job that is due is not begun or not ended.
+  /// How far the clock is moved when due jobs make no progress; nil if no worker is killed.
   ///
-  /// A worker that was killed keeps its jobs until their lease ends, which only time can bring
-  /// about; nil where nobody is killed.
+  /// A killed worker keeps its jobs until their lease ends.
   private let leaseStep: Duration?
   private var random: SplitMix64
   var households: [YearHousehold]
-  /// Who was a customer before: what each has bought, by whom.
+  /// Customers with a purchase from before the year.
   let residents: [YearResident]
   var oracle: YearOracle
-  /// What cannot be right, found on the way.
+  /// Faults found during the year.
   private(set) var findings: [String] = []
   private(set) var submissions = 0
 
-  /// - Parameters:
-  ///   - plan: What is lived.
-  ///   - simulation: Where everybody buys; at the plan's start.
-  ///   - tenure: Whose products are described.
-  ///   - sender: What carries Apple's notifications.
-  ///   - ledger: Whose queue is watched.
-  ///   - clockHand: Moves the clock of other processes.
-  ///   - leaseStep: How far the clock is moved to end the leases of the dead.
-  ///   - residents: Who was a customer before.
-  /// - Throws: What the App Store does not accept.
+  /// - Throws: `SimulationError` for what the App Store does not accept.
   init(
     _ plan: YearPlan, simulation: AppStoreSimulation, tenure: TenureClient,
     sender: NotificationSender, ledger: Ledger, clockHand: ClockHand? = nil,
@@ -85,12 +73,11 @@ final class Year {
 
   var now: Timestamp { simulation.now }
 
-  // MARK: Living
+  // MARK: Steps
 
-  /// Lives to the end of the year.
+  /// Runs the year to its end.
   ///
-  /// - Parameter beginning: Is told of each step in which Tenure has something to do, before that.
-  /// - Throws: What kept Tenure from being asked.
+  /// `beginning` is called in each step in which Tenure has work to do, before that work.
   func live(beginning: (Year) async throws -> Void = { _ in }) async throws {
     try clockHand?(now)
     while now < plan.end {
@@ -100,7 +87,6 @@ final class Year {
     await lookForUndecided()
   }
 
-  /// One step of the clock.
   private func live(
     until moment: Timestamp, _ beginning: (Year) async throws -> Void
   ) async throws {
@@ -112,13 +98,13 @@ final class Year {
     if oracle.events > news || households.contains(where: { !$0.outbox.isEmpty }) {
       try await beginning(self)
     }
-    // Apple is sometimes faster than the app, and sometimes slower.
+    // Notifications arrive before, after, or concurrently with the app's submissions.
     switch random.number(in: 1...3) {
     case 1:
       try await send()
-      try await carry()
+      try await Self.carry(sender)
     case 2:
-      try await carry()
+      try await Self.carry(sender)
       try await send()
     default:
       let sender = sender
@@ -139,7 +125,7 @@ final class Year {
     findings.append("\(now.day): \(fault)")
   }
 
-  // MARK: Bad days
+  // MARK: Outages
 
   private func setBadDays() {
     let moment = now
@@ -157,13 +143,9 @@ final class Year {
     }
   }
 
-  // MARK: News
+  // MARK: Notifications
 
-  private func carry() async throws {
-    try await Self.carry(sender)
-  }
-
-  /// Delivers what is due, some of it at once.
+  /// Delivers due notifications, several of them concurrently.
   @concurrent
   private static func carry(_ sender: NotificationSender) async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
@@ -187,7 +169,7 @@ final class Year {
     }
   }
 
-  /// Sends what the apps have to send: of one household in order, of different ones at once.
+  /// Sends the apps' submissions: in order within a household, concurrently between households.
   private func send() async throws {
     let (bags, tenure) = (takeLetters(), tenure)
     let answers = try await withThrowingTaskGroup { group in
@@ -210,7 +192,7 @@ final class Year {
     }
   }
 
-  /// Whether everything that a household has sent is decided.
+  /// Whether all submissions of a household are decided.
   func isDecided(_ household: Int) async throws -> Bool {
     var rest: [(id: String, sentAt: Timestamp)] = []
     for submission in households[household].undecided {
@@ -221,16 +203,15 @@ final class Year {
     return rest.isEmpty
   }
 
-  /// At the end nothing is left undecided.
   private func lookForUndecided() async {
     for number in households.indices where (try? await isDecided(number)) != true {
-      find("what \(households[number].appleID) has submitted is not decided")
+      find("a submission of \(households[number].appleID) is not decided")
     }
   }
 
-  // MARK: Tenure's work
+  // MARK: Tenure's backlog
 
-  /// Waits until nothing is due that Tenure has not done.
+  /// Waits until Tenure has no due work.
   private func waitForTenure() async throws {
     guard try await hasBacklog() else { return }
     ledger.wakeWorkers()
@@ -241,7 +222,7 @@ final class Year {
         let left = try await ledger.jobCounts(at: now).filter { $0.due + $0.running > 0 }
           .map { "\($0.kind) (\($0.due) due, \($0.running) running)" }
         throw TenureClient.Failure(
-          description: "At \(now) nobody ends what is due: \(left.joined(separator: ", "))")
+          description: "At \(now) due jobs are not finished: \(left.joined(separator: ", "))")
       }
       if let leaseStep, ContinuousClock.now >= nextMove {
         try move(to: now + leaseStep)
@@ -252,7 +233,7 @@ final class Year {
     } while try await hasBacklog()
   }
 
-  /// Whether something is due; a database that is being replaced by another is asked again.
+  /// Whether work is due; retries while the database fails over.
   private func hasBacklog() async throws -> Bool {
     let end = ContinuousClock.now + tenure.patience
     while true {
@@ -264,17 +245,17 @@ final class Year {
     }
   }
 
-  /// How long a job may take in reality before its worker is taken for dead.
+  /// The real time without progress after which the clock is moved to end leases.
   ///
-  /// Too short costs nothing: two workers then do the same job, and one of them commits.
+  /// Too short is harmless: two workers then run the same job, and one of them commits.
   private static let leasePatience: Duration = .milliseconds(500)
 }
 
-/// Somebody who bought one thing before the year begins, and for whom Apple renews it.
+/// A customer with one purchase from before the year.
 struct YearResident: Sendable {
   let appleID: AppleID
   let account: String
-  /// The purchase; what Apple renews later is the account's, too.
+  /// The purchase; the account also owns its renewals.
   let bought: TransactionID
 }
 
@@ -287,11 +268,9 @@ extension TenureClient {
   }
 }
 
-/// Who lives through the year, and which bad days Apple has in it.
-///
-/// It can be a shorter time, or a longer one.
+/// The number of customers, the time they are simulated, and the faults on Apple's side.
 struct YearPlan: Sendable {
-  /// The same seed gives the same lives.
+  /// The same seed gives the same customers.
   var seed: UInt64
   var customers: Int
   var length = CalendarPeriod(months: 12)
@@ -299,54 +278,52 @@ struct YearPlan: Sendable {
 
   /// Whether some apps open an order before a purchase.
   var opensOrders = true
-  /// Until when everybody has done something for the first time.
+  /// The time in which every customer acts for the first time.
   var firstVisits: Duration = .days(60)
-  /// How long people wait before they do the next thing.
+  /// The time between two visits of a customer.
   var hoursBetweenVisits = 24...960
-  /// Whether Apple is down at times, and its notifications of a week are lost.
+  /// Whether Apple has outages, and a week of its notifications is lost.
   var hasBadDays = true
 
-  /// How far the clock moves at a time.
+  /// How far the clock moves per step.
   var step: Duration = .hours(6)
-  /// The same around the times at which Apple is down.
+  /// The same around Apple's outages.
   var outageStep: Duration = .hours(1)
 
-  /// The share of notifications that arrive late, twice, in another order or at a later attempt.
+  /// The share of notifications that arrive late, twice, out of order or at a later attempt.
   var notificationFaultRate = 0.1
 
   var end: Timestamp { length.end(from: start) }
 
-  /// When customers do nothing new any more: what is on its way takes days at the most.
+  /// From here on customers do nothing new; what is in flight takes days at most.
   var rest: Timestamp { end - Self.restLength }
 
-  /// Twice Apple is down, for verifyReceipt and for the App Store Server API alike: for hours, and
-  /// for more than a day.
+  /// Two outages of both verifyReceipt and the App Store Server API: for 9 and for 40 hours.
   var outages: [Range<Timestamp>] {
     guard hasBadDays else { return [] }
     let (short, long) = (moment(0.3), moment(0.7))
     return [short..<short + .hours(9), long..<long + .hours(40)]
   }
 
-  /// The notifications written in this week are lost for good: Tenure has to find out by itself.
+  /// The week whose notifications are lost for good, so that Tenure has to find out otherwise.
   ///
-  /// The others arrive in the end, some of them days late, twice or in another order.
+  /// All others arrive eventually.
   var silence: Range<Timestamp> {
     let begin = moment(0.5)
     return begin..<begin + (hasBadDays ? .days(7) : .zero)
   }
 
-  /// By then whatever was left undone in an outage is done: the queue's longest pause is an hour.
+  /// The time after an outage by which postponed work is done: the longest retry delay is an hour.
   static let outageAftermath: Duration = .hours(6)
-  /// Longer than Apple goes on with a notification, and than it is late.
+  /// Longer than Apple retries a notification, and than any is late.
   static let restLength: Duration = .days(9)
 
-  /// A moment of the year, as a share of its length.
+  /// A moment given as a share of the length.
   private func moment(_ share: Double) -> Timestamp {
     let milliseconds = Double((end - start).inMilliseconds) * share
     return start + .milliseconds(Int64(milliseconds))
   }
 
-  /// The moment to which the clock is moved next.
   func step(after moment: Timestamp) -> Timestamp {
     let isNearOutage = outages.contains {
       $0.lowerBound - step < moment && moment < $0.upperBound + Self.outageAftermath
@@ -359,19 +336,16 @@ struct YearPlan: Sendable {
   }
 }
 
-/// The hand of the clock that programs read from a file.
+/// The clock file that programs read (`TENURE_CLOCK_FILE`).
 struct ClockHand: Sendable {
-  /// What `TENURE_CLOCK_FILE` names.
   let path: String
 
-  /// - Parameter directory: Where the file is made; by ``move(to:)``, and not before.
+  /// The file is created by the first ``move(to:)``.
   init(in directory: URL) {
     path = directory.appending(path: "clock").path(percentEncoded: false)
   }
 
-  /// Moves the hand.
-  ///
-  /// The file is replaced as a whole: nobody ever reads half of a number.
+  /// Sets the clock; the file is replaced atomically.
   func move(to moment: Timestamp) throws {
     try Data("\(moment.milliseconds)\n".utf8).write(to: URL(filePath: path), options: .atomic)
   }

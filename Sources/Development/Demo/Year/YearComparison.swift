@@ -3,7 +3,7 @@ import Foundation
 import LedgerStorage
 import Subscriptions
 
-/// What Tenure says at the end of the year, beside what is true.
+/// The differences between Tenure's answers at the end of the year and the truth.
 struct YearComparison: Sendable {
   let customers: Int
   let accounts: Int
@@ -12,24 +12,21 @@ struct YearComparison: Sendable {
   let orders: Int
   let submissions: Int
   let notifications: Int
-  /// Those that never arrived, and were found in Apple's history.
+  /// Lost notifications, which were found in Apple's history.
   let lost: Int
-  /// What the feed told.
   let events: Int
   let audit: LedgerAudit
-  /// One sentence for each thing that is not as it has to be.
+  /// One sentence for each difference.
   let differences: [String]
 
   var isClean: Bool { differences.isEmpty && audit.isClean }
 }
 
 extension Year {
-  /// How many questions are asked at once.
+  /// The number of accounts queried concurrently.
   private static let askers = 4
-  /// There should be none at all.
   private static let toldJobs = 10
 
-  /// Asks Tenure about everybody, and compares.
   func compare(with ledger: Ledger) async throws -> YearComparison {
     let appleIDs = households.map(\.appleID) + residents.map(\.appleID)
     let truth = oracle.accounts(of: appleIDs, at: now)
@@ -38,7 +35,7 @@ extension Year {
     var differences = findings
     for appleID in appleIDs {
       for owned in oracle.charges(of: appleID) where owned.owner == nil {
-        differences.append("\(appleID): the story lost \(owned.charge.transactionID)")
+        differences.append("\(appleID): no owner is recorded for \(owned.charge.transactionID)")
       }
     }
     let answers = try await ask(about: accounts)
@@ -56,8 +53,8 @@ extension Year {
     let unheard = try await ledger.missingNotifications(
       among: lost.map { $0.uuid.uuidString.lowercased() })
     differences += unheard.sorted().map { "the lost notification \($0) was never found" }
-    for job in try await ledger.parkedJobs(limit: Self.toldJobs) {
-      differences.append("\(job.kind) of \(job.subject) is given up: \(job.lastError ?? "")")
+    for job in try await ledger.discardedJobs(limit: Self.toldJobs) {
+      differences.append("\(job.kind) of \(job.subject) failed: \(job.lastError ?? "")")
     }
     let follower = try await follow(towards: truth, of: accounts, &differences)
     let charges = appleIDs.flatMap { oracle.charges(of: $0) }
@@ -69,7 +66,7 @@ extension Year {
       audit: try await ledger.audit(), differences: differences)
   }
 
-  /// Follows the feed from nothing on, and compares what that comes to.
+  /// Reads the event feed from its beginning and compares the resulting entitlements.
   private func follow(
     towards truth: [String: YearOracle.Account], of accounts: [String],
     _ differences: inout [String]
@@ -81,7 +78,7 @@ extension Year {
       let (right, told) = (truth[account]?.access ?? [:], follower.access[account] ?? [:])
       for name in Set(right.keys).union(told.keys).sorted() where right[name] != told[name] {
         differences.append(
-          "\(account) \(Self.words(for: right[name])) \(name), the feed says: "
+          "\(account) \(Self.words(for: right[name])) \(name), the feed: "
             + "\(Self.words(for: told[name]))")
       }
     }
@@ -114,16 +111,16 @@ extension Year {
     where truth.access[name] != tenure.access[name] {
       differences.append(
         "\(account) \(words(for: truth.access[name])) \(name), "
-          + "Tenure says: \(words(for: tenure.access[name]))")
+          + "Tenure: \(words(for: tenure.access[name]))")
     }
     for charge in Set(truth.charges.keys).union(tenure.charges.keys).sorted() {
       switch (truth.charges[charge], tenure.charges[charge]) {
       case (let right?, let found?) where right != found:
         differences.append(
           "\(charge) of \(account) is \(right.map { "refunded at \($0)" } ?? "not refunded"), "
-            + "Tenure says: \(found?.description ?? "not")")
-      case (.some, nil): differences.append("\(charge) is \(account)'s, Tenure says no")
-      case (nil, .some): differences.append("\(charge) is not \(account)'s, Tenure says it is")
+            + "Tenure: \(found?.description ?? "not refunded")")
+      case (.some, nil): differences.append("\(charge) belongs to \(account), Tenure: it doesn't")
+      case (nil, .some): differences.append("\(charge) isn't \(account)'s, Tenure: it is")
       default: break
       }
     }
@@ -132,20 +129,20 @@ extension Year {
 
   private static func words(for access: Timestamp??) -> String {
     switch access {
-    case nil: "may not use"
-    case .some(nil): "may use for ever"
-    case .some(let end?): "may use until \(end)"
+    case nil: "has no access to"
+    case .some(nil): "has unlimited access to"
+    case .some(let end?): "has access until \(end) to"
     }
   }
 
-  /// Each order that was named with a purchase is fulfilled by it, whether refunded later or not,
-  /// and none waits for ever.
+  /// Compares orders: each is fulfilled by the purchase made for it, even if refunded later, and no
+  /// order stays open.
   private func wrongOrders() async throws -> [String] {
     var differences: [String] = []
     for id in oracle.openedOrders where oracle.orders[id] == nil {
-      // Another purchase may have fulfilled it, as the latest open one.
+      // Another purchase may have fulfilled it as the latest open order.
       guard try await tenure.order(id).status == .open else { continue }
-      differences.append("order \(id) waits for ever")
+      differences.append("order \(id) is still open")
     }
     for (id, transaction) in oracle.orders.sorted(by: { $0.key < $1.key }) {
       let order = try await tenure.order(id)
@@ -153,7 +150,7 @@ extension Year {
       let status: PurchaseOrder.Status = refundedAt == nil ? .fulfilled : .refunded
       guard order.status != status || order.transactionID != transaction else { continue }
       differences.append(
-        "order \(id) is \(status.rawValue) by \(transaction), Tenure says: "
+        "order \(id) is \(status.rawValue) by \(transaction), Tenure: "
           + "\(order.status.rawValue) by \(order.transactionID?.rawValue ?? "nothing")")
     }
     return differences
@@ -161,7 +158,6 @@ extension Year {
 }
 
 extension TenureClient {
-  /// What Tenure says of an account.
   fileprivate func everything(about account: String) async throws -> YearOracle.Account {
     var answer = YearOracle.Account()
     for entitlement in try await entitlements(of: account) {
@@ -176,14 +172,14 @@ extension TenureClient {
   fileprivate static func moment(_ text: String?) throws -> Timestamp? {
     guard let text else { return nil }
     guard let moment = Timestamp(rfc3339: text) else {
-      throw Failure(description: "\(text) is no time.")
+      throw Failure(description: "\(text) is not a time.")
     }
     return moment
   }
 }
 
 extension TenureClient.Entitlement {
-  /// Until when there is access; nil: for ever.
+  /// The end of access; nil: forever.
   var accessEnd: Timestamp? {
     get throws { try TenureClient.moment(accessEndsAt) }
   }

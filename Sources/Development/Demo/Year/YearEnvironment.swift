@@ -11,19 +11,15 @@ import ServiceLifecycle
 import Subscriptions
 import tenure
 
-/// Everything that a year is lived with in one process: an App Store, a server and a worker.
+/// A year in one process: an App Store, a server and a worker.
 struct YearWorld: Sendable {
   let plan: YearPlan
   let logger: Logger
 
-  /// Lives the year.
+  /// Runs the year and compares its result with the truth.
   ///
-  /// - Parameters:
-  ///   - database: With a schema, and nothing else.
-  ///   - directory: For what is configured by files.
-  ///   - beginning: Is told of each step in which Tenure has something to do.
-  /// - Returns: What came out.
-  /// - Throws: What kept anybody from living.
+  /// Needs an empty database with a schema, and a directory for settings. `beginning` is called in
+  /// each step in which Tenure has work to do.
   func live(
     in database: ConnectionPool, directory: URL,
     beginning: @escaping (Year) async throws -> Void = { _ in }
@@ -51,14 +47,8 @@ struct YearWorld: Sendable {
     }
   }
 
-  /// Serves a year that was lived as it stands at its end, with nobody who works on it.
-  ///
-  /// - Parameters:
-  ///   - database: In which it was lived.
-  ///   - directory: As in ``live(in:directory:beginning:)``.
-  ///   - keys: Who may look at it.
-  ///   - body: What goes on meanwhile; it is told the address.
-  /// - Throws: What `body` throws, or why it can't be served.
+  /// Serves the database of a finished year, as of its end and without a worker, while a body runs
+  /// with its address.
   func show(
     _ database: ConnectionPool, directory: URL, to keys: DemoKeys,
     _ body: (String) async throws -> Void
@@ -72,16 +62,14 @@ struct YearWorld: Sendable {
     }
   }
 
-  /// A running server.
   private struct Served {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     let url: String
-    /// Through which it asks Apple, and may be asked itself.
+    /// The client used for Apple, usable for the server as well.
     let client: HTTPClient
     let ledger: Ledger
   }
 
-  /// Serves a database for as long as something goes on.
   private func serve<Value: Sendable>(
     _ database: ConnectionPool, with settings: Settings, clock: WorkClock, isWorking: Bool,
     _ body: (Served) async throws -> Value
@@ -102,12 +90,11 @@ struct YearWorld: Sendable {
     }
   }
 
-  /// The year's App Store is gone: "discard" (RFC 863), where nobody answers.
+  /// The year's App Store is gone, so its URL has the discard port (RFC 863).
   private static let nobodysPort = 9
 }
 
 extension YearPlan {
-  /// The App Store in which the year is lived, at its beginning.
   func openAppStore() throws -> AppStoreSimulation {
     try AppStoreSimulation(
       configuration: AppStoreSimulation.Configuration(
@@ -115,14 +102,9 @@ extension YearPlan {
   }
 }
 
-/// Runs services for as long as the work takes that needs them.
+/// Runs services while a body runs, then stops them gracefully.
 ///
-/// - Parameters:
-///   - services: In the order in which they depend on each other.
-///   - logger: The program's.
-///   - body: The work; the services stop gracefully however it ends.
-/// - Returns: What the work came to.
-/// - Throws: What the work throws, or why a service ended before it.
+/// The services are given in the order in which they depend on each other.
 func withServices<Value: Sendable>(
   _ services: [any Service], logger: Logger, _ body: () async throws -> Value
 ) async throws -> Value {

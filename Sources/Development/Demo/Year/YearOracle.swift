@@ -3,58 +3,53 @@ import Foundation
 import LedgerStorage
 import Subscriptions
 
-/// What is true, told by who knows it: the App Store, which charged, and the story, which knows who
-/// held the phone.
+/// The truth, from the App Store's charges and from who was logged in at each purchase.
 ///
-/// It shares no code with what it judges. Owners need no rule here: people live so that nobody
-/// could doubt whose a charge is.
+/// It shares no code with Tenure. Owners need no rule here because no charge is ambiguous.
 struct YearOracle {
-  /// A charge and whose it is.
   struct OwnedCharge {
     let charge: SimulatedCharge
-    /// Nil: nobody's app has ever heard of it.
+    /// Nil: no buyer was recorded.
     let owner: String?
   }
 
-  /// What is true of one account.
   struct Account: Equatable {
-    /// Each charge that is the account's, with the date of its refund.
+    /// The account's charges, with the date of their refund.
     var charges: [TransactionID: Timestamp?] = [:]
-    /// Until when it may use what; nil: for ever.
+    /// The end of access by entitlement; nil: forever.
     var access: [String: Timestamp?] = [:]
   }
 
   private let simulation: AppStoreSimulation
   private var buyers: [TransactionID: String] = [:]
-  /// The orders that a charge has to have fulfilled, by their ids.
+  /// Orders by ID, with the charge that must have fulfilled them.
   private(set) var orders: [String: TransactionID] = [:]
-  /// All that were opened, paid or not.
   private(set) var openedOrders: [String] = []
-  /// Until when access goes on, of subscriptions that Apple can't collect for.
+  /// The end of the grace period of subscriptions in billing retry.
   private var graces: [OriginalTransactionID: Timestamp] = [:]
-  /// Subscriptions that Apple can't collect for.
+  /// Subscriptions in billing retry.
   private var troubled: Set<OriginalTransactionID> = []
-  /// How many things Apple has done.
+  /// The number of App Store events so far.
   private(set) var events = 0
 
   init(simulation: AppStoreSimulation) {
     self.simulation = simulation
   }
 
-  // MARK: Learning
+  // MARK: Recording
 
-  /// Keeps who was logged in where something was bought, and perhaps for which order.
+  /// Records who was logged in at a purchase, and the order it was for.
   mutating func note(_ account: String, bought transaction: TransactionID, for order: String?) {
     buyers[transaction] = account
     if let order { orders[order] = transaction }
   }
 
-  /// Keeps that an order was opened; nobody may ever pay for it.
+  /// Records an opened order, which may never be paid.
   mutating func note(openedOrder id: String) {
     openedOrders.append(id)
   }
 
-  /// Hears what Apple has done since the last time.
+  /// Takes in the App Store's new events.
   mutating func hear() {
     let news = simulation.events(after: events)
     events += news.count
@@ -72,14 +67,14 @@ struct YearOracle {
     }
   }
 
-  // MARK: Telling
+  // MARK: Answers
 
-  /// Whether Apple is still trying to collect.
+  /// Whether a subscription is in billing retry.
   func isTroubled(_ line: OriginalTransactionID) -> Bool { troubled.contains(line) }
 
-  /// What an Apple ID was charged for, line by line, with owners.
+  /// The charges of an Apple ID with their owners.
   ///
-  /// Who buys owns; who owns what Apple renews owns the renewal.
+  /// The buyer owns a purchase; the owner of a charge owns the renewal that follows it.
   func charges(of appleID: AppleID) -> [OwnedCharge] {
     var holders: [OriginalTransactionID: String] = [:]
     return simulation.truth(of: appleID).map { charge in
@@ -91,7 +86,7 @@ struct YearOracle {
     }
   }
 
-  /// The last things that Apple did on lines of which an account owns charges: where to look.
+  /// The latest App Store events on an account's original transactions, for diagnosis.
   func lastDeeds(for account: Account) -> String {
     let lines = Set(
       account.charges.keys.compactMap { try? simulation.truth(of: $0).originalTransactionID })
@@ -103,7 +98,6 @@ struct YearOracle {
 
   private static let toldDeeds = 6
 
-  /// The truth about every account that owns anything.
   func accounts(of appleIDs: [AppleID], at now: Timestamp) -> [String: Account] {
     var accounts: [String: Account] = [:]
     for appleID in appleIDs {
@@ -130,13 +124,13 @@ struct YearOracle {
     return accounts
   }
 
-  /// What one account has of one line.
+  /// An account's charges of one original transaction.
   private struct Share: Hashable {
     let account: String?
     let line: OriginalTransactionID
   }
 
-  /// What charges of one line that count give at a moment, and until when.
+  /// The entitlements from charges of one original transaction at a moment, with their ends.
   private func access(
     to charges: [SimulatedCharge], latest: TransactionID?, at now: Timestamp
   ) -> [String: Timestamp?] {
@@ -168,7 +162,7 @@ struct YearOracle {
       ? DemoCatalogue.seasonLength.end(from: charge.purchaseDate) : charge.expiresDate
   }
 
-  /// No end is the latest of all.
+  /// Nil, which is forever, is later than any date.
   private func isEarlier(_ lhs: Timestamp?, _ rhs: Timestamp?) -> Bool {
     guard let lhs else { return false }
     return rhs.map { lhs < $0 } ?? true
@@ -179,9 +173,8 @@ struct YearOracle {
   }
 }
 
-/// Tells the terminal how a year goes, and how it came out.
+/// Prints the progress and the results of a year.
 final class YearDiary {
-  /// How many differences are told; their number always is.
   private static let toldDifferences = 20
 
   private let printer: StoryPrinter
@@ -194,13 +187,13 @@ final class YearDiary {
     self.printer = printer
   }
 
-  /// Tells how far the year is: in one line of a terminal, or else a line for each month.
+  /// Prints the progress: in place on a terminal, otherwise one line a month.
   func note(_ year: Year) {
     if !hasBegun { open(year.plan) }
     let day = year.now.day
     guard isTerminal || day.prefix(7) != month else { return }
     month = String(day.prefix(7))
-    let text = "  \(day)  \(year.submissions) submissions, \(year.oracle.events) of Apple's deeds"
+    let text = "  \(day)  \(year.submissions) submissions, \(year.oracle.events) App Store events"
     printer.write((isTerminal ? "\r" : "") + text + (isTerminal ? "" : "\n"))
   }
 
@@ -209,30 +202,27 @@ final class YearDiary {
     printer.heading("∞", "\(plan.customers) customers live through \(plan.length.months) months")
     printer.line(
       """
-      Cards fail, accounts switch, plans change, money is given back. Apple's notifications come
-      late, twice and in the wrong order, and those of one week are lost; twice Apple is down, for
-      hours and for more than a day.
+      Cards fail, accounts switch, plans change, purchases are refunded. Apple's notifications
+      arrive late, twice and out of order, and those of one week are lost. Apple has two outages,
+      one of 9 and one of 40 hours.
       """)
   }
 
-  /// Tells how it came out.
   func close(_ comparison: YearComparison) {
     printer.line()
     let seconds = (ContinuousClock.now - begin).components.seconds
     printer.remark(
       "\(comparison.submissions) submissions and \(comparison.notifications) notifications ("
-        + "\(comparison.lost) lost, and found in Apple's history) about "
-        + "\(comparison.charges) charges, \(comparison.refunds) of them refunded, in "
-        + "\(seconds) seconds.")
+        + "\(comparison.lost) lost and found in Apple's history) for \(comparison.charges) "
+        + "charges, \(comparison.refunds) of them refunded, in \(seconds) seconds.")
     printer.check(
       comparison.differences.isEmpty,
-      "What Tenure says of \(comparison.accounts) accounts of \(comparison.customers) customers - "
-        + "what each may use until when, what it owns, \(comparison.orders) orders, what "
-        + "\(comparison.events) events come to - has \(comparison.differences.count) differences "
-        + "from what is true.")
+      "Tenure's answers about \(comparison.accounts) accounts of \(comparison.customers) customers "
+        + "(entitlements, charges, \(comparison.orders) orders, \(comparison.events) events) "
+        + "compared with the truth: \(comparison.differences.count) differences.")
     printer.check(
       comparison.audit.isClean,
-      "The ledger, recomputed: \(comparison.audit.entries) entries, "
+      "Ledger audit: \(comparison.audit.entries) entries, "
         + "\(comparison.audit.differences.count) differences.")
     for difference in comparison.differences.prefix(Self.toldDifferences) {
       printer.remark("✗ \(difference)")
@@ -243,18 +233,15 @@ final class YearDiary {
   }
 }
 
-/// What somebody knows of accounts' access who only follows the feed, from nothing on.
+/// A reader of the event feed that derives entitlements from events alone.
 struct YearFollower {
-  /// Until when each account may use what; nil: for ever.
+  /// The end of access by account and entitlement; nil: forever.
   private(set) var access: [String: [String: Timestamp?]] = [:]
   private(set) var events = 0
-  /// What cannot be right: something told twice, or that never began.
+  /// Duplicate events, and changes of entitlements that were never granted.
   private(set) var findings: [String] = []
   private var ids: Set<String> = []
 
-  /// Follows the feed to its end.
-  ///
-  /// - Throws: What Tenure says.
   mutating func follow(_ tenure: TenureClient) async throws {
     var cursor: String?
     while true {
@@ -270,7 +257,7 @@ struct YearFollower {
     if !ids.insert(event.id).inserted { findings.append("event \(event.id) is in the feed twice") }
     guard event.type.hasPrefix("entitlement.") else { return }
     guard let account = event.account, let entitlement = event.data.entitlement else {
-      findings.append("\(event.type) \(event.id) names no account or no entitlement")
+      findings.append("\(event.type) \(event.id) has no account or no entitlement")
       return
     }
     let name = entitlement.name
@@ -278,8 +265,8 @@ struct YearFollower {
     let begins = event.type == "entitlement.granted"
     if isKnown == begins {
       findings.append(
-        "the feed tells \(account) \(event.type) of \(name), which \(isKnown ? "is" : "is not") "
-          + "known to be active")
+        "\(event.type) of \(name) for \(account), which is \(isKnown ? "already" : "not") active "
+          + "in the feed")
     }
     switch event.type {
     case "entitlement.granted", "entitlement.extended", "entitlement.shortened":

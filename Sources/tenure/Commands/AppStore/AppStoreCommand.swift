@@ -6,14 +6,13 @@ import HTTPAPI
 import Logging
 import Subscriptions
 
-/// `tenure app-store`: the App Store Server API, by hand.
 struct AppStoreCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "app-store",
-    abstract: "Asks Apple's App Store Server API, and changes there what can be changed.",
+    abstract: "Queries the App Store Server API, and makes the changes that it supports.",
     discussion: """
       Needs TENURE_APPSTORE_ISSUER_ID, TENURE_APPSTORE_KEY_ID and TENURE_APPSTORE_PRIVATE_KEY, and \
-      no database. Whatever Apple signs in an answer is verified before it is shown.
+      no database. Signed data in responses is verified before it is shown.
       """,
     subcommands: [
       TransactionCommand.self, HistoryCommand.self, StatusesCommand.self, RefundsCommand.self,
@@ -23,27 +22,24 @@ struct AppStoreCommand: AsyncParsableCommand {
     ])
 }
 
-/// The flags of the commands that ask the App Store Server API.
+/// The options of all commands that query the App Store Server API.
 struct AppStoreOptions: ParsableArguments {
-  @Option(name: .customLong("config"), help: "A file of settings: NAME=value lines.")
+  @Option(name: .customLong("config"), help: "Settings file with NAME=value lines.")
   var file: String?
 
-  @Option(help: "Log level; instead of TENURE_LOG_LEVEL.")
+  @Option(help: "Log level; overrides TENURE_LOG_LEVEL.")
   var logLevel: String?
 
-  @Option(help: "The app; needed where several are configured.")
+  @Option(help: "The app; required if several are configured.")
   var bundleID: String?
 
-  @Option(help: "Which of Apple's environments to ask: production or sandbox.")
+  @Option(help: "The environment to query: production or sandbox.")
   var environment: Environment?
 
-  @Option(help: "How to show the answer: text or json.")
+  @Option(help: "Output format: text or json.")
   var format = AppStoreReport.Format.text
 
-  /// Asks Apple and shows what came of it.
-  ///
-  /// - Parameter body: Asks, and makes a report of the answer.
-  /// - Throws: What is wrong with the settings or the answer, in words.
+  /// Queries Apple and prints the report that `body` makes of the response.
   func report(_ body: (AppStoreDesk) async throws -> AppStoreReport) async throws {
     var settings = try Settings(
       await SettingSource(
@@ -76,31 +72,31 @@ struct AppStoreOptions: ParsableArguments {
     guard let bundleID else {
       guard apps.all.count == 1 else {
         throw SettingError(
-          name: "--bundle-id", fault: "several apps are configured: name the one to ask about")
+          name: "--bundle-id", fault: "required: several apps are configured")
       }
       return apps.all[0]
     }
     guard let app = apps[bundleID] else {
       throw SettingError(
-        name: "--bundle-id", fault: "\(bundleID) is none of the apps that are configured")
+        name: "--bundle-id", fault: "the app \(bundleID) is not configured")
     }
     return app
   }
 }
 
-/// What a command asks with: the way to Apple, the app, and the environment if one is named.
+/// The client, app and environment of one command.
 struct AppStoreDesk: Sendable {
   let api: AppStoreServerAPI
   let bundleID: String
   let environment: Environment?
 
-  /// For what each environment has of its own.
+  /// For requests without a fallback to the sandbox.
   var environmentOrProduction: Environment { environment ?? .production }
 }
 
 extension Environment: ExpressibleByArgument {}
 
-/// A moment as an argument: RFC 3339, or a day alone, which begins at midnight UTC.
+/// A time argument: RFC 3339, or a date, which means its midnight in UTC.
 struct Moment: ExpressibleByArgument {
   let timestamp: Timestamp
 

@@ -3,28 +3,27 @@ import ArgumentParser
 import JSONText
 import Subscriptions
 
-/// What a command shows: the same as JSON for programs, and as text for people.
+/// The output of a command, as JSON and as text with the same content.
 struct AppStoreReport {
   enum Format: String, CaseIterable, ExpressibleByArgument {
     case text
     case json
   }
 
-  /// A part of the text.
   enum Block {
-    /// Names and values, the values below each other.
+    /// Names and values, with the values aligned.
     case fields([(name: String, value: String)])
-    /// Columns under their names, each as wide as its widest cell.
+    /// Column names and rows, each column as wide as its widest cell.
     case table([String], [[String]])
     case line(String)
   }
 
   var members: [JSONValue.Member] = []
   var blocks: [Block] = []
-  /// How many signed parts were shown, and how many of them were refused.
+  /// The number of signed parts, and of those that failed verification.
   var parts = 0
   var refused = 0
-  /// What ended a list before its end.
+  /// The error that cut a list short.
   var failure: (any Error)?
 
   init(_ environment: Environment) {
@@ -37,7 +36,6 @@ struct AppStoreReport {
     members.append(JSONValue.Member(key: name, value: value))
   }
 
-  /// A named value, in the JSON and in the text.
   mutating func show(_ name: String, _ value: JSONValue?) {
     guard let value else { return }
     add(name, value)
@@ -51,7 +49,7 @@ struct AppStoreReport {
     }
   }
 
-  /// A part that was refused, or a list that broke off, is no success.
+  /// Throws if a part failed verification or a list was cut short.
   func check() throws {
     if let failure { throw failure }
     guard refused == 0 else {
@@ -59,13 +57,11 @@ struct AppStoreReport {
     }
   }
 
-  /// What the exit status is non-zero for.
   struct RefusedParts: Error, CustomStringConvertible {
     let description: String
   }
 }
 
-/// How values and blocks are written for people.
 enum AppStoreText {
   static func text(_ blocks: [AppStoreReport.Block]) -> String {
     var lines: [String] = []
@@ -86,13 +82,13 @@ enum AppStoreText {
       }
     }
     flush()
-    // Empty lines only between others.
+    // Keeps empty lines only between other lines.
     return lines.enumerated().filter { index, line in
       !line.isEmpty || (index > 0 && index < lines.count - 1 && !lines[index - 1].isEmpty)
     }.map(\.element).joined(separator: "\n")
   }
 
-  /// Rows of cells, the cells of a column below each other.
+  /// Aligns the cells of each column.
   static func columns(_ rows: [[String]]) -> [String] {
     let count = rows.map(\.count).max() ?? 0
     let widths = (0..<count).map { column in
@@ -106,7 +102,7 @@ enum AppStoreText {
     }
   }
 
-  /// The members of an object, those of objects in it with a dot between the names.
+  /// The members of an object; nested members have dotted names.
   static func fields(_ json: JSONValue, within path: String = "") -> [(name: String, value: String)]
   {
     switch json {
@@ -120,7 +116,7 @@ enum AppStoreText {
     }
   }
 
-  /// One value: what is called a date is written as one.
+  /// Formats a value; integers of members whose name ends in `Date` are times.
   static func text(_ json: JSONValue, of name: String) -> String {
     switch json {
     case .string(let text): text
@@ -134,7 +130,7 @@ enum AppStoreText {
     }
   }
 
-  /// An amount in thousandths, as in `9.99 USD`.
+  /// Formats an amount in thousandths of the currency's unit, as in `9.99 USD`.
   static func price(_ milliunits: Int64?, _ currency: String?) -> String {
     guard let milliunits else { return "" }
     let (whole, rest) = milliunits.magnitude.quotientAndRemainder(dividingBy: 1000)
@@ -145,7 +141,7 @@ enum AppStoreText {
 }
 
 extension AppStoreReport {
-  /// One signed part, field by field.
+  /// Shows one signed part, field by field.
   mutating func show<Value>(
     _ part: SignedPart<Value>, as name: String, payload: (Value) -> JSONValue
   ) {
@@ -159,7 +155,6 @@ extension AppStoreReport {
     blocks.append(.fields(AppStoreText.fields(payload(value))))
   }
 
-  /// A list of transactions, one in a row.
   mutating func show(_ transactions: [SignedPart<SignedTransaction>]) {
     add("transactions", .array(transactions.map { json($0) { $0.payload.json } }))
     let rows = transactions.compactMap { $0.value.map(Self.row) }
@@ -168,7 +163,7 @@ extension AppStoreReport {
     blocks.append(.fields([("transactions", "\(transactions.count)")]))
   }
 
-  /// The lines of every subscription group, one in a row.
+  /// Shows the subscriptions of all groups.
   mutating func show(_ statuses: SubscriptionStatuses) {
     add(
       "groups",
@@ -190,7 +185,6 @@ extension AppStoreReport {
     blocks.append(.fields([("subscriptions", "\(lines.count)")]))
   }
 
-  /// A list of notifications, one in a row.
   mutating func show(_ notifications: [SentNotification]) {
     add("notifications", .array(notifications.map { json($0) }))
     let rows = notifications.compactMap { sent in
@@ -201,7 +195,7 @@ extension AppStoreReport {
     blocks.append(.fields([("notifications", "\(notifications.count)")]))
   }
 
-  /// One notification with every attempt to deliver it.
+  /// Shows a notification and Apple's attempts to deliver it.
   mutating func show(_ sent: SentNotification) {
     if let notification = sent.notification {
       show(notification, as: "notification") { $0.payload.json }
@@ -279,7 +273,7 @@ extension AppStoreReport {
     ]
   }
 
-  /// What makes a transaction unlike others.
+  /// Revocation, upgrade, ownership and offers.
   private static func notes(_ payload: JWSTransactionDecodedPayload) -> String {
     var notes: [String] = []
     if let date = payload.revocationDate { notes.append("revoked \(date)") }

@@ -4,28 +4,26 @@ import Foundation
 import JSONText
 import Subscriptions
 
-/// `tenure app-store set-app-account-token`: whose a line's purchases are, as Apple tells it.
 struct SetAppAccountTokenCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "set-app-account-token",
-    abstract: "Marks a customer's purchases with an app account token, from the current one on.",
+    abstract: "Sets the app account token of a customer's current and later transactions.",
     discussion: """
-      It replaces the token that is there. Past transactions keep theirs, and Apple refuses what \
-      the family shares. Without --environment production is asked, and the sandbox if the id is \
-      unknown there.
+      Replaces an existing token. Past transactions keep theirs, and Apple refuses family-shared \
+      ones. Without --environment, queries production, then the sandbox if the ID is unknown there.
       """)
 
-  @Argument(help: "An original transaction id.")
+  @Argument(help: "An original transaction ID.")
   var originalID: String
 
-  @Argument(help: "The account's token, a UUID.")
+  @Argument(help: "The account's token (UUID).")
   var token: String
 
   @OptionGroup var options: AppStoreOptions
 
   func validate() throws {
     guard UUID(uuidString: token) != nil else {
-      throw ValidationError("The app account token is no UUID.")
+      throw ValidationError("The app account token is not a UUID.")
     }
   }
 
@@ -37,21 +35,20 @@ struct SetAppAccountTokenCommand: AsyncParsableCommand {
       var report = AppStoreReport(answer.environment)
       report.show("originalTransactionId", .string(originalID))
       report.show("appAccountToken", .string(token.uuidString.lowercased()))
-      report.blocks.append(.line("Apple has accepted it."))
+      report.blocks.append(.line("Apple accepted the request."))
       return report
     }
   }
 }
 
-/// The flags of what extends subscriptions.
 struct ExtensionOptions: ParsableArguments {
-  @Option(help: "By how many days, 1 to 90.")
+  @Option(help: "Number of days, 1 to 90.")
   var days: Int64
 
-  @Option(help: "Why.")
+  @Option(help: "The reason.")
   var reason: Reason
 
-  @Option(help: "A name for the request, a UUID; made if it is left out.")
+  @Option(help: "Request ID (UUID). (default: a new ID)")
   var requestID: String?
 
   enum Reason: String, CaseIterable, ExpressibleByArgument {
@@ -73,23 +70,22 @@ struct ExtensionOptions: ParsableArguments {
   var requestIdentifier: String { requestID ?? UUID().uuidString.lowercased() }
 
   func validate() throws {
-    guard (1...90).contains(days) else { throw ValidationError("--days is from 1 to 90.") }
+    guard (1...90).contains(days) else { throw ValidationError("--days must be from 1 to 90.") }
     if let requestID, UUID(uuidString: requestID) == nil {
-      throw ValidationError("--request-id is no UUID.")
+      throw ValidationError("--request-id is not a UUID.")
     }
   }
 }
 
-/// `tenure app-store extend`: free days for one subscription.
 struct ExtendCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "extend", abstract: "Extends one subscription for free.",
+    commandName: "extend", abstract: "Extends a subscription for free.",
     discussion: """
-      At most twice in 365 days, and only where it is active and paid for. Without --environment \
-      production is asked, and the sandbox if the id is unknown there.
+      At most twice in 365 days, and only active, paid subscriptions. Without --environment, \
+      queries production, then the sandbox if the ID is unknown there.
       """)
 
-  @Argument(help: "An original transaction id.")
+  @Argument(help: "An original transaction ID.")
   var originalID: String
 
   @OptionGroup var request: ExtensionOptions
@@ -112,26 +108,24 @@ struct ExtendCommand: AsyncParsableCommand {
     }
   }
 
-  /// What the exit status is non-zero for.
   struct NotExtended: Error, CustomStringConvertible {
     let description = "Apple has not extended the subscription"
   }
 }
 
-/// `tenure app-store extend-all`: free days for everybody who subscribes to a product.
 struct ExtendAllCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "extend-all",
-    abstract: "Begins to extend every active subscription to a product for free.",
+    abstract: "Extends all active subscriptions to a product for free.",
     discussion: """
-      Apple tells the outcome by a notification; app-store extension-status asks for it. Without \
-      --environment, in production.
+      Runs in the background: Apple reports the result by a notification, and `tenure app-store \
+      extension-status` queries it. Without --environment, extends in production.
       """)
 
-  @Argument(help: "A product id.")
+  @Argument(help: "A product ID.")
   var productID: String
 
-  @Option(help: "Only this storefront, as in USA; can be given several times.")
+  @Option(help: "Only this storefront, such as USA; repeatable.")
   var storefront: [String] = []
 
   @OptionGroup var request: ExtensionOptions
@@ -149,22 +143,21 @@ struct ExtendAllCommand: AsyncParsableCommand {
         body, in: desk.bundleID, environment: desk.environmentOrProduction)
       var report = AppStoreReport(answer.environment)
       report.show(members: answer.content.json)
-      report.blocks.append(.line("Apple has begun."))
+      report.blocks.append(.line("Apple has started the extension."))
       return report
     }
   }
 }
 
-/// `tenure app-store extension-status`: how far Apple has come with extending.
 struct ExtensionStatusCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "extension-status",
-    abstract: "Shows how far Apple has come with extending every subscription to a product.")
+    abstract: "Shows the progress of extending all subscriptions to a product.")
 
-  @Argument(help: "The product id of the request.")
+  @Argument(help: "The request's product ID.")
   var productID: String
 
-  @Argument(help: "The request's identifier, as extend-all has printed it.")
+  @Argument(help: "The request ID that extend-all printed.")
   var requestID: String
 
   @OptionGroup var options: AppStoreOptions
@@ -181,32 +174,31 @@ struct ExtensionStatusCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure app-store consumption`: what Apple asks before it refunds.
 struct ConsumptionCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "consumption",
-    abstract: "Tells Apple what a customer had of a purchase that a refund is asked for.",
+    abstract: "Sends consumption information about a purchase for which a refund is requested.",
     discussion: """
-      The answer to a notification CONSUMPTION_REQUEST, within twelve hours. Without --environment \
-      production is asked, and the sandbox if the id is unknown there.
+      Answers a CONSUMPTION_REQUEST notification, within twelve hours. Without --environment, \
+      queries production, then the sandbox if the ID is unknown there.
       """)
 
-  @Argument(help: "The transaction id of the notification.")
+  @Argument(help: "The notification's transaction ID.")
   var id: String
 
-  @Flag(help: "The customer has agreed that Apple is told; without it nothing is sent.")
+  @Flag(help: "The customer has consented to sharing the data with Apple (required).")
   var customerConsented = false
 
-  @Option(help: "Whether the purchase was delivered, or why not.")
+  @Option(help: "Delivery status of the purchase.")
   var delivery: Delivery
 
-  @Flag(help: "The customer could try it, or learn what it is, before buying.")
+  @Flag(help: "The customer could try the content, or read about it, before buying.")
   var sampleContentProvided = false
 
-  @Option(help: "How much of it was consumed, in percent; leave it out if it can't be said.")
+  @Option(help: "Consumed percentage; omit it if unknown.")
   var consumed: Double?
 
-  @Option(help: "What the refund should be, in the developer's opinion.")
+  @Option(help: "The refund that you prefer.")
   var preference: Preference?
 
   @OptionGroup var options: AppStoreOptions
@@ -246,14 +238,14 @@ struct ConsumptionCommand: AsyncParsableCommand {
   func validate() throws {
     guard customerConsented else {
       throw ValidationError(
-        "--customer-consented is missing: without the customer's consent Apple is told nothing.")
+        "--customer-consented is required: nothing is sent without consent.")
     }
     guard let consumed else { return }
     guard (0...100).contains(consumed) else {
-      throw ValidationError("--consumed is from 0 to 100.")
+      throw ValidationError("--consumed must be from 0 to 100.")
     }
     guard delivery == .delivered || consumed == 0 else {
-      throw ValidationError("--consumed is 0 for what was not delivered.")
+      throw ValidationError("--consumed must be 0 if the purchase was not delivered.")
     }
   }
 
@@ -270,14 +262,14 @@ struct ConsumptionCommand: AsyncParsableCommand {
       var report = AppStoreReport(answer.environment)
       report.show("transactionId", .string(id))
       report.show(members: body.json)
-      report.blocks.append(.line("Apple has accepted it."))
+      report.blocks.append(.line("Apple accepted the request."))
       return report
     }
   }
 }
 
 extension AppStoreReport {
-  /// Every member of an object, in the JSON and in the text.
+  /// Shows the members of an object that aren't shown yet.
   fileprivate mutating func show(members json: JSONValue) {
     guard case .object(let members) = json else { return }
     for member in members where !self.members.contains(where: { $0.key == member.key }) {

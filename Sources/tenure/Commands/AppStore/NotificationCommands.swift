@@ -3,44 +3,44 @@ import ArgumentParser
 import JSONText
 import Subscriptions
 
-/// `tenure app-store notifications`: what Apple sent, or tried to send.
 struct NotificationsCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "notifications",
-    abstract: "Lists the notifications that Apple sent to an app's server, or tried to send.",
+    abstract: "Lists the notifications that Apple sent or tried to send to an app's server.",
     discussion: """
-      Apple keeps them for 180 days, those of the sandbox for 30. Without --from, those of the \
-      last seven days: longer than Apple retries. Without --environment, those of production.
+      Apple keeps notifications for 180 days, in the sandbox for 30. Without --from, lists the \
+      last seven days, which is longer than Apple retries. Without --environment, queries \
+      production.
       """)
 
-  /// Without `--from`: Apple's last attempt comes six and a half days after the first.
+  /// The default for `--from`: Apple's last attempt is six and a half days after the first.
   private static let span = Duration.days(7)
 
-  @Option(help: "Sent then or later: a date or an RFC 3339 time.")
+  @Option(help: "Sent at or after this date or RFC 3339 time.")
   var from: Moment?
 
-  @Option(help: "Sent earlier: a date or an RFC 3339 time.")
+  @Option(help: "Sent before this date or RFC 3339 time.")
   var to: Moment?
 
-  @Flag(help: "Only those that did not arrive.")
+  @Flag(help: "Only undelivered notifications.")
   var failures = false
 
-  @Option(help: "Only this notificationType, as in DID_RENEW.")
+  @Option(help: "Only this notificationType, such as DID_RENEW.")
   var type: String?
 
-  @Option(help: "Only this subtype; needs --type.")
+  @Option(help: "Only this subtype; requires --type.")
   var subtype: String?
 
-  @Option(help: "Only those about this transaction; not with --type.")
+  @Option(help: "Only this transaction; cannot be combined with --type.")
   var transaction: String?
 
   @OptionGroup var options: AppStoreOptions
 
   func validate() throws {
     guard type == nil || transaction == nil else {
-      throw ValidationError("--type and --transaction exclude each other: Apple takes one of them.")
+      throw ValidationError("--type and --transaction can't be combined.")
     }
-    guard subtype == nil || type != nil else { throw ValidationError("--subtype needs --type.") }
+    guard subtype == nil || type != nil else { throw ValidationError("--subtype requires --type.") }
   }
 
   private var query: NotificationHistoryQuery {
@@ -61,7 +61,7 @@ struct NotificationsCommand: AsyncParsableCommand {
   func run() async throws {
     try await options.report { desk in
       let environment = desk.environmentOrProduction
-      let progress = Progress("notifications read")
+      let progress = ProgressBar("notifications read")
       var report = AppStoreReport(environment)
       var notifications: [SentNotification] = []
       do {
@@ -82,25 +82,24 @@ struct NotificationsCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure app-store test-notification`: whether notifications arrive.
 struct TestNotificationCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "test-notification",
-    abstract: "Has Apple send a test notification to an app's server.",
+    abstract: "Requests a test notification from Apple.",
     discussion: """
-      To the URL of production, or that of the sandbox with --environment sandbox. With --wait it \
-      is no success until the server has accepted the notification.
+      Apple sends it to the production URL, or with --environment sandbox to the sandbox URL. With \
+      --wait, the exit status is 0 only if the server has accepted it.
       """)
 
-  /// How often the outcome is asked for, within what Apple allows an app in the sandbox.
+  /// The interval of status requests, within Apple's rate limit for the sandbox.
   private static let pause = Duration.seconds(5)
-  /// A minute: Apple sends at once, and what has not come then does not come soon.
+  /// A minute in all: Apple sends immediately and retries after an hour.
   private static let tries = 12
 
-  @Flag(help: "Wait up to a minute for the outcome, and show it.")
+  @Flag(help: "Wait up to a minute for the result and show it.")
   var wait = false
 
-  @Option(help: "Do not ask for another, but show what came of the one with this token.")
+  @Option(help: "Show the result of an earlier test notification instead of requesting one.")
   var token: String?
 
   @OptionGroup var options: AppStoreOptions
@@ -143,8 +142,7 @@ struct TestNotificationCommand: AsyncParsableCommand {
       .content
   }
 
-  /// What the exit status is non-zero for.
   struct NotDelivered: Error, CustomStringConvertible {
-    let description = "The test notification has not been accepted by the app's server"
+    let description = "The app's server has not accepted the test notification"
   }
 }

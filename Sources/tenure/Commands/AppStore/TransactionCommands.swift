@@ -3,14 +3,13 @@ import ArgumentParser
 import JSONText
 import Subscriptions
 
-/// `tenure app-store transaction`: one transaction.
 struct TransactionCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "transaction", abstract: "Shows one transaction as Apple has it now.",
-    discussion: "Without --environment production is asked, and the sandbox if it is unknown there."
+    commandName: "transaction", abstract: "Shows a transaction's current state at Apple.",
+    discussion: "Without --environment, queries production, then the sandbox if not found."
   )
 
-  @Argument(help: "A transaction id.")
+  @Argument(help: "A transaction ID.")
   var id: String
 
   @OptionGroup var options: AppStoreOptions
@@ -26,44 +25,43 @@ struct TransactionCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure app-store history`: everything that a customer has bought.
 struct HistoryCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "history", abstract: "Lists everything that a customer has bought in an app.",
+    commandName: "history", abstract: "Lists a customer's transactions in an app.",
     discussion: """
-      In the order of the last change. What is printed as revision brings, with the same other \
-      flags and --revision, the news alone. Without --environment production is asked, and the \
-      sandbox if the id is unknown there.
+      Ordered by last change. To list only later changes, pass the printed revision as --revision \
+      with otherwise equal options. Without --environment, queries production, then the sandbox \
+      if the ID is unknown there.
       """)
 
-  @Argument(help: "A transaction id, original transaction id or app transaction id.")
+  @Argument(help: "A transaction ID, original transaction ID or app transaction ID.")
   var id: String
 
-  @Option(help: "Only what has changed since the listing that ended with this revision.")
+  @Option(help: "Only changes since this revision.")
   var revision: String?
 
-  @Option(help: "Purchased then or later: a date or an RFC 3339 time.")
+  @Option(help: "Purchased at or after this date or RFC 3339 time.")
   var from: Moment?
 
-  @Option(help: "Purchased earlier: a date or an RFC 3339 time.")
+  @Option(help: "Purchased before this date or RFC 3339 time.")
   var to: Moment?
 
-  @Option(help: "Only this product; can be given several times.")
+  @Option(help: "Only this product; repeatable.")
   var product: [String] = []
 
-  @Option(help: "Only this type of product; can be given several times.")
+  @Option(help: "Only this product type; repeatable.")
   var type: [TransactionHistoryQuery.ProductType] = []
 
-  @Option(help: "Only this subscription group; can be given several times.")
+  @Option(help: "Only this subscription group; repeatable.")
   var group: [String] = []
 
-  @Option(help: "Only what was bought, or only what the family shares.")
+  @Option(help: "Only purchased, or only family-shared transactions.")
   var ownership: Ownership?
 
-  @Option(help: "true: only what was revoked; false: only what was not.")
+  @Option(help: "true: only revoked transactions; false: only others.")
   var revoked: Bool?
 
-  @Flag(help: "The latest change first; its revision brings older ones.")
+  @Flag(help: "Latest change first; the revision continues with older ones.")
   var newestFirst = false
 
   @OptionGroup var options: AppStoreOptions
@@ -97,17 +95,16 @@ struct HistoryCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure app-store refunds`: what a customer got money back for.
 struct RefundsCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "refunds", abstract: "Lists a customer's refunded transactions of an app.",
-    discussion: "Without --environment production is asked, and the sandbox if it is unknown there."
+    commandName: "refunds", abstract: "Lists a customer's refunded transactions in an app.",
+    discussion: "Without --environment, queries production, then the sandbox if not found."
   )
 
-  @Argument(help: "A transaction id, original transaction id or app transaction id.")
+  @Argument(help: "A transaction ID, original transaction ID or app transaction ID.")
   var id: String
 
-  @Option(help: "Only what has changed since the listing that ended with this revision.")
+  @Option(help: "Only changes since this revision.")
   var revision: String?
 
   @OptionGroup var options: AppStoreOptions
@@ -121,20 +118,19 @@ struct RefundsCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure app-store statuses`: where a customer's subscriptions stand.
 struct StatusesCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "statuses", abstract: "Shows where a customer's subscriptions in an app stand.",
-    discussion: "Without --environment production is asked, and the sandbox if it is unknown there."
+    commandName: "statuses", abstract: "Shows the status of a customer's subscriptions in an app.",
+    discussion: "Without --environment, queries production, then the sandbox if not found."
   )
 
-  @Argument(help: "A transaction id, original transaction id or app transaction id.")
+  @Argument(help: "A transaction ID, original transaction ID or app transaction ID.")
   var id: String
 
   @Option(
     help: """
-      Only this status; can be given several times. 1: active, 2: expired, 3: billing retry, \
-      4: grace period, 5: revoked.
+      Only this status; repeatable. 1: active, 2: expired, 3: billing retry, 4: grace period, \
+      5: revoked.
       """)
   var status: [Int64] = []
 
@@ -152,14 +148,13 @@ struct StatusesCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure app-store app-transaction`: a customer's download of an app.
 struct AppTransactionCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "app-transaction", abstract: "Shows a customer's download of an app.",
-    discussion: "Without --environment production is asked, and the sandbox if it is unknown there."
+    discussion: "Without --environment, queries production, then the sandbox if not found."
   )
 
-  @Argument(help: "A transaction id, original transaction id or app transaction id.")
+  @Argument(help: "A transaction ID, original transaction ID or app transaction ID.")
   var id: String
 
   @OptionGroup var options: AppStoreOptions
@@ -175,16 +170,14 @@ struct AppTransactionCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure app-store order`: what was bought with an order.
 struct OrderCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "order", abstract: "Shows what was bought with an order of Apple's.",
+    commandName: "order", abstract: "Shows the transactions of an Apple order.",
     discussion: """
-      The order id stands in the mail with which Apple confirms a purchase. Apple answers for \
-      production only.
+      The order ID is in Apple's email receipt. Apple supports this in production only.
       """)
 
-  @Argument(help: "An order id, as in Apple's mail to the customer.")
+  @Argument(help: "The order ID from Apple's email receipt.")
   var id: String
 
   @OptionGroup var options: AppStoreOptions
@@ -205,11 +198,11 @@ struct OrderCommand: AsyncParsableCommand {
 }
 
 extension AppStoreReport {
-  /// Reads a list to its end, or to where it breaks off: what came until then is shown.
+  /// Reads all pages; an error is reported after the pages that were read.
   fileprivate static func transactions(
     _ pages: ServerAPIPages<TransactionPage>
   ) async throws -> AppStoreReport {
-    let progress = Progress("transactions read")
+    let progress = ProgressBar("transactions read")
     var transactions: [SignedPart<SignedTransaction>] = []
     var last: ServerAPIAnswer<TransactionPage>?
     var failure: (any Error)?
@@ -233,7 +226,7 @@ extension AppStoreReport {
 }
 
 extension TransactionHistoryQuery.ProductType: ExpressibleByArgument {
-  /// Apple's word, in small letters and with hyphens.
+  /// Apple's name in lowercase with hyphens.
   init?(argument: String) {
     self.init(rawValue: argument.uppercased().replacing("-", with: "_"))
   }

@@ -119,8 +119,8 @@ struct LifeReplay {
     let jobs = try await api.ledger.claimJobs(
       limit: 10, worker: "w", at: api.apple.simulation.now, lease: .seconds(60))
     for job in jobs {
-      guard case .processNotification(let id) = job.task else { continue }
-      #expect(try await api.api.notifications.process(id, worker: job.worker) == nil)
+      guard job.kind == .processNotification else { continue }
+      #expect(try await api.api.notifications.process(job.subject, worker: job.worker) == nil)
     }
   }
 

@@ -1,0 +1,51 @@
+import Postgres
+
+/// A column of a table, with the value that a row has in it.
+struct Column<Row>: Sendable {
+  let name: String
+  fileprivate let bind: @Sendable (Row, inout SQL) -> Void
+  fileprivate let bindAll: @Sendable ([Row], inout SQL) -> Void
+
+  init<Value: PostgresEncodable>(_ name: String, _ value: @escaping @Sendable (Row) -> Value) {
+    self.name = name
+    bind = { row, statement in statement.bind(value(row)) }
+    bindAll = { rows, statement in statement.bind(rows.map(value)) }
+  }
+
+  /// An array of the column's values, for `unnest`.
+  func array(of rows: [Row]) -> SQL {
+    var array = SQL(unescaped: "")
+    bindAll(rows, &array)
+    return array
+  }
+}
+
+extension [String] {
+  /// The names in the form of a SELECT list.
+  var selectList: String { joined(separator: ", ") }
+}
+
+/// Inserts a row, or updates all columns but the key of the one that is there.
+struct UpsertStatement<Row>: Sendable {
+  private let columns: [Column<Row>]
+  private let beginning: String
+  private let end: SQL
+
+  init(into table: String, key: [Column<Row>], columns: [Column<Row>]) {
+    self.columns = key + columns
+    beginning = "INSERT INTO tenure.\(table) (\(self.columns.map(\.name).selectList)) VALUES ("
+    let updates = columns.map { "\($0.name) = excluded.\($0.name)" }.joined(separator: ", ")
+    end = SQL(
+      unescaped: ") ON CONFLICT (\(key.map(\.name).selectList)) DO UPDATE SET \(updates)")
+  }
+
+  func callAsFunction(_ row: Row) -> SQL {
+    var statement = SQL(unescaped: beginning)
+    for (index, column) in columns.enumerated() {
+      if index > 0 { statement.append(", ") }
+      column.bind(row, &statement)
+    }
+    statement.append(end)
+    return statement
+  }
+}

@@ -1,0 +1,196 @@
+-- Orders opened between two moments, as known now or at known_at.
+CREATE OR REPLACE FUNCTION order_opened(
+    product text, environment text, known_at timestamptz, first_moment timestamptz,
+    last_moment timestamptz, moment timestamptz)
+RETURNS TABLE (
+    order_id uuid, product_id text, created_at timestamptz, account_key uuid,
+    original_transaction_id text, transaction_id text, status text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT p.order_id, p.product_id, p.created_at, p.account_key,
+        p.original_transaction_id, p.transaction_id,
+        CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.status ELSE 'open' END
+    FROM purchase_order AS p
+    WHERE coalesce(CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.environment END,
+            order_opened.environment) = order_opened.environment
+        AND p.created_at >= first_moment AND p.created_at < last_moment
+        AND p.created_at <= moment AND (product IS NULL OR p.product_id = product);
+END;
+
+-- Orders and charges, once for each column of report_orders in which they are counted.
+CREATE OR REPLACE FUNCTION order_item(
+    from_date date, to_date date, bucket text, time_zone text, product text, environment text,
+    known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    measure text, from_day date, product_id text, order_id uuid, original_transaction_id text,
+    transaction_id text, at timestamptz, charged_at timestamptz, wait_ms bigint, period_type text,
+    currency text, amount_milliunits bigint, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH span AS (
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, moment)
+    )
+    SELECT m.measure,
+        calendar_bucket_start((o.created_at AT TIME ZONE time_zone)::date, span.first_day, bucket),
+        o.product_id, o.order_id, t.original_transaction_id, t.transaction_id, o.created_at,
+        t.charged_at, (extract(epoch FROM t.charged_at - o.created_at) * 1000)::bigint,
+        t.period_type, t.currency, t.price_milliunits, o.account_key
+    FROM span
+    CROSS JOIN LATERAL order_opened(product, environment, known_at, span.first_moment,
+        span.last_moment, moment) AS o
+    LEFT JOIN store_transaction AS t ON o.status IN ('fulfilled', 'refunded')
+        AND t.environment = order_item.environment
+        AND t.original_transaction_id = o.original_transaction_id
+        AND t.transaction_id = o.transaction_id AND t.product_id = o.product_id
+        -- The charge names the order, too; an index has those that name one.
+        AND t.order_id IS NOT NULL
+        AND t.charged_at <= moment
+    LEFT JOIN refund_movement(order_item.environment, known_at) AS r
+        ON r.original_transaction_id = t.original_transaction_id
+        AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+    CROSS JOIN LATERAL unnest(CASE
+        WHEN o.status = 'expired' THEN ARRAY['opened', 'expired']
+        -- Unpaid, or not paid at the moment.
+        WHEN t.charged_at IS NULL THEN ARRAY['opened', 'open']
+        WHEN CASE WHEN known_at IS NULL
+            -- A refund without a known date counts at any moment.
+            THEN o.status = 'refunded' AND (r.at > moment) IS NOT TRUE
+            ELSE r.at <= moment END
+            THEN ARRAY['opened', 'paid', 'refunded']
+        ELSE ARRAY['opened', 'paid'] END) AS m (measure)
+    UNION ALL
+    SELECT t.measure,
+        calendar_bucket_start((t.at AT TIME ZONE time_zone)::date, span.first_day, bucket),
+        t.product_id, t.order_id, t.original_transaction_id, t.transaction_id, t.at, t.at, NULL,
+        t.period_type, t.currency, t.amount_milliunits, t.account_key
+    FROM span
+    CROSS JOIN LATERAL charge_item(span.first_day, span.last_day, time_zone, product, environment,
+        false, known_at, moment) AS t
+    WHERE t.measure IN ('paid_without_order', 'not_delivered');
+END;
+
+-- Charges between two moments, as known now or at known_at.
+CREATE OR REPLACE FUNCTION charged_between(
+    first_moment timestamptz, last_moment timestamptz, environment text, known_at timestamptz)
+RETURNS TABLE (
+    charge_original_transaction_id text, transaction_id text, product_id text, at timestamptz,
+    currency text, amount_milliunits bigint, price_source text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at, m.currency,
+        m.amount_milliunits, m.price_source
+    FROM movement AS m
+    WHERE m.environment = charged_between.environment AND m.kind = 'charged'
+        AND m.at >= first_moment AND m.at <= last_moment
+        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+            ELSE m.known_from <= known_at AND known_at < m.known_until END;
+END;
+
+CREATE OR REPLACE FUNCTION report_orders_item(
+    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
+    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
+    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    measure text, from_day date, product_id text, order_id uuid, original_transaction_id text,
+    transaction_id text, at timestamptz, charged_at timestamptz, wait_ms bigint, number bigint,
+    currency text, amount_milliunits bigint, price_source text, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH item AS (
+        SELECT * FROM order_item(from_date, to_date, bucket, time_zone, product, environment, known_at,
+            least(as_of, known_at))
+    )
+    SELECT i.measure, i.from_day, i.product_id, i.order_id, i.original_transaction_id,
+        i.transaction_id, i.at, i.charged_at, i.wait_ms, 1::bigint, price.currency,
+        CASE WHEN price.currency IS NOT NULL THEN price.amount_milliunits END, price.price_source,
+        a.account_id
+    FROM item AS i
+    -- The price as report_revenue counts it.
+    LEFT JOIN charged_between((SELECT min(item.charged_at) FROM item),
+        (SELECT max(item.charged_at) FROM item), environment, known_at) AS m
+        ON m.at = i.charged_at AND m.transaction_id = i.transaction_id
+        AND m.product_id = i.product_id
+        AND m.charge_original_transaction_id = i.original_transaction_id
+    CROSS JOIN LATERAL (
+        SELECT m.currency, m.amount_milliunits, m.price_source
+        WHERE m.at IS NOT NULL
+        UNION ALL
+        -- There is no movement of another transaction of a charge.
+        SELECT CASE WHEN i.amount_milliunits IS NOT NULL THEN i.currency END, i.amount_milliunits,
+            CASE WHEN i.currency IS NOT NULL AND i.amount_milliunits IS NOT NULL THEN 'app_store' END
+        WHERE m.at IS NULL
+    ) AS price
+    LEFT JOIN account_by_key AS a ON a.account_key = i.account_key;
+END;
+COMMENT ON FUNCTION report_orders_item IS
+    'What report_orders counts, once for each of its columns: orders, with the charge that paid '
+    'them, its price (as in report_revenue) and the time between, and charges. at is the date by '
+    'which it counts: when the order was opened, or the date of the charge.';
+
+CREATE OR REPLACE FUNCTION report_orders(
+    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
+    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
+    by_product boolean DEFAULT false, known_at timestamptz DEFAULT NULL,
+    as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    from_day date, to_day date, product_id text, opened bigint, open bigint, expired bigint,
+    paid bigint, refunded bigint, longest_wait_ms bigint, average_wait_ms bigint,
+    paid_without_order bigint, not_delivered bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH shown AS (
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
+    ),
+    flow AS (
+        SELECT c.from_day, CASE WHEN by_product THEN c.product_id END AS product_id,
+            sum(c.number) FILTER (WHERE c.measure = 'opened')::bigint AS opened,
+            sum(c.number) FILTER (WHERE c.measure = 'open')::bigint AS open,
+            sum(c.number) FILTER (WHERE c.measure = 'expired')::bigint AS expired,
+            sum(c.number) FILTER (WHERE c.measure = 'paid')::bigint AS paid,
+            sum(c.number) FILTER (WHERE c.measure = 'refunded')::bigint AS refunded,
+            max(c.wait_ms) FILTER (WHERE c.measure = 'paid') AS longest_wait_ms,
+            round(avg(c.wait_ms) FILTER (WHERE c.measure = 'paid')) AS average_wait_ms,
+            sum(c.number) FILTER (WHERE c.measure = 'paid_without_order')::bigint
+                AS paid_without_order,
+            sum(c.number) FILTER (WHERE c.measure = 'not_delivered')::bigint AS not_delivered
+        FROM (
+            SELECT i.measure, i.from_day, i.product_id, i.wait_ms, 1::bigint AS number
+            FROM order_item(from_date, to_date, bucket, time_zone, product, environment, known_at,
+                least(as_of, known_at)) AS i
+            WHERE i.measure NOT IN ('paid_without_order', 'not_delivered')
+            UNION ALL
+            SELECT s.measure, calendar_bucket_start(s.day, shown.first_day, bucket), s.product_id,
+                NULL, s.number
+            FROM shown
+            CROSS JOIN LATERAL charge_sum(ARRAY['paid_without_order', 'not_delivered'],
+                shown.first_day, shown.last_day, time_zone, product, environment, false, known_at,
+                least(as_of, known_at)) AS s
+        ) AS c
+        GROUP BY 1, 2
+        -- Changes that are not rolled up yet may cancel out.
+        HAVING sum(c.number) FILTER (WHERE c.measure = 'opened') <> 0
+            OR sum(c.number) FILTER (WHERE c.measure = 'paid_without_order') <> 0
+            OR sum(c.number) FILTER (WHERE c.measure = 'not_delivered') <> 0
+    )
+    SELECT span.from_day, span.to_day, p.product_id, coalesce(f.opened, 0), coalesce(f.open, 0),
+        coalesce(f.expired, 0), coalesce(f.paid, 0), coalesce(f.refunded, 0), f.longest_wait_ms,
+        f.average_wait_ms::bigint, coalesce(f.paid_without_order, 0), coalesce(f.not_delivered, 0)
+    FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+    CROSS JOIN (SELECT flow.product_id FROM flow UNION SELECT NULL WHERE NOT by_product) AS p
+    LEFT JOIN flow AS f ON f.from_day = span.from_day
+        AND f.product_id IS NOT DISTINCT FROM p.product_id
+    ORDER BY span.from_day, p.product_id;
+END;
+COMMENT ON FUNCTION report_orders IS
+    'Orders compared with payments; a trial pays its order, too, and family sharing is never '
+    'ordered. By the date on which the order was opened: opened = open + expired (never paid) + '
+    'paid (matched with a charge), refunded being a part of paid; longest_wait and average_wait '
+    'are the times from the order to its charge (negative: the order came late, or clocks differ). '
+    'By the date of the charge: paid_without_order: charges of an account that are not renewals '
+    'and fulfilled no order; not_delivered: consumables and ordered charges that are owned, not '
+    'revoked, and not acknowledged as delivered. An unpaid order has no environment and counts in '
+    'each. At as_of an order is open if its charge is dated later, and what was delivered or '
+    'refunded later is not delivered; an expired order counts as expired at any time, since that '
+    'date is not kept. As known at known_at: an order that was not paid then is open, whether '
+    'expired or not, and a charge has the owner that it had then, and no order or refund that was '
+    'not recorded yet.';

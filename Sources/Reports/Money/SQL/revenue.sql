@@ -1,0 +1,161 @@
+CREATE OR REPLACE FUNCTION report_revenue(
+    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
+    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false, by_product boolean DEFAULT false,
+    reporting_currency text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
+    as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    from_day date, to_day date, product_id text, currency text, charges bigint, offers bigint,
+    trials bigint, family_shared bigint, charged_milliunits bigint,
+    from_catalogue_milliunits bigint, refunds bigint, refunded_milliunits bigint,
+    refunds_of_charges bigint, refunded_of_charges_milliunits bigint,
+    net_by_charge_milliunits bigint, net_by_refund_milliunits bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH shown AS (
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
+    ),
+    counted AS (
+        -- By the day, for the rates of currencies.
+        SELECT c.day, c.product_id, c.currency,
+            sum(c.number) FILTER (WHERE c.measure = 'charged' AND c.period_type <> 'trial'
+                AND c.ownership_type = 'purchased') AS charges,
+            sum(c.number) FILTER (WHERE c.measure = 'charged' AND c.period_type IN ('intro', 'offer')
+                AND c.ownership_type = 'purchased') AS offers,
+            sum(c.number) FILTER (WHERE c.measure = 'charged' AND c.period_type = 'trial'
+                AND c.ownership_type = 'purchased') AS trials,
+            sum(c.number) FILTER (WHERE c.measure = 'charged'
+                AND c.ownership_type = 'family_shared') AS family_shared,
+            sum(c.amount_milliunits) FILTER (WHERE c.measure = 'charged') AS charged,
+            sum(c.amount_milliunits) FILTER (WHERE c.measure = 'charged'
+                AND c.price_source = 'catalogue') AS from_catalogue,
+            -sum(c.number) FILTER (WHERE c.measure = 'refunded' AND c.period_type <> 'trial') AS refunds,
+            sum(c.amount_milliunits) FILTER (WHERE c.measure = 'refunded') AS refunded,
+            -sum(c.number) FILTER (WHERE c.measure = 'of_charges' AND c.period_type <> 'trial')
+                AS refunds_of_charges,
+            sum(c.amount_milliunits) FILTER (WHERE c.measure = 'of_charges') AS refunded_of_charges
+        FROM (
+            SELECT CASE WHEN report_revenue.reporting_currency IS NULL
+                    THEN calendar_bucket_start(s.day, shown.first_day, bucket)
+                    ELSE s.day END AS day,
+                CASE WHEN by_product THEN s.product_id END AS product_id, s.currency, s.kind AS measure,
+                s.period_type, s.ownership_type, s.price_source, s.number, s.amount_milliunits
+            FROM shown
+            CROSS JOIN LATERAL movement_sum(ARRAY['charged', 'refunded'], 'at',
+                shown.first_day, shown.last_day,
+                time_zone, product, environment, include_family_shared, known_at,
+                least(as_of, known_at)) AS s
+            UNION ALL
+            SELECT CASE WHEN report_revenue.reporting_currency IS NULL
+                    THEN calendar_bucket_start(s.cohort, shown.first_day, bucket)
+                    ELSE s.cohort END,
+                CASE WHEN by_product THEN s.product_id END, s.currency, 'of_charges', s.period_type,
+                s.ownership_type, s.price_source, s.number, s.amount_milliunits
+            FROM shown
+            CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
+                environment, include_family_shared, known_at, least(as_of, known_at)) AS s
+            WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
+        ) AS c
+        CROSS JOIN shown
+        GROUP BY c.day, c.product_id, c.currency
+    )
+    SELECT r.from_day, span.to_day, r.product_id, r.currency, r.charges::bigint,
+        r.offers::bigint, r.trials::bigint, r.family_shared::bigint, round(r.charged)::bigint,
+        round(r.from_catalogue)::bigint, r.refunds::bigint, round(r.refunded)::bigint,
+        r.refunds_of_charges::bigint, round(r.refunded_of_charges)::bigint,
+        round(r.charged + r.refunded_of_charges)::bigint, round(r.charged + r.refunded)::bigint
+    FROM (
+        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.product_id,
+            CASE WHEN x.rate IS NULL THEN c.currency ELSE report_revenue.reporting_currency END
+                AS currency,
+            coalesce(sum(c.charges), 0) AS charges, coalesce(sum(c.offers), 0) AS offers,
+            coalesce(sum(c.trials), 0) AS trials,
+            coalesce(sum(c.family_shared), 0) AS family_shared,
+            coalesce(sum(c.charged * coalesce(x.rate, 1)), 0) AS charged,
+            coalesce(sum(c.from_catalogue * coalesce(x.rate, 1)), 0) AS from_catalogue,
+            coalesce(sum(c.refunds), 0) AS refunds,
+            coalesce(sum(c.refunded * coalesce(x.rate, 1)), 0) AS refunded,
+            coalesce(sum(c.refunds_of_charges), 0) AS refunds_of_charges,
+            coalesce(sum(c.refunded_of_charges * coalesce(x.rate, 1)), 0) AS refunded_of_charges
+        FROM counted AS c
+        CROSS JOIN shown
+        LEFT JOIN LATERAL (
+            SELECT exchange_rate_on(report_revenue.reporting_currency, c.currency, c.day, known_at)
+                AS rate
+        ) AS x ON report_revenue.reporting_currency IS NOT NULL
+        GROUP BY 1, 2, 3
+    ) AS r
+    JOIN calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+        ON span.from_day = r.from_day
+    ORDER BY r.from_day, r.product_id, r.currency;
+END;
+COMMENT ON FUNCTION report_revenue IS
+    'Charges by the date of the transaction (Apple does not report the settlement date), of '
+    'products of every type, per currency. charges: paid by the purchaser, whatever the price; '
+    'offers: those of them at an introductory or other offer. trials, and family_shared (what '
+    'another member of the family paid for, if included), have no price and are separate. charged: '
+    'what was paid, before Apple''s commission and taxes; if Apple gave no price the catalogue''s '
+    'of that date, which is the part from_catalogue; without either 0, in the row without a '
+    'currency. Refunds both ways: refunds and refunded by the date of the refund, '
+    'refunds_of_charges and refunded_of_charges those of this row''s charges, refunded at any time '
+    'up to as_of; amounts are negative, and a revoked trial is not a refund. net_by_refund = '
+    'charged + refunded, net_by_charge = charged + refunded_of_charges. Upgrades are not refunds. '
+    'Never summed across currencies, unless reporting_currency is given: each currency with a rate '
+    'in exchange_rate is then converted at the rate of the day on which it counts, and summed up '
+    'exactly; others keep rows of their own. Rates are those known at known_at, or the first ones '
+    'if none was known yet. Amounts are milliunits, rounded last, half away from zero. by_product: '
+    'a row for each product.';
+
+CREATE OR REPLACE FUNCTION report_revenue_item(
+    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
+    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false, known_at timestamptz DEFAULT NULL,
+    as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    measure text, from_day date, product_id text, original_transaction_id text, transaction_id text,
+    at timestamptz, origin_at timestamptz, cause text, period_type text, offer_id text,
+    ownership_type text, number bigint, currency text, amount_milliunits bigint, price_source text,
+    account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH span AS (
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
+    )
+    SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id, c.at,
+        c.origin_at, c.cause, c.period_type, c.offer_id, c.ownership_type, c.number, c.currency,
+        c.amount_milliunits, c.price_source, a.account_id
+    FROM (
+        SELECT m.measure, calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
+            i.product_id, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
+            i.period_type, i.offer_id, i.ownership_type, abs(i.number) AS number, i.currency,
+            i.amount_milliunits, i.price_source, i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item(ARRAY['charged', 'refunded'], 'at', span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        CROSS JOIN LATERAL unnest(CASE
+            WHEN i.kind = 'refunded' AND i.period_type = 'trial' THEN ARRAY[]::text[]
+            WHEN i.kind = 'refunded' THEN ARRAY['refunds']
+            WHEN i.ownership_type = 'family_shared' THEN ARRAY['family_shared']
+            WHEN i.period_type = 'trial' THEN ARRAY['trials']
+            WHEN i.period_type IN ('intro', 'offer') THEN ARRAY['charges', 'offers']
+            ELSE ARRAY['charges'] END) AS m (measure)
+        UNION ALL
+        SELECT 'refunds_of_charges', calendar_bucket_start(i.cohort, span.first_day, bucket),
+            i.product_id, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
+            i.period_type, i.offer_id, i.ownership_type, abs(i.number), i.currency,
+            i.amount_milliunits, i.price_source, i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at)) AS i
+        WHERE i.period_type <> 'trial'
+            AND is_within(i.origin_at, span.first_day, span.last_day, time_zone, 'infinity')
+    ) AS c
+    LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
+END;
+COMMENT ON FUNCTION report_revenue_item IS
+    'What report_revenue counts, in each charge''s own currency: charges (offers again under '
+    'offers), trials, family_shared, and each refund under refunds by its own date and under '
+    'refunds_of_charges by that of its charge. charged is the sum of the amounts of charges, '
+    'trials and family_shared, refunded that of refunds, refunded_of_charges that of '
+    'refunds_of_charges.';

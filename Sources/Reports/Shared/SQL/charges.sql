@@ -1,0 +1,311 @@
+-- Charges one by one and summed up: decisions, corrections, payments without an order, and what was
+-- not delivered.
+
+-- Refunds in the journal, at most one of each transaction that names a charge, as known now or at
+-- known_at. A charge and its movements may belong to different original transactions, so that Citus
+-- can't join the two by shards.
+CREATE OR REPLACE FUNCTION refund_movement(environment text, known_at timestamptz)
+RETURNS TABLE (
+    original_transaction_id text, transaction_id text, product_id text, at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at
+    FROM movement AS m
+    WHERE m.environment = refund_movement.environment AND m.kind = 'refunded'
+        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+            ELSE m.known_from <= known_at AND known_at < m.known_until END;
+END;
+
+-- Charges as they were known at a moment and are known no longer: few ever change.
+CREATE OR REPLACE FUNCTION charged_before(environment text, known_at timestamptz)
+RETURNS TABLE (
+    charge_original_transaction_id text, transaction_id text, product_id text,
+    at timestamptz, is_renewal boolean, product_type text, ownership_type text, period_type text,
+    account_key uuid, rule text, decided_at timestamptz, corrected_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at, m.is_renewal,
+        m.product_type, m.ownership_type, m.period_type, m.account_key, m.rule, m.decided_at,
+        m.corrected_at
+    FROM movement AS m
+    WHERE m.environment = charged_before.environment AND m.kind = 'charged'
+        AND m.known_from <= known_at AND known_at < m.known_until AND m.known_until < 'infinity';
+END;
+
+-- Orders that were fulfilled at a moment.
+CREATE OR REPLACE FUNCTION order_fulfilled(known_at timestamptz)
+RETURNS TABLE (order_id uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT o.order_id FROM purchase_order AS o WHERE o.fulfilled_at <= known_at;
+END;
+
+-- Charges with what was known of them at a moment. The journal closes its row of a charge when the
+-- charge changes: rows closed since say how it was, everything else is as it was. Revoked: a refund
+-- that the journal knew, at its date; what the journal does not call a refund now (an upgrade),
+-- since Apple reported it and whatever its date. Ordered: an order that was fulfilled.
+CREATE OR REPLACE FUNCTION charge_then(environment text, known_at timestamptz)
+RETURNS TABLE (
+    original_transaction_id text, transaction_id text, product_id text, charged_at timestamptz,
+    kind text, product_type text, ownership_type text, period_type text, price_milliunits bigint,
+    currency text, owner_account_key uuid, rule text, ground text, decided_at timestamptz,
+    corrected_at timestamptz, revoked_at timestamptz, order_id uuid, delivered_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT c.original_transaction_id, c.transaction_id, c.product_id, c.charged_at,
+        c.kind, c.product_type, c.ownership_type, c.period_type, c.price_milliunits, c.currency,
+        c.owner_account_key, c.rule, c.ground, c.decided_at, c.corrected_at,
+        CASE
+            WHEN r.at IS NOT NULL THEN r.at
+            -- It is a refund now, and was not known as one then.
+            WHEN n.at IS NOT NULL THEN NULL
+            WHEN c.revoked_as_of <= known_at THEN timestamptz '-infinity'
+        END,
+        o.order_id, c.delivered_at
+    FROM (
+        SELECT t.environment, t.original_transaction_id, t.transaction_id, t.product_id,
+            t.charged_at, t.kind, t.product_type, t.ownership_type, t.period_type,
+            t.price_milliunits, t.currency, t.owner_account_key, t.rule, t.ground, t.decided_at,
+            t.corrected_at, CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_known_at END
+                AS revoked_as_of, t.order_id, t.delivered_at
+        FROM store_transaction AS t
+        LEFT JOIN charged_before(charge_then.environment, known_at) AS m
+            ON m.charge_original_transaction_id = t.original_transaction_id
+            AND m.transaction_id = t.transaction_id AND m.product_id = t.product_id
+        WHERE t.environment = charge_then.environment AND t.recorded_at <= known_at
+            AND m.transaction_id IS NULL
+        UNION ALL
+        SELECT t.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id,
+            -- The transaction's own date may be later than the charge's: as it is, or was before
+            -- Apple reported an earlier one.
+            greatest(m.at, t.charged_at),
+            CASE WHEN m.is_renewal THEN 'renewal' ELSE 'purchase' END,
+            coalesce(m.product_type, 'unknown'), m.ownership_type, m.period_type,
+            t.price_milliunits, t.currency, m.account_key, m.rule, t.ground, m.decided_at, m.corrected_at,
+            CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_known_at END, t.order_id, t.delivered_at
+        FROM charged_before(charge_then.environment, known_at) AS m
+        JOIN store_transaction AS t ON t.environment = charge_then.environment
+            AND t.original_transaction_id = m.charge_original_transaction_id
+            AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
+    ) AS c
+    LEFT JOIN refund_movement(charge_then.environment, known_at) AS r
+        ON r.original_transaction_id = c.original_transaction_id
+        AND r.transaction_id = c.transaction_id AND r.product_id = c.product_id
+    LEFT JOIN refund_movement(charge_then.environment, NULL) AS n
+        ON n.original_transaction_id = c.original_transaction_id
+        AND n.transaction_id = c.transaction_id AND n.product_id = c.product_id
+    LEFT JOIN order_fulfilled(known_at) AS o ON o.order_id = c.order_id;
+END;
+
+-- What charge_item lists, as it was known at a moment.
+CREATE OR REPLACE FUNCTION charge_item_then(
+    from_day date, to_day date, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    measure text, at timestamptz, rule text, product_id text, original_transaction_id text,
+    transaction_id text, order_id uuid, period_type text, currency text, amount_milliunits bigint,
+    account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT b.measure, c.at, t.rule, t.product_id, t.original_transaction_id, t.transaction_id,
+        t.order_id, t.period_type, t.currency, t.price_milliunits, t.owner_account_key
+    FROM charge_then(charge_item_then.environment, known_at) AS t
+    CROSS JOIN LATERAL charge_basis(t.rule, t.decided_at, t.corrected_at, t.charged_at,
+        -- As in charge_change: Apple names no kind, and the decision found a renewal.
+        CASE WHEN t.kind = 'unknown'
+            AND t.ground IN ('renewed_at_period_end', 'recovered_from_billing_problem')
+            THEN 'renewal' ELSE t.kind END,
+        t.product_type, t.ownership_type, t.owner_account_key IS NOT NULL,
+        (t.revoked_at <= moment) IS TRUE, t.order_id IS NOT NULL,
+        (t.delivered_at <= moment) IS TRUE) AS b
+    CROSS JOIN LATERAL (
+        SELECT CASE b.measure WHEN 'decided' THEN t.decided_at WHEN 'corrected' THEN t.corrected_at
+            ELSE t.charged_at END AS at
+    ) AS c
+    WHERE is_within(c.at, from_day, to_day, time_zone, moment)
+        AND (include_family_shared OR t.ownership_type = 'purchased')
+        AND (product IS NULL OR t.product_id = product)
+        AND (b.measure <> 'not_delivered' OR b.cause <> 'unknown' OR (
+            SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
+            ORDER BY p.valid_from DESC LIMIT 1) = 'consumable');
+END;
+
+-- Charges, once for each measure of charge_basis that counts them, of some days and up to a moment.
+CREATE OR REPLACE FUNCTION charge_item(
+    from_day date, to_day date, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    measure text, at timestamptz, rule text, product_id text, original_transaction_id text,
+    transaction_id text, order_id uuid, period_type text, currency text, amount_milliunits bigint,
+    account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    -- Citus refuses a condition without a column beside an outer join: `known_at` is part of
+    -- others.
+    SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM store_transaction AS t
+    WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
+        AND t.rule IS NOT NULL AND is_within(t.decided_at, from_day, to_day, time_zone, moment)
+        AND (include_family_shared OR t.ownership_type = 'purchased')
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    SELECT 'corrected', t.corrected_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM store_transaction AS t
+    WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
+        AND t.rule IS NOT NULL AND is_within(t.corrected_at, from_day, to_day, time_zone, moment)
+        AND (include_family_shared OR t.ownership_type = 'purchased')
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    SELECT 'paid_without_order', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM store_transaction AS t
+    WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
+        AND t.owner_account_key IS NOT NULL
+        AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
+        -- As in charge_change: Apple names no kind, and the decision found a renewal.
+        AND NOT (t.kind = 'unknown'
+            AND t.ground IN ('renewed_at_period_end', 'recovered_from_billing_problem'))
+        AND is_within(t.charged_at, from_day, to_day, time_zone, moment)
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    SELECT 'not_delivered', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM store_transaction AS t
+    LEFT JOIN refund_movement(charge_item.environment, NULL) AS r
+        ON r.original_transaction_id = t.original_transaction_id
+        AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+    WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
+        AND t.owner_account_key IS NOT NULL AND t.ownership_type = 'purchased'
+        -- A refund in the journal, under whichever transaction of the charge; otherwise an upgrade.
+        AND CASE WHEN r.at IS NULL THEN t.revoked_at IS NULL ELSE r.at > moment END
+        -- The first condition is that of the index, and follows from the second.
+        AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
+            OR coalesce(t.product_type, 'consumable') = 'consumable')
+        AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
+            SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
+            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
+        AND (t.delivered_at IS NULL OR t.delivered_at > moment)
+        AND is_within(t.charged_at, from_day, to_day, time_zone, moment)
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    SELECT i.measure, i.at, i.rule, i.product_id, i.original_transaction_id, i.transaction_id,
+        i.order_id, i.period_type, i.currency, i.amount_milliunits, i.account_key
+    FROM charge_item_then(from_day, to_day, time_zone, product, environment, include_family_shared,
+        known_at, moment) AS i
+    WHERE known_at IS NOT NULL;
+END;
+
+-- Charges by which the daily sums of not_delivered, which are of now, differ from those of a
+-- moment: +1 for what was delivered or refunded later, -1 for what was refunded under another
+-- transaction of the charge, for the sums go by what Apple reports of the transaction that names
+-- it.
+CREATE OR REPLACE FUNCTION undelivered_change(
+    from_day date, to_day date, product text, environment text, moment timestamptz)
+RETURNS TABLE (at timestamptz, rule text, product_id text, number bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT c.at, c.rule, c.product_id, c.number
+    FROM (
+        SELECT t.charged_at AS at, t.rule, t.product_id, 1::bigint AS number, t.order_id,
+            t.product_type, t.owner_account_key, t.ownership_type
+        FROM store_transaction AS t
+        LEFT JOIN refund_movement(undelivered_change.environment, NULL) AS r
+            ON r.original_transaction_id = t.original_transaction_id
+            AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+        WHERE t.environment = undelivered_change.environment
+            AND CASE WHEN r.at IS NULL THEN t.revoked_at IS NULL ELSE r.at > moment END
+            AND t.delivered_at > moment
+        UNION ALL
+        SELECT t.charged_at, t.rule, t.product_id, 1, t.order_id, t.product_type,
+            t.owner_account_key, t.ownership_type
+        FROM refund_movement(undelivered_change.environment, NULL) AS r
+        JOIN store_transaction AS t ON t.environment = undelivered_change.environment
+            AND t.original_transaction_id = r.original_transaction_id
+            AND t.transaction_id = r.transaction_id AND t.product_id = r.product_id
+        WHERE r.at > moment AND t.revoked_at IS NOT NULL AND t.delivered_at IS NULL
+        UNION ALL
+        SELECT t.charged_at, t.rule, t.product_id, -1, t.order_id, t.product_type,
+            t.owner_account_key, t.ownership_type
+        FROM (
+            SELECT DISTINCT s.environment, s.charge_original_transaction_id,
+                s.charge_transaction_id, s.charge_product_id
+            FROM store_transaction AS s
+            WHERE s.environment = undelivered_change.environment AND s.rule IS NULL
+                AND s.revoked_at IS NOT NULL
+        ) AS alias
+        JOIN store_transaction AS t ON t.environment = alias.environment
+            AND t.original_transaction_id = alias.charge_original_transaction_id
+            AND t.transaction_id = alias.charge_transaction_id
+            AND t.product_id = alias.charge_product_id
+        JOIN refund_movement(undelivered_change.environment, NULL) AS r
+            ON r.original_transaction_id = t.original_transaction_id
+            AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+            AND r.at <= moment
+        WHERE t.revoked_at IS NULL AND t.delivered_at IS NULL
+    ) AS c
+    WHERE c.owner_account_key IS NOT NULL AND c.ownership_type = 'purchased'
+        AND (c.order_id IS NOT NULL OR coalesce(c.product_type, (
+            SELECT p.type FROM product AS p WHERE p.product_id = c.product_id
+            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
+        AND is_within(c.at, from_day, to_day, 'UTC', moment)
+        AND (product IS NULL OR c.product_id = product);
+END;
+
+-- What charge_item lists, summed up as far as possible, as in movement_sum.
+CREATE OR REPLACE FUNCTION charge_sum(
+    measures text[], from_day date, to_day date, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (measure text, day date, rule text, product_id text, number bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT d.measure, d.day, d.cause, d.product_id, d.number
+    FROM (
+        SELECT s.environment, s.measure, s.day, s.cause, s.product_id, s.ownership_type, s.number
+        FROM charge_day AS s
+        UNION ALL
+        SELECT c.environment, b.measure, b.day, b.cause, c.product_id, c.ownership_type,
+            c.number::bigint
+        FROM charge_change AS c
+        CROSS JOIN LATERAL charge_basis(c.rule, c.decided_at, c.corrected_at, c.charged_at, c.kind,
+            c.product_type, c.ownership_type, c.is_owned, c.is_revoked, c.is_ordered,
+            c.is_delivered) AS b
+    ) AS d
+    WHERE known_at IS NULL AND time_zone = 'UTC'
+        AND d.environment = charge_sum.environment AND d.measure = ANY (measures)
+        AND d.day BETWEEN from_day AND to_day AND d.day < (moment AT TIME ZONE 'UTC')::date
+        AND (include_family_shared OR d.ownership_type = 'purchased')
+        AND (product IS NULL OR d.product_id = product)
+        -- The catalogue names an unknown type.
+        AND (d.measure <> 'not_delivered' OR d.cause <> 'unknown' OR (
+            SELECT p.type FROM product AS p WHERE p.product_id = d.product_id
+            ORDER BY p.valid_from DESC LIMIT 1) = 'consumable')
+    UNION ALL
+    SELECT i.measure, (i.at AT TIME ZONE time_zone)::date, i.rule, i.product_id, 1
+    FROM charge_item(
+        CASE WHEN known_at IS NULL AND time_zone = 'UTC'
+            THEN greatest(from_day, (moment AT TIME ZONE 'UTC')::date) ELSE from_day END,
+        to_day, time_zone, product, environment, include_family_shared, known_at, moment) AS i
+    WHERE i.measure = ANY (measures)
+    UNION ALL
+    SELECT 'not_delivered', (c.at AT TIME ZONE 'UTC')::date, c.rule, c.product_id, c.number
+    FROM undelivered_change(from_day, least(to_day, (moment AT TIME ZONE 'UTC')::date - 1), product,
+        environment, moment) AS c
+    WHERE known_at IS NULL AND time_zone = 'UTC' AND 'not_delivered' = ANY (measures);
+END;
+
+-- An administrator's reason, with the current names of the accounts that it names by their keys.
+CREATE OR REPLACE FUNCTION administrator_reason(
+    reason text, account_key uuid, account_id text, previous_account_key uuid,
+    previous_account_id text)
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN replace(replace(reason,
+    coalesce('{account:' || account_key || '}', ''), coalesce(account_id, 'erased')),
+    coalesce('{account:' || previous_account_key || '}', ''),
+    coalesce(previous_account_id, 'erased'));

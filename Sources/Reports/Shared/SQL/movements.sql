@@ -1,0 +1,145 @@
+-- Movements one by one and summed up, grants as movements, and exchange rates.
+
+-- Movements of some kinds and days up to a moment, as known now or at known_at.
+CREATE OR REPLACE FUNCTION movement_item(
+    kinds text[], basis text, from_day date, to_day date, time_zone text, product text,
+    environment text, include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    kind text, cause text, at timestamptz, day date, cohort date, origin_at timestamptz,
+    original_transaction_id text, transaction_id text, product_id text, ownership_type text,
+    period_type text, offer_id text, quantity integer, currency text, price_source text,
+    number bigint, amount_milliunits bigint, mrr_twelfths bigint, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT m.kind, movement_summed_cause(m.kind, m.cause, m.mrr_twelfths), m.at,
+        (m.at AT TIME ZONE time_zone)::date, movement_cohort(basis, m.origin_at, time_zone),
+        m.origin_at, m.original_transaction_id, m.transaction_id, m.product_id, m.ownership_type,
+        m.period_type, m.offer_id, m.quantity, m.currency, m.price_source, m.number::bigint,
+        m.amount_milliunits, m.mrr_twelfths, m.account_key
+    FROM movement AS m
+    WHERE m.environment = movement_item.environment AND m.kind = ANY (kinds)
+        AND m.at >= coalesce(day_start(from_day, time_zone), '-infinity')
+        AND m.at < coalesce(day_start(to_day + 1, time_zone), 'infinity')
+        AND m.at <= moment
+        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+            ELSE m.known_from <= known_at AND known_at < m.known_until END
+        AND (include_family_shared OR m.ownership_type = 'purchased')
+        AND (product IS NULL OR m.product_id = product);
+END;
+
+-- The same summed up as far as possible: the only place that chooses between the daily sums and the
+-- movements. The sums are by days of UTC, as known now; the day of the moment, part of which lies
+-- ahead, is read from the movements.
+CREATE OR REPLACE FUNCTION movement_sum(
+    kinds text[], basis text, from_day date, to_day date, time_zone text, product text,
+    environment text, include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    kind text, cause text, day date, cohort date, product_id text, ownership_type text,
+    period_type text, currency text, price_source text, number bigint, amount_milliunits bigint,
+    mrr_twelfths bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT d.kind, d.cause, d.day, d.cohort, d.product_id, d.ownership_type, d.period_type,
+        nullif(d.currency, ''), nullif(d.price_source, ''), d.number, d.amount_milliunits,
+        d.mrr_twelfths
+    FROM (
+        SELECT s.environment, s.basis, s.kind, s.cause, s.day, s.cohort, s.product_id,
+            s.ownership_type, s.period_type, s.currency, s.price_source, s.number,
+            s.amount_milliunits, s.mrr_twelfths
+        FROM movement_day AS s
+        UNION ALL
+        -- A change adds the movements that it opened, and takes off those that it closed.
+        SELECT c.environment, b.basis, m.kind, b.summed_cause, b.day, b.cohort, m.product_id,
+            m.ownership_type, m.period_type, m.currency, m.price_source, s.sign * m.number,
+            s.sign * m.amount_milliunits, s.sign * m.mrr_twelfths
+        FROM movement_change AS c
+        JOIN movement AS m ON m.environment = c.environment
+            AND m.original_transaction_id = c.original_transaction_id
+            AND c.change_id IN (m.opened_by, m.closed_by)
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN m.opened_by = c.change_id THEN 1::bigint ELSE -1 END AS sign
+        ) AS s
+        CROSS JOIN LATERAL movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
+    ) AS d
+    WHERE known_at IS NULL AND time_zone = 'UTC'
+        AND d.environment = movement_sum.environment AND d.basis = movement_sum.basis
+        AND d.kind = ANY (kinds)
+        AND d.day >= coalesce(from_day, '-infinity') AND d.day <= coalesce(to_day, 'infinity')
+        AND d.day < (moment AT TIME ZONE 'UTC')::date
+        AND (include_family_shared OR d.ownership_type = 'purchased')
+        AND (product IS NULL OR d.product_id = product)
+    UNION ALL
+    SELECT i.kind, i.cause, i.day, i.cohort, i.product_id, i.ownership_type, i.period_type,
+        i.currency, i.price_source, i.number, i.amount_milliunits, i.mrr_twelfths
+    FROM movement_item(
+        kinds, basis,
+        CASE WHEN known_at IS NULL AND time_zone = 'UTC'
+            THEN greatest(from_day, (moment AT TIME ZONE 'UTC')::date) ELSE from_day END,
+        to_day, time_zone, product, environment, include_family_shared, known_at, moment) AS i;
+END;
+
+-- What movements come to for each subscription, product and state at the end of a day; by_currency:
+-- in monthly revenue.
+CREATE OR REPLACE FUNCTION movement_stock(
+    kinds text[], to_day date, by_currency boolean, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    original_transaction_id text, transaction_id text, product_id text, state text,
+    since timestamptz, origin_at timestamptz, number bigint, currency text, price_source text,
+    mrr_twelfths bigint, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT i.original_transaction_id,
+        (array_agg(i.transaction_id ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1],
+        i.product_id, CASE i.kind WHEN 'state' THEN i.cause END,
+        max(i.at) FILTER (WHERE i.number >= 0), max(i.origin_at), sum(i.number)::bigint,
+        CASE WHEN by_currency THEN i.currency END, CASE WHEN by_currency THEN i.price_source END,
+        sum(i.mrr_twelfths)::bigint,
+        (array_agg(i.account_key ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1]
+    FROM movement_item(kinds, 'at', NULL, to_day, time_zone, product, environment,
+        include_family_shared, known_at, moment) AS i
+    GROUP BY i.original_transaction_id, i.product_id, CASE i.kind WHEN 'state' THEN i.cause END,
+        CASE WHEN by_currency THEN i.currency END, CASE WHEN by_currency THEN i.price_source END
+    HAVING sum(i.number) <> 0 AND NOT by_currency OR sum(i.mrr_twelfths) <> 0 AND by_currency;
+END;
+
+-- The kinds of movements that change the number of active subscriptions.
+CREATE OR REPLACE FUNCTION active_kinds(include_trials boolean)
+RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to']
+    || CASE WHEN include_trials THEN ARRAY['trial_started', 'trial_ended'] ELSE '{}'::text[] END;
+
+-- Grants of administrators: +1 where one begins, -1 where it ends. Both are recorded when they
+-- happen, so what was known at a moment is what is dated until then.
+CREATE OR REPLACE VIEW grant_movement AS
+SELECT g.grant_id, g.account_id, g.entitlement, g.starts_at AS at, 1::bigint AS number
+FROM account_grant AS g
+WHERE g.source = 'grant'
+UNION ALL
+SELECT g.grant_id, g.account_id, g.entitlement, greatest(g.starts_at, least(g.ends_at, g.revoked_at)),
+    -1
+FROM account_grant AS g
+WHERE g.source = 'grant' AND coalesce(g.ends_at, g.revoked_at) IS NOT NULL;
+
+-- The operator's rate of a currency on a day: the latest valid_from that is not after it, and of
+-- that day the rate recorded last by known_at; if none was recorded by then the first that was, so
+-- that what was once converted never changes. Null: there is none.
+CREATE OR REPLACE FUNCTION exchange_rate_on(
+    reporting_currency text, currency text, day date, known_at timestamptz DEFAULT NULL)
+RETURNS numeric
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT CASE WHEN exchange_rate_on.currency = exchange_rate_on.reporting_currency THEN 1
+        ELSE coalesce(
+            (SELECT r.rate FROM exchange_rate AS r
+            WHERE r.reporting_currency = exchange_rate_on.reporting_currency
+                AND r.currency = exchange_rate_on.currency AND r.valid_from <= day
+                AND (known_at IS NULL OR r.recorded_at <= known_at)
+            ORDER BY r.valid_from DESC, r.recorded_at DESC LIMIT 1),
+            (SELECT r.rate FROM exchange_rate AS r
+            WHERE r.reporting_currency = exchange_rate_on.reporting_currency
+                AND r.currency = exchange_rate_on.currency AND r.valid_from <= day
+            ORDER BY r.recorded_at, r.valid_from DESC LIMIT 1))
+        END;
+END;
