@@ -35,7 +35,7 @@ package struct AdminSite: Site {
       AdminAnswers(keys: keys, ledger: ledger, templates: templates, now: now)
     }
   
-  package func addRoutes(to router: Router<APIContext>) {
+  func addRoutes(to router: Router<APIContext>) {
     for file in [StaticFile.styleSheet, .script, .icon] {
       router.get(RouterPath(file.path), use: file.serve)
     }

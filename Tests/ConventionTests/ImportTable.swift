@@ -1,5 +1,3 @@
-@testable import AdminSite
-
 /// Which of our targets may import which others.
 ///
 /// SwiftPM lets a target import what it never declared, if only something else has built it; so the
@@ -12,7 +10,6 @@ enum ImportTable {
   ]
   private static let development: Set<String> = ["AppStoreSimulator", "Bootstrap", "PrivatePostgres"]
 
-  ///
   /// No target of the product imports one of `Sources/Development`, but that `Bootstrap` may start a
   /// private PostgreSQL.
   static let rows: [(target: String, mayImport: Set<String>)] = [
@@ -40,6 +37,9 @@ enum ImportTable {
       "AdminSite",
       ["HTTPAPI", "Intake", "JSONText", "LedgerStorage", "Reports", "Secrets", "Subscriptions"]
     ),
+    ("Bootstrap", product.union(["PrivatePostgres"])),
+    ("Development", product.union(development)),
+    ("tenure", product.union(development).union(["Development"])),
     (
       "ScratchDatabases", ["LedgerStorage", "Postgres", "PrivatePostgres", "Reports", "Secrets"]
     ),

@@ -154,7 +154,7 @@ extension ReportChoices {
   }
 
   /// - Throws: A ``Problem`` that names the parameter.
-  mutating func set(_ parameter: ReportParameter, of report: Report, to text: String) throws {
+  package mutating func set(_ parameter: ReportParameter, of report: Report, to text: String) throws {
     let name = parameter.rawValue
     guard report.parameters.contains(parameter) else {
       throw Problem.invalid(name, "is not accepted by this report")
