@@ -2,22 +2,26 @@ import Postgres
 package import Subscriptions
 
 extension Ledger {
-  /// The events read or deleted in one statement, which takes some tens of milliseconds.
+  /// How many events are looked at or deleted at once: some tens of milliseconds' work.
   private static let trimmingBatch = 5000
-  /// The batches of one run, so that it ends before its lease.
+  /// How many batches one job does, so that it ends before its lease does.
   private static let trimmingBatches = 200
 
-  /// Deletes events that are older than the retention, and schedules the next run.
+  /// Deletes the events that are older than the retention, and plans the next time.
   ///
-  /// Events that webhooks still deliver stay until they have; deliveries that were given up are
-  /// deleted with their event. Events without a delivery stay longer by the retry window of
-  /// webhooks.
+  /// What webhooks are still to deliver stays until they have; what they gave up goes with its
+  /// event. What is not pushed yet stays longer, by their patience: whoever trims need not know
+  /// whether anybody pushes.
   ///
-  /// - Parameter age: The retention, by the database's clock.
+  /// - Parameters:
+  ///   - job: Claimed.
+  ///   - age: The retention, by the database's clock.
+  ///   - now: From when on the next time counts.
+  /// - Throws: What the database says.
   package func trim(
     _ job: Job, olderThan age: Duration, every interval: Duration, at now: Timestamp
   ) async throws {
-    // Without readers only this assigns positions, and events without one are not deleted.
+    // Where nobody reads the feed nobody else gives events their places, and what has none stays.
     try await placeEvents()
     for _ in 0..<Self.trimmingBatches {
       let hasMore = try await moveOldestKept(olderThan: age)
@@ -31,10 +35,10 @@ extension Ledger {
     _ = try await database.batch(job.repetition(at: now, now: now))
   }
 
-  /// Advances the oldest position of the feed before events are deleted, so that older cursors are
-  /// refused.
+  /// Moves the place up to which the feed is forgotten, before anything is deleted: whoever reads
+  /// on from before it is told so.
   ///
-  /// - Returns: Whether there may be more events to delete.
+  /// - Returns: Whether there may be more to forget.
   private func moveOldestKept(olderThan age: Duration) async throws -> Bool {
     let seconds = Double(age.inMilliseconds) / 1000
     let unpushedSeconds = Double((age + WebhookDelivery.patience).inMilliseconds) / 1000
@@ -64,6 +68,7 @@ extension Ledger {
     ).decodeOnly(Bool.self)
   }
 
+  /// - Returns: How many events were deleted.
   private func deleteTrimmed() async throws -> Int {
     try await database.query(
       """
@@ -74,7 +79,7 @@ extension Ledger {
           WHERE d.event_id = e.event_id AND d.parked_at IS NULL)
         ORDER BY e.position LIMIT \(Self.trimmingBatch)
       ), given_up AS (
-        -- The foreign key keeps the event of a delivery that is just retried.
+        -- One that is just to be tried again keeps its event, which the foreign key sees to.
         DELETE FROM tenure.webhook_delivery
         WHERE event_id IN (SELECT event_id FROM old) AND parked_at IS NOT NULL
       ), deleted AS (
