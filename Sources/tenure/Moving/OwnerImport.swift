@@ -165,8 +165,8 @@ struct SeenOwners {
 
   /// Adds an owner.
   ///
-  /// Compares 64-bit hashes with a per-process key: a collision among millions of rows is less likely
-  /// than a disk failure.
+  /// Compares 64-bit hashes with a per-process key: a collision among millions of rows is less
+  /// likely than a disk failure.
   mutating func add(_ owner: ImportedOwner) -> News {
     let (line, account) = (owner.line.hashValue, AccountID(owner.accountID).hashValue)
     guard let known = accounts[line] else {
