@@ -34,8 +34,9 @@ package struct AdminSite: Site {
     router.addMiddleware {
       AdminAnswers(keys: keys, ledger: ledger, templates: templates, now: now)
     }
-  
-  func addRoutes(to router: Router<APIContext>) {
+  }
+
+  package func addRoutes(to router: Router<APIContext>) {
     for file in [StaticFile.styleSheet, .script, .icon] {
       router.get(RouterPath(file.path), use: file.serve)
     }

@@ -30,9 +30,9 @@ struct StrangerTests {
   }
 
   /// Runs a body with a server and its port.
-  private static func withServer(
-    _ body: @Sendable (ServeProcess, Int) async throws -> Void
-  ) async throws {
+  private static func withServer<Value: Sendable>(
+    _ body: @Sendable (ServeProcess, Int) async throws -> Value
+  ) async throws -> Value {
     try await withScratchDatabase { database in
       try await withTemporaryDirectory { directory in
         try await ServeProcess.run(
@@ -116,13 +116,6 @@ struct StrangerTests {
     return times.sorted()[495]
   }
 
-  /// The least of some measurements: other tests share the cores.
-  private static func quietReads(_ server: ServeProcess) async throws -> Duration {
-    var least = Duration.seconds(60)
-    for _ in 0..<3 { least = min(least, try await slowReads(server)) }
-    return least
-  }
-
   /// The processor time that a server has used; nil where the system does not tell.
   private static func processorTime(_ server: ServeProcess) -> Duration? {
     // proc_pid_stat(5): the 14th and 15th field, in hundredths of a second. The second, the
@@ -135,33 +128,47 @@ struct StrangerTests {
     return .milliseconds(10 * (user + system))
   }
 
+  /// What a flood does to a server that has refused nothing yet.
+  private struct Flooded {
+    /// The processor time of its first second; nil where the system does not tell.
+    var cost: Duration?
+    /// The 99th percentiles of reads before the flood and as it begins.
+    var quiet: Duration
+    var flooded: Duration
+
+    var isBearable: Bool {
+      flooded <= quiet * 3 && cost.map { $0 < .milliseconds(400) } ?? true
+    }
+  }
+
+  private static func flood(with body: ByteBuffer) async throws -> Flooded {
+    try await withServer { server, port in
+      _ = try await slowReads(server)
+      let quiet = try await slowReads(server)
+      let start = processorTime(server)
+      return try await withThrowingTaskGroup(of: Void.self) { group in
+        for sender in 0..<20 { group.addTask { await flood(port, from: sender, with: body) } }
+        // The first refusals are not delayed, so that the first seconds cost most.
+        try await Task.sleep(for: .seconds(1))
+        let cost = start.flatMap { start in processorTime(server).map { $0 - start } }
+        let flooded = min(try await slowReads(server), try await slowReads(server))
+        group.cancelAll()
+        return Flooded(cost: cost, quiet: quiet, flooded: flooded)
+      }
+    }
+  }
+
   @Test func `a flood of notifications does not make others wait three times as long`()
     async throws
   {
     let text = #"{"a":["# + String(repeating: #"{"a":1,"b":1},"#, count: 70_000) + "0]}"
     var request = Self.head(length: text.utf8.count)
     request.writeString(text)
-    let body = request
-    try await Self.withServer { server, port in
-      _ = try await Self.slowReads(server)
-      let quiet = try await Self.quietReads(server)
-      let flooded = try await withThrowingTaskGroup(of: Void.self) { group in
-        let before = Self.processorTime(server)
-        for sender in 0..<20 { group.addTask { await Self.flood(port, from: sender, with: body) } }
-        // The first refusals are not slowed, so that the first seconds cost most.
-        try await Task.sleep(for: .seconds(2))
-        if let before, let after = Self.processorTime(server) {
-          #expect(after - before < .milliseconds(800))
-        }
-        var least = Duration.seconds(60)
-        for _ in 0..<12 where least > quiet * 3 {
-          least = min(least, try await Self.slowReads(server))
-        }
-        group.cancelAll()
-        return least
-      }
-      let limit = max(quiet, try await Self.quietReads(server)) * 3
-      #expect(flooded <= limit)
+    // Other tests share the cores.
+    var tries: [Flooded] = []
+    while tries.count < 4, tries.last?.isBearable != true {
+      tries.append(try await Self.flood(with: request))
     }
+    #expect(tries.contains(where: \.isBearable), "\(tries)")
   }
 }

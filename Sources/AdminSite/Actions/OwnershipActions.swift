@@ -151,7 +151,8 @@ struct ReleasePageController: Sendable {
     return ["Transaction \(id) (owner: “\(loser)”) will be unclaimed."]
       + report.losses(of: loser, holding: held)
       + [
-        "Renewals after \(Moment(now).text) are unclaimed, too, until an account claims this charge.",
+        "Renewals after \(Moment(now).text) are unclaimed, too, until an account claims this "
+          + "charge.",
         "If the app of “\(loser)” is the first to submit it again, “\(loser)” owns it again.",
       ]
   }

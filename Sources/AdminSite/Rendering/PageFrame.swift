@@ -2,9 +2,9 @@ import Subscriptions
 
 /// The context of the template `layout`, which reads it as `page`.
 ///
-/// Templates find values by the names of stored properties. A nil property is looked up further out,
-/// so templates write `{{.name}}` for the innermost value. An empty string counts as present, so
-/// what may be missing is an optional that is never empty.
+/// Templates find values by the names of stored properties. A nil property is looked up further
+/// out, so templates write `{{.name}}` for the innermost value. An empty string counts as present,
+/// so what may be missing is an optional that is never empty.
 struct PageFrame: Sendable {
   var title: String
   /// The name of the administrator's API key; nil before the login, and then without navigation.

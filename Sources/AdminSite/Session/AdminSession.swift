@@ -9,8 +9,8 @@ import Subscriptions
 /// A login to the administrator's pages.
 ///
 /// The cookie holds the administrator's name and the end of the session, signed with a key derived
-/// from the administrator's secret: removing or changing an API key ends its sessions. The session's
-/// id is in the database until the administrator logs out.
+/// from the administrator's secret: removing or changing an API key ends its sessions. The
+/// session's id is in the database until the administrator logs out.
 struct AdminSession: Sendable {
   private static let idLength = 16
   /// Long enough for a working day, too short for a forgotten browser the next day.

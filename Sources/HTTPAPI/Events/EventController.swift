@@ -34,8 +34,8 @@ struct EventController: Sendable {
         throw Problem(
           .cursorUnknown,
           "The feed has no event at \(cursor?.text ?? ""): the database was restored from an older "
-            + "backup, or the cursor belongs to another feed. Reload the current state, then continue "
-            + "without `after`, from the oldest event kept.")
+            + "backup, or the cursor belongs to another feed. Reload the current state, then "
+            + "continue without `after`, from the oldest event kept.")
       }
       let left = deadline - .now
       guard found.events.isEmpty, left > .zero, !Task.isShuttingDownGracefully else {

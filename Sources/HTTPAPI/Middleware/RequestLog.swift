@@ -46,8 +46,8 @@ struct RequestLog: RouterMiddleware {
 
   /// Returns the caller's request ID if it is usable, or else Hummingbird's.
   ///
-  /// Removes Hummingbird's metadata key, because log lines have the ID as `request.id`. Without that
-  /// key `context.id` traps; nothing reads it.
+  /// Removes Hummingbird's metadata key, because log lines have the ID as `request.id`. Without
+  /// that key `context.id` traps; nothing reads it.
   private static func adoptID(of request: Request, in context: inout APIContext) -> String {
     let key = "hb.request.id"
     let made = context.logger[metadataKey: key]?.description

@@ -177,8 +177,8 @@ package struct SeenOwners {
 
   /// Adds an owner.
   ///
-  /// Compares 64-bit hashes with a per-process key: a collision among millions of rows is less likely
-  /// than a disk failure.
+  /// Compares 64-bit hashes with a per-process key: a collision among millions of rows is less
+  /// likely than a disk failure.
   package mutating func add(_ owner: ImportedOwner) -> News {
     let (line, account) = (owner.line.hashValue, AccountID(owner.accountID).hashValue)
     guard let known = accounts[line] else {

@@ -42,8 +42,8 @@ extension NotificationIntake {
   /// Compares Apple's history since the last comparison with the stored notifications, and stores
   /// those that are missing.
   ///
-  /// They are verified, stored and recorded like delivered ones, marked as found in the history. The
-  /// outcome is recorded in one database transaction with the job's next time.
+  /// They are verified, stored and recorded like delivered ones, marked as found in the history.
+  /// The outcome is recorded in one database transaction with the job's next time.
   package func compare(
     _ job: Job, bundleID: String, environment: Environment, every interval: Duration
   ) async throws -> Compared {

@@ -10,9 +10,9 @@ package import Subscriptions
 /// Processes notifications from their arrival to recorded evidence, in the server and the worker.
 ///
 /// A notification is stored durably, together with a job, before it is answered. Version 2 is
-/// verified by its signatures before it is stored, and recorded in the same request; its job matters
-/// only after a crash or a database failure. For version 1 only the secret is checked; a worker then
-/// verifies its receipt with Apple and records the answer.
+/// verified by its signatures before it is stored, and recorded in the same request; its job
+/// matters only after a crash or a database failure. For version 1 only the secret is checked; a
+/// worker then verifies its receipt with Apple and records the answer.
 package struct NotificationIntake: Sendable {
   /// In bytes; Apple's bodies have a few kilobytes, and in version 1 a receipt and a hundred
   /// transactions.
@@ -168,8 +168,8 @@ package struct NotificationIntake: Sendable {
 
   /// Processes a stored notification, and returns the reason if it was postponed.
   ///
-  /// `worker` is the one that has claimed its job. Throws a ``SignedDataRefusal`` if a signature that
-  /// was valid on arrival is not any more.
+  /// `worker` is the one that has claimed its job. Throws a ``SignedDataRefusal`` if a signature
+  /// that was valid on arrival is not any more.
   package func process(_ id: String, worker: String? = nil) async throws -> String? {
     guard let stored = try await ledger.notification(id), stored.outcome == nil else { return nil }
     switch stored.version {

@@ -5,8 +5,9 @@ import Subscriptions
 
 /// Grants on a receipt's own signature, while Apple can't be asked about it.
 ///
-/// Apple has signed the receipt, so its purchases were made, but it can't show refunds made after it
-/// was issued. So the access is limited in time, and no charge is recorded. See <doc:LocalReceipts>.
+/// Apple has signed the receipt, so its purchases were made, but it can't show refunds made after
+/// it was issued. So the access is limited in time, and no charge is recorded. See
+/// <doc:LocalReceipts>.
 package struct ProvisionalAccess: Sendable {
   package let receipts: LocalReceiptVerifier
   /// The longest time of access after the submission.
@@ -17,8 +18,8 @@ package struct ProvisionalAccess: Sendable {
     self.longest = longest
   }
 
-  /// The evidence in a base64 receipt, with the transactions that the submission would claim, or nil
-  /// if there are none.
+  /// The evidence in a base64 receipt, with the transactions that the submission would claim, or
+  /// nil if there are none.
   ///
   /// Throws a ``LocalReceiptRefusal``.
   func proof(

@@ -8,8 +8,8 @@ package enum SubmissionAnswer: Sendable {
   case verified(Verified)
   /// Stored, and being decided or waiting for Apple.
   ///
-  /// Without `retryAt` retries have stopped, and the problem explains it. The entitlements are those
-  /// that the account has until then; nil if provisional access is turned off.
+  /// Without `retryAt` retries have stopped, and the problem explains it. The entitlements are
+  /// those that the account has until then; nil if provisional access is turned off.
   case pending(
     id: UUID, retryAt: Timestamp?, problem: SubmissionProblem?, entitlements: [Entitlement]?)
   case rejected(id: UUID, problem: SubmissionProblem)

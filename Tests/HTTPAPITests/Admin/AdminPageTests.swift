@@ -14,8 +14,8 @@ import Testing
 
 /// The pages with a real server and ledger.
 struct AdminPageTests {
-  /// Anna's account buys a month and turns auto-renew off; later Ben's account buys a quarter on the
-  /// same phone, and Anna's month is refunded.
+  /// Anna's account buys a month and turns auto-renew off; later Ben's account buys a quarter on
+  /// the same phone, and Anna's month is refunded.
   private func tellTheStory(_ api: TestAPI) async throws
     -> (first: TransactionID, second: TransactionID)
   {

@@ -5,7 +5,8 @@ import JSONText
 
 /// Appearance settings and checks.
 extension Browser {
-  /// Sends a command of the DevTools protocol: <https://chromedevtools.github.io/devtools-protocol>.
+  /// Sends a command of the DevTools protocol:
+  /// <https://chromedevtools.github.io/devtools-protocol>.
   @discardableResult
   private func command(_ name: String, _ parameters: JSONValue) async throws -> JSONValue {
     try await driver.post(
@@ -54,8 +55,8 @@ extension Browser {
     return Data(base64Encoded: picture["data"]?.string ?? "").map(Array.init) ?? []
   }
 
-  /// The new errors and warnings of the browser's console: failed scripts, missing files, violations
-  /// of the page's policy.
+  /// The new errors and warnings of the browser's console: failed scripts, missing files,
+  /// violations of the page's policy.
   func complaints() async throws -> [String] {
     let entries = try await driver.post("/se/log", ["type": "browser"]).array ?? []
     return entries.filter { ["SEVERE", "WARNING"].contains($0["level"]?.string) }

@@ -7,8 +7,8 @@ import Testing
 @testable import AdminSite
 @testable import HTTPAPI
 
-/// A client for the administrator's pages that keeps cookies and sends forms with the token of the last
-/// page.
+/// A client for the administrator's pages that keeps cookies and sends forms with the token of the
+/// last page.
 ///
 /// Checks the security headers of every response.
 struct AdminBrowser {
