@@ -44,8 +44,8 @@ CREATE TABLE schema_version (
     version    integer     NOT NULL PRIMARY KEY CHECK (version > 0),
     applied_at timestamptz NOT NULL,
     -- The oldest version whose programs work with this one.
-    serves_since integer   NOT NULL
-        CONSTRAINT schema_version_serves_since CHECK (serves_since BETWEEN 1 AND version),
+    compatible_since integer   NOT NULL
+        CONSTRAINT schema_version_compatible_since CHECK (compatible_since BETWEEN 1 AND version),
     -- The SHA-256 of the reports' SQL that was applied to this version; null: none yet.
     reports_sha256 text CHECK (reports_sha256 ~ '^[0-9a-f]{64}$')
 );
@@ -108,7 +108,7 @@ CREATE TABLE account (
     app_account_token uuid        NOT NULL,
     created_at        timestamptz NOT NULL,
     -- The moment as of which entitlements were published last; never moves back.
-    told_at           timestamptz,
+    published_at           timestamptz,
     -- The account that it was merged into, which gets later submissions and orders.
     merged_into_key   uuid
 );
@@ -251,14 +251,14 @@ CREATE TABLE submission_payload (
         AND length(array_to_string(signed_renewal_info, '')) <= 16777216),
     -- When it was pruned, with the SHA-256 and the length in bytes of the receipt, or of the
     -- transactions and the renewal infos joined by line feeds. Null: it is there.
-    aged_out_at         timestamptz,
+    pruned_at         timestamptz,
     sha256              bytea CHECK (length(sha256) = 32),
     bytes               bigint CHECK (bytes >= 0),
     CONSTRAINT submission_payload_is_of_one_kind CHECK (
-        ((receipt_data IS NULL) <> (signed_transactions IS NULL)) = (aged_out_at IS NULL)
+        ((receipt_data IS NULL) <> (signed_transactions IS NULL)) = (pruned_at IS NULL)
         AND (signed_transactions IS NULL) = (signed_renewal_info IS NULL)),
     CONSTRAINT submission_payload_aged_out CHECK (
-        (aged_out_at IS NULL) = (sha256 IS NULL) AND (aged_out_at IS NULL) = (bytes IS NULL))
+        (pruned_at IS NULL) = (sha256 IS NULL) AND (pruned_at IS NULL) = (bytes IS NULL))
 );
 COMMENT ON TABLE submission_payload IS
     'What was submitted, apart from the submission so that it can be aged out. [by submission_id]';
@@ -276,13 +276,13 @@ CREATE TABLE submission_exchange (
     -- Why there is no usable answer.
     fault         text        CHECK (length(fault) BETWEEN 1 AND 1000),
     -- When the answer was pruned, with its SHA-256 and length in bytes.
-    aged_out_at   timestamptz,
+    pruned_at   timestamptz,
     sha256        bytea       CHECK (length(sha256) = 32),
     bytes         bigint      CHECK (bytes >= 0),
     PRIMARY KEY (submission_id, number),
     CONSTRAINT submission_exchange_aged_out CHECK (
-        (aged_out_at IS NULL) = (sha256 IS NULL) AND (aged_out_at IS NULL) = (bytes IS NULL)
-        AND (aged_out_at IS NULL OR answer IS NULL))
+        (pruned_at IS NULL) = (sha256 IS NULL) AND (pruned_at IS NULL) = (bytes IS NULL)
+        AND (pruned_at IS NULL OR answer IS NULL))
 );
 COMMENT ON TABLE submission_exchange IS
     'The exchanges with Apple about a submission, in order. [by submission_id]';
@@ -327,7 +327,7 @@ COMMENT ON FUNCTION erase_submissions IS
 -- Prunes submissions and Apple's answers about them: bodies are deleted, hashes stay. Of those in
 -- `kept` only the answers are deleted. The programs may not change them, so this runs with the
 -- owner's rights, and checks that each is old and decided, and has no job.
-CREATE OR REPLACE FUNCTION age_out_submissions(
+CREATE OR REPLACE FUNCTION prune_submissions(
     ids uuid[], kept uuid[], before timestamptz, moment timestamptz)
 RETURNS TABLE (payloads bigint, exchanges bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
@@ -347,7 +347,7 @@ BEGIN
         FOR UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND OR EXISTS (
             SELECT FROM job WHERE kind = 'verify_submission' AND subject = id::text);
-        UPDATE submission_exchange SET answer = NULL, aged_out_at = moment,
+        UPDATE submission_exchange SET answer = NULL, pruned_at = moment,
             sha256 = sha256(answer), bytes = octet_length(answer)
         WHERE submission_id = id AND answer IS NOT NULL;
         GET DIAGNOSTICS changed = ROW_COUNT;
@@ -356,18 +356,18 @@ BEGIN
         SELECT convert_to(coalesce(receipt_data,
             array_to_string(signed_transactions || signed_renewal_info, E'\n')), 'UTF8')
         INTO body FROM submission_payload
-        WHERE submission_id = id AND aged_out_at IS NULL;
+        WHERE submission_id = id AND pruned_at IS NULL;
         UPDATE submission_payload SET receipt_data = NULL, signed_transactions = NULL,
-            signed_renewal_info = NULL, aged_out_at = moment, sha256 = sha256(body),
+            signed_renewal_info = NULL, pruned_at = moment, sha256 = sha256(body),
             bytes = octet_length(body)
-        WHERE submission_id = id AND aged_out_at IS NULL;
+        WHERE submission_id = id AND pruned_at IS NULL;
         GET DIAGNOSTICS changed = ROW_COUNT;
         payloads := payloads + changed;
     END LOOP;
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION age_out_submissions IS
+COMMENT ON FUNCTION prune_submissions IS
     'Ages out the bodies of submissions that are old and decided, and says how many.';
 
 -- The inbox of Apple's notifications: durable before the response of 200, processed exactly once.
@@ -399,12 +399,12 @@ CREATE TABLE notification (
     outcome         text        CHECK (outcome IN
         ('recorded', 'known', 'nothing_to_record', 'rejected')),
     -- When the body was pruned, with its SHA-256 and length in bytes.
-    aged_out_at     timestamptz,
+    pruned_at     timestamptz,
     sha256          bytea       CHECK (length(sha256) = 32),
     bytes           bigint      CHECK (bytes >= 0),
     CONSTRAINT notification_aged_out CHECK (
-        (aged_out_at IS NULL) = (sha256 IS NULL) AND (aged_out_at IS NULL) = (bytes IS NULL)
-        AND (aged_out_at IS NULL) = (body IS NOT NULL)),
+        (pruned_at IS NULL) = (sha256 IS NULL) AND (pruned_at IS NULL) = (bytes IS NULL)
+        AND (pruned_at IS NULL) = (body IS NOT NULL)),
     CONSTRAINT notification_processed_has_outcome
         CHECK ((processed_at IS NULL) = (outcome IS NULL)),
     CONSTRAINT notification_rejected_has_problem CHECK (outcome <> 'rejected' OR problem IS NOT NULL)
@@ -428,19 +428,19 @@ CREATE TABLE notification_exchange (
     answer          bytea,
     -- Why there is no usable answer.
     fault           text        CHECK (length(fault) BETWEEN 1 AND 1000),
-    aged_out_at     timestamptz,
+    pruned_at     timestamptz,
     sha256          bytea       CHECK (length(sha256) = 32),
     bytes           bigint      CHECK (bytes >= 0),
     PRIMARY KEY (notification_id, number),
     CONSTRAINT notification_exchange_aged_out CHECK (
-        (aged_out_at IS NULL) = (sha256 IS NULL) AND (aged_out_at IS NULL) = (bytes IS NULL)
-        AND (aged_out_at IS NULL OR answer IS NULL))
+        (pruned_at IS NULL) = (sha256 IS NULL) AND (pruned_at IS NULL) = (bytes IS NULL)
+        AND (pruned_at IS NULL OR answer IS NULL))
 );
 COMMENT ON TABLE notification_exchange IS
     'The exchanges with Apple about a notification, in order. [by notification_id]';
 
 -- The same for notifications. Of those in `kept` the body stays.
-CREATE OR REPLACE FUNCTION age_out_notifications(
+CREATE OR REPLACE FUNCTION prune_notifications(
     ids text[], kept text[], before timestamptz, moment timestamptz)
 RETURNS TABLE (bodies bigint, exchanges bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
@@ -458,14 +458,14 @@ BEGIN
         FOR UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND OR EXISTS (
             SELECT FROM job WHERE kind = 'process_notification' AND subject = id);
-        UPDATE notification_exchange SET answer = NULL, aged_out_at = moment,
+        UPDATE notification_exchange SET answer = NULL, pruned_at = moment,
             sha256 = sha256(answer), bytes = octet_length(answer)
         WHERE notification_id = id AND answer IS NOT NULL;
         GET DIAGNOSTICS changed = ROW_COUNT;
         exchanges := exchanges + changed;
         CONTINUE WHEN id = ANY (kept);
         SELECT convert_to(body, 'UTF8') INTO content FROM notification WHERE notification_id = id;
-        UPDATE notification SET body = NULL, aged_out_at = moment, sha256 = sha256(content),
+        UPDATE notification SET body = NULL, pruned_at = moment, sha256 = sha256(content),
             bytes = octet_length(content)
         WHERE notification_id = id AND body IS NOT NULL;
         GET DIAGNOSTICS changed = ROW_COUNT;
@@ -474,7 +474,7 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION age_out_notifications IS
+COMMENT ON FUNCTION prune_notifications IS
     'Ages out the bodies of notifications that are old and processed, and says how many.';
 
 -- Refused requests to the notification URL. Anyone can post anything, so nothing of it is kept, and
@@ -499,7 +499,7 @@ COMMENT ON TABLE notification_refusal IS
 
 -- Comparisons of Apple's notification history with the inbox. Missing notifications are stored in
 -- `notification` with arrival 'history'.
-CREATE TABLE notification_comparison (
+CREATE TABLE notification_history_check (
     comparison_id   bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     bundle_id       text        NOT NULL CHECK (length(bundle_id) BETWEEN 1 AND 255),
     environment     text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
@@ -516,12 +516,12 @@ CREATE TABLE notification_comparison (
     -- arrival.
     first_missing_at timestamptz,
     longest_delay_ms bigint     CHECK (longest_delay_ms >= 0),
-    CONSTRAINT notification_comparison_window CHECK (window_start < window_end),
-    CONSTRAINT notification_comparison_missing CHECK (
+    CONSTRAINT notification_history_check_window CHECK (window_start < window_end),
+    CONSTRAINT notification_history_check_missing CHECK (
         (missing = 0) = (first_missing_at IS NULL)
         AND (missing = 0) = (longest_delay_ms IS NULL))
 );
-COMMENT ON TABLE notification_comparison IS
+COMMENT ON TABLE notification_history_check IS
     'What Apple''s notification history had that had not arrived. [local]';
 
 -- The last sign of life of each kind of program: after a downtime Apple's history is read at once.
@@ -541,7 +541,7 @@ CREATE TABLE admin_session (
 COMMENT ON TABLE admin_session IS 'Open sessions of the administrators'' pages. [local]';
 
 -- Ways to poll Apple about an original transaction: its app, and a receipt that lists it.
-CREATE TABLE line_source (
+CREATE TABLE poll_target (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
@@ -551,7 +551,7 @@ CREATE TABLE line_source (
     receipt_notification_id text        CHECK (length(receipt_notification_id) BETWEEN 1 AND 128),
     PRIMARY KEY (environment, original_transaction_id)
 );
-COMMENT ON TABLE line_source IS
+COMMENT ON TABLE poll_target IS
     'What Apple can be asked about a line with. [by original_transaction_id]';
 
 -- Further ways to poll Apple, named by an import. Deleted when the account is erased.
@@ -575,13 +575,13 @@ COMMENT ON TABLE imported_source IS
 CREATE INDEX imported_source_by_account ON imported_source (account_key);
 
 -- Apple's rate limits, shared by all programs: token buckets by endpoint.
-CREATE TABLE apple_budget (
+CREATE TABLE rate_budget (
     -- The app, the environment and the endpoint.
     name         text             NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 400),
     tokens       double precision NOT NULL,
     refreshed_at timestamptz      NOT NULL
 );
-COMMENT ON TABLE apple_budget IS 'What may still be asked of Apple, for all programs. [local]';
+COMMENT ON TABLE rate_budget IS 'What may still be asked of Apple, for all programs. [local]';
 
 -- The position up to which Apple's histories were read; later reads ask only for changes. A lost
 -- row costs only a longer answer.
@@ -602,7 +602,7 @@ COMMENT ON TABLE history_revision IS
 
 -- Requests that jobs sent to Apple or skipped. Accounts are stored by key, so that an erasure
 -- changes nothing here.
-CREATE TABLE apple_telling (
+CREATE TABLE app_store_write_back (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
@@ -610,7 +610,7 @@ CREATE TABLE apple_telling (
     -- An appAccountToken set on an original transaction, or an answer about consumption in a refund
     -- request.
     kind                    text        NOT NULL CHECK (kind IN ('ownership', 'consumption')),
-    told_at                 timestamptz NOT NULL,
+    sent_at                 timestamptz NOT NULL,
     -- Null: unknown.
     bundle_id               text        CHECK (length(bundle_id) BETWEEN 1 AND 255),
     -- For consumption: the transaction and the notification that asked.
@@ -628,23 +628,23 @@ CREATE TABLE apple_telling (
     -- For consumption: the reported delivery status, in Apple's terms.
     delivery_status         text        CHECK (length(delivery_status) BETWEEN 1 AND 64),
     PRIMARY KEY (environment, original_transaction_id, telling_id),
-    CONSTRAINT apple_telling_of_a_kind CHECK (
+    CONSTRAINT app_store_write_back_of_a_kind CHECK (
         (kind = 'consumption') = (notification_id IS NOT NULL)
         AND (kind = 'consumption') = (transaction_id IS NOT NULL)),
-    CONSTRAINT apple_telling_skipped_has_reason
+    CONSTRAINT app_store_write_back_skipped_has_reason
         CHECK ((outcome = 'skipped') = (reason IS NOT NULL)),
-    CONSTRAINT apple_telling_sent_is_of_an_account
+    CONSTRAINT app_store_write_back_sent_is_of_an_account
         CHECK (outcome = 'skipped' OR account_key IS NOT NULL),
-    CONSTRAINT apple_telling_refused_by_apple
+    CONSTRAINT app_store_write_back_refused_by_apple
         CHECK (outcome = 'refused' OR http_status IS NULL AND error_code IS NULL)
 );
-COMMENT ON TABLE apple_telling IS
+COMMENT ON TABLE app_store_write_back IS
     'What Apple was told, and what was not sent. Only ever appended. [by original_transaction_id]';
 -- For administrators, so that it may fan out.
-CREATE INDEX apple_telling_by_account
-    ON apple_telling (account_key, telling_id) WHERE account_key IS NOT NULL;
-CREATE INDEX apple_telling_by_day
-    ON apple_telling (((told_at AT TIME ZONE 'UTC')::date));
+CREATE INDEX app_store_write_back_by_account
+    ON app_store_write_back (account_key, telling_id) WHERE account_key IS NOT NULL;
+CREATE INDEX app_store_write_back_by_day
+    ON app_store_write_back (((sent_at AT TIME ZONE 'UTC')::date));
 
 -- ------------------------------------------------------------------------------------------------
 -- The ledger: what was learned and what was decided.
@@ -925,14 +925,14 @@ COMMENT ON TABLE placement IS
     'Projection: charges placed by administrators. [by original_transaction_id]';
 
 -- Original transactions that Apple links; each pair is stored both ways.
-CREATE TABLE line_link (
+CREATE TABLE original_transaction_link (
     environment             text    NOT NULL,
     original_transaction_id text    NOT NULL,
     linked_original_transaction_id text NOT NULL,
     PRIMARY KEY (environment, original_transaction_id, linked_original_transaction_id),
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
 );
-COMMENT ON TABLE line_link IS 'Projection: lines that Apple links. [by original_transaction_id]';
+COMMENT ON TABLE original_transaction_link IS 'Projection: lines that Apple links. [by original_transaction_id]';
 
 -- ------------------------------------------------------------------------------------------------
 -- Look-ups: so that no question fans out over all lines.
@@ -941,13 +941,13 @@ COMMENT ON TABLE line_link IS 'Projection: lines that Apple links. [by original_
 -- The original transaction on which a transaction id or line item was recorded first; others with
 -- it are linked. The key is the name alone, so that of two recordings of one name the second waits
 -- for the first, and finds it.
-CREATE TABLE transaction_line (
+CREATE TABLE transaction_lookup (
     transaction_id          text NOT NULL,
     environment             text NOT NULL,
     original_transaction_id text NOT NULL,
     PRIMARY KEY (transaction_id, environment)
 );
-COMMENT ON TABLE transaction_line IS
+COMMENT ON TABLE transaction_lookup IS
     'Look-up, projection: the first line on which a transaction id occurs. [by transaction_id]';
 
 CREATE TABLE web_order_line_item (
@@ -959,13 +959,13 @@ CREATE TABLE web_order_line_item (
 COMMENT ON TABLE web_order_line_item IS
     'Look-up, projection: the first line on which a line item occurs. [by web_order_line_item_id]';
 
-CREATE TABLE account_line (
+CREATE TABLE account_original_transaction (
     account_key             uuid NOT NULL,
     environment             text NOT NULL,
     original_transaction_id text NOT NULL,
     PRIMARY KEY (account_key, environment, original_transaction_id)
 );
-COMMENT ON TABLE account_line IS
+COMMENT ON TABLE account_original_transaction IS
     'Look-up, projection: the lines on which an account ever owned or claimed. [by account_key]';
 
 -- ------------------------------------------------------------------------------------------------
@@ -981,7 +981,7 @@ CREATE TABLE holding (
     transaction_id          text        NOT NULL,
     product_id              text        NOT NULL,
     -- The smallest original transaction id of those that Apple links; null if it is this row's own.
-    family_id               text,
+    linked_to               text,
     product_type            text,
     period_type             text        NOT NULL,
     starts_at               timestamptz NOT NULL,
@@ -1043,14 +1043,14 @@ COMMENT ON TABLE account_grant_account IS
 
 -- The entitlements that events have published: the next event describes the difference. Written
 -- under the lock of the account's row.
-CREATE TABLE told_entitlement (
+CREATE TABLE published_entitlement (
     account_id              text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
     entitlement             text        NOT NULL CHECK (length(entitlement) BETWEEN 1 AND 255),
     -- Null: never.
     access_ends_at          timestamptz,
     PRIMARY KEY (account_id, entitlement)
 );
-COMMENT ON TABLE told_entitlement IS
+COMMENT ON TABLE published_entitlement IS
     'What the feed has told of the entitlements of accounts. [by account_id]';
 
 -- The accounts to which sandbox purchases grant anything: the programs copy their setting
@@ -1088,7 +1088,7 @@ part AS NOT MATERIALIZED (
         END AS own_state
     FROM (
         SELECT h.account_id, h.environment,
-            coalesce(h.family_id, h.original_transaction_id) AS family,
+            coalesce(h.linked_to, h.original_transaction_id) AS family,
             h.original_transaction_id, h.transaction_id, h.product_id, h.period_type, h.starts_at,
             h.revoked_at, h.auto_renews, h.phase, h.grace_ends_at, latest.valid_from,
             h.revoked_at <= now() AS is_revoked,
@@ -1673,7 +1673,7 @@ CREATE INDEX administrator_action_by_subject
 -- ------------------------------------------------------------------------------------------------
 
 -- Functions are everybody's unless this is said.
-REVOKE EXECUTE ON FUNCTION erase_submissions, age_out_submissions, age_out_notifications FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION erase_submissions, prune_submissions, prune_notifications FROM PUBLIC;
 
 -- Whoever may not create roles makes them by other means and calls this again.
 CREATE OR REPLACE FUNCTION grant_privileges()
@@ -1702,7 +1702,7 @@ BEGIN
         GRANT USAGE ON SCHEMA tenure TO tenure_program;
         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenure TO tenure_program;
         REVOKE UPDATE, DELETE
-            ON ledger_entry, ledger_checkpoint, administrator_action, apple_telling
+            ON ledger_entry, ledger_checkpoint, administrator_action, app_store_write_back
             FROM tenure_program;
         -- What arrived stays as it arrived; the owner ages it out. The bodies of a person's
         -- submissions go with the person, by the owner's own function.
@@ -1710,7 +1710,7 @@ BEGIN
             ON submission_payload, submission_exchange, notification, notification_exchange
             FROM tenure_program;
         GRANT EXECUTE
-            ON FUNCTION erase_submissions, age_out_submissions, age_out_notifications
+            ON FUNCTION erase_submissions, prune_submissions, prune_notifications
             TO tenure_program;
         IF NOT (SELECT prosecdef FROM pg_proc WHERE oid = 'erase_submissions'::regproc) THEN
             -- On a Citus, where it has the rights of whoever calls it: see SchemaDistributor.
@@ -1734,7 +1734,7 @@ BEGIN
         GRANT SELECT ON ALL TABLES IN SCHEMA tenure TO tenure_reader;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_reader;
         REVOKE EXECUTE
-            ON FUNCTION erase_submissions, age_out_submissions, age_out_notifications,
+            ON FUNCTION erase_submissions, prune_submissions, prune_notifications,
                 grant_privileges
             FROM tenure_reader;
         -- Raw receipts, answers and bodies are no business of reports.
@@ -1745,7 +1745,7 @@ BEGIN
     END IF;
     EXECUTE format(
         'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, ledger_checkpoint, administrator_action, '
-            'apple_telling FROM %I',
+            'app_store_write_back FROM %I',
         current_user);
     EXECUTE format('REVOKE UPDATE, DELETE, TRUNCATE ON movement FROM %I', current_user);
     EXECUTE format('GRANT UPDATE (known_until, closed_by) ON movement TO %I', current_user);
@@ -1772,6 +1772,6 @@ BEGIN
 END
 $$;
 
-INSERT INTO schema_version (version, applied_at, serves_since) VALUES (1, now(), 1);
+INSERT INTO schema_version (version, applied_at, compatible_since) VALUES (1, now(), 1);
 
 COMMIT;

@@ -10,7 +10,7 @@ package struct AdminSite: Site {
   let catalogue: CatalogueCache
   let entitlements: EntitlementReader
   let reports: ReportReader
-  let reportDesk: ReportDesk
+  let reportDesk: ReportCoordinator
   let keys: APIKeys
   let brake: FailureBrake
   let templates = PageTemplates.builtIn
@@ -28,7 +28,7 @@ package struct AdminSite: Site {
     now = api.now
   }
 
-  package func serves(_ path: String) -> Bool { PageAddress.contains(path) }
+  package func serves(_ path: String) -> Bool { AdminURL.contains(path) }
 
   package func addMiddleware(to router: Router<APIContext>) {
     router.addMiddleware {
@@ -46,10 +46,10 @@ package struct AdminSite: Site {
       .get("/admin/login", use: login.show)
       .post("/admin/login", use: login.logIn)
 
-    let admin = router.group().add(middleware: LoggedIn())
+    let admin = router.group().add(middleware: SessionRequired())
     admin.post("/admin/logout", use: login.logOut)
 
-    let pages = PageMaker(templates: templates, ledger: ledger, now: now)
+    let pages = PageRenderer(templates: templates, ledger: ledger, now: now)
     addReportPages(to: admin, pages: pages)
 
     admin.get("/admin/search", use: SearchController(pages: pages, ledger: ledger).show)
@@ -125,7 +125,7 @@ package struct AdminSite: Site {
       .post("/admin/rejected", use: rejected.verify)
   }
 
-  private func addReportPages(to routes: some RouterMethods<APIContext>, pages: PageMaker) {
+  private func addReportPages(to routes: some RouterMethods<APIContext>, pages: PageRenderer) {
     let overview = OverviewPageController(pages: pages, desk: reportDesk)
     let reports = ReportPageController(pages: pages, desk: reportDesk, reports: reports)
     routes

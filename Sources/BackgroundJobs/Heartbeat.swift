@@ -56,7 +56,7 @@ package struct Heartbeat: Service {
 
   package func beat() async throws {
     let now = now()
-    let (last, isLate) = try await ledger.beat(
+    let (last, isLate) = try await ledger.notifications.beat(
       at: now, longestPause: Self.longestPause,
       histories: subjects.map { ($0.bundleID, $0.environment) })
     guard isLate, let last else { return }

@@ -53,11 +53,11 @@ extension JobBudget {
       grant: { queue, wanted in
         guard !isClosed(queue) else { return 0 }
         guard let budget = budget(of: queue) else { return wanted }
-        return try await ledger.takeBudget(budget, upTo: wanted, at: now())
+        return try await ledger.polls.takeBudget(budget, upTo: wanted, at: now())
       },
       giveBack: { queue, unused in
         guard !isClosed(queue), let budget = budget(of: queue) else { return }
-        try await ledger.returnBudget(budget, unused, at: now())
+        try await ledger.polls.returnBudget(budget, unused, at: now())
       })
   }
 }

@@ -25,8 +25,8 @@ struct JobRunner: Sendable {
       }
     }
     for job in alone {
-      let occasion = Occasion.job(id: job.id, kind: job.kind.rawValue)
-      await Occasion.$current.withValue(occasion) {
+      let occasion = LogContext.job(id: job.id, kind: job.kind.rawValue)
+      await LogContext.$current.withValue(occasion) {
         await withSpan("job \(job.kind.rawValue)", ofKind: .consumer) { span in
           if span.isRecording { span.attributes["job.id"] = job.id }
           _ = await run(job) { job in
@@ -76,7 +76,7 @@ struct JobRunner: Sendable {
     switch outcome {
     case .settled: tools.metrics.count(job.kind, .done)
     case .nothingLeft:
-      try await ledger.complete(job)
+      try await ledger.jobs.complete(job)
       tools.metrics.count(job.kind, .done)
     case .postponed(let reason):
       tools.metrics.count(job.kind, .postponed)
@@ -95,7 +95,7 @@ struct JobRunner: Sendable {
     guard !isLast else { return try await discard(job, because: reason) }
     let retryAt = job.kind.definition.retries.next(
       afterAttempts: job.attempts, at: now(), notBefore: notBefore)
-    try await ledger.release(job, until: retryAt, because: reason)
+    try await ledger.jobs.release(job, until: retryAt, because: reason)
     return false
   }
 
@@ -121,8 +121,8 @@ package struct JobTools: Sendable {
   package var ledger: Ledger
   package var submissions: SubmissionIntake
   package var notifications: NotificationIntake
-  package var poll: LinePoll
-  package var teller: AppleTeller
+  package var poll: StatusPoller
+  package var teller: AppStoreWriteBack
   /// Nil: events are delivered by other workers.
   package var webhook: WebhookSender?
   /// The apps whose notification history can be read.
@@ -136,7 +136,7 @@ package struct JobTools: Sendable {
 
   package init(
     ledger: Ledger, submissions: SubmissionIntake, notifications: NotificationIntake,
-    poll: LinePoll, teller: AppleTeller, webhook: WebhookSender? = nil,
+    poll: StatusPoller, teller: AppStoreWriteBack, webhook: WebhookSender? = nil,
     histories: [Heartbeat.Subject] = [], eventRetention: Duration = Self.eventRetention,
     rawRetention: RawRetention = RawRetention(),
     metrics: any MetricsFactory = MetricsSystem.factory,

@@ -63,10 +63,10 @@ package struct PollPass: Sendable {
     let start = now()
     let ledger = tools.ledger
     var summary = Summary()
-    let due = try await ledger.dueJobs(in: Self.queues, at: start)
+    let due = try await ledger.polls.dueJobs(in: Self.queues, at: start)
     summary.due = due.values.reduce(0, +)
     show(summary)
-    try await withThrowingTaskGroup(of: (outcome: LinePoll.Outcome?, isGivenUp: Bool).self) {
+    try await withThrowingTaskGroup(of: (outcome: StatusPoller.Outcome?, isGivenUp: Bool).self) {
       group in
       var (claimed, busy): ([Job], Int) = ([], 0)
       // Don't wait for the budget of a queue without due polls.
@@ -86,7 +86,7 @@ package struct PollPass: Sendable {
         show(summary)
       }
     }
-    summary.left = try await ledger.dueJobs(in: Self.queues, at: start).values.reduce(0, +)
+    summary.left = try await ledger.polls.dueJobs(in: Self.queues, at: start).values.reduce(0, +)
     return summary
   }
 
@@ -105,7 +105,7 @@ package struct PollPass: Sendable {
           isWaiting = true
           continue
         }
-        let jobs = try await tools.ledger.claimJobs(
+        let jobs = try await tools.ledger.jobs.claimJobs(
           limits: [queue: granted], worker: name, at: start, lease: Self.lease + (now() - start))
         try await budget.giveBack(queue, granted - jobs.count)
         if !jobs.isEmpty { return jobs.reversed() }
@@ -118,8 +118,8 @@ package struct PollPass: Sendable {
     return []
   }
 
-  private func poll(_ job: Job) async -> (outcome: LinePoll.Outcome?, isGivenUp: Bool) {
-    var outcome: LinePoll.Outcome?
+  private func poll(_ job: Job) async -> (outcome: StatusPoller.Outcome?, isGivenUp: Bool) {
+    var outcome: StatusPoller.Outcome?
     let isGivenUp = await runner.run(job) { job in
       let polled = try await tools.poll.poll(job)
       outcome = polled
@@ -131,7 +131,7 @@ package struct PollPass: Sendable {
 
 extension PollPass.Summary {
   /// Counts a poll; nil is an error of ours.
-  fileprivate mutating func count(_ outcome: LinePoll.Outcome?, isGivenUp: Bool) {
+  fileprivate mutating func count(_ outcome: StatusPoller.Outcome?, isGivenUp: Bool) {
     switch outcome {
     case _ where isGivenUp: failed += 1
     case .polled(let isNews):

@@ -30,13 +30,13 @@ package struct SchemaWatch: Service {
 
   package func run() async throws {
     try await cancelWhenGracefulShutdown {
-      var known = SchemaStanding.current
+      var known = SchemaStatus.current
       var isRefused = false
       while !Task.isCancelled {
         do {
           let standing = try await schema.check()
           if case .ahead(let version) = standing, standing != known {
-            logger.warning("\(SchemaStanding.sentence(on: version))")
+            logger.warning("\(SchemaStatus.sentence(on: version))")
           }
           (known, isRefused) = (standing, false)
         } catch let error as LedgerError {

@@ -36,7 +36,7 @@ package struct Worker: Service {
   private let deafSleep: Duration
   private let name: String
   private let logger: Logger
-  private let clock: WorkClock
+  private let clock: WorkerClock
 
   private var ledger: Ledger { tools.ledger }
 
@@ -46,7 +46,7 @@ package struct Worker: Service {
   package init(
     tools: JobTools, name: String, concurrency: [Job.Queue: Int] = Self.concurrency,
     budget: JobBudget = .unlimited, recurring: [Job.Key] = [], lease: Duration = Self.lease,
-    deafSleep: Duration = Self.deafSleep, logger: Logger, clock: WorkClock
+    deafSleep: Duration = Self.deafSleep, logger: Logger, clock: WorkerClock
   ) {
     self.tools = tools
     self.name = name
@@ -112,14 +112,14 @@ package struct Worker: Service {
     let longest = slots.isListening ? clock.longestSleep : min(clock.longestSleep, deafSleep)
     do {
       if !shift.isSeeded {
-        try await ledger.seed(recurring, at: clock.now())
+        try await ledger.jobs.seed(recurring, at: clock.now())
         shift.isSeeded = true
       }
       let instant = ContinuousClock.now
       shift.resting = shift.resting.filter { $0.value > instant }
       let room = slots.room.filter { shift.resting[$0.key] == nil }
       guard !room.isEmpty else { return ([], longest) }
-      let next = try await ledger.nextJobs().filter { room[$0.key] != nil }
+      let next = try await ledger.jobs.nextJobs().filter { room[$0.key] != nil }
       let now = clock.now()
       let due = next.filter { $0.value <= now }
       guard !due.isEmpty else {
@@ -156,7 +156,7 @@ package struct Worker: Service {
   private func claim(_ granted: [Job.Queue: Int], at now: Timestamp) async throws -> [Job] {
     let jobs: [Job]
     do {
-      jobs = try await ledger.claimJobs(limits: granted, worker: name, at: now, lease: lease)
+      jobs = try await ledger.jobs.claimJobs(limits: granted, worker: name, at: now, lease: lease)
     } catch {
       try? await giveBack(granted)
       throw error
@@ -175,7 +175,7 @@ package struct Worker: Service {
   private func giveBack(_ jobs: [Job]) async {
     guard !jobs.isEmpty else { return }
     do {
-      try await ledger.giveBack(jobs)
+      try await ledger.jobs.giveBack(jobs)
       try await giveBack(Dictionary(grouping: jobs, by: \.queue).mapValues(\.count))
     } catch {
       logger.warning(
@@ -207,7 +207,7 @@ package struct Worker: Service {
       guard now - renewedAt >= lease / 8 else { continue }
       renewedAt = now
       do {
-        try await ledger.extendLeases(of: slots.held, until: now + lease)
+        try await ledger.jobs.extendLeases(of: slots.held, until: now + lease)
       } catch {
         logger.warning("Can't extend leases", metadata: ["error": "\(error)"])
       }
@@ -235,7 +235,7 @@ extension Worker.Shift {
   }
 }
 
-extension Bell {
+extension ChangeNotifier {
   /// Calls back for each notification with true, and with false when it is not known whether they
   /// arrive.
   ///
@@ -250,20 +250,20 @@ extension Bell {
 }
 
 /// The clock by which jobs are due.
-package struct WorkClock: Sendable {
+package struct WorkerClock: Sendable {
   package let now: @Sendable () -> Timestamp
   /// The longest time a worker sleeps, by the real clock, before it reads this clock again.
   package let longestSleep: Duration
 
   package init(
-    longestSleep: Duration = Bell.longestSilence, now: @escaping @Sendable () -> Timestamp
+    longestSleep: Duration = ChangeNotifier.longestSilence, now: @escaping @Sendable () -> Timestamp
   ) {
     self.longestSleep = longestSleep
     self.now = now
   }
 
   /// A simulated clock, which can jump at any moment.
-  package static func jumping(_ now: @escaping @Sendable () -> Timestamp) -> WorkClock {
-    WorkClock(longestSleep: .milliseconds(20), now: now)
+  package static func jumping(_ now: @escaping @Sendable () -> Timestamp) -> WorkerClock {
+    WorkerClock(longestSleep: .milliseconds(20), now: now)
   }
 }

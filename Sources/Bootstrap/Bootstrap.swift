@@ -21,8 +21,8 @@ package struct Assembly: Sendable {
   package let catalogue: CatalogueCache
   package let intake: SubmissionIntake
   package let notifications: NotificationIntake
-  package let poll: LinePoll
-  package let teller: AppleTeller
+  package let poll: StatusPoller
+  package let teller: AppStoreWriteBack
   package let entitlements: EntitlementReader
   package let signedData: SignedDataVerifier
   /// Nil without a key.
@@ -35,14 +35,14 @@ package struct Assembly: Sendable {
   private let schema: SchemaMigrator
   private let settings: Settings
   private let logger: Logger
-  private let clock: WorkClock
+  private let clock: WorkerClock
 
   /// - Parameters:
   ///   - database: A database with an up-to-date schema.
   ///   - clock: Overrides the settings' clock, as the demo does.
   package init(
     database: ConnectionPool, settings: Settings, transport: any AppStoreTransport,
-    webhook: WebhookSender? = nil, logger: Logger, clock: WorkClock? = nil
+    webhook: WebhookSender? = nil, logger: Logger, clock: WorkerClock? = nil
   ) async throws {
     let clock = clock ?? settings.clock
     let now = clock.now
@@ -96,10 +96,10 @@ package struct Assembly: Sendable {
     notifications = NotificationIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, serverAPI: serverAPI, apps: apps,
       catalogue: catalogue, sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
-    teller = AppleTeller(
+    teller = AppStoreWriteBack(
       ledger: ledger, serverAPI: serverAPI, apps: apps, catalogue: catalogue,
       sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
-    poll = LinePoll(
+    poll = StatusPoller(
       ledger: ledger, serverAPI: serverAPI, receipts: receipts, apps: apps, catalogue: catalogue,
       sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
     let changes = ledger.changes
@@ -113,7 +113,7 @@ package struct Assembly: Sendable {
     entitlements = EntitlementReader(
       ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess,
       replica: replica)
-    if try await ledger.publish(settings.sandboxAccess, at: now()) {
+    if try await ledger.products.publish(settings.sandboxAccess, at: now()) {
       logger.notice("The view current_entitlement now uses this program's TENURE_SANDBOX_ACCESS")
     }
     // A pool of its own, because requests would wait seconds behind a report.
@@ -228,7 +228,8 @@ package func withAssembly<Value>(
 }
 
 /// Makes what asks Apple, and shuts it down however the work ends.
-package func withHTTPClient<Value>(_ body: (HTTPClient) async throws -> Value) async throws -> Value {
+package func withHTTPClient<Value>(_ body: (HTTPClient) async throws -> Value) async throws -> Value
+{
   let client = HTTPClient(
     eventLoopGroupProvider: .singleton, configuration: HTTPClientTransport.clientConfiguration)
   do {
@@ -279,7 +280,9 @@ extension SpanExporter {
   ///
   /// - Parameter program: The command's name.
   /// - Returns: The exporter, which must start first in order to stop last.
-  package static func bootstrapTenure(_ settings: TraceSettings?, from program: String, logger: Logger)
+  package static func bootstrapTenure(
+    _ settings: TraceSettings?, from program: String, logger: Logger
+  )
     -> [any Service]
   {
     guard let settings else { return [] }

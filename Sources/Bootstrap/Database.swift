@@ -33,7 +33,7 @@ package struct Database: Sendable {
     let migrator = SchemaMigrator(
       database: pool, reports: ReportSQL(Report.sql), logger: logger)
     if case .ahead(let version) = try await migrator.check() {
-      logger.warning("\(SchemaStanding.sentence(on: version))")
+      logger.warning("\(SchemaStatus.sentence(on: version))")
     } else if try await !migrator.hasCurrentReports() {
       logger.warning("\(ReportSQL.outdated)")
     }
@@ -110,7 +110,7 @@ package struct Database: Sendable {
   ) async throws -> ConnectionPool {
     let pool = pool(url, settings, logger: logger)
     guard settings.usesPreparedStatements else { return pool }
-    guard try await !DatabaseExamination.sharesSessions(pool) else {
+    guard try await !DatabaseCheck.sharesSessions(pool) else {
       await pool.close()
       throw SettingError(
         name: "TENURE_DATABASE_PREPARED_STATEMENTS",

@@ -19,7 +19,7 @@ extension Logger {
         }
       },
       metadataProvider: .multiplex(
-        [Occasion.metadataProvider, OpenTelemetryTracer.metadataProvider]))
+        [LogContext.metadataProvider, OpenTelemetryTracer.metadataProvider]))
     var logger = Logger(label: "tenure")
     logger.logLevel = level
     return logger

@@ -87,7 +87,7 @@ extension API {
     let erasures = ErasureController(ledger: ledger, now: now)
     let exports = ExportController(
       ledger: ledger, entitlements: self.entitlements, now: now)
-    let acts = AdministratorActController(ledger: ledger)
+    let acts = AdministratorActionController(ledger: ledger)
     admin
       .post("/v1/transactions/{transaction_id}/owner", use: transfers.transfer)
       .delete("/v1/transactions/{transaction_id}/owner", use: transfers.release)

@@ -18,7 +18,7 @@ package struct API: Sendable {
   package let entitlements: EntitlementReader
   package let reports: ReportReader
   let schema: SchemaMigrator
-  package let reportDesk: ReportDesk
+  package let reportDesk: ReportCoordinator
   let watch: EventWatch
   package let keys: APIKeys
   package let brake = FailureBrake()
@@ -51,7 +51,7 @@ package struct API: Sendable {
     self.reports = reports
     self.schema = schema
     watch = EventWatch(ledger: ledger)
-    reportDesk = ReportDesk(reports: reports, now: now)
+    reportDesk = ReportCoordinator(reports: reports, now: now)
     self.keys = keys
     self.logger = logger
     self.now = now
@@ -67,7 +67,7 @@ package struct API: Sendable {
   ) -> some ApplicationProtocol {
     // Debug logging and tracing need every request to pass through the router's middleware.
     let isWatched = logger.logLevel <= .debug || RequestTracing.isOn
-    let desks = isWatched ? nil : EntitlementDesks(reader: entitlements, now: now)
+    let desks = isWatched ? nil : EntitlementBatchers(reader: entitlements, now: now)
     let open = OpenConnections(limit: limits.connections, metrics: requestMetrics)
     return Application(
       router: router(),

@@ -83,7 +83,7 @@ extension Problem: JSONWritable {
       json.member("detail", detail)
       json.member("code", code.rawValue)
       json.memberIfPresent("field", field)
-      json.memberIfPresent("request_id", Occasion.current?.requestID)
+      json.memberIfPresent("request_id", LogContext.current?.requestID)
       if let submission {
         json.member("submission_id", submission.id)
         json.memberIfPresent("apple_status", submission.appleStatus)

@@ -19,7 +19,9 @@ package enum BodyLimit {
 }
 
 extension Request {
-  package func json<Body: Decodable>(_: Body.Type, upTo limit: Int = BodyLimit.small) async throws -> Body {
+  package func json<Body: Decodable>(_: Body.Type, upTo limit: Int = BodyLimit.small) async throws
+    -> Body
+  {
     let buffer = try await collectJSON(upTo: limit)
     return try JSONValue(parsing: buffer.readableBytesView).decode(Body.self)
   }

@@ -40,12 +40,12 @@ final class SubmissionMetrics: Sendable {
 
 /// Counters of received and processed notifications.
 final class NotificationMetrics: Sendable {
-  private enum Arrival: String, CaseIterable { case stored, repeated, refused }
+  private enum EvidenceBatch: String, CaseIterable { case stored, repeated, refused }
 
   private struct Key: Hashable {
     let version: String
     let type: String
-    let arrival: Arrival
+    let arrival: EvidenceBatch
   }
 
   /// Anybody can post a notification, so unknown types are counted as one.
@@ -64,7 +64,7 @@ final class NotificationMetrics: Sendable {
     self.factory = factory
     var keys = Self.types.flatMap { version, types in
       types.flatMap { type in
-        [Arrival.stored, .repeated].map {
+        [EvidenceBatch.stored, .repeated].map {
           Key(version: "\(version.rawValue)", type: type, arrival: $0)
         }
       }

@@ -5,13 +5,13 @@ import Subscriptions
 /// The request or job that a task works for.
 ///
 /// A task-local value, so that one ID connects all log lines of a request or job.
-package enum Occasion: Sendable {
+package enum LogContext: Sendable {
   /// A request, with its `X-Request-ID`.
   case request(id: String)
   case job(id: Int64, kind: String)
 
   /// Nil outside requests and jobs.
-  @TaskLocal package static var current: Occasion?
+  @TaskLocal package static var current: LogContext?
 
   package var requestID: String? {
     if case .request(let id) = self { id } else { nil }

@@ -202,7 +202,7 @@ extension OwnershipType: JSONWritable {}
 extension PeriodType: JSONWritable {}
 extension ChargeKind: JSONWritable {}
 extension Decision.Rule: JSONWritable {}
-extension RenewalFinding.Ground: JSONWritable {}
+extension RenewalEvidence.Ground: JSONWritable {}
 extension LedgerEntry.Kind: JSONWritable {}
 extension Entitlement.State: JSONWritable {}
 extension Entitlement.Source: JSONWritable {}

@@ -6,7 +6,7 @@ import Synchronization
 ///
 /// NOTIFY inside a transaction serializes commits, so it is sent afterwards. Calls made while one
 /// is in flight are coalesced into one more. A lost NOTIFY only costs listeners one poll interval.
-package final class Bell: Sendable {
+package final class ChangeNotifier: Sendable {
   package enum Channel: String, CaseIterable, Sendable {
     /// Jobs are due, or due earlier than known.
     case jobs = "tenure_jobs"

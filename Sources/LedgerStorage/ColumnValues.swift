@@ -25,15 +25,15 @@ extension ChargeKind: PostgresEncodable, PostgresDecodable {}
 extension OwnershipType: PostgresEncodable, PostgresDecodable {}
 extension PeriodType: PostgresEncodable, PostgresDecodable {}
 extension Decision.Rule: PostgresEncodable, PostgresDecodable {}
-extension RenewalFinding.Ground: PostgresEncodable, PostgresDecodable {}
+extension RenewalEvidence.Ground: PostgresEncodable, PostgresDecodable {}
 extension PurchaseOrder.Status: PostgresEncodable, PostgresDecodable {}
 extension Movement.Kind: PostgresEncodable, PostgresDecodable {}
 extension ChargePrice.Source: PostgresEncodable, PostgresDecodable {}
 extension Entitlement.Source: PostgresEncodable, PostgresDecodable {}
 extension Job.Queue: PostgresEncodable, PostgresDecodable {}
 extension Job.Kind: PostgresEncodable, PostgresDecodable {}
-extension AppleTelling.Kind: PostgresEncodable, PostgresDecodable {}
-extension AppleTelling.Reason: PostgresEncodable, PostgresDecodable {}
+extension WriteBack.Kind: PostgresEncodable, PostgresDecodable {}
+extension WriteBack.Reason: PostgresEncodable, PostgresDecodable {}
 extension LedgerEvent.Kind: PostgresEncodable, PostgresDecodable {}
 
 extension RenewalStatus.Phase {

@@ -2,55 +2,120 @@ package import CoreMetrics
 package import Postgres
 import Subscriptions
 
-/// The ledger in PostgreSQL: every statement of the product goes through here.
+/// The ledger in PostgreSQL, by subject.
 ///
-/// One method is one database transaction, and everything of it is committed when it returns.
-/// Extensions, one for each subject, hold the methods: recording, submissions, orders, accounts,
-/// the catalogue, entitlements, events, jobs, the audit.
-package struct Ledger: Sendable {
-  let database: ConnectionPool
-  /// Reads holdings for many callers at once.
-  let holdings: HoldingReader
-  /// Rung after commits that others wait for.
-  package let bell: Bell
-  /// Where refunds need not be looked for.
-  let notificationMemory = NotificationMemory()
-  /// Whose reads may not lag.
-  package let changes = RecentChanges()
-  let metrics: LedgerMetrics
+/// One method of a store is one database transaction, committed when it returns:
+///
+/// ```swift
+/// let ledger = Ledger(database: pool)
+/// let account = try await ledger.accounts.findOrCreateAccount("klara", at: .now)
+/// ```
+package struct Ledger: LedgerStore {
+  package var submissions: SubmissionStore { SubmissionStore(core: core) }
+  package var notifications: NotificationStore { NotificationStore(core: core) }
+  package var polls: PollStore { PollStore(core: core) }
+  package var writeBacks: WriteBackStore { WriteBackStore(core: core) }
+  package var accounts: AccountStore { AccountStore(core: core) }
+  package var orders: OrderStore { OrderStore(core: core) }
+  package var products: ProductStore { ProductStore(core: core) }
+  package var holdings: HoldingStore { HoldingStore(core: core) }
+  package var grants: GrantStore { GrantStore(core: core) }
+  package var ownership: OwnershipStore { OwnershipStore(core: core) }
+  package var jobs: JobQueue { JobQueue(core: core) }
+  package var events: EventFeed { EventFeed(core: core) }
+  package var webhooks: WebhookQueue { WebhookQueue(core: core) }
+  package var administration: AdministrationStore { AdministrationStore(core: core) }
+  package var maintenance: Maintenance { Maintenance(core: core) }
+  package var auditor: LedgerAuditor { LedgerAuditor(core: core) }
+  package var imports: ImportStore { ImportStore(core: core) }
+  package var exports: ExportStore { ExportStore(core: core) }
 
-  /// How long an order waits for its payment before it expires.
-  let orderLifetime: Duration
-  /// Of what Apple is told by itself.
-  package let tellings: Set<AppleTelling.Kind>
+  let core: LedgerCore
 
-  /// Works on a database whose schema is up to date.
-  ///
-  /// - Parameters:
-  ///   - database: Where everything is.
-  ///   - orderLifetime: How long an order waits for its payment.
-  ///   - tellings: Of what Apple is told by itself: whatever else is recorded puts no job into the
-  ///     queue that would.
-  ///   - metrics: Where decisions are counted.
+  /// Works on a database whose schema is up to date. Only the kinds of write-backs in `tellings` are
+  /// queued.
   package init(
     database: ConnectionPool, orderLifetime: Duration = StoredOrder.lifetime,
-    tellings: Set<AppleTelling.Kind> = [],
+    tellings: Set<WriteBack.Kind> = [],
     metrics: any MetricsFactory = MetricsSystem.factory
   ) {
-    self.database = database
-    self.metrics = LedgerMetrics(metrics)
-    self.orderLifetime = orderLifetime
-    self.tellings = tellings
-    holdings = HoldingReader(database: database)
-    bell = Bell(database: database)
+    core = LedgerCore(
+      database: database, orderLifetime: orderLifetime, tellings: tellings,
+      metrics: LedgerMetrics(metrics))
   }
-}
 
-extension Ledger {
+  /// Sends NOTIFY after commits that workers or long polls wait for.
+  package var bell: ChangeNotifier { core.bell }
+  /// Accounts written moments ago, whose reads bypass the replica.
+  package var changes: RecentWrites { core.changes }
+  /// The kinds of write-backs that are queued.
+  package var tellings: Set<WriteBack.Kind> { core.tellings }
+
   /// Whether an error means that the database can't be reached or can't answer now: ask again
   /// later.
   package static func isUnavailable(_ error: any Error) -> Bool {
     guard let error = error as? PostgresError else { return false }
     return error.isTransient || error.code == .closed
   }
+}
+
+/// What all stores work with.
+final class LedgerCore: Sendable {
+  let database: ConnectionPool
+  let holdingReader: HoldingBatcher
+  let bell: ChangeNotifier
+  /// Environments that send notifications, so refunds need no polling.
+  let notificationMemory = NotificationMemory()
+  let changes = RecentWrites()
+  let metrics: LedgerMetrics
+  /// Time after which an unpaid order expires.
+  let orderLifetime: Duration
+  let tellings: Set<WriteBack.Kind>
+
+  init(
+    database: ConnectionPool, orderLifetime: Duration, tellings: Set<WriteBack.Kind>,
+    metrics: LedgerMetrics
+  ) {
+    self.database = database
+    self.orderLifetime = orderLifetime
+    self.tellings = tellings
+    self.metrics = metrics
+    holdingReader = HoldingBatcher(database: database)
+    bell = ChangeNotifier(database: database)
+  }
+}
+
+/// The statements of one subject, over the core that all subjects share.
+protocol LedgerStore: Sendable {
+  var core: LedgerCore { get }
+}
+
+extension LedgerStore {
+  var database: ConnectionPool { core.database }
+  var bell: ChangeNotifier { core.bell }
+  var notificationMemory: NotificationMemory { core.notificationMemory }
+  var changes: RecentWrites { core.changes }
+  var metrics: LedgerMetrics { core.metrics }
+  var orderLifetime: Duration { core.orderLifetime }
+  var tellings: Set<WriteBack.Kind> { core.tellings }
+
+  var submissions: SubmissionStore { SubmissionStore(core: core) }
+  var notifications: NotificationStore { NotificationStore(core: core) }
+  var polls: PollStore { PollStore(core: core) }
+  var writeBacks: WriteBackStore { WriteBackStore(core: core) }
+  var accounts: AccountStore { AccountStore(core: core) }
+  var orders: OrderStore { OrderStore(core: core) }
+  var products: ProductStore { ProductStore(core: core) }
+  var holdings: HoldingStore { HoldingStore(core: core) }
+  var grants: GrantStore { GrantStore(core: core) }
+  var ownership: OwnershipStore { OwnershipStore(core: core) }
+  var jobs: JobQueue { JobQueue(core: core) }
+  var events: EventFeed { EventFeed(core: core) }
+  var webhooks: WebhookQueue { WebhookQueue(core: core) }
+  var administration: AdministrationStore { AdministrationStore(core: core) }
+  var maintenance: Maintenance { Maintenance(core: core) }
+  var auditor: LedgerAuditor { LedgerAuditor(core: core) }
+  var imports: ImportStore { ImportStore(core: core) }
+  var exports: ExportStore { ExportStore(core: core) }
+  var recorder: Recorder { Recorder(core: core) }
 }

@@ -18,7 +18,7 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
   /// A grant with this ID exists and differs in `member`.
   case differentGrant(UUID, member: String)
   /// An entry's format is unknown: written by a newer Tenure, or tampered with.
-  case unreadableEntry(line: LineID, number: Int)
+  case unreadableEntry(line: OriginalTransactionKey, number: Int)
   case schemaVersion(found: Int?, needed: Int)
   /// A lock on the tables that this step changes could not be acquired.
   case schemaInUse(version: Int)

@@ -3,7 +3,7 @@ import Subscriptions
 import Synchronization
 
 /// Accounts whose holdings this process changed recently, recorded once a replica asks for it.
-package final class RecentChanges: Sendable {
+package final class RecentWrites: Sendable {
   private struct State {
     /// Nil until ``remember(for:)`` is called.
     var memory: Duration?

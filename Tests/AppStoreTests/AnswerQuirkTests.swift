@@ -46,7 +46,7 @@ struct AnswerQuirkTests {
 
   @Test func `the transaction itself`() async throws {
     let key = TransactionKey(
-      line: LineID(.production, "10"), transactionID: "11", productID: "monthly")
+      line: OriginalTransactionKey(.production, "10"), transactionID: "11", productID: "monthly")
     #expect(
       try await receipt(answer(latest: [month])).records == [
         TransactionRecord(
@@ -306,8 +306,8 @@ struct AnswerQuirkTests {
           ["original_transaction_id": "10", "auto_renew_status": "1"],
           ["auto_renew_status": "1"],
         ]))
-    #expect(receipt.statuses[LineID(.production, "10")]?.autoRenews == true)
-    #expect(receipt.statuses[LineID(.production, "20")]?.autoRenews == false)
+    #expect(receipt.statuses[OriginalTransactionKey(.production, "10")]?.autoRenews == true)
+    #expect(receipt.statuses[OriginalTransactionKey(.production, "20")]?.autoRenews == false)
     #expect(receipt.statuses.count == 2)
     #expect(
       receipt.unreadable.map(\.description) == [

@@ -4,7 +4,7 @@ import Testing
 
 /// What `pending_renewal_info`, or an old answer's top level, says of a line's future.
 struct RenewalStatusTests {
-  private static let line = LineID(.production, "10")
+  private static let line = OriginalTransactionKey(.production, "10")
   private static let grace = "grace_period_expires_date_ms"
   private static let graceText = "grace_period_expires_date"
   private static let retry = "is_in_billing_retry_period"
@@ -72,7 +72,7 @@ struct RenewalStatusTests {
   @Test func `a line of which no period is known cannot be called expired`() async throws {
     let renewal: JSON = ["original_transaction_id": "77", "expiration_intent": "1"]
     let statuses = try await receipt(answer(latest: [month], renewals: [renewal])).statuses
-    let status = try #require(statuses[LineID(.production, "77")])
+    let status = try #require(statuses[OriginalTransactionKey(.production, "77")])
     #expect(status.phase == nil)
     #expect(status.expirationIntent == 1)
   }

@@ -23,7 +23,7 @@ struct SampleTests {
     #expect(receipt.status == 0)
     #expect(receipt.environment == .production)
     #expect(receipt.requestDate == Timestamp(milliseconds: 1_432_485_078_000))
-    let line = LineID(.production, "123456789012345")
+    let line = OriginalTransactionKey(.production, "123456789012345")
     let record = try #require(receipt.records.first)
     #expect(receipt.records.count == 1)
     #expect(record.key.line == line)
@@ -41,7 +41,7 @@ struct SampleTests {
 
   @Test func `response2: the iOS 6 shape of a running subscription`() async throws {
     let receipt = try await verify("response2", bundleID: "com.example.app").verdict.receipt
-    let line = LineID(.production, "123456789012345")
+    let line = OriginalTransactionKey(.production, "123456789012345")
     #expect(receipt.status == 0)
     #expect(receipt.unreadable.isEmpty)
     #expect(receipt.records.count == 1)
@@ -112,7 +112,7 @@ struct SampleTests {
     #expect(last.revocation == .notMentioned)
     #expect(
       receipt.statuses == [
-        LineID(.sandbox, "1000000692878476"): RenewalStatus(
+        OriginalTransactionKey(.sandbox, "1000000692878476"): RenewalStatus(
           asOf: receipt.requestDate, autoRenews: true, phase: .undisturbed,
           autoRenewProductID: "com.revenuecat.annual_39.99.2_week_intro")
       ])

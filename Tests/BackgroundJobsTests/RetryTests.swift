@@ -49,7 +49,7 @@ struct RetryTests {
     (.processNotification("n"),                   .days(30)),
     (.publishEntitlements(AccountKey(rawValue: UUID())),  nil),
     (.expireOrder(UUID()),                        nil),
-    (.pollLine(LineID(.production, "1")),         .days(30)),
+    (.pollLine(OriginalTransactionKey(.production, "1")),         .days(30)),
     (.deliverEvents(stream: "s"),                 nil),
     (.compareNotifications(bundleID: "b", .sandbox), nil),
     (.reconcile,                                     nil),
@@ -57,7 +57,7 @@ struct RetryTests {
     (.rollUpMovements,                              nil),
     (.prunePayloads,                                     nil),
     (.mergeAccount(AccountKey(rawValue: UUID())), nil),
-    (.setAppAccountToken(LineID(.production, "1")),   .days(30)),
+    (.setAppAccountToken(OriginalTransactionKey(.production, "1")),   .days(30)),
     (.sendConsumption(.production, notificationID: "n"), nil),
   ]
 

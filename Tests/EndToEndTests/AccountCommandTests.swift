@@ -23,7 +23,7 @@ struct AccountCommandTests {
   @Test("what is logged is objects, where the settings say so")
   func logs() async throws {
     try await withScratchDatabase { database in
-      _ = try await Ledger(database: database).findOrCreateAccount("anna", at: .now)
+      _ = try await Ledger(database: database).accounts.findOrCreateAccount("anna", at: .now)
       try await withTemporaryDirectory { directory in
         let settings = ["TENURE_LOG_FORMAT": "json", "TENURE_LOG_LEVEL": "debug"]
         for (arguments, status) in [
@@ -50,7 +50,7 @@ struct AccountCommandTests {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
       for account in ["guest", "anna"] {
-        _ = try await ledger.findOrCreateAccount(account, at: .now)
+        _ = try await ledger.accounts.findOrCreateAccount(account, at: .now)
       }
       try await withTemporaryDirectory { directory in
         let merge = ["account", "merge", "guest", "--into", "anna", "--reason", "It is she."]
@@ -60,7 +60,7 @@ struct AccountCommandTests {
         let again = try await Self.run(merge, database, in: directory)
         #expect(again.status == 0, "\(again.errors)")
         #expect(again.output.hasPrefix("merged   guest\ninto     anna\nAlready merged"))
-        #expect(try await ledger.administratorActs(limit: 10).map(\.action) == ["merge_account"])
+        #expect(try await ledger.administration.administratorActs(limit: 10).map(\.action) == ["merge_account"])
       }
     }
   }
@@ -69,7 +69,7 @@ struct AccountCommandTests {
   func exports() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      _ = try await ledger.findOrCreateAccount("..", at: .now)
+      _ = try await ledger.accounts.findOrCreateAccount("..", at: .now)
       try await withTemporaryDirectory { directory in
         func run(_ account: String) async throws -> ChildProcess.Outcome {
           try await Self.run(
@@ -81,7 +81,7 @@ struct AccountCommandTests {
           try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [String: Any]
         #expect((document?["account"] as? [String: Any])?["account_id"] as? String == "..")
         #expect((document?["lines"] as? [Any])?.isEmpty == true)
-        let acts = try await ledger.administratorActs(limit: 10)
+        let acts = try await ledger.administration.administratorActs(limit: 10)
         #expect(acts.map(\.action) == ["export_account"])
         #expect(acts.map(\.reason) == ["asked"])
 
@@ -97,7 +97,7 @@ struct AccountCommandTests {
   func grants() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      _ = try await ledger.findOrCreateAccount("anna", at: .now)
+      _ = try await ledger.accounts.findOrCreateAccount("anna", at: .now)
       try await withTemporaryDirectory { directory in
         let id = UUID().uuidString.lowercased()
         let grant = ["account", "grant", "anna", "gold", "--id", id, "--reason", "She asked."]
@@ -106,13 +106,13 @@ struct AccountCommandTests {
         #expect(given.output == "grant  \(id)\n")
         let again = try await Self.run(grant, database, in: directory)
         #expect(again.output.contains("already granted"))
-        #expect(try await ledger.holdings(of: "anna").grants.map { $0.revokedAt == nil } == [true])
+        #expect(try await ledger.holdings.holdings(of: "anna").grants.map { $0.revokedAt == nil } == [true])
         let revoke = ["account", "revoke", id, "--reason", "By mistake."]
         let revoked = try await Self.run(revoke, database, in: directory)
         #expect(revoked.status == 0, "\(revoked.errors)")
-        #expect(try await ledger.holdings(of: "anna").grants.map { $0.revokedAt == nil } == [false])
+        #expect(try await ledger.holdings.holdings(of: "anna").grants.map { $0.revokedAt == nil } == [false])
         #expect(
-          try await ledger.administratorActs(limit: 10).map(\.reason)
+          try await ledger.administration.administratorActs(limit: 10).map(\.reason)
             == ["By mistake.", "She asked."])
       }
     }
@@ -122,21 +122,21 @@ struct AccountCommandTests {
   func chargesAndErasure() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      let line = LineID(.production, "1000")
+      let line = OriginalTransactionKey(.production, "1000")
       let now = Timestamp.now
       let record = TransactionRecord(
         key: TransactionKey(line: line, transactionID: "1", productID: "monthly"), asOf: now,
         purchaseDate: now - .days(1), expiresDate: now + .days(29), revocation: .notRevoked)
       let terms = AccessTerms(catalogue: Catalogue([]))
-      _ = try await ledger.record([.transaction(record)], polledAs: "p", at: now, terms: terms)
+      _ = try await ledger.polls.record([.transaction(record)], polledAs: "p", at: now, terms: terms)
       func owner() async throws -> AccountKey? {
-        guard let name = try await ledger.exportCharges(after: nil).rows.first?.accountID else {
+        guard let name = try await ledger.exports.exportCharges(after: nil).rows.first?.accountID else {
           return nil
         }
-        return try await ledger.account(name)?.key
+        return try await ledger.accounts.account(name)?.key
       }
-      _ = try await ledger.findOrCreateAccount("anna", at: now)
-      let anna = try await ledger.account("anna")?.key
+      _ = try await ledger.accounts.findOrCreateAccount("anna", at: now)
+      let anna = try await ledger.accounts.account("anna")?.key
       try await withTemporaryDirectory { directory in
         let place = ["charge", "place", "1", "--account", "anna", "--reason", "It is hers."]
         let placed = try await Self.run(place, database, in: directory)
@@ -147,14 +147,14 @@ struct AccountCommandTests {
           ["account", "erase", "anna", "--reason", "She wants to."], database, in: directory)
         #expect(erased.status == 0, "\(erased.errors)")
         #expect(erased.output.hasPrefix("pseudonym    "))
-        #expect(try await ledger.account("anna") == nil)
+        #expect(try await ledger.accounts.account("anna") == nil)
         #expect(try await owner() == anna)
         let released = try await Self.run(
           ["charge", "release", "1", "--reason", "Nobody's now."], database, in: directory)
         #expect(released.status == 0, "\(released.errors)")
         #expect(released.output == "owner  none until an account claims it\n")
         #expect(try await owner() == nil)
-        #expect(try await ledger.audit().differences == [])
+        #expect(try await ledger.auditor.audit().differences == [])
       }
     }
   }

@@ -53,17 +53,17 @@ struct AppleTellingWorkerTests {
         try await until {
           try await database.query(
             """
-            SELECT EXISTS (SELECT FROM tenure.apple_telling AS t
+            SELECT EXISTS (SELECT FROM tenure.app_store_write_back AS t
             JOIN tenure.account_by_key USING (account_key)
             WHERE account_id = \(account) AND t.kind = 'ownership' AND t.outcome = 'accepted')
             """
           ).decodeOnly(Bool.self)
         }
       }
-      let ben = try #require(try await assembly.ledger.account("ben"))
+      let ben = try #require(try await assembly.ledger.accounts.account("ben"))
       #expect(simulation.truth().last?.appAccountToken == ben.appAccountToken)
       let bought = try #require(simulation.truth().last).transactionID
-      _ = try await assembly.ledger.setConsumptionConsent(true, of: "ben", at: simulation.now)
+      _ = try await assembly.ledger.writeBacks.setConsumptionConsent(true, of: "ben", at: simulation.now)
       let mail = simulation.notifications().count
       try simulation.requestRefund(bought)
       for notification in simulation.notifications().dropFirst(mail) {
@@ -72,7 +72,7 @@ struct AppleTellingWorkerTests {
       try await until {
         try await database.query(
           """
-          SELECT EXISTS (SELECT FROM tenure.apple_telling
+          SELECT EXISTS (SELECT FROM tenure.app_store_write_back
           WHERE kind = 'consumption' AND outcome = 'accepted')
           """
         ).decodeOnly(Bool.self)

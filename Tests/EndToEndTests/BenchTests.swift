@@ -16,7 +16,7 @@ struct BenchTests {
       return try await contents(of: database)
     }
     let bare = try await withScratchDatabase { database in
-      let submission = BareSubmission(database: database, appStore: PreparedAppStore())
+      let submission = BaselineSubmission(database: database, appStore: PreparedAppStore())
       for sample in try await SampleLedger.prepare(2, in: database) {
         try await submission.perform(sample)
       }

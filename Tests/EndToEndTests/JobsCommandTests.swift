@@ -19,12 +19,12 @@ struct JobsCommandTests {
   ) async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      _ = try await ledger.store(
+      _ = try await ledger.notifications.store(
         NewNotification(id: "n1", version: .two, receivedAt: .now, body: "a.b.c"),
         processAt: .now)
-      let jobs = try await ledger.claimJobs(
+      let jobs = try await ledger.jobs.claimJobs(
         limits: [.notifications: 1], worker: "w", at: .now, lease: .seconds(20))
-      for job in jobs { _ = try await ledger.discard(job, because: "It can't be read.", at: .now) }
+      for job in jobs { _ = try await ledger.jobs.discard(job, because: "It can't be read.", at: .now) }
       try await test(ledger) { arguments in
         try await withTemporaryDirectory { directory in
           try await ChildProcess.run(
@@ -42,7 +42,7 @@ struct JobsCommandTests {
       #expect(list.status == 0, "\(list.errors)")
       #expect(list.output.contains(/process_notification +notifications +0 +0 +0 +1 +0/))
       #expect(list.output.contains("It can't be read."))
-      let id = try #require(try await ledger.discardedJobs(limit: 1).first?.id)
+      let id = try #require(try await ledger.jobs.discardedJobs(limit: 1).first?.id)
       let shown = try await run(["show", "\(id)"])
       #expect(shown.output.contains(/state +parked/), "\(shown.output)\(shown.errors)")
       #expect(try await run(["show", "n1"]).output == shown.output)
@@ -53,11 +53,11 @@ struct JobsCommandTests {
       let again = try await run(
         ["retry", "\(id)", "--reason", "It can be read now.", "--by", "ops"])
       #expect(again.output == "retried  1\n", "\(again.errors)")
-      #expect(try await ledger.jobs(named: "n1", at: .now).map(\.state) == [.due])
+      #expect(try await ledger.jobs.jobs(named: "n1", at: .now).map(\.state) == [.due])
       let nothing = try await run(["retry", "--all"])
       #expect(nothing.status == 0)
       #expect(nothing.output == "retried  0\n")
-      let acts = try await ledger.administratorActs(limit: 10)
+      let acts = try await ledger.administration.administratorActs(limit: 10)
       #expect(acts.map(\.action) == ["retry_jobs"])
       #expect(acts.first?.administrator == "cli:ops")
       #expect(acts.first?.reason == "It can be read now.")
@@ -87,7 +87,7 @@ struct JobsCommandTests {
       let all = try await run(["retry", "--kind", "process_notification"])
       #expect(all.output == "retried  1\n", "\(all.errors)")
       // A reason is optional.
-      let acts = try await ledger.administratorActs(limit: 10)
+      let acts = try await ledger.administration.administratorActs(limit: 10)
       #expect(acts.map(\.reason) == [nil])
       #expect(acts.first?.administrator.hasPrefix("cli") == true)
     }

@@ -23,11 +23,11 @@ struct LogFormatTests {
     let lines = Lines()
     var logger = Logger(label: "test") { label in
       JSONLogHandler(
-        label: label, metadataProvider: Occasion.metadataProvider, write: { lines.add($0) })
+        label: label, metadataProvider: LogContext.metadataProvider, write: { lines.add($0) })
     }
     logger[metadataKey: "own"] = "a"
-    let occasion = Occasion.request(id: "4711")
-    Occasion.$current.withValue(occasion) {
+    let occasion = LogContext.request(id: "4711")
+    LogContext.$current.withValue(occasion) {
       logger.warning("Two\nlines and a \"quote\"", metadata: ["x": "\\", "time": "late"])
     }
     logger.debug("It is not grave enough")

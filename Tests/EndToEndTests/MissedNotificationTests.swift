@@ -47,7 +47,7 @@ struct MissedNotificationTests {
       try await heartbeat.beat()
       try await untilCompared(simulation, database)
       // Production has 180 days, and the sandbox 30: each a row for seven days of them.
-      let first = try await assembly.ledger.comparisons(limit: 100)
+      let first = try await assembly.ledger.notifications.comparisons(limit: 100)
       #expect(Set(first.map(\.environment)) == [.production, .sandbox])
       #expect(first.count == 26 + 5)
 
@@ -58,11 +58,11 @@ struct MissedNotificationTests {
       simulation.advance(by: .hours(2))
       try await heartbeat.beat()
       try await untilCompared(simulation, database)
-      let found = try await assembly.ledger.comparisons(limit: 2).filter { $0.missing > 0 }
+      let found = try await assembly.ledger.notifications.comparisons(limit: 2).filter { $0.missing > 0 }
       #expect(found.map(\.missing) == [1])
       #expect(found.map(\.longestDelay) == [.hours(2)])
-      let line = LineID(.production, bought.originalTransactionID)
-      #expect(try await assembly.ledger.family(of: line)?.rule.charges.count == 1)
+      let line = OriginalTransactionKey(.production, bought.originalTransactionID)
+      #expect(try await assembly.ledger.ownership.family(of: line)?.rule.charges.count == 1)
 
       // It beats on, and nothing is compared before a day is over.
       simulation.advance(by: .minutes(4))
@@ -75,7 +75,7 @@ struct MissedNotificationTests {
       // Then it is.
       simulation.advance(by: .hours(24))
       try await untilCompared(simulation, database)
-      #expect(try await assembly.ledger.comparisons(limit: 100).count == 26 + 5 + 4)
+      #expect(try await assembly.ledger.notifications.comparisons(limit: 100).count == 26 + 5 + 4)
     }
   }
 
@@ -89,7 +89,7 @@ struct MissedNotificationTests {
         simulation.advance(by: .minutes(61))
       }
       try await untilCompared(simulation, database)
-      let compared = try await assembly.ledger.comparisons(limit: 100)
+      let compared = try await assembly.ledger.notifications.comparisons(limit: 100)
       #expect(compared.count == 26 + 5)
       #expect(compared.allSatisfy { $0.comparedAt > simulation.now - .hours(7) })
     }
@@ -99,7 +99,7 @@ struct MissedNotificationTests {
   func noKey() async throws {
     try await withWorker(hasKey: false) { assembly, simulation, database in
       try await assembly.heartbeat().beat()
-      try await assembly.ledger.scheduleComparison(
+      try await assembly.ledger.notifications.scheduleComparison(
         bundleID: SimulatedApp.sample.bundleID, environment: .production, at: simulation.now)
       try await untilCompared(simulation, database)
       let jobs = try await database.query(

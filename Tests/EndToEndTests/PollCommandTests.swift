@@ -78,8 +78,8 @@ struct PollCommandTests {
       #expect(row("changed", in: first) == "1")
       #expect(row("failed", in: first) == "0")
       #expect(row("rate limited", in: first) == "0")
-      let line = LineID(.production, bought.originalTransactionID)
-      let family = try #require(try await Ledger(database: database).family(of: line))
+      let line = OriginalTransactionKey(.production, bought.originalTransactionID)
+      let family = try #require(try await Ledger(database: database).ownership.family(of: line))
       #expect(family.rule.charges.count == 2)
 
       let second = try await poll(apple, database, "--once")

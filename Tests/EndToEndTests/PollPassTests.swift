@@ -43,18 +43,18 @@ struct PollPassTests {
 
     /// Records a month that began 40 days ago, and of which nobody has heard since.
     func addLine(_ number: Int, phase: RenewalStatus.Phase = .undisturbed) async throws {
-      let line = LineID(.production, OriginalTransactionID("\(1000 + number)"))
+      let line = OriginalTransactionKey(.production, OriginalTransactionID("\(1000 + number)"))
       let begin = PollPassTests.start
       let key = TransactionKey(
         line: line, transactionID: TransactionID("\(1000 + number)"), productID: "monthly")
-      _ = try await assembly.ledger.record(
+      _ = try await assembly.ledger.polls.record(
         [
           .transaction(
             TransactionRecord(
               key: key, asOf: begin, purchaseDate: begin, expiresDate: begin + .days(30))),
           .renewalStatus(
             RenewalStatus(asOf: begin, autoRenews: true, phase: phase), line: line),
-        ], polledAs: "before", about: Ledger.AskedLine(line, of: "com.example.app"),
+        ], polledAs: "before", about: PollStore.PolledOriginalTransaction(line, of: "com.example.app"),
         at: begin, terms: AccessTerms(catalogue: Catalogue([])))
     }
 
@@ -78,7 +78,7 @@ struct PollPassTests {
       let (apple, clock) = (ForgetfulAppStore(), SimulatedClock(start: Self.start))
       let assembly = try await Assembly(
         database: database, settings: settings, transport: apple, logger: Self.quiet,
-        clock: WorkClock { clock.now })
+        clock: WorkerClock { clock.now })
       try await test(
         Stage(assembly: assembly, apple: apple, clock: clock, database: database))
     }
@@ -140,7 +140,7 @@ struct PollPassTests {
     try await withStage(perHour: 1_000_000) { stage in
       for number in 0..<3 { try await stage.addLine(number) }
       stage.clock.advance(by: .days(31))
-      let held = try await stage.assembly.ledger.claimJobs(
+      let held = try await stage.assembly.ledger.jobs.claimJobs(
         limits: [.polls: 2], worker: "dead", at: stage.clock.now, lease: .minutes(10))
       #expect(held.count == 2)
       #expect(try await stage.pass().passedOver == 1)

@@ -67,14 +67,14 @@ struct ReplicaTests {
     let (ledger, terms) = (assembly.ledger, assembly.entitlements.terms)
     let replica = try #require(assembly.entitlements.replica)
     for account in ["anna", "ben"] {
-      _ = try await ledger.findOrCreateAccount(account, at: .now)
+      _ = try await ledger.accounts.findOrCreateAccount(account, at: .now)
     }
     try await eventually { replica.mayAnswer(for: ["anna", "ben"]) == [true, true] }
     try await pair.pauseStandby(true)
     // Another process writes for Ben, ours for Anna.
-    _ = try await Ledger(database: database).grant(
+    _ = try await Ledger(database: database).grants.grant(
       "gold", to: "ben", until: nil, by: Self.support, terms: terms, at: .now)
-    _ = try await ledger.grant(
+    _ = try await ledger.grants.grant(
       "gold", to: "anna", until: nil, by: Self.support, terms: terms, at: .now)
     for way in Way.allCases {
       #expect(try await Self.entitlements(of: "ben", way, url) == [], "the standby has it not")

@@ -18,7 +18,7 @@ struct SchemaWatchTests {
   ) async throws {
     _ = try await database.execute(
       """
-      INSERT INTO tenure.schema_version (version, applied_at, serves_since)
+      INSERT INTO tenure.schema_version (version, applied_at, compatible_since)
       VALUES (\(version), now(), \(since))
       """)
   }

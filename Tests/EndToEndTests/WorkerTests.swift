@@ -63,7 +63,7 @@ struct WorkerTests {
     func store(
       _ id: String, receipt: String = "cmVjZWlwdA==", processAt: Timestamp? = nil
     ) async throws {
-      _ = try await assembly.ledger.store(
+      _ = try await assembly.ledger.notifications.store(
         NewNotification(
           id: id, version: .one, receivedAt: clock.now,
           body: #"{"notification_type": "CANCEL", "latest_receipt": "\#(receipt)"}"#,
@@ -127,7 +127,7 @@ struct WorkerTests {
       stage.apple.setUp()
       for number in 0..<20 { try await stage.store("n\(number)", receipt: "stuck") }
       try await stage.until { try await stage.count("locked_by IS NOT NULL") == 2 }
-      _ = try await stage.assembly.ledger.store(
+      _ = try await stage.assembly.ledger.submissions.store(
         NewSubmission(
           id: UUID(), accountID: "4711", receivedAt: stage.clock.now, payload: .receipt("receipt"),
           transactionID: nil, orderID: nil, isRestore: false, bundleID: nil),
@@ -177,7 +177,7 @@ struct WorkerTests {
       stage.apple.setUp()
       let later = stage.clock.now + .minutes(1)
       try await stage.store("n", processAt: later)
-      let claimed = try await stage.assembly.ledger.claimJobs(
+      let claimed = try await stage.assembly.ledger.jobs.claimJobs(
         limits: [.notifications: 1], worker: "dead", at: later, lease: .seconds(20))
       #expect(claimed.count == 1)
       stage.clock.advance(to: later + .seconds(19))
@@ -234,14 +234,14 @@ struct WorkerTests {
       // It does not poll during the test.
       let worker = Worker(
         tools: assembly.jobTools, name: "w", deafSleep: .hours(1), logger: quiet,
-        clock: WorkClock(longestSleep: .hours(1)) { .now })
+        clock: WorkerClock(longestSleep: .hours(1)) { .now })
       let group = ServiceGroup(services: [worker], logger: quiet)
       try await withThrowingTaskGroup(of: Void.self) { tasks in
         tasks.addTask { try await group.run() }
         var shortest = Duration.hours(1)
         for number in 1...20 {
           let begin = ContinuousClock.now
-          _ = try await assembly.ledger.store(
+          _ = try await assembly.ledger.notifications.store(
             NewNotification(
               id: "n\(number)", version: .one, receivedAt: .now,
               body: #"{"notification_type": "CANCEL", "latest_receipt": "cmVjZWlwdA=="}"#,
@@ -286,7 +286,7 @@ struct WorkerTests {
       #expect(problem?.detail.contains(id.uuidString.lowercased()) == true)
 
       let before = try await attempts()
-      let restarted = try await stage.assembly.ledger.restartJobs(
+      let restarted = try await stage.assembly.ledger.jobs.restartJobs(
         .named([id.uuidString]), at: stage.clock.now)
       #expect(restarted == 1)
       try await stage.until { try await attempts() == before + 1 }
@@ -331,7 +331,7 @@ struct WorkerTests {
         "TENURE_BUNDLE_IDS": SimulatedApp.sample.bundleID,
         "TENURE_APPSTORE_ROOT_CERTIFICATES": roots.path(percentEncoded: false),
       ]) { stage in
-        let submission = try await stage.assembly.ledger.store(
+        let submission = try await stage.assembly.ledger.submissions.store(
           NewSubmission(
             id: UUID(), accountID: "4711", receivedAt: stage.clock.now, payload: payload,
             transactionID: nil, orderID: nil, isRestore: false, bundleID: nil),
@@ -363,7 +363,7 @@ struct WorkerTests {
       stage.apple.setUp()
       stage.clock.advance(by: .hours(2))
       try await stage.until { try await stage.count("true") == 0 }
-      let processed = try #require(try await stage.assembly.ledger.notification("v1:1"))
+      let processed = try #require(try await stage.assembly.ledger.notifications.notification("v1:1"))
       #expect(processed.outcome == .rejected)
       #expect(processed.problem?.contains("21003") == true)
       #expect(processed.attempts == 2)
@@ -373,13 +373,13 @@ struct WorkerTests {
   @Test("a notification that can't be processed for 30 days is given up, and says why")
   func unprocessable() async throws {
     try await withWorker { stage in
-      _ = try await stage.assembly.ledger.store(
+      _ = try await stage.assembly.ledger.notifications.store(
         NewNotification(
           id: "n1", version: .two, receivedAt: stage.clock.now, body: "a.b.c"),
         processAt: stage.clock.now)
       stage.clock.advance(by: .days(31))
       try await stage.until { try await stage.count("discarded_at IS NOT NULL") == 1 }
-      let given = try #require(try await stage.assembly.ledger.notification("n1"))
+      let given = try #require(try await stage.assembly.ledger.notifications.notification("n1"))
       #expect(given.outcome == nil)
       #expect(given.problem != nil)
     }

@@ -19,7 +19,7 @@ struct YearTests {
     let plan = YearPlan(seed: seed, customers: 12)
     let comparison = try await withScratchDatabase { database in
       try await withTemporaryDirectory { directory in
-        let world = YearWorld(plan: plan, logger: quiet)
+        let world = YearEnvironment(plan: plan, logger: quiet)
         let comparison = try await world.live(in: database, directory: directory)
         // And its pages can be looked at afterwards, as on its last day.
         let keys = DemoKeys()

@@ -355,7 +355,7 @@ struct AdministrationTests {
       let act = try await acts(api)[0]
       #expect(act["account_id"]?.string == pseudonym)
       #expect(act["reason"]?.string == "\(pseudonym) asked for it.")
-      #expect(try await api.ledger.audit().differences == [])
+      #expect(try await api.ledger.auditor.audit().differences == [])
 
       // The name is free, and the pseudonym is nobody's to use.
       #expect(try await api.call(.put, "/v1/accounts/4711").status == 200)
@@ -487,7 +487,7 @@ struct AdministrationTests {
 
   @Test func `a redelivery is recorded`() async throws {
     try await withCharge { api, _ in
-      _ = try await api.ledger.pushEvents(at: Timestamp(milliseconds: 0))
+      _ = try await api.ledger.webhooks.pushEvents(at: Timestamp(milliseconds: 0))
       let feed = try await api.get("/v1/events?limit=1")
       let id = try #require(feed["events"]?[0]["id"]?.string)
       let answer = try await api.call(.post, "/v1/events/\(id)/redelivery", as: .admin)

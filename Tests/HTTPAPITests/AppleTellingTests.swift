@@ -16,19 +16,19 @@ struct AppleTellingTests {
   private struct Stage: Sendable {
     let api: TestAPI
     /// What a program with both settings does.
-    let teller: AppleTeller
+    let teller: AppStoreWriteBack
     /// What one does that has them off.
-    let silent: AppleTeller
+    let silent: AppStoreWriteBack
 
     var simulation: AppStoreSimulation { api.apple.simulation }
 
     /// Runs due jobs like a worker.
-    func work(_ teller: AppleTeller? = nil) async throws -> [AppleTeller.Outcome] {
+    func work(_ teller: AppStoreWriteBack? = nil) async throws -> [AppStoreWriteBack.Outcome] {
       let teller = teller ?? self.teller
-      let jobs = try await api.ledger.claimJobs(
+      let jobs = try await api.ledger.jobs.claimJobs(
         limits: [.writeBack: 10, .sandboxWriteBack: 10], worker: "w", at: simulation.now,
         lease: .seconds(60))
-      var outcomes: [AppleTeller.Outcome] = []
+      var outcomes: [AppStoreWriteBack.Outcome] = []
       for job in jobs {
         let outcome =
           switch job.kind {
@@ -41,9 +41,9 @@ struct AppleTellingTests {
         outcomes.append(outcome)
         switch outcome {
         case .told: break
-        case .nothingToTell: try await api.ledger.complete(job)
+        case .nothingToTell: try await api.ledger.jobs.complete(job)
         case .postponed(let reason, let notBefore):
-          try await api.ledger.release(
+          try await api.ledger.jobs.release(
             job, until: notBefore ?? simulation.now + .minutes(1), because: reason)
         }
       }
@@ -66,7 +66,7 @@ struct AppleTellingTests {
         """
         SELECT concat_ws(' ', t.kind, a.account_id, t.outcome, t.reason, t.error_code,
           t.delivery_status)
-        FROM tenure.apple_telling AS t
+        FROM tenure.app_store_write_back AS t
         LEFT JOIN tenure.account_by_key AS a USING (account_key)
         ORDER BY t.telling_id
         """
@@ -74,7 +74,7 @@ struct AppleTellingTests {
     }
 
     /// Anna buys with her token, lets it lapse, and ben buys on the same phone.
-    func annaThenBen() async throws -> LineID {
+    func annaThenBen() async throws -> OriginalTransactionKey {
       let token = try await token(of: "anna")
       let bought = try simulation.buy("monthly", on: "phone", appAccountToken: token)
       _ = try await api.submit("anna", from: "phone")
@@ -84,7 +84,7 @@ struct AppleTellingTests {
       _ = try simulation.buy("quarterly", on: "phone")
       simulation.advance(by: .minutes(1))
       _ = try await api.submit("ben", from: "phone")
-      return LineID(.production, bought.originalTransactionID)
+      return OriginalTransactionKey(.production, bought.originalTransactionID)
     }
 
     func transfer(_ transaction: TransactionID, to account: String) async throws {
@@ -115,7 +115,7 @@ struct AppleTellingTests {
     _ test: @escaping @Sendable (Stage) async throws -> Void
   ) async throws {
     try await TestAPI.run(
-      choices: TestAPI.Choices(tellings: Set(AppleTelling.Kind.allCases))
+      choices: TestAPI.Choices(tellings: Set(WriteBack.Kind.allCases))
     ) { api in
       for product in ["monthly", "quarterly"] {
         try await api.describe(ProductID(product), "premium")
@@ -131,8 +131,8 @@ struct AppleTellingTests {
       let verifier = SignedDataVerifier(
         roots: try TrustedRoots(pem: api.apple.signer.rootCertificatePEM), apps: apps, now: now)
       let serverAPI = try api.apple.simulation.serverAPI(over: api.apple, verifier: verifier)
-      func teller(_ ledger: Ledger) async throws -> AppleTeller {
-        AppleTeller(
+      func teller(_ ledger: Ledger) async throws -> AppStoreWriteBack {
+        AppStoreWriteBack(
           ledger: ledger, serverAPI: serverAPI, apps: apps,
           catalogue: try await CatalogueCache(ledger: ledger, logger: quietLogger),
           sandboxAccess: .all, logger: quietLogger, now: now)
@@ -164,7 +164,7 @@ struct AppleTellingTests {
       #expect(told["account_id"] == "ben")
       #expect(try await stage.waiting() == 0)
       #expect(try await stage.record() == ["ownership ben accepted"])
-      #expect(try await stage.api.ledger.audit().differences == [])
+      #expect(try await stage.api.ledger.auditor.audit().differences == [])
     }
   }
 
@@ -194,7 +194,7 @@ struct AppleTellingTests {
   }
 
   /// Apple's responses and what is recorded of them.
-  private static let faults: [(SimulatedFault, AppleTelling.Outcome?)] = [
+  private static let faults: [(SimulatedFault, WriteBack.Outcome?)] = [
     (.unavailable, nil),
     (.serverError(4_040_002), nil),
     (.serverError(5_000_000), nil),
@@ -206,7 +206,7 @@ struct AppleTellingTests {
 
   @Test(arguments: faults)
   func `Apple in trouble is told later, and a no is one`(
-    fault: SimulatedFault, outcome: AppleTelling.Outcome?
+    fault: SimulatedFault, outcome: WriteBack.Outcome?
   ) async throws {
     try await withStage { stage in
       _ = try await stage.annaThenBen()
@@ -281,8 +281,8 @@ struct AppleTellingTests {
       let signed = try stage.simulation.signedTransaction(of: shared.transactionID)
       _ = try await stage.api.submit("child", signed: [signed])
       #expect(try await stage.waiting() == 0)
-      try await stage.api.ledger.seed(
-        [.setAppAccountToken(LineID(.production, shared.originalTransactionID))],
+      try await stage.api.ledger.jobs.seed(
+        [.setAppAccountToken(OriginalTransactionKey(.production, shared.originalTransactionID))],
         at: stage.simulation.now)
       #expect(try await stage.work() == [.told(.skipped(.familyShared))])
       #expect(try stage.simulation.truth(of: coins.transactionID).appAccountToken == nil)
@@ -311,7 +311,7 @@ struct AppleTellingTests {
     var isSubmitted = true
     var isDelivered = false
     var wait: Duration = .zero
-    var outcome: AppleTelling.Outcome
+    var outcome: WriteBack.Outcome
     /// In the report to Apple.
     var status: String?
 

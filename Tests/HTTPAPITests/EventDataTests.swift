@@ -32,7 +32,7 @@ struct EventDataTests {
   @Test("what does not concern an event is left out")
   func members() {
     #expect(EventRow.text(EventData()) == "{}")
-    var data = EventData(line: LineID(.production, "1"))
+    var data = EventData(line: OriginalTransactionKey(.production, "1"))
     data.autoRenewing = false
     data.isOwner = true
     data.rule = .submitter

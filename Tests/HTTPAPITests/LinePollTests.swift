@@ -15,13 +15,13 @@ import Testing
 struct LinePollTests {
   private static let bundleID = SimulatedApp.sample.bundleID
 
-  private static func line(_ event: SimulatedEvent) -> LineID {
-    LineID(.production, event.originalTransactionID)
+  private static func line(_ event: SimulatedEvent) -> OriginalTransactionKey {
+    OriginalTransactionKey(.production, event.originalTransactionID)
   }
 
   /// From where the entries of a line came.
-  private func sources(of line: LineID, in api: TestAPI) async throws -> Set<EntrySource.Kind> {
-    Set(try await api.ledger.history(of: line).map(\.source.kind))
+  private func sources(of line: OriginalTransactionKey, in api: TestAPI) async throws -> Set<EntrySource.Kind> {
+    Set(try await api.ledger.ownership.history(of: line).map(\.source.kind))
   }
 
   @Test func `a renewal that nobody submits is found and decided`() async throws {
@@ -53,10 +53,10 @@ struct LinePollTests {
       let polled = try #require(try await api.poll.poll(Self.line(coins), of: Self.bundleID))
       #expect(
         Set(polled.recorded.recording.families.keys) == [Self.line(bought), Self.line(coins)])
-      let family = try #require(try await api.ledger.family(of: Self.line(bought)))
+      let family = try #require(try await api.ledger.ownership.family(of: Self.line(bought)))
       #expect(family.rule.charges.count == 51)
       #expect(family.rule.decisions.allSatisfy { $0.rule == .unclaimed })
-      #expect(try await api.ledger.audit().differences.map(\.description) == [])
+      #expect(try await api.ledger.auditor.audit().differences.map(\.description) == [])
     }
   }
 
@@ -83,7 +83,7 @@ struct LinePollTests {
       #expect(third.recorded.isNews)
       #expect(third.revision != revision)
       #expect(third.recorded.recording.families[line]?.revocationChanges.count == 1)
-      #expect(try await api.ledger.historyRevision(of: line) == third.revision)
+      #expect(try await api.ledger.polls.historyRevision(of: line) == third.revision)
       // One that Apple does not know any more costs a longer answer and nothing else.
       try await api.database.runScript("UPDATE tenure.history_revision SET revision = 'forgotten'")
       let fourth = try #require(try await api.poll.poll(line, of: Self.bundleID))
@@ -140,10 +140,10 @@ struct LinePollTests {
         "/inApps/v1/subscriptions/1000": statuses.bytes,
       ])
       let polled = try #require(
-        try await api.poll.poll(LineID(.production, "1000"), of: Self.bundleID))
+        try await api.poll.poll(OriginalTransactionKey(.production, "1000"), of: Self.bundleID))
       #expect(polled.refusals.map(\.reason.rawValue) == ["untrusted_chain"])
       #expect(polled.revision == "r1")
-      #expect(try await api.ledger.family(of: LineID(.production, "1000"))?.rule.charges.count == 1)
+      #expect(try await api.ledger.ownership.family(of: OriginalTransactionKey(.production, "1000"))?.rule.charges.count == 1)
     }
   }
 
@@ -169,7 +169,7 @@ struct LinePollTests {
       // Nor does it know a line of another app, or none at all.
       api.apple.answerServerAPI(with: nil)
       await #expect(throws: AppStoreServerAPIError.self) {
-        try await api.poll.poll(LineID(.production, "666"), of: Self.bundleID)
+        try await api.poll.poll(OriginalTransactionKey(.production, "666"), of: Self.bundleID)
       }
       #expect(try await api.count("ledger_entry") == 0)
     }
@@ -182,12 +182,12 @@ struct LinePollTests {
       let receipts = ReceiptVerifier(
         transport: api.apple, apps: apps,
         timeout: .seconds(240), logger: quietLogger, now: { clock.now })
-      let poll = LinePoll(
+      let poll = StatusPoller(
         ledger: api.ledger, serverAPI: nil, receipts: receipts, apps: apps,
         catalogue: try await CatalogueCache(ledger: api.ledger, logger: quietLogger),
         sandboxAccess: .all, logger: quietLogger, now: { clock.now })
       #expect(!poll.canAskByID)
-      #expect(try await poll.poll(LineID(.production, "1"), of: Self.bundleID) == nil)
+      #expect(try await poll.poll(OriginalTransactionKey(.production, "1"), of: Self.bundleID) == nil)
     }
   }
 

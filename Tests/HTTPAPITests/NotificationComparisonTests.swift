@@ -72,7 +72,7 @@ struct NotificationComparisonTests {
       #expect(try await api.count("notification", where: "outcome IS NULL") == 0)
       #expect(try await api.count("job", where: "kind = 'process_notification'") == 0)
       #expect(try await api.count("ledger_entry") >= entries + 25)
-      #expect(try await api.ledger.audit().differences.map(\.description) == [])
+      #expect(try await api.ledger.auditor.audit().differences.map(\.description) == [])
 
       // Apple delivers one of them after all, and nothing is missing any more.
       let recorded = try await api.count("ledger_entry")
@@ -168,7 +168,7 @@ struct NotificationComparisonTests {
         return
       }
       #expect(try await api.count("notification", where: "arrival = 'history'") == 20)
-      #expect(try await api.count("notification_comparison", where: "missing > 0") == 0)
+      #expect(try await api.count("notification_history_check", where: "missing > 0") == 0)
 
       api.apple.simulation.advance(by: .minutes(2))
       let compared = try await api.compareAll()
@@ -185,7 +185,7 @@ struct NotificationComparisonTests {
         Issue.record("It is something.")
         return
       }
-      #expect(try await api.count("notification_comparison") == 0)
+      #expect(try await api.count("notification_history_check") == 0)
       let next = try await api.database.query("SELECT run_at FROM tenure.job")
         .decodeOnly(Timestamp.self)
       #expect(next == api.apple.simulation.now + .hours(24))
@@ -217,7 +217,7 @@ struct NotificationComparisonTests {
       _ = try await api.compareAll()
       try await api.database.execute(
         """
-        UPDATE tenure.notification_comparison SET window_start = window_start + interval '1 year',
+        UPDATE tenure.notification_history_check SET window_start = window_start + interval '1 year',
           window_end = window_end + interval '1 year'
         """)
       guard case .nothing = try await api.compare() else {
@@ -234,16 +234,16 @@ extension TestAPI {
     _ environment: Subscriptions.Environment = .production
   ) async throws -> NotificationIntake.Compared {
     let (bundleID, now) = (SimulatedApp.sample.bundleID, apple.simulation.now)
-    try await ledger.scheduleComparison(
+    try await ledger.notifications.scheduleComparison(
       bundleID: bundleID, environment: environment, at: now)
     let key = Job.Key.compareNotifications(bundleID: bundleID, environment)
-    let jobs = try await ledger.claimJobs(
+    let jobs = try await ledger.jobs.claimJobs(
       limits: [.maintenance: 100], worker: "w", at: now, lease: .seconds(1))
     let job = try #require(jobs.first { $0.key == key })
     let compared = try await api.notifications.compare(
       job, bundleID: bundleID, environment: environment, every: .hours(24))
     if case .failed(let reason, let notBefore) = compared {
-      try await ledger.release(job, until: notBefore ?? now, because: reason)
+      try await ledger.jobs.release(job, until: notBefore ?? now, because: reason)
     }
     return compared
   }

@@ -213,7 +213,7 @@ struct NotificationKindTests {
   func `what tells of no purchase is stored and done with`(told: Told) async throws {
     try await TestAPI.run { api in
       #expect(try await api.deliver(told).status == 200)
-      let stored = try #require(try await api.ledger.notification(told.id))
+      let stored = try #require(try await api.ledger.notifications.notification(told.id))
       #expect(stored.outcome == .nothingToRecord)
       #expect(stored.notificationType == told.type)
       #expect(try await api.count("ledger_entry") == 0)

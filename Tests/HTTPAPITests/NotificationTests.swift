@@ -24,7 +24,7 @@ struct NotificationTests {
       let answer = try await api.deliver(Self.bought)
       #expect(answer.status == 200)
       #expect(answer["notification_id"] == "n1")
-      let stored = try #require(try await api.ledger.notification("n1"))
+      let stored = try #require(try await api.ledger.notifications.notification("n1"))
       #expect(stored.version == .two)
       #expect(stored.outcome == .recorded)
       #expect(stored.bundleID == SimulatedApp.sample.bundleID)
@@ -155,8 +155,8 @@ struct NotificationTests {
       #expect(try await api.count("ledger_entry") == entries)
       #expect(try await api.count("notification") == 1)
       #expect(try await api.openJobs() == 0)
-      #expect(try await api.ledger.notification("n1")?.attempts == 1)
-      #expect(try await api.ledger.notification("n1")?.receivedAt == storyDay(0.1))
+      #expect(try await api.ledger.notifications.notification("n1")?.attempts == 1)
+      #expect(try await api.ledger.notifications.notification("n1")?.receivedAt == storyDay(0.1))
     }
   }
 
@@ -171,7 +171,7 @@ struct NotificationTests {
       #expect(statuses == Array(repeating: 200, count: 12))
       #expect(try await api.count("notification") == 1)
       #expect(try await api.count("notification", where: "outcome = 'recorded'") == 1)
-      #expect(try await api.ledger.notification("n1")?.attempts == 1)
+      #expect(try await api.ledger.notifications.notification("n1")?.attempts == 1)
       // The transaction, the status, and the decision.
       #expect(try await api.count("ledger_entry") == 3)
       #expect(try await api.openJobs() == 0)
@@ -194,13 +194,13 @@ struct NotificationTests {
     try await TestAPI.run { api in
       try await breakLedger(api)
       #expect(try await api.deliver(Self.bought).status == 200)
-      #expect(try await api.ledger.notification("n1")?.outcome == nil)
+      #expect(try await api.ledger.notifications.notification("n1")?.outcome == nil)
       #expect(try await api.count("ledger_entry") == 0)
       // Not before the request could be at it no more.
-      let soon = try await api.ledger.claimJobs(
+      let soon = try await api.ledger.jobs.claimJobs(
         limit: 10, worker: "w", at: storyDay(0.1) + .seconds(29), lease: .seconds(60))
       #expect(soon.isEmpty)
-      let due = try await api.ledger.claimJobs(
+      let due = try await api.ledger.jobs.claimJobs(
         limit: 10, worker: "w", at: storyDay(0.1) + .seconds(30), lease: .seconds(60))
       #expect(due.map(\.key) == [.processNotification("n1")])
       await #expect(throws: (any Error).self) {
@@ -213,7 +213,7 @@ struct NotificationTests {
 
       try await mendLedger(api)
       #expect(try await api.api.notifications.process("n1", worker: "w") == nil)
-      #expect(try await api.ledger.notification("n1")?.outcome == .recorded)
+      #expect(try await api.ledger.notifications.notification("n1")?.outcome == .recorded)
       #expect(try await api.count("ledger_entry") == 3)
       #expect(try await api.openJobs() == 0)
       #expect(try await api.api.notifications.process("n1") == nil)
@@ -236,7 +236,7 @@ struct NotificationTests {
         try await group.waitForAll()
       }
       #expect(try await api.count("ledger_entry") == 3)
-      #expect(try await api.ledger.notification("n1")?.attempts == 1)
+      #expect(try await api.ledger.notifications.notification("n1")?.attempts == 1)
       #expect(try await api.openJobs() == 0)
     }
   }
@@ -378,7 +378,7 @@ struct NotificationTests {
       #expect(try await api.count("ledger_entry") == 0)
       #expect(try await api.openJobs() == 0)
 
-      let trace = try await api.ledger.refusedNotifications(since: storyDay(0))
+      let trace = try await api.ledger.notifications.refusedNotifications(since: storyDay(0))
       #expect(trace.count == 1)
       let refused = try #require(trace.first)
       #expect(refused.reason == bad.reason)
@@ -425,7 +425,7 @@ struct NotificationTests {
         try await group.waitForAll()
       }
       // Whoever wrote last has written for all.
-      let trace = try await api.ledger.refusedNotifications(since: storyDay(0))
+      let trace = try await api.ledger.notifications.refusedNotifications(since: storyDay(0))
       #expect(trace.map(\.count) == [40])
     }
   }

@@ -34,7 +34,7 @@ struct NotificationV1Tests {
   /// What a worker would do now; the problems that stay.
   @discardableResult
   private func work(_ api: TestAPI) async throws -> [String] {
-    let jobs = try await api.ledger.claimJobs(
+    let jobs = try await api.ledger.jobs.claimJobs(
       limit: 10, worker: "w", at: api.apple.simulation.now, lease: .seconds(60))
     var problems: [String] = []
     for job in jobs {
@@ -64,7 +64,7 @@ struct NotificationV1Tests {
       let answer = try await api.post(body)
       #expect(answer.status == 200)
       let id = try #require(answer["notification_id"]?.string)
-      let stored = try #require(try await api.ledger.notification(id))
+      let stored = try #require(try await api.ledger.notifications.notification(id))
       #expect(stored.version == .one)
       #expect(stored.notificationType == "INITIAL_BUY")
       #expect(stored.bundleID == Self.app.bundleID)
@@ -73,12 +73,12 @@ struct NotificationV1Tests {
       #expect(try await api.count("ledger_entry") == 0)
 
       #expect(try await work(api) == [])
-      #expect(try await api.ledger.notification(id)?.outcome == .recorded)
+      #expect(try await api.ledger.notifications.notification(id)?.outcome == .recorded)
       #expect(
         try await api.standing(of: bought.originalTransactionID.rawValue)
           == "nobody, active, on, until 31")
       #expect(try await api.standing(of: "666") == "unknown")
-      #expect(try await api.ledger.exchanges(ofNotification: id).count == 1)
+      #expect(try await api.ledger.notifications.exchanges(ofNotification: id).count == 1)
       #expect(try await api.openJobs() == 0)
       // Receipts don't say why a charge was made, and the notification's type proves nothing.
       let seen = try await api.get("/v1/transactions/\(bought.transactionID)")
@@ -104,7 +104,7 @@ struct NotificationV1Tests {
       #expect(answer.status == 200)
       let id = try #require(answer["notification_id"]?.string)
       #expect(try await work(api).count == 1)
-      let waiting = try #require(try await api.ledger.notification(id))
+      let waiting = try #require(try await api.ledger.notifications.notification(id))
       #expect(waiting.outcome == nil)
       #expect(waiting.attempts == 1)
       #expect(waiting.problem?.contains("the test said so") == true)
@@ -117,9 +117,9 @@ struct NotificationV1Tests {
       api.apple.setDown(false)
       api.apple.simulation.advance(by: .minutes(5))
       #expect(try await work(api) == [])
-      #expect(try await api.ledger.notification(id)?.outcome == .recorded)
-      #expect(try await api.ledger.notification(id)?.problem == nil)
-      #expect(try await api.ledger.exchanges(ofNotification: id).count == 2)
+      #expect(try await api.ledger.notifications.notification(id)?.outcome == .recorded)
+      #expect(try await api.ledger.notifications.notification(id)?.problem == nil)
+      #expect(try await api.ledger.notifications.exchanges(ofNotification: id).count == 2)
       let ended = try await api.get("/v1/accounts/anna/entitlements?active=true")
       #expect(ended["entitlements"]?.array?.isEmpty == true)
     }
@@ -132,7 +132,7 @@ struct NotificationV1Tests {
       #expect(answer.status == 200)
       #expect(try await work(api) == [])
       let id = try #require(answer["notification_id"]?.string)
-      let stored = try #require(try await api.ledger.notification(id))
+      let stored = try #require(try await api.ledger.notifications.notification(id))
       #expect(stored.outcome == .rejected)
       #expect(stored.problem?.contains("21003") == true)
       #expect(try await api.openJobs() == 0)
@@ -145,7 +145,7 @@ struct NotificationV1Tests {
       let answer = try await api.post(Self.body("CONSUMPTION_REQUEST", receipt: nil))
       #expect(answer.status == 200)
       let id = try #require(answer["notification_id"]?.string)
-      #expect(try await api.ledger.notification(id)?.outcome == .nothingToRecord)
+      #expect(try await api.ledger.notifications.notification(id)?.outcome == .nothingToRecord)
       #expect(try await api.openJobs() == 0)
     }
   }
@@ -162,7 +162,7 @@ struct NotificationV1Tests {
       #expect(answer.status == 200)
       #expect(try await work(api) == [])
       let id = try #require(answer["notification_id"]?.string)
-      #expect(try await api.ledger.notification(id)?.outcome == .recorded)
+      #expect(try await api.ledger.notifications.notification(id)?.outcome == .recorded)
     }
   }
 
@@ -189,7 +189,7 @@ struct NotificationV1Tests {
       #expect((answer.headers[.wwwAuthenticate] != nil) == (status == 401))
       #expect(try await api.count("notification") == 0)
       #expect(try await api.openJobs() == 0)
-      let trace = try await api.ledger.refusedNotifications(since: storyDay(0))
+      let trace = try await api.ledger.notifications.refusedNotifications(since: storyDay(0))
       #expect(trace.map(\.version) == [code == "invalid_request" ? nil : .one])
       #expect(trace.first?.lastDetail == answer["detail"]?.string)
       for text in [answer.text, trace.first?.lastDetail ?? "", log.text] {

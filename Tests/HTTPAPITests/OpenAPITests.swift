@@ -97,7 +97,7 @@ struct OpenAPITests {
     #expect(values(warnings?["items"]) == Set(SubmissionWarning.allCases.map(\.rawValue)))
     let evidence = description.schema(named: "Evidence")["properties"]
     #expect(
-      values(evidence?["ground"]) == Set(RenewalFinding.Ground.allCases.map(\.rawValue)))
+      values(evidence?["ground"]) == Set(RenewalEvidence.Ground.allCases.map(\.rawValue)))
     #expect(
       values(description.schema(named: "Rule")) == Set(Decision.Rule.allCases.map(\.rawValue)))
     #expect(
@@ -117,9 +117,9 @@ struct OpenAPITests {
     #expect(
       values(data?["counterpart"])
         == Set([EventData.Counterpart.anotherAccount, .nobody].map(\.rawValue)))
-    let act = description.schema(named: "AdministratorAct")["properties"]
+    let act = description.schema(named: "AdministratorAction")["properties"]
     #expect(
-      values(act?["action"]) == Set(AdministratorAct.Action.allCases.map(\.rawValue)))
+      values(act?["action"]) == Set(AdministratorAction.Action.allCases.map(\.rawValue)))
     let order = description.schema(named: "Order")["properties"]
     #expect(values(order?["status"]) == Set(PurchaseOrder.Status.allCases.map(\.rawValue)))
   }

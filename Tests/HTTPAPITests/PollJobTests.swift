@@ -19,7 +19,7 @@ struct PollJobTests {
   /// A story without notifications.
   private struct Stage: Sendable {
     let api: TestAPI
-    let poll: LinePoll
+    let poll: StatusPoller
 
     var simulation: AppStoreSimulation { api.apple.simulation }
 
@@ -33,22 +33,22 @@ struct PollJobTests {
     }
 
     /// Runs due polls like a worker.
-    func work() async throws -> [LinePoll.Outcome] {
-      let jobs = try await api.ledger.claimJobs(
+    func work() async throws -> [StatusPoller.Outcome] {
+      let jobs = try await api.ledger.jobs.claimJobs(
         limits: [.polls: 10, .sandboxPolls: 10], worker: "w", at: simulation.now,
         lease: .seconds(60))
-      var outcomes: [LinePoll.Outcome] = []
+      var outcomes: [StatusPoller.Outcome] = []
       for job in jobs {
         let outcome = try await poll.poll(job)
         outcomes.append(outcome)
         switch outcome {
         case .polled, .passedOver: break
-        case .over: try await api.ledger.complete(job)
+        case .over: try await api.ledger.jobs.complete(job)
         case .postponed(let reason, let notBefore):
-          try await api.ledger.release(
+          try await api.ledger.jobs.release(
             job, until: notBefore ?? simulation.now + .minutes(1), because: reason)
         case .failed(let reason, let notBefore):
-          try await api.ledger.release(job, until: notBefore, because: reason)
+          try await api.ledger.jobs.release(job, until: notBefore, because: reason)
         }
       }
       return outcomes
@@ -56,9 +56,9 @@ struct PollJobTests {
 
     /// Advances the clock and runs each poll at its time.
     @discardableResult
-    func live(days: Double) async throws -> [LinePoll.Outcome] {
+    func live(days: Double) async throws -> [StatusPoller.Outcome] {
       let end = simulation.now + .milliseconds(Int64(days * 86_400_000))
-      var outcomes: [LinePoll.Outcome] = []
+      var outcomes: [StatusPoller.Outcome] = []
       while let next = try await next(), next.at <= end {
         simulation.advance(to: max(next.at, simulation.now))
         outcomes += try await work()
@@ -72,8 +72,8 @@ struct PollJobTests {
     }
 
     func charges(_ bought: SimulatedEvent) async throws -> Int {
-      let line = LineID(.production, bought.originalTransactionID)
-      return try await api.ledger.family(of: line)?.rule.charges.count ?? 0
+      let line = OriginalTransactionKey(.production, bought.originalTransactionID)
+      return try await api.ledger.ownership.family(of: line)?.rule.charges.count ?? 0
     }
   }
 
@@ -97,7 +97,7 @@ struct PollJobTests {
       let receipts = ReceiptVerifier(
         transport: api.apple, apps: apps, timeout: .seconds(10), logger: quietLogger,
         now: { clock.now })
-      let poll = LinePoll(
+      let poll = StatusPoller(
         ledger: api.ledger, serverAPI: nil, receipts: receipts, apps: apps,
         catalogue: try await CatalogueCache(ledger: api.ledger, logger: quietLogger),
         sandboxAccess: .all, logger: quietLogger, now: { clock.now })
@@ -120,7 +120,7 @@ struct PollJobTests {
       // Signed data tell more of the first charge than the receipt did.
       let news = outcomes.count(where: { $0 == .polled(isNews: true) })
       #expect(news == (byReceipt ? 12 : 13))
-      #expect(try await stage.api.ledger.audit().differences.map(\.description) == [])
+      #expect(try await stage.api.ledger.auditor.audit().differences.map(\.description) == [])
     }
   }
 
@@ -128,18 +128,18 @@ struct PollJobTests {
   func `what was imported is confirmed, and lives on by the rule`(byReceipt: Bool) async throws {
     try await withStage(byReceipt: byReceipt) { stage in
       let bought = try stage.simulation.buy("monthly", on: "anna")
-      let verdicts = try await stage.api.ledger.importOwners(
+      let verdicts = try await stage.api.ledger.imports.importOwners(
         [
           ImportedOwner(
-            line: LineID(.production, bought.originalTransactionID), accountID: "anna",
+            line: OriginalTransactionKey(.production, bought.originalTransactionID), accountID: "anna",
             asOf: stage.simulation.now,
             receipt: byReceipt ? try stage.simulation.receipt(on: "anna") : nil)
         ], from: "owners.csv",
-        terms: AccessTerms(catalogue: try await stage.api.ledger.catalogue()),
+        terms: AccessTerms(catalogue: try await stage.api.ledger.products.catalogue()),
         at: stage.simulation.now)
       #expect(verdicts == [.recorded])
       #expect(try await stage.work() == [.polled(isNews: true)])
-      #expect(try await stage.api.ledger.importProgress().verified == 1)
+      #expect(try await stage.api.ledger.exports.importProgress().verified == 1)
       stage.simulation.advance(by: .hours(1))
       let confirmed = try await stage.standing(bought)
       #expect(confirmed.hasPrefix("anna, active, on"), "\(confirmed)")
@@ -147,7 +147,7 @@ struct PollJobTests {
       #expect(try await stage.charges(bought) == 2)
       let renewed = try await stage.standing(bought)
       #expect(renewed.hasPrefix("anna, active, on"), "\(renewed)")
-      #expect(try await stage.api.ledger.audit().differences.map(\.description) == [])
+      #expect(try await stage.api.ledger.auditor.audit().differences.map(\.description) == [])
     }
   }
 
@@ -156,19 +156,19 @@ struct PollJobTests {
     byReceipt: Bool
   ) async throws {
     try await withStage(byReceipt: byReceipt) { stage in
-      _ = try await stage.api.ledger.importOwners(
+      _ = try await stage.api.ledger.imports.importOwners(
         [
           ImportedOwner(
-            line: LineID(.production, "999999999"), accountID: "anna", asOf: stage.simulation.now)
+            line: OriginalTransactionKey(.production, "999999999"), accountID: "anna", asOf: stage.simulation.now)
         ], from: "owners.csv",
-        terms: AccessTerms(catalogue: try await stage.api.ledger.catalogue()),
+        terms: AccessTerms(catalogue: try await stage.api.ledger.products.catalogue()),
         at: stage.simulation.now)
       guard case .passedOver(let reason) = try await stage.work().first else {
         Issue.record("it is not passed over")
         return
       }
-      #expect(try await stage.api.ledger.importProgress().unverifiable == 1)
-      let listed = try await stage.api.ledger.exportUnverified(after: nil).rows
+      #expect(try await stage.api.ledger.exports.importProgress().unverifiable == 1)
+      let listed = try await stage.api.ledger.exports.exportUnverified(after: nil).rows
       #expect(listed.map(\.reason) == [reason])
       #expect(try await stage.work() == [])
     }
@@ -240,15 +240,15 @@ struct PollJobTests {
     try await withStage { stage in
       let coins = try stage.simulation.buy("coins.100", on: "anna")
       _ = try await stage.api.submit("anna", from: "anna")
-      let line = LineID(.production, coins.originalTransactionID)
+      let line = OriginalTransactionKey(.production, coins.originalTransactionID)
       #expect(try await stage.next()?.priority == 2)
       try await stage.live(days: 3)
       try stage.simulation.refund(coins.transactionID)
-      #expect(try await stage.api.ledger.family(of: line)?.rule.charges[0].revocation == nil)
+      #expect(try await stage.api.ledger.ownership.family(of: line)?.rule.charges[0].revocation == nil)
       try await stage.live(days: 8)
-      #expect(try await stage.api.ledger.family(of: line)?.rule.charges[0].revocation != nil)
+      #expect(try await stage.api.ledger.ownership.family(of: line)?.rule.charges[0].revocation != nil)
       #expect(try await stage.next() == nil)
-      let asked = try await stage.api.ledger.historyRevision(of: line, in: .refunds)
+      let asked = try await stage.api.ledger.polls.historyRevision(of: line, in: .refunds)
       #expect(asked != nil)
     }
   }
@@ -257,7 +257,7 @@ struct PollJobTests {
     try await withStage { stage in
       _ = try stage.simulation.buy("coins.100", on: "anna")
       _ = try await stage.api.submit("anna", from: "anna")
-      _ = try await Ledger(database: stage.api.database).store(
+      _ = try await Ledger(database: stage.api.database).notifications.store(
         NewNotification(
           id: "n", version: .two, receivedAt: stage.simulation.now, body: "a.b.c",
           environment: .production),
@@ -407,13 +407,13 @@ struct PollJobTests {
       let bought = try stage.simulation.buy("monthly", on: "anna")
       _ = try await stage.api.submit("anna", from: "anna")
       let planned = try await stage.next()?.at
-      let line = LineID(.production, bought.originalTransactionID)
+      let line = OriginalTransactionKey(.production, bought.originalTransactionID)
       stage.simulation.advance(by: .days(32))
       #expect(try await stage.poll.pollNow(line) == .polled(isNews: true))
       #expect(try await stage.charges(bought) == 2)
       #expect(try await stage.next()?.at != planned)
       #expect(try await stage.poll.pollNow(line) == .polled(isNews: false))
-      #expect(try await stage.poll.pollNow(LineID(.sandbox, "1")) == .over)
+      #expect(try await stage.poll.pollNow(OriginalTransactionKey(.sandbox, "1")) == .over)
     }
   }
 }

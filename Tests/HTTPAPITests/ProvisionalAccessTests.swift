@@ -27,7 +27,7 @@ struct ProvisionalAccessTests {
       try api.addCustomer("anna")
       try await test(api)
       // Whatever happened, nothing of it is in the ledger that the ledger's rules don't give.
-      let audit = try await api.ledger.audit()
+      let audit = try await api.ledger.auditor.audit()
       #expect(audit.isClean, "\(audit.differences)")
     }
   }

@@ -25,17 +25,17 @@ struct RedeliveryTests {
 
   @Test func `an event is pushed again, and waits until a worker has done it`() async throws {
     try await TestAPI.run { api in
-      _ = try await api.ledger.pushEvents(at: .distantPast)
+      _ = try await api.ledger.webhooks.pushEvents(at: .distantPast)
       let id = try await insertEvent(api)
       for _ in 0..<2 {
         let answer = try await redeliver("\(id)", api)
         #expect(answer.status == 202)
         #expect(answer["event_id"] == .string("\(id)"))
       }
-      #expect(try await api.ledger.webhookStanding().waiting == 1)
+      #expect(try await api.ledger.webhooks.webhookStanding().waiting == 1)
       // Being new, it would have been pushed by itself: it is not pushed twice for that.
-      _ = try await api.ledger.pushEvents(at: .distantPast)
-      #expect(try await api.ledger.webhookStanding().waiting == 1)
+      _ = try await api.ledger.webhooks.pushEvents(at: .distantPast)
+      #expect(try await api.ledger.webhooks.webhookStanding().waiting == 1)
     }
   }
 
@@ -45,7 +45,7 @@ struct RedeliveryTests {
       let off = try await redeliver("\(id)", api)
       #expect(off.status == 409)
       #expect(off.code == "webhooks_off")
-      _ = try await api.ledger.pushEvents(at: .distantPast)
+      _ = try await api.ledger.webhooks.pushEvents(at: .distantPast)
       let unknown = try await redeliver("\(id + 1)", api)
       #expect(unknown.status == 404)
       #expect(unknown.code == "unknown_event")

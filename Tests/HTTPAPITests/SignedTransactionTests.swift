@@ -308,7 +308,7 @@ struct SignedTransactionTests {
       // Stored as it was sent, decided for good, and nothing came of it.
       let id = try #require(answer["submission_id"]?.string.flatMap(UUID.init))
       #expect(
-        try await api.ledger.payload(of: id)
+        try await api.ledger.submissions.payload(of: id)
           == .signedData(transactions: transactions, renewalInfo: info))
       #expect(try await api.get("/v1/receipts/\(id)").content == answer.content)
       #expect(try await api.get("/v1/receipts/\(id)", as: .admin)["exchanges"] == [])
@@ -377,7 +377,7 @@ struct SignedTransactionTests {
       api.apple.simulation.advance(by: .minutes(6))
       let bought = try api.apple.simulation.buy("coins.100", on: "anna")
       let transaction = try api.apple.simulation.signedTransaction(of: bought.transactionID)
-      _ = try await api.ledger.store(
+      _ = try await api.ledger.submissions.store(
         NewSubmission(
           id: id, accountID: "4711", receivedAt: received,
           payload: .signedData(transactions: [transaction], renewalInfo: []), transactionID: nil,
@@ -402,15 +402,15 @@ struct SignedTransactionTests {
         renewalInfo: [
           try api.apple.simulation.signedRenewalInfo(of: bought.originalTransactionID)
         ])
-      _ = try await api.ledger.store(
+      _ = try await api.ledger.submissions.store(
         NewSubmission(
           id: id, accountID: "4711", receivedAt: now, payload: payload, transactionID: nil,
           orderID: nil, isRestore: false, bundleID: nil), retryAt: now + .seconds(30))
-      #expect(try await api.ledger.payload(of: id) == payload)
+      #expect(try await api.ledger.submissions.payload(of: id) == payload)
       #expect(try await api.get("/v1/receipts/\(id)").status == 202)
 
       api.apple.setDown(true)
-      let jobs = try await api.ledger.claimJobs(
+      let jobs = try await api.ledger.jobs.claimJobs(
         limit: 10, worker: "w", at: now + .seconds(30), lease: .seconds(60))
       #expect(jobs.map(\.key) == [.verifySubmission(id)])
       _ = try await api.intake.resume(id, worker: "w")

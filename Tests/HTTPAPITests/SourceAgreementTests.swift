@@ -143,7 +143,7 @@ struct SourceAgreementTests {
     try await TestAPI.run { api in
       for name in Life.accounts {
         try #require(try await api.call(.put, "/v1/accounts/\(name)").status == 200)
-        let account = try #require(try await api.ledger.account(name))
+        let account = try #require(try await api.ledger.accounts.account(name))
         issued.withLock { $0.append(account) }
       }
     }

@@ -33,35 +33,35 @@ struct AdministratorActTests {
   @Test func `acts are read from the last one, by pages, and by account`() async throws {
     try await withLedger { ledger in
       for account in ["anna", "ben"] {
-        _ = try await ledger.findOrCreateAccount(account, at: start)
+        _ = try await ledger.accounts.findOrCreateAccount(account, at: start)
         for number in 1...3 {
-          _ = try await ledger.grant(
+          _ = try await ledger.grants.grant(
             "e\(number)", to: account, until: nil, by: support, terms: .shop,
             at: day(Double(number)))
         }
       }
-      let first = try await ledger.administratorActs(limit: 4)
+      let first = try await ledger.administration.administratorActs(limit: 4)
       #expect(first.map(\.accountID) == ["ben", "ben", "ben", "anna"])
       #expect(first.map(\.administrator) == Array(repeating: "ops", count: 4))
       #expect(first[0].reason == support.reason)
       #expect(first[0].actedAt == day(3))
       #expect(first[0].data == #"{"entitlement":"e3","expires_at":null}"#)
-      let rest = try await ledger.administratorActs(before: first[3].id, limit: 4)
+      let rest = try await ledger.administration.administratorActs(before: first[3].id, limit: 4)
       #expect(rest.map(\.accountID) == ["anna", "anna"])
-      let anna = try #require(try await ledger.account("anna"))
-      #expect(try await ledger.administratorActs(on: anna.key, limit: 10).count == 3)
+      let anna = try #require(try await ledger.accounts.account("anna"))
+      #expect(try await ledger.administration.administratorActs(on: anna.key, limit: 10).count == 3)
     }
   }
 
   @Test func `a transfer concerns whom it takes from as well`() async throws {
     try await withLedger { ledger in
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
-      _ = try await ledger.findOrCreateAccount("ben", at: start)
-      try await ledger.transfer(
+      _ = try await ledger.accounts.findOrCreateAccount("ben", at: start)
+      try await ledger.ownership.transfer(
         key("1"), to: "ben", by: support, terms: .everything, at: day(1))
       for name in ["anna", "ben"] {
-        let account = try #require(try await ledger.account(name))
-        let act = try #require(try await ledger.administratorActs(on: account.key, limit: 2).first)
+        let account = try #require(try await ledger.accounts.account(name))
+        let act = try #require(try await ledger.administration.administratorActs(on: account.key, limit: 2).first)
         #expect(act.action == "transfer")
         #expect(act.subject == "production/1000/1")
         #expect(act.accountID == "ben")
@@ -72,30 +72,30 @@ struct AdministratorActTests {
 
   @Test func `what is pushed or tried again is recorded where somebody asks for it`() async throws {
     try await withLedger { ledger in
-      _ = try await ledger.pushEvents(at: start)
+      _ = try await ledger.webhooks.pushEvents(at: start)
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
-      let anna = try #require(try await ledger.account("anna"))
+      let anna = try #require(try await ledger.accounts.account("anna"))
       let event = try #require(
-        try await ledger.events(of: anna.key, after: nil, limit: 1).first)
+        try await ledger.accounts.events(of: anna.key, after: nil, limit: 1).first)
       let administrator = Administrator(name: "cli:root")
-      #expect(try await ledger.redeliver(event.id, by: administrator, at: day(1)) == .scheduled)
-      #expect(try await ledger.redeliver(event.id, at: day(1)) == .scheduled)
-      let unknown = try await ledger.redeliver(event.id + 1000, by: administrator, at: day(1))
+      #expect(try await ledger.webhooks.redeliver(event.id, by: administrator, at: day(1)) == .scheduled)
+      #expect(try await ledger.webhooks.redeliver(event.id, at: day(1)) == .scheduled)
+      let unknown = try await ledger.webhooks.redeliver(event.id + 1000, by: administrator, at: day(1))
       #expect(unknown == .unknownEvent)
       _ = try await ledger.database.execute(
         "UPDATE tenure.webhook_delivery SET parked_at = now(), last_error = 'x'")
-      #expect(try await ledger.redeliverParked(by: administrator, at: day(1)) == 1)
-      #expect(try await ledger.redeliverParked(by: administrator, at: day(1)) == 0)
+      #expect(try await ledger.webhooks.redeliverParked(by: administrator, at: day(1)) == 1)
+      #expect(try await ledger.webhooks.redeliverParked(by: administrator, at: day(1)) == 0)
       _ = try await ledger.database.execute(
         """
         UPDATE tenure.job SET discarded_at = now(), last_error = 'x'
         WHERE kind = 'publish_entitlements'
         """
       )
-      #expect(try await ledger.restartJobs(.allDiscarded, by: administrator, at: day(1)) == 1)
-      #expect(try await ledger.restartJobs(.allDiscarded, by: administrator, at: day(1)) == 0)
-      let acts = try await ledger.administratorActs(limit: 10)
+      #expect(try await ledger.jobs.restartJobs(.allDiscarded, by: administrator, at: day(1)) == 1)
+      #expect(try await ledger.jobs.restartJobs(.allDiscarded, by: administrator, at: day(1)) == 0)
+      let acts = try await ledger.administration.administratorActs(limit: 10)
       #expect(acts.map(\.action) == ["retry_jobs", "redeliver_parked_events", "redeliver_event"])
       #expect(acts.map(\.administrator) == Array(repeating: "cli:root", count: 3))
       #expect(acts[2].subject == "\(event.id)")

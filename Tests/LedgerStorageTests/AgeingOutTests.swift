@@ -13,21 +13,21 @@ struct AgeingOutTests {
   /// A ledger with a submission and a notification of each day from the first to the tenth.
   private func withTenDays(_ body: @Sendable (Ledger) async throws -> Void) async throws {
     try await withLedger { ledger in
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
       for number in 1...10 {
         let (line, date) = (
-          LineID(
+          OriginalTransactionKey(
             .production, OriginalTransactionID(rawValue: "\(1000 + number)")), Double(number)
         )
         let id = TransactionID(rawValue: "\(number)")
-        let submission = try await ledger.store(by: "account \(number)", on: date)
+        let submission = try await ledger.submissions.store(by: "account \(number)", on: date)
         try await ledger.verify(
           submission, [charge(id, on: date, line: line)], claiming: [key(id, line: line)],
           on: date, exchanges: [exchange("answer \(number)")])
-        _ = try await ledger.store(Self.notification(number), processAt: day(date))
-        _ = try await ledger.process(
-          Ledger.VerifiedNotification(
+        _ = try await ledger.notifications.store(Self.notification(number), processAt: day(date))
+        _ = try await ledger.notifications.process(
+          NotificationStore.VerifiedNotification(
             id: "n\(number)", evidence: [status(true, on: date, line: line)],
             exchanges: [exchange("about n\(number)")]), at: day(date), terms: .everything)
       }
@@ -40,7 +40,7 @@ struct AgeingOutTests {
   private static func noteSources(_ ledger: Ledger) async throws {
     _ = try await ledger.database.execute(
       """
-      INSERT INTO tenure.line_source (environment, original_transaction_id, bundle_id)
+      INSERT INTO tenure.poll_target (environment, original_transaction_id, bundle_id)
       SELECT environment, original_transaction_id, 'com.example.app'
       FROM tenure.original_transaction
       """)
@@ -51,15 +51,15 @@ struct AgeingOutTests {
       id: "n\(number)", version: .two, receivedAt: day(Double(number)), body: "body \(number)")
   }
 
-  private func ageOut(_ ledger: Ledger, on date: Double) async throws -> AgeingOut {
-    try await ledger.seed([.prunePayloads], at: day(date))
+  private func ageOut(_ ledger: Ledger, on date: Double) async throws -> PayloadRetention {
+    try await ledger.jobs.seed([.prunePayloads], at: day(date))
     _ = try await ledger.database.execute(
       "UPDATE tenure.job SET run_at = \(day(date)) WHERE kind = 'prune_payloads'")
     let job = try #require(
-      try await ledger.claimJobs(
+      try await ledger.jobs.claimJobs(
         limits: [.maintenance: 10], worker: "w", at: day(date), lease: .seconds(60)
       ).first { $0.kind == .prunePayloads })
-    return try await ledger.ageOut(job, keeping: retention, every: .days(1), at: day(date))
+    return try await ledger.maintenance.ageOut(job, keeping: retention, every: .days(1), at: day(date))
   }
 
   private func kept(_ ledger: Ledger) async throws -> [Int] {
@@ -89,12 +89,12 @@ struct AgeingOutTests {
       let id = try await ledger.database.query(
         "SELECT submission_id FROM tenure.submission ORDER BY received_at LIMIT 1"
       ).decodeOnly(UUID.self)
-      #expect(try await ledger.payload(of: id) == nil)
-      let payload = try #require(try await ledger.agedOutPayload(of: id))
+      #expect(try await ledger.submissions.payload(of: id) == nil)
+      let payload = try #require(try await ledger.submissions.agedOutPayload(of: id))
       #expect(payload.sha256 == Array(SHA256.hash(data: Data("receipt".utf8))))
       #expect(payload.bytes == 7)
       #expect(payload.at == day(36))
-      let answer = try #require(try await ledger.exchanges(of: id).first)
+      let answer = try #require(try await ledger.submissions.exchanges(of: id).first)
       #expect(answer.answer == nil)
       #expect(answer.httpStatus == 200)
       #expect(answer.agedOut?.sha256 == Array(SHA256.hash(data: Data("answer 1".utf8))))
@@ -103,9 +103,9 @@ struct AgeingOutTests {
       ).decodeOnly([UInt8].self, Int.self)
       #expect(body.0 == Array(SHA256.hash(data: Data("body 1".utf8))))
       #expect(body.1 == 6)
-      #expect(try await ledger.notification("n1")?.outcome != nil)
+      #expect(try await ledger.notifications.notification("n1")?.outcome != nil)
       // A repetition of Apple's is still known as one.
-      #expect(try await !ledger.store(Self.notification(1), processAt: day(66)))
+      #expect(try await !ledger.notifications.store(Self.notification(1), processAt: day(66)))
     }
   }
 
@@ -113,11 +113,11 @@ struct AgeingOutTests {
     try await withTenDays { ledger in
       _ = try await ageOut(ledger, on: 100)
       #expect(try await kept(ledger) == [0, 0, 0, 0])
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
       _ = try await ledger.database.execute("DELETE FROM tenure.holding")
-      _ = try await ledger.rebuild()
-      #expect(try await ledger.audit().differences == [])
-      #expect(try await ledger.owner(of: "1", line: LineID(.production, "1001")) == "account 1")
+      _ = try await ledger.auditor.rebuild()
+      #expect(try await ledger.auditor.audit().differences == [])
+      #expect(try await ledger.owner(of: "1", line: OriginalTransactionKey(.production, "1001")) == "account 1")
     }
   }
 
@@ -127,11 +127,11 @@ struct AgeingOutTests {
     ("UPDATE tenure.submission SET status = 'pending', decided_at = NULL",                                  [10, 10, 0, 0]),
     ("INSERT INTO tenure.job (kind, subject, queue, run_at, created_at, discarded_at, last_error) SELECT 'verify_submission', submission_id::text, 'submissions', now(), now(), now(), 'no' FROM tenure.submission", [10, 10, 0, 0]),
     ("SELECT 1",                                                                                            [0, 0, 0, 0]),
-    ("DELETE FROM tenure.line_source",                                                                      [10, 0, 0, 0]),
-    ("INSERT INTO tenure.line_source (environment, original_transaction_id, receipt_submission_id) SELECT 'production', submission_id::text, submission_id FROM tenure.submission", [10, 0, 0, 0]),
+    ("DELETE FROM tenure.poll_target",                                                                      [10, 0, 0, 0]),
+    ("INSERT INTO tenure.poll_target (environment, original_transaction_id, receipt_submission_id) SELECT 'production', submission_id::text, submission_id FROM tenure.submission", [10, 0, 0, 0]),
     ("UPDATE tenure.notification SET processed_at = NULL, outcome = NULL",                                  [0, 0, 10, 10]),
     ("INSERT INTO tenure.job (kind, subject, queue, run_at, created_at) SELECT 'process_notification', notification_id, 'notifications', now(), now() FROM tenure.notification", [0, 0, 10, 10]),
-    ("INSERT INTO tenure.line_source (environment, original_transaction_id, receipt_notification_id) SELECT 'production', notification_id, notification_id FROM tenure.notification", [0, 0, 10, 0]),
+    ("INSERT INTO tenure.poll_target (environment, original_transaction_id, receipt_notification_id) SELECT 'production', notification_id, notification_id FROM tenure.notification", [0, 0, 10, 0]),
   ])
   func `what something is still to be done with stays`(change: String, kept expected: [Int])
     async throws
@@ -146,17 +146,17 @@ struct AgeingOutTests {
   @Test func `signed data is hashed in its order, with line feeds between`() async throws {
     try await withLedger { ledger in
       let id = UUID()
-      _ = try await ledger.store(
+      _ = try await ledger.submissions.store(
         NewSubmission(
           id: id, accountID: "a", receivedAt: start,
           payload: .signedData(transactions: ["a.b.c", "d.e.f"], renewalInfo: ["g.h.i"]),
           transactionID: nil, orderID: nil, isRestore: false, bundleID: nil),
         retryAt: start)
-      let submission = try #require(try await ledger.submission(id))
+      let submission = try #require(try await ledger.submissions.submission(id))
       try await ledger.verify(submission, [charge("1", on: 0)], claiming: [key("1")], on: 0)
       try await Self.noteSources(ledger)
       #expect(try await ageOut(ledger, on: 100).payloads == 1)
-      let aged = try #require(try await ledger.agedOutPayload(of: id))
+      let aged = try #require(try await ledger.submissions.agedOutPayload(of: id))
       #expect(aged.sha256 == Array(SHA256.hash(data: Data("a.b.c\nd.e.f\ng.h.i".utf8))))
       #expect(aged.bytes == 17)
     }
@@ -166,12 +166,12 @@ struct AgeingOutTests {
     async throws
   {
     try await withTenDays { ledger in
-      try await ledger.seed([.prunePayloads], at: day(36))
+      try await ledger.jobs.seed([.prunePayloads], at: day(36))
       let job = try #require(
-        try await ledger.claimJobs(
+        try await ledger.jobs.claimJobs(
           limits: [.maintenance: 10], worker: "w", at: day(36), lease: .seconds(60)
         ).first { $0.kind == .prunePayloads })
-      let aged = try await ledger.ageOut(
+      let aged = try await ledger.maintenance.ageOut(
         job, keeping: RawRetention(submissions: .days(30)), every: .days(1), at: day(36)
       ) { true }
       #expect(aged == .none)
@@ -189,11 +189,11 @@ struct AgeingOutTests {
       ).decodeOnly(Timestamp.self)
       #expect(runAt == day(37))
       let job = try #require(
-        try await ledger.claimJobs(
+        try await ledger.jobs.claimJobs(
           limits: [.maintenance: 10], worker: "w", at: day(37), lease: .seconds(60)
         ).first { $0.kind == .prunePayloads })
       #expect(
-        try await ledger.ageOut(job, keeping: RawRetention(), every: .days(1), at: day(37)) == .none
+        try await ledger.maintenance.ageOut(job, keeping: RawRetention(), every: .days(1), at: day(37)) == .none
       )
       let left = try await ledger.database.query(
         "SELECT count(*) FROM tenure.job WHERE kind = 'prune_payloads'"
@@ -211,7 +211,7 @@ struct AgeingOutTests {
         _ = try await transaction.query("SET LOCAL ROLE tenure_program")
         let aged = try await transaction.query(
           """
-          SELECT payloads FROM tenure.age_out_submissions(
+          SELECT payloads FROM tenure.prune_submissions(
             ARRAY(SELECT submission_id FROM tenure.submission), '{}', \(day(3.5)), \(day(50)))
           """
         ).decodeOnly(Int.self)

@@ -8,40 +8,40 @@ import Testing
 /// Transactions that turn out, by later evidence, to report a charge that was known before.
 @Suite("Aliases found late")
 struct AliasTests {
-  private static let other = LineID(.production, "2000")
+  private static let other = OriginalTransactionKey(.production, "2000")
 
   @Test("what became an alias keeps its order and delivery, and is not delivered again")
   func fulfilledAndDelivered() async throws {
     try await withLedger { ledger in
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(
           id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
       try await ledger.submit(
         [charge("1", on: 0, lineItem: "w1")], claiming: [key("1")], by: "anna", on: 0.1)
-      let order = try await ledger.openOrder(
+      let order = try await ledger.orders.openOrder(
         accountID: "anna", productID: "monthly", at: day(0.5)
       ).order.id
       try await ledger.submit([charge("2", on: 1)], claiming: [key("2")], by: "anna", on: 1.1)
-      #expect(try await ledger.order(order)?.order.status == .fulfilled)
-      let first = try await ledger.acknowledgeDelivery(of: key("2"), by: "anna", on: 2)
+      #expect(try await ledger.orders.order(order)?.order.status == .fulfilled)
+      let first = try await ledger.orders.acknowledgeDelivery(of: key("2"), by: "anna", on: 2)
       #expect(first?.isFirst == true)
 
       try await ledger.submit(
         [charge("2", on: 1, asOf: 3, lineItem: "w1")], claiming: [], by: "anna", on: 3)
-      let family = try #require(try await ledger.family(of: lineID))
+      let family = try #require(try await ledger.ownership.family(of: lineID))
       #expect(family.rule.charges.map(\.transactions) == [[key("1"), key("2")]])
       #expect(family.orders == [key("1"): order])
       #expect(family.deliveries == [key("1"): day(2)])
-      let exported = try await ledger.exportCharges(after: nil).rows
+      let exported = try await ledger.exports.exportCharges(after: nil).rows
       #expect(exported.map(\.key) == [key("1")])
       #expect(exported.map(\.orderID) == [order])
       #expect(exported.map(\.deliveredAt) == [day(2)])
       for transaction in [key("1"), key("2")] {
-        let again = try await ledger.acknowledgeDelivery(of: transaction, by: "anna", on: 4)
+        let again = try await ledger.orders.acknowledgeDelivery(of: transaction, by: "anna", on: 4)
         #expect(again?.isFirst == false)
         #expect(again?.deliveredAt == day(2))
       }
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -53,12 +53,12 @@ struct AliasTests {
         [charge("1", on: 0, lineItem: "w1")], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit(
         [charge("2", on: 0, line: Self.other)], claiming: [alias], by: "anna", on: 0.2)
-      _ = try await ledger.acknowledgeDelivery(of: alias, by: "anna", on: 2)
-      #expect(try await ledger.exportCharges(after: nil).rows.map(\.deliveredAt) == [nil, day(2)])
+      _ = try await ledger.orders.acknowledgeDelivery(of: alias, by: "anna", on: 2)
+      #expect(try await ledger.exports.exportCharges(after: nil).rows.map(\.deliveredAt) == [nil, day(2)])
       try await ledger.submit(
         [charge("2", on: 0, line: Self.other, asOf: 3, lineItem: "w1")], claiming: [], by: "anna",
         on: 3)
-      let exported = try await ledger.exportCharges(after: nil).rows
+      let exported = try await ledger.exports.exportCharges(after: nil).rows
       #expect(exported.map(\.key) == [key("1")])
       #expect(exported.map(\.deliveredAt) == [day(2)])
     }
@@ -69,10 +69,10 @@ struct AliasTests {
     async throws
   {
     try await withLedger { ledger in
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(
           id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
-      _ = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      _ = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
       try await ledger.submit(
         [charge("1", on: 0.1, lineItem: "w1")], claiming: [key("1")], by: "anna", on: 0.2)
       /// How many are not delivered, by the sums and one by one, at a moment or as known then.
@@ -96,7 +96,7 @@ struct AliasTests {
       #expect(try await notDelivered(asOf: 3) == [1, 1])
       let alias = charge("2", on: date, asOf: 4, lineItem: "w1", revokedOn: 3.9)
       try await ledger.submit([alias], claiming: [], by: "anna", on: 4)
-      let family = try #require(try await ledger.family(of: lineID))
+      let family = try #require(try await ledger.ownership.family(of: lineID))
       #expect(family.rule.charges.map(\.transactions) == [[key("1"), key("2")]])
       for isToldOfBoth in [false, true] {
         if isToldOfBoth {
@@ -108,11 +108,11 @@ struct AliasTests {
         #expect(try await notDelivered(asOf: 5, knownAt: 3) == [1, 1])
       }
       await #expect(throws: LedgerError.self) {
-        try await ledger.acknowledgeDelivery(of: key("1"), by: "anna", on: 6)
+        try await ledger.orders.acknowledgeDelivery(of: key("1"), by: "anna", on: 6)
       }
       #expect(try await notDelivered(asOf: 5) == [0, 0])
       #expect(try await notDelivered(asOf: 3) == [1, 1])
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -121,15 +121,15 @@ struct AliasTests {
     try await withLedger { ledger in
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 30.1)
-      #expect(try await ledger.acknowledgeDelivery(of: key("2"), by: "anna", on: 31) != nil)
+      #expect(try await ledger.orders.acknowledgeDelivery(of: key("2"), by: "anna", on: 31) != nil)
       // Late evidence: auto-renew was off, and nobody has claimed what was bought again.
       try await ledger.submit([status(false, on: 10)], claiming: [], by: "anna", on: 32)
       #expect(try await ledger.owner(of: "2") == nil)
-      #expect(try await ledger.acknowledgeDelivery(of: key("2"), by: "anna", on: 33) == nil)
+      #expect(try await ledger.orders.acknowledgeDelivery(of: key("2"), by: "anna", on: 33) == nil)
       // Whoever claims it now gets it, but not a second time.
       try await ledger.submit([charge("2", on: 30)], claiming: [key("2")], by: "ben", on: 34)
       #expect(try await ledger.owner(of: "2") == "ben")
-      let again = try await ledger.acknowledgeDelivery(of: key("2"), by: "ben", on: 35)
+      let again = try await ledger.orders.acknowledgeDelivery(of: key("2"), by: "ben", on: 35)
       #expect(again?.isFirst == false)
     }
   }
@@ -142,15 +142,15 @@ struct AliasTests {
         [charge("1", on: 0, lineItem: "w1")], claiming: [one], by: "anna", on: 0.1)
       try await ledger.submit(
         [charge("9", on: 0, line: Self.other)], claiming: [nine], by: "ben", on: 0.2)
-      #expect(try await ledger.holdings(of: "ben").holdings.map(\.charge) == [nine])
+      #expect(try await ledger.holdings.holdings(of: "ben").holdings.map(\.charge) == [nine])
 
       try await ledger.submit(
         [charge("9", on: 0, line: Self.other, asOf: 5, lineItem: "w1")], claiming: [], by: "ben",
         on: 5)
       #expect(try await ledger.owner(of: "9", line: Self.other) == "anna")
-      #expect(try await ledger.holdings(of: "anna").holdings.map(\.charge) == [one])
-      #expect(try await ledger.holdings(of: "ben").holdings.isEmpty)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.holdings.holdings(of: "anna").holdings.map(\.charge) == [one])
+      #expect(try await ledger.holdings.holdings(of: "ben").holdings.isEmpty)
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -161,18 +161,18 @@ struct AliasTests {
     try await withLedger { ledger in
       let lineItem: WebOrderLineItemID? = withLineItem ? "w1" : nil
       let (one, two) = (TransactionID(rawValue: first), TransactionID(rawValue: second))
-      let anna = try await ledger.findOrCreateAccount("anna", at: start)
-      let arrival = Arrival(
+      let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start)
+      let arrival = EvidenceBatch(
         evidence: [charge(one, on: 0, lineItem: lineItem)],
-        claim: Arrival.AccountClaim(
+        claim: EvidenceBatch.SubmissionClaim(
           account: anna.key, transactions: [key(one)], receivedAt: day(0.1)),
         source: EntrySource(.receipt, id: UUID().uuidString.lowercased()))
 
       try await withThrowingTaskGroup(of: Void.self) { group in
         try await ledger.database.withTransaction { transaction in
-          let recording = try await ledger.load(arrival, in: transaction)
+          let recording = try await ledger.recorder.load(arrival, in: transaction)
             .decide(arrival, at: day(0.1))
-          let plan = try await ledger.plan(
+          let plan = try await ledger.recorder.plan(
             recording, terms: .everything, at: day(0.1), in: transaction)
           // All is read and decided, and nothing is committed yet.
           group.addTask {
@@ -187,9 +187,9 @@ struct AliasTests {
       }
       #expect(try await ledger.owner(of: one) == "anna")
       #expect(try await ledger.owner(of: two, line: Self.other) == "anna")
-      #expect(try await ledger.holdings(of: "ben").holdings.isEmpty)
-      #expect(try await ledger.lines(of: one) == [lineID])
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.holdings.holdings(of: "ben").holdings.isEmpty)
+      #expect(try await ledger.ownership.lines(of: one) == [lineID])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 }

@@ -9,7 +9,7 @@ import Testing
 struct AppleTellingTests {
   /// A ledger with all write-backs turned on.
   private func withTellingLedger(
-    _ kinds: Set<AppleTelling.Kind> = Set(AppleTelling.Kind.allCases),
+    _ kinds: Set<WriteBack.Kind> = Set(WriteBack.Kind.allCases),
     _ body: @Sendable (Ledger) async throws -> Void
   ) async throws {
     try await withLedger { ledger in
@@ -28,7 +28,7 @@ struct AppleTellingTests {
   }
 
   private func claim(_ ledger: Ledger, on date: Double) async throws -> Job {
-    let jobs = try await ledger.claimJobs(
+    let jobs = try await ledger.jobs.claimJobs(
       limits: [.writeBack: 1], worker: "w", at: day(date), lease: .seconds(60))
     return try #require(jobs.first)
   }
@@ -43,43 +43,43 @@ struct AppleTellingTests {
       try await ledger.submit([charge("2", on: 40)], claiming: [key("2")], by: "ben", on: 40.1)
       #expect(try await waiting(ledger) == [Self.written])
       let job = try await claim(ledger, on: 40.2)
-      try await ledger.complete(job)
+      try await ledger.jobs.complete(job)
 
       // The binding does not move.
       try await ledger.hear([charge("3", on: 70)], on: 70.1)
       #expect(try await ledger.owner(of: "3") == "ben")
       #expect(try await waiting(ledger) == [])
       // The binding moves while the job runs, so it runs again.
-      try await ledger.transfer(key("3"), to: "anna", by: support, terms: .shop, at: day(71))
+      try await ledger.ownership.transfer(key("3"), to: "anna", by: support, terms: .shop, at: day(71))
       let running = try await claim(ledger, on: 71.1)
-      try await ledger.transfer(key("3"), to: "ben", by: support, terms: .shop, at: day(71.2))
-      try await ledger.record(
-        AppleTelling(.ownership, of: lineID, at: day(71.3), outcome: .skipped(.unowned)),
+      try await ledger.ownership.transfer(key("3"), to: "ben", by: support, terms: .shop, at: day(71.2))
+      try await ledger.writeBacks.record(
+        WriteBack(.ownership, of: lineID, at: day(71.3), outcome: .skipped(.unowned)),
         ending: running)
       #expect(try await waiting(ledger) == [Self.written])
       // Without an owner there is no token.
-      try await ledger.complete(try await claim(ledger, on: 71.4))
-      try await ledger.transfer(key("3"), to: nil, by: support, terms: .shop, at: day(72))
+      try await ledger.jobs.complete(try await claim(ledger, on: 71.4))
+      try await ledger.ownership.transfer(key("3"), to: nil, by: support, terms: .shop, at: day(72))
       #expect(try await waiting(ledger) == [])
     }
   }
 
   @Test func `nothing is queued where Apple's first word says the same`() async throws {
     try await withTellingLedger { ledger in
-      let anna = try await ledger.findOrCreateAccount("anna", at: start)
+      let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start)
       try await ledger.submit(
         [charge("1", on: 0, token: anna.appAccountToken)], claiming: [key("1")], by: "anna",
         on: 0.1)
       #expect(try await waiting(ledger) == [])
       // For a known original transaction Apple's token may be another by now.
-      try await ledger.transfer(key("1"), to: nil, by: support, terms: .shop, at: day(1))
-      try await ledger.transfer(key("1"), to: "anna", by: support, terms: .shop, at: day(2))
+      try await ledger.ownership.transfer(key("1"), to: nil, by: support, terms: .shop, at: day(1))
+      try await ledger.ownership.transfer(key("1"), to: "anna", by: support, terms: .shop, at: day(2))
       #expect(try await waiting(ledger) == [Self.written])
     }
   }
 
-  @Test(arguments: [[], [.consumption]] as [Set<AppleTelling.Kind>])
-  func `nothing is queued where the setting is off`(kinds: Set<AppleTelling.Kind>) async throws {
+  @Test(arguments: [[], [.consumption]] as [Set<WriteBack.Kind>])
+  func `nothing is queued where the setting is off`(kinds: Set<WriteBack.Kind>) async throws {
     try await withTellingLedger(kinds) { ledger in
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       #expect(try await waiting(ledger) == [])
@@ -88,40 +88,40 @@ struct AppleTellingTests {
 
   @Test func `what is recorded is kept, read back, and ends the job`() async throws {
     try await withTellingLedger { ledger in
-      let anna = try await ledger.findOrCreateAccount("anna", at: start)
-      let request = AppleTelling.Request(transactionID: "7", notificationID: "n")
+      let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start)
+      let request = WriteBack.Request(transactionID: "7", notificationID: "n")
       let tellings =
         [
-          AppleTelling(
+          WriteBack(
             .ownership, of: lineID, at: day(1), bundleID: "com.a", account: anna.key,
             outcome: .accepted),
-          AppleTelling(
+          WriteBack(
             .ownership, of: lineID, at: day(2), account: anna.key,
             outcome: .refused(httpStatus: 400, code: 4_000_185)),
-          AppleTelling(
+          WriteBack(
             .ownership, of: lineID, at: day(3), account: anna.key,
             outcome: .refused(httpStatus: nil, code: nil)),
-          AppleTelling(
+          WriteBack(
             .consumption, of: lineID, at: day(4), request: request, account: anna.key,
             outcome: .accepted, deliveryStatus: "DELIVERED"),
         ]
-        + AppleTelling.Reason.allCases.map {
-          AppleTelling(
+        + WriteBack.Reason.allCases.map {
+          WriteBack(
             .consumption, of: lineID, at: day(5), request: request, account: anna.key,
             outcome: .skipped($0))
         }
       for telling in tellings {
-        try await ledger.seed([.setAppAccountToken(lineID)], at: start)
-        try await ledger.record(telling, ending: try await claim(ledger, on: 1))
+        try await ledger.jobs.seed([.setAppAccountToken(lineID)], at: start)
+        try await ledger.writeBacks.record(telling, ending: try await claim(ledger, on: 1))
         #expect(try await waiting(ledger) == [])
       }
-      #expect(try await ledger.appleTellings(of: [lineID], limit: 100) == tellings.reversed())
+      #expect(try await ledger.writeBacks.appleTellings(of: [lineID], limit: 100) == tellings.reversed())
       #expect(
-        try await ledger.appleTellings(of: [lineID], limit: 1) == Array(tellings.suffix(1)))
-      let first = try await ledger.appleTellings(of: anna.key, after: nil, limit: 2)
-      let rest = try await ledger.appleTellings(of: anna.key, after: first.last?.id, limit: 100)
+        try await ledger.writeBacks.appleTellings(of: [lineID], limit: 1) == Array(tellings.suffix(1)))
+      let first = try await ledger.writeBacks.appleTellings(of: anna.key, after: nil, limit: 2)
+      let rest = try await ledger.writeBacks.appleTellings(of: anna.key, after: first.last?.id, limit: 100)
       #expect((first + rest).map(\.telling) == tellings)
-      let told = try await ledger.ownershipToTell(of: lineID, to: anna.key)
+      let told = try await ledger.writeBacks.ownershipToTell(of: lineID, to: anna.key)
       #expect(told?.lastTold?.at == day(1))
       #expect(told?.lastTold?.account == anna.key)
       #expect(told?.token == anna.appAccountToken)
@@ -132,8 +132,8 @@ struct AppleTellingTests {
     try await withTellingLedger { ledger in
       let (inserts, changes) = try await ledger.database.query(
         """
-        SELECT has_table_privilege('tenure_program', 'tenure.apple_telling', 'INSERT'),
-          has_table_privilege('tenure_program', 'tenure.apple_telling', 'UPDATE, DELETE')
+        SELECT has_table_privilege('tenure_program', 'tenure.app_store_write_back', 'INSERT'),
+          has_table_privilege('tenure_program', 'tenure.app_store_write_back', 'UPDATE, DELETE')
         """
       ).decodeOnly(Bool.self, Bool.self)
       #expect(inserts)
@@ -147,17 +147,17 @@ struct AppleTellingTests {
         id: "n", version: .two, receivedAt: day(1), body: "b",
         notificationType: "CONSUMPTION_REQUEST", environment: .production, bundleID: "com.a",
         originalTransactionID: "1000", transactionID: "1", signedAt: day(0.9))
-      _ = try await ledger.store(new, processAt: day(1))
-      let verified = Ledger.VerifiedNotification(
+      _ = try await ledger.notifications.store(new, processAt: day(1))
+      let verified = NotificationStore.VerifiedNotification(
         id: "n", evidence: [charge("1", on: 0)], asksAbout: lineID)
-      for _ in 1...2 { _ = try await ledger.process(verified, at: day(1), terms: .shop) }
+      for _ in 1...2 { _ = try await ledger.notifications.process(verified, at: day(1), terms: .shop) }
       #expect(
         try await waiting(ledger) == ["send_consumption production/n write_back"])
-      let question = try #require(try await ledger.consumptionQuestion("n"))
+      let question = try #require(try await ledger.writeBacks.consumptionQuestion("n"))
       #expect(question.line == lineID)
       #expect(question.request.transactionID == "1")
       #expect(question.askedAt == day(0.9))
-      #expect(try await ledger.consumptionQuestion("m") == nil)
+      #expect(try await ledger.writeBacks.consumptionQuestion("m") == nil)
     }
   }
 }

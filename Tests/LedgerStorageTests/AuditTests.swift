@@ -90,11 +90,11 @@ struct AuditTests {
       kind: .projection, isMendable: true),
     Tampering(
       what: "a transaction can't be looked up",
-      statement: "DELETE FROM tenure.transaction_line WHERE transaction_id = '1'",
+      statement: "DELETE FROM tenure.transaction_lookup WHERE transaction_id = '1'",
       kind: .projection, isMendable: true),
     Tampering(
       what: "a transaction is looked up on a line that doesn't have it",
-      statement: copy("transaction_line", with: ["transaction_id": "6666"]), kind: .projection,
+      statement: copy("transaction_lookup", with: ["transaction_id": "6666"]), kind: .projection,
       isMendable: true),
     Tampering(
       what: "a line item can't be looked up", statement: "DELETE FROM tenure.web_order_line_item",
@@ -104,13 +104,13 @@ struct AuditTests {
       statement: copy("web_order_line_item", with: ["web_order_line_item_id": "6666"]),
       kind: .projection, isMendable: true),
     Tampering(
-      what: "an account's line can't be looked up", statement: "DELETE FROM tenure.account_line",
+      what: "an account's line can't be looked up", statement: "DELETE FROM tenure.account_original_transaction",
       kind: .projection, isMendable: true),
     Tampering(
       what: "a stranger's look-up leads to a line",
       statement:
         """
-        INSERT INTO tenure.account_line
+        INSERT INTO tenure.account_original_transaction
         SELECT account_key, 'production', '1000' FROM tenure.account WHERE account_id = 'ben'
         """,
       kind: .projection, isMendable: true),
@@ -138,7 +138,7 @@ struct AuditTests {
       what: "lines are linked that Apple doesn't link",
       statement:
         """
-        INSERT INTO tenure.line_link VALUES ('production', '1000', '5000'),
+        INSERT INTO tenure.original_transaction_link VALUES ('production', '1000', '5000'),
           ('production', '5000', '1000')
         """,
       kind: .projection, isMendable: true),
@@ -186,15 +186,15 @@ struct AuditTests {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
       try await ledger.recordSomethingOfEverything()
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
 
       try await database.runScript(tampering.statement)
-      let found = try await ledger.audit()
+      let found = try await ledger.auditor.audit()
       #expect(found.differences.contains { $0.kind == tampering.kind }, "\(found.differences)")
 
-      let (_, rewritten) = try await ledger.rebuild()
+      let (_, rewritten) = try await ledger.auditor.rebuild()
       #expect(rewritten == (tampering.isMendable ? 1 : 0))
-      #expect(try await ledger.audit().isClean == tampering.isMendable)
+      #expect(try await ledger.auditor.audit().isClean == tampering.isMendable)
     }
   }
 
@@ -210,8 +210,8 @@ struct AuditTests {
         "SELECT DISTINCT account_id FROM tenure.holding"
       ).decode(String.self)
       #expect(Set(holders.map(AccountID.init(_:))).count == 2)
-      #expect(try await ledger.audit().differences == [])
-      let (_, rewritten) = try await ledger.rebuild()
+      #expect(try await ledger.auditor.audit().differences == [])
+      let (_, rewritten) = try await ledger.auditor.rebuild()
       #expect(rewritten == 0)
     }
   }
@@ -222,15 +222,15 @@ struct AuditTests {
   func oddIdentifiers(id: String) async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      let line = LineID(.production, OriginalTransactionID(id))
+      let line = OriginalTransactionKey(.production, OriginalTransactionID(id))
       try await ledger.submit(
         [charge(TransactionID(id), on: 0, line: line)],
         claiming: [key(TransactionID(id), line: line)], by: "anna", on: 0.1)
-      #expect(try await ledger.lines(of: TransactionID(id)) == [line])
+      #expect(try await ledger.ownership.lines(of: TransactionID(id)) == [line])
       for other in ["1", "12", "2", "0"] {
-        #expect(try await ledger.lines(of: TransactionID(other)) == [])
+        #expect(try await ledger.ownership.lines(of: TransactionID(other)) == [])
       }
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -238,7 +238,7 @@ struct AuditTests {
   func linked() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      let other = LineID(.production, "2000")
+      let other = OriginalTransactionKey(.production, "2000")
       try await ledger.submit(
         [charge("1", on: 0, lineItem: "w1")], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit(
@@ -246,7 +246,7 @@ struct AuditTests {
       // An entry on the one line alone.
       try await ledger.submit(
         [charge("10", on: 30, line: other)], claiming: [], by: "anna", on: 30.1)
-      let audit = try await ledger.audit()
+      let audit = try await ledger.auditor.audit()
       #expect(audit.differences == [])
       #expect(audit.lines == 2)
       let paidThrough = try await database.query(
@@ -254,10 +254,10 @@ struct AuditTests {
       ).decode(Timestamp.self)
       #expect(paidThrough == [day(60)])
 
-      try await database.runScript("DELETE FROM tenure.line_link")
-      #expect(try await ledger.audit().differences.map(\.kind).contains(.projection))
-      _ = try await ledger.rebuild()
-      #expect(try await ledger.audit().differences == [])
+      try await database.runScript("DELETE FROM tenure.original_transaction_link")
+      #expect(try await ledger.auditor.audit().differences.map(\.kind).contains(.projection))
+      _ = try await ledger.auditor.rebuild()
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -269,7 +269,7 @@ struct AuditTests {
         [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit([status(false, on: 5)], claiming: [], by: "anna", on: 5)
       try await checkpoint(ledger)
-      #expect(try await ledger.audit().checkpoints == 1)
+      #expect(try await ledger.auditor.audit().checkpoints == 1)
       // Whoever does this knows the schema well.
       try await database.runScript(
         """
@@ -280,8 +280,8 @@ struct AuditTests {
         FROM (SELECT * FROM tenure.ledger_entry ORDER BY number DESC LIMIT 1) AS e;
         UPDATE tenure.holding SET auto_renews = true;
         """)
-      _ = try await ledger.rebuild()
-      let found = try await ledger.audit()
+      _ = try await ledger.auditor.rebuild()
+      let found = try await ledger.auditor.audit()
       #expect(found.differences.map(\.kind) == [.head], "\(found.differences)")
     }
   }
@@ -292,9 +292,9 @@ struct AuditTests {
       let ledger = Ledger(database: database)
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 20)
       try await checkpoint(ledger)
-      let other = LineID(.production, "2000")
+      let other = OriginalTransactionKey(.production, "2000")
       try await ledger.submit([charge("9", on: 0, line: other)], claiming: [], by: "anna", on: 1)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -302,7 +302,7 @@ struct AuditTests {
   func linkedMeanwhile() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      let other = LineID(.production, "2000")
+      let other = OriginalTransactionKey(.production, "2000")
       try await ledger.submit(
         [charge("1", on: 0, lineItem: "w1")], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit([charge("8", on: 50, line: other)], claiming: [], by: "anna", on: 50)
@@ -310,7 +310,7 @@ struct AuditTests {
       let before = try await ledger.entryCount()
       try await ledger.submit(
         [charge("9", on: 0, line: other, lineItem: "w1")], claiming: [], by: "anna", on: 51)
-      let audit = try await ledger.audit()
+      let audit = try await ledger.auditor.audit()
       #expect(audit.differences == [])
       #expect(audit.checkpoints == 1)
       #expect(audit.entries == (try await ledger.entryCount()))
@@ -322,17 +322,17 @@ struct AuditTests {
   private func checkpoint(_ ledger: Ledger) async throws {
     // Marks count milliseconds.
     try await Task.sleep(for: .milliseconds(2))
-    #expect(try await ledger.audit(checkpointAge: .zero).differences == [])
+    #expect(try await ledger.auditor.audit(checkpointAge: .zero).differences == [])
   }
 }
 
 extension Ledger {
   /// A charge with all that a charge can have, an order, and two more lines.
   fileprivate func recordSomethingOfEverything() async throws {
-    _ = try await findOrCreateAccount("ben", at: start)
-    _ = try await describe(
+    _ = try await accounts.findOrCreateAccount("ben", at: start)
+    _ = try await products.describe(
       Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
-    let order = try await openOrder(accountID: "anna", productID: "monthly", at: start)
+    let order = try await orders.openOrder(accountID: "anna", productID: "monthly", at: start)
     try await submit(
       [
         .transaction(
@@ -345,7 +345,7 @@ extension Ledger {
             appAccountToken: order.appAccountToken),
           line: lineID),
       ], claiming: [key("1")], by: "anna", on: 0.1)
-    let other = LineID(.production, "5000")
+    let other = OriginalTransactionKey(.production, "5000")
     try await submit([charge("50", on: 1, line: other)], claiming: [], by: "anna", on: 1.1)
   }
 }

@@ -64,7 +64,7 @@ struct BackupTests {
   }
 
   private static func sell(_ number: Int, in ledger: Ledger) async throws {
-    let line = LineID(
+    let line = OriginalTransactionKey(
       .production, OriginalTransactionID(rawValue: "\(1000 + number)"))
     let id = TransactionID(rawValue: "\(number)")
     try await ledger.submit(
@@ -75,7 +75,7 @@ struct BackupTests {
   private static func page(
     _ ledger: Ledger, after cursor: FeedCursor? = nil, limit: Int = 1000
   ) async throws -> FeedPage {
-    guard case .page(let page) = try await ledger.events(after: cursor, limit: limit) else {
+    guard case .page(let page) = try await ledger.events.events(after: cursor, limit: limit) else {
       throw CancellationError()
     }
     return page
@@ -89,7 +89,7 @@ struct BackupTests {
 
   @Test func `what is restored is whole, and goes on where it was`() async throws {
     try await withLedger { ledger in
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
       for number in 1...4 { try await Self.sell(number, in: ledger) }
       let begin = try await Self.page(ledger, limit: 3).next
@@ -119,7 +119,7 @@ struct BackupTests {
         #expect(try await Self.jobs(restored) == jobs)
         // Numbers are given on, and Apple tells again what was lost.
         for number in 5...8 { try await Self.sell(number, in: restored) }
-        #expect(try await restored.owner(of: "5", line: LineID(.production, "1005")) == "account 5")
+        #expect(try await restored.owner(of: "5", line: OriginalTransactionKey(.production, "1005")) == "account 5")
         let after = try await Self.page(restored, after: end.next)
         #expect(after.next.position > future.position)
         // By now another event has the place.

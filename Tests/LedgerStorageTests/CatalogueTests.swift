@@ -17,7 +17,7 @@ struct CatalogueTests {
       try await withThrowingTaskGroup { group in
         for price in 1...20 {
           group.addTask {
-            _ = try await ledger.describe(product(price: Int64(price % 10 + 1)))
+            _ = try await ledger.products.describe(product(price: Int64(price % 10 + 1)))
           }
         }
         try await group.waitForAll()
@@ -36,13 +36,13 @@ struct CatalogueTests {
       let ledger = Ledger(database: database)
       let cache = try await CatalogueCache(ledger: ledger, logger: quiet)
       let slow = cache.beginReading()
-      let old = try await ledger.catalogue()
+      let old = try await ledger.products.catalogue()
       _ = try await cache.describe(product(price: 1))
       cache.finishReading(slow, with: old)
       #expect(cache.catalogue["monthly"]?.priceMilliunits == 1)
 
       // What another process describes is there with the next reading.
-      _ = try await ledger.describe(product(price: 2))
+      _ = try await ledger.products.describe(product(price: 2))
       try await cache.refresh()
       #expect(cache.catalogue["monthly"]?.priceMilliunits == 2)
     }

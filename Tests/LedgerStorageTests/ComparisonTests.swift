@@ -11,7 +11,7 @@ struct ComparisonTests {
   private static let histories = [(bundleID: app, environment: Environment.production)]
 
   private func claim(_ ledger: Ledger, on date: Double) async throws -> Job? {
-    try await ledger.claimJobs(
+    try await ledger.jobs.claimJobs(
       limits: [.maintenance: 1], worker: "w", at: day(date), lease: .minutes(1)
     ).first
   }
@@ -30,7 +30,7 @@ struct ComparisonTests {
   func schedules() async throws {
     try await withLedger { ledger in
       func schedule(_ date: Double) async throws {
-        try await ledger.scheduleComparison(
+        try await ledger.notifications.scheduleComparison(
           bundleID: Self.app, environment: .production, at: day(date))
       }
       try await schedule(5)
@@ -43,10 +43,10 @@ struct ComparisonTests {
       #expect(job.key == .compareNotifications(bundleID: Self.app, .production))
       try await schedule(4.5)
       // What it was to be done again for is not done yet.
-      try await ledger.repeat(job, at: day(9), now: day(4.6))
+      try await ledger.jobs.repeat(job, at: day(9), now: day(4.6))
       #expect(try await due(ledger) == day(4.5))
       let again = try #require(try await claim(ledger, on: 4.6))
-      try await ledger.repeat(again, at: day(9), now: day(4.7))
+      try await ledger.jobs.repeat(again, at: day(9), now: day(4.7))
       #expect(try await due(ledger) == day(9))
       #expect(try await claim(ledger, on: 8.9) == nil)
     }
@@ -55,12 +55,12 @@ struct ComparisonTests {
   @Test("what was given up is started again when it is asked for")
   func parked() async throws {
     try await withLedger { ledger in
-      try await ledger.scheduleComparison(
+      try await ledger.notifications.scheduleComparison(
         bundleID: Self.app, environment: .production, at: day(1))
       let job = try #require(try await claim(ledger, on: 1))
-      #expect(try await ledger.discard(job, because: "No key.", at: day(1)))
+      #expect(try await ledger.jobs.discard(job, because: "No key.", at: day(1)))
       #expect(try await claim(ledger, on: 2) == nil)
-      try await ledger.scheduleComparison(
+      try await ledger.notifications.scheduleComparison(
         bundleID: Self.app, environment: .production, at: day(3))
       #expect(try await claim(ledger, on: 3)?.createdAt == day(3))
     }
@@ -82,16 +82,16 @@ struct ComparisonTests {
       let now = day(10)
       if let minutes {
         let last = now - .milliseconds(Int64(minutes * 60_000))
-        _ = try await ledger.beat(at: last, longestPause: .minutes(5), histories: [])
+        _ = try await ledger.notifications.beat(at: last, longestPause: .minutes(5), histories: [])
       }
-      let (last, wasLate) = try await ledger.beat(
+      let (last, wasLate) = try await ledger.notifications.beat(
         at: now, longestPause: .minutes(5), histories: Self.histories)
       #expect((last == nil) == (minutes == nil))
       #expect(wasLate == isLate)
       let job = try await claim(ledger, on: 10)
       #expect((job != nil) == isLate)
       // It beats on: nothing was missed.
-      let (_, again) = try await ledger.beat(
+      let (_, again) = try await ledger.notifications.beat(
         at: now + .seconds(30), longestPause: .minutes(5), histories: Self.histories)
       #expect(!again)
     }
@@ -100,9 +100,9 @@ struct ComparisonTests {
   @Test("an earlier beat of a slow clock sets nothing back")
   func neverBack() async throws {
     try await withLedger { ledger in
-      _ = try await ledger.beat(at: day(2), longestPause: .minutes(5), histories: [])
-      _ = try await ledger.beat(at: day(1), longestPause: .minutes(5), histories: [])
-      let (last, _) = try await ledger.beat(at: day(2), longestPause: .minutes(5), histories: [])
+      _ = try await ledger.notifications.beat(at: day(2), longestPause: .minutes(5), histories: [])
+      _ = try await ledger.notifications.beat(at: day(1), longestPause: .minutes(5), histories: [])
+      let (last, _) = try await ledger.notifications.beat(at: day(2), longestPause: .minutes(5), histories: [])
       #expect(last == day(2))
     }
   }
@@ -110,9 +110,9 @@ struct ComparisonTests {
   @Test("what is not in the inbox is told")
   func missing() async throws {
     try await withLedger { ledger in
-      _ = try await ledger.store(found("n1", signedOn: 1, on: 2), processAt: nil)
-      #expect(try await ledger.missingNotifications(among: ["n1", "n2"]) == ["n2"])
-      #expect(try await ledger.missingNotifications(among: []) == [])
+      _ = try await ledger.notifications.store(found("n1", signedOn: 1, on: 2), processAt: nil)
+      #expect(try await ledger.notifications.missingNotifications(among: ["n1", "n2"]) == ["n2"])
+      #expect(try await ledger.notifications.missingNotifications(among: []) == [])
       let arrivals = try await ledger.database.query("SELECT arrival FROM tenure.notification")
         .decode(String.self)
       #expect(arrivals == ["history"])
@@ -130,34 +130,34 @@ struct ComparisonTests {
   @Test("what a killed worker had found counts in the comparison that follows, and only there")
   func counts() async throws {
     try await withLedger { ledger in
-      try await ledger.scheduleComparison(
+      try await ledger.notifications.scheduleComparison(
         bundleID: Self.app, environment: .production, at: day(8))
       #expect(
-        try await ledger.lastComparisonEnd(bundleID: Self.app, environment: .production) == nil)
+        try await ledger.notifications.lastComparisonEnd(bundleID: Self.app, environment: .production) == nil)
       // One worker found n1 and died; the next one finds n2. Of n3 Apple does not say when.
-      _ = try await ledger.store(found("n1", signedOn: 1, on: 8), processAt: nil)
-      _ = try await ledger.store(found("n2", signedOn: 2, on: 8.1), processAt: nil)
+      _ = try await ledger.notifications.store(found("n1", signedOn: 1, on: 8), processAt: nil)
+      _ = try await ledger.notifications.store(found("n2", signedOn: 2, on: 8.1), processAt: nil)
       var other = found("n3", signedOn: 1, on: 8.1)
       other.environment = .sandbox
-      _ = try await ledger.store(other, processAt: nil)
+      _ = try await ledger.notifications.store(other, processAt: nil)
       var first = comparison(0, 8, on: 8.2, listed: 5)
       first.addMissing(signedAt: day(2), foundAt: day(8.1))
       let job = try #require(try await claim(ledger, on: 8))
-      let recorded = try await ledger.record(first, by: job, next: day(9))
+      let recorded = try await ledger.notifications.record(first, by: job, next: day(9))
       #expect(recorded.missing == 2)
       #expect(recorded.firstMissingAt == day(1))
       #expect(recorded.longestDelay == .days(7))
       #expect(try await due(ledger) == day(9))
       #expect(
-        try await ledger.lastComparisonEnd(bundleID: Self.app, environment: .production) == day(8))
+        try await ledger.notifications.lastComparisonEnd(bundleID: Self.app, environment: .production) == day(8))
 
       let next = try #require(try await claim(ledger, on: 9))
-      let second = try await ledger.record(
+      let second = try await ledger.notifications.record(
         comparison(7, 9, on: 9, listed: 3), by: next, next: day(10))
       #expect(second.missing == 0)
       #expect(second.firstMissingAt == nil)
       #expect(second.longestDelay == nil)
-      #expect(try await ledger.comparisons(limit: 9).map(\.missing) == [0, 2])
+      #expect(try await ledger.notifications.comparisons(limit: 9).map(\.missing) == [0, 2])
     }
   }
 }

@@ -14,8 +14,8 @@ struct ConcurrentVerificationTests {
   @Test("keeps every answer of Apple's, whoever wrote first")
   func exchanges() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.store(by: "anna", on: 0.1)
-      try await ledger.postpone(
+      let submission = try await ledger.submissions.store(by: "anna", on: 0.1)
+      try await ledger.submissions.postpone(
         submission, until: day(0.2), because: waiting, exchanges: [exchange("none")], worker: nil,
         terms: .everything,
         at: day(0.1))
@@ -24,22 +24,22 @@ struct ConcurrentVerificationTests {
         exchanges: [exchange("redirected"), exchange("decisive")])
       #expect(recorded != nil)
       #expect(try await ledger.answers(to: submission) == ["none", "redirected", "decisive"])
-      #expect(try await ledger.submission(submission.id)?.attempts == 2)
+      #expect(try await ledger.submissions.submission(submission.id)?.attempts == 2)
     }
   }
 
   @Test("a rejection gives way to Apple's word for the receipt")
   func rejectedThenVerified() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.store(by: "anna", on: 0.1)
-      try await ledger.reject(
+      let submission = try await ledger.submissions.store(by: "anna", on: 0.1)
+      try await ledger.submissions.reject(
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
         exchanges: [exchange("refused")], terms: .everything, at: day(0.2))
       let recorded = try await ledger.verify(
         submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.3,
         exchanges: [exchange("verified")])
       #expect(recorded != nil)
-      let stored = try await ledger.submission(submission.id)
+      let stored = try await ledger.submissions.submission(submission.id)
       #expect(stored?.status == .verified)
       #expect(stored?.problem == nil)
       #expect(try await ledger.owner(of: "1") == "anna")
@@ -50,16 +50,16 @@ struct ConcurrentVerificationTests {
   @Test("a later rejection or failure changes nothing, and its exchange is kept")
   func verifiedThenRejected() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.store(by: "anna", on: 0.1)
+      let submission = try await ledger.submissions.store(by: "anna", on: 0.1)
       try await ledger.verify(submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.2)
-      try await ledger.reject(
+      try await ledger.submissions.reject(
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
         exchanges: [exchange("refused")], terms: .everything, at: day(0.3))
-      try await ledger.postpone(
+      try await ledger.submissions.postpone(
         submission, until: day(0.5), because: waiting, exchanges: [exchange("none")], worker: nil,
         terms: .everything,
         at: day(0.4))
-      let stored = try await ledger.submission(submission.id)
+      let stored = try await ledger.submissions.submission(submission.id)
       #expect(stored?.status == .verified)
       #expect(stored?.isOpen == false)
       #expect(try await ledger.answers(to: submission) == ["refused", "none"])
@@ -69,42 +69,42 @@ struct ConcurrentVerificationTests {
   @Test("the second verification is evidence and no claim, and the first answer stands")
   func verifiedTwice() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.store(by: "anna", on: 0.1)
+      let submission = try await ledger.submissions.store(by: "anna", on: 0.1)
       let first = try await ledger.verify(
         submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.2,
         exchanges: [exchange("first")])
       #expect(first != nil)
       let second = try await ledger.verify(
-        submission, [charge("1", on: 0), charge("7", on: 0, line: LineID(.production, "7"))],
-        claiming: [key("7", line: LineID(.production, "7"))], on: 0.3,
+        submission, [charge("1", on: 0), charge("7", on: 0, line: OriginalTransactionKey(.production, "7"))],
+        claiming: [key("7", line: OriginalTransactionKey(.production, "7"))], on: 0.3,
         exchanges: [exchange("second")])
       #expect(second == nil)
-      let outcome = try #require(try await ledger.submission(submission.id)?.outcome)
+      let outcome = try #require(try await ledger.submissions.submission(submission.id)?.outcome)
       let answer = try JSONDecoder().decode(SubmissionOutcome.self, from: Data(outcome.utf8))
       #expect(answer.selected == [key("1")] && answer.newlyOwned == [key("1")])
       #expect(try await ledger.answers(to: submission) == ["first", "second"])
       // It is known, and nobody's.
-      let family = try #require(try await ledger.family(of: LineID(.production, "7")))
+      let family = try #require(try await ledger.ownership.family(of: OriginalTransactionKey(.production, "7")))
       #expect(family.rule.charges.count == 1)
-      #expect(try await ledger.owner(of: "7", line: LineID(.production, "7")) == nil)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.owner(of: "7", line: OriginalTransactionKey(.production, "7")) == nil)
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   @Test("a transaction that is looked for again is, though the submission was rejected before")
   func rejectedThenLookingAgain() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.store(by: "anna", on: 0.1)
-      try await ledger.reject(
+      let submission = try await ledger.submissions.store(by: "anna", on: 0.1)
+      try await ledger.submissions.reject(
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
         exchanges: [], terms: .everything, at: day(0.2))
-      let recorded = try await ledger.record(
-        Ledger.VerifiedSubmission(
+      let recorded = try await ledger.submissions.record(
+        SubmissionStore.VerifiedSubmission(
           submission: submission, source: .receipt, environment: .production,
           evidence: [charge("1", on: 0)], selected: [], exchanges: [], lookAgainAt: day(0.4)),
         at: day(0.3), terms: .everything)
       #expect(recorded != nil)
-      let jobs = try await ledger.claimJobs(
+      let jobs = try await ledger.jobs.claimJobs(
         limit: 10, worker: "w", at: day(0.4), lease: .seconds(60))
       #expect(jobs.map(\.key) == [.verifySubmission(submission.id)])
     }

@@ -22,7 +22,7 @@ struct CurrentEntitlementTests {
     let seed = Double.random(in: -1...1)
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      _ = try await ledger.publish(access, at: start)
+      _ = try await ledger.products.publish(access, at: start)
       try await database.runScript(Self.randomRows(seed: seed))
 
       let (now, found) = try await database.withTransaction { transaction in
@@ -37,9 +37,9 @@ struct CurrentEntitlementTests {
         return (try results[0].decodeOnly(Timestamp.self), try Self.rows(results[1]))
       }
 
-      let catalogue = try await ledger.catalogue()
+      let catalogue = try await ledger.products.catalogue()
       var expected: Set<Row> = []
-      for (account, held) in zip(Self.accounts, try await ledger.holdings(of: Self.accounts)) {
+      for (account, held) in zip(Self.accounts, try await ledger.holdings.holdings(of: Self.accounts)) {
         let holdings = held.holdings.filter {
           access.grants($0.charge.line.environment, to: account)
         }
@@ -120,7 +120,7 @@ struct CurrentEntitlementTests {
       ('coins', pg_temp.hour(-30), 'basic');
 
     INSERT INTO tenure.holding (account_id, environment, original_transaction_id, transaction_id,
-      product_id, family_id, product_type, period_type, starts_at, ends_at, revoked_at,
+      product_id, linked_to, product_type, period_type, starts_at, ends_at, revoked_at,
       superseded_at, auto_renews, phase, grace_ends_at)
     SELECT account_id, environment, line, transaction, product,
       CASE WHEN line <> '9' AND linked < 0.3 THEN '9' END,

@@ -172,11 +172,11 @@ struct DistributionTests {
         """
         \(comment) 'What is to be done. [local]';
         SET citus.enable_local_reference_table_foreign_keys = off;
-        SELECT create_reference_table('tenure.apple_budget')
+        SELECT create_reference_table('tenure.rate_budget')
         """)
       await #expect(
         throws: DistributionError.otherwise(
-          table: "apple_budget", placed: .reference, wanted: .local)
+          table: "rate_budget", placed: .reference, wanted: .local)
       ) {
         try await distributor(database).distribute()
       }

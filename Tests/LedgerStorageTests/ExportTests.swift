@@ -10,7 +10,7 @@ import Testing
 struct ExportTests {
   /// All rows, page by page, with how many each page has.
   private func pages<Row, Place>(
-    _ read: (Place?) async throws -> Ledger.ExportPage<Row, Place>
+    _ read: (Place?) async throws -> ExportStore.ExportPage<Row, Place>
   ) async throws -> [[Row]] {
     var (pages, place): ([[Row]], Place?) = ([], nil)
     repeat {
@@ -25,13 +25,13 @@ struct ExportTests {
     try await withLedger { ledger in
       try await ledger.submit(
         [charge("1", on: 0), status(false, on: 10)], claiming: [key("1")], by: "anna", on: 10)
-      let other = LineID(.sandbox, "2000")
+      let other = OriginalTransactionKey(.sandbox, "2000")
       try await ledger.submit(
         [charge("2", on: 1, line: other)], claiming: [key("2", line: other)], by: "ben", on: 11)
-      #expect(try await ledger.audit().isClean)
-      let entries = try await pages(ledger.exportEntries).flatMap(\.self)
+      #expect(try await ledger.auditor.audit().isClean)
+      let entries = try await pages(ledger.exports.exportEntries).flatMap(\.self)
       #expect(Set(entries.map(\.line)) == [lineID, other])
-      var hashes: [LineID: String] = [:]
+      var hashes: [OriginalTransactionKey: String] = [:]
       var digest = [UInt8](repeating: 0, count: 32)
       for entry in entries {
         let last = hashes[entry.line].map(Self.bytes) ?? [UInt8](repeating: 0, count: 32)
@@ -55,11 +55,11 @@ struct ExportTests {
         INSERT INTO tenure.ledger_checkpoint (stored_before, entries, digest)
         VALUES (now() + interval '1 minute', \(entries.count), \(digest))
         """)
-      let mark = try #require(try await pages(ledger.exportCheckpoints).flatMap(\.self).last)
+      let mark = try #require(try await pages(ledger.exports.exportCheckpoints).flatMap(\.self).last)
       #expect(mark.entries == entries.count)
       #expect(Self.bytes(mark.digest) == digest)
       #expect(entries.allSatisfy { $0.storedAt < mark.storedBefore })
-      #expect(try await ledger.audit().isClean)
+      #expect(try await ledger.auditor.audit().isClean)
     }
   }
 
@@ -76,7 +76,7 @@ struct ExportTests {
     try await withLedger { ledger in
       let bodies = ["short", String(repeating: "ä", count: 40), "x", "gone", "end"]
       for (index, body) in bodies.enumerated() {
-        _ = try await ledger.store(
+        _ = try await ledger.notifications.store(
           NewNotification(
             id: "n\(index)", version: .two, receivedAt: day(Double(index)), body: body,
             notificationType: "TEST", environment: .sandbox, originalTransactionID: "1000",
@@ -85,11 +85,11 @@ struct ExportTests {
       }
       _ = try await ledger.database.execute(
         """
-        UPDATE tenure.notification SET body = NULL, aged_out_at = \(day(9)),
+        UPDATE tenure.notification SET body = NULL, pruned_at = \(day(9)),
           sha256 = sha256(convert_to(body, 'UTF8')), bytes = octet_length(body)
         WHERE notification_id = 'n3'
         """)
-      let found = try await pages { try await ledger.exportNotifications(after: $0, bodyBytes: 7) }
+      let found = try await pages { try await ledger.exports.exportNotifications(after: $0, bodyBytes: 7) }
       // What is longer than a page comes alone, and what is gone takes no place.
       #expect(found.map { $0.map(\.id) } == [["n0"], ["n1"], ["n2", "n3", "n4"]])
       let rows = found.flatMap(\.self)
@@ -99,14 +99,14 @@ struct ExportTests {
         rows.map { Self.bytes($0.sha256) }
           == bodies.map { Array(SHA256.hash(data: Data($0.utf8))) })
       #expect(rows.map(\.agedOutAt) == [nil, nil, nil, day(9), nil])
-      let whole = try await pages { try await ledger.exportNotifications(after: $0) }
+      let whole = try await pages { try await ledger.exports.exportNotifications(after: $0) }
       #expect(whole == [rows])
     }
   }
 
   @Test func `a page that is full is followed by another`() async throws {
     try await withLedger { ledger in
-      let count = Ledger.exportPage + 3
+      let count = ExportStore.exportPage + 3
       _ = try await ledger.database.execute(
         """
         INSERT INTO tenure.notification (notification_id, version, received_at, body)
@@ -114,7 +114,7 @@ struct ExportTests {
         """)
       _ = try await ledger.database.execute(
         """
-        INSERT INTO tenure.apple_telling (environment, original_transaction_id, kind, told_at,
+        INSERT INTO tenure.app_store_write_back (environment, original_transaction_id, kind, sent_at,
           outcome, reason)
         SELECT 'production', n % 7, 'ownership', now(), 'skipped', 'unowned'
         FROM generate_series(1, \(count)) AS n
@@ -127,18 +127,18 @@ struct ExportTests {
           timestamptz '2026-01-31 09:30:00.123456Z' + n * interval '1 microsecond'
         FROM generate_series(0, \(count - 1)) AS n
         """)
-      let notifications = try await pages { try await ledger.exportNotifications(after: $0) }
-      #expect(notifications.map(\.count) == [Ledger.exportPage, 3])
+      let notifications = try await pages { try await ledger.exports.exportNotifications(after: $0) }
+      #expect(notifications.map(\.count) == [ExportStore.exportPage, 3])
       #expect(Set(notifications.flatMap { $0.map(\.id) }).count == count)
-      let tellings = try await pages(ledger.exportTellings)
-      #expect(tellings.map(\.count) == [Ledger.exportPage, 3])
+      let tellings = try await pages(ledger.exports.exportTellings)
+      #expect(tellings.map(\.count) == [ExportStore.exportPage, 3])
       #expect(Set(tellings.flatMap { $0.map(\.id) }).count == count)
-      let rates = try await pages(ledger.exportRates)
-      #expect(rates.map(\.count) == [Ledger.exportPage, 3])
+      let rates = try await pages(ledger.exports.exportRates)
+      #expect(rates.map(\.count) == [ExportStore.exportPage, 3])
       #expect(Set(rates.flatMap { $0.map(\.recordedAt) }).count == count)
       #expect(
         rates.first?.first
-          == Ledger.ExportedRate(
+          == ExportStore.ExportedRate(
             reportingCurrency: "EUR", currency: "USD", validFrom: "2020-01-02", rate: "1.10",
             recordedAt: "2026-01-31T09:30:00.123456Z"))
     }

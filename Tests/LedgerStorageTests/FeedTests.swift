@@ -61,7 +61,7 @@ struct FeedTests {
     var (told, cursor): ([Told], FeedCursor?) = ([], nil)
     while true {
       let limit = Int.random(in: 1...40)
-      guard case .page(let page) = try await ledger.events(after: cursor, limit: limit) else {
+      guard case .page(let page) = try await ledger.events.events(after: cursor, limit: limit) else {
         throw CancellationError()
       }
       for event in page.events {
@@ -129,10 +129,10 @@ struct FeedTests {
     try await withLedger { ledger in
       try await write(1002, to: ledger)
       try await ledger.database.withTransaction(isolation: .readCommitted) { slow in
-        _ = try await slow.batch(Ledger.placement)
+        _ = try await slow.batch(EventFeed.placement)
         // An earlier transaction commits only now.
         try await write(1001, to: ledger)
-        async let end = ledger.placeEvents()
+        async let end = ledger.events.placeEvents()
         try await ledger.waitForALock()
         _ = try await slow.commit(with: [])
         #expect(try await end == 2)
@@ -166,7 +166,7 @@ struct FeedTests {
   private func page(_ ledger: Ledger, after cursor: Int64? = nil, limit: Int = 100) async throws
     -> FeedPage?
   {
-    if case .page(let page) = try await ledger.events(
+    if case .page(let page) = try await ledger.events.events(
       after: cursor.map { FeedCursor(position: $0) }, limit: limit)
     {
       page
@@ -194,7 +194,7 @@ struct FeedTests {
 
   @Test func `an event is told under the account's own name, or a pseudonym`() async throws {
     try await withLedger { ledger in
-      let account = try await ledger.findOrCreateAccount("a \"quoted\" name", at: start)
+      let account = try await ledger.accounts.findOrCreateAccount("a \"quoted\" name", at: start)
       _ = try await ledger.database.execute(
         """
         INSERT INTO tenure.event (type, occurred_at, account_key, data)
@@ -255,17 +255,17 @@ struct FeedTests {
       // The backup has two events; others are written afterwards.
       _ = try await ledger.database.execute("DELETE FROM tenure.event WHERE position > 2")
       _ = try await ledger.database.execute("UPDATE tenure.feed SET position = 2")
-      #expect(try await ledger.events(after: cursor, limit: 10) == .cursorUnknown)
+      #expect(try await ledger.events.events(after: cursor, limit: 10) == .cursorUnknown)
       try await write(6, to: ledger)
-      #expect(try await ledger.events(after: cursor, limit: 10) == .cursorUnknown)
+      #expect(try await ledger.events.events(after: cursor, limit: 10) == .cursorUnknown)
       let own = try #require(try await page(ledger)).next
-      #expect(try await ledger.events(after: own, limit: 10) == .page(.init(events: [], next: own)))
+      #expect(try await ledger.events.events(after: own, limit: 10) == .page(.init(events: [], next: own)))
 
       // The same after the event was pruned, because the last pruned one is noted.
       _ = try await ledger.database.execute(
         "UPDATE tenure.event SET stored_at = stored_at - interval '31 days' WHERE position <= 4")
       try await trim(ledger)
-      #expect(try await ledger.events(after: cursor, limit: 10) == .cursorUnknown)
+      #expect(try await ledger.events.events(after: cursor, limit: 10) == .cursorUnknown)
     }
   }
 
@@ -275,13 +275,13 @@ struct FeedTests {
     _ = try await ledger.database.execute(Job.insert(.pruneEvents, runAt: start, at: start))
     _ = try await ledger.database.execute("UPDATE tenure.job SET run_at = \(start)")
     return try #require(
-      try await ledger.claimJobs(
+      try await ledger.jobs.claimJobs(
         limits: [.maintenance: 1], worker: "a", at: start, lease: .seconds(60)
       ).first)
   }
 
   private func trim(_ ledger: Ledger, days: Int = 30) async throws {
-    try await ledger.trim(
+    try await ledger.maintenance.trim(
       try await trimming(ledger), olderThan: .days(days), every: .hours(1), at: start)
   }
 
@@ -305,8 +305,8 @@ struct FeedTests {
         CREATE TRIGGER another AFTER UPDATE OF position ON tenure.event
         EXECUTE FUNCTION tenure.write_another()
         """)
-      #expect(try await ledger.placeEvents() == 1)
-      #expect(try await ledger.placeEvents() == 2)
+      #expect(try await ledger.events.placeEvents() == 1)
+      #expect(try await ledger.events.placeEvents() == 2)
     }
   }
 
@@ -316,7 +316,7 @@ struct FeedTests {
       try await write(2, to: ledger, daysOld: 29)
       // Its age counts from when it was stored.
       try await write(1, to: ledger, daysOld: 31)
-      try await ledger.placeEvents()
+      try await ledger.events.placeEvents()
       try await trim(ledger)
       #expect(try await places(ledger) == [4, 5, 6])
       #expect(try await page(ledger)?.events.count == 3)
@@ -340,7 +340,7 @@ struct FeedTests {
   @Test func `a feed of many batches is forgotten at once`() async throws {
     try await withLedger { ledger in
       try await write(11_000, to: ledger, daysOld: 31)
-      try await ledger.placeEvents()
+      try await ledger.events.placeEvents()
       // Pruning assigns positions, too, for feeds without readers.
       try await write(1, to: ledger, daysOld: 31)
       try await trim(ledger)
@@ -355,7 +355,7 @@ struct FeedTests {
   {
     try await withLedger { ledger in
       try await write(6, to: ledger, daysOld: 31)
-      try await ledger.placeEvents()
+      try await ledger.events.placeEvents()
       // The second waits, the third was given up, and the last two have no delivery yet.
       _ = try await ledger.database.execute(
         """
@@ -381,7 +381,7 @@ struct FeedTests {
   @Test func `what is pushed again while the feed is trimmed keeps its event`() async throws {
     try await withLedger { ledger in
       try await write(1, to: ledger, daysOld: 31)
-      try await ledger.placeEvents()
+      try await ledger.events.placeEvents()
       let event = try await ledger.database.query("SELECT event_id FROM tenure.event")
         .decodeOnly(Int64.self)
       _ = try await ledger.database.execute(
@@ -401,7 +401,7 @@ struct FeedTests {
         _ = try await transaction.query(
           "UPDATE tenure.webhook_delivery SET parked_at = NULL, last_error = NULL")
         let trimming = Task {
-          try await ledger.trim(job, olderThan: .days(30), every: .hours(1), at: start)
+          try await ledger.maintenance.trim(job, olderThan: .days(30), every: .hours(1), at: start)
         }
         try await other.waitForALock()
         return trimming

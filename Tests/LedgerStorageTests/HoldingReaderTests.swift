@@ -12,7 +12,7 @@ struct HoldingReaderTests {
   /// Gives each account one charge of a line of its own, named after it.
   private static func fill(_ ledger: Ledger, _ accounts: [String]) async throws {
     for account in accounts {
-      let line = LineID(.production, OriginalTransactionID(account))
+      let line = OriginalTransactionKey(.production, OriginalTransactionID(account))
       try await ledger.submit(
         [charge(TransactionID(account), on: 0, line: line)],
         claiming: [key(TransactionID(account), line: line)], by: account, on: 0.1)
@@ -20,12 +20,12 @@ struct HoldingReaderTests {
   }
 
   private static func run(
-    _ test: @Sendable (HoldingReader, ConnectionPool) async throws -> Void
+    _ test: @Sendable (HoldingBatcher, ConnectionPool) async throws -> Void
   ) async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
       try await fill(ledger, ["anna", "ben", "carla"])
-      try await test(ledger.holdings, database)
+      try await test(ledger.holdings.holdings, database)
     }
   }
 
@@ -118,7 +118,7 @@ struct HoldingReaderTests {
   }
 
   /// The form without a task.
-  private static func read(_ reader: HoldingReader, _ accountIDs: [String]) async throws
+  private static func read(_ reader: HoldingBatcher, _ accountIDs: [String]) async throws
     -> HoldingRows
   {
     try await withCheckedThrowingContinuation { continuation in
@@ -140,7 +140,7 @@ struct HoldingReaderTests {
         // The read stops at this table; everything is decided before it goes on.
         try await decision.runScript(
           "BEGIN; LOCK TABLE tenure.account_grant IN ACCESS EXCLUSIVE MODE")
-        async let held = ledger.holdings(of: "anna")
+        async let held = ledger.holdings.holdings(of: "anna")
         // Asked on this connection: the pool's may be behind the read that waits.
         let waiting: SQL = """
           SELECT count(*) FROM pg_locks

@@ -9,7 +9,7 @@ import Testing
 @Suite("Owners that another backend had")
 struct ImportTests {
   private func owner(
-    _ account: String, _ line: LineID = lineID, asOf: Double = 40, receipt: String? = nil,
+    _ account: String, _ line: OriginalTransactionKey = lineID, asOf: Double = 40, receipt: String? = nil,
     transaction: TransactionID? = nil
   ) -> ImportedOwner {
     ImportedOwner(
@@ -17,14 +17,14 @@ struct ImportTests {
       receipt: receipt)
   }
 
-  private func line(_ number: Int) -> LineID {
-    LineID(.production, OriginalTransactionID("\(5000 + number)"))
+  private func line(_ number: Int) -> OriginalTransactionKey {
+    OriginalTransactionKey(.production, OriginalTransactionID("\(5000 + number)"))
   }
 
   /// A ledger that knows a product.
   private func withShop(_ body: @Sendable (Ledger) async throws -> Void) async throws {
     try await withLedger { ledger in
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
       try await body(ledger)
     }
@@ -32,7 +32,7 @@ struct ImportTests {
 
   /// What a poll brings, recorded.
   private func hear(_ evidence: [Evidence], on date: Double, _ ledger: Ledger) async throws {
-    _ = try await ledger.record(
+    _ = try await ledger.polls.record(
       evidence, polledAs: "poll", about: nil, upTo: nil, at: day(date), terms: .shop)
   }
 
@@ -44,34 +44,34 @@ struct ImportTests {
   @Test("what is imported grants nothing until Apple has told of it, and is then the account's")
   func owned() async throws {
     try await withShop { ledger in
-      let verdicts = try await ledger.importOwners(
+      let verdicts = try await ledger.imports.importOwners(
         [owner("anna"), owner("ben", line(1))], from: "owners.csv", terms: .shop, at: day(41))
       #expect(verdicts == [.recorded, .recorded])
-      #expect(try await ledger.holdings(of: "anna").holdings.isEmpty)
-      #expect(try await ledger.jobs(named: "production/1000", at: day(41)).map(\.priority) == [2])
-      var progress = try await ledger.importProgress()
+      #expect(try await ledger.holdings.holdings(of: "anna").holdings.isEmpty)
+      #expect(try await ledger.jobs.jobs(named: "production/1000", at: day(41)).map(\.priority) == [2])
+      var progress = try await ledger.exports.importProgress()
       #expect((progress.lines, progress.verified, progress.waiting) == (2, 0, 2))
 
       try await hear([charge("1", on: 30), status(true, on: 41)], on: 41.1, ledger)
       #expect(try await ledger.owner(of: "1") == "anna")
-      #expect(try await ledger.holdings(of: "anna").holdings.count == 1)
-      progress = try await ledger.importProgress()
+      #expect(try await ledger.holdings.holdings(of: "anna").holdings.count == 1)
+      progress = try await ledger.exports.importProgress()
       #expect((progress.lines, progress.verified, progress.waiting) == (2, 1, 1))
       // A renewal follows the rule, and a claim of what was imported finds it taken.
       try await ledger.submit(
         [charge("2", on: 60)], claiming: [key("1"), key("2")], by: "cora", on: 60.1)
       #expect(try await ledger.owner(of: "1") == "anna")
       #expect(try await ledger.owner(of: "2") == "anna")
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   @Test("an entry names the file, and is told in the charge's history")
   func source() async throws {
     try await withShop { ledger in
-      _ = try await ledger.importOwners(
+      _ = try await ledger.imports.importOwners(
         [owner("anna")], from: "owners.csv", terms: .shop, at: day(41))
-      let history = try await ledger.history(of: lineID)
+      let history = try await ledger.ownership.history(of: lineID)
       #expect(history.map(\.source) == [EntrySource(.import, id: "owners.csv")])
       #expect(history.map(\.entry.content.kind) == [.placement])
     }
@@ -84,7 +84,7 @@ struct ImportTests {
       func again(_ asOf: Double, on date: Double) async throws -> [ImportVerdict] {
         var owners = owners
         for index in owners.indices { owners[index].asOf = day(asOf) }
-        return try await ledger.importOwners(owners, from: "f", terms: .shop, at: day(date))
+        return try await ledger.imports.importOwners(owners, from: "f", terms: .shop, at: day(date))
       }
       #expect(try await again(40, on: 41) == Array(repeating: .recorded, count: 30))
       let before = try await entries(ledger)
@@ -100,24 +100,24 @@ struct ImportTests {
       #expect(newer[0] == .known)
       #expect(newer[1...].allSatisfy { $0 == .recorded })
       #expect(try await again(45, on: 46).allSatisfy { $0 == .known })
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   @Test("a newer file gives what was bought since the older one, where nobody has it")
   func newerFile() async throws {
     try await withShop { ledger in
-      _ = try await ledger.importOwners(
+      _ = try await ledger.imports.importOwners(
         [owner("anna", asOf: 10)], from: "f", terms: .shop, at: day(11))
       // Somebody has bought again after a lapse: at the other backend, as it turns out.
       try await hear([charge("1", on: 0), charge("2", on: 40)], on: 41, ledger)
       #expect(try await ledger.owner(of: "2") == nil)
       #expect(
-        try await ledger.importOwners(
+        try await ledger.imports.importOwners(
           [owner("ben", asOf: 42)], from: "f", terms: .shop, at: day(43)) == [.recorded])
       #expect(try await ledger.owner(of: "1") == "anna")
       #expect(try await ledger.owner(of: "2") == "ben")
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -125,11 +125,11 @@ struct ImportTests {
   func conflicts() async throws {
     try await withShop { ledger in
       try await ledger.submit([charge("1", on: 30)], claiming: [key("1")], by: "ben", on: 30.1)
-      _ = try await ledger.importOwners(
+      _ = try await ledger.imports.importOwners(
         [owner("anna", line(1))], from: "f", terms: .shop, at: day(41))
       let before = try await entries(ledger)
       for isDryRun in [true, false] {
-        let verdicts = try await ledger.importOwners(
+        let verdicts = try await ledger.imports.importOwners(
           [owner("cora"), owner("cora", line(1)), owner("ben")], from: "f", isDryRun: isDryRun,
           terms: .shop, at: day(42))
         #expect(
@@ -138,7 +138,7 @@ struct ImportTests {
           ])
       }
       #expect(try await entries(ledger) == before)
-      #expect(try await ledger.account("cora") == nil)
+      #expect(try await ledger.accounts.account("cora") == nil)
     }
   }
 
@@ -149,14 +149,14 @@ struct ImportTests {
       let before = try await entries(ledger)
       let owners = [owner("anna"), owner("ben", line(1))]
       for _ in 0..<2 {
-        let verdicts = try await ledger.importOwners(
+        let verdicts = try await ledger.imports.importOwners(
           owners, from: "f", isDryRun: true, terms: .shop, at: day(41))
         #expect(verdicts == [.recorded, .recorded])
       }
       #expect(try await entries(ledger) == before)
-      #expect(try await ledger.account("anna") == nil)
+      #expect(try await ledger.accounts.account("anna") == nil)
       #expect(
-        try await ledger.importOwners(owners, from: "f", terms: .shop, at: day(41))
+        try await ledger.imports.importOwners(owners, from: "f", terms: .shop, at: day(41))
           == [.recorded, .recorded])
       #expect(try await ledger.owner(of: "1") == "anna")
     }
@@ -165,14 +165,14 @@ struct ImportTests {
   @Test("who was erased gets nothing, and leaves no receipt behind")
   func erased() async throws {
     try await withShop { ledger in
-      _ = try await ledger.importOwners(
+      _ = try await ledger.imports.importOwners(
         [owner("anna", receipt: "cmVjZWlwdA==")], from: "f", terms: .shop, at: day(41))
-      _ = try await ledger.erase("anna", by: support, at: day(42))
+      _ = try await ledger.accounts.erase("anna", by: support, at: day(42))
       let sources = try await ledger.database.query("SELECT count(*) FROM tenure.imported_source")
       #expect(try sources.decodeOnly(Int.self) == 0)
       let key = try #require(
-        try await ledger.family(of: lineID)?.line.history.linePlacements.first?.account)
-      let verdicts = try await ledger.importOwners(
+        try await ledger.ownership.family(of: lineID)?.line.history.linePlacements.first?.account)
+      let verdicts = try await ledger.imports.importOwners(
         [owner("anna"), owner("erased-\(key.rawValue.uuidString.lowercased())", line(1))],
         from: "f", terms: .shop, at: day(43))
       guard case .ownedByAnotherAccount = verdicts[0] else {
@@ -180,7 +180,7 @@ struct ImportTests {
         return
       }
       #expect(verdicts[1] == .accountErased)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -191,7 +191,7 @@ struct ImportTests {
       try await withThrowingTaskGroup(of: Void.self) { group in
         for part in [owners, owners.reversed(), owners.shuffled()] {
           group.addTask {
-            let verdicts = try await ledger.importOwners(
+            let verdicts = try await ledger.imports.importOwners(
               part, from: "f", terms: .shop, at: day(41))
             #expect(verdicts.allSatisfy { $0 == .recorded || $0 == .known })
           }
@@ -199,51 +199,51 @@ struct ImportTests {
         try await group.waitForAll()
       }
       #expect(try await entries(ledger) == 200)
-      #expect(try await ledger.importProgress().lines == 200)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.exports.importProgress().lines == 200)
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   @Test("a line of which Apple knows nothing is given up, listed, and can be asked about again")
   func unknownToApple() async throws {
     try await withShop { ledger in
-      _ = try await ledger.importOwners(
+      _ = try await ledger.imports.importOwners(
         [owner("anna", receipt: "cmVjZWlwdA==", transaction: "77")], from: "f", terms: .shop,
         at: day(41))
-      let asked = try #require(try await ledger.lineToPoll(lineID))
+      let asked = try #require(try await ledger.polls.lineToPoll(lineID))
       #expect(asked.isUnheardOf)
       #expect(asked.imported?.transactionID == "77")
       #expect(asked.imported?.receipt == "cmVjZWlwdA==")
       let job = try #require(
-        try await ledger.claimJobs(
+        try await ledger.jobs.claimJobs(
           limits: [.polls: 1], worker: "w", at: day(41), lease: .seconds(60)
         ).first)
-      try await ledger.passOver(job, because: "Apple knows no such id.", at: day(41))
-      let progress = try await ledger.importProgress()
+      try await ledger.polls.passOver(job, because: "Apple knows no such id.", at: day(41))
+      let progress = try await ledger.exports.importProgress()
       #expect((progress.waiting, progress.unverifiable) == (0, 1))
-      let listed = try await ledger.exportUnverified(after: nil)
+      let listed = try await ledger.exports.exportUnverified(after: nil)
       #expect(listed.rows.map(\.reason) == ["Apple knows no such id."])
       #expect(listed.rows.map(\.accountID) == ["anna"])
       #expect(listed.rows.first?.givenUpAt == day(41))
-      #expect(try await ledger.restartJobs(.allDiscarded, at: day(42)) == 1)
-      #expect(try await ledger.importProgress().waiting == 1)
+      #expect(try await ledger.jobs.restartJobs(.allDiscarded, at: day(42)) == 1)
+      #expect(try await ledger.exports.importProgress().waiting == 1)
     }
   }
 
   @Test("an answer that tells of other lines alone gives the poll up")
   func otherLines() async throws {
     try await withShop { ledger in
-      _ = try await ledger.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
+      _ = try await ledger.imports.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
       let job = try #require(
-        try await ledger.claimJobs(
+        try await ledger.jobs.claimJobs(
           limits: [.polls: 1], worker: "w", at: day(41), lease: .seconds(60)
         ).first)
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [charge("9", on: 30, line: line(1))], polledAs: "poll",
-        about: Ledger.AskedLine(lineID, of: "a.b", job: job), upTo: nil, at: day(41), terms: .shop)
-      let jobs = try await ledger.jobs(named: "production/1000", at: day(41))
+        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: job), upTo: nil, at: day(41), terms: .shop)
+      let jobs = try await ledger.jobs.jobs(named: "production/1000", at: day(41))
       #expect(jobs.map(\.state) == [.discarded])
-      #expect(try await ledger.importProgress().unverifiable == 1)
+      #expect(try await ledger.exports.importProgress().unverifiable == 1)
     }
   }
 
@@ -251,23 +251,23 @@ struct ImportTests {
   func provisionalOwner() async throws {
     try await withShop { ledger in
       // Apple's record repeats anna's old token, and no account has claimed the charge yet.
-      let anna = try await ledger.findOrCreateAccount("anna", at: day(29))
+      let anna = try await ledger.accounts.findOrCreateAccount("anna", at: day(29))
       try await hear([charge("0", on: -40, token: anna.appAccountToken)], on: 30, ledger)
       try await hear([charge("1", on: 30, token: anna.appAccountToken)], on: 30, ledger)
       #expect(try await ledger.owner(of: "1") == "anna")
       #expect(
-        try await ledger.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
+        try await ledger.imports.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
           == [.recorded])
       try await ledger.submit([charge("1", on: 30)], claiming: [key("1")], by: "ben", on: 42)
       #expect(try await ledger.owner(of: "1") == "anna")
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   @Test("a renewal that is told of before Apple is asked leaves the question as it is")
   func renewedMeanwhile() async throws {
     try await withShop { ledger in
-      _ = try await ledger.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
+      _ = try await ledger.imports.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
       // The renewal alone, after the day of the file: nobody knows yet whose it is.
       try await hear([charge("2", on: 60)], on: 59.5, ledger)
       #expect(try await ledger.owner(of: "2") == nil)
@@ -277,7 +277,7 @@ struct ImportTests {
       #expect(runAt == day(41))
       try await hear([charge("1", on: 30), charge("2", on: 60)], on: 59.6, ledger)
       #expect(try await ledger.owner(of: "2") == "anna")
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -288,13 +288,13 @@ struct ImportTests {
       let owners = [owner(names[0], line(0)), owner(names[1], line(1))]
       for verdict in [ImportVerdict.recorded, .known] {
         #expect(
-          try await ledger.importOwners(owners, from: "f", terms: .shop, at: day(41))
+          try await ledger.imports.importOwners(owners, from: "f", terms: .shop, at: day(41))
             == [verdict, verdict])
       }
       for number in 0...1 {
         try await hear(
           [charge(TransactionID("\(number)"), on: 30, line: line(number))], on: 42, ledger)
-        let held = try await ledger.holdings(of: names[number]).holdings
+        let held = try await ledger.holdings.holdings(of: names[number]).holdings
         #expect(held.map(\.charge.line) == [line(number)])
       }
     }
@@ -306,19 +306,19 @@ struct ImportTests {
       func imported(_ bundleID: String, asOf: Double) async throws -> [ImportVerdict] {
         var owner = owner("anna", asOf: asOf)
         owner.bundleID = bundleID
-        return try await ledger.importOwners(
+        return try await ledger.imports.importOwners(
           [owner], from: "f", terms: .shop, at: day(asOf + 1))
       }
       #expect(try await imported("com.exmaple", asOf: 40) == [.recorded])
       let job = try #require(
-        try await ledger.claimJobs(
+        try await ledger.jobs.claimJobs(
           limits: [.polls: 1], worker: "w", at: day(41), lease: .seconds(60)
         ).first)
-      try await ledger.passOver(job, because: "No such app is served here.", at: day(41))
-      #expect(try await ledger.importProgress().unverifiable == 1)
+      try await ledger.polls.passOver(job, because: "No such app is served here.", at: day(41))
+      #expect(try await ledger.exports.importProgress().unverifiable == 1)
       #expect(try await imported("com.example", asOf: 45) == [.recorded])
-      #expect(try await ledger.lineToPoll(lineID)?.source.bundleID == "com.example")
-      #expect(try await ledger.importProgress().waiting == 1)
+      #expect(try await ledger.polls.lineToPoll(lineID)?.source.bundleID == "com.example")
+      #expect(try await ledger.exports.importProgress().waiting == 1)
     }
   }
 
@@ -326,28 +326,28 @@ struct ImportTests {
   func mergedGuest() async throws {
     try await withShop { ledger in
       try await ledger.submit([charge("1", on: 30)], claiming: [key("1")], by: "guest", on: 30.1)
-      _ = try await ledger.findOrCreateAccount("anna", at: day(30))
-      _ = try await ledger.merge(
+      _ = try await ledger.accounts.findOrCreateAccount("anna", at: day(30))
+      _ = try await ledger.accounts.merge(
         "guest", into: "anna", by: support, terms: .shop, at: day(31))
       for name in ["guest", "anna"] {
         #expect(
-          try await ledger.importOwners(
+          try await ledger.imports.importOwners(
             [owner(name, asOf: 70)], from: "f", terms: .shop, at: day(71)) != [
               .ownedByAnotherAccount("anna")
             ], "\(name)")
       }
       #expect(
-        try await ledger.importOwners(
+        try await ledger.imports.importOwners(
           [owner("ben", asOf: 70)], from: "f", terms: .shop, at: day(71))
           == [.ownedByAnotherAccount("anna")])
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   @Test("who is erased while a file is taken in leaves no receipt behind")
   func erasedMeanwhile() async throws {
     try await withShop { ledger in
-      _ = try await ledger.findOrCreateAccount("anna", at: day(30))
+      _ = try await ledger.accounts.findOrCreateAccount("anna", at: day(30))
       // Somebody is just writing another line of the file.
       try await ledger.database.withTransaction { other in
         _ = try await other.query(
@@ -357,11 +357,11 @@ struct ImportTests {
           VALUES ('production', \(line(1).originalTransactionID), 1,
             decode(repeat('00', 32), 'hex'), now())
           """)
-        async let imported = ledger.importOwners(
+        async let imported = ledger.imports.importOwners(
           [owner("anna", receipt: "cmVjZWlwdA=="), owner("ben", line(1))], from: "f",
           terms: .shop, at: day(41))
         try await ledger.waitForALock()
-        async let erased = ledger.erase("anna", by: support, at: day(41))
+        async let erased = ledger.accounts.erase("anna", by: support, at: day(41))
         try await ledger.waitForALock(
           of: 2, or: "NOT EXISTS (SELECT FROM tenure.account WHERE account_id = 'anna')")
         await other.rollBack()
@@ -375,37 +375,37 @@ struct ImportTests {
   @Test("rebuilding writes the placements of lines again")
   func rebuild() async throws {
     try await withShop { ledger in
-      _ = try await ledger.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
+      _ = try await ledger.imports.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
       try await hear([charge("1", on: 30)], on: 41, ledger)
       try await ledger.database.execute("UPDATE tenure.placement SET effective_from = now()")
-      #expect(try await ledger.audit().isClean == false)
-      #expect(try await ledger.rebuild().rewritten == 1)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().isClean == false)
+      #expect(try await ledger.auditor.rebuild().rewritten == 1)
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   @Test("owners are exported page by page, whether Apple has told of them or not")
   func export() async throws {
     try await withShop { ledger in
-      let count = Ledger.exportPage + 10
+      let count = ExportStore.exportPage + 10
       let owners = (0..<count).map { owner("customer-\($0)", line($0)) }
-      _ = try await ledger.importOwners(owners, from: "f", terms: .shop, at: day(41))
+      _ = try await ledger.imports.importOwners(owners, from: "f", terms: .shop, at: day(41))
       try await ledger.submit(
         [charge("1", on: 30)], claiming: [key("1")], by: "anna", on: 30.1)
-      try await hear([charge("2", on: 30, line: LineID(.production, "1"))], on: 31, ledger)
-      var (found, place): ([LineID: String], LineID?) = ([:], nil)
+      try await hear([charge("2", on: 30, line: OriginalTransactionKey(.production, "1"))], on: 31, ledger)
+      var (found, place): ([OriginalTransactionKey: String], OriginalTransactionKey?) = ([:], nil)
       repeat {
-        let page = try await ledger.exportOwners(after: place)
+        let page = try await ledger.exports.exportOwners(after: place)
         for row in page.rows { found[row.line] = row.accountID }
         place = page.next
       } while place != nil
       var expected = Dictionary(uniqueKeysWithValues: owners.map { ($0.line, $0.accountID) })
       expected[lineID] = "anna"
       #expect(found == expected, "the unclaimed one is nobody's")
-      let charges = try await ledger.exportCharges(after: nil)
+      let charges = try await ledger.exports.exportCharges(after: nil)
       #expect(charges.next == nil)
       #expect(Set(charges.rows.map(\.accountID)) == ["anna", nil])
-      let accounts = try await ledger.exportAccounts(after: nil, limit: 100)
+      let accounts = try await ledger.exports.exportAccounts(after: nil, limit: 100)
       #expect(accounts.rows.count == 100)
       #expect(accounts.next == accounts.rows.last)
     }

@@ -29,9 +29,9 @@ struct JournalTests {
       #expect(try await ledger.journal(knownAt: 30) == twoMonths)
 
       // Nothing is news, and so nothing is written.
-      let rows = try await ledger.count("SELECT count(*) FROM tenure.movement")
+      let rows = try await ledger.auditor.count("SELECT count(*) FROM tenure.movement")
       try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 31)
-      #expect(try await ledger.count("SELECT count(*) FROM tenure.movement") == rows)
+      #expect(try await ledger.auditor.count("SELECT count(*) FROM tenure.movement") == rows)
 
       try await ledger.submit(
         [charge("1", on: 0, asOf: 35, revokedOn: 34)], claiming: [], by: "anna", on: 35)
@@ -39,7 +39,7 @@ struct JournalTests {
       #expect(
         try await ledger.journal(knownAt: 36).filter { $0.contains("refunded") }
           == ["34 refunded 0 1 -1"])
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -66,7 +66,7 @@ struct JournalTests {
       #expect(try await announced() == "weekly")
       try await ledger.submit([charge("3", on: 60)], claiming: [], by: "anna", on: 60)
       #expect(try await announced() == nil)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -74,36 +74,36 @@ struct JournalTests {
   func catalogue() async throws {
     try await withLedger { ledger in
       for number in 1...3 {
-        let line = LineID(.production, OriginalTransactionID("\(number)000"))
+        let line = OriginalTransactionKey(.production, OriginalTransactionID("\(number)000"))
         let id = TransactionID("\(number)")
         try await ledger.submit(
           [charge(id, on: 0, line: line)], claiming: [key(id, line: line)], by: "anna", on: 0.1)
       }
       let unpriced = try await ledger.journal(knownAt: 1)
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(
           id: "monthly", validFrom: day(2), type: .autoRenewable, entitlements: [],
           subscriptionGroup: "plans", period: CalendarPeriod(months: 1), priceMilliunits: 9990,
           currency: "EUR"))
-      #expect(try await ledger.audit().isJournalPending)
-      let terms = AccessTerms(catalogue: try await ledger.catalogue())
+      #expect(try await ledger.auditor.audit().isJournalPending)
+      let terms = AccessTerms(catalogue: try await ledger.products.catalogue())
       try await ledger.work(until: 3, terms: terms)
       // The second look, later, and then the journal.
       try await ledger.work(until: 4, terms: terms)
       #expect(
-        try await ledger.count(
+        try await ledger.auditor.count(
           """
           SELECT sum(mrr_twelfths)::bigint FROM tenure.movement
           WHERE known_until = 'infinity' AND at <= \(day(10))
           """) == 3 * 12 * 9990)
       #expect(try await ledger.journal(knownAt: 1) == unpriced)
       #expect(
-        try await ledger.count(
+        try await ledger.auditor.count(
           """
           SELECT count(*) FROM tenure.movement
           WHERE known_until = 'infinity' AND kind = 'charged' AND price_source = 'catalogue'
           """) == 3)
-      let audit = try await ledger.audit()
+      let audit = try await ledger.auditor.audit()
       #expect(!audit.isJournalPending)
       #expect(audit.differences == [])
     }
@@ -112,7 +112,7 @@ struct JournalTests {
   @Test("lines that become one have one journal from then on")
   func linked() async throws {
     try await withLedger { ledger in
-      let other = LineID(.production, "2000")
+      let other = OriginalTransactionKey(.production, "2000")
       try await ledger.submit(
         [charge("1", on: 0, lineItem: "w1")], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit(
@@ -135,7 +135,7 @@ struct JournalTests {
         """
       ).decode(String.self)
       #expect(names == ["1000"])
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -148,13 +148,13 @@ struct JournalTests {
           id: "monthly", validFrom: start, type: .autoRenewable, entitlements: [],
           period: CalendarPeriod(months: 1), priceMilliunits: 5000, currency: "EUR")
       ])
-      #expect(try await ledger.catchUpJournal(of: [lineID], by: priced, at: day(50)) == 1)
-      #expect(try await ledger.catchUpJournal(of: [lineID], by: priced, at: day(51)) == 0)
+      #expect(try await ledger.maintenance.catchUpJournal(of: [lineID], by: priced, at: day(50)) == 1)
+      #expect(try await ledger.maintenance.catchUpJournal(of: [lineID], by: priced, at: day(51)) == 0)
       try await ledger.submit(
         [charge("2", on: 30)], claiming: [], by: "anna", on: 29,
         terms: AccessTerms(catalogue: priced))
       #expect(
-        try await ledger.count(
+        try await ledger.auditor.count(
           """
           SELECT count(*) FROM tenure.movement AS a JOIN tenure.movement AS b
             USING (environment, original_transaction_id, kind, at, product_id, transaction_id,
@@ -163,7 +163,7 @@ struct JournalTests {
             OR a.known_from < b.known_from AND b.known_from < a.known_until
           """) == 0)
       #expect(
-        try await ledger.count(
+        try await ledger.auditor.count(
           """
           SELECT sum(mrr_twelfths)::bigint FROM tenure.movement
           WHERE known_until = 'infinity' AND at <= \(day(40))
@@ -182,7 +182,7 @@ struct JournalTests {
           id: "monthly", validFrom: start, type: .autoRenewable, entitlements: [],
           period: CalendarPeriod(months: 1), priceMilliunits: 5000, currency: "EUR")
       ])
-      #expect(try await ledger.catchUpJournal(of: [lineID], by: priced, at: day(5)) == 1)
+      #expect(try await ledger.maintenance.catchUpJournal(of: [lineID], by: priced, at: day(5)) == 1)
       let known = try await ledger.database.query(
         "SELECT min(known_from) FROM tenure.movement WHERE price_source = 'catalogue'"
       ).decodeOnly(Timestamp.self)
@@ -193,7 +193,7 @@ struct JournalTests {
   @Test("a change that can't be folded does not stop the others")
   func brokenChange() async throws {
     try await withLedger { ledger in
-      func line(_ id: OriginalTransactionID) -> LineID { LineID(.production, id) }
+      func line(_ id: OriginalTransactionID) -> OriginalTransactionKey { OriginalTransactionKey(.production, id) }
       func buy(_ id: OriginalTransactionID, on date: Double) async throws {
         let transaction = TransactionID(id.rawValue)
         try await ledger.submit(
@@ -201,12 +201,12 @@ struct JournalTests {
           claiming: [key(transaction, line: line(id))], by: "anna", on: date + 0.1)
       }
       func fold(on date: Double) async throws -> [PostgresError] {
-        let jobs = try await ledger.claimJobs(
+        let jobs = try await ledger.jobs.claimJobs(
           limits: [.maintenance: 1], worker: "w", at: day(date), lease: .seconds(60))
-        return try await ledger.foldMovements(
+        return try await ledger.maintenance.foldMovements(
           try #require(jobs.first), every: .seconds(10), at: day(date))
       }
-      try await ledger.seed([.rollUpMovements], at: day(0))
+      try await ledger.jobs.seed([.rollUpMovements], at: day(0))
       try await buy("1000", on: 0)
       #expect(try await fold(on: 1).isEmpty)
       try await ledger.database.runScript(
@@ -227,22 +227,22 @@ struct JournalTests {
   func rebuildsAtOnce() async throws {
     try await withLedger { ledger in
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
-      try await ledger.seed([.rollUpMovements], at: day(1))
-      let jobs = try await ledger.claimJobs(
+      try await ledger.jobs.seed([.rollUpMovements], at: day(1))
+      let jobs = try await ledger.jobs.claimJobs(
         limits: [.maintenance: 1], worker: "w", at: day(1), lease: .seconds(60))
-      try await ledger.foldMovements(
+      try await ledger.maintenance.foldMovements(
         try #require(jobs.first), every: .seconds(10), at: day(1))
       try await ledger.database.runScript("UPDATE tenure.movement_day SET number = number + 1")
       try await ledger.database.withConnection { holder in
         // Both have looked for what the sums lack before either can write it.
         try await holder.runScript("BEGIN; SELECT FROM tenure.movement_day FOR UPDATE")
-        async let first = ledger.rebuild()
-        async let second = ledger.rebuild()
+        async let first = ledger.auditor.rebuild()
+        async let second = ledger.auditor.rebuild()
         try await ledger.untilTwoWait()
         try await holder.runScript("COMMIT")
         _ = try await (first, second)
       }
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -296,17 +296,17 @@ struct JournalTests {
     try await withLedger { ledger in
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 30)
-      #expect(try await ledger.audit().differences == [])
-      let rows = try await ledger.count("SELECT count(*) FROM tenure.movement")
+      #expect(try await ledger.auditor.audit().differences == [])
+      let rows = try await ledger.auditor.count("SELECT count(*) FROM tenure.movement")
 
       try await ledger.database.runScript(tampering.statement)
-      let kept = try await ledger.count("SELECT count(*) FROM tenure.movement")
-      let kinds = Set(try await ledger.audit().differences.map(\.kind))
+      let kept = try await ledger.auditor.count("SELECT count(*) FROM tenure.movement")
+      let kinds = Set(try await ledger.auditor.audit().differences.map(\.kind))
       #expect(kinds == [.projection])
-      _ = try await ledger.rebuild()
-      #expect(try await ledger.audit().differences == [])
+      _ = try await ledger.auditor.rebuild()
+      #expect(try await ledger.auditor.audit().differences == [])
       // Rows are closed and added, never taken away: at most two of each kind are wrong.
-      let mended = try await ledger.count("SELECT count(*) FROM tenure.movement")
+      let mended = try await ledger.auditor.count("SELECT count(*) FROM tenure.movement")
       #expect((kept...(rows + 2)).contains(mended))
     }
   }
@@ -317,9 +317,9 @@ struct JournalTests {
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.database.runScript(
         "UPDATE tenure.holding SET ends_at = ends_at + interval '1 year'")
-      let rows = try await ledger.count("SELECT count(*) FROM tenure.movement")
-      #expect(try await ledger.rebuild().rewritten == 1)
-      #expect(try await ledger.count("SELECT count(*) FROM tenure.movement") == rows)
+      let rows = try await ledger.auditor.count("SELECT count(*) FROM tenure.movement")
+      #expect(try await ledger.auditor.rebuild().rewritten == 1)
+      #expect(try await ledger.auditor.count("SELECT count(*) FROM tenure.movement") == rows)
     }
   }
 
@@ -345,26 +345,26 @@ struct JournalTests {
         ) AS sum
         """
       func fold(on date: Double) async throws {
-        let jobs = try await ledger.claimJobs(
+        let jobs = try await ledger.jobs.claimJobs(
           limits: [.maintenance: 1], worker: "w", at: day(date), lease: .seconds(60))
-        try await ledger.foldMovements(
+        try await ledger.maintenance.foldMovements(
           try #require(jobs.first), every: .seconds(10), at: day(date))
       }
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
-      try await ledger.seed([.rollUpMovements], at: day(1))
+      try await ledger.jobs.seed([.rollUpMovements], at: day(1))
       let before = try await ledger.database.query(sums).decodeOnly(
         Int.self, Int.self, Int.self)
       try await fold(on: 1)
-      #expect(try await ledger.count("SELECT count(*) FROM tenure.movement_change") == 0)
+      #expect(try await ledger.auditor.count("SELECT count(*) FROM tenure.movement_change") == 0)
       let after = try await ledger.database.query(sums).decodeOnly(Int.self, Int.self, Int.self)
       #expect((before.0, before.1) == (after.0, after.1))
       #expect((before.2 == 0, after.2 > 0) == (true, true))
 
       try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 30)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
       try await fold(on: 31)
-      #expect(try await ledger.audit().differences == [])
-      #expect(try await ledger.nextJobs()[.maintenance] == day(31) + .seconds(10))
+      #expect(try await ledger.auditor.audit().differences == [])
+      #expect(try await ledger.jobs.nextJobs()[.maintenance] == day(31) + .seconds(10))
     }
   }
 }

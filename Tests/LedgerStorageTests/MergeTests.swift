@@ -10,20 +10,20 @@ struct MergeTests {
   /// A ledger on which a guest has bought, and anna is a member.
   private func withGuest(_ body: @Sendable (Ledger) async throws -> Void) async throws {
     try await withLedger { ledger in
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "guest", on: 0.1, terms: .shop)
-      _ = try await ledger.findOrCreateAccount("anna", at: start)
+      _ = try await ledger.accounts.findOrCreateAccount("anna", at: start)
       try await body(ledger)
     }
   }
 
   private func merge(
     _ ledger: Ledger, _ account: String = "guest", into other: String = "anna", on date: Double,
-    atOnce limit: Int = Ledger.mergedAtOnce
-  ) async throws -> Merger {
-    try await ledger.merge(
+    atOnce limit: Int = AccountStore.mergedAtOnce
+  ) async throws -> MergeProgress {
+    try await ledger.accounts.merge(
       account, into: other, by: support, terms: .shop, at: day(date), atOnce: limit)
   }
 
@@ -46,7 +46,7 @@ struct MergeTests {
       #expect(
         told.filter { $0.account == "anna" }.map(\.kind.rawValue)
           == ["transaction.owner_corrected", "binding.opened", "entitlement.granted"])
-      let act = try #require(try await ledger.administratorActs(limit: 10).first)
+      let act = try #require(try await ledger.administration.administratorActs(limit: 10).first)
       #expect(act.action == "merge_account")
       #expect(act.accountID == "anna")
       #expect(act.previousAccountID == "guest")
@@ -55,19 +55,19 @@ struct MergeTests {
       #expect(try await merge(ledger, on: 6).completedAt == day(5))
       #expect(try await ledger.entryCount() == entries)
       #expect(try await ledger.told().count == events)
-      #expect(try await ledger.administratorActs(limit: 10).count == 1)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.administration.administratorActs(limit: 10).count == 1)
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   @Test func `what comes later for the guest is the member's`() async throws {
     try await withGuest { ledger in
-      let token = try await ledger.findOrCreateAccount("guest", at: start).appAccountToken
-      let waiting = try await ledger.store(by: "guest", on: 1)
+      let token = try await ledger.accounts.findOrCreateAccount("guest", at: start).appAccountToken
+      let waiting = try await ledger.submissions.store(by: "guest", on: 1)
       _ = try await merge(ledger, on: 5)
       // A submission that was read before and is verified after, one that is sent later, a renewal,
       // and a purchase with the guest's token of which nobody submitted anything.
-      let lines = ["2000", "3000", "4000"].map { LineID(.production, OriginalTransactionID($0)) }
+      let lines = ["2000", "3000", "4000"].map { OriginalTransactionKey(.production, OriginalTransactionID($0)) }
       try await ledger.verify(
         waiting, [charge("a", on: 0.5, line: lines[0])], claiming: [key("a", line: lines[0])],
         on: 6, terms: .shop)
@@ -80,42 +80,42 @@ struct MergeTests {
       #expect(try await ledger.owner(of: "b", line: lines[1]) == "anna")
       #expect(try await ledger.owner(of: "2") == "anna")
       #expect(try await ledger.owner(of: "c", line: lines[2]) == "anna")
-      let order = try await ledger.openOrder(
+      let order = try await ledger.orders.openOrder(
         accountID: "guest", productID: "monthly", at: day(40))
       #expect(order.accountID == "anna")
       #expect(try await ledger.usable(by: "guest", on: 31).isEmpty)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   @Test func `orders and grants go along, and the rule knows who opened the orders`() async throws {
     try await withGuest { ledger in
-      let open = try await ledger.openOrder(accountID: "guest", productID: "monthly", at: day(1))
-      let paid = try await ledger.openOrder(accountID: "guest", productID: "monthly", at: day(2))
-      let line = LineID(.production, "2000")
+      let open = try await ledger.orders.openOrder(accountID: "guest", productID: "monthly", at: day(1))
+      let paid = try await ledger.orders.openOrder(accountID: "guest", productID: "monthly", at: day(2))
+      let line = OriginalTransactionKey(.production, "2000")
       try await ledger.submit(
         [charge("x", on: 2.1, line: line)], claiming: [key("x", line: line)], by: "guest", on: 2.2,
         order: paid.order.id, terms: .shop)
-      let grant = try await ledger.grant(
+      let grant = try await ledger.grants.grant(
         "gold", to: "guest", until: nil, by: support, terms: .shop, at: day(3)
       ).grant.grant.id
       let merger = try await merge(ledger, on: 5)
       #expect(merger.moved.orders == 2)
       #expect(merger.moved.grants == 1)
-      #expect(try await ledger.order(open.order.id)?.accountID == "anna")
-      #expect(try await ledger.order(paid.order.id)?.order.status == .fulfilled)
+      #expect(try await ledger.orders.order(open.order.id)?.accountID == "anna")
+      #expect(try await ledger.orders.order(paid.order.id)?.order.status == .fulfilled)
       #expect(try await ledger.usable(by: "anna", on: 6)["gold"] != nil)
       #expect(try await ledger.usable(by: "guest", on: 6).isEmpty)
-      let revoked = try await ledger.revokeGrant(grant, by: support, terms: .shop, at: day(7))
+      let revoked = try await ledger.grants.revokeGrant(grant, by: support, terms: .shop, at: day(7))
       #expect(revoked.accountID == "anna")
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   @Test func `an account with charges on many lines is merged step by step`() async throws {
     try await withGuest { ledger in
       for number in 0..<70 {
-        let line = LineID(.production, OriginalTransactionID("5\(number)"))
+        let line = OriginalTransactionKey(.production, OriginalTransactionID("5\(number)"))
         let id = TransactionID("5\(number)")
         try await ledger.submit(
           [charge(id, on: 1, line: line, product: "coins")],
@@ -124,43 +124,43 @@ struct MergeTests {
       let first = try await merge(ledger, on: 5, atOnce: 10)
       #expect(first.completedAt == nil)
       #expect(first.moved.charges == 10)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
       // From the first commit on it is the member who submits.
       try await ledger.submit(
-        [charge("late", on: 5, line: LineID(.production, "6"))],
-        claiming: [key("late", line: LineID(.production, "6"))], by: "guest", on: 5.1, terms: .shop)
-      #expect(try await ledger.owner(of: "late", line: LineID(.production, "6")) == "anna")
-      let key = try #require(try await ledger.account("guest")).key
+        [charge("late", on: 5, line: OriginalTransactionKey(.production, "6"))],
+        claiming: [key("late", line: OriginalTransactionKey(.production, "6"))], by: "guest", on: 5.1, terms: .shop)
+      #expect(try await ledger.owner(of: "late", line: OriginalTransactionKey(.production, "6")) == "anna")
+      let key = try #require(try await ledger.accounts.account("guest")).key
       var steps = 0
-      while try await !ledger.continueMerge(of: key, terms: .shop, at: day(6)) { steps += 1 }
+      while try await !ledger.accounts.continueMerge(of: key, terms: .shop, at: day(6)) { steps += 1 }
       #expect(steps == 2)
-      #expect(try await ledger.continueMerge(of: key, terms: .shop, at: day(7)))
+      #expect(try await ledger.accounts.continueMerge(of: key, terms: .shop, at: day(7)))
       #expect(try await merge(ledger, on: 8).completedAt == day(6))
-      #expect(try await ledger.holdings(of: "guest").holdings.isEmpty)
-      #expect(try await ledger.administratorActs(limit: 10).count == 1)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.holdings.holdings(of: "guest").holdings.isEmpty)
+      #expect(try await ledger.administration.administratorActs(limit: 10).count == 1)
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   @Test func `a merge goes on though the member is merged, too, meanwhile`() async throws {
     try await withGuest { ledger in
       for number in 0..<70 {
-        let line = LineID(.production, OriginalTransactionID("5\(number)"))
+        let line = OriginalTransactionKey(.production, OriginalTransactionID("5\(number)"))
         let id = TransactionID("5\(number)")
         try await ledger.submit(
           [charge(id, on: 1, line: line)], claiming: [key(id, line: line)], by: "guest", on: 1.1,
           terms: .shop)
       }
       #expect(try await merge(ledger, on: 5, atOnce: 10).completedAt == nil)
-      _ = try await ledger.findOrCreateAccount("main", at: day(5))
+      _ = try await ledger.accounts.findOrCreateAccount("main", at: day(5))
       _ = try await merge(ledger, "anna", into: "main", on: 6)
-      let key = try #require(try await ledger.account("guest")).key
-      while try await !ledger.continueMerge(of: key, terms: .shop, at: day(7)) {}
+      let key = try #require(try await ledger.accounts.account("guest")).key
+      while try await !ledger.accounts.continueMerge(of: key, terms: .shop, at: day(7)) {}
       for number in 0..<70 {
-        let line = LineID(.production, OriginalTransactionID("5\(number)"))
+        let line = OriginalTransactionKey(.production, OriginalTransactionID("5\(number)"))
         #expect(try await ledger.owner(of: TransactionID("5\(number)"), line: line) == "main")
       }
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -170,31 +170,31 @@ struct MergeTests {
     try await withGuest { ledger in
       _ = try await buyMuch(ledger)
       // A visitor's order is the guest's by the time that it is paid for.
-      let order = try await ledger.openOrder(
+      let order = try await ledger.orders.openOrder(
         accountID: "visitor", productID: "monthly", at: day(1.5)
       ).order
       _ = try await merge(ledger, "visitor", into: "guest", on: 2)
-      let last = LineID(.production, "999999")
+      let last = OriginalTransactionKey(.production, "999999")
       let result = try await ledger.submit(
         [charge("9", on: 3, line: last)], claiming: [key("9", line: last)], by: "visitor", on: 3.1,
         terms: .shop)
       #expect(result?.fulfilledOrder == order.id)
       #expect(try await merge(ledger, on: 5, atOnce: 2).completedAt == nil)
       #expect(try await ledger.owner(of: "9", line: last) == "guest")
-      #expect(try await ledger.order(order.id)?.order.account == ledger.account("anna")?.key)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.orders.order(order.id)?.order.account == ledger.accounts.account("anna")?.key)
+      #expect(try await ledger.auditor.audit().differences == [])
       // The member is merged, too, before the guest's charges are placed.
-      _ = try await ledger.findOrCreateAccount("main", at: day(6))
+      _ = try await ledger.accounts.findOrCreateAccount("main", at: day(6))
       _ = try await merge(ledger, "anna", into: "main", on: 6)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   /// Lets the guest buy so much that a merge takes several commits.
-  private func buyMuch(_ ledger: Ledger) async throws -> [LineID] {
-    var lines: [LineID] = []
+  private func buyMuch(_ ledger: Ledger) async throws -> [OriginalTransactionKey] {
+    var lines: [OriginalTransactionKey] = []
     for number in 0..<12 {
-      let line = LineID(.production, OriginalTransactionID("5\(number)"))
+      let line = OriginalTransactionKey(.production, OriginalTransactionID("5\(number)"))
       let id = TransactionID("5\(number)")
       try await ledger.submit(
         [charge(id, on: 1, line: line)], claiming: [key(id, line: line)], by: "guest", on: 1.1,
@@ -209,15 +209,15 @@ struct MergeTests {
   {
     try await withGuest { ledger in
       _ = try await buyMuch(ledger)
-      _ = try await ledger.setConsumptionConsent(true, of: "guest", at: day(2))
-      let guest = try #require(try await ledger.account("guest")).key
-      let anna = try #require(try await ledger.account("anna")).key
-      #expect(try await ledger.hasConsumptionConsent(guest))
+      _ = try await ledger.writeBacks.setConsumptionConsent(true, of: "guest", at: day(2))
+      let guest = try #require(try await ledger.accounts.account("guest")).key
+      let anna = try #require(try await ledger.accounts.account("anna")).key
+      #expect(try await ledger.writeBacks.hasConsumptionConsent(guest))
       #expect(try await merge(ledger, on: 5, atOnce: 10).completedAt == nil)
-      #expect(try await !ledger.hasConsumptionConsent(guest))
-      #expect(try await !ledger.hasConsumptionConsent(anna))
-      while try await !ledger.continueMerge(of: guest, terms: .shop, at: day(6)) {}
-      #expect(try await !ledger.hasConsumptionConsent(anna))
+      #expect(try await !ledger.writeBacks.hasConsumptionConsent(guest))
+      #expect(try await !ledger.writeBacks.hasConsumptionConsent(anna))
+      while try await !ledger.accounts.continueMerge(of: guest, terms: .shop, at: day(6)) {}
+      #expect(try await !ledger.writeBacks.hasConsumptionConsent(anna))
     }
   }
 
@@ -226,19 +226,19 @@ struct MergeTests {
   {
     try await withGuest { ledger in
       let lines = try await buyMuch(ledger)
-      let guest = try #require(try await ledger.account("guest")).key
+      let guest = try #require(try await ledger.accounts.account("guest")).key
       #expect(try await merge(ledger, on: 5, atOnce: 10).completedAt == nil)
-      _ = try await ledger.erase("guest", by: support, at: day(6))
+      _ = try await ledger.accounts.erase("guest", by: support, at: day(6))
       // A renewal of a line that is not placed yet: nobody's, for the guest was erased before it.
       try await ledger.learn([charge("next", on: 6.4, line: lines[11])], on: 6.5)
       #expect(try await ledger.owner(of: "next", line: lines[11]) == nil)
-      while try await !ledger.continueMerge(of: guest, terms: .shop, at: day(7)) {}
+      while try await !ledger.accounts.continueMerge(of: guest, terms: .shop, at: day(7)) {}
       for line in lines {
         let id = TransactionID(line.originalTransactionID.rawValue)
         #expect(try await ledger.owner(of: id, line: line) == "anna")
       }
       #expect(try await ledger.owner(of: "next", line: lines[11]) == nil)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -253,13 +253,13 @@ struct MergeTests {
       await #expect(throws: LedgerError.unknownAccount("carl")) {
         try await merge(ledger, into: "carl", on: 5)
       }
-      _ = try await ledger.findOrCreateAccount("ben", at: start)
-      let erased = try await ledger.erase("ben", by: support, at: day(5)).pseudonym
+      _ = try await ledger.accounts.findOrCreateAccount("ben", at: start)
+      let erased = try await ledger.accounts.erase("ben", by: support, at: day(5)).pseudonym
       await #expect(throws: LedgerError.erasedAccount(erased)) {
         try await merge(ledger, into: erased, on: 5)
       }
       _ = try await merge(ledger, on: 6)
-      _ = try await ledger.findOrCreateAccount("dora", at: start)
+      _ = try await ledger.accounts.findOrCreateAccount("dora", at: start)
       // In a circle, and to another one.
       await #expect(throws: LedgerError.mergedAccount("guest", into: "anna")) {
         try await merge(ledger, "anna", into: "guest", on: 7)
@@ -268,27 +268,27 @@ struct MergeTests {
         try await merge(ledger, into: "dora", on: 7)
       }
       await #expect(throws: LedgerError.mergedAccount("guest", into: "anna")) {
-        try await ledger.transfer(key("1"), to: "guest", by: support, terms: .shop, at: day(7))
+        try await ledger.ownership.transfer(key("1"), to: "guest", by: support, terms: .shop, at: day(7))
       }
       // The member can be merged on, and the guest follows.
       _ = try await merge(ledger, "anna", into: "dora", on: 8)
       try await ledger.submit(
-        [charge("9", on: 9, line: LineID(.production, "9"))],
-        claiming: [key("9", line: LineID(.production, "9"))], by: "guest", on: 9.1, terms: .shop)
-      #expect(try await ledger.owner(of: "9", line: LineID(.production, "9")) == "dora")
-      #expect(try await ledger.audit().differences == [])
+        [charge("9", on: 9, line: OriginalTransactionKey(.production, "9"))],
+        claiming: [key("9", line: OriginalTransactionKey(.production, "9"))], by: "guest", on: 9.1, terms: .shop)
+      #expect(try await ledger.owner(of: "9", line: OriginalTransactionKey(.production, "9")) == "dora")
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   @Test func `whoever erases the member erases the guest that was merged into him`() async throws {
     try await withGuest { ledger in
       _ = try await merge(ledger, on: 5)
-      _ = try await ledger.erase("anna", by: support, at: day(6))
-      #expect(try await ledger.account("guest") == nil)
+      _ = try await ledger.accounts.erase("anna", by: support, at: day(6))
+      #expect(try await ledger.accounts.account("guest") == nil)
       #expect(
-        try await ledger.administratorActs(limit: 10).map(\.action)
+        try await ledger.administration.administratorActs(limit: 10).map(\.action)
           == ["erase_account", "erase_account", "merge_account"])
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 }

@@ -34,7 +34,7 @@ struct NewsTests {
   func unclaimed() async throws {
     try await withLedger { ledger in
       try await ledger.hear([charge("1", on: 0)], on: 0.1)
-      try await ledger.learn([charge("9", on: 40, line: LineID(.production, "9"))], on: 40)
+      try await ledger.learn([charge("9", on: 40, line: OriginalTransactionKey(.production, "9"))], on: 40)
       let unclaimed = try await ledger.told()
       #expect(unclaimed.map(\.kind) == [.transactionRecorded, .transactionRecorded])
       #expect(unclaimed.allSatisfy { $0.account == nil })
@@ -130,9 +130,9 @@ struct NewsTests {
 
   /// Names an order for a charge that was matched with a later one.
   private func reopenOrder(in ledger: Ledger) async throws {
-    let line = LineID(.production, "5001")
-    let named = try await ledger.openOrder(accountID: "anna", productID: "coins", at: day(0.2))
-    _ = try await ledger.openOrder(accountID: "anna", productID: "coins", at: day(0.3))
+    let line = OriginalTransactionKey(.production, "5001")
+    let named = try await ledger.orders.openOrder(accountID: "anna", productID: "coins", at: day(0.2))
+    _ = try await ledger.orders.openOrder(accountID: "anna", productID: "coins", at: day(0.3))
     for order in [nil, named.order.id] {
       try await ledger.submit(
         [charge("52", on: 0.4, days: 0, line: line, product: "coins")],
@@ -144,9 +144,9 @@ struct NewsTests {
   @Test("every kind of event is told by a story, and telling the same story again tells nothing")
   func everyKind() async throws {
     try await withScratchLedger { ledger in
-      _ = try await ledger.openOrder(accountID: "carl", productID: "coins", at: day(0))
-      let ordered = try await ledger.openOrder(accountID: "anna", productID: "coins", at: day(0))
-      let coins = LineID(.production, "5000")
+      _ = try await ledger.orders.openOrder(accountID: "carl", productID: "coins", at: day(0))
+      let ordered = try await ledger.orders.openOrder(accountID: "anna", productID: "coins", at: day(0))
+      let coins = OriginalTransactionKey(.production, "5000")
       let coin = charge("51", on: 0, days: 0, line: coins, product: "coins")
       let refunded = charge(
         "51", on: 0, days: 0, line: coins, product: "coins", asOf: 2, revokedOn: 1)
@@ -173,7 +173,7 @@ struct NewsTests {
           [charge("4", on: 86)], claiming: [key("4")], by: "ben", on: 86.1, terms: .shop)
         try await ledger.hear([status(true, on: 58)], on: 91)
         try await ledger.hear([charge("4", on: 86, asOf: 93, revokedOn: 92)], on: 93)
-        if round == 1 { _ = try await ledger.erase("carl", by: support, at: day(94)) }
+        if round == 1 { _ = try await ledger.accounts.erase("carl", by: support, at: day(94)) }
         let events = try await ledger.told()
         if round == 1 {
           told = events.count
@@ -183,15 +183,15 @@ struct NewsTests {
         }
         #expect(events.count == told, "in round \(round)")
       }
-      #expect(try await ledger.order(ordered.order.id)?.order.status == .fulfilled)
-      #expect(try await ledger.audit().isClean)
+      #expect(try await ledger.orders.order(ordered.order.id)?.order.status == .fulfilled)
+      #expect(try await ledger.auditor.audit().isClean)
     }
   }
 
   @Test("an order is told to be fulfilled, refunded and fulfilled again, each once")
   func orders() async throws {
     try await withScratchLedger { ledger in
-      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       // Apple gives the refund another date once more.
@@ -209,11 +209,11 @@ struct NewsTests {
   @Test("an order that nobody pays for expires at its moment, and is told to, once")
   func expiry() async throws {
     try await withScratchLedger(orderLifetime: .days(2)) { ledger in
-      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
       try await ledger.work(until: 1.9)
-      #expect(try await ledger.order(order.order.id)?.order.status == .open)
+      #expect(try await ledger.orders.order(order.order.id)?.order.status == .open)
       try await ledger.work(until: 2.1)
-      #expect(try await ledger.order(order.order.id)?.order.status == .expired)
+      #expect(try await ledger.orders.order(order.order.id)?.order.status == .expired)
       let told = try await ledger.told()
       #expect(told.map(\.kind) == [.orderExpired])
       #expect(told.first?.account == "anna")
@@ -231,7 +231,7 @@ struct NewsTests {
   @Test("an order that was paid for has nothing left to expire")
   func paid() async throws {
     try await withScratchLedger { ledger in
-      _ = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      _ = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       let jobs = try await ledger.database.query(
@@ -245,7 +245,7 @@ struct NewsTests {
   @Test("what is rolled back is not told, and what is told is there")
   func oneCommit() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.store(by: "anna", on: 0.1)
+      let submission = try await ledger.submissions.store(by: "anna", on: 0.1)
       var broken = exchange("{}")
       broken.endpoint = ""
       await #expect(throws: PostgresError.self) {
@@ -266,7 +266,7 @@ struct NewsTests {
     try await withLedger { ledger in
       try await withThrowingTaskGroup(of: Void.self) { group in
         for number in 1...12 {
-          let line = LineID(.production, OriginalTransactionID("line \(number)"))
+          let line = OriginalTransactionKey(.production, OriginalTransactionID("line \(number)"))
           let id = TransactionID("\(number)")
           group.addTask {
             let evidence = charge(id, on: 0, days: Double(10 + number), line: line)
@@ -297,7 +297,7 @@ struct NewsTests {
       for (id, type) in [("monthly", .autoRenewable), ("coins", .consumable)]
         as [(ProductID, ProductType)]
       {
-        _ = try await ledger.describe(
+        _ = try await ledger.products.describe(
           Product(id: id, validFrom: start, type: type, entitlements: []))
       }
       try await body(Ledger(database: ledger.database, orderLifetime: orderLifetime))

@@ -20,18 +20,18 @@ struct NotificationTests {
   @discardableResult
   private static func process(
     _ evidence: [Evidence], as id: String = "n1", on date: Double = 1,
-    switchOff: ReportedSwitchOff? = nil, in ledger: Ledger
-  ) async throws -> Ledger.ProcessedNotification? {
-    _ = try await ledger.store(new(id), processAt: day(date))
-    return try await ledger.process(
-      Ledger.VerifiedNotification(id: id, evidence: evidence, switchOff: switchOff), at: day(date),
+    switchOff: AutoRenewOffDate? = nil, in ledger: Ledger
+  ) async throws -> NotificationStore.ProcessedNotification? {
+    _ = try await ledger.notifications.store(new(id), processAt: day(date))
+    return try await ledger.notifications.process(
+      NotificationStore.VerifiedNotification(id: id, evidence: evidence, switchOff: switchOff), at: day(date),
       terms: .everything)
   }
 
   /// Runs a test on a ledger of its own that sells a month.
   private func withInbox(_ body: @Sendable (Ledger) async throws -> Void) async throws {
     try await withLedger { ledger in
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
       try await body(ledger)
     }
@@ -42,9 +42,9 @@ struct NotificationTests {
   @Test("a notification is stored once, with its job")
   func stores() async throws {
     try await withInbox { ledger in
-      #expect(try await ledger.store(Self.new(), processAt: day(1)))
-      #expect(try await !ledger.store(Self.new(), processAt: day(2)))
-      let stored = try #require(try await ledger.notification("n1"))
+      #expect(try await ledger.notifications.store(Self.new(), processAt: day(1)))
+      #expect(try await !ledger.notifications.store(Self.new(), processAt: day(2)))
+      let stored = try #require(try await ledger.notifications.notification("n1"))
       #expect(stored.body == "a.b.c")
       #expect(stored.version == .two)
       #expect(stored.receivedAt == day(1))
@@ -52,21 +52,21 @@ struct NotificationTests {
       #expect(stored.bundleID == "com.example.app")
       #expect(stored.outcome == nil)
       #expect(stored.attempts == 0)
-      let jobs = try await ledger.claimJobs(
+      let jobs = try await ledger.jobs.claimJobs(
         limit: 10, worker: "w", at: day(1), lease: .seconds(60))
       #expect(jobs.map(\.key) == [.processNotification("n1")])
-      #expect(try await ledger.notification("n2") == nil)
+      #expect(try await ledger.notifications.notification("n2") == nil)
     }
   }
 
   @Test("one with nothing in it is processed by being stored")
   func storesProcessed() async throws {
     try await withInbox { ledger in
-      #expect(try await ledger.store(Self.new(), processAt: nil))
-      #expect(try await ledger.notification("n1")?.outcome == .nothingToRecord)
+      #expect(try await ledger.notifications.store(Self.new(), processAt: nil))
+      #expect(try await ledger.notifications.notification("n1")?.outcome == .nothingToRecord)
       #expect(try await ledger.jobCount() == 0)
-      let processed = try await ledger.process(
-        Ledger.VerifiedNotification(id: "n1", evidence: [charge("1", on: 0)]), at: day(1),
+      let processed = try await ledger.notifications.process(
+        NotificationStore.VerifiedNotification(id: "n1", evidence: [charge("1", on: 0)]), at: day(1),
         terms: .everything)
       #expect(processed == nil)
       #expect(try await ledger.entryCount() == 0)
@@ -77,7 +77,7 @@ struct NotificationTests {
   func storesOnce() async throws {
     try await withInbox { ledger in
       let new = try await withThrowingTaskGroup(of: Bool.self) { group in
-        for _ in 1...8 { group.addTask { try await ledger.store(Self.new(), processAt: day(1)) } }
+        for _ in 1...8 { group.addTask { try await ledger.notifications.store(Self.new(), processAt: day(1)) } }
         return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
       }
       #expect(new == 1)
@@ -89,7 +89,7 @@ struct NotificationTests {
   func repeated() async throws {
     try await withInbox { ledger in
       try await Self.process([charge("1", on: 0)], in: ledger)
-      #expect(try await !ledger.store(Self.new(), processAt: day(2)))
+      #expect(try await !ledger.notifications.store(Self.new(), processAt: day(2)))
       #expect(try await ledger.jobCount() == 0)
     }
   }
@@ -99,14 +99,14 @@ struct NotificationTests {
   @Test("it is processed exactly once, however many are at it")
   func processesOnce() async throws {
     try await withInbox { ledger in
-      _ = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
-      _ = try await ledger.store(Self.new(), processAt: day(1))
+      _ = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      _ = try await ledger.notifications.store(Self.new(), processAt: day(1))
       let token = try await ledger.token(of: "anna")
       let done = try await withThrowingTaskGroup(of: Bool.self) { group in
         for _ in 1...8 {
           group.addTask {
-            try await ledger.process(
-              Ledger.VerifiedNotification(
+            try await ledger.notifications.process(
+              NotificationStore.VerifiedNotification(
                 id: "n1", evidence: [charge("1", on: 0, token: token), status(true, on: 0.5)]),
               at: day(1), terms: .everything) != nil
           }
@@ -114,7 +114,7 @@ struct NotificationTests {
         return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
       }
       #expect(done == 1)
-      let stored = try #require(try await ledger.notification("n1"))
+      let stored = try #require(try await ledger.notifications.notification("n1"))
       #expect(stored.outcome == .recorded)
       #expect(stored.attempts == 1)
       #expect(try await ledger.jobCount() == 0)
@@ -127,7 +127,7 @@ struct NotificationTests {
       #expect(sources.count == 1)
       #expect(sources.first?.0 == "notification")
       #expect(sources.first?.1 == "n1")
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -146,9 +146,9 @@ struct NotificationTests {
         }
         try await group.waitForAll()
       }
-      #expect(try await ledger.family(of: lineID)?.rule.charges.count == 12)
+      #expect(try await ledger.ownership.family(of: lineID)?.rule.charges.count == 12)
       #expect(try await ledger.jobCount() == 0)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -168,17 +168,17 @@ struct NotificationTests {
   @Test("the order of whom a token names is fulfilled, and a refund follows")
   func order() async throws {
     try await withInbox { ledger in
-      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
       let token = try await ledger.token(of: "anna")
       try await Self.process([charge("1", on: 0.1, token: token)], in: ledger)
-      #expect(try await ledger.order(order.order.id)?.order.status == .fulfilled)
+      #expect(try await ledger.orders.order(order.order.id)?.order.status == .fulfilled)
       try await Self.process(
         [charge("1", on: 0.1, asOf: 3, revokedOn: 2, token: token)], as: "n2", on: 3, in: ledger)
-      #expect(try await ledger.order(order.order.id)?.order.status == .refunded)
+      #expect(try await ledger.orders.order(order.order.id)?.order.status == .refunded)
       try await Self.process(
         [charge("1", on: 0.1, asOf: 4, token: token)], as: "n3", on: 4, in: ledger)
-      #expect(try await ledger.order(order.order.id)?.order.status == .fulfilled)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.orders.order(order.order.id)?.order.status == .fulfilled)
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -187,27 +187,27 @@ struct NotificationTests {
     try await withInbox { ledger in
       try await ledger.submit(
         [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
-      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(5))
+      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(5))
       try await Self.process([charge("2", on: 30)], on: 30, in: ledger)
       #expect(try await ledger.owner(of: "2") == "anna")
-      #expect(try await ledger.order(order.order.id)?.order.status == .open)
+      #expect(try await ledger.orders.order(order.order.id)?.order.status == .open)
 
-      let other = LineID(.sandbox, "7")
+      let other = OriginalTransactionKey(.sandbox, "7")
       let token = try await ledger.token(of: "anna")
-      _ = try await ledger.store(Self.new("n2"), processAt: day(31))
-      _ = try await ledger.process(
-        Ledger.VerifiedNotification(
+      _ = try await ledger.notifications.store(Self.new("n2"), processAt: day(31))
+      _ = try await ledger.notifications.process(
+        NotificationStore.VerifiedNotification(
           id: "n2", evidence: [charge("7", on: 31, line: other, token: token)]), at: day(31),
         terms: AccessTerms(catalogue: Catalogue([]), sandboxAccess: .none))
       #expect(try await ledger.owner(of: "7", line: other) == "anna")
-      #expect(try await ledger.order(order.order.id)?.order.status == .open)
+      #expect(try await ledger.orders.order(order.order.id)?.order.status == .open)
     }
   }
 
   @Test("a date without proof is recorded where Apple's word for it stands beside it")
   func switchOff() async throws {
     try await withInbox { ledger in
-      let report = ReportedSwitchOff(line: lineID, at: day(10))
+      let report = AutoRenewOffDate(line: lineID, at: day(10))
       try await Self.process(
         [charge("1", on: 0, asOf: 12), status(false, on: 12)], on: 12, switchOff: report,
         in: ledger)
@@ -217,13 +217,13 @@ struct NotificationTests {
       #expect(dates == [day(10), day(12)])
 
       // Of a line that Apple's answer does not tell of, nothing.
-      let stranger = ReportedSwitchOff(line: LineID(.production, "9"), at: day(13))
+      let stranger = AutoRenewOffDate(line: OriginalTransactionKey(.production, "9"), at: day(13))
       try await Self.process([charge("1", on: 0)], as: "n2", switchOff: stranger, in: ledger)
       let lines = try await ledger.database.query(
         "SELECT count(*) FROM tenure.original_transaction"
       ).decodeOnly(Int.self)
       #expect(lines == 1)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -232,35 +232,35 @@ struct NotificationTests {
   @Test("Apple's trouble is noted, and the exchanges are kept in order")
   func trouble() async throws {
     try await withInbox { ledger in
-      _ = try await ledger.store(Self.new(version: .one), processAt: day(1))
-      try await ledger.postponeNotification(
+      _ = try await ledger.notifications.store(Self.new(version: .one), processAt: day(1))
+      try await ledger.notifications.postponeNotification(
         "n1", until: day(2), because: "Apple did not answer.", exchanges: [exchange("none")],
         worker: nil)
       #expect(
-        try await ledger.claimJobs(limit: 1, worker: "w", at: day(1.9), lease: .seconds(60))
+        try await ledger.jobs.claimJobs(limit: 1, worker: "w", at: day(1.9), lease: .seconds(60))
           .isEmpty)
-      let waiting = try #require(try await ledger.notification("n1"))
+      let waiting = try #require(try await ledger.notifications.notification("n1"))
       #expect(waiting.outcome == nil)
       #expect(waiting.attempts == 1)
       #expect(waiting.problem == "Apple did not answer.")
-      #expect(try await ledger.shortAnswers(toNotification: "n1").count == 1)
+      #expect(try await ledger.notifications.shortAnswers(toNotification: "n1").count == 1)
 
-      try await ledger.rejectNotification(
+      try await ledger.notifications.rejectNotification(
         "n1", because: "Not authentic.", exchanges: [exchange("21003")], at: day(2))
-      let rejected = try #require(try await ledger.notification("n1"))
+      let rejected = try #require(try await ledger.notifications.notification("n1"))
       #expect(rejected.outcome == .rejected)
       #expect(rejected.problem == "Not authentic.")
       #expect(rejected.attempts == 2)
       #expect(try await ledger.jobCount() == 0)
       // Whoever comes late changes nothing.
-      try await ledger.postponeNotification(
+      try await ledger.notifications.postponeNotification(
         "n1", until: day(3), because: "late", exchanges: [exchange("late")], worker: nil)
-      let late = try await ledger.process(
-        Ledger.VerifiedNotification(id: "n1", evidence: [charge("1", on: 0)]), at: day(3),
+      let late = try await ledger.notifications.process(
+        NotificationStore.VerifiedNotification(id: "n1", evidence: [charge("1", on: 0)]), at: day(3),
         terms: .everything)
       #expect(late == nil)
-      #expect(try await ledger.notification("n1")?.problem == "Not authentic.")
-      let answers = try await ledger.exchanges(ofNotification: "n1").map {
+      #expect(try await ledger.notifications.notification("n1")?.problem == "Not authentic.")
+      let answers = try await ledger.notifications.exchanges(ofNotification: "n1").map {
         String(decoding: $0.answer ?? [], as: UTF8.self)
       }
       #expect(answers == ["none", "21003"])
@@ -270,16 +270,16 @@ struct NotificationTests {
   @Test("a job that is given up leaves its reason with the notification")
   func parked() async throws {
     try await withInbox { ledger in
-      _ = try await ledger.store(Self.new("it's"), processAt: day(1))
+      _ = try await ledger.notifications.store(Self.new("it's"), processAt: day(1))
       let job = try #require(
-        try await ledger.claimJobs(limit: 1, worker: "w", at: day(1), lease: .seconds(60)).first)
-      #expect(try await ledger.discardProcessing(job, because: "It can't be read.", at: day(2)))
-      #expect(try await ledger.notification("it's")?.problem == "It can't be read.")
-      #expect(try await ledger.notification("it's")?.outcome == nil)
-      #expect(try await ledger.restartJobs(.discarded(kind: "verify_submission"), at: day(3)) == 0)
+        try await ledger.jobs.claimJobs(limit: 1, worker: "w", at: day(1), lease: .seconds(60)).first)
+      #expect(try await ledger.jobs.discardProcessing(job, because: "It can't be read.", at: day(2)))
+      #expect(try await ledger.notifications.notification("it's")?.problem == "It can't be read.")
+      #expect(try await ledger.notifications.notification("it's")?.outcome == nil)
+      #expect(try await ledger.jobs.restartJobs(.discarded(kind: "verify_submission"), at: day(3)) == 0)
       #expect(
-        try await ledger.restartJobs(.discarded(kind: "process_notification"), at: day(3)) == 1)
-      let again = try await ledger.claimJobs(
+        try await ledger.jobs.restartJobs(.discarded(kind: "process_notification"), at: day(3)) == 1)
+      let again = try await ledger.jobs.claimJobs(
         limit: 1, worker: "w", at: day(3), lease: .seconds(60))
       #expect(again.map(\.key) == [.processNotification("it's")])
     }
@@ -294,15 +294,15 @@ struct NotificationTests {
           lastAt: day(1) + .minutes(minutes), lastDetail: "At \(minutes).", lastBodyBytes: minutes,
           lastBodySHA256: Array(repeating: UInt8(minutes), count: 32))
       }
-      try await ledger.trace([refused("untrusted_chain", 2, at: 1), refused("too_large", 1, at: 2)])
-      try await ledger.trace([refused("untrusted_chain", 3, at: 5)])
-      let found = try await ledger.refusedNotifications(since: day(1))
+      try await ledger.notifications.trace([refused("untrusted_chain", 2, at: 1), refused("too_large", 1, at: 2)])
+      try await ledger.notifications.trace([refused("untrusted_chain", 3, at: 5)])
+      let found = try await ledger.notifications.refusedNotifications(since: day(1))
       #expect(found.map(\.reason) == ["untrusted_chain", "too_large"])
       #expect(found.map(\.count) == [5, 1])
       #expect(found[0].lastDetail == "At 5.")
       #expect(found[0].lastBodyBytes == 5)
       #expect(found[0].version == .two)
-      #expect(try await ledger.refusedNotifications(since: day(2)).isEmpty)
+      #expect(try await ledger.notifications.refusedNotifications(since: day(2)).isEmpty)
     }
   }
 }
@@ -315,6 +315,6 @@ extension Ledger {
   }
 
   fileprivate func token(of account: String) async throws -> UUID {
-    try await findOrCreateAccount(account, at: start).appAccountToken
+    try await accounts.findOrCreateAccount(account, at: start).appAccountToken
   }
 }

@@ -27,18 +27,18 @@ struct PollTests {
       .map { Planned(line: $0, runAt: $1, priority: $2, generation: $3, worker: $4) }
   }
 
-  private func sources(_ ledger: Ledger) async throws -> [LineID: LineSource] {
+  private func sources(_ ledger: Ledger) async throws -> [OriginalTransactionKey: PollTarget] {
     let rows = try await ledger.database.query(
       """
       SELECT original_transaction_id, bundle_id, receipt_submission_id, receipt_notification_id
-      FROM tenure.line_source
+      FROM tenure.poll_target
       """)
-    var sources: [LineID: LineSource] = [:]
+    var sources: [OriginalTransactionKey: PollTarget] = [:]
     for (id, bundleID, submission, notification) in try rows.decode(
       OriginalTransactionID.self, String?.self, UUID?.self, String?.self)
     {
       #expect(submission == nil || notification == nil)
-      sources[LineID(.production, id)] = LineSource(
+      sources[OriginalTransactionKey(.production, id)] = PollTarget(
         bundleID: bundleID,
         receipt: submission.map { .submission($0) } ?? notification.map { .notification($0) })
     }
@@ -46,13 +46,13 @@ struct PollTests {
   }
 
   private func claim(_ ledger: Ledger, by worker: String, on date: Double) async throws -> Job {
-    let jobs = try await ledger.claimJobs(
+    let jobs = try await ledger.jobs.claimJobs(
       limits: [.polls: 1], worker: worker, at: day(date), lease: .seconds(60))
     return try #require(jobs.first)
   }
 
   /// A purchase that does not renew.
-  private func bought(_ id: TransactionID, on date: Double, line: LineID = lineID) -> Evidence {
+  private func bought(_ id: TransactionID, on date: Double, line: OriginalTransactionKey = lineID) -> Evidence {
     .transaction(
       TransactionRecord(
         key: key(id, line: line, product: "coins"), asOf: day(date), purchaseDate: day(date),
@@ -68,12 +68,12 @@ struct PollTests {
 
   @Test func `what is recorded is planned in the same commit`() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.store(by: "anna", on: 0)
+      let submission = try await ledger.submissions.store(by: "anna", on: 0)
       try await ledger.database.runScript(
         "ALTER TABLE tenure.submission ADD CONSTRAINT never_verified CHECK (status <> 'verified')")
       await #expect(throws: PostgresError.self) {
-        _ = try await ledger.record(
-          Ledger.VerifiedSubmission(
+        _ = try await ledger.submissions.record(
+          SubmissionStore.VerifiedSubmission(
             submission: submission, source: .receipt, environment: .production,
             evidence: [charge("1", on: 0)], bundleID: "a.b", selected: [key("1")], exchanges: []),
           at: day(0), terms: .everything)
@@ -97,19 +97,19 @@ struct PollTests {
   {
     try await withLedger { ledger in
       let first = [charge("1", on: 0), status(true, on: 0)]
-      _ = try await ledger.record(first, polledAs: "p", at: day(0), terms: .everything)
+      _ = try await ledger.polls.record(first, polledAs: "p", at: day(0), terms: .everything)
       let plan = try await plans(ledger)
       #expect(plan.count == 1)
-      _ = try await ledger.record(first, polledAs: "p", at: day(1), terms: .everything)
+      _ = try await ledger.polls.record(first, polledAs: "p", at: day(1), terms: .everything)
       #expect(try await plans(ledger) == plan)
       // Off: at the end, and not before.
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [status(false, on: 2)], polledAs: "p", at: day(2), terms: .everything)
       let off = try await plans(ledger)
       #expect(off.count == 1)
       #expect(lies(off.first?.runAt, 30, within: .minutes(5)))
       // Renewed all the same.
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [charge("2", on: 30), status(true, on: 30)], polledAs: "p", at: day(30),
         terms: .everything)
       #expect(
@@ -119,33 +119,33 @@ struct PollTests {
 
   @Test func `linked lines have one appointment between them`() async throws {
     try await withLedger { ledger in
-      let other = LineID(.production, "2000")
-      _ = try await ledger.record(
+      let other = OriginalTransactionKey(.production, "2000")
+      _ = try await ledger.polls.record(
         [charge("1", on: 0)], polledAs: "p", at: day(0), terms: .everything)
       #expect(try await plans(ledger).map(\.line) == ["production/1000"])
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [charge("2", on: 30, line: other), .link(line: other, previous: lineID)], polledAs: "p",
         at: day(30), terms: .everything)
       #expect(try await plans(ledger).map(\.line) == ["production/2000"])
-      #expect(try await ledger.lineToPoll(lineID)?.isSubscription == true)
+      #expect(try await ledger.polls.lineToPoll(lineID)?.isSubscription == true)
     }
   }
 
   @Test func `refunds are looked for where no notification would tell of them`() async throws {
     try await withLedger { ledger in
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [bought("1", on: 0)], polledAs: "p", at: day(0), terms: .everything)
       let plan = try #require(try await plans(ledger).first)
       #expect(plan.priority == 2)
       #expect(lies(plan.runAt, 2, within: .hours(6)))
-      #expect(try await !ledger.hasNotifications(from: .production))
+      #expect(try await !ledger.polls.hasNotifications(from: .production))
 
-      _ = try await ledger.store(
+      _ = try await ledger.notifications.store(
         NewNotification(
           id: "n", version: .two, receivedAt: day(1), body: "a.b.c", environment: .production),
         processAt: nil)
-      let line = LineID(.production, "2000")
-      _ = try await ledger.record(
+      let line = OriginalTransactionKey(.production, "2000")
+      _ = try await ledger.polls.record(
         [bought("2", on: 1, line: line)], polledAs: "p", at: day(1), terms: .everything)
       #expect(try await plans(ledger).map(\.line) == ["production/1000"])
       // Another process has not heard of it, and finds out.
@@ -159,14 +159,14 @@ struct PollTests {
     async throws
   {
     try await withLedger { ledger in
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [charge("1", on: 0)], polledAs: "p", at: day(0), terms: .everything)
       let plan = try await plans(ledger)
-      let family = try #require(try await ledger.family(of: lineID))
-      _ = try await ledger.database.batch(ledger.missingAppointments(of: family, at: day(40)))
+      let family = try #require(try await ledger.ownership.family(of: lineID))
+      _ = try await ledger.database.batch(ledger.polls.missingAppointments(of: family, at: day(40)))
       #expect(try await plans(ledger) == plan)
       try await ledger.database.execute("DELETE FROM tenure.job")
-      _ = try await ledger.database.batch(ledger.missingAppointments(of: family, at: day(0)))
+      _ = try await ledger.database.batch(ledger.polls.missingAppointments(of: family, at: day(0)))
       #expect(try await plans(ledger) == plan)
     }
   }
@@ -175,31 +175,31 @@ struct PollTests {
 
   @Test func `the latest receipt that tells of a line is known, and its app`() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.store(by: "anna", on: 0)
-      _ = try await ledger.record(
-        Ledger.VerifiedSubmission(
+      let submission = try await ledger.submissions.store(by: "anna", on: 0)
+      _ = try await ledger.submissions.record(
+        SubmissionStore.VerifiedSubmission(
           submission: submission, source: .receipt, environment: .production,
           evidence: [charge("1", on: 0)], bundleID: "a.b", selected: [key("1")], exchanges: []),
         at: day(0), terms: .everything)
-      let ofSubmission = LineSource(bundleID: "a.b", receipt: .submission(submission.id))
+      let ofSubmission = PollTarget(bundleID: "a.b", receipt: .submission(submission.id))
       #expect(try await sources(ledger) == [lineID: ofSubmission])
-      #expect(try await ledger.lineToPoll(lineID)?.source == ofSubmission)
+      #expect(try await ledger.polls.lineToPoll(lineID)?.source == ofSubmission)
 
       // Signed data has no receipt, and leaves what is there.
-      let signed = try await ledger.store(by: "anna", on: 1)
-      _ = try await ledger.record(
-        Ledger.VerifiedSubmission(
+      let signed = try await ledger.submissions.store(by: "anna", on: 1)
+      _ = try await ledger.submissions.record(
+        SubmissionStore.VerifiedSubmission(
           submission: signed, source: .signedTransaction, environment: .production,
           evidence: [charge("1", on: 0)], bundleID: "a.b", selected: [], exchanges: []),
         at: day(1), terms: .everything)
       #expect(try await sources(ledger) == [lineID: ofSubmission])
 
-      _ = try await ledger.store(
+      _ = try await ledger.notifications.store(
         NewNotification(id: "v1:n", version: .one, receivedAt: day(2), body: "{}"),
         processAt: day(2))
-      let ofNotification = LineSource(bundleID: "a.b", receipt: .notification("v1:n"))
-      _ = try await ledger.process(
-        Ledger.VerifiedNotification(
+      let ofNotification = PollTarget(bundleID: "a.b", receipt: .notification("v1:n"))
+      _ = try await ledger.notifications.process(
+        NotificationStore.VerifiedNotification(
           id: "v1:n", evidence: [charge("1", on: 0)], source: ofNotification),
         at: day(2), terms: .everything)
       #expect(try await sources(ledger) == [lineID: ofNotification])
@@ -214,9 +214,9 @@ struct PollTests {
       let id = try await ledger.database.query("SELECT submission_id FROM tenure.submission")
         .decodeOnly(UUID.self)
       #expect(try await sources(ledger).isEmpty)
-      let known = try #require(try await ledger.lineToPoll(lineID))
-      #expect(known.source == LineSource(bundleID: nil, receipt: .submission(id)))
-      #expect(try await ledger.lineToPoll(LineID(.sandbox, "1000")) == nil)
+      let known = try #require(try await ledger.polls.lineToPoll(lineID))
+      #expect(known.source == PollTarget(bundleID: nil, receipt: .submission(id)))
+      #expect(try await ledger.polls.lineToPoll(OriginalTransactionKey(.sandbox, "1000")) == nil)
     }
   }
 
@@ -224,13 +224,13 @@ struct PollTests {
 
   @Test func `what Apple answers is recorded together with the next appointment`() async throws {
     try await withLedger { ledger in
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [charge("1", on: 0), status(true, on: 0)], polledAs: "p", at: day(0), terms: .everything)
       let job = try await claim(ledger, by: "a", on: 30.01)
       // Nothing was heard in time, so that the end itself is asked about.
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [charge("2", on: 30), status(true, on: 30.01)], polledAs: "q",
-        about: Ledger.AskedLine(lineID, of: "a.b", job: job), at: day(30.01), terms: .everything)
+        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: job), at: day(30.01), terms: .everything)
       let plan = try #require(try await plans(ledger).first)
       #expect(plan.worker == nil)
       #expect(lies(plan.runAt, 60 - 26.0 / 24, within: .hours(1)))
@@ -238,8 +238,8 @@ struct PollTests {
       // An answer that says nothing of the line makes an appointment, too: it is asked no more
       // about the same.
       let again = try await claim(ledger, by: "a", on: 59.5)
-      _ = try await ledger.record(
-        [], polledAs: "r", about: Ledger.AskedLine(lineID, of: "a.b", job: again), at: day(59.5),
+      _ = try await ledger.polls.record(
+        [], polledAs: "r", about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: again), at: day(59.5),
         terms: .everything)
       let next = try #require(try await plans(ledger).first)
       #expect(next.worker == nil)
@@ -250,21 +250,21 @@ struct PollTests {
 
   @Test func `an answer that fails to be recorded leaves the job claimed`() async throws {
     try await withLedger { ledger in
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [charge("1", on: 0)], polledAs: "p", at: day(0), terms: .everything)
       let job = try await claim(ledger, by: "a", on: 30.01)
       try await ledger.database.execute(
-        "ALTER TABLE tenure.line_source ADD CHECK (bundle_id <> 'a.b')")
+        "ALTER TABLE tenure.poll_target ADD CHECK (bundle_id <> 'a.b')")
       await #expect(throws: PostgresError.self) {
-        try await ledger.record(
+        try await ledger.polls.record(
           [charge("2", on: 30)], polledAs: "q",
-          about: Ledger.AskedLine(lineID, of: "a.b", job: job), at: day(30.01),
+          about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: job), at: day(30.01),
           terms: .everything)
       }
       #expect(try await plans(ledger).map(\.worker) == ["a"])
-      #expect(try await ledger.family(of: lineID)?.rule.charges.count == 1)
+      #expect(try await ledger.ownership.family(of: lineID)?.rule.charges.count == 1)
       // The worker dies; another takes the job when the lease is over.
-      let later = try await ledger.claimJobs(
+      let later = try await ledger.jobs.claimJobs(
         limits: [.polls: 1], worker: "b", at: day(30.02), lease: .seconds(60))
       #expect(later.map(\.key) == [.pollLine(lineID)])
     }
@@ -274,18 +274,18 @@ struct PollTests {
     async throws
   {
     try await withLedger { ledger in
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [charge("1", on: 0)], polledAs: "p", at: day(0), terms: .everything)
       let late = try await claim(ledger, by: "a", on: 30.01)
       let other = try await claim(ledger, by: "b", on: 30.02)
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [charge("2", on: 30), status(true, on: 30.01)], polledAs: "q",
-        about: Ledger.AskedLine(lineID, of: "a.b", job: late), at: day(30.02), terms: .everything)
+        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: late), at: day(30.02), terms: .everything)
       let plan = try await plans(ledger)
       #expect(plan.map(\.worker) == ["b"])
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [charge("2", on: 30), status(true, on: 30.01)], polledAs: "r",
-        about: Ledger.AskedLine(lineID, of: "a.b", job: other), at: day(30.02),
+        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: other), at: day(30.02),
         terms: .everything)
       let end = try await plans(ledger)
       #expect(end.map(\.worker) == [nil])
@@ -295,10 +295,10 @@ struct PollTests {
 
   @Test func `what comes to nothing is looked at again some time, and says why`() async throws {
     try await withLedger { ledger in
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [charge("1", on: 0)], polledAs: "p", at: day(0), terms: .everything)
       let job = try await claim(ledger, by: "a", on: 30.01)
-      try await ledger.passOver(job, because: "nobody knows", at: day(30.01))
+      try await ledger.polls.passOver(job, because: "nobody knows", at: day(30.01))
       let plan = try #require(try await plans(ledger).first)
       #expect(plan.worker == nil)
       #expect(plan.priority == 2)
@@ -307,7 +307,7 @@ struct PollTests {
       #expect(try error.decodeOnly(String.self) == "nobody knows")
       // And never again when enough time has passed.
       let last = try await claim(ledger, by: "a", on: 430)
-      try await ledger.passOver(last, because: "nobody knows", at: day(432))
+      try await ledger.polls.passOver(last, because: "nobody knows", at: day(432))
       #expect(try await plans(ledger).isEmpty)
     }
   }
@@ -315,7 +315,7 @@ struct PollTests {
   @Test func `only what really is otherwise counts as changed`() async throws {
     try await withLedger { ledger async throws in
       func poll(_ evidence: [Evidence], on date: Double) async throws -> Int {
-        try await ledger.record(
+        try await ledger.polls.record(
           evidence, polledAs: "p", at: day(date), terms: .everything
         ).changedFamilies
       }
@@ -332,19 +332,19 @@ struct PollTests {
   @Test func `what is due is counted by lane`() async throws {
     try await withLedger { ledger in
       for number in 1...5 {
-        let line = LineID(
+        let line = OriginalTransactionKey(
           number == 5 ? .sandbox : .production, OriginalTransactionID("\(number)"))
-        _ = try await ledger.record(
+        _ = try await ledger.polls.record(
           [charge(TransactionID("\(number)"), on: 0, line: line)], polledAs: "p", at: day(0),
           terms: .everything)
       }
       let queues: [Job.Queue] = [.polls, .sandboxPolls]
-      #expect(try await ledger.dueJobs(in: queues, at: day(20)) == [:])
+      #expect(try await ledger.polls.dueJobs(in: queues, at: day(20)) == [:])
       #expect(
-        try await ledger.dueJobs(in: queues, at: day(31)) == [.polls: 4, .sandboxPolls: 1])
-      #expect(try await ledger.dueJobs(in: [.polls], limit: 3, at: day(31)) == [.polls: 3])
+        try await ledger.polls.dueJobs(in: queues, at: day(31)) == [.polls: 4, .sandboxPolls: 1])
+      #expect(try await ledger.polls.dueJobs(in: [.polls], limit: 3, at: day(31)) == [.polls: 3])
       _ = try await claim(ledger, by: "a", on: 31)
-      #expect(try await ledger.dueJobs(in: [.polls], at: day(31)) == [.polls: 3])
+      #expect(try await ledger.polls.dueJobs(in: [.polls], at: day(31)) == [.polls: 3])
     }
   }
 }

@@ -10,7 +10,7 @@ struct ProvisionalGrantTests {
   private let waiting = SubmissionProblem(code: "apple_unavailable", detail: "No answer came.")
 
   private func grant(
-    _ entitlement: String, until end: Double, line: LineID = lineID
+    _ entitlement: String, until end: Double, line: OriginalTransactionKey = lineID
   ) -> ProvisionalGrant {
     ProvisionalGrant(entitlement: entitlement, endsAt: day(end), line: line)
   }
@@ -18,14 +18,14 @@ struct ProvisionalGrantTests {
   private func postpone(
     _ submission: Submission, _ grants: [ProvisionalGrant], on date: Double, in ledger: Ledger
   ) async throws {
-    try await ledger.postpone(
+    try await ledger.submissions.postpone(
       submission, until: day(date + 0.1), because: waiting, exchanges: [], provisional: grants,
       worker: nil, terms: .everything, at: day(date))
   }
 
   /// The entitlements that are granted to an account, with their ends.
   private func granted(_ account: String, in ledger: Ledger) async throws -> [String: Timestamp] {
-    let grants = try await ledger.holdings(of: account).grants
+    let grants = try await ledger.holdings.holdings(of: account).grants
     #expect(grants.allSatisfy { $0.source == .provisional && $0.startsAt == day(1) })
     return Dictionary(uniqueKeysWithValues: grants.map { ($0.entitlement, $0.endsAt ?? start) })
   }
@@ -33,11 +33,11 @@ struct ProvisionalGrantTests {
   @Test("are replaced at each attempt, and gone with the decision")
   func lifetime() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.store(by: "anna", on: 1)
+      let submission = try await ledger.submissions.store(by: "anna", on: 1)
       try await postpone(
         submission, [grant("pro", until: 2), grant("news", until: 2)], on: 1, in: ledger)
       #expect(try await granted("anna", in: ledger) == ["pro": day(2), "news": day(2)])
-      let line = try await ledger.holdings(of: "anna").grants.map(\.line)
+      let line = try await ledger.holdings.holdings(of: "anna").grants.map(\.line)
       #expect(line == [lineID, lineID])
       try await postpone(submission, [grant("pro", until: 1.5)], on: 1.2, in: ledger)
       #expect(try await granted("anna", in: ledger) == ["pro": day(1.5)])
@@ -46,16 +46,16 @@ struct ProvisionalGrantTests {
       // An attempt that comes late finds the decision, and grants nothing.
       try await postpone(submission, [grant("pro", until: 2)], on: 1.4, in: ledger)
       #expect(try await granted("anna", in: ledger) == [:])
-      #expect(try await ledger.audit().isClean)
+      #expect(try await ledger.auditor.audit().isClean)
     }
   }
 
   @Test("are gone with a rejection")
   func rejection() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.store(by: "anna", on: 1)
+      let submission = try await ledger.submissions.store(by: "anna", on: 1)
       try await postpone(submission, [grant("pro", until: 2)], on: 1, in: ledger)
-      try await ledger.reject(
+      try await ledger.submissions.reject(
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
         exchanges: [], terms: .everything, at: day(1.1))
       #expect(try await granted("anna", in: ledger) == [:])
@@ -65,9 +65,9 @@ struct ProvisionalGrantTests {
   @Test("of one line are one account's, until they end")
   func rivals() async throws {
     try await withLedger { ledger in
-      let other = LineID(.sandbox, lineID.originalTransactionID)
+      let other = OriginalTransactionKey(.sandbox, lineID.originalTransactionID)
       let (anna, ben) = (
-        try await ledger.store(by: "anna", on: 1), try await ledger.store(by: "ben", on: 1)
+        try await ledger.submissions.store(by: "anna", on: 1), try await ledger.submissions.store(by: "ben", on: 1)
       )
       try await postpone(anna, [grant("pro", until: 2)], on: 1, in: ledger)
       // The same number in the sandbox is another line.
@@ -84,7 +84,7 @@ struct ProvisionalGrantTests {
     try await withLedger { ledger in
       var submissions: [Submission] = []
       for number in 0..<8 {
-        submissions.append(try await ledger.store(by: "account \(number)", on: 1))
+        submissions.append(try await ledger.submissions.store(by: "account \(number)", on: 1))
       }
       try await withThrowingTaskGroup(of: Void.self) { group in
         for submission in submissions {
@@ -102,12 +102,12 @@ struct ProvisionalGrantTests {
   @Test("are what an audit looks at")
   func audit() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.store(by: "anna", on: 1)
+      let submission = try await ledger.submissions.store(by: "anna", on: 1)
       try await postpone(submission, [grant("pro", until: 2)], on: 1, in: ledger)
-      #expect(try await ledger.audit().isClean)
+      #expect(try await ledger.auditor.audit().isClean)
       _ = try await ledger.database.execute(
         "UPDATE tenure.submission SET status = 'rejected', decided_at = now(), problem = 'x'")
-      #expect(try await ledger.audit().differences.map(\.kind) == [.grant])
+      #expect(try await ledger.auditor.audit().differences.map(\.kind) == [.grant])
     }
   }
 
@@ -115,11 +115,11 @@ struct ProvisionalGrantTests {
 
   private func arrival(
     _ evidence: [Evidence], claiming keys: [TransactionKey], by account: String, in ledger: Ledger
-  ) async throws -> Arrival {
-    let account = try await ledger.findOrCreateAccount(account, at: start)
-    return Arrival(
+  ) async throws -> EvidenceBatch {
+    let account = try await ledger.accounts.findOrCreateAccount(account, at: start)
+    return EvidenceBatch(
       evidence: evidence,
-      claim: Arrival.AccountClaim(account: account.key, transactions: keys, receivedAt: day(40)),
+      claim: EvidenceBatch.SubmissionClaim(account: account.key, transactions: keys, receivedAt: day(40)),
       source: EntrySource(.receipt, id: "rehearsal"))
   }
 
@@ -129,10 +129,10 @@ struct ProvisionalGrantTests {
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 1)
       let evidence = [
         charge("1", on: 0), charge("2", on: 30),
-        charge("9", on: 0, line: LineID(.production, "2000"), lineItem: "77"),
+        charge("9", on: 0, line: OriginalTransactionKey(.production, "2000"), lineItem: "77"),
       ]
       let before = try await traces(ledger)
-      let renewed = try await ledger.rehearse(
+      let renewed = try await ledger.submissions.rehearse(
         arrival(evidence, claiming: [key("2")], by: "ben", in: ledger), at: day(31))
       #expect(try await traces(ledger) == before)
       let decision = renewed.family(of: key("2"))?.charge(of: key("2"))?.recorded.decision
@@ -142,7 +142,7 @@ struct ProvisionalGrantTests {
       #expect(
         recorded?.recording.family(of: key("2"))?.charge(of: key("2"))?.recorded.decision
           == decision)
-      #expect(try await ledger.audit().isClean)
+      #expect(try await ledger.auditor.audit().isClean)
     }
   }
 
@@ -151,8 +151,8 @@ struct ProvisionalGrantTests {
     try await withLedger { ledger in
       try await ledger.submit(
         [charge("1", on: 0, lineItem: "77")], claiming: [key("1")], by: "anna", on: 1)
-      let line = LineID(.production, "2000")
-      let rehearsed = try await ledger.rehearse(
+      let line = OriginalTransactionKey(.production, "2000")
+      let rehearsed = try await ledger.submissions.rehearse(
         arrival(
           [charge("8", on: 0, line: line, lineItem: "77")], claiming: [key("8", line: line)],
           by: "ben", in: ledger), at: day(2))
@@ -165,7 +165,7 @@ struct ProvisionalGrantTests {
   private func traces(_ ledger: Ledger) async throws -> [Int] {
     var counts: [Int] = []
     for table in [
-      "ledger_entry", "original_transaction", "transaction_line", "web_order_line_item", "claim",
+      "ledger_entry", "original_transaction", "transaction_lookup", "web_order_line_item", "claim",
       "holding", "store_transaction",
     ] {
       counts.append(

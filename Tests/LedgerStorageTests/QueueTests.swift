@@ -12,7 +12,7 @@ struct QueueTests {
   }
 
   private static func poll(_ number: Int) -> Job.Key {
-    .pollLine(LineID(.production, OriginalTransactionID(rawValue: "\(number)")))
+    .pollLine(OriginalTransactionKey(.production, OriginalTransactionID(rawValue: "\(number)")))
   }
 
   private func schedule(
@@ -33,13 +33,13 @@ struct QueueTests {
       for number in 1...20 { try await schedule(Self.poll(number), in: ledger) }
       try await schedule(Self.order(1), after: .seconds(1), in: ledger)
       try await schedule(.reconcile, after: .seconds(2), in: ledger)
-      let jobs = try await ledger.claimJobs(
+      let jobs = try await ledger.jobs.claimJobs(
         limits: [.polls: 3, .notifications: 3, .clock: 3], worker: "a", at: start + .seconds(2),
         lease: .seconds(20))
       #expect(jobs.count { $0.queue == .polls } == 3)
       #expect(jobs.map(\.key).contains(Self.order(1)))
       #expect(jobs.count == 4)
-      let none = try await ledger.claimJobs(
+      let none = try await ledger.jobs.claimJobs(
         limits: [:], worker: "a", at: start + .seconds(2), lease: .seconds(20))
       #expect(none.isEmpty)
     }
@@ -54,7 +54,7 @@ struct QueueTests {
       try await schedule(Self.poll(4), after: .seconds(1), priority: 1, in: ledger)
       try await schedule(Self.poll(5), after: .seconds(99), priority: 0, in: ledger)
       func claim(_ limit: Int) async throws -> [Job.Key] {
-        try await ledger.claimJobs(
+        try await ledger.jobs.claimJobs(
           limits: [.polls: limit], worker: "a", at: start + .seconds(9), lease: .seconds(20)
         ).map(\.key)
       }
@@ -73,12 +73,12 @@ struct QueueTests {
           group.addTask {
             var claimed: [Job.Key] = []
             while true {
-              let jobs = try await ledger.claimJobs(
+              let jobs = try await ledger.jobs.claimJobs(
                 limits: [.notifications: 7], worker: "w\(worker)", at: start, lease: .seconds(20))
               // Jobs that another worker is claiming are skipped.
-              let left = try await ledger.nextJobs()
+              let left = try await ledger.jobs.nextJobs()
               claimed += jobs.map(\.key)
-              for job in jobs { try await ledger.complete(job) }
+              for job in jobs { try await ledger.jobs.complete(job) }
               if jobs.isEmpty, left.isEmpty { return claimed }
             }
           }
@@ -98,19 +98,19 @@ struct QueueTests {
       try await schedule(Self.order(1), in: ledger)
       try await schedule(Self.order(2), in: ledger)
       func claim(_ worker: String, after delay: Duration) async throws -> [Job] {
-        try await ledger.claimJobs(
+        try await ledger.jobs.claimJobs(
           limits: [.notifications: 9], worker: worker, at: start + delay, lease: .seconds(20))
       }
       let jobs = try await claim("a", after: .zero)
       #expect(jobs.count == 2)
-      let kept = try await ledger.extendLeases(of: [jobs[0]], until: start + .seconds(40))
+      let kept = try await ledger.jobs.extendLeases(of: [jobs[0]], until: start + .seconds(40))
       #expect(kept == [jobs[0].id])
       // A lease is never shortened.
-      try await ledger.extendLeases(of: [jobs[0]], until: start + .seconds(30))
+      try await ledger.jobs.extendLeases(of: [jobs[0]], until: start + .seconds(30))
       #expect(try await claim("b", after: .seconds(19)).isEmpty)
       #expect(try await claim("b", after: .seconds(20)).map(\.key) == [jobs[1].key])
       #expect(try await claim("b", after: .seconds(39)).isEmpty)
-      #expect(try await ledger.extendLeases(of: jobs, until: start + .days(1)) == [jobs[0].id])
+      #expect(try await ledger.jobs.extendLeases(of: jobs, until: start + .days(1)) == [jobs[0].id])
     }
   }
 
@@ -121,7 +121,7 @@ struct QueueTests {
       var now = start
       var leases: [Duration] = []
       for _ in 1...15 {
-        _ = try await ledger.claimJobs(
+        _ = try await ledger.jobs.claimJobs(
           limits: [.notifications: 1], worker: "a", at: now, lease: .seconds(20))
         let end = try await ledger.database.query("SELECT locked_until FROM tenure.job")
           .decodeOnly(Timestamp.self)
@@ -138,17 +138,17 @@ struct QueueTests {
   func givingBack() async throws {
     try await withLedger { ledger in
       for number in 1...3 { try await schedule(Self.order(number), in: ledger) }
-      let jobs = try await ledger.claimJobs(
+      let jobs = try await ledger.jobs.claimJobs(
         limits: [.notifications: 2], worker: "a", at: start, lease: .seconds(20))
-      _ = try await ledger.claimJobs(
+      _ = try await ledger.jobs.claimJobs(
         limits: [.notifications: 2], worker: "b", at: start, lease: .seconds(20))
-      try await ledger.giveBack(jobs)
+      try await ledger.jobs.giveBack(jobs)
       #expect(try await holders(ledger) == [nil, nil, "b"])
-      let again = try await ledger.claimJobs(
+      let again = try await ledger.jobs.claimJobs(
         limits: [.notifications: 9], worker: "b", at: start, lease: .seconds(20))
       #expect(again.map(\.attempts) == [1, 1])
       // Returning jobs late does not release another worker's claim.
-      try await ledger.giveBack(jobs)
+      try await ledger.jobs.giveBack(jobs)
       #expect(try await holders(ledger) == ["b", "b", "b"])
     }
   }
@@ -156,23 +156,23 @@ struct QueueTests {
   @Test("the next job of a lane is the next to be due, or the next whose lease is over")
   func nextJob() async throws {
     try await withLedger { ledger in
-      #expect(try await ledger.nextJobs().isEmpty)
+      #expect(try await ledger.jobs.nextJobs().isEmpty)
       try await schedule(Self.poll(1), after: .seconds(7), priority: 2, in: ledger)
       try await schedule(Self.poll(2), after: .seconds(9), priority: 0, in: ledger)
       try await schedule(Self.order(1), after: .seconds(3), in: ledger)
       try await schedule(Self.order(2), after: .seconds(50), in: ledger)
       try await schedule(.reconcile, in: ledger)
       #expect(
-        try await ledger.nextJobs() == [
+        try await ledger.jobs.nextJobs() == [
           .polls: start + .seconds(7), .notifications: start + .seconds(3), .maintenance: start,
         ])
-      let jobs = try await ledger.claimJobs(
+      let jobs = try await ledger.jobs.claimJobs(
         limits: [.notifications: 1, .maintenance: 1], worker: "a", at: start + .seconds(4),
         lease: .seconds(20))
       let queue = Job.Queue.notifications
-      #expect(try await ledger.nextJobs()[queue] == start + .seconds(24))
-      #expect(try await ledger.discard(jobs[0], because: "why", at: start))
-      #expect(try await ledger.nextJobs()[.maintenance] == nil)
+      #expect(try await ledger.jobs.nextJobs()[queue] == start + .seconds(24))
+      #expect(try await ledger.jobs.discard(jobs[0], because: "why", at: start))
+      #expect(try await ledger.jobs.nextJobs()[.maintenance] == nil)
     }
   }
 
@@ -182,17 +182,17 @@ struct QueueTests {
       try await schedule(Self.poll(1), in: ledger)
       func claim() async throws -> Job {
         try #require(
-          try await ledger.claimJobs(
+          try await ledger.jobs.claimJobs(
             limits: [.polls: 1], worker: "a", at: start + .seconds(60), lease: .seconds(20)
           ).first)
       }
       let first = try await claim()
       try await schedule(Self.poll(1), after: .seconds(30), in: ledger)
-      #expect(try await !ledger.discard(first, because: "late", at: start))
-      try await ledger.repeat(first, at: start + .days(9), now: start)
+      #expect(try await !ledger.jobs.discard(first, because: "late", at: start))
+      try await ledger.jobs.repeat(first, at: start + .days(9), now: start)
       let second = try await claim()
-      try await ledger.repeat(second, at: start + .days(9), now: start)
-      #expect(try await ledger.nextJobs()[.polls] == start + .days(9))
+      try await ledger.jobs.repeat(second, at: start + .days(9), now: start)
+      #expect(try await ledger.jobs.nextJobs()[.polls] == start + .days(9))
     }
   }
 
@@ -201,12 +201,12 @@ struct QueueTests {
     try await withLedger { ledger in
       try await schedule(Self.poll(1), in: ledger)
       let job = try #require(
-        try await ledger.claimJobs(
+        try await ledger.jobs.claimJobs(
           limits: [.polls: 1], worker: "a", at: start, lease: .seconds(20)
         ).first)
       try await schedule(Self.poll(1), after: .seconds(30), in: ledger)
-      try await ledger.release(job, until: start + .days(9), because: "a deadlock")
-      #expect(try await ledger.nextJobs()[.polls] == start + .seconds(30))
+      try await ledger.jobs.release(job, until: start + .days(9), because: "a deadlock")
+      #expect(try await ledger.jobs.nextJobs()[.polls] == start + .seconds(30))
     }
   }
 
@@ -220,13 +220,13 @@ struct QueueTests {
           ('reconcile', 'all', 'attic', '2025-01-01', '2025-01-01')
         """)
       #expect(
-        try await ledger.claimJobs(
+        try await ledger.jobs.claimJobs(
           limits: [.maintenance: 1], worker: "a", at: start, lease: .seconds(20)
         ).isEmpty)
-      #expect(try await ledger.nextJobs().isEmpty)
+      #expect(try await ledger.jobs.nextJobs().isEmpty)
       // Operators see and retry them all the same.
-      #expect(try await ledger.jobCounts(at: start).map(\.queue) == ["attic", "maintenance"])
-      #expect(try await ledger.restartJobs(.named(["all"]), at: start) == 2)
+      #expect(try await ledger.jobs.jobCounts(at: start).map(\.queue) == ["attic", "maintenance"])
+      #expect(try await ledger.jobs.restartJobs(.named(["all"]), at: start) == 2)
     }
   }
 
@@ -249,18 +249,18 @@ struct QueueTests {
       }
       func claim(_ queue: Job.Queue) async throws -> Job {
         try #require(
-          try await ledger.claimJobs(
+          try await ledger.jobs.claimJobs(
             limits: [queue: 1], worker: "a", at: start + .days(1), lease: .seconds(20)
           ).first)
       }
       let once = try await writes {
         try await schedule(Self.order(1), in: ledger)
-        try await ledger.complete(try await claim(.notifications))
+        try await ledger.jobs.complete(try await claim(.notifications))
       }
       #expect(once == ["INSERT", "UPDATE", "DELETE"])
       try await schedule(Self.poll(1), in: ledger)
       let again = try await writes {
-        try await ledger.repeat(try await claim(.polls), at: start + .days(9), now: start)
+        try await ledger.jobs.repeat(try await claim(.polls), at: start + .days(9), now: start)
       }
       #expect(again == ["UPDATE", "UPDATE"])
       let same = try await writes {
@@ -272,21 +272,21 @@ struct QueueTests {
         // A claimed job is always written: its worker has to find that it runs again.
         let job = try await claim(.polls)
         try await schedule(Self.poll(1), after: .days(1), in: ledger)
-        try await ledger.complete(job)
+        try await ledger.jobs.complete(job)
       }
       #expect(moved == ["UPDATE", "UPDATE", "UPDATE", "UPDATE"])
-      #expect(try await ledger.nextJobs()[.polls] == start + .days(1))
+      #expect(try await ledger.jobs.nextJobs()[.polls] == start + .days(1))
     }
   }
 
   @Test("what is seeded is there once")
   func seeding() async throws {
     try await withLedger { ledger in
-      try await ledger.seed([.reconcile, .pruneEvents], at: start)
-      try await ledger.seed([.pruneEvents], at: start + .days(1))
-      try await ledger.seed([], at: start)
+      try await ledger.jobs.seed([.reconcile, .pruneEvents], at: start)
+      try await ledger.jobs.seed([.pruneEvents], at: start + .days(1))
+      try await ledger.jobs.seed([], at: start)
       #expect(try await holders(ledger).count == 2)
-      #expect(try await ledger.nextJobs()[.maintenance] == start)
+      #expect(try await ledger.jobs.nextJobs()[.maintenance] == start)
     }
   }
 
@@ -297,15 +297,15 @@ struct QueueTests {
         try await schedule(Self.order(number), after: .seconds(number), in: ledger)
       }
       try await schedule(.reconcile, in: ledger)
-      let jobs = try await ledger.claimJobs(
+      let jobs = try await ledger.jobs.claimJobs(
         limits: [.notifications: 3, .maintenance: 1], worker: "a", at: start + .seconds(4),
         lease: .seconds(20))
       let (survey, first, second) = (jobs[0], jobs[1], jobs[2])
-      #expect(try await ledger.discard(first, because: "first", at: start + .seconds(5)))
-      #expect(try await ledger.discard(survey, because: "reconcile", at: start + .seconds(6)))
-      try await ledger.release(second, until: start + .seconds(90), because: "second")
+      #expect(try await ledger.jobs.discard(first, because: "first", at: start + .seconds(5)))
+      #expect(try await ledger.jobs.discard(survey, because: "reconcile", at: start + .seconds(6)))
+      try await ledger.jobs.release(second, until: start + .seconds(90), because: "second")
 
-      let counts = try await ledger.jobCounts(at: start + .seconds(5))
+      let counts = try await ledger.jobs.jobCounts(at: start + .seconds(5))
       #expect(counts.map(\.kind) == ["process_notification", "reconcile"])
       let count = try #require(counts.first)
       #expect(count.queue == "notifications")
@@ -317,34 +317,34 @@ struct QueueTests {
       #expect(count.failing == 1)
       #expect(count.dueSince == start + .seconds(4))
 
-      let parked = try await ledger.discardedJobs(limit: 10)
+      let parked = try await ledger.jobs.discardedJobs(limit: 10)
       #expect(parked.map(\.lastError) == ["reconcile", "first"])
       #expect(parked.map(\.state) == [.discarded, .discarded])
       #expect(
-        try await ledger.discardedJobs(kind: "reconcile", limit: 10).map(\.subject) == ["all"])
-      #expect(try await ledger.discardedJobs(limit: 1).count == 1)
+        try await ledger.jobs.discardedJobs(kind: "reconcile", limit: 10).map(\.subject) == ["all"])
+      #expect(try await ledger.jobs.discardedJobs(limit: 1).count == 1)
 
       let now = start + .seconds(100)
       func state(_ name: String) async throws -> StoredJob.State? {
-        try await ledger.jobs(named: name, at: now).first?.state
+        try await ledger.jobs.jobs(named: name, at: now).first?.state
       }
       #expect(try await state("n1") == .discarded)
       #expect(try await state("\(jobs[3].id)") == .running)
       #expect(try await state("n6") == .due)
-      #expect(try await ledger.jobs(named: "n6", at: start).map(\.state) == [.waiting])
+      #expect(try await ledger.jobs.jobs(named: "n6", at: start).map(\.state) == [.waiting])
       #expect(try await state("n7") == nil)
 
       // A running job is not retried.
-      #expect(try await ledger.restartJobs(.named(["n1", "n3", "\(second.id)"]), at: now) == 2)
+      #expect(try await ledger.jobs.restartJobs(.named(["n1", "n3", "\(second.id)"]), at: now) == 2)
       #expect(try await state("n3") == .running)
       #expect(try await state("n1") == .due)
-      let again = try #require(try await ledger.jobs(named: "n2", at: now).first)
+      let again = try #require(try await ledger.jobs.jobs(named: "n2", at: now).first)
       #expect(again.runAt == now)
       #expect(again.createdAt == now)
       #expect(again.attempts == 0)
-      #expect(try await ledger.restartJobs(.discarded(kind: "poll_line"), at: now) == 0)
-      #expect(try await ledger.restartJobs(.allDiscarded, at: now) == 1)
-      #expect(try await ledger.discardedJobs(limit: 10).isEmpty)
+      #expect(try await ledger.jobs.restartJobs(.discarded(kind: "poll_line"), at: now) == 0)
+      #expect(try await ledger.jobs.restartJobs(.allDiscarded, at: now) == 1)
+      #expect(try await ledger.jobs.discardedJobs(limit: 10).isEmpty)
     }
   }
 
@@ -369,7 +369,7 @@ struct QueueTests {
       .publishEntitlements(AccountKey(rawValue: id)), .expireOrder(id),
       .deliverEvents(stream: "line/production/1"), .reconcile, .pruneEvents,
       .rollUpMovements, .mergeAccount(AccountKey(rawValue: id)), .prunePayloads,
-      .setAppAccountToken(LineID(.sandbox, "1")),
+      .setAppAccountToken(OriginalTransactionKey(.sandbox, "1")),
       .sendConsumption(.production, notificationID: "a/b"),
     ]
     #expect(tasks.map(\.kind) == Job.Kind.allCases)
@@ -381,7 +381,7 @@ struct QueueTests {
     }
     #expect(try job(0).subjectID == id)
     #expect(try job(4).subjectID == id)
-    #expect(try job(2).originalTransaction == LineID(.production, "1"))
+    #expect(try job(2).originalTransaction == OriginalTransactionKey(.production, "1"))
     #expect(try job(3).scope.environment == .sandbox)
     #expect(try job(3).scope.name == "com.example/app")
     #expect(try job(13).scope.name == "a/b")

@@ -12,7 +12,7 @@ struct ReadingTests {
   func linkedLater() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      let other = LineID(.production, "2000")
+      let other = OriginalTransactionKey(.production, "2000")
       try await ledger.submit(
         [charge("1", on: 0, lineItem: "w1"), status(true, on: 0.1)], claiming: [key("1")],
         by: "anna", on: 0.1)
@@ -22,14 +22,14 @@ struct ReadingTests {
         [charge("9", on: 0, line: other, asOf: 50, lineItem: "w1")], claiming: [], by: "ben",
         on: 50)
 
-      let then = try #require(try await ledger.family(of: lineID, knownAt: day(45)))
+      let then = try #require(try await ledger.ownership.family(of: lineID, knownAt: day(45)))
       #expect(Set(then.line.heads.keys) == [lineID])
       #expect(then.rule.charges.map(\.id) == [key("1")])
       #expect(then.line.decisions.count == 1)
-      let now = try #require(try await ledger.family(of: lineID, knownAt: day(51)))
+      let now = try #require(try await ledger.ownership.family(of: lineID, knownAt: day(51)))
       #expect(Set(now.line.heads.keys) == [lineID, other])
       #expect(now.rule.charges.count == 2)
-      let held = try await ledger.allHoldings(of: "ben", knownAt: day(45)).holdings
+      let held = try await ledger.holdings.allHoldings(of: "ben", knownAt: day(45)).holdings
       #expect(held.map(\.charge) == [key("8", line: other)])
     }
   }
@@ -41,10 +41,10 @@ struct ReadingTests {
       configuration.connectionLimit = 1
     } _: { database in
       let ledger = Ledger(database: database)
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
-      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: start)
-      let other = LineID(.production, "2000")
+      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: start)
+      let other = OriginalTransactionKey(.production, "2000")
       func submit(_ id: TransactionID, on date: Double) async throws {
         try await ledger.submit(
           [
@@ -55,31 +55,31 @@ struct ReadingTests {
       try await Self.multiplyRows(of: database)
 
       try await submit("2", on: 30)
-      let account = try #require(try await ledger.account("anna"))
+      let account = try #require(try await ledger.accounts.account("anna"))
       _ = try await database.query("SELECT pg_stat_force_next_flush()")
       _ = try await database.query("SELECT pg_stat_reset()")
 
       try await submit("3", on: 60)
-      _ = try await ledger.openOrder(accountID: "ben", productID: "monthly", at: start)
-      #expect(try await ledger.order(order.order.id) != nil)
-      #expect(try await ledger.lines(of: account.key).count == 2)
-      #expect(try await ledger.lines(of: "1" as TransactionID).contains(lineID))
-      #expect(try await ledger.environments(of: "1000") == [.production])
-      #expect(try await ledger.family(of: lineID, knownAt: day(90))?.rule.charges.count == 3)
-      #expect(try await !ledger.history(of: lineID).isEmpty)
-      #expect(try await ledger.accountIDs(of: [account.key]) == [account.key: "anna"])
-      _ = try await ledger.holdings(of: "anna")
-      #expect(try await ledger.allHoldings(of: "anna", knownAt: nil).holdings.count == 3)
-      let submission = try await ledger.store(
+      _ = try await ledger.orders.openOrder(accountID: "ben", productID: "monthly", at: start)
+      #expect(try await ledger.orders.order(order.order.id) != nil)
+      #expect(try await ledger.ownership.lines(of: account.key).count == 2)
+      #expect(try await ledger.ownership.lines(of: "1" as TransactionID).contains(lineID))
+      #expect(try await ledger.ownership.environments(of: "1000") == [.production])
+      #expect(try await ledger.ownership.family(of: lineID, knownAt: day(90))?.rule.charges.count == 3)
+      #expect(try await !ledger.ownership.history(of: lineID).isEmpty)
+      #expect(try await ledger.ownership.accountIDs(of: [account.key]) == [account.key: "anna"])
+      _ = try await ledger.holdings.holdings(of: "anna")
+      #expect(try await ledger.holdings.allHoldings(of: "anna", knownAt: nil).holdings.count == 3)
+      let submission = try await ledger.submissions.store(
         NewSubmission(
           id: UUID(), accountID: "anna", receivedAt: day(60), payload: .receipt("receipt"),
           transactionID: nil, orderID: nil, isRestore: false, bundleID: nil), retryAt: day(60)
       ).id
-      #expect(try await ledger.submission(submission) != nil)
-      #expect(try await ledger.payload(of: submission) != nil)
-      _ = try await ledger.exchanges(of: submission)
-      _ = try await ledger.acknowledgeDelivery(of: key("3"), by: account.key, at: day(61))
-      _ = try await ledger.claimJobs(limit: 1, worker: "w", at: start, lease: .seconds(1))
+      #expect(try await ledger.submissions.submission(submission) != nil)
+      #expect(try await ledger.submissions.payload(of: submission) != nil)
+      _ = try await ledger.submissions.exchanges(of: submission)
+      _ = try await ledger.orders.acknowledgeDelivery(of: key("3"), by: account.key, at: day(61))
+      _ = try await ledger.jobs.claimJobs(limit: 1, worker: "w", at: start, lease: .seconds(1))
 
       _ = try await database.query("SELECT pg_stat_force_next_flush()")
       let scanned = try await database.query(
@@ -103,7 +103,7 @@ struct ReadingTests {
         AND a.atttypid IN ('uuid'::regtype, 'text'::regtype) AND c.relname NOT LIKE 'product%'
         AND (c.relname NOT LIKE 'movement%' AND c.relname NOT LIKE 'charge%'
           OR a.attname IN ('original_transaction_id', 'product_id'))
-        AND c.relname NOT IN ('movement_change', 'charge_change', 'apple_telling')
+        AND c.relname NOT IN ('movement_change', 'charge_change', 'app_store_write_back')
       """
     ).decode(String.self, String.self, Bool.self)
     let inserts = Dictionary(grouping: keys, by: \.0).map { table, columns in

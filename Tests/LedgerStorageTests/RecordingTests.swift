@@ -17,7 +17,7 @@ struct RecordingTests {
         [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
       #expect(result?.recording.families[lineID]?.changes.map(\.action) == [.claimed])
       #expect(try await ledger.owner(of: "1") == "anna")
-      let held = try await ledger.holdings(of: "anna").holdings
+      let held = try await ledger.holdings.holdings(of: "anna").holdings
       #expect(held.map(\.charge) == [key("1")])
       #expect(held.first?.endsAt == day(30))
       #expect(held.first?.renewal == Holding.Renewal(autoRenews: true, phase: .undisturbed))
@@ -34,9 +34,9 @@ struct RecordingTests {
         [charge("1", on: 0, asOf: 32), charge("2", on: 30, asOf: 32), status(true, on: 32.1)],
         claiming: [key("2")], by: "ben", on: 32.1)
       #expect(try await ledger.owner(of: "2") == "anna")
-      #expect(try await ledger.holdings(of: "ben").holdings.isEmpty)
+      #expect(try await ledger.holdings.holdings(of: "ben").holdings.isEmpty)
       // The first month is over and pruned; what is held now is the renewal.
-      #expect(try await ledger.holdings(of: "anna").holdings.map(\.charge) == [key("2")])
+      #expect(try await ledger.holdings.holdings(of: "anna").holdings.map(\.charge) == [key("2")])
     }
   }
 
@@ -51,7 +51,7 @@ struct RecordingTests {
         try await ledger.submit(evidence, claiming: [key("2")], by: "anna", on: 32)
       }
       #expect(try await ledger.entryCount() == before)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -70,9 +70,9 @@ struct RecordingTests {
       // "Refunded" of day 35 arrives after "not refunded" of day 40.
       try await ledger.submit(
         [charge("2", on: 30, asOf: 35, revokedOn: 34)], claiming: [], by: "anna", on: 41)
-      let held = try await ledger.holdings(of: "anna").holdings
+      let held = try await ledger.holdings.holdings(of: "anna").holdings
       #expect(held.map(\.revokedAt) == [nil])
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -96,12 +96,12 @@ struct RecordingTests {
       }
       #expect(owners == 1)
       let owner = try await ledger.owner(of: "1")
-      let stored = try await ledger.order(order)
+      let stored = try await ledger.orders.order(order)
       #expect(stored?.order.status == (owner == "anna" ? .fulfilled : .open))
       let claims = try await database.query("SELECT count(*) FROM tenure.claim").decodeOnly(
         Int.self)
       #expect(claims == 2)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -109,7 +109,7 @@ struct RecordingTests {
   func linked() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      let other = LineID(.production, "2000")
+      let other = OriginalTransactionKey(.production, "2000")
       try await ledger.submit(
         [charge("1", on: 0, lineItem: "w1"), status(true, on: 0.1)], claiming: [key("1")],
         by: "anna", on: 0.1)
@@ -122,7 +122,7 @@ struct RecordingTests {
         [charge("10", on: 30, line: other, lineItem: "w2")], claiming: [key("10", line: other)],
         by: "ben", on: 30.1)
       #expect(try await ledger.owner(of: "10", line: other) == "anna")
-      let audit = try await ledger.audit()
+      let audit = try await ledger.auditor.audit()
       #expect(audit.differences == [])
     }
   }
@@ -131,7 +131,7 @@ struct RecordingTests {
   func claimsOnLinkedLines() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      let other = LineID(.production, "900")
+      let other = OriginalTransactionKey(.production, "900")
       // Many entries on the one line, so that the numbers of the other are smaller.
       try await ledger.submit(
         (1...8).map { status(true, on: Double($0)) }, claiming: [], by: "anna", on: 8)
@@ -154,7 +154,7 @@ struct RecordingTests {
       let late = try await ledger.submit([status(true, on: 9.5)], claiming: [], by: "anna", on: 122)
       let changes = late?.recording.families[lineID]?.changes
       #expect(changes?.filter(\.changesOwner) == [])
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -162,14 +162,14 @@ struct RecordingTests {
   func lateLink() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      let other = LineID(.production, "900")
+      let other = OriginalTransactionKey(.production, "900")
       let catalogue = Catalogue([
         Product(
           id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"])
       ])
       func premium() async throws -> Entitlement? {
         Entitlement.entitlements(
-          holdings: try await ledger.holdings(of: "anna").holdings, catalogue: catalogue,
+          holdings: try await ledger.holdings.holdings(of: "anna").holdings, catalogue: catalogue,
           at: day(29.5)
         ).first
       }
@@ -184,10 +184,10 @@ struct RecordingTests {
       #expect(linked?.expiresAt == day(60))
       #expect(linked?.willRenew == true)
       #expect(
-        Set(try await ledger.holdings(of: "anna").holdings.map(\.familyID)) == [nil, "900"])
-      let audit = try await ledger.audit()
+        Set(try await ledger.holdings.holdings(of: "anna").holdings.map(\.familyID)) == [nil, "900"])
+      let audit = try await ledger.auditor.audit()
       #expect(audit.differences == [], "\(audit.differences)")
-      #expect(try await ledger.rebuild().rewritten == 0)
+      #expect(try await ledger.auditor.rebuild().rewritten == 0)
     }
   }
 
@@ -195,11 +195,11 @@ struct RecordingTests {
   func factsAfterAConfirmation() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      let ben = try await ledger.findOrCreateAccount("ben", at: start).appAccountToken
-      let carl = try await ledger.findOrCreateAccount("carl", at: start).appAccountToken
+      let ben = try await ledger.accounts.findOrCreateAccount("ben", at: start).appAccountToken
+      let carl = try await ledger.accounts.findOrCreateAccount("carl", at: start).appAccountToken
       func hear(_ evidence: [Evidence], on date: Double) async throws {
         try await ledger.submit(evidence, claiming: [], by: "anna", on: date)
-        let audit = try await ledger.audit()
+        let audit = try await ledger.auditor.audit()
         #expect(audit.differences == [], "\(audit.differences)")
       }
       try await hear([charge("1", on: 0), charge("2", on: 40)], on: 41)
@@ -210,9 +210,9 @@ struct RecordingTests {
       #expect(try await ledger.owner(of: "2") == "carl")
       // What the confirmation said of the other facts still holds.
       try await hear([charge("1", on: 0, asOf: 49, revokedOn: 5)], on: 53)
-      let family = try await ledger.family(of: lineID)
+      let family = try await ledger.ownership.family(of: lineID)
       #expect(family?.charge(of: key("1"))?.charge.revocation == nil)
-      #expect(try await ledger.rebuild().rewritten == 0)
+      #expect(try await ledger.auditor.rebuild().rewritten == 0)
     }
   }
 
@@ -220,9 +220,9 @@ struct RecordingTests {
   func previewContext() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      let ben = try await ledger.findOrCreateAccount("ben", at: start).key
+      let ben = try await ledger.accounts.findOrCreateAccount("ben", at: start).key
       func previewed() async throws -> Decision? {
-        let family = try await ledger.family(of: lineID, claimant: ben)
+        let family = try await ledger.ownership.family(of: lineID, claimant: ben)
         return family.map {
           OwnershipPreview(of: $0.line, account: ben, id: lineID, at: day(20)).purchase
         }
@@ -231,10 +231,10 @@ struct RecordingTests {
         [charge("1", on: 0), status(false, on: 10), status(true, on: 12)], claiming: [key("1")],
         by: "anna", on: 12)
       #expect(try await previewed()?.rule == .activelyAutoRenewing)
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(
           id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
-      _ = try await ledger.openOrder(accountID: "ben", productID: "monthly", at: day(11))
+      _ = try await ledger.orders.openOrder(accountID: "ben", productID: "monthly", at: day(11))
       #expect(try await previewed()?.finding.ground == .orderedByAnotherAccount)
       _ = try await database.execute(
         "UPDATE tenure.account_by_key SET erased_at = \(day(15)) WHERE account_id = 'anna'")
@@ -246,7 +246,7 @@ struct RecordingTests {
   func environments() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      let sandbox = LineID(.sandbox, "1000")
+      let sandbox = OriginalTransactionKey(.sandbox, "1000")
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit(
@@ -279,14 +279,14 @@ struct RecordingTests {
         try await group.waitForAll()
       }
       #expect(try await ledger.owner(of: "1")?.hasPrefix("account-") == true)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
   private func openOrder(_ ledger: Ledger, _ account: String) async throws -> UUID {
-    _ = try await ledger.describe(
+    _ = try await ledger.products.describe(
       Product(
         id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
-    return try await ledger.openOrder(accountID: account, productID: "monthly", at: start).order.id
+    return try await ledger.orders.openOrder(accountID: account, productID: "monthly", at: start).order.id
   }
 }

@@ -41,7 +41,7 @@ struct ReplicaProgressTests {
   @Test("is enough for who has changed something once that is in it")
   func changes() {
     var progress = progress(applied: 200)
-    let changes = RecentChanges()
+    let changes = RecentWrites()
     changes.note(["unasked"], at: at(2.5))
     changes.remember(for: .seconds(5))
     changes.note(["anna"], at: at(2.5))

@@ -26,7 +26,7 @@ struct SchemaUpgradeTests {
   // swift-format-ignore
   @Test(arguments: [
     // version      since        what this program says of it
-    (current,      current,     SchemaStanding.current),
+    (current,      current,     SchemaStatus.current),
     (current,      1,           .current),
     (current + 1,  current,     .ahead(version: current + 1)),
     (current + 7,  current,     .ahead(version: current + 7)),
@@ -34,11 +34,11 @@ struct SchemaUpgradeTests {
     (current + 2,  current + 1, nil),
   ])
   func `a program works with its own version, and with later ones that serve it`(
-    version: Int, since: Int, standing: SchemaStanding?
+    version: Int, since: Int, standing: SchemaStatus?
   ) async throws {
     try await withScratchDatabase { database in
       _ = try await database.execute(
-        "UPDATE tenure.schema_version SET version = \(version), serves_since = \(since)")
+        "UPDATE tenure.schema_version SET version = \(version), compatible_since = \(since)")
       let migrator = SchemaMigrator(database: database, logger: Self.quiet)
       do {
         #expect(try await migrator.check() == standing)
@@ -60,7 +60,7 @@ struct SchemaUpgradeTests {
       let migrator = Self.migrator(database, .sample, contraction)
       _ = try await migrator.migrate()
       let rows = try await database.query(
-        "SELECT version, serves_since FROM tenure.schema_version ORDER BY version"
+        "SELECT version, compatible_since FROM tenure.schema_version ORDER BY version"
       ).decode(Int.self, Int.self)
       #expect(rows.map(\.0) == [Self.current, Self.current + 1, Self.current + 2])
       #expect(rows.map(\.1) == [1, Self.current, Self.current + 2])

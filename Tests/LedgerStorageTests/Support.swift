@@ -11,11 +11,11 @@ let start = Timestamp(CalendarDate(year: 2026, month: 1, day: 1))
 
 func day(_ day: Double) -> Timestamp { start + .milliseconds(Int64(day * 86_400_000)) }
 
-let lineID = LineID(.production, "1000")
+let lineID = OriginalTransactionKey(.production, "1000")
 
 /// A month's charge that begins on a day.
 func charge(
-  _ id: TransactionID, on begin: Double, days: Double = 30, line: LineID = lineID,
+  _ id: TransactionID, on begin: Double, days: Double = 30, line: OriginalTransactionKey = lineID,
   product: ProductID = "monthly", asOf: Double? = nil, lineItem: WebOrderLineItemID? = nil,
   revokedOn: Double? = nil, token: UUID? = nil
 ) -> Evidence {
@@ -27,12 +27,12 @@ func charge(
       revocation: revokedOn.map { .revoked(at: day($0), reason: "0") } ?? .notRevoked))
 }
 
-func status(_ isOn: Bool, on date: Double, line: LineID = lineID) -> Evidence {
+func status(_ isOn: Bool, on date: Double, line: OriginalTransactionKey = lineID) -> Evidence {
   .renewalStatus(
     RenewalStatus(asOf: day(date), autoRenews: isOn, phase: .undisturbed), line: line)
 }
 
-func key(_ id: TransactionID, line: LineID = lineID, product: ProductID = "monthly")
+func key(_ id: TransactionID, line: OriginalTransactionKey = lineID, product: ProductID = "monthly")
   -> TransactionKey
 {
   TransactionKey(line: line, transactionID: id, productID: product)
@@ -84,7 +84,7 @@ extension Ledger {
   func submit(
     _ evidence: [Evidence], claiming selected: [TransactionKey], by account: String,
     on date: Double, order: UUID? = nil, terms: AccessTerms = .everything
-  ) async throws -> RecordedSubmission? {
+  ) async throws -> SubmissionStore.RecordedSubmission? {
     try await verify(
       store(by: account, on: date, order: order), evidence, claiming: selected, on: date,
       terms: terms)
@@ -104,9 +104,9 @@ extension Ledger {
   func verify(
     _ submission: Submission, _ evidence: [Evidence], claiming selected: [TransactionKey],
     on date: Double, exchanges: [SubmissionExchange] = [], terms: AccessTerms = .everything
-  ) async throws -> RecordedSubmission? {
-    try await record(
-      VerifiedSubmission(
+  ) async throws -> SubmissionStore.RecordedSubmission? {
+    try await submissions.record(
+      SubmissionStore.VerifiedSubmission(
         submission: submission, source: .receipt, environment: .production, evidence: evidence,
         selected: selected, exchanges: exchanges),
       at: day(date), terms: terms)
@@ -115,18 +115,18 @@ extension Ledger {
   func acknowledgeDelivery(of key: TransactionKey, by account: String, on date: Double)
     async throws -> (deliveredAt: Timestamp, isFirst: Bool)?
   {
-    let account = try await findOrCreateAccount(account, at: start)
+    let account = try await accounts.findOrCreateAccount(account, at: start)
     return try await acknowledgeDelivery(of: key, by: account.key, at: day(date))
   }
 
-  func owner(of id: TransactionID, line: LineID = lineID) async throws -> String? {
+  func owner(of id: TransactionID, line: OriginalTransactionKey = lineID) async throws -> String? {
     guard let family = try await family(of: line),
       let recorded = family.charge(of: key(id, line: line))?.recorded
     else { return nil }
     return recorded.decision.owner.flatMap { family.names[$0] }
   }
 
-  func rule(of id: TransactionID, line: LineID = lineID) async throws -> Decision.Rule? {
+  func rule(of id: TransactionID, line: OriginalTransactionKey = lineID) async throws -> Decision.Rule? {
     try await family(of: line)?.charge(of: key(id, line: line))?.recorded.decision.rule
   }
 

@@ -25,7 +25,7 @@ struct SupportLifeTests {
       var grants: [UUID] = []
       for step in steps {
         try await step.happen(in: ledger, grants: &grants)
-        #expect(try await ledger.audit().differences == [], "seed \(seed), day \(step.date)")
+        #expect(try await ledger.auditor.audit().differences == [], "seed \(seed), day \(step.date)")
       }
       let end = date + 1
       try await ledger.work(until: end)
@@ -34,7 +34,7 @@ struct SupportLifeTests {
         .decode(String.self)
       for name in names {
         // What the rows say is what the entries, folded again, say.
-        let folded = try await ledger.allHoldings(of: name, knownAt: day(end))
+        let folded = try await ledger.holdings.allHoldings(of: name, knownAt: day(end))
         let decided = Dictionary(
           uniqueKeysWithValues: AccessTerms.shop.entitlements(
             of: name, holding: folded.holdings, granted: folded.grants, at: day(end)
@@ -55,7 +55,7 @@ private struct SupportStep: Sendable {
   let date: Double
   private let account: String
   private let other: String?
-  private let line: LineID
+  private let line: OriginalTransactionKey
   private let number: Int
   private let way: Int
   private let effectiveFrom: Double?
@@ -66,7 +66,7 @@ private struct SupportStep: Sendable {
     self.date = date
     account = Self.accounts[Int.random(in: 0..<3, using: &random)]
     other = Int.random(in: 0..<4, using: &random) == 0 ? nil : account
-    line = LineID(
+    line = OriginalTransactionKey(
       .production, OriginalTransactionID("\(Int.random(in: 1...3, using: &random))000"))
     number = Int.random(in: max(0, Int(date / 12) - 3)...Int(date / 12), using: &random)
     way = Int.random(in: 0..<13, using: &random)
@@ -97,21 +97,21 @@ private struct SupportStep: Sendable {
         evidence, claiming: [transaction], by: account, on: date, terms: .shop)
     case 6, 7, 8:
       guard try await isOpen(account, in: ledger) else { return }
-      let charges = try await ledger.family(of: line)?.rule.charges ?? []
+      let charges = try await ledger.ownership.family(of: line)?.rule.charges ?? []
       guard !charges.isEmpty else { return }
-      try await ledger.transfer(
+      try await ledger.ownership.transfer(
         charges[choice % charges.count].id, to: other, effectiveFrom: effectiveFrom.map(day),
         by: support, terms: .shop, at: day(date))
     case 9:
       guard try await isOpen(account, in: ledger) else { return }
       grants.append(
-        try await ledger.grant(
+        try await ledger.grants.grant(
           "gold", to: account, until: end.map(day), by: support, terms: .shop, at: day(date)
         ).grant.grant.id)
     case 10:
       guard !grants.isEmpty else { return }
       do {
-        _ = try await ledger.revokeGrant(
+        _ = try await ledger.grants.revokeGrant(
           grants[choice % grants.count], by: support, terms: .shop, at: day(date))
       } catch LedgerError.erasedAccount {
         // It was given to somebody who is erased.
@@ -122,21 +122,21 @@ private struct SupportStep: Sendable {
         try await isOpen(into, in: ledger)
       else { return }
       // All at once, or by two lines at a time.
-      let merger = try await ledger.merge(
+      let merger = try await ledger.accounts.merge(
         account, into: into, by: support, terms: .shop, at: day(date),
         atOnce: choice.isMultiple(of: 2) ? 100 : 1)
       guard merger.completedAt == nil else { return }
-      while try await !ledger.continueMerge(
+      while try await !ledger.accounts.continueMerge(
         of: merger.merged.key, terms: .shop, at: day(date))
       {}
     default:
-      guard try await ledger.account(account) != nil else { return }
-      _ = try await ledger.erase(account, by: support, at: day(date))
+      guard try await ledger.accounts.account(account) != nil else { return }
+      _ = try await ledger.accounts.erase(account, by: support, at: day(date))
     }
   }
 
   /// Whether anything can be given to an account: it was not merged into another.
   private func isOpen(_ account: String, in ledger: Ledger) async throws -> Bool {
-    try await ledger.findOrCreateAccount(account, at: day(date)).mergedInto == nil
+    try await ledger.accounts.findOrCreateAccount(account, at: day(date)).mergedInto == nil
   }
 }

@@ -20,7 +20,7 @@ struct TellingTests {
       #expect(told.last?.at == day(30))
       try await ledger.work(until: 40)
       #expect(try await ledger.told().count == told.count)
-      #expect(try await ledger.database.query("SELECT 1 FROM tenure.told_entitlement").isEmpty)
+      #expect(try await ledger.database.query("SELECT 1 FROM tenure.published_entitlement").isEmpty)
     }
   }
 
@@ -47,7 +47,7 @@ struct TellingTests {
       let count = try await ledger.told().count
       #expect(try await ledger.told().last?.kind == .entitlementExpired)
       // The slow worker publishes nothing and no longer holds the job.
-      _ = try await ledger.tell([claimed], terms: .shop, at: day(30.6))
+      _ = try await ledger.accounts.tell([claimed], terms: .shop, at: day(30.6))
       #expect(try await ledger.told().count == count)
     }
   }
@@ -72,25 +72,25 @@ struct TellingTests {
   func together() async throws {
     try await withLedger { ledger in
       for (number, account) in ["anna", "ben", "cleo"].enumerated() {
-        let line = LineID(.production, OriginalTransactionID(rawValue: "\(1000 + number)"))
+        let line = OriginalTransactionKey(.production, OriginalTransactionID(rawValue: "\(1000 + number)"))
         let id = TransactionID(rawValue: "\(number)")
         try await ledger.submit(
           [charge(id, on: 0, line: line)], claiming: [key(id, line: line)],
           by: account, on: 0.1, terms: .shop)
       }
-      let jobs = try await ledger.claimJobs(
+      let jobs = try await ledger.jobs.claimJobs(
         limits: [.clock: 10], worker: "worker", at: day(30), lease: .seconds(60))
       #expect(jobs.count == 3)
       let left = try await ledger.database.withTransaction { other in
-        _ = try await other.batch(ToldAccount.lock(["ben"]))
-        return try await ledger.tell(jobs, terms: .shop, at: day(30))
+        _ = try await other.batch(PublishedEntitlements.lock(["ben"]))
+        return try await ledger.accounts.tell(jobs, terms: .shop, at: day(30))
       }
       func expired() async throws -> Set<String?> {
         Set(try await ledger.told().filter { $0.kind == .entitlementExpired }.map(\.account))
       }
       #expect(try await expired() == ["anna", "cleo"])
       #expect(left.count == 1)
-      #expect(try await ledger.tell(left, terms: .shop, at: day(30)).isEmpty)
+      #expect(try await ledger.accounts.tell(left, terms: .shop, at: day(30)).isEmpty)
       #expect(try await expired() == ["anna", "ben", "cleo"])
       let rest = try await ledger.database.query(
         "SELECT count(*) FROM tenure.job WHERE kind = 'publish_entitlements'")
@@ -105,7 +105,7 @@ struct TellingTests {
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       let job = try await ledger.claim(by: "a", on: 30)
       try await ledger.hear([charge("2", on: 30)], on: 30)
-      _ = try await ledger.tell([job], terms: .shop, at: day(30))
+      _ = try await ledger.accounts.tell([job], terms: .shop, at: day(30))
       let (runAt, holder) = try await ledger.database.query(
         "SELECT run_at, locked_by FROM tenure.job WHERE kind = 'publish_entitlements'"
       ).decodeOnly(Timestamp.self, String?.self)
@@ -120,9 +120,9 @@ struct TellingTests {
     try await withLedger { ledger in
       let grant = ProvisionalGrant(entitlement: "premium", endsAt: day(2), line: lineID)
       for (number, account) in ["anna", "ben", "carl"].enumerated() {
-        let line = LineID(.production, OriginalTransactionID("\(number)"))
-        let submission = try await ledger.store(by: account, on: 1)
-        try await ledger.postpone(
+        let line = OriginalTransactionKey(.production, OriginalTransactionID("\(number)"))
+        let submission = try await ledger.submissions.store(by: account, on: 1)
+        try await ledger.submissions.postpone(
           submission, until: day(1.5), because: waiting, exchanges: [],
           provisional: [
             ProvisionalGrant(entitlement: "premium", endsAt: grant.endsAt, line: line)
@@ -135,7 +135,7 @@ struct TellingTests {
             submission, [charge("1", on: 0, line: line)], claiming: [key("1", line: line)],
             on: 1.2, terms: .shop)
         case "ben":
-          try await ledger.reject(
+          try await ledger.submissions.reject(
             submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
             exchanges: [], terms: .shop, at: day(1.2))
         default:
@@ -156,10 +156,10 @@ struct TellingTests {
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.work(until: 1)
       #expect(try await ledger.told().allSatisfy { $0.data.entitlement == nil })
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(
           id: "monthly", validFrom: day(2), type: .autoRenewable, entitlements: ["premium"]))
-      let terms = AccessTerms(catalogue: try await ledger.catalogue())
+      let terms = AccessTerms(catalogue: try await ledger.products.catalogue())
       try await ledger.work(until: 2, terms: terms)
       let told = try await ledger.told()
       #expect(told.last?.kind == .entitlementGranted)
@@ -177,32 +177,32 @@ struct TellingTests {
 
   @Test("a survey goes on where a worker died, and begins again when something changes meanwhile")
   func surveyPlace() async throws {
-    let text = SurveyPlace(.accounts, after: "an account").text(generation: 3)
-    #expect(SurveyPlace(text, generation: 3) == SurveyPlace(.accounts, after: "an account"))
-    #expect(SurveyPlace(text, generation: 4) == nil)
-    #expect(SurveyPlace(nil, generation: 0) == nil)
-    let line = LineID(.sandbox, "a/b c")
-    let place = SurveyPlace(.lines, after: Job.Key.pollLine(line).subject)
-    #expect(SurveyPlace(place.text(generation: 0), generation: 0)?.line == line)
+    let text = ReconciliationPlace(.accounts, after: "an account").text(generation: 3)
+    #expect(ReconciliationPlace(text, generation: 3) == ReconciliationPlace(.accounts, after: "an account"))
+    #expect(ReconciliationPlace(text, generation: 4) == nil)
+    #expect(ReconciliationPlace(nil, generation: 0) == nil)
+    let line = OriginalTransactionKey(.sandbox, "a/b c")
+    let place = ReconciliationPlace(.lines, after: Job.Key.pollLine(line).subject)
+    #expect(ReconciliationPlace(place.text(generation: 0), generation: 0)?.line == line)
 
     try await withLedger { ledger in
       for (account, id) in [("anna", "1" as TransactionID), ("ben", "2")] {
-        let line = LineID(.production, OriginalTransactionID(account))
+        let line = OriginalTransactionKey(.production, OriginalTransactionID(account))
         try await ledger.submit(
           [charge(id, on: 0, line: line)], claiming: [key(id, line: line)], by: account, on: 0.1)
       }
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(
           id: "monthly", validFrom: day(2), type: .autoRenewable, entitlements: ["premium"]))
-      let terms = AccessTerms(catalogue: try await ledger.catalogue())
+      let terms = AccessTerms(catalogue: try await ledger.products.catalogue())
       // An earlier run got as far as anna.
-      let anna = SurveyPlace(.accounts, after: "anna").text(generation: 0)
+      let anna = ReconciliationPlace(.accounts, after: "anna").text(generation: 0)
       _ = try await ledger.database.execute("UPDATE tenure.job SET place = \(anna)")
       let job = try await ledger.claim(by: "b", on: 2)
-      try await ledger.survey(job, terms: terms, at: day(2))
+      try await ledger.maintenance.survey(job, terms: terms, at: day(2))
       #expect(try await ledger.told("anna").last?.kind != .entitlementGranted)
       #expect(try await ledger.told("ben").last?.kind == .entitlementGranted)
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(
           id: "quarterly", validFrom: day(2), type: .autoRenewable, entitlements: ["premium"]))
       try await ledger.work(until: 2, terms: terms)
@@ -216,7 +216,7 @@ struct TellingTests {
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       _ = try await ledger.database.batch([
-        "DELETE FROM tenure.event", "DELETE FROM tenure.told_entitlement",
+        "DELETE FROM tenure.event", "DELETE FROM tenure.published_entitlement",
         "DELETE FROM tenure.job", Job.schedule(.reconcile, runAt: day(1), at: day(1)),
       ])
       try await ledger.work(until: 2)
@@ -249,7 +249,7 @@ struct TellingTests {
         let expected = try await ledger.usable(by: account, on: end)
         #expect(usable[account] ?? [:] == expected, "\(account), seed \(seed)")
       }
-      #expect(try await ledger.audit().isClean, "seed \(seed)")
+      #expect(try await ledger.auditor.audit().isClean, "seed \(seed)")
     }
   }
 }
@@ -261,7 +261,7 @@ private struct LifeStep: Sendable {
   let date: Double
   let isWatched: Bool
   private let account: String
-  private let line: LineID
+  private let line: OriginalTransactionKey
   private let evidence: [Evidence]
   private let claimed: [TransactionKey]
   private let way: Int
@@ -272,7 +272,7 @@ private struct LifeStep: Sendable {
     self.date = date
     isWatched = Bool.random(using: &random)
     account = Self.accounts[Int.random(in: 0..<Self.accounts.count, using: &random)]
-    line = LineID(
+    line = OriginalTransactionKey(
       .production, OriginalTransactionID("\(Int.random(in: 1...3, using: &random))000"))
     // A new charge, or an earlier one, which may be known.
     let number = Int.random(in: max(1, dates.count - 6)..<dates.count, using: &random)

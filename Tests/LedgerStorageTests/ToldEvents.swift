@@ -6,17 +6,17 @@ import Testing
 @testable import LedgerStorage
 
 /// An event as its row has it.
-struct ToldEvent: Sendable {
+struct PublishedEvent: Sendable {
   var kind: LedgerEvent.Kind
   var at: Timestamp
   /// The app's name for the account.
   var account: String?
   var text: String
-  var data: ToldData
+  var data: PublishedData
 }
 
 /// What is read of an event's data by tests.
-struct ToldData: Decodable, Sendable {
+struct PublishedData: Decodable, Sendable {
   struct Entitlement: Decodable, Hashable, Sendable {
     var entitlement: String
     var active: Bool
@@ -38,7 +38,7 @@ struct ToldData: Decodable, Sendable {
 
 extension Ledger {
   /// All events, or those of an account, in the order in which they were written.
-  func told(_ account: String? = nil) async throws -> [ToldEvent] {
+  func told(_ account: String? = nil) async throws -> [PublishedEvent] {
     let rows = try await database.query(
       """
       SELECT e.type, e.occurred_at, a.account_id, e.data
@@ -47,9 +47,9 @@ extension Ledger {
       """
     ).decode(String.self, Timestamp.self, String?.self, String.self)
     return try rows.map { kind, at, account, text in
-      ToldEvent(
+      PublishedEvent(
         kind: try #require(LedgerEvent.Kind(rawValue: kind)), at: at, account: account, text: text,
-        data: try JSONDecoder().decode(ToldData.self, from: Data(text.utf8)))
+        data: try JSONDecoder().decode(PublishedData.self, from: Data(text.utf8)))
     }.filter { account == nil || $0.account == account }
   }
 
@@ -62,23 +62,23 @@ extension Ledger {
   func learn(_ evidence: [Evidence], on date: Double, terms: AccessTerms = .shop) async throws
     -> Bool
   {
-    try await record(evidence, polledAs: "poll", at: day(date), terms: terms).isNews
+    try await polls.record(evidence, polledAs: "poll", at: day(date), terms: terms).isNews
   }
 
   /// Records what a notification brought.
   func hear(_ evidence: [Evidence], on date: Double, terms: AccessTerms = .shop) async throws {
     let id = UUID().uuidString
-    _ = try await store(
+    _ = try await notifications.store(
       NewNotification(id: id, version: .two, receivedAt: day(date), body: "signed"),
       processAt: day(date))
-    _ = try await process(
-      VerifiedNotification(id: id, evidence: evidence), at: day(date), terms: terms)
+    _ = try await notifications.process(
+      NotificationStore.VerifiedNotification(id: id, evidence: evidence), at: day(date), terms: terms)
   }
 
   /// Claims what is to be done at its moment, or for all accounts.
   func claim(by worker: String, on date: Double) async throws -> Job {
     try #require(
-      try await claimJobs(
+      try await jobs.claimJobs(
         limits: [.clock: 1, .maintenance: 1], worker: worker, at: day(date), lease: .seconds(60)
       ).first)
   }
@@ -86,19 +86,19 @@ extension Ledger {
   /// Does the jobs that are due by a moment, as a worker does, and those that come up meanwhile.
   func work(until date: Double, terms: AccessTerms = .shop) async throws {
     while true {
-      let jobs = try await claimJobs(
+      let jobs = try await jobs.claimJobs(
         limits: [.clock: 10, .maintenance: 1], worker: "worker", at: day(date), lease: .seconds(60))
       guard !jobs.isEmpty else { return }
       for job in jobs {
         switch job.kind {
         case .publishEntitlements:
-          #expect(try await tell([job], terms: terms, at: day(date)).isEmpty)
-        case .expireOrder: #expect(try await expire([job], at: day(date)).isEmpty)
-        case .reconcile: try await survey(job, terms: terms, at: day(date))
+          #expect(try await accounts.tell([job], terms: terms, at: day(date)).isEmpty)
+        case .expireOrder: #expect(try await orders.expire([job], at: day(date)).isEmpty)
+        case .reconcile: try await maintenance.survey(job, terms: terms, at: day(date))
         case .mergeAccount:
           let account = AccountKey(rawValue: try job.subjectID)
-          while try await !continueMerge(of: account, terms: terms, at: day(date)) {}
-          try await complete(job)
+          while try await !accounts.continueMerge(of: account, terms: terms, at: day(date)) {}
+          try await jobs.complete(job)
         default: Issue.record("a job of another kind: \(job.key)")
         }
       }
@@ -109,7 +109,7 @@ extension Ledger {
   func usable(by account: String, on date: Double, terms: AccessTerms = .shop) async throws
     -> [String: Timestamp?]
   {
-    let held = try await holdings(of: account)
+    let held = try await holdings.holdings(of: account)
     return Dictionary(
       uniqueKeysWithValues: terms.entitlements(
         of: account, holding: held.holdings, granted: held.grants, at: day(date)
@@ -121,7 +121,7 @@ extension Ledger {
 struct FeedReplay {
   private(set) var usable: [String: [String: Timestamp?]] = [:]
 
-  init(_ events: [ToldEvent]) throws {
+  init(_ events: [PublishedEvent]) throws {
     for event in events {
       guard let account = event.account, let entitlement = event.data.entitlement else { continue }
       let name = entitlement.entitlement

@@ -12,7 +12,7 @@ struct TransferTests {
     try await withLedger { ledger in
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
-      _ = try await ledger.findOrCreateAccount("ben", at: start)
+      _ = try await ledger.accounts.findOrCreateAccount("ben", at: start)
       try await body(ledger)
     }
   }
@@ -21,7 +21,7 @@ struct TransferTests {
     _ ledger: Ledger, _ id: TransactionID = "1", to account: String?, on date: Double,
     from effective: Double? = nil
   ) async throws -> Bool {
-    try await ledger.transfer(
+    try await ledger.ownership.transfer(
       key(id), to: account, effectiveFrom: effective.map(day), by: support, terms: .shop,
       at: day(date))
   }
@@ -48,7 +48,7 @@ struct TransferTests {
       try await ledger.submit(
         [charge("2", on: 30)], claiming: [key("2")], by: "anna", on: 30.1, terms: .shop)
       #expect(try await ledger.owner(of: "2") == "ben")
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -63,7 +63,7 @@ struct TransferTests {
       #expect(try await ledger.usable(by: "anna", on: 6).isEmpty)
       // What is nobody's is not released once more.
       #expect(try await transfer(ledger, to: nil, on: 5.5) == false)
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
 
       for account in [claimant, "cora"] {
         try await ledger.submit(
@@ -72,26 +72,26 @@ struct TransferTests {
       #expect(try await ledger.owner(of: "1") == claimant)
       #expect(try await ledger.rule(of: "1") == .submitter)
       #expect(try await ledger.usable(by: claimant, on: 6) == ["premium": day(30)])
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
       #expect(try await transfer(ledger, to: nil, on: 7))
       #expect(try await ledger.owner(of: "1") == nil)
       #expect(
-        try await ledger.administratorActs(limit: 10).map(\.action) == ["release", "release"])
+        try await ledger.administration.administratorActs(limit: 10).map(\.action) == ["release", "release"])
     }
   }
 
   @Test func `a charge that nobody has claimed can be placed`() async throws {
     try await withSubscription { ledger in
       try await ledger.hear(
-        [charge("7", on: 0, line: LineID(.production, "7"))], on: 1)
-      let unclaimed = key("7", line: LineID(.production, "7"))
+        [charge("7", on: 0, line: OriginalTransactionKey(.production, "7"))], on: 1)
+      let unclaimed = key("7", line: OriginalTransactionKey(.production, "7"))
       #expect(try await ledger.owner(of: "7", line: unclaimed.line) == nil)
       #expect(
-        try await ledger.transfer(
+        try await ledger.ownership.transfer(
           unclaimed, to: "ben", by: support, terms: .shop, at: day(5)))
       #expect(try await ledger.owner(of: "7", line: unclaimed.line) == "ben")
       #expect(try await ledger.usable(by: "ben", on: 6) == ["premium": day(30)])
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -104,7 +104,7 @@ struct TransferTests {
         #expect(try await transfer(ledger, to: "ben", on: 40, from: effective))
         #expect(try await ledger.owner(of: "1") == "ben")
         #expect(try await ledger.owner(of: "2") == owner)
-        #expect(try await ledger.audit().differences == [])
+        #expect(try await ledger.auditor.audit().differences == [])
       }
     }
   }
@@ -117,10 +117,10 @@ struct TransferTests {
       #expect(try await transfer(ledger, to: "ben", on: 6, from: 5) == false)
       #expect(try await ledger.entryCount() == entries)
       #expect(try await ledger.told().count == events)
-      #expect(try await ledger.administratorActs(limit: 10).count == 1)
+      #expect(try await ledger.administration.administratorActs(limit: 10).count == 1)
       #expect(try await transfer(ledger, to: "ben", on: 6, from: 4))
       #expect(try await transfer(ledger, to: "anna", on: 7))
-      #expect(try await ledger.administratorActs(limit: 10).count == 3)
+      #expect(try await ledger.administration.administratorActs(limit: 10).count == 3)
     }
   }
 
@@ -137,14 +137,14 @@ struct TransferTests {
 
   @Test func `a transferred charge fulfils the order that waits for it`() async throws {
     try await withSubscription { ledger in
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
-      let order = try await ledger.openOrder(accountID: "ben", productID: "monthly", at: start)
+      let order = try await ledger.orders.openOrder(accountID: "ben", productID: "monthly", at: start)
       #expect(try await transfer(ledger, to: "ben", on: 5))
-      let found = try await ledger.order(order.order.id)
+      let found = try await ledger.orders.order(order.order.id)
       #expect(found?.order.status == .fulfilled)
       #expect(found?.transactionID == "1")
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -157,18 +157,18 @@ struct TransferTests {
       await #expect(throws: LedgerError.unknownAccount("carl")) {
         try await transfer(ledger, to: "carl", on: 5)
       }
-      let line = LineID(.sandbox, "1")
+      let line = OriginalTransactionKey(.sandbox, "1")
       await #expect(throws: LedgerError.unknownTransaction("1")) {
-        try await ledger.transfer(
+        try await ledger.ownership.transfer(
           key("1", line: line), to: "ben", by: support, terms: .shop, at: day(5))
       }
-      #expect(try await ledger.family(of: line) == nil)
-      let erased = try await ledger.erase("ben", by: support, at: day(5))
+      #expect(try await ledger.ownership.family(of: line) == nil)
+      let erased = try await ledger.accounts.erase("ben", by: support, at: day(5))
       await #expect(throws: LedgerError.erasedAccount(erased.pseudonym)) {
         try await transfer(ledger, to: erased.pseudonym, on: 6)
       }
       #expect(try await ledger.entryCount() == entries)
-      #expect(try await ledger.administratorActs(limit: 10).map(\.action) == ["erase_account"])
+      #expect(try await ledger.administration.administratorActs(limit: 10).map(\.action) == ["erase_account"])
     }
   }
 }

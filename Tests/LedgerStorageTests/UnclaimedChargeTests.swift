@@ -7,7 +7,7 @@ import Testing
 
 struct UnclaimedChargeTests {
   private static let lines = [
-    LineID(.production, "1000"), LineID(.production, "2000"), LineID(.sandbox, "1000"),
+    OriginalTransactionKey(.production, "1000"), OriginalTransactionKey(.production, "2000"), OriginalTransactionKey(.sandbox, "1000"),
   ]
 
   /// All pages of a list, one after the other.
@@ -16,7 +16,7 @@ struct UnclaimedChargeTests {
   ) async throws -> [UnclaimedCharge] {
     var all: [UnclaimedCharge] = []
     while true {
-      let page = try await ledger.unclaimedCharges(
+      let page = try await ledger.ownership.unclaimedCharges(
         wasOver: wasOver, after: all.last.map { ($0.chargedAt, $0.charge) }, limit: limit)
       #expect(page.count <= limit)
       guard !page.isEmpty else { return all }
@@ -47,7 +47,7 @@ struct UnclaimedChargeTests {
       #expect(try await wasOver(knownAt: nil) == [false])
       #expect(try await wasOver(knownAt: 34) == [false])
       #expect(try await wasOver(knownAt: 32) == [true])
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -70,7 +70,7 @@ struct UnclaimedChargeTests {
           [charge(TransactionID("\(name)3"), on: 60, line: line)], on: 61, terms: terms)
       }
       // What is claimed is on no list.
-      let other = LineID(.production, "3000")
+      let other = OriginalTransactionKey(.production, "3000")
       try await ledger.learn([charge("w1", on: 0, line: other)], on: 31, terms: terms)
       try await ledger.submit(
         [charge("w1", on: 0, line: other)], claiming: [key("w1", line: other)], by: "anna", on: 62,
@@ -88,7 +88,7 @@ struct UnclaimedChargeTests {
           ])
       }
 
-      let first = try #require(try await ledger.unclaimedCharges(wasOver: false, limit: 2).last)
+      let first = try #require(try await ledger.ownership.unclaimedCharges(wasOver: false, limit: 2).last)
       #expect(first.chargedAt == day(60))
       #expect(first.firstSeenAt == day(61))
       #expect(first.expiresAt == day(90))

@@ -11,7 +11,7 @@ struct WebhookTests {
   /// Runs a test with webhooks turned on.
   private func withWebhook(_ test: @Sendable (Ledger) async throws -> Void) async throws {
     try await withLedger { ledger in
-      #expect(try await ledger.pushEvents(at: start) == 0)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 0)
       try await test(ledger)
     }
   }
@@ -20,7 +20,7 @@ struct WebhookTests {
   private func claim(_ ledger: Ledger, as worker: String = "a", at now: Timestamp = start)
     async throws -> [String: Job]
   {
-    let jobs = try await ledger.claimJobs(
+    let jobs = try await ledger.jobs.claimJobs(
       limits: [.webhooks: 100], worker: worker, at: now, lease: Self.lease)
     return Dictionary(uniqueKeysWithValues: jobs.map { ($0.subject, $0) })
   }
@@ -28,7 +28,7 @@ struct WebhookTests {
   /// The events of a stream in the order of their deliveries.
   private func deliverAll(_ ledger: Ledger, _ job: Job) async throws -> [Int64] {
     var (ids, made) = ([Int64](), WebhookDelivery?.none)
-    while let next = try await ledger.nextDelivery(job, after: made, at: start) {
+    while let next = try await ledger.webhooks.nextDelivery(job, after: made, at: start) {
       ids.append(next.eventID)
       made = next
     }
@@ -41,15 +41,15 @@ struct WebhookTests {
 
   @Test func `what was before webhooks were turned on is not pushed`() async throws {
     try await withLedger { ledger in
-      let anna = try await ledger.findOrCreateAccount("anna", at: start).key
+      let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start).key
       let old = try await ledger.insertEvent(of: anna)
-      #expect(try await ledger.redeliver(old, at: start) == .webhooksOff)
-      #expect(try await !ledger.webhookStanding().isOn)
-      #expect(try await ledger.pushEvents(at: start) == 0)
-      #expect(try await ledger.webhookStanding().isOn)
+      #expect(try await ledger.webhooks.redeliver(old, at: start) == .webhooksOff)
+      #expect(try await !ledger.webhooks.webhookStanding().isOn)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 0)
+      #expect(try await ledger.webhooks.webhookStanding().isOn)
       let new = try await ledger.insertEvent(of: anna)
-      #expect(try await ledger.pushEvents(at: start) == 1)
-      #expect(try await ledger.pushEvents(at: start) == 0)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 1)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 0)
       let job = try #require(try await claim(ledger).values.first)
       #expect(try await deliverAll(ledger, job) == [new])
     }
@@ -57,8 +57,8 @@ struct WebhookTests {
 
   @Test func `each account is a stream, and each line whose charge nobody owns`() async throws {
     try await withWebhook { ledger in
-      let anna = try await ledger.findOrCreateAccount("anna", at: start).key
-      let ben = try await ledger.findOrCreateAccount("ben", at: start).key
+      let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start).key
+      let ben = try await ledger.accounts.findOrCreateAccount("ben", at: start).key
       var expected: [String: [Int64]] = [:]
       for _ in 0..<3 {
         for account in [anna, ben] {
@@ -70,7 +70,7 @@ struct WebhookTests {
           expected["line/production/\(line)", default: []].append(id)
         }
       }
-      #expect(try await ledger.pushEvents(at: start) == 12)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 12)
       let jobs = try await claim(ledger)
       #expect(Set(jobs.values.map(\.queue)) == [.webhooks])
       for (stream, job) in jobs {
@@ -85,19 +85,19 @@ struct WebhookTests {
   @Test func `an event is pushed as the feed tells it`() async throws {
     try await withWebhook { ledger in
       let name = #"a "quoted" ü\1"#
-      let key = try await ledger.findOrCreateAccount(name, at: start).key
+      let key = try await ledger.accounts.findOrCreateAccount(name, at: start).key
       for account in [key, nil] {
         let id = try await ledger.insertEvent(of: account)
-        #expect(try await ledger.pushEvents(at: start) == 1)
+        #expect(try await ledger.webhooks.pushEvents(at: start) == 1)
         let job = try #require(try await claim(ledger).values.first)
-        let delivery = try #require(try await ledger.nextDelivery(job, at: start))
+        let delivery = try #require(try await ledger.webhooks.nextDelivery(job, at: start))
         let account = account == nil ? "null" : #""a \"quoted\" ü\\1""#
         #expect(
           delivery.body
             == #"{"id":"\#(id)","type":"order.expired","occurred_at":"2026-01-01T00:00:00.000Z","#
             + #""account_id":\#(account),"#
             + #""data":{"environment":"production","original_transaction_id":"1000"}}"#)
-        #expect(try await ledger.nextDelivery(job, after: delivery, at: start) == nil)
+        #expect(try await ledger.webhooks.nextDelivery(job, after: delivery, at: start) == nil)
       }
     }
   }
@@ -107,18 +107,18 @@ struct WebhookTests {
       try await withThrowingTaskGroup(of: Int.self) { group in
         for writer in 0..<4 {
           group.addTask {
-            let key = try await ledger.findOrCreateAccount("\(writer)", at: start).key
+            let key = try await ledger.accounts.findOrCreateAccount("\(writer)", at: start).key
             for _ in 0..<25 { _ = try await ledger.insertEvent(of: key) }
             return 0
           }
           group.addTask {
             var pushed = 0
-            for _ in 0..<25 { pushed += try await ledger.pushEvents(at: start) }
+            for _ in 0..<25 { pushed += try await ledger.webhooks.pushEvents(at: start) }
             return pushed
           }
         }
         let early = try await group.reduce(0, +)
-        #expect(try await ledger.pushEvents(at: start) == 100 - early)
+        #expect(try await ledger.webhooks.pushEvents(at: start) == 100 - early)
       }
       #expect(try await count("tenure.webhook_delivery", in: ledger) == 100)
       for job in try await claim(ledger).values {
@@ -131,19 +131,19 @@ struct WebhookTests {
 
   @Test func `what comes while its stream is worked on is not left behind`() async throws {
     try await withWebhook { ledger in
-      let anna = try await ledger.findOrCreateAccount("anna", at: start).key
+      let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start).key
       let first = try await ledger.insertEvent(of: anna)
-      #expect(try await ledger.pushEvents(at: start) == 1)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 1)
       let job = try #require(try await claim(ledger).values.first)
-      let delivery = try #require(try await ledger.nextDelivery(job, at: start))
+      let delivery = try #require(try await ledger.webhooks.nextDelivery(job, at: start))
       #expect(delivery.eventID == first)
       // No other worker claims the stream.
       let second = try await ledger.insertEvent(of: anna)
-      #expect(try await ledger.pushEvents(at: start) == 1)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 1)
       #expect(try await claim(ledger, as: "b").isEmpty)
-      let next = try await ledger.nextDelivery(job, after: delivery, at: start)
+      let next = try await ledger.webhooks.nextDelivery(job, after: delivery, at: start)
       #expect(next?.eventID == second)
-      #expect(try await ledger.nextDelivery(job, after: next, at: start) == nil)
+      #expect(try await ledger.webhooks.nextDelivery(job, after: next, at: start) == nil)
       // A delivery was added since the claim, so the job runs once more.
       let again = try #require(try await claim(ledger).values.first)
       // A success resets the attempts.
@@ -155,72 +155,72 @@ struct WebhookTests {
 
   @Test func `a stream that has failed waits, whatever is added to it`() async throws {
     try await withWebhook { ledger in
-      let anna = try await ledger.findOrCreateAccount("anna", at: start).key
-      let ben = try await ledger.findOrCreateAccount("ben", at: start).key
+      let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start).key
+      let ben = try await ledger.accounts.findOrCreateAccount("ben", at: start).key
       let first = try await ledger.insertEvent(of: anna)
-      #expect(try await ledger.pushEvents(at: start) == 1)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 1)
       let job = try #require(try await claim(ledger).values.first)
-      let delivery = try #require(try await ledger.nextDelivery(job, at: start))
+      let delivery = try #require(try await ledger.webhooks.nextDelivery(job, at: start))
       let second = try await ledger.insertEvent(of: anna)
-      #expect(try await ledger.pushEvents(at: start) == 1)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 1)
       let later = start + .minutes(5)
-      try await ledger.postpone(
+      try await ledger.webhooks.postpone(
         delivery, of: job, because: "HTTP 500", failures: 3, until: later, isLast: false, at: start)
       _ = try await ledger.insertEvent(of: anna)
       _ = try await ledger.insertEvent(of: ben)
-      #expect(try await ledger.pushEvents(at: start) == 2)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 2)
       // Other streams don't wait.
       #expect(
         try await claim(ledger).map(\.key) == [ben.rawValue.uuidString.lowercased()])
-      let standing = try await ledger.webhookStanding()
+      let standing = try await ledger.webhooks.webhookStanding()
       #expect((standing.waiting, standing.failing, standing.parked) == (4, 1, 0))
       let again = try #require(
         try await claim(ledger, at: later)[anna.rawValue.uuidString.lowercased()])
       #expect(again.attempts == 4)
-      let retried = try #require(try await ledger.nextDelivery(again, at: later))
+      let retried = try #require(try await ledger.webhooks.nextDelivery(again, at: later))
       #expect((retried.eventID, retried.attempts) == (first, 1))
 
       // The stream continues after a delivery was given up.
-      try await ledger.postpone(
+      try await ledger.submissions.postpone(
         retried, of: again, because: "HTTP 501", failures: 4, until: later, isLast: true, at: later)
-      let parked = try await ledger.parkedDeliveries(limit: 10)
+      let parked = try await ledger.webhooks.parkedDeliveries(limit: 10)
       #expect(parked.map(\.eventID) == [first])
       #expect(parked.map(\.reason) == ["HTTP 501"])
       #expect(parked.map(\.accountID) == ["anna"])
       let next = try #require(
         try await claim(ledger, at: later)[anna.rawValue.uuidString.lowercased()])
-      #expect(try await ledger.nextDelivery(next, at: later)?.eventID == second)
+      #expect(try await ledger.webhooks.nextDelivery(next, at: later)?.eventID == second)
     }
   }
 
   @Test func `a worker that has lost its stream is told of nothing more`() async throws {
     try await withWebhook { ledger in
-      let anna = try await ledger.findOrCreateAccount("anna", at: start).key
+      let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start).key
       for _ in 0..<3 { _ = try await ledger.insertEvent(of: anna) }
-      #expect(try await ledger.pushEvents(at: start) == 3)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 3)
       let late = try #require(try await claim(ledger, as: "a").values.first)
-      let slow = try #require(try await ledger.nextDelivery(late, at: start))
+      let slow = try #require(try await ledger.webhooks.nextDelivery(late, at: start))
       let later = start + .minutes(2)
       let job = try #require(try await claim(ledger, as: "b", at: later).values.first)
-      let delivery = try #require(try await ledger.nextDelivery(job, at: later))
+      let delivery = try #require(try await ledger.webhooks.nextDelivery(job, at: later))
       #expect(delivery.eventID == slow.eventID)
-      #expect(try await ledger.nextDelivery(late, after: slow, at: later) == nil)
-      try await ledger.postpone(
+      #expect(try await ledger.webhooks.nextDelivery(late, after: slow, at: later) == nil)
+      try await ledger.submissions.postpone(
         slow, of: late, because: "late", failures: 1, until: later + .hours(1), isLast: false,
         at: later)
-      let next = try await ledger.nextDelivery(job, after: delivery, at: later)
+      let next = try await ledger.webhooks.nextDelivery(job, after: delivery, at: later)
       #expect(next.map { $0.eventID > delivery.eventID } == true)
     }
   }
 
   @Test func `a job that pauses leaves the rest for the next time`() async throws {
     try await withWebhook { ledger in
-      let anna = try await ledger.findOrCreateAccount("anna", at: start).key
+      let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start).key
       let ids = [try await ledger.insertEvent(of: anna), try await ledger.insertEvent(of: anna)]
-      #expect(try await ledger.pushEvents(at: start) == 2)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 2)
       let job = try #require(try await claim(ledger).values.first)
-      let first = try await ledger.nextDelivery(job, at: start)
-      #expect(try await ledger.nextDelivery(job, after: first, isPausing: true, at: start) == nil)
+      let first = try await ledger.webhooks.nextDelivery(job, at: start)
+      #expect(try await ledger.webhooks.nextDelivery(job, after: first, isPausing: true, at: start) == nil)
       let again = try #require(try await claim(ledger, as: "b").values.first)
       #expect(again.attempts == 1)
       #expect(try await deliverAll(ledger, again) == [ids[1]])
@@ -229,58 +229,58 @@ struct WebhookTests {
 
   @Test func `an event is pushed again when somebody asks for it`() async throws {
     try await withWebhook { ledger in
-      let anna = try await ledger.findOrCreateAccount("anna", at: start).key
+      let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start).key
       let ids = [try await ledger.insertEvent(of: anna), try await ledger.insertEvent(of: anna)]
-      #expect(try await ledger.pushEvents(at: start) == 2)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 2)
       let job = try #require(try await claim(ledger).values.first)
-      let first = try #require(try await ledger.nextDelivery(job, at: start))
-      let second = try #require(try await ledger.nextDelivery(job, after: first, at: start))
-      try await ledger.postpone(
+      let first = try #require(try await ledger.webhooks.nextDelivery(job, at: start))
+      let second = try #require(try await ledger.webhooks.nextDelivery(job, after: first, at: start))
+      try await ledger.submissions.postpone(
         second, of: job, because: "no", failures: 9, until: start + .hours(1), isLast: false,
         at: start)
 
       // A delivered event goes ahead of the waiting one, immediately.
-      #expect(try await ledger.redeliver(ids[0], at: start) == .scheduled)
-      #expect(try await ledger.redeliver(ids[0], at: start) == .scheduled)
+      #expect(try await ledger.webhooks.redeliver(ids[0], at: start) == .scheduled)
+      #expect(try await ledger.webhooks.redeliver(ids[0], at: start) == .scheduled)
       let again = try #require(try await claim(ledger).values.first)
       #expect(again.attempts == 1)
-      let repeated = try #require(try await ledger.nextDelivery(again, at: start))
+      let repeated = try #require(try await ledger.webhooks.nextDelivery(again, at: start))
       #expect(repeated.eventID == ids[0])
-      let retried = try #require(try await ledger.nextDelivery(again, after: repeated, at: start))
+      let retried = try #require(try await ledger.webhooks.nextDelivery(again, after: repeated, at: start))
       #expect((retried.eventID, retried.attempts) == (ids[1], 1))
 
       // A given-up event gets a fresh retry window.
-      try await ledger.postpone(
+      try await ledger.submissions.postpone(
         retried, of: again, because: "no", failures: 2, until: start, isLast: true, at: start)
       let empty = try #require(try await claim(ledger).values.first)
       #expect(try await deliverAll(ledger, empty).isEmpty)
-      #expect(try await ledger.redeliver(ids[1], at: day(4)) == .scheduled)
+      #expect(try await ledger.webhooks.redeliver(ids[1], at: day(4)) == .scheduled)
       let last = try #require(try await claim(ledger, at: day(4)).values.first)
-      let given = try #require(try await ledger.nextDelivery(last, at: day(4)))
+      let given = try #require(try await ledger.webhooks.nextDelivery(last, at: day(4)))
       #expect((given.eventID, given.attempts, given.dueSince) == (ids[1], 0, day(4)))
-      #expect(try await ledger.redeliver(ids[1] + 1, at: start) == .unknownEvent)
+      #expect(try await ledger.webhooks.redeliver(ids[1] + 1, at: start) == .unknownEvent)
     }
   }
 
   @Test func `all that was given up is pushed again at once`() async throws {
     try await withWebhook { ledger in
       for name in ["anna", "ben"] {
-        let key = try await ledger.findOrCreateAccount(name, at: start).key
+        let key = try await ledger.accounts.findOrCreateAccount(name, at: start).key
         for _ in 0..<2 { _ = try await ledger.insertEvent(of: key) }
       }
-      #expect(try await ledger.pushEvents(at: start) == 4)
+      #expect(try await ledger.webhooks.pushEvents(at: start) == 4)
       for _ in 0..<2 {
         for job in try await claim(ledger).values {
-          let delivery = try #require(try await ledger.nextDelivery(job, at: start))
-          try await ledger.postpone(
+          let delivery = try #require(try await ledger.webhooks.nextDelivery(job, at: start))
+          try await ledger.webhooks.postpone(
             delivery, of: job, because: "no", failures: 1, until: start, isLast: true, at: start)
         }
       }
       for job in try await claim(ledger).values {
         #expect(try await deliverAll(ledger, job).isEmpty)
       }
-      #expect(try await ledger.redeliverParked(at: start) == 4)
-      #expect(try await ledger.redeliverParked(at: start) == 0)
+      #expect(try await ledger.webhooks.redeliverParked(at: start) == 4)
+      #expect(try await ledger.webhooks.redeliverParked(at: start) == 0)
       for job in try await claim(ledger).values {
         #expect(try await deliverAll(ledger, job).count == 2)
       }

@@ -57,7 +57,7 @@ struct IntakeReportTests {
     INSERT INTO tenure.notification_refusal
     VALUES ('2026-03-31 08:00Z', 2, 'wrong_signature', 40, '2026-03-31 08:30Z', 'It is forged.', 9),
       ('2026-03-31 09:00Z', 2, 'wrong_signature', 2, '2026-03-31 09:30Z', 'Again.', 9);
-    INSERT INTO tenure.notification_comparison (bundle_id, environment, window_start, window_end,
+    INSERT INTO tenure.notification_history_check (bundle_id, environment, window_start, window_end,
       compared_at, listed, missing, refused, first_missing_at, longest_delay_ms)
     VALUES ('com.a', 'production', '2026-03-22Z', '2026-03-29Z', '2026-03-29 00:01Z', 100, 2, 1,
       '2026-03-22 00:00Z', 604800000);
@@ -76,7 +76,7 @@ struct IntakeReportTests {
         '2026-03-31 11:00Z', NULL, 'Apple is in trouble.'),
       ('send_consumption', 'sandbox/n9', 'sandbox_write_back', now() + interval '1 hour', now(),
         NULL, NULL);
-    INSERT INTO tenure.apple_telling (environment, original_transaction_id, kind, told_at,
+    INSERT INTO tenure.app_store_write_back (environment, original_transaction_id, kind, sent_at,
       bundle_id, transaction_id, notification_id, account_key, outcome, reason, http_status,
       error_code, delivery_status)
     VALUES

@@ -58,11 +58,11 @@ struct RandomLedger: Sendable {
     in ledger: Ledger, _ database: ConnectionPool,
     pause: (Timestamp) async throws -> Void = { _ in }
   ) async throws -> Timestamp {
-    for product in Self.catalogue { _ = try await ledger.describe(product) }
-    let terms = AccessTerms(catalogue: try await ledger.catalogue())
+    for product in Self.catalogue { _ = try await ledger.products.describe(product) }
+    let terms = AccessTerms(catalogue: try await ledger.products.catalogue())
     let support = Administrator(name: "ops", reason: "They asked for it.")
     for account in Self.accounts {
-      _ = try await ledger.findOrCreateAccount(account, at: start)
+      _ = try await ledger.accounts.findOrCreateAccount(account, at: start)
     }
     var date = 1.0
     var charges: [TransactionKey] = []
@@ -80,13 +80,13 @@ struct RandomLedger: Sendable {
       let way = step < 12 ? step : Int.random(in: 0..<12, using: &random)
       switch way {
       case 0..<8:
-        let line = LineID(
+        let line = OriginalTransactionKey(
           chance(90) ? .production : .sandbox,
           OriginalTransactionID("\(Int.random(in: 1...8, using: &random))000"))
         let (evidence, key) = word(of: line, on: date)
         let order: UUID? =
           chance(20)
-          ? try await ledger.openOrder(
+          ? try await ledger.orders.openOrder(
             accountID: account, productID: key.productID, at: day(date - 0.01)
           ).order.id : nil
         let isClaimed = chance(75)
@@ -95,26 +95,26 @@ struct RandomLedger: Sendable {
           environment: line.environment, in: ledger, terms)
         charges.append(key)
         if chance(30) {
-          let owner = try await ledger.findOrCreateAccount(account, at: day(date)).key
+          let owner = try await ledger.accounts.findOrCreateAccount(account, at: day(date)).key
           do {
-            _ = try await ledger.acknowledgeDelivery(of: key, by: owner, at: day(date + 0.01))
+            _ = try await ledger.orders.acknowledgeDelivery(of: key, by: owner, at: day(date + 0.01))
           } catch LedgerError.revokedCharge {
             // What was refunded is not delivered.
           }
         }
       case 8:
         let product = Self.catalogue[Int.random(in: 0..<4, using: &random)].id
-        _ = try await ledger.openOrder(accountID: account, productID: product, at: day(date))
+        _ = try await ledger.orders.openOrder(accountID: account, productID: product, at: day(date))
       case 9, 10:
         guard let charge = charges.randomElement(using: &random) else { continue }
         do {
-          _ = try await ledger.transfer(
+          _ = try await ledger.ownership.transfer(
             charge, to: account, by: support, terms: terms, at: day(date))
         } catch is LedgerError {
           // Shared ones, for example, are nobody's to give.
         }
       default:
-        _ = try await ledger.grant(
+        _ = try await ledger.grants.grant(
           "gold", to: account,
           until: chance(50) ? day(date + Double.random(in: 1...40, using: &random)) : nil,
           by: support, terms: terms, at: day(date))
@@ -125,16 +125,16 @@ struct RandomLedger: Sendable {
 
   /// Folds what was recorded into the sums by the day.
   static func fold(in ledger: Ledger, at moment: Timestamp) async throws {
-    try await ledger.seed([.rollUpMovements], at: moment)
-    let jobs = try await ledger.claimJobs(
+    try await ledger.jobs.seed([.rollUpMovements], at: moment)
+    let jobs = try await ledger.jobs.claimJobs(
       limits: [.maintenance: 9], worker: "w", at: moment, lease: .seconds(60))
     for job in jobs where job.kind == .rollUpMovements {
-      try await ledger.foldMovements(job, every: .seconds(10), at: moment)
+      try await ledger.maintenance.foldMovements(job, every: .seconds(10), at: moment)
     }
   }
 
   /// What Apple says of a charge: any product, price, kind and fate.
-  private mutating func word(of line: LineID, on date: Double) -> (
+  private mutating func word(of line: OriginalTransactionKey, on date: Double) -> (
     [Evidence], TransactionKey
   ) {
     let number = Int(date / 30)
@@ -178,13 +178,13 @@ struct RandomLedger: Sendable {
     on date: Double, order: UUID?, environment: Subscriptions.Environment, in ledger: Ledger,
     _ terms: AccessTerms
   ) async throws {
-    let submission = try await ledger.store(
+    let submission = try await ledger.submissions.store(
       NewSubmission(
         id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt("receipt"),
         transactionID: nil, orderID: order, isRestore: false, bundleID: nil),
       retryAt: day(date) + .minutes(1))
-    _ = try await ledger.record(
-      Ledger.VerifiedSubmission(
+    _ = try await ledger.submissions.record(
+      SubmissionStore.VerifiedSubmission(
         submission: submission, source: .receipt, environment: environment, evidence: evidence,
         selected: selected, exchanges: []),
       at: day(date), terms: terms)

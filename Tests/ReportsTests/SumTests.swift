@@ -48,7 +48,7 @@ struct SumTests {
         #expect(
           again.rowsThatSay == answer.rowsThatSay, "\(report), \(choices), seed \(seed)")
       }
-      #expect(try await ledger.audit().differences == [], "seed \(seed)")
+      #expect(try await ledger.auditor.audit().differences == [], "seed \(seed)")
     }
   }
 
@@ -67,9 +67,9 @@ struct SumTests {
       var story = RandomLedger(seed)
       _ = try await story.happen(in: ledger, database)
       try await database.runScript(statement)
-      #expect(Set(try await ledger.audit().differences.map(\.kind)) == [.projection])
-      _ = try await ledger.rebuild()
-      #expect(try await ledger.audit().differences == [], "seed \(seed)")
+      #expect(Set(try await ledger.auditor.audit().differences.map(\.kind)) == [.projection])
+      _ = try await ledger.auditor.rebuild()
+      #expect(try await ledger.auditor.audit().differences == [], "seed \(seed)")
     }
   }
 

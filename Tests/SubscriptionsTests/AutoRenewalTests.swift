@@ -10,14 +10,14 @@ struct AutoRenewalTests {
     var kind: ChargeKind
     var date: Timestamp
     var heard: [RenewalStatus]
-    var ground: RenewalFinding.Ground
+    var ground: RenewalEvidence.Ground
     var previous: TransactionRecord
     var product: ProductID
     var erased: Timestamp?
 
     init(
       _ name: String, _ kind: ChargeKind, _ date: Timestamp, _ heard: [RenewalStatus] = [],
-      is ground: RenewalFinding.Ground,
+      is ground: RenewalEvidence.Ground,
       previous: TransactionRecord = charge("P", from: day(0), to: day(30)),
       product: ProductID = .monthly, erased: Timestamp? = nil
     ) {
@@ -334,7 +334,7 @@ struct AutoRenewalTests {
   }
 }
 
-extension RenewalFinding.Ground {
+extension RenewalEvidence.Ground {
   var isRenewing: Bool {
     switch self {
     case .renewedByApple, .renewedAtPeriodEnd, .recoveredFromBillingProblem, .changedWhileRenewing:

@@ -23,7 +23,7 @@ struct ChargeTests {
 
   static func month(
     _ id: TransactionID, _ product: ProductID = .monthly, _ start: Double = 0, _ end: Double = 30,
-    item: WebOrderLineItemID? = nil, line: LineID = mainLine
+    item: WebOrderLineItemID? = nil, line: OriginalTransactionKey = mainLine
   ) -> TransactionRecord {
     charge(id, product, from: day(start), to: day(end), line: line, item: item)
   }

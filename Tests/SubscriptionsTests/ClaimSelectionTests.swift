@@ -34,13 +34,13 @@ struct ClaimSelectionTests {
   ]
   static let gems = [charge("21", .gems, from: day(5)), charge("22", .gems, from: day(6))]
   static let lifetime = [
-    charge("31", .lifetime, from: day(5), line: LineID(.production, "31")),
-    charge("32", .lifetime, from: day(6), line: LineID(.production, "32")),
+    charge("31", .lifetime, from: day(5), line: OriginalTransactionKey(.production, "31")),
+    charge("32", .lifetime, from: day(6), line: OriginalTransactionKey(.production, "32")),
   ]
   /// Two overlapping seasons of a calendar month each: day 0 is 1 January 2026.
   static let seasons = [
-    charge("41", .season, from: day(0), line: LineID(.production, "41")),
-    charge("42", .season, from: day(20), line: LineID(.production, "42")),
+    charge("41", .season, from: day(0), line: OriginalTransactionKey(.production, "41")),
+    charge("42", .season, from: day(20), line: OriginalTransactionKey(.production, "42")),
   ]
   static let unknown = [
     charge("51", "unheard", from: day(5)), charge("52", "unheard", from: day(6)),
@@ -67,7 +67,7 @@ struct ClaimSelectionTests {
     Case("every transaction of an unknown type",  unknown,                                ["51", "52"]),
     Case("an unknown product with an expiry",     [charge("61", "unheard", from: day(0), to: day(30)), charge("62", "unheard", from: day(30), to: day(60))], ["62"]),
     Case("Apple's type before the catalogue's",   [charge("71", .gems, from: day(5), productType: .nonConsumable), charge("72", .gems, from: day(6), productType: .nonConsumable)], ["72"]),
-    Case("sandbox apart from production",         [charge("81", .lifetime, from: day(5)), charge("82", .lifetime, from: day(6), line: LineID(.sandbox, "1000"))], ["81", "82"]),
+    Case("sandbox apart from production",         [charge("81", .lifetime, from: day(5)), charge("82", .lifetime, from: day(6), line: OriginalTransactionKey(.sandbox, "1000"))], ["81", "82"]),
     Case("everything there is",                   months + other + gems,                  ["21", "22", "12", "3"]),
     Case("an empty receipt",                      [],                                     []),
 

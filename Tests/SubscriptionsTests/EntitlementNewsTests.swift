@@ -63,12 +63,12 @@ struct EntitlementNewsTests {
 
   @Test(arguments: cases)
   func `what differs is told`(_ example: Case) {
-    let (events, told) = EntitlementNews.events(
+    let (events, told) = EntitlementEvents.events(
       for: a, told: example.told, now: example.has, at: day(10))
     #expect(events.map(\.inWords) == example.news)
     #expect(events.allSatisfy { $0.account == a && $0.data.entitlement != nil })
     #expect(told.isSame(as: active(example.has)))
-    let again = EntitlementNews.events(for: a, told: told, now: example.has, at: day(10))
+    let again = EntitlementEvents.events(for: a, told: told, now: example.has, at: day(10))
     #expect(again.events.isEmpty)
     #expect(again.told.isSame(as: told))
   }
@@ -93,7 +93,7 @@ struct EntitlementNewsTests {
         }
         for account in [a, b, c, t] {
           let entitlements = ledger.entitlements(of: account, at: now)
-          let news = EntitlementNews.events(
+          let news = EntitlementEvents.events(
             for: account, told: told[account] ?? [:], now: entitlements, at: now)
           told[account] = news.told
           for event in news.events {
@@ -147,7 +147,7 @@ struct EntitlementNewsTests {
       }
       var now = day(-1)
       while true {
-        let next = EntitlementNews.nextChange(
+        let next = EntitlementEvents.nextChange(
           holdings: holdings, grants: grants, catalogue: catalogue, after: now)
         let last = next.map { $0 - ms } ?? now + .days(4000)
         if last < now { return "the next change is not later" }
@@ -177,7 +177,7 @@ struct EntitlementNewsTests {
         endsAt: end.map { day($0) })
     }
     func next(_ holdings: Holding...) -> Timestamp? {
-      EntitlementNews.nextChange(
+      EntitlementEvents.nextChange(
         holdings: holdings, grants: [], catalogue: catalogue, after: day(10))
     }
     #expect(next(holding(.monthly, until: 30)) == day(30))

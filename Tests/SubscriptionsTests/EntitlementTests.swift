@@ -33,7 +33,7 @@ struct EntitlementTests {
   static func holding(
     _ id: TransactionID, _ product: ProductID = .monthly, _ start: Double, _ end: Double?,
     revoked: Double? = nil, superseded: Double? = nil, renewal: Holding.Renewal? = nil,
-    type: ProductType? = nil, line: LineID = mainLine, family: OriginalTransactionID? = nil,
+    type: ProductType? = nil, line: OriginalTransactionKey = mainLine, family: OriginalTransactionID? = nil,
     period: PeriodType = .normal
   ) -> Holding {
     Holding(
@@ -260,7 +260,7 @@ struct EntitlementTests {
         id: issuedToken([a, b][number]), entitlement: "premium", startsAt: day(0),
         endsAt: day(30), source: source)
     }
-    let sandbox = LineID(.sandbox, mainLine.originalTransactionID)
+    let sandbox = OriginalTransactionKey(.sandbox, mainLine.originalTransactionID)
     let held = [Self.month(), Self.holding("1", .monthly, 0, 30, line: sandbox)]
     for (holdings, grants) in [(held, given), (held.reversed(), given.reversed())] {
       func first(_ holdings: [Holding]) -> Entitlement? {

@@ -82,7 +82,7 @@ struct ExactTextTests {
     #expect(found.map { ExactText($0.name) } == found.map { ExactText($0.name) }.sorted())
 
     let account = AccountKey(rawValue: .init())
-    let news = EntitlementNews.events(for: account, told: [:], now: found, at: now)
+    let news = EntitlementEvents.events(for: account, told: [:], now: found, at: now)
     #expect(news.events.count == grants.count)
     #expect(news.told.count == grants.count)
   }

@@ -109,7 +109,7 @@ struct LineTests {
     #expect(kinds(ledger.record([link])) == [.link])
     #expect(ledger.record([link]) == [])
     #expect(ledger.line.links == [otherLine: [mainLine]])
-    let stored = Line(
+    let stored = OriginalTransaction(
       history: ledger.line.history, decisions: ledger.line.decisions, heads: ledger.line.heads,
       links: ledger.line.links)
     var reread = stored

@@ -80,11 +80,11 @@ struct OwnershipPreviewTests {
 /// The sentences that say why.
 struct ExplanationTests {
   static func sentence(
-    _ rule: Decision.Rule, _ owner: AccountKey?, _ ground: RenewalFinding.Ground,
+    _ rule: Decision.Rule, _ owner: AccountKey?, _ ground: RenewalEvidence.Ground,
     statusAsOf: Timestamp? = day(5), switchedOffAt: Timestamp? = nil,
     previous: Charge.ID? = key("7")
   ) -> String {
-    let finding = RenewalFinding(
+    let finding = RenewalEvidence(
       account: ground.isRenewing ? owner : nil, ground: ground, previous: previous,
       statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)
     return Explanation(Decision(owner: owner, rule: rule, finding: finding)) {
@@ -92,8 +92,8 @@ struct ExplanationTests {
     }.sentence
   }
 
-  @Test(arguments: RenewalFinding.Ground.allCases, Decision.Rule.allCases)
-  func eachGroundGivesASentence(_ ground: RenewalFinding.Ground, _ rule: Decision.Rule) {
+  @Test(arguments: RenewalEvidence.Ground.allCases, Decision.Rule.allCases)
+  func eachGroundGivesASentence(_ ground: RenewalEvidence.Ground, _ rule: Decision.Rule) {
     for (statusAsOf, previous) in [(day(5), key("7")), (nil, nil)] as [(Timestamp?, Charge.ID?)] {
       let sentence = Self.sentence(rule, a, ground, statusAsOf: statusAsOf, previous: previous)
       #expect(sentence.first?.isUppercase == true || sentence.hasPrefix("“alice” "))
@@ -105,7 +105,7 @@ struct ExplanationTests {
   }
 
   @Test func eachGroundGivesItsOwnSentence() {
-    let sentences = RenewalFinding.Ground.allCases.map { ground in
+    let sentences = RenewalEvidence.Ground.allCases.map { ground in
       Self.sentence(ground.isRenewing ? .activelyAutoRenewing : .submitter, a, ground)
     }
     #expect(Set(sentences).count == sentences.count)

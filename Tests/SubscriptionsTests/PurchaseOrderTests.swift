@@ -16,7 +16,7 @@ struct PurchaseOrderTests {
   /// A charge of A's of day 1, by row 2 unless another ground is given.
   static func payment(
     _ kind: ChargeKind = .unknown, of account: AccountKey? = a,
-    ground: RenewalFinding.Ground = .noEarlierCharge, fulfils: UUID? = nil,
+    ground: RenewalEvidence.Ground = .noEarlierCharge, fulfils: UUID? = nil,
     revocation: RevocationStatus = .notRevoked, isUpgraded: Bool = false
   ) -> PurchaseOrder.Payment? {
     var ledger = Ledger()
@@ -30,7 +30,7 @@ struct PurchaseOrderTests {
         charge: $0,
         decision: Decision(
           owner: account, rule: account == nil ? .unclaimed : rule,
-          finding: RenewalFinding(account: ground.isRenewing ? account : nil, ground: ground)),
+          finding: RenewalEvidence(account: ground.isRenewing ? account : nil, ground: ground)),
         fulfils: fulfils)
     }
   }

@@ -20,7 +20,7 @@ struct ReleaseTests {
       ledger.decision("2")
         == Decision(
           owner: nil, rule: .unclaimed,
-          finding: RenewalFinding(ground: .released, previous: key("1")), isProvisional: true))
+          finding: RenewalEvidence(ground: .released, previous: key("1")), isProvisional: true))
     #expect(ledger.lastAction("2") == .placed)
     #expect(ledger.owner("1") == a)
     #expect(ledger.holdings(of: a).map(\.charge) == [key("1")])

@@ -52,7 +52,7 @@ struct ReportedSwitchOffTests {
     ledger.hear(charge("1", from: day(0), to: day(30)))
     for record in row.more { ledger.hear(record) }
     ledger.hear(row.heard)
-    let evidence = ledger.line.evidence(of: ReportedSwitchOff(line: mainLine, at: row.reported))
+    let evidence = ledger.line.evidence(of: AutoRenewOffDate(line: mainLine, at: row.reported))
     let expected = Evidence.renewalStatus(off(row.reported), line: mainLine)
     #expect(evidence == (row.isUsed ? expected : nil))
   }
@@ -69,7 +69,7 @@ struct ReportedSwitchOffTests {
     var ledger = Ledger()
     ledger.hear(charge("1", .lifetime, from: day(0)))
     ledger.hear([off(day(12))])
-    #expect(ledger.line.evidence(of: ReportedSwitchOff(line: mainLine, at: day(10))) == nil)
+    #expect(ledger.line.evidence(of: AutoRenewOffDate(line: mainLine, at: day(10))) == nil)
   }
 
   /// Whatever date is made up and whatever comes later, the owners are those by Apple's word alone.
@@ -84,7 +84,7 @@ struct ReportedSwitchOffTests {
       believed.record(past)
       var doubted = believed
       guard let last = believed.rule.charges.last else { return nil }
-      let report = ReportedSwitchOff(
+      let report = AutoRenewOffDate(
         line: mainLine, at: RandomHistory.moment(near: last.date, using: &generator))
       guard let evidence = believed.line.evidence(of: report),
         !future.contains(where: { Self.isRenewal($0, before: last.end ?? last.date) })

@@ -22,10 +22,10 @@ struct AccountCharges: Sendable {
     /// The end of the paid period, or nil if there is none.
     var end: Timestamp?
     /// The administrator action that assigned or released it.
-    var act: AdministratorAct?
+    var act: AdministratorAction?
   }
 
-  let ties: AccountTies
+  let ties: RelatedAccounts
   let owned: List
   /// Submitted for this account and owned by others.
   let claimed: List
@@ -33,7 +33,7 @@ struct AccountCharges: Sendable {
   let unclaimed: List
   private let account: Account
   /// The latest original transactions with owned charges, shown in the timeline.
-  private let lanes: [LineID]
+  private let lanes: [OriginalTransactionKey]
   private let laneCount: Int
   private let shown: [Charge.ID: Shown]
 
@@ -48,12 +48,12 @@ struct AccountCharges: Sendable {
 
   init(of account: Account, parts: Parts, in ledger: Ledger, _ catalogue: Catalogue) async throws {
     self.account = account
-    ties = try await ledger.ties(of: account.key)
+    ties = try await ledger.accounts.ties(of: account.key)
     owned = try List(ties.charges.filter { $0.owner == account.key }, part: parts.owned)
     claimed = try List(
       ties.charges.filter { $0.owner != nil && $0.owner != account.key }, part: parts.claimed)
     unclaimed = try List(ties.charges.filter { $0.owner == nil }, part: parts.unclaimed)
-    var (lanes, seen): ([LineID], Set<LineID>) = ([], [])
+    var (lanes, seen): ([OriginalTransactionKey], Set<OriginalTransactionKey>) = ([], [])
     for charge in owned.all where seen.insert(charge.id.line).inserted {
       lanes.append(charge.id.line)
     }
@@ -69,8 +69,8 @@ struct AccountCharges: Sendable {
   private static func read(_ charges: [Charge.ID], in ledger: Ledger, _ catalogue: Catalogue)
     async throws -> [Charge.ID: Shown]
   {
-    var families: [LineID: RecordedFamily] = [:]
-    for family in try await ledger.families(of: Set(charges.map(\.line))) {
+    var families: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
+    for family in try await ledger.ownership.families(of: Set(charges.map(\.line))) {
       for line in family.line.heads.keys { families[line] = family }
     }
     var shown: [Charge.ID: Shown] = [:]
@@ -82,8 +82,8 @@ struct AccountCharges: Sendable {
     }
     let placed = shown.values.filter { $0.report.recorded.decision.isByAdministrator }
       .map(\.report.charge.id)
-    let placements = try await ledger.placements(on: Set(placed.map(\.line)))
-    let acts = try await PlacingActs(of: placements, in: ledger)
+    let placements = try await ledger.accounts.placements(on: Set(placed.map(\.line)))
+    let acts = try await OverrideActions(of: placements, in: ledger)
     for id in placed {
       shown[id]?.act = placements.first { $0.entry.content.places(id) }
         .flatMap(acts.act(behind:))
@@ -131,7 +131,7 @@ struct AccountCharges: Sendable {
     let end = max(charges.compactMap(\.end).max() ?? now, now)
     let margin = Duration.milliseconds((end.milliseconds - begin.milliseconds) / 60)
     return TimelinePicture(
-      TimelineSketch(
+      TimelineLayout(
         id: "charges", title: "Charges of account \(account.id)",
         description: "\(Count.text(owned.all.count, "charge")) of "
           + Count.text(laneCount, "original transaction")
@@ -140,7 +140,7 @@ struct AccountCharges: Sendable {
         from: begin - margin, until: end + margin, now: now,
         lanes: lanes.map { line in
           let charges = charges.filter { $0.report.charge.id.line == line }
-          return TimelineSketch.Lane(
+          return TimelineLayout.Lane(
             label: Self.shortened(line.originalTransactionID.rawValue), height: 22,
             spans: charges.reversed().flatMap { $0.spans(until: end) },
             marks: charges.compactMap(\.refund))
@@ -168,27 +168,27 @@ extension AccountCharges.Shown {
   }
 
   /// The paid period, and the part of it that was revoked.
-  fileprivate func spans(until last: Timestamp) -> [TimelineSketch.Span] {
+  fileprivate func spans(until last: Timestamp) -> [TimelineLayout.Span] {
     let start = report.charge.date
     let end = max(end ?? last, start)
     let ended = max(min(takenBackAt ?? end, end), start)
     var names = "span-period owner-1"
     if report.transaction.periodType == .trial { names += " trial" }
-    let span = TimelineSketch.Span(
+    let span = TimelineLayout.Span(
       from: start, until: ended, classNames: names,
       pattern: report.charge.revocation == nil ? nil : .refunded,
       label: report.charge.productID.rawValue, text: text, href: href)
     guard ended < end else { return [span] }
     return [
-      TimelineSketch.Span(
+      TimelineLayout.Span(
         from: ended, until: end, classNames: "span-lost", text: text, href: href, inset: 6),
       span,
     ]
   }
 
-  fileprivate var refund: TimelineSketch.Mark? {
+  fileprivate var refund: TimelineLayout.Mark? {
     report.charge.revocation.map {
-      TimelineSketch.Mark(at: $0.at, symbol: .refund, text: text, href: href, offset: 11)
+      TimelineLayout.Mark(at: $0.at, symbol: .refund, text: text, href: href, offset: 11)
     }
   }
 }
@@ -196,7 +196,7 @@ extension AccountCharges.Shown {
 extension EntitlementRow {
   init(_ entitlement: Entitlement) {
     let line = entitlement.originalTransactionID.flatMap { id in
-      entitlement.environment.map { LineID($0, id) }
+      entitlement.environment.map { OriginalTransactionKey($0, id) }
     }
     self.init(
       name: entitlement.name, state: Badge(entitlement.state), because: entitlement.inWords,

@@ -21,12 +21,14 @@ struct AccountHistoryRows: Sendable {
   let next: String?
 
   /// - Throws: A ``Problem`` for an unknown cursor.
-  init(of ties: AccountTies, _ account: Account, part: PagePart, in ledger: Ledger) async throws {
+  init(of ties: RelatedAccounts, _ account: Account, part: PagePart, in ledger: Ledger) async throws
+  {
     var place = try part.after.map(Place.init) ?? Place()
-    let found = try await ledger.history(of: ties, before: place.entry, limit: part.limit + 1)
+    let found = try await ledger.accounts.history(
+      of: ties, before: place.entry, limit: part.limit + 1)
     let events = try await Self.events(found.entries, in: ledger)
-    let sources = try await SourceWords(of: found.entries, in: ledger)
-    var acts = try await ledger.actsBesidesPlacing(
+    let sources = try await SourceText(of: found.entries, in: ledger)
+    var acts = try await ledger.administration.actsBesidesPlacing(
       on: account.key, before: place.act, limit: part.limit + 1)
     // Older actions belong to the next page: the ledger was only read back to this date.
     if let end = found.lookedBackTo { acts.removeAll { $0.actedAt < end.recordedAt } }
@@ -63,7 +65,8 @@ struct AccountHistoryRows: Sendable {
   private static func events(_ entries: [HistoryEntry], in ledger: Ledger) async throws
     -> [ChargeEvent]
   {
-    let names = try await ledger.accountIDs(of: Set(entries.flatMap { $0.entry.content.accounts }))
+    let names = try await ledger.ownership.accountIDs(
+      of: Set(entries.flatMap { $0.entry.content.accounts }))
     return entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
   }
 }
@@ -95,12 +98,12 @@ extension AccountHistoryRows.Place {
     else { throw problem }
     entry = HistoryPlace(
       recordedAt: Timestamp(milliseconds: milliseconds),
-      line: LineID(environment, OriginalTransactionID(parts[3])), number: number)
+      line: OriginalTransactionKey(environment, OriginalTransactionID(parts[3])), number: number)
   }
 }
 
 extension FactRow {
-  fileprivate init(_ act: AdministratorAct, on account: Account) {
+  fileprivate init(_ act: AdministratorAction, on account: Account) {
     self.init(
       at: Moment(act.actedAt), sentence: act.sentence(on: account),
       source: EntrySource.Kind.administrator.title,
@@ -109,7 +112,7 @@ extension FactRow {
   }
 }
 
-extension AdministratorAct {
+extension AdministratorAction {
   private struct Details: Decodable {
     var entitlement: String?
     var expiresAt: String?
@@ -140,7 +143,8 @@ extension AdministratorAct {
 
 extension AccountChargeRow {
   init(
-    _ report: ChargeReport, end: Timestamp?, of account: Account, placedBy act: AdministratorAct?,
+    _ report: ChargeReport, end: Timestamp?, of account: Account,
+    placedBy act: AdministratorAction?,
     at now: Timestamp
   ) {
     let charge = report.charge
@@ -151,8 +155,9 @@ extension AccountChargeRow {
       until: end.map(Moment.init), price: Price.text(of: report.transaction),
       state: Badge(charge, end: end, at: now), rule: report.recorded.decision.rule.rawValue,
       because: report.because,
-      owner: other.map { PageLink(label: $0, href: PageAddress.account($0)) },
-      placed: act.map { ActNote($0) }, isSandbox: charge.id.line.environment == .sandbox,
+      owner: other.map { PageLink(label: $0, href: AdminURL.account($0)) },
+      placed: act.map { AdministratorActionNote($0) },
+      isSandbox: charge.id.line.environment == .sandbox,
       transferHref: charge.id.transferHref)
   }
 }
@@ -172,7 +177,7 @@ extension OrderRow {
 }
 
 extension GrantRow {
-  init(_ stored: StoredGrant, acts: [AdministratorAct], at now: Timestamp) {
+  init(_ stored: StoredGrant, acts: [AdministratorAction], at now: Timestamp) {
     let grant = stored.grant
     let isOver = grant.accessEnd.map { $0 <= now } ?? false
     let state =
@@ -185,34 +190,36 @@ extension GrantRow {
     self.init(
       grantID: id, entitlement: grant.entitlement, state: state, from: Moment(grant.startsAt),
       until: grant.accessEnd.map(Moment.init), reason: stored.reason,
-      given: acts.last(.grant, of: id).map { ActNote(administrator: $0.administrator) },
-      takenBack: acts.last(.revokeGrant, of: id).map { ActNote($0, isDated: true) },
+      given: acts.last(.grant, of: id).map {
+        AdministratorActionNote(administrator: $0.administrator)
+      },
+      takenBack: acts.last(.revokeGrant, of: id).map { AdministratorActionNote($0, isDated: true) },
       revokeHref: grant.source == .grant && !isOver
-        ? PageAddress.revocation(ofGrant: id) : nil)
+        ? AdminURL.revocation(ofGrant: id) : nil)
   }
 }
 
-extension ActNote {
-  init(_ act: AdministratorAct, isDated: Bool = false) {
+extension AdministratorActionNote {
+  init(_ act: AdministratorAction, isDated: Bool = false) {
     self.init(
       administrator: act.administrator, at: isDated ? Moment(act.actedAt) : nil,
       reason: act.reason)
   }
 }
 
-extension [AdministratorAct] {
+extension [AdministratorAction] {
   /// The latest action of a kind on a subject; the list is sorted latest first.
-  fileprivate func last(_ action: AdministratorAct.Action, of subject: String) -> Element? {
+  fileprivate func last(_ action: AdministratorAction.Action, of subject: String) -> Element? {
     first { $0.action == action.rawValue && $0.subject == subject }
   }
 }
 
 extension FactRow {
-  init(_ event: ToldEvent) {
-    let told = try? JSONValue(parsing: event.data.utf8).decode(ToldWords.self)
+  init(_ event: PublishedEvent) {
+    let told = try? JSONValue(parsing: event.data.utf8).decode(EventText.self)
     self.init(
-      at: Moment(event.occurredAt), sentence: (told ?? ToldWords()).sentence(for: event.type),
-      source: "Event", sourceClass: TimelineSketch.Symbol.poll.rawValue,
+      at: Moment(event.occurredAt), sentence: (told ?? EventText()).sentence(for: event.type),
+      source: "Event", sourceClass: TimelineLayout.Symbol.poll.rawValue,
       sourceDetail: event.type, sourceID: told?.transactionID,
       sourceHref: told?.href)
   }
@@ -221,8 +228,8 @@ extension FactRow {
 private func dayName(_ text: String) -> String { Timestamp(rfc3339: text)?.dayName ?? text }
 
 /// The parts of an event's data that its row shows.
-private struct ToldWords: Decodable {
-  struct ToldEntitlement: Decodable {
+private struct EventText: Decodable {
+  struct PublishedEntitlement: Decodable {
     var name: String
     var accessEndsAt: String?
 
@@ -237,7 +244,7 @@ private struct ToldWords: Decodable {
   var transactionID: String?
   var productID: String?
   var orderID: String?
-  var entitlement: ToldEntitlement?
+  var entitlement: PublishedEntitlement?
   var expiresAt: String?
   var because: String?
 
@@ -252,7 +259,7 @@ private struct ToldWords: Decodable {
 
   var href: String? {
     guard let environment, let originalTransactionID else { return nil }
-    return PageAddress.originalTransaction(originalTransactionID, environment: environment)
+    return AdminURL.originalTransaction(originalTransactionID, environment: environment)
   }
 
   func sentence(for type: String) -> String {
@@ -298,7 +305,7 @@ extension SubmissionRow {
       receivedAt: Moment(submission.receivedAt), state: Badge(submission),
       kind: submission.kindInWords, outcome: submission.outcomeInWords(findings),
       warnings: (findings?.warnings ?? []).map { $0.inWords(submission) },
-      href: submission.status == .rejected ? PageAddress.rejected : nil)
+      href: submission.status == .rejected ? AdminURL.rejected : nil)
   }
 }
 

@@ -6,7 +6,7 @@ import LedgerStorage
 import Subscriptions
 
 struct AccountPageController: Sendable {
-  let pages: PageMaker
+  let pages: PageRenderer
   let ledger: Ledger
   let catalogue: CatalogueCache
   let entitlements: EntitlementReader
@@ -16,7 +16,7 @@ struct AccountPageController: Sendable {
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let account = try await AdminPath.account(request, context, in: ledger)
-    let path = PageAddress.account(account.id)
+    let path = AdminURL.account(account.id)
     func part(_ prefix: String) throws -> PagePart {
       try PagePart(request.uri, of: path, prefix: prefix)
     }
@@ -33,10 +33,10 @@ struct AccountPageController: Sendable {
     let history = try await AccountHistoryRows(
       of: charges.ties, account, part: historyPart, in: ledger)
     let (told, eventPaging) = try await events(of: account, part: try part("events_"))
-    let heir = try await ledger.successor(of: account)
+    let heir = try await ledger.accounts.successor(of: account)
     let verdict = AccountVerdict(
       held, charges: charges, mergedInto: heir.key == account.key ? nil : heir.id,
-      lastSubmission: try await ledger.latestSubmissions(of: account.key, limit: 1).first)
+      lastSubmission: try await ledger.accounts.latestSubmissions(of: account.key, limit: 1).first)
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
     frame.actions = Self.actions(for: account)
@@ -47,7 +47,7 @@ struct AccountPageController: Sendable {
         entitlements: held.map(EntitlementRow.init), timeline: charges.timeline(at: now),
         charges: charges.rows(of: charges.owned, at: now), chargePaging: charges.owned.paging,
         claimed: charges.claimedSection(at: now), unclaimed: charges.unclaimedSection(at: now),
-        orders: try await ledger.latestOrders(of: account, limit: Self.mostOrders).map {
+        orders: try await ledger.accounts.latestOrders(of: account, limit: Self.mostOrders).map {
           OrderRow($0.answered(at: now), charges: charges)
         },
         grants: try await grants(of: account, at: now), submissions: submissions,
@@ -58,8 +58,8 @@ struct AccountPageController: Sendable {
   }
 
   private func grants(of account: Account, at now: Timestamp) async throws -> [GrantRow] {
-    let grants = try await ledger.storedGrants(of: account.id)
-    let acts = try await ledger.grantActs(on: account.key, grants.map(\.grant.id))
+    let grants = try await ledger.grants.storedGrants(of: account.id)
+    let acts = try await ledger.administration.grantActs(on: account.key, grants.map(\.grant.id))
     return grants.reversed().map { GrantRow($0, acts: acts, at: now) }
   }
 
@@ -71,7 +71,7 @@ struct AccountPageController: Sendable {
       return id
     }
     let (submissions, paging) = part.part(
-      of: try await ledger.latestSubmissions(
+      of: try await ledger.accounts.latestSubmissions(
         of: account.key, before: last, limit: part.limit + 1)
     ) { $0.id.uuidString.lowercased() }
     return (submissions.map(SubmissionRow.init), paging)
@@ -85,14 +85,15 @@ struct AccountPageController: Sendable {
       return id
     }
     let (told, paging) = part.part(
-      of: try await ledger.latestEvents(of: account.key, before: last, limit: part.limit + 1)
+      of: try await ledger.accounts.latestEvents(
+        of: account.key, before: last, limit: part.limit + 1)
     ) { "\($0.id)" }
     return (told.map(FactRow.init), paging)
   }
 
   /// A sentence on deleted events, or nil if none were deleted.
   private func forgotten() async throws -> String? {
-    try await ledger.feedTrimming().map { trimming in
+    try await ledger.accounts.feedTrimming().map { trimming in
       "Events are kept for a limited time. "
         + (trimming.storedAt.map { "Events of all accounts stored until \(Moment($0).text)" }
           ?? "The oldest events of all accounts")
@@ -104,7 +105,7 @@ struct AccountPageController: Sendable {
     guard !account.isErased else { return [] }
     func link(_ label: String, _ form: String, isDanger: Bool = false) -> PageLink {
       PageLink(
-        label: label, href: PageAddress.account(account.id, form: form), isDanger: isDanger)
+        label: label, href: AdminURL.account(account.id, form: form), isDanger: isDanger)
     }
     // A merged account can't receive grants or further merges.
     let gifts = [link("Grant…", "grant"), link("Merge…", "merge")]
@@ -114,7 +115,7 @@ struct AccountPageController: Sendable {
 
   private static func properties(of account: Account, heir: Account) -> [Property] {
     let merged = Property(
-      label: "Merged into", value: heir.id, href: PageAddress.account(heir.id), isCode: true)
+      label: "Merged into", value: heir.id, href: AdminURL.account(heir.id), isCode: true)
     return (heir.key == account.key ? [] : [merged]) + [
       Property(label: "Account", value: account.id, isCode: true),
       Property(
@@ -138,7 +139,7 @@ enum AdminPath {
       context.parameters.get(TextField.accountID.name) == nil
       ? try TextField.accountID.checked(FormFields(query: request.uri)["id"]?.rawValue ?? "")
       : try context.parameter(.accountID)
-    guard let account = try await ledger.account(id) else {
+    guard let account = try await ledger.accounts.account(id) else {
       throw Problem(.unknownAccount, "No account with this ID.")
     }
     return account
@@ -212,7 +213,7 @@ struct AccountChargeRow: Sendable {
   /// The owner if it is another account.
   var owner: PageLink?
   /// The administrator who assigned or released it.
-  var placed: ActNote?
+  var placed: AdministratorActionNote?
   var isSandbox: Bool
   var transferHref: String
 }
@@ -236,9 +237,9 @@ struct GrantRow: Sendable {
   var until: Moment?
   var reason: String
   /// The administrator who granted it.
-  var given: ActNote?
+  var given: AdministratorActionNote?
   /// The administrator who revoked it.
-  var takenBack: ActNote?
+  var takenBack: AdministratorActionNote?
   /// Nil if there is nothing left to revoke.
   var revokeHref: String?
 }

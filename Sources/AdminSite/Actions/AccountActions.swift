@@ -6,7 +6,7 @@ import LedgerStorage
 import Subscriptions
 
 struct MergePageController: Sendable {
-  let pages: PageMaker
+  let pages: PageRenderer
   let ledger: Ledger
   let entitlements: EntitlementReader
 
@@ -24,7 +24,7 @@ struct MergePageController: Sendable {
       let into = try context.admin.form.text(.into)
       let administrator = try context.actingAdministrator()
       guard ActionForm.isConfirmed(context) else {
-        let preview = try await ledger.previewMerge(
+        let preview = try await ledger.accounts.previewMerge(
           of: account.id, into: into, terms: entitlements.terms, at: pages.now())
         return try await form.confirm(
           pages, context,
@@ -33,14 +33,14 @@ struct MergePageController: Sendable {
             "This cannot be undone. Merged charges can only be transferred one at a time."
           ])
       }
-      let merger = try await ledger.merge(
+      let merger = try await ledger.accounts.merge(
         account.id, into: into, by: administrator, terms: entitlements.terms, at: pages.now())
       let rest =
         merger.completedAt == nil
         ? " A worker is moving its remaining charges." : ""
-      return PageMaker.done(
+      return PageRenderer.done(
         Flash(message: "“\(account.id)” was merged into this account.\(rest)", tone: Tone.good),
-        then: PageAddress.account(into), request, context)
+        then: AdminURL.account(into), request, context)
     } catch let problem as Problem where problem.code == .invalidRequest {
       return try await form.ask(pages, context, fault: problem)
     } catch let error as LedgerError {
@@ -51,7 +51,7 @@ struct MergePageController: Sendable {
 
   private func form(for account: Account) -> ActionForm {
     ActionForm(
-      title: "Merge account", action: PageAddress.account(account.id, form: "merge"),
+      title: "Merge account", action: AdminURL.account(account.id, form: "merge"),
       lead: "Merges a guest account into a member account. Charges, orders and grants move to the "
         + "member, including future ones.",
       properties: [
@@ -65,7 +65,7 @@ struct MergePageController: Sendable {
         ActionForm.reason,
       ],
       buttonLabel: "Merge", isDanger: true,
-      subject: PageLink(label: account.id, href: PageAddress.account(account.id)))
+      subject: PageLink(label: account.id, href: AdminURL.account(account.id)))
   }
 
   private static func consequences(of preview: MergePreview, from id: String, into other: String)
@@ -86,7 +86,7 @@ struct MergePageController: Sendable {
 }
 
 struct ErasurePageController: Sendable {
-  let pages: PageMaker
+  let pages: PageRenderer
   let ledger: Ledger
 
   @Sendable
@@ -109,7 +109,7 @@ struct ErasurePageController: Sendable {
           pages, context, consequences: Self.consequences(for: account),
           warnings: ["This cannot be undone."])
       }
-      let erasure = try await ledger.erase(account.id, by: administrator, at: pages.now())
+      let erasure = try await ledger.accounts.erase(account.id, by: administrator, at: pages.now())
       return try await done(erasure, context)
     } catch let problem as Problem where problem.code == .invalidRequest {
       return try await form.ask(pages, context, fault: problem)
@@ -129,7 +129,7 @@ struct ErasurePageController: Sendable {
 
   private func form(for account: Account) -> ActionForm {
     ActionForm(
-      title: "Erase customer data", action: PageAddress.account(account.id, form: "erase"),
+      title: "Erase customer data", action: AdminURL.account(account.id, form: "erase"),
       lead: "Deletes personal data; keeps financial records under a pseudonym.",
       properties: [
         Property(label: "Account", value: account.id, isCode: true),
@@ -142,7 +142,7 @@ struct ErasurePageController: Sendable {
         ActionForm.reason,
       ],
       buttonLabel: "Erase", isDanger: true,
-      subject: PageLink(label: account.id, href: PageAddress.account(account.id)))
+      subject: PageLink(label: account.id, href: AdminURL.account(account.id)))
   }
 
   /// The result, shown without a redirect: the account's page no longer exists.
@@ -158,19 +158,19 @@ struct ErasurePageController: Sendable {
         properties: [
           Property(
             label: "Pseudonym", value: erasure.pseudonym,
-            href: PageAddress.account(erasure.pseudonym), isCode: true),
+            href: AdminURL.account(erasure.pseudonym), isCode: true),
           number("Holdings kept", removed.holdings),
           number("Submissions cleared", removed.submissions),
           number("Payloads deleted", removed.payloads),
           number("Apple responses deleted", removed.exchanges),
         ],
-        links: [PageLink(label: "Overview", href: PageAddress.overview)]),
+        links: [PageLink(label: "Overview", href: AdminURL.overview)]),
       .done)
   }
 }
 
 struct ExportPageController: Sendable {
-  let pages: PageMaker
+  let pages: PageRenderer
   let exports: ExportController
 
   @Sendable
@@ -197,11 +197,11 @@ struct ExportPageController: Sendable {
 
   private func form(for account: Account) -> ActionForm {
     ActionForm(
-      title: "Export account data", action: PageAddress.account(account.id, form: "export"),
+      title: "Export account data", action: AdminURL.account(account.id, form: "export"),
       lead: "Downloads everything stored about this account as a JSON file, including submissions "
         + "and Apple's responses.",
       properties: [Property(label: "Account", value: account.id, isCode: true)],
       fields: [ActionForm.reason], buttonLabel: "Export", isFile: true,
-      subject: PageLink(label: account.id, href: PageAddress.account(account.id)))
+      subject: PageLink(label: account.id, href: AdminURL.account(account.id)))
   }
 }

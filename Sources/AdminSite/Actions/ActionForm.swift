@@ -26,7 +26,7 @@ struct ActionForm: Sendable {
 
   /// Shows the fields, with the error if the form was sent before.
   func ask(
-    _ pages: PageMaker, _ context: APIContext, fault problem: Problem? = nil
+    _ pages: PageRenderer, _ context: APIContext, fault problem: Problem? = nil
   ) async throws -> Response {
     let fields = fields.map { field in
       var field = field
@@ -44,7 +44,7 @@ struct ActionForm: Sendable {
 
   /// Shows the consequences and asks for confirmation.
   func confirm(
-    _ pages: PageMaker, _ context: APIContext, consequences: [String], warnings: [String],
+    _ pages: PageRenderer, _ context: APIContext, consequences: [String], warnings: [String],
     unseen: [HiddenField] = []
   ) async throws -> Response {
     let hidden =
@@ -64,7 +64,7 @@ struct ActionForm: Sendable {
   }
 
   private func page(
-    _ pages: PageMaker, _ context: APIContext, fields: [ActionField], hidden: [HiddenField],
+    _ pages: PageRenderer, _ context: APIContext, fields: [ActionField], hidden: [HiddenField],
     consequences: [String], warnings: [String], fault: String?
   ) async throws -> ActionPage {
     var frame = try await pages.frame(title, context)

@@ -8,7 +8,7 @@ import Subscriptions
 
 /// The forms that grant an entitlement and revoke a grant.
 struct GrantPageController: Sendable {
-  let pages: PageMaker
+  let pages: PageRenderer
   let ledger: Ledger
   let entitlements: EntitlementReader
 
@@ -36,13 +36,13 @@ struct GrantPageController: Sendable {
           // A double click on the confirmation grants once.
           unseen: [HiddenField(name: "grant_id", value: UUID().uuidString.lowercased())])
       }
-      _ = try await ledger.grant(
+      _ = try await ledger.grants.grant(
         as: context.admin.form["grant_id"].flatMap { UUID(uuidString: $0.rawValue) } ?? UUID(),
         name, to: account.id, until: end, by: administrator, terms: entitlements.terms,
         at: pages.now())
-      return PageMaker.done(
+      return PageRenderer.done(
         Flash(message: "“\(name)” was granted.", tone: Tone.good),
-        then: PageAddress.account(account.id), request, context)
+        then: AdminURL.account(account.id), request, context)
     } catch let problem as Problem where problem.code == .invalidRequest {
       return try await form.ask(pages, context, fault: problem)
     }
@@ -54,7 +54,7 @@ struct GrantPageController: Sendable {
 
   private func form(for account: Account) -> ActionForm {
     ActionForm(
-      title: "Grant entitlement", action: PageAddress.account(account.id, form: "grant"),
+      title: "Grant entitlement", action: AdminURL.account(account.id, form: "grant"),
       lead: "Grants add to purchases and last until they expire or are revoked.",
       properties: [Property(label: "Account", value: account.id, isCode: true)],
       fields: [
@@ -67,7 +67,7 @@ struct GrantPageController: Sendable {
         ActionForm.reason,
       ],
       buttonLabel: "Grant",
-      subject: PageLink(label: account.id, href: PageAddress.account(account.id)))
+      subject: PageLink(label: account.id, href: AdminURL.account(account.id)))
   }
 
   private static func end(_ text: String?, after now: Timestamp) throws -> Timestamp? {
@@ -111,27 +111,29 @@ struct GrantPageController: Sendable {
   func revoke(_ request: Request, context: APIContext) async throws -> Response {
     let stored = try await stored(context)
     do {
-      _ = try await ledger.revokeGrant(
+      _ = try await ledger.grants.revokeGrant(
         stored.grant.id, by: try context.actingAdministrator(), terms: entitlements.terms,
         at: pages.now())
     } catch let problem as Problem where problem.code == .invalidRequest {
       return try await revocationForm(stored).ask(pages, context, fault: problem)
     }
-    return PageMaker.done(
+    return PageRenderer.done(
       Flash(message: "The grant of “\(stored.grant.entitlement)” was revoked.", tone: Tone.good),
-      then: PageAddress.account(stored.accountID), request, context)
+      then: AdminURL.account(stored.accountID), request, context)
   }
 
   private func stored(_ context: APIContext) async throws -> StoredGrant {
     let id = try context.uuidParameter("grant_id")
-    guard let stored = try await ledger.storedGrant(id) else { throw LedgerError.unknownGrant(id) }
+    guard let stored = try await ledger.accounts.storedGrant(id) else {
+      throw LedgerError.unknownGrant(id)
+    }
     return stored
   }
 
   private func revocationForm(_ stored: StoredGrant) -> ActionForm {
     let id = stored.grant.id.uuidString.lowercased()
     return ActionForm(
-      title: "Revoke grant", action: PageAddress.revocation(ofGrant: id),
+      title: "Revoke grant", action: AdminURL.revocation(ofGrant: id),
       lead: "The account loses this entitlement unless a purchase or another grant provides it.",
       properties: [
         Property(label: "Account", value: stored.accountID, isCode: true),
@@ -141,7 +143,7 @@ struct GrantPageController: Sendable {
       ],
       fields: [ActionForm.reason], buttonLabel: "Revoke", isDanger: true,
       subject: PageLink(
-        label: stored.accountID, href: PageAddress.account(stored.accountID)))
+        label: stored.accountID, href: AdminURL.account(stored.accountID)))
   }
 }
 

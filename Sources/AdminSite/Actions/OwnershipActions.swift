@@ -5,7 +5,7 @@ import LedgerStorage
 import Subscriptions
 
 struct TransferPageController: Sendable {
-  let pages: PageMaker
+  let pages: PageRenderer
   let transactions: TransactionController
   let entitlements: EntitlementReader
 
@@ -22,7 +22,9 @@ struct TransferPageController: Sendable {
     do {
       let accountID = try context.admin.form.text(.accountID)
       let administrator = try context.actingAdministrator()
-      guard let account = try await transactions.ledger.account(accountID), !account.isErased else {
+      guard let account = try await transactions.ledger.accounts.account(accountID),
+        !account.isErased
+      else {
         throw Problem(
           .invalidRequest, "No account with this ID.", field: TextField.accountID.name)
       }
@@ -33,15 +35,15 @@ struct TransferPageController: Sendable {
             ? ["“\(account.id)” already owns this charge. An administrator override is recorded."]
             : [])
       }
-      try await transactions.ledger.transfer(
+      try await transactions.ledger.ownership.transfer(
         report.charge.id, to: account.id, by: administrator, terms: entitlements.terms,
         at: pages.now())
-      return PageMaker.done(
+      return PageRenderer.done(
         Flash(
           message:
             "Transaction \(report.charge.id.transactionID) was transferred to “\(account.id)”.",
           tone: Tone.good,
-          link: PageLink(label: "View account", href: PageAddress.account(account.id))),
+          link: PageLink(label: "View account", href: AdminURL.account(account.id))),
         then: report.charge.id.href, request, context)
     } catch let problem as Problem where problem.code == .invalidRequest {
       return try await form.ask(pages, context, fault: problem)
@@ -99,7 +101,7 @@ extension ChargeReport {
 }
 
 struct ReleasePageController: Sendable {
-  let pages: PageMaker
+  let pages: PageRenderer
   let transactions: TransactionController
   let entitlements: EntitlementReader
 
@@ -121,9 +123,9 @@ struct ReleasePageController: Sendable {
           warnings: report.ownerAccountID == nil
             ? ["No account owns this charge; nothing would change."] : [])
       }
-      try await transactions.ledger.transfer(
+      try await transactions.ledger.ownership.transfer(
         report.charge.id, to: nil, by: administrator, terms: entitlements.terms, at: pages.now())
-      return PageMaker.done(
+      return PageRenderer.done(
         Flash(
           message: "Transaction \(report.charge.id.transactionID) was released.",
           tone: Tone.good),

@@ -4,7 +4,7 @@ import Subscriptions
 ///
 /// Horizontal values are percentages of the plot's width and vertical ones pixels, so that a chart
 /// fits any screen while its text keeps its size.
-struct ChartPicture: Sendable {
+struct Chart: Sendable {
   /// Letters, digits and hyphens.
   var id: String
   var title: String
@@ -77,7 +77,7 @@ struct ChartKey: Sendable {
   var value: String?
 }
 
-extension ChartPicture {
+extension Chart {
   /// Draws a line for each series, and an area below the first if the axis includes zero.
   init(linesOf data: ChartData, includesZero: Bool = true) {
     let scale = ChartScale(
@@ -164,7 +164,7 @@ extension ChartData {
   }
 }
 
-extension ChartPicture {
+extension Chart {
   /// Draws a stacked bar for each time, with gains above zero and losses (negative values) below,
   /// and a line for the total.
   init(stacksOf data: ChartData) {

@@ -40,8 +40,8 @@ extension ChartData {
   private static let mostBands = 400
 
   /// The frame of all kinds of charts.
-  func picture(scale: ChartScale, marks: [(share: Double, label: String)]) -> ChartPicture {
-    ChartPicture(
+  func picture(scale: ChartScale, marks: [(share: Double, label: String)]) -> Chart {
+    Chart(
       id: id, title: title, description: description, height: height,
       fullHeight: height + Self.axisHeight, labelY: height + 16, yTicks: scale.ticks(in: unit),
       xTicks: ChartTick.across(marks), areas: [], bars: [], lines: [], dots: [], bands: bands,

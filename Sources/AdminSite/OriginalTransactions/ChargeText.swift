@@ -87,7 +87,7 @@ extension ChargeReport {
       Property(label: "Price", value: Price.text(of: transaction)),
       Property(
         label: "Owner", value: ownerAccountID ?? "unclaimed",
-        href: ownerAccountID.map { PageAddress.account($0) }),
+        href: ownerAccountID.map { AdminURL.account($0) }),
       Property(label: "Decision", value: because),
     ]
   }
@@ -100,18 +100,18 @@ extension Charge.ID {
   }
 
   var href: String {
-    PageAddress.originalTransaction(
+    AdminURL.originalTransaction(
       line.originalTransactionID.rawValue, environment: line.environment.rawValue, charge: anchor)
   }
 
   var transferHref: String {
-    PageAddress.transfer(
+    AdminURL.transfer(
       of: transactionID.rawValue, productID: productID.rawValue,
       environment: line.environment.rawValue)
   }
 
   var releaseHref: String {
-    PageAddress.release(
+    AdminURL.release(
       of: transactionID.rawValue, productID: productID.rawValue,
       environment: line.environment.rawValue)
   }
@@ -132,25 +132,25 @@ extension String {
   }
 }
 
-extension LineID {
+extension OriginalTransactionKey {
   var href: String {
-    PageAddress.originalTransaction(
+    AdminURL.originalTransaction(
       originalTransactionID.rawValue, environment: environment.rawValue)
   }
 }
 
 /// The sources of ledger entries, as text.
-struct SourceWords: Sendable {
+struct SourceText: Sendable {
   private let notifications: [ExactText: NotificationSummary]
   private let submitters: [UUID: String]
-  private let acts: PlacingActs
+  private let acts: OverrideActions
 
   init(of entries: [HistoryEntry], in ledger: Ledger) async throws {
     let sources = Set(entries.map(\.source))
-    acts = try await PlacingActs(of: entries, in: ledger)
-    notifications = try await ledger.notificationSummaries(
+    acts = try await OverrideActions(of: entries, in: ledger)
+    notifications = try await ledger.accounts.notificationSummaries(
       sources.filter { $0.kind == .notification }.compactMap(\.id))
-    submitters = try await ledger.submitters(
+    submitters = try await ledger.accounts.submitters(
       of: sources.filter { $0.kind == .receipt || $0.kind == .signedTransaction }
         .compactMap { $0.id.flatMap(UUID.init(uuidString:)) })
   }
@@ -163,12 +163,12 @@ struct SourceWords: Sendable {
       anchor: anchor, at: Moment(moment), sentence: event.sentence, source: source.kind.title,
       sourceClass: source.kind.symbol.rawValue, sourceDetail: detail(of: source),
       sourceID: submitter ?? source.id,
-      sourceHref: submitter.map { PageAddress.account($0) }, reason: act(behind: event)?.reason,
+      sourceHref: submitter.map { AdminURL.account($0) }, reason: act(behind: event)?.reason,
       recordedAt: entry.recordedAt == moment ? nil : Moment(entry.recordedAt))
   }
 
   /// The administrator action that caused an entry.
-  func act(behind event: ChargeEvent) -> AdministratorAct? {
+  func act(behind event: ChargeEvent) -> AdministratorAction? {
     acts.act(behind: (event.entry, event.source))
   }
 
@@ -206,7 +206,7 @@ extension EntrySource.Kind {
     }
   }
 
-  var symbol: TimelineSketch.Symbol {
+  var symbol: TimelineLayout.Symbol {
     switch self {
     case .receipt, .signedTransaction: .submission
     case .notification: .notification
@@ -217,16 +217,16 @@ extension EntrySource.Kind {
 }
 
 extension FactRow {
-  init(_ telling: AppleTelling, name: (AccountKey) -> String) {
+  init(_ telling: WriteBack, name: (AccountKey) -> String) {
     self.init(
       anchor: nil, at: Moment(telling.toldAt), sentence: telling.sentence(name),
-      source: "Write-back", sourceClass: TimelineSketch.Symbol.poll.rawValue,
+      source: "Write-back", sourceClass: TimelineLayout.Symbol.poll.rawValue,
       sourceDetail: telling.outcome.name, sourceID: telling.request?.transactionID.rawValue,
       sourceHref: nil, recordedAt: nil)
   }
 }
 
-extension AppleTelling {
+extension WriteBack {
   fileprivate func sentence(_ name: (AccountKey) -> String) -> String {
     let content =
       switch kind {
@@ -244,7 +244,7 @@ extension AppleTelling {
   }
 }
 
-extension AppleTelling.Reason {
+extension WriteBack.Reason {
   fileprivate var words: String {
     switch self {
     case .turnedOff: "write-back is turned off"
@@ -263,17 +263,17 @@ extension AppleTelling.Reason {
 /// The administrator actions behind ownership entries, with their reasons.
 ///
 /// The ledger itself only stores the administrator's name.
-struct PlacingActs: Sendable {
+struct OverrideActions: Sendable {
   /// Latest first.
-  private let acts: [AdministratorAct]
+  private let acts: [AdministratorAction]
 
   init(of entries: [HistoryEntry], in ledger: Ledger) async throws {
     let placing = entries.filter { $0.source.kind == .administrator }.map(\.entry.content)
-    acts = try await ledger.placingActs(
+    acts = try await ledger.administration.placingActs(
       of: Set(placing.compactMap(\.charge)), concerning: Set(placing.flatMap(\.accounts)))
   }
 
-  func act(behind entry: HistoryEntry) -> AdministratorAct? {
+  func act(behind entry: HistoryEntry) -> AdministratorAction? {
     acts.first { $0.brought(entry.entry, from: entry.source) }
   }
 }

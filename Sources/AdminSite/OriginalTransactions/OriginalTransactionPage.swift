@@ -6,7 +6,7 @@ import LedgerStorage
 import Subscriptions
 
 struct OriginalTransactionPageController: Sendable {
-  let pages: PageMaker
+  let pages: PageRenderer
   let ledger: Ledger
   let catalogue: CatalogueCache
 
@@ -14,24 +14,24 @@ struct OriginalTransactionPageController: Sendable {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = OriginalTransactionID(try context.parameter(.originalTransactionID))
     let query = FormFields(query: request.uri)
-    let environments = try await ledger.environments(of: id)
+    let environments = try await ledger.ownership.environments(of: id)
     let wanted = query["environment"].flatMap {
       Subscriptions.Environment(exactly: $0.rawValue)
     }
     // Production is shown by default; the page links the sandbox one.
     guard let environment = environments.first(where: { $0 == wanted ?? $0 }),
-      let family = try await ledger.family(of: LineID(environment, id))
+      let family = try await ledger.ownership.family(of: OriginalTransactionKey(environment, id))
     else {
       throw Problem(
         .unknownOriginalTransaction, "No original transaction with ID \(id).")
     }
-    let line = LineID(environment, id)
-    let facts = try await LineFacts(of: family, in: ledger)
+    let line = OriginalTransactionKey(environment, id)
+    let facts = try await OriginalTransactionFacts(of: family, in: ledger)
     let (catalogue, now) = (catalogue.catalogue, pages.now())
     var frame = try await pages.frame(id.rawValue, context)
     frame.searchText = id.rawValue
     let state = LineState(of: line, in: family, facts: facts, catalogue: catalogue, at: now)
-    let others = environments.filter { $0 != environment }.map { LineID($0, id) }
+    let others = environments.filter { $0 != environment }.map { OriginalTransactionKey($0, id) }
     return pages.response(
       OriginalTransactionPage(
         page: frame, isSandbox: environment == .sandbox, verdict: state.verdict,
@@ -44,15 +44,16 @@ struct OriginalTransactionPageController: Sendable {
           PageLink(label: $0.originalTransactionID.rawValue, href: $0.href)
         },
         timeline: TimelinePicture(
-          TimelineSketch(
-            LineLife(of: line, in: family, facts: facts, catalogue: catalogue, at: now))),
+          TimelineLayout(
+            TimelineChart(of: line, in: family, facts: facts, catalogue: catalogue, at: now))),
         charges: Self.cards(of: family, facts: facts, catalogue: catalogue, at: now),
         facts: facts.rows),
       .originalTransaction)
   }
 
   private static func cards(
-    of family: RecordedFamily, facts: LineFacts, catalogue: Catalogue, at now: Timestamp
+    of family: RecordedOriginalTransaction, facts: OriginalTransactionFacts, catalogue: Catalogue,
+    at now: Timestamp
   ) -> [ChargeCard] {
     let owners = TimelineOwners(of: family.rule)
     return family.rule.charges.reversed().compactMap { charge in
@@ -67,7 +68,8 @@ struct OriginalTransactionPageController: Sendable {
 
 extension ChargeCard {
   fileprivate init(
-    _ report: ChargeReport, in family: RecordedFamily, facts: LineFacts, owner: Int,
+    _ report: ChargeReport, in family: RecordedOriginalTransaction, facts: OriginalTransactionFacts,
+    owner: Int,
     end: Timestamp?, at now: Timestamp
   ) {
     let (charge, recorded) = (report.charge, report.recorded)
@@ -78,7 +80,7 @@ extension ChargeCard {
       chargedAt: Moment(charge.date), until: end.map(Moment.init),
       price: Price.text(of: report.transaction), ownerClass: TimelineOwner.ownerClass(owner),
       letter: TimelineOwner.letter(owner), owner: report.ownerAccountID,
-      ownerHref: report.ownerAccountID.map { PageAddress.account($0) },
+      ownerHref: report.ownerAccountID.map { AdminURL.account($0) },
       rule: recorded.decision.rule.rawValue, because: report.because,
       decidedAt: Moment(recorded.decidedAt), correctedAt: recorded.correctedAt.map(Moment.init),
       evidence: Self.evidence(of: report, in: family, facts: facts),
@@ -88,7 +90,7 @@ extension ChargeCard {
   }
 
   private static func evidence(
-    of report: ChargeReport, in family: RecordedFamily, facts: LineFacts
+    of report: ChargeReport, in family: RecordedOriginalTransaction, facts: OriginalTransactionFacts
   ) -> [Property] {
     let finding = report.recorded.decision.finding
     let evidence = DecisionEvidence(on: report, in: family)
@@ -114,7 +116,7 @@ extension ChargeCard {
       properties.append(
         Property(
           label: "Auto-renewing account", value: facts.name(account),
-          href: PageAddress.account(facts.name(account)), isCode: true))
+          href: AdminURL.account(facts.name(account)), isCode: true))
     }
     if let statusAsOf = finding.statusAsOf {
       properties.append(Property(label: "Renewal status as of", value: Moment(statusAsOf).text))
@@ -215,13 +217,14 @@ struct LineState: Sendable {
   let properties: [Property]
 
   init(
-    of line: LineID, in family: RecordedFamily, facts: LineFacts, catalogue: Catalogue,
+    of line: OriginalTransactionKey, in family: RecordedOriginalTransaction,
+    facts: OriginalTransactionFacts, catalogue: Catalogue,
     at now: Timestamp
   ) {
     let bindings = Binding.bindings(of: family.rule.charges, decisions: family.rule.decisions)
     let account = bindings.account(asOf: now)
     let current = family.current(in: catalogue, at: now)
-    let summary = LineSummary(line: family.line, rule: family.rule)
+    let summary = OriginalTransactionState(line: family.line, rule: family.rule)
     let owner =
       account.map { "Renewals belong to \(facts.name($0))." } ?? "Not bound to an account."
     if let current {
@@ -234,7 +237,7 @@ struct LineState: Sendable {
     var properties = [
       Property(
         label: "Renewals go to", value: account.map(facts.name) ?? "no account",
-        href: account.map { PageAddress.account(facts.name($0)) }, isCode: account != nil),
+        href: account.map { AdminURL.account(facts.name($0)) }, isCode: account != nil),
       Property(label: "Environment", value: line.environment.rawValue),
       Property(label: "Charges", value: ChartUnit.count.text(Int64(family.rule.charges.count))),
     ]
@@ -260,34 +263,36 @@ struct LineState: Sendable {
 
 /// All ledger entries of an original transaction and those linked with it, with their sources, and
 /// the latest write-backs.
-struct LineFacts: Sendable {
+struct OriginalTransactionFacts: Sendable {
   private static let mostTellings = 10
 
   /// In order of recording.
   let events: [ChargeEvent]
   let names: [AccountKey: String]
-  let sources: SourceWords
+  let sources: SourceText
   /// Latest first.
-  private let tellings: [AppleTelling]
+  private let tellings: [WriteBack]
 
-  init(of family: RecordedFamily, in ledger: Ledger) async throws {
+  init(of family: RecordedOriginalTransaction, in ledger: Ledger) async throws {
     var entries: [HistoryEntry] = []
     for line in family.line.heads.keys.sorted() {
-      entries += try await ledger.history(of: line)
+      entries += try await ledger.ownership.history(of: line)
     }
     entries.sort {
       ($0.entry.recordedAt, $0.entry.line, $0.entry.number)
         < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
     }
-    tellings = try await ledger.appleTellings(
+    tellings = try await ledger.writeBacks.appleTellings(
       of: family.line.heads.keys.sorted(), limit: Self.mostTellings)
     let unnamed = Set(
       entries.flatMap { $0.entry.content.accounts } + tellings.compactMap(\.account)
     ).subtracting(family.names.keys)
-    let names = family.names.merging(try await ledger.accountIDs(of: unnamed)) { first, _ in first }
+    let names = family.names.merging(try await ledger.ownership.accountIDs(of: unnamed)) {
+      first, _ in first
+    }
     events = entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
     self.names = names
-    sources = try await SourceWords(of: entries, in: ledger)
+    sources = try await SourceText(of: entries, in: ledger)
   }
 
   func name(_ account: AccountKey) -> String { names[account] ?? "erased" }
@@ -313,12 +318,12 @@ struct LineFacts: Sendable {
   }
 
   /// One message per source: a submission or notification can cause many entries.
-  var messages: [LineLife.Message] {
+  var messages: [TimelineChart.Message] {
     var seen: Set<EntrySource> = []
     return events.filter { event in
       event.source.id == nil || seen.insert(event.source).inserted
     }.map { event in
-      LineLife.Message(
+      TimelineChart.Message(
         source: event.source.kind.symbol, at: event.entry.recordedAt,
         text: "\(sources.text(of: event.source)), recorded \(Moment(event.entry.recordedAt).text)",
         href: "#\(Self.anchor(event.entry))")
@@ -326,7 +331,7 @@ struct LineFacts: Sendable {
   }
 
   /// The administrator action that assigned or released a charge, if it still applies.
-  func placement(of charge: Charge, by decision: Decision) -> AdministratorAct? {
+  func placement(of charge: Charge, by decision: Decision) -> AdministratorAction? {
     guard decision.isByAdministrator else { return nil }
     return events.last { $0.entry.content.places(charge.id) }.flatMap(sources.act(behind:))
   }

@@ -3,7 +3,7 @@ import LedgerStorage
 import Subscriptions
 
 /// The data of an original transaction's timeline.
-struct LineLife: Sendable {
+struct TimelineChart: Sendable {
   var originalTransactionID: String
   var now: Timestamp
   var periods: [Period]
@@ -24,7 +24,7 @@ struct LineLife: Sendable {
     var isRefunded = false
     var isTrial = false
     var productID: String
-    /// A number of ``LineLife/owners``.
+    /// A number of ``TimelineChart/owners``.
     var owner: Int
     /// The tooltip.
     var text: String
@@ -56,15 +56,15 @@ struct LineLife: Sendable {
 
   /// A source of entries.
   struct Message: Sendable {
-    var source: TimelineSketch.Symbol
+    var source: TimelineLayout.Symbol
     var at: Timestamp
     var text: String
     var href: String?
   }
 }
 
-extension TimelineSketch {
-  init(_ life: LineLife) {
+extension TimelineLayout {
+  init(_ life: TimelineChart) {
     let begin = life.periods.map(\.from).min() ?? life.now
     let end = max(life.periods.compactMap(\.until).max() ?? life.now, life.now)
     let margin = Duration.milliseconds((end.milliseconds - begin.milliseconds) / 60)
@@ -101,7 +101,7 @@ extension TimelineSketch {
   }
 }
 
-extension LineLife {
+extension TimelineChart {
   /// With more periods, letters are too small to read; the owner's lane has them too.
   private static let mostLetters = 60
 
@@ -114,8 +114,8 @@ extension LineLife {
   fileprivate var moves: ArraySlice<Binding> { bindings.dropFirst() }
 
   /// One span per run of the same product.
-  fileprivate func productSpans(until end: Timestamp) -> [TimelineSketch.Span] {
-    var spans: [TimelineSketch.Span] = []
+  fileprivate func productSpans(until end: Timestamp) -> [TimelineLayout.Span] {
+    var spans: [TimelineLayout.Span] = []
     for period in periods.sorted(by: { $0.from < $1.from }) {
       let until = max(period.endedAt ?? period.until ?? end, period.from)
       if let last = spans.last, last.text == period.productID {
@@ -123,7 +123,7 @@ extension LineLife {
       } else {
         if let last = spans.last { spans[spans.count - 1].until = min(last.until, period.from) }
         spans.append(
-          TimelineSketch.Span(
+          TimelineLayout.Span(
             from: period.from, until: until, classNames: "span-product", label: period.productID,
             text: period.productID))
       }
@@ -131,11 +131,11 @@ extension LineLife {
     return spans
   }
 
-  fileprivate func bindingSpans(until end: Timestamp) -> [TimelineSketch.Span] {
+  fileprivate func bindingSpans(until end: Timestamp) -> [TimelineLayout.Span] {
     bindings.indices.map { index in
       let binding = bindings[index]
       let next = index + 1 < bindings.count ? bindings[index + 1].at : end
-      return TimelineSketch.Span(
+      return TimelineLayout.Span(
         from: binding.at, until: max(next, binding.at),
         classNames: "span-bound \(TimelineOwner.ownerClass(binding.owner))",
         label: "\(TimelineOwner.letter(binding.owner)) \(name(binding.owner))",
@@ -147,41 +147,41 @@ extension LineLife {
     owners.indices.contains(owner - 1) ? owners[owner - 1].name : "no account"
   }
 
-  fileprivate func periodSpans(until end: Timestamp) -> [TimelineSketch.Span] {
+  fileprivate func periodSpans(until end: Timestamp) -> [TimelineLayout.Span] {
     periods.flatMap { period in
       let until = max(period.until ?? end, period.from)
       let ended = min(period.endedAt ?? until, until)
       var names = "span-period \(TimelineOwner.ownerClass(period.owner))"
       if period.isTrial { names += " trial" }
-      let span = TimelineSketch.Span(
+      let span = TimelineLayout.Span(
         from: period.from, until: max(ended, period.from), classNames: names,
         pattern: period.isRefunded ? .refunded : nil,
         label: periods.count <= Self.mostLetters ? TimelineOwner.letter(period.owner) : nil,
         text: period.text, href: period.href)
       guard ended < until else { return [span] }
       // The part that was paid for and revoked.
-      let lost = TimelineSketch.Span(
+      let lost = TimelineLayout.Span(
         from: max(ended, period.from), until: until, classNames: "span-lost", text: period.text,
         href: period.href, inset: 6)
       return [lost, span]
     }
   }
 
-  fileprivate var refundMarks: [TimelineSketch.Mark] {
+  fileprivate var refundMarks: [TimelineLayout.Mark] {
     periods.filter(\.isRefunded).compactMap { period in
       period.endedAt.map { endedAt in
-        TimelineSketch.Mark(
+        TimelineLayout.Mark(
           at: endedAt, symbol: .refund, text: period.text, href: period.href, offset: 15)
       }
     }
   }
 
   /// The spans with auto-renew on, from the first period to the end of the last one.
-  fileprivate var renewingSpans: [TimelineSketch.Span] {
+  fileprivate var renewingSpans: [TimelineLayout.Span] {
     guard let first = periods.map(\.from).min(),
       let last = periods.compactMap(\.until).max()
     else { return [] }
-    var spans: [TimelineSketch.Span] = []
+    var spans: [TimelineLayout.Span] = []
     var begin: Timestamp? = first
     for change in switches.sorted(by: { $0.at < $1.at }) {
       if let from = begin, !change.isOn {
@@ -195,21 +195,21 @@ extension LineLife {
     return spans
   }
 
-  private static func renewingSpan(from: Timestamp, until: Timestamp) -> TimelineSketch.Span {
-    TimelineSketch.Span(
+  private static func renewingSpan(from: Timestamp, until: Timestamp) -> TimelineLayout.Span {
+    TimelineLayout.Span(
       from: from, until: max(until, from), classNames: "span-on", text: "Auto-renew on", inset: 4)
   }
 }
 
-extension LineLife.Trouble {
-  fileprivate var span: TimelineSketch.Span {
-    TimelineSketch.Span(
+extension TimelineChart.Trouble {
+  fileprivate var span: TimelineLayout.Span {
+    TimelineLayout.Span(
       from: from, until: until, classNames: "span-lost", pattern: isGrace ? .grace : .retry,
       text: text, inset: isGrace ? 4 : 8)
   }
 }
 
-extension LineLife.Message {
+extension TimelineChart.Message {
   /// A height per source, so that simultaneous messages don't overlap.
   fileprivate var offset: Int {
     switch source {
@@ -248,16 +248,17 @@ struct TimelineOwners: Sendable {
       let time = days.first.map { $0 == days.last ? $0 : "\($0) to \(days.last ?? $0)" }
       return TimelineOwner(
         ownerClass: TimelineOwner.ownerClass(number), letter: TimelineOwner.letter(number),
-        name: name(account), href: PageAddress.account(name(account)),
+        name: name(account), href: AdminURL.account(name(account)),
         note: [Count.text(charges.count, "charge"), time].compactMap(\.self)
           .joined(separator: ", "))
     }
   }
 }
 
-extension LineLife {
+extension TimelineChart {
   init(
-    of line: LineID, in family: RecordedFamily, facts: LineFacts, catalogue: Catalogue,
+    of line: OriginalTransactionKey, in family: RecordedOriginalTransaction,
+    facts: OriginalTransactionFacts, catalogue: Catalogue,
     at now: Timestamp
   ) {
     let owners = TimelineOwners(of: family.rule)
@@ -288,7 +289,7 @@ extension LineLife {
   }
 }
 
-extension LineLife.Period {
+extension TimelineChart.Period {
   init(_ report: ChargeReport, owner: Int, catalogue: Catalogue) {
     let charge = report.charge
     let end = report.end(in: catalogue)
@@ -305,7 +306,7 @@ extension LineLife.Period {
   }
 }
 
-extension LineLife.Trouble {
+extension TimelineChart.Trouble {
   /// Nil for a span without billing trouble.
   init?(_ span: SubscriptionTimeline.Span) {
     guard span.isInTrouble, let end = span.end else { return nil }

@@ -1,7 +1,7 @@
 import Subscriptions
 
 /// A timeline's contents, in times rather than coordinates.
-struct TimelineSketch: Sendable {
+struct TimelineLayout: Sendable {
   var id: String
   var title: String
   var description: String
@@ -204,7 +204,7 @@ extension TimelinePicture {
   /// The smallest visible width of a span, in percent.
   private static let narrowest = 0.15
 
-  init(_ sketch: TimelineSketch) {
+  init(_ sketch: TimelineLayout) {
     let axis = Axis(from: sketch.from, until: sketch.until)
     var top = 2
     var (lanes, spans, marks): ([TimelineLane], [TimelineSpan], [TimelineMark]) = ([], [], [])
@@ -237,7 +237,7 @@ extension TimelinePicture {
   }
 
   private static func span(
-    _ span: TimelineSketch.Span, top: Int, height: Int, on axis: Axis
+    _ span: TimelineLayout.Span, top: Int, height: Int, on axis: Axis
   ) -> TimelineSpan {
     let left = axis.percent(span.from)
     let inner = max(height - 2 * span.inset, 1)
@@ -249,18 +249,18 @@ extension TimelinePicture {
   }
 
   /// The patterns and symbols in use, in a fixed order.
-  private static func signs(of sketch: TimelineSketch) -> [TimelineSign] {
+  private static func signs(of sketch: TimelineLayout) -> [TimelineSign] {
     let patterns = Set(sketch.lanes.flatMap { $0.spans.compactMap(\.pattern) })
     let symbols = Set(sketch.lanes.flatMap { $0.marks.map(\.symbol) })
-    return TimelineSketch.Pattern.allCases.filter(patterns.contains).map {
+    return TimelineLayout.Pattern.allCases.filter(patterns.contains).map {
       TimelineSign(pattern: $0.rawValue, label: $0.label)
     }
-      + TimelineSketch.Symbol.allCases.filter(symbols.contains).map {
+      + TimelineLayout.Symbol.allCases.filter(symbols.contains).map {
         TimelineSign(symbol: $0.rawValue, label: $0.label)
       }
   }
 
-  private static func widthClass(of sketch: TimelineSketch) -> String {
+  private static func widthClass(of sketch: TimelineLayout) -> String {
     switch sketch.lanes.map(\.spans.count).max() ?? 0 {
     case ...12: "timeline-short"
     case ...40: "timeline-medium"

@@ -6,21 +6,21 @@ import Reports
 import Subscriptions
 
 struct OverviewPageController: Sendable {
-  let pages: PageMaker
-  let desk: ReportDesk
+  let pages: PageRenderer
+  let desk: ReportCoordinator
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let answers = await OverviewAnswers.ask(desk)
-    var frame = try await pages.frame("Overview", at: PageAddress.overview, context)
+    var frame = try await pages.frame("Overview", at: AdminURL.overview, context)
     if !answers.working.isEmpty { frame.refreshSeconds = ReportPageController.refreshSeconds }
     let charts = answers.tables[.active].map { ReportCharts(table: $0).pictures } ?? []
     let page = OverviewPage(
       page: frame, attention: answers.attention, groups: answers.groups,
-      activeChart: charts.first ?? ChartPicture(linesOf: Self.nothing("Active subscriptions")),
+      activeChart: charts.first ?? Chart(linesOf: Self.nothing("Active subscriptions")),
       movementChart: charts.dropFirst().first
-        ?? ChartPicture(linesOf: Self.nothing("Subscriber movement")),
-      acts: answers.acts, actsHref: PageAddress.report(Report.audit.name))
+        ?? Chart(linesOf: Self.nothing("Subscriber movement")),
+      acts: answers.acts, actsHref: AdminURL.report(Report.audit.name))
     return pages.response(page, .overview)
   }
 
@@ -31,7 +31,7 @@ struct OverviewPageController: Sendable {
 }
 
 extension OverviewAnswers {
-  var acts: [ActRow] {
+  var acts: [AdministratorActionRow] {
     guard let table = tables[.acts] else { return [] }
     return table.rows.indices.compactMap { index in
       guard case .time(let at)? = table.value("at", inRow: index),
@@ -41,10 +41,10 @@ extension OverviewAnswers {
       else { return nil }
       let reason = table.value("reason", inRow: index)?.text
       let account = table.value("account_id", inRow: index)?.text
-      return ActRow(
+      return AdministratorActionRow(
         at: Moment(at), administrator: administrator,
         action: Self.words(action, data: table.value("data", inRow: index)?.text),
-        subject: account ?? subject, href: account.map { PageAddress.account($0) },
+        subject: account ?? subject, href: account.map { AdminURL.account($0) },
         reason: reason.flatMap { $0.isEmpty ? nil : $0 })
     }
   }
@@ -53,7 +53,7 @@ extension OverviewAnswers {
   private static func words(_ action: String, data: String?) -> String {
     let details = data.flatMap { try? JSONValue(parsing: $0.utf8) }
     let entitlement = details?["entitlement"]?.string
-    return switch AdministratorAct.Action(rawValue: action) {
+    return switch AdministratorAction.Action(rawValue: action) {
     case .transfer: "transferred a charge to"
     case .release: "released a charge of"
     case .grant: "granted \(entitlement ?? "an entitlement") to"
@@ -74,9 +74,9 @@ struct OverviewPage: Sendable {
   var page: PageFrame
   var attention: [AttentionItem]
   var groups: [TileGroup]
-  var activeChart: ChartPicture
-  var movementChart: ChartPicture
-  var acts: [ActRow]
+  var activeChart: Chart
+  var movementChart: Chart
+  var acts: [AdministratorActionRow]
   var actsHref: String
 }
 
@@ -113,7 +113,7 @@ struct Tile: Sendable {
 }
 
 /// An administrator action.
-struct ActRow: Sendable {
+struct AdministratorActionRow: Sendable {
   var at: Moment
   var administrator: String
   /// A verb that `subject` follows.
@@ -180,7 +180,7 @@ enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
 
   /// The report's page with the same choices.
   var href: String {
-    PageAddress.report(
+    AdminURL.report(
       report.name,
       choices: report.parameters.compactMap { parameter in
         choices.text(of: parameter).map { (parameter.rawValue, $0) }
@@ -198,10 +198,10 @@ struct OverviewAnswers: Sendable {
   /// Runs all queries concurrently, waiting for all no longer than for one.
   ///
   /// The slowest one runs last, so that it does not delay the others.
-  static func ask(_ desk: ReportDesk) async -> OverviewAnswers {
+  static func ask(_ desk: ReportCoordinator) async -> OverviewAnswers {
     let start = ContinuousClock.now
     var answers = OverviewAnswers()
-    await withTaskGroup(of: (OverviewQuestion, ReportDesk.Outcome).self) { group in
+    await withTaskGroup(of: (OverviewQuestion, ReportCoordinator.Outcome).self) { group in
       for question in OverviewQuestion.allCases where question != .renewalsDueBefore {
         group.addTask { (question, await desk.outcome(question.question)) }
       }
@@ -209,7 +209,7 @@ struct OverviewAnswers: Sendable {
     }
     let last = OverviewQuestion.renewalsDueBefore
     if answers.working.isEmpty {
-      let left = ReportDesk.patience - (.now - start)
+      let left = ReportCoordinator.patience - (.now - start)
       answers.take(await desk.outcome(last.question, within: left), of: last)
     } else {
       answers.working.insert(last)
@@ -217,7 +217,7 @@ struct OverviewAnswers: Sendable {
     return answers
   }
 
-  private mutating func take(_ outcome: ReportDesk.Outcome, of question: OverviewQuestion) {
+  private mutating func take(_ outcome: ReportCoordinator.Outcome, of question: OverviewQuestion) {
     switch outcome {
     case .answered(.table(let table)): tables[question] = table
     case .working: working.insert(question)

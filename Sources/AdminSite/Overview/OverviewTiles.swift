@@ -172,7 +172,7 @@ extension OverviewAnswers {
   private var givenUp: Tile {
     waiting(
       "Failed", "jobs_parked", "deliveries_parked", note: "jobs and webhook deliveries",
-      href: PageAddress.parked)
+      href: AdminURL.parked)
   }
 
   /// A tile without history: earlier backlogs are not recorded.
@@ -192,7 +192,7 @@ extension OverviewAnswers {
     let posts = refused > 0 ? ", \(Count.text(Int(refused), "invalid post")) refused" : ""
     return [
       flow(
-        .intakeFailures, "Rejected receipts", "submissions_rejected", href: PageAddress.rejected),
+        .intakeFailures, "Rejected receipts", "submissions_rejected", href: AdminURL.rejected),
       flow(
         .intakeFailures, "Rejected notifications", "notifications_rejected",
         "notifications_unbelievable", note: "last 7 days" + posts),
@@ -222,13 +222,13 @@ extension OverviewAnswers {
     return [
       item(
         unclaimed.number, "unclaimed charge", "unclaimed charges", unclaimed.oldest,
-        PageAddress.unclaimed, Tone.warning),
+        AdminURL.unclaimed, Tone.warning),
       item(
         parked.number, "failed job or delivery", "failed jobs and deliveries", parked.oldest,
-        PageAddress.parked, Tone.bad),
+        AdminURL.parked, Tone.bad),
       item(
         rejected.number, "receipt rejected in the last 7 days",
-        "receipts rejected in the last 7 days", nil, PageAddress.rejected, Tone.info),
+        "receipts rejected in the last 7 days", nil, AdminURL.rejected, Tone.info),
     ].compactMap(\.self)
   }
 

@@ -7,7 +7,7 @@ import Subscriptions
 
 /// The page of failed jobs and webhook deliveries.
 struct ParkedController: Sendable {
-  let pages: PageMaker
+  let pages: PageRenderer
   let ledger: Ledger
 
   private static let jobs = "/admin/parked/jobs"
@@ -16,19 +16,19 @@ struct ParkedController: Sendable {
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let now = pages.now()
-    let jobPart = try PagePart(request.uri, of: PageAddress.parked, prefix: "jobs_")
+    let jobPart = try PagePart(request.uri, of: AdminURL.parked, prefix: "jobs_")
     let (jobs, jobPaging) = jobPart.part(
-      of: try await ledger.discardedJobs(
+      of: try await ledger.jobs.discardedJobs(
         after: try jobPart.after.map(Self.jobPlace), limit: jobPart.limit + 1)
     ) { "\($0.discardedAt?.milliseconds ?? 0).\($0.id)" }
-    let eventPart = try PagePart(request.uri, of: PageAddress.parked, prefix: "webhooks_")
+    let eventPart = try PagePart(request.uri, of: AdminURL.parked, prefix: "webhooks_")
     let (deliveries, eventPaging) = eventPart.part(
-      of: try await ledger.parkedDeliveries(
+      of: try await ledger.webhooks.parkedDeliveries(
         after: try eventPart.after.map(Self.eventPlace), limit: eventPart.limit + 1)
     ) { "\($0.position)" }
     return pages.response(
       ParkedPage(
-        page: try await pages.frame("Failed jobs", at: PageAddress.parked, context),
+        page: try await pages.frame("Failed jobs", at: AdminURL.parked, context),
         jobs: ActionList(
           id: "jobs", action: Self.jobs, rows: jobs.map { ActionRow($0, at: now) },
           paging: jobPaging, buttons: [ActionButton(label: "Retry", value: "retry")],
@@ -43,7 +43,7 @@ struct ParkedController: Sendable {
   @Sendable
   func retryJobs(_ request: Request, context: APIContext) async throws -> Response {
     let (ids, administrator) = try Self.chosen("retry", context)
-    let count = try await ledger.restartJobs(
+    let count = try await ledger.jobs.restartJobs(
       .discardedNumbers(ids), by: administrator, at: pages.now())
     return Self.done("\(Count.text(count, "job")) will be retried.", count, request, context)
   }
@@ -51,7 +51,7 @@ struct ParkedController: Sendable {
   @Sendable
   func redeliver(_ request: Request, context: APIContext) async throws -> Response {
     let (ids, administrator) = try Self.chosen("redeliver", context)
-    let count = try await ledger.redeliverParked(ids, by: administrator, at: pages.now())
+    let count = try await ledger.webhooks.redeliverParked(ids, by: administrator, at: pages.now())
     return Self.done(
       "\(Count.text(count, "delivery", "deliveries")) will be retried.", count, request, context)
   }
@@ -59,8 +59,8 @@ struct ParkedController: Sendable {
   private static func done(
     _ message: String, _ count: Int, _ request: Request, _ context: APIContext
   ) -> Response {
-    PageMaker.done(
-      Flash(message: message, tone: count > 0 ? Tone.good : Tone.warning), then: PageAddress.parked,
+    PageRenderer.done(
+      Flash(message: message, tone: count > 0 ? Tone.good : Tone.warning), then: AdminURL.parked,
       request, context)
   }
 
@@ -131,7 +131,7 @@ extension ActionRow {
       age: Age.text(now - delivery.parkedAt),
       attempts: Count.text(delivery.attempts, "attempt"), badges: [],
       links: delivery.accountID.map {
-        [PageLink(label: "Account \($0)", href: PageAddress.account($0))]
+        [PageLink(label: "Account \($0)", href: AdminURL.account($0))]
       } ?? [])
   }
 }

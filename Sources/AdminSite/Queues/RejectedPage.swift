@@ -8,7 +8,7 @@ import Subscriptions
 
 /// The page of rejected submissions and notifications.
 struct RejectedController: Sendable {
-  let pages: PageMaker
+  let pages: PageRenderer
   let ledger: Ledger
 
   private static let countedFor: Duration = .days(30)
@@ -16,20 +16,20 @@ struct RejectedController: Sendable {
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let now = pages.now()
-    let part = try PagePart(request.uri, of: PageAddress.rejected)
+    let part = try PagePart(request.uri, of: AdminURL.rejected)
     let (submissions, paging) = part.part(
-      of: try await ledger.rejectedSubmissions(
+      of: try await ledger.submissions.rejectedSubmissions(
         before: try part.after.map(Self.place), limit: part.limit + 1)
     ) { "\($0.decidedAt?.milliseconds ?? 0).\($0.id.uuidString.lowercased())" }
     let start = now - Self.countedFor
     return pages.response(
       RejectedPage(
-        page: try await pages.frame("Rejected receipts", at: PageAddress.rejected, context),
+        page: try await pages.frame("Rejected receipts", at: AdminURL.rejected, context),
         codes: DataTable(
-          rejections: try await ledger.rejectionCounts(since: start),
-          notifications: try await ledger.refusedNotifications(since: start)),
+          rejections: try await ledger.submissions.rejectionCounts(since: start),
+          notifications: try await ledger.notifications.refusedNotifications(since: start)),
         receipts: ActionList(
-          id: "receipts", action: PageAddress.rejected,
+          id: "receipts", action: AdminURL.rejected,
           rows: submissions.map { ActionRow($0, at: now) }, paging: paging,
           buttons: [ActionButton(label: "Verify again", value: "verify")],
           emptyText: "No rejected receipts.")),
@@ -39,13 +39,13 @@ struct RejectedController: Sendable {
   @Sendable
   func verify(_ request: Request, context: APIContext) async throws -> Response {
     let ids = try context.admin.chosen("verify").map { try UUID(parsing: $0, field: "item") }
-    let count = try await ledger.verifyAgain(
+    let count = try await ledger.submissions.verifyAgain(
       ids, by: try context.actingAdministrator(), at: pages.now())
-    return PageMaker.done(
+    return PageRenderer.done(
       Flash(
         message: "\(Count.text(count, "submission")) will be verified again.",
         tone: count > 0 ? Tone.good : Tone.warning),
-      then: PageAddress.rejected, request, context)
+      then: AdminURL.rejected, request, context)
   }
 
   private static func place(_ text: String) throws -> (decidedAt: Timestamp, id: UUID) {
@@ -72,7 +72,7 @@ extension ActionRow {
       badges: badges,
       links: [
         PageLink(
-          label: "Account \(submission.accountID)", href: PageAddress.account(submission.accountID))
+          label: "Account \(submission.accountID)", href: AdminURL.account(submission.accountID))
       ])
   }
 }

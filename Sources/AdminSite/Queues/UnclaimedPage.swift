@@ -5,7 +5,7 @@ import LedgerStorage
 import Subscriptions
 
 struct UnclaimedController: Sendable {
-  let pages: PageMaker
+  let pages: PageRenderer
   let ledger: Ledger
 
   @Sendable
@@ -16,7 +16,7 @@ struct UnclaimedController: Sendable {
       request, wasOver: true, prefix: "historical_")
     return pages.response(
       UnclaimedPage(
-        page: try await pages.frame("Unclaimed charges", at: PageAddress.unclaimed, context),
+        page: try await pages.frame("Unclaimed charges", at: AdminURL.unclaimed, context),
         charges: charges.map { UnclaimedRow($0, at: now) }, paging: paging,
         historical: historical.map { UnclaimedRow($0, at: now) },
         historicalPaging: historicalPaging),
@@ -26,9 +26,9 @@ struct UnclaimedController: Sendable {
   private func list(_ request: Request, wasOver: Bool, prefix: String) async throws
     -> (elements: [UnclaimedCharge], paging: Paging?)
   {
-    let part = try PagePart(request.uri, of: PageAddress.unclaimed, prefix: prefix)
+    let part = try PagePart(request.uri, of: AdminURL.unclaimed, prefix: prefix)
     return part.part(
-      of: try await ledger.unclaimedCharges(
+      of: try await ledger.ownership.unclaimedCharges(
         wasOver: wasOver, after: try part.after.map { try Self.place($0, prefix) },
         limit: part.limit + 1),
       cursor: Self.cursor)
@@ -46,7 +46,9 @@ struct UnclaimedController: Sendable {
     ].joined(separator: String(separator))
   }
 
-  private static func place(_ text: String, _ prefix: String) throws -> Ledger.UnclaimedPlace {
+  private static func place(_ text: String, _ prefix: String) throws
+    -> OwnershipStore.UnclaimedPlace
+  {
     let parts = text.split(separator: separator, omittingEmptySubsequences: false)
       .map(String.init)
     guard parts.count == 5, let milliseconds = Int64(parts[0]),
@@ -55,7 +57,7 @@ struct UnclaimedController: Sendable {
     return (
       Timestamp(milliseconds: milliseconds),
       TransactionKey(
-        line: LineID(environment, OriginalTransactionID(parts[2])),
+        line: OriginalTransactionKey(environment, OriginalTransactionID(parts[2])),
         transactionID: TransactionID(parts[3]), productID: ProductID(parts[4]))
     )
   }

@@ -1,7 +1,7 @@
 /// The URLs of the administrator's pages.
 ///
 /// Identifiers are percent-encoded here, so that each stays one path segment or query value.
-package enum PageAddress {
+package enum AdminURL {
   static let overview = "/admin"
   static let login = "/admin/login"
   static let logout = "/admin/logout"

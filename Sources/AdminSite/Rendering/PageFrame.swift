@@ -132,7 +132,7 @@ struct DataCell: Sendable {
 }
 
 /// An administrator's name and reason.
-struct ActNote: Sendable {
+struct AdministratorActionNote: Sendable {
   var administrator: String
   /// Nil if the time is shown elsewhere.
   var at: Moment?

@@ -9,7 +9,7 @@ import NIOHTTP1
 import Subscriptions
 
 /// Renders the administrator's pages and their frames.
-struct PageMaker: Sendable {
+struct PageRenderer: Sendable {
   let templates: PageTemplates
   let ledger: Ledger
   let now: @Sendable () -> Timestamp
@@ -19,7 +19,8 @@ struct PageMaker: Sendable {
     -> PageFrame
   {
     var frame = Self.frame(
-      title, at: current, context, parked: try await ledger.parkedCount(upTo: Self.mostCounted))
+      title, at: current, context,
+      parked: try await ledger.accounts.parkedCount(upTo: Self.mostCounted))
     frame.asOf = Moment(now())
     return frame
   }
@@ -46,16 +47,16 @@ struct PageMaker: Sendable {
     let count = parked >= mostCounted ? "\(mostCounted)+" : "\(parked)"
     return [
       NavigationGroup(
-        heading: nil, isAlwaysShown: true, items: [item("Overview", PageAddress.overview)]),
+        heading: nil, isAlwaysShown: true, items: [item("Overview", AdminURL.overview)]),
       NavigationGroup(
         heading: "Queue", isAlwaysShown: true,
         items: [
-          item("Unclaimed charges", PageAddress.unclaimed),
-          item("Failed jobs", PageAddress.parked, badge: parked > 0 ? count : nil),
-          item("Rejected receipts", PageAddress.rejected),
+          item("Unclaimed charges", AdminURL.unclaimed),
+          item("Failed jobs", AdminURL.parked, badge: parked > 0 ? count : nil),
+          item("Rejected receipts", AdminURL.rejected),
         ]),
       NavigationGroup(
-        heading: "Analytics", isAlwaysShown: true, items: [item("Reports", PageAddress.reports)]),
+        heading: "Analytics", isAlwaysShown: true, items: [item("Reports", AdminURL.reports)]),
     ]
   }
 
@@ -184,7 +185,7 @@ struct AdminAnswers: RouterMiddleware {
     _ request: Request, context: APIContext,
     next: @concurrent (Request, APIContext) async throws -> Response
   ) async throws -> Response {
-    guard PageAddress.contains(request.uri.path) else { return try await next(request, context) }
+    guard AdminURL.contains(request.uri.path) else { return try await next(request, context) }
     var context = context
     let sealed = request.cookie(Cookie.flashName)
 
@@ -211,7 +212,7 @@ struct AdminAnswers: RouterMiddleware {
     guard !StaticFile.paths.contains(ExactText(request.uri.path)),
       let cookie = request.cookie(Cookie.sessionName),
       let session = AdminSession(cookie: cookie, keys: keys, at: now()),
-      try await ledger.isOpen(session: session.id)
+      try await ledger.administration.isOpen(session: session.id)
     else { return nil }
     return session
   }
@@ -233,11 +234,11 @@ struct AdminAnswers: RouterMiddleware {
   private func page(_ problem: Problem, _ context: APIContext) -> Response {
     let links =
       context.admin.session == nil
-      ? [PageLink(label: "Log in", href: PageAddress.login)]
-      : [PageLink(label: "Overview", href: PageAddress.overview)]
+      ? [PageLink(label: "Log in", href: AdminURL.login)]
+      : [PageLink(label: "Overview", href: AdminURL.overview)]
     var response = templates.response(
       ErrorPage(
-        page: PageMaker.frame(Self.title(of: problem), context), status: problem.status.code,
+        page: PageRenderer.frame(Self.title(of: problem), context), status: problem.status.code,
         code: problem.code.rawValue, detail: Self.detail(of: problem), links: links),
       .error, status: problem.status)
     for field in problem.headers where field.name != .contentType {

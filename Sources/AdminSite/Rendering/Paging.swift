@@ -90,6 +90,6 @@ struct PagePart: Sendable {
     var query: [(name: String, value: String)] = []
     if let cursor { query.append(("\(prefix)after", cursor)) }
     if limit != Self.usual { query.append(("\(prefix)limit", "\(limit)")) }
-    return PageAddress.page(path, query: query)
+    return AdminURL.page(path, query: query)
   }
 }

@@ -6,11 +6,11 @@ struct ReportCharts: Sendable {
   let table: ReportTable
 
   /// Sums up the rows of each day, but never across currencies.
-  var pictures: [ChartPicture] {
+  var pictures: [Chart] {
     table.report.charts.enumerated().flatMap { number, chart in
       currencies(of: chart).enumerated().map { place, currency in
         let data = data(chart, currency, id: "chart-\(number + 1)-\(place + 1)")
-        return chart.isStock ? ChartPicture(linesOf: data) : ChartPicture(stacksOf: data)
+        return chart.isStock ? Chart(linesOf: data) : Chart(stacksOf: data)
       }
     }
   }

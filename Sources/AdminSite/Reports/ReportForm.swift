@@ -64,7 +64,7 @@ struct ReportRequest: Sendable {
   }
 
   func href(_ cell: ReportCell) -> String {
-    PageAddress.drillDown(report.name, choices: query(cell))
+    AdminURL.drillDown(report.name, choices: query(cell))
   }
 
   func query(_ cell: ReportCell) -> [(name: String, value: String)] {
@@ -138,7 +138,7 @@ extension ReportForm {
   init(_ request: ReportRequest) {
     let report = request.report
     self.init(
-      action: PageAddress.report(report.name),
+      action: AdminURL.report(report.name),
       fields: report.parameters.filter { $0 != .column && $0 != .period }.map { parameter in
         ReportField(parameter, of: request)
       }, hidden: [])

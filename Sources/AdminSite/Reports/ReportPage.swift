@@ -8,8 +8,8 @@ import Subscriptions
 
 /// The pages of the reports, and of the items of each number.
 struct ReportPageController: Sendable {
-  let pages: PageMaker
-  let desk: ReportDesk
+  let pages: PageRenderer
+  let desk: ReportCoordinator
   let reports: ReportReader
 
   /// How often a page reloads while its report is being prepared.
@@ -23,12 +23,12 @@ struct ReportPageController: Sendable {
       ReportGroup(
         heading: group.rawValue,
         reports: Report.all.filter { $0.group == group }.map {
-          ReportEntry(label: $0.label, href: PageAddress.report($0.name), summary: $0.summary)
+          ReportEntry(label: $0.label, href: AdminURL.report($0.name), summary: $0.summary)
         })
     }
     return pages.response(
       ReportListPage(
-        page: try await pages.frame("Reports", at: PageAddress.reports, context), groups: groups),
+        page: try await pages.frame("Reports", at: AdminURL.reports, context), groups: groups),
       .reports)
   }
 
@@ -43,7 +43,7 @@ struct ReportPageController: Sendable {
         asked.note(fault)
       }
     }
-    var outcome: ReportDesk.Outcome?
+    var outcome: ReportCoordinator.Outcome?
     if asked.faults.isEmpty {
       outcome = await desk.outcome(.table(report, asked.choices))
       if case .failed(let error)? = outcome {
@@ -94,8 +94,8 @@ struct ReportPageController: Sendable {
   // MARK: Pages
 
   private func page(_ asked: ReportRequest, _ context: APIContext) async throws -> ReportPage {
-    var frame = try await pages.frame(asked.report.label, at: PageAddress.reports, context)
-    frame.trail = [PageLink(label: "Reports", href: PageAddress.reports)]
+    var frame = try await pages.frame(asked.report.label, at: AdminURL.reports, context)
+    frame.trail = [PageLink(label: "Reports", href: AdminURL.reports)]
     frame.actions = asked.knowledge(at: pages.now())
     let definition = try await desk.definitions()[asked.report] ?? asked.report.summary
     return ReportPage(
@@ -105,7 +105,7 @@ struct ReportPageController: Sendable {
         ? [
           PageLink(
             label: "CSV",
-            href: PageAddress.report(
+            href: AdminURL.report(
               asked.report.name, choices: asked.query(asked.choices) + [("format", "csv")]))
         ] : [])
   }
@@ -116,15 +116,15 @@ struct ReportPageController: Sendable {
     let (report, cell) = (asked.report, found.cell)
     let query = asked.query(cell)
     let label = ReportColumn.sentence(cell.column.replacing("_milliunits", with: ""))
-    var frame = try await pages.frame("\(report.label): \(label)", at: PageAddress.reports, context)
+    var frame = try await pages.frame("\(report.label): \(label)", at: AdminURL.reports, context)
     frame.trail = [
-      PageLink(label: "Reports", href: PageAddress.reports),
+      PageLink(label: "Reports", href: AdminURL.reports),
       PageLink(
         label: report.label,
-        href: PageAddress.report(report.name, choices: asked.query(cell.choices))),
+        href: AdminURL.report(report.name, choices: asked.query(cell.choices))),
     ]
     func address(from offset: Int) -> String {
-      PageAddress.drillDown(
+      AdminURL.drillDown(
         report.name, choices: query + (offset > 0 ? [("offset", "\(offset)")] : []))
     }
     let shown = found.items.rows.count
@@ -155,7 +155,7 @@ struct ReportPageController: Sendable {
       downloads: [
         PageLink(
           label: "CSV",
-          href: PageAddress.drillDown(report.name, choices: query + [("format", "csv")]))
+          href: AdminURL.drillDown(report.name, choices: query + [("format", "csv")]))
       ])
   }
 
@@ -232,7 +232,7 @@ extension ReportRequest {
       other.knownAt = nil
       return [
         PageLink(
-          label: "As known now", href: PageAddress.report(report.name, choices: query(other)))
+          label: "As known now", href: AdminURL.report(report.name, choices: query(other)))
       ]
     }
     let end = choices.asOf ?? choices.to.map { Timestamp(endOf: $0, in: choices.timeZone) }
@@ -240,7 +240,7 @@ extension ReportRequest {
     other.knownAt = end
     return [
       PageLink(
-        label: "As known then", href: PageAddress.report(report.name, choices: query(other)))
+        label: "As known then", href: AdminURL.report(report.name, choices: query(other)))
     ]
   }
 }
@@ -285,7 +285,7 @@ struct ReportPage: Sendable {
   /// Set while the report is being prepared: the page reloads automatically.
   var working: WorkingState?
   var tiles: [Tile]
-  var charts: [ChartPicture]
+  var charts: [Chart]
   /// Nil while it is being prepared.
   var table: DataTable?
   var paging: Paging?

@@ -58,10 +58,10 @@ extension DataTable {
             guard let text = value.text, !text.isEmpty else { return cell }
             switch column.name {
             case "original_transaction_id":
-              cell.href = PageAddress.originalTransaction(text, environment: environment.rawValue)
+              cell.href = AdminURL.originalTransaction(text, environment: environment.rawValue)
             case "account_id", "from_account_id", "previous_account_id":
-              cell.href = PageAddress.account(text)
-            case "order_id": cell.href = PageAddress.search(text)
+              cell.href = AdminURL.account(text)
+            case "order_id": cell.href = AdminURL.search(text)
             case "subject":
               cell.href = Self.line(
                 named: text, byJob: items.value("cause", inRow: index)?.text)
@@ -77,16 +77,16 @@ extension DataTable {
   private static func line(named subject: String, byJob kind: String?) -> String? {
     if let kind {
       guard [Job.Kind.pollLine, .setAppAccountToken].contains(where: { $0.rawValue == kind }),
-        let line = LineID(subject: subject)
+        let line = OriginalTransactionKey(subject: subject)
       else { return nil }
-      return PageAddress.originalTransaction(
+      return AdminURL.originalTransaction(
         line.originalTransactionID.rawValue, environment: line.environment.rawValue)
     }
     let parts = subject.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
     guard parts.count == 3, Subscriptions.Environment(rawValue: parts[0]) != nil,
       !parts[1].isEmpty
     else { return nil }
-    return PageAddress.originalTransaction(parts[1], environment: parts[0])
+    return AdminURL.originalTransaction(parts[1], environment: parts[0])
   }
 
   /// Cohorts, from one row for each of their periods.

@@ -7,7 +7,7 @@ import Subscriptions
 
 /// The search page, with one indexed look-up of the complete value per kind of identifier.
 struct SearchController: Sendable {
-  let pages: PageMaker
+  let pages: PageRenderer
   let ledger: Ledger
 
   @Sendable
@@ -32,15 +32,17 @@ struct SearchController: Sendable {
     // A value that no field accepts is in no table.
     guard (try? TextField.accountID.checked(text)) != nil else { return [] }
     var hits: [SearchHit] = []
-    if let account = try await ledger.account(text) { hits.append(SearchHit(account)) }
+    if let account = try await ledger.accounts.account(text) { hits.append(SearchHit(account)) }
     let originalID = OriginalTransactionID(text)
-    let lines = try await ledger.environments(of: originalID).map { LineID($0, originalID) }
+    let lines = try await ledger.ownership.environments(of: originalID).map {
+      OriginalTransactionKey($0, originalID)
+    }
     hits += lines.map(SearchHit.init)
     hits += try await charges(of: TransactionID(text), besides: lines)
-    hits += try await ledger.lines(of: WebOrderLineItemID(text)).map {
+    hits += try await ledger.ownership.lines(of: WebOrderLineItemID(text)).map {
       SearchHit(lineItem: text, on: $0)
     }
-    if let id = UUID(uuidString: text), let order = try await ledger.order(id) {
+    if let id = UUID(uuidString: text), let order = try await ledger.orders.order(id) {
       hits.append(SearchHit(order.answered(at: pages.now())))
     }
     return hits
@@ -48,10 +50,12 @@ struct SearchController: Sendable {
 
   /// The charges with a transaction id, except first charges, whose id is that of an original
   /// transaction already found.
-  private func charges(of id: TransactionID, besides found: [LineID]) async throws -> [SearchHit] {
+  private func charges(of id: TransactionID, besides found: [OriginalTransactionKey]) async throws
+    -> [SearchHit]
+  {
     var hits: [SearchHit] = []
-    for line in try await ledger.lines(of: id) where !found.contains(line) {
-      guard let family = try await ledger.family(of: line) else { continue }
+    for line in try await ledger.ownership.lines(of: id) where !found.contains(line) {
+      guard let family = try await ledger.ownership.family(of: line) else { continue }
       let positions = family.line.history.transactions.map(\.key)
         .filter { $0.transactionID == id }.compactMap(family.rule.position(of:))
       for position in Set(positions).sorted() {
@@ -69,17 +73,17 @@ struct SearchController: Sendable {
 extension SearchHit {
   fileprivate init(_ account: Account) {
     self.init(
-      kind: "Account", title: account.id, href: PageAddress.account(account.id),
+      kind: "Account", title: account.id, href: AdminURL.account(account.id),
       detail: "First seen \(Moment(account.createdAt).text).", badges: [])
   }
 
-  fileprivate init(_ line: LineID) {
+  fileprivate init(_ line: OriginalTransactionKey) {
     self.init(
       kind: "Original transaction", title: line.originalTransactionID.rawValue, href: line.href,
       detail: "Charges, owners and history.", badges: Self.badges(line.environment))
   }
 
-  fileprivate init(lineItem: String, on line: LineID) {
+  fileprivate init(lineItem: String, on line: OriginalTransactionKey) {
     self.init(
       kind: "Web order line item", title: lineItem, href: line.href,
       detail: "Original transaction \(line.originalTransactionID).",
@@ -97,7 +101,7 @@ extension SearchHit {
   fileprivate init(_ order: StoredOrder) {
     self.init(
       kind: "Order", title: order.order.id.uuidString.lowercased(),
-      href: PageAddress.account(order.accountID),
+      href: AdminURL.account(order.accountID),
       detail: "\(order.order.productID), opened \(Moment(order.order.createdAt).text) by "
         + "\(order.accountID).",
       badges: [Badge(order.order.status)])

@@ -167,7 +167,7 @@ extension Cookie {
   ) -> Cookie {
     Cookie(
       name: name, value: value ?? "", maxAge: value == nil ? 0 : Int(lifetime.components.seconds),
-      path: PageAddress.overview, secure: request.isSecure, httpOnly: true, sameSite: .lax)
+      path: AdminURL.overview, secure: request.isSecure, httpOnly: true, sameSite: .lax)
   }
 }
 
@@ -188,16 +188,16 @@ extension APIContext {
 }
 
 /// Requires a session, and for forms its token and origin.
-struct LoggedIn: RouterMiddleware {
+struct SessionRequired: RouterMiddleware {
   func handle(
     _ request: Request, context: APIContext,
     next: @concurrent (Request, APIContext) async throws -> Response
   ) async throws -> Response {
     let isReading = request.method == .get || request.method == .head
     guard let session = context.admin.session else {
-      guard isReading else { return .redirect(to: PageAddress.loginAfterForm, type: .normal) }
-      let path = PageAddress.isOurs(request.uri.string) ? request.uri.string : nil
-      return .redirect(to: PageAddress.login(returnTo: path), type: .normal)
+      guard isReading else { return .redirect(to: AdminURL.loginAfterForm, type: .normal) }
+      let path = AdminURL.isOurs(request.uri.string) ? request.uri.string : nil
+      return .redirect(to: AdminURL.login(returnTo: path), type: .normal)
     }
     var context = context
     context.caller = APIKeys.Caller(name: session.administrator, role: .admin)

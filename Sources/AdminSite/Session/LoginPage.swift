@@ -38,7 +38,7 @@ struct LoginController: Sendable {
         returnTo: destination, fault: "Invalid admin key.", status: .forbidden)
     }
     let session = AdminSession(of: caller.name, key: key, at: now)
-    try await ledger.openSession(
+    try await ledger.administration.openSession(
       session.id, of: session.administrator, until: session.end, at: now)
     context.logger.info(
       "An administrator logged in", metadata: ["caller": "\(session.administrator)"])
@@ -58,8 +58,10 @@ struct LoginController: Sendable {
 
   @Sendable
   func logOut(_ request: Request, context: APIContext) async throws -> Response {
-    if let session = context.admin.session { try await ledger.closeSession(session.id) }
-    var response = Response.redirect(to: PageAddress.login, type: .normal)
+    if let session = context.admin.session {
+      try await ledger.administration.closeSession(session.id)
+    }
+    var response = Response.redirect(to: AdminURL.login, type: .normal)
     response.setCookie(.session(nil, on: request))
     return response
   }
@@ -75,8 +77,8 @@ struct LoginController: Sendable {
   }
 
   private static func destination(_ fields: FormFields) -> String {
-    fields["return_to"].flatMap { PageAddress.isOurs($0.rawValue) ? $0.rawValue : nil }
-      ?? PageAddress.overview
+    fields["return_to"].flatMap { AdminURL.isOurs($0.rawValue) ? $0.rawValue : nil }
+      ?? AdminURL.overview
   }
 }
 

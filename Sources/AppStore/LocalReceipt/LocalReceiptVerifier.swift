@@ -129,7 +129,7 @@ extension TransactionRecord {
   init(_ purchase: InAppReceipt, environment: Environment, asOf: Timestamp) {
     self.init(
       key: TransactionKey(
-        line: LineID(environment, OriginalTransactionID(purchase.line)),
+        line: OriginalTransactionKey(environment, OriginalTransactionID(purchase.line)),
         transactionID: TransactionID(purchase.transactionID),
         productID: ProductID(purchase.productID)),
       asOf: asOf, purchaseDate: purchase.purchaseDate,

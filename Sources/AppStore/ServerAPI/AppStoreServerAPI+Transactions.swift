@@ -89,7 +89,7 @@ extension AppStoreServerAPI {
     return await answer.map { content in
       var groups: [SubscriptionStatuses.Group] = []
       for group in content.data ?? [] {
-        var lines: [SubscriptionStatuses.Line] = []
+        var lines: [SubscriptionStatuses.Entry] = []
         for item in group.lastTransactions ?? [] {
           lines.append(await line(item, call, answer.environment))
         }

@@ -36,7 +36,7 @@ extension AppStoreServerAPI {
   /// The signed parts of an original transaction, which must also belong to it.
   func line(
     _ item: LastTransactionsItem, _ call: ServerAPICall, _ environment: Environment
-  ) async -> SubscriptionStatuses.Line {
+  ) async -> SubscriptionStatuses.Entry {
     let id = item.originalTransactionID.map { OriginalTransactionID($0) }
     var transaction: SignedPart<SignedTransaction>?
     if let jws = item.signedTransactionInfo {
@@ -49,14 +49,14 @@ extension AppStoreServerAPI {
       renewalInfo = part(jws, verdict, .renewalInfo, call, environment) { ($0.environment, nil) }
         .refused(.renewalInfo, unlessOf: id) { $0.line }
     }
-    return SubscriptionStatuses.Line(
+    return SubscriptionStatuses.Entry(
       originalTransactionID: id, status: item.status, transaction: transaction,
       renewalInfo: renewalInfo)
   }
 
   private func part<Value>(
-    _ jws: String, _ verdict: Result<Value, SignedDataRefusal>,
-    _ subject: SignedDataRefusal.Subject, _ call: ServerAPICall, _ environment: Environment,
+    _ jws: String, _ verdict: Result<Value, SignedDataError>,
+    _ subject: SignedDataError.Subject, _ call: ServerAPICall, _ environment: Environment,
     origin: (Value) -> (environment: Environment?, bundleID: String?)
   ) -> SignedPart<Value> {
     let part = SignedPart(jws: jws, verdict: verdict)
@@ -75,16 +75,16 @@ extension AppStoreServerAPI {
 
 extension SignedPart {
   fileprivate func refused(
-    _ subject: SignedDataRefusal.Subject, _ reason: SignedDataRefusal.Reason, _ clause: String
+    _ subject: SignedDataError.Subject, _ reason: SignedDataError.Reason, _ clause: String
   ) -> SignedPart {
-    let refusal = SignedDataRefusal(SignedDataFault(reason, clause), of: subject)
+    let refusal = SignedDataError(SignedDataFault(reason, clause), of: subject)
     return SignedPart(jws: jws, verdict: .failure(refusal))
   }
 
   /// Refuses a part of another original transaction than its entry names.
   fileprivate func refused(
-    _ subject: SignedDataRefusal.Subject, unlessOf id: OriginalTransactionID?,
-    line: (Value) -> LineID
+    _ subject: SignedDataError.Subject, unlessOf id: OriginalTransactionID?,
+    line: (Value) -> OriginalTransactionKey
   ) -> SignedPart {
     guard let value, let id, line(value).originalTransactionID != id else { return self }
     return refused(subject, .otherLine, "is for a different original transaction than its entry")
@@ -110,13 +110,13 @@ package struct ServerAPIAcknowledgement: Hashable, Sendable {}
 /// signed content.
 package struct SignedPart<Value: Hashable & Sendable>: Hashable, Sendable, CustomStringConvertible {
   package let jws: String
-  package let verdict: Result<Value, SignedDataRefusal>
+  package let verdict: Result<Value, SignedDataError>
 
   /// The verified value; nil if it was refused.
   package var value: Value? { try? verdict.get() }
 
   /// The reason for a refusal; nil if it was verified.
-  package var refusal: SignedDataRefusal? {
+  package var refusal: SignedDataError? {
     if case .failure(let refusal) = verdict { refusal } else { nil }
   }
 
@@ -130,10 +130,10 @@ package struct SubscriptionStatuses: Hashable, Sendable {
   /// one.
   package struct Group: Hashable, Sendable {
     package let identifier: String?
-    package let lines: [Line]  // Unordered
+    package let lines: [Entry]  // Unordered
   }
 
-  package struct Line: Hashable, Sendable {
+  package struct Entry: Hashable, Sendable {
     package let originalTransactionID: OriginalTransactionID?
     package let status: SubscriptionStatus?
     package let transaction: SignedPart<SignedTransaction>?
@@ -143,7 +143,7 @@ package struct SubscriptionStatuses: Hashable, Sendable {
   package var evidence: [Evidence] { groups.flatMap(\.lines).flatMap(\.evidence) }
 }
 
-extension SubscriptionStatuses.Line {
+extension SubscriptionStatuses.Entry {
   package var evidence: [Evidence] {
     let transaction = transaction?.value
     let renewal = renewalInfo?.value.map { info in

@@ -1,7 +1,7 @@
 /// The reason why data that claims to be signed by Apple is refused.
 ///
 /// Names the problem and never the contents, so it may be logged and returned to callers.
-package struct SignedDataRefusal: Error, Hashable, Sendable, CustomStringConvertible {
+package struct SignedDataError: Error, Hashable, Sendable, CustomStringConvertible {
   package enum Subject: String, Hashable, Sendable {
     case transaction = "signed transaction"
     case renewalInfo = "signed renewal info"
@@ -66,11 +66,11 @@ package struct SignedDataRefusal: Error, Hashable, Sendable, CustomStringConvert
 
 /// A problem with a text whose purpose is not yet known.
 struct SignedDataFault: Error {
-  let reason: SignedDataRefusal.Reason
+  let reason: SignedDataError.Reason
   /// The end of the sentence, from its verb, such as "has two parts".
   let clause: String
 
-  init(_ reason: SignedDataRefusal.Reason, _ clause: String) {
+  init(_ reason: SignedDataError.Reason, _ clause: String) {
     self.reason = reason
     self.clause = clause
   }

@@ -31,30 +31,30 @@ package struct SignedDataVerifier: Sendable {
   package var rememberedChains: Int { signatures.chains.count }
 
   /// Verifies a transaction's signature, app and environment.
-  package func transaction(_ jws: String) async -> Result<SignedTransaction, SignedDataRefusal> {
+  package func transaction(_ jws: String) async -> Result<SignedTransaction, SignedDataError> {
     do {
       return .success(try await transaction(jws, within: nil, receivedAt: now()))
     } catch {
-      return .failure(SignedDataRefusal(error, of: .transaction))
+      return .failure(SignedDataError(error, of: .transaction))
     }
   }
 
   /// Verifies a renewal info's signature and environment; it names no app.
-  package func renewalInfo(_ jws: String) async -> Result<SignedRenewalInfo, SignedDataRefusal> {
+  package func renewalInfo(_ jws: String) async -> Result<SignedRenewalInfo, SignedDataError> {
     do {
       return .success(try await renewalInfo(jws, within: nil, receivedAt: now()))
     } catch {
-      return .failure(SignedDataRefusal(error, of: .renewalInfo))
+      return .failure(SignedDataError(error, of: .renewalInfo))
     }
   }
 
   package func appTransaction(
     _ jws: String
-  ) async -> Result<JWSAppTransactionDecodedPayload, SignedDataRefusal> {
+  ) async -> Result<JWSAppTransactionDecodedPayload, SignedDataError> {
     do {
       return .success(try await appTransaction(jws, within: nil, receivedAt: now()))
     } catch {
-      return .failure(SignedDataRefusal(error, of: .appTransaction))
+      return .failure(SignedDataError(error, of: .appTransaction))
     }
   }
 
@@ -65,16 +65,16 @@ package struct SignedDataVerifier: Sendable {
   ///   - receivedAt: Used for notifications without a date, as in 2022.
   package func notification(
     _ jws: String, receivedAt: Timestamp
-  ) async -> Result<SignedNotification, SignedDataRefusal> {
+  ) async -> Result<SignedNotification, SignedDataError> {
     let (payload, outer): (ResponseBodyV2DecodedPayload, Outer)
     do {
       payload = try await signatures.payload(
         jws, as: ResponseBodyV2DecodedPayload.self, receivedAt: receivedAt)
       outer = try self.outer(of: payload)
     } catch {
-      return .failure(SignedDataRefusal(error, of: .notification))
+      return .failure(SignedDataError(error, of: .notification))
     }
-    var subject = SignedDataRefusal.Subject.transaction
+    var subject = SignedDataError.Subject.transaction
     do throws(SignedDataFault) {
       var transaction: SignedTransaction?
       var renewalInfo: SignedRenewalInfo?
@@ -101,7 +101,7 @@ package struct SignedDataVerifier: Sendable {
           bundleID: outer.bundleID, transaction: transaction, renewalInfo: renewalInfo,
           appTransaction: appTransaction))
     } catch {
-      return .failure(SignedDataRefusal(error, of: subject, isInNotification: true))
+      return .failure(SignedDataError(error, of: subject, isInNotification: true))
     }
   }
 

@@ -10,7 +10,7 @@ package struct SignedTransaction: Hashable, Sendable {
   /// The transaction as evidence of its signing date.
   package let record: TransactionRecord
   /// The original transaction that this one continues, if Apple names one.
-  package let previousLine: LineID?
+  package let previousLine: OriginalTransactionKey?
 
   /// Fails if a field is missing or unusable.
   ///
@@ -27,7 +27,7 @@ package struct SignedTransaction: Hashable, Sendable {
     let line = record.key.line
     let previous = try PayloadFields.number(
       payload.previousOriginalTransactionID, "previousOriginalTransactionId"
-    ).map { LineID(environment, OriginalTransactionID($0)) }
+    ).map { OriginalTransactionKey(environment, OriginalTransactionID($0)) }
     previousLine = previous == line ? nil : previous
   }
 
@@ -48,7 +48,7 @@ package struct SignedTransaction: Hashable, Sendable {
 /// It names no app, so it only counts together with a transaction of the same original transaction.
 package struct SignedRenewalInfo: Hashable, Sendable {
   package let payload: JWSRenewalInfoDecodedPayload
-  package let line: LineID
+  package let line: OriginalTransactionKey
   package let environment: Environment
   private let signedDate: Timestamp
   private let autoRenewProductID: ProductID?
@@ -70,7 +70,7 @@ package struct SignedRenewalInfo: Hashable, Sendable {
     let original = try Fields.required(
       Fields.number(payload.originalTransactionID, "originalTransactionId"),
       "originalTransactionId")
-    line = LineID(environment, OriginalTransactionID(original))
+    line = OriginalTransactionKey(environment, OriginalTransactionID(original))
     signedDate = try Fields.required(payload.signedDate, "signedDate")
     autoRenewProductID = try Fields.identifier(payload.autoRenewProductID, "autoRenewProductId")
       .map { ProductID($0) }
@@ -124,7 +124,7 @@ extension TransactionRecord {
     if type == .autoRenewable { _ = try Fields.required(payload.expiresDate, "expiresDate") }
     self.init(
       key: TransactionKey(
-        line: LineID(environment, OriginalTransactionID(original)),
+        line: OriginalTransactionKey(environment, OriginalTransactionID(original)),
         transactionID: TransactionID(transaction), productID: ProductID(product)),
       asOf: try Fields.required(payload.signedDate, "signedDate"),
       kind: payload.transactionReason?.kind ?? .unknown,

@@ -2,12 +2,12 @@ import Foundation
 import Subscriptions
 
 /// Apple's response if it can be read, otherwise the verdict.
-enum ReadAnswer {
-  case answer(ReceiptAnswer)
+enum ReceiptReading {
+  case answer(ReceiptResponse)
   case verdict(ReceiptVerdict)
 }
 
-extension ReadAnswer {
+extension ReceiptReading {
   /// Reads an HTTP response.
   ///
   /// The content type is not checked, only named if the body can't be read.
@@ -33,7 +33,7 @@ extension ReadAnswer {
 
   private init(body response: AppStoreResponse) {
     do {
-      self = .answer(try JSONDecoder().decode(ReceiptAnswer.self, from: Data(response.body)))
+      self = .answer(try JSONDecoder().decode(ReceiptResponse.self, from: Data(response.body)))
     } catch {
       self = .verdict(.retry(ReceiptRetry(reason: Self.fault(of: response, error))))
     }
@@ -65,7 +65,7 @@ extension AppStoreResponse {
 ///
 /// See https://developer.apple.com/documentation/appstorereceipts/responsebody. The ``Exchange``
 /// keeps all bytes, also of fields that are not read here.
-struct ReceiptAnswer: Decodable, Sendable {
+struct ReceiptResponse: Decodable, Sendable {
   let status: Int
   /// `is-retryable`.
   let isRetryable: Bool?
@@ -75,10 +75,10 @@ struct ReceiptAnswer: Decodable, Sendable {
   let contents: Contents?
 
   struct Contents: Decodable, Sendable {
-    let receipts: AnswerList<ReceiptBody>
-    let latestReceiptInfo: AnswerList<ReceiptItem>?
-    let latestExpiredReceiptInfo: AnswerList<ReceiptItem>?
-    let pendingRenewalInfo: AnswerList<PendingRenewal>?
+    let receipts: ResponseList<ReceiptBody>
+    let latestReceiptInfo: ResponseList<ReceiptItem>?
+    let latestExpiredReceiptInfo: ResponseList<ReceiptItem>?
+    let pendingRenewalInfo: ResponseList<PendingRenewal>?
     /// The renewal at the top level of the response to an iOS 6 style receipt.
     let renewal: PendingRenewal?
     let renewalFault: String?
@@ -120,21 +120,21 @@ extension KeyedDecodingContainer<AnswerKey> {
   }
 }
 
-extension ReceiptAnswer.Contents {
+extension ReceiptResponse.Contents {
   init(from decoder: any Decoder) throws {
     let fields = try decoder.container(keyedBy: AnswerKey.self)
-    let receipts = try fields.decodeIfPresent(AnswerList<ReceiptBody>.self, forKey: "receipt")
+    let receipts = try fields.decodeIfPresent(ResponseList<ReceiptBody>.self, forKey: "receipt")
     guard let receipts, !receipts.elements.isEmpty else {
       let fault = receipts?.faults.first.map { "can't be read: \($0.reason)" }
       throw UnreadableField("receipt", fault ?? "is missing")
     }
     self.receipts = receipts
     latestReceiptInfo = try fields.decodeIfPresent(
-      AnswerList<ReceiptItem>.self, forKey: "latest_receipt_info")
+      ResponseList<ReceiptItem>.self, forKey: "latest_receipt_info")
     latestExpiredReceiptInfo = try fields.decodeIfPresent(
-      AnswerList<ReceiptItem>.self, forKey: "latest_expired_receipt_info")
+      ResponseList<ReceiptItem>.self, forKey: "latest_expired_receipt_info")
     pendingRenewalInfo = try fields.decodeIfPresent(
-      AnswerList<PendingRenewal>.self, forKey: "pending_renewal_info")
+      ResponseList<PendingRenewal>.self, forKey: "pending_renewal_info")
     do {
       (renewal, renewalFault) = (try PendingRenewal(from: decoder), nil)
     } catch let fault as UnreadableField {
@@ -159,7 +159,7 @@ struct ReceiptBody: Decodable, Sendable {
   let bundleID: String?
   let requestDate: Timestamp?
   let creationDate: Timestamp?
-  let inApp: AnswerList<ReceiptItem>?
+  let inApp: ResponseList<ReceiptItem>?
   /// The receipt itself, if it is a transaction.
   let transaction: ReceiptItem?
   /// Why a receipt that looks like a transaction can't be read.
@@ -174,7 +174,7 @@ struct ReceiptBody: Decodable, Sendable {
       try fields.identifier("bundle_id") ?? fields.identifier("bid") ?? (isEmpty ? "" : nil)
     requestDate = try? fields.moment("request_date")
     creationDate = try? fields.moment("receipt_creation_date")
-    inApp = try fields.decodeIfPresent(AnswerList<ReceiptItem>.self, forKey: "in_app")
+    inApp = try fields.decodeIfPresent(ResponseList<ReceiptItem>.self, forKey: "in_app")
     guard inApp == nil, fields.contains("product_id") else {
       (transaction, transactionFault) = (nil, nil)
       return
@@ -192,7 +192,7 @@ struct ReceiptBody: Decodable, Sendable {
 /// A list of which unreadable entries are set aside with the reason.
 ///
 /// Apple sends some lists with one entry as a single object.
-struct AnswerList<Element: Decodable & Sendable>: Decodable, Sendable {
+struct ResponseList<Element: Decodable & Sendable>: Decodable, Sendable {
   private(set) var elements: [Element] = []
   private(set) var faults: [EntryFault] = []
 

@@ -3,13 +3,13 @@ import Secrets
 import Subscriptions
 
 /// Decides the verdict on a receipt from Apple's responses, without I/O.
-struct ReceiptJudge {
+struct ReceiptStateMachine {
   let apps: AppStoreApps
   /// The app named by the sender.
   let namedBundleID: String?
   let logger: Logger
   /// The endpoint and the secret for the next request.
-  private(set) var route: VerificationRoute
+  private(set) var route: EndpointState
   private let secrets: [Secret<String>?]
 
   init(apps: AppStoreApps, namedBundleID: String?, logger: Logger) {
@@ -17,7 +17,7 @@ struct ReceiptJudge {
     self.namedBundleID = namedBundleID
     self.logger = logger
     secrets = apps.secrets(likeliest: namedBundleID)
-    route = VerificationRoute(secretCount: secrets.count)
+    route = EndpointState(secretCount: secrets.count)
   }
 
   /// The secret for the next request; nil for none.
@@ -28,14 +28,14 @@ struct ReceiptJudge {
     guard let response = exchange.response else {
       return .retry(ReceiptRetry(reason: "Apple did not respond."))
     }
-    switch ReadAnswer(response, url: exchange.url, answeredAt: exchange.endedAt) {
+    switch ReceiptReading(response, url: exchange.url, answeredAt: exchange.endedAt) {
     case .verdict(let verdict): return verdict
     case .answer(let answer): return verdict(on: answer, exchange)
     }
   }
 
   private mutating func verdict(
-    on answer: ReceiptAnswer, _ exchange: Exchange
+    on answer: ReceiptResponse, _ exchange: Exchange
   ) -> ReceiptVerdict? {
     let status = answer.status
     switch VerifyReceiptStatus(status, isRetryable: answer.isRetryable) {
@@ -66,7 +66,7 @@ struct ReceiptJudge {
 
   /// The verdict after a step of the route; nil to send another request.
   private func verdict(
-    _ step: VerificationRoute.Step, _ exchange: Exchange, _ status: Int
+    _ step: EndpointState.Step, _ exchange: Exchange, _ status: Int
   ) -> ReceiptVerdict? {
     switch step {
     case .ask: nil
@@ -96,7 +96,7 @@ struct ReceiptJudge {
   }
 
   private mutating func verdict(
-    on contents: ReceiptAnswer.Contents, of answer: ReceiptAnswer, _ exchange: Exchange
+    on contents: ReceiptResponse.Contents, of answer: ReceiptResponse, _ exchange: Exchange
   ) -> ReceiptVerdict? {
     if let name = answer.environment {
       guard let environment = Environment(rawValue: name.lowercased()) else {
@@ -151,7 +151,7 @@ struct ReceiptJudge {
 /// Production always comes first: App Review and TestFlight send sandbox receipts to production
 /// builds (https://developer.apple.com/documentation/appstorereceipts/verifyreceipt). Each secret
 /// is tried once per visit to an endpoint, and there are at most three visits, so every route ends.
-struct VerificationRoute {
+struct EndpointState {
   private(set) var endpoint = Environment.production
   /// The index of the secret to send.
   private(set) var secret = 0

@@ -71,7 +71,7 @@ package struct ReceiptRetry: Hashable, Sendable {
     package func isReached(
       after earlier: [(askedAt: Timestamp, answer: [UInt8])], now: Timestamp
     ) -> Bool {
-      let alike = earlier.filter { ReceiptAnswer.status(of: $0.answer) == status }
+      let alike = earlier.filter { ReceiptResponse.status(of: $0.answer) == status }
       guard let first = alike.map(\.askedAt).min() else { return false }
       return alike.count + 1 >= Self.attempts && now - first > Self.time
     }

@@ -46,7 +46,7 @@ package struct ReceiptVerifier: Sendable {
   /// The worst case: each distinct secret at each visit to an endpoint, with a response at the last
   /// moment.
   package var longestVerification: Duration {
-    timeout * (VerificationRoute.visitLimit * apps.secrets(likeliest: nil).count)
+    timeout * (EndpointState.visitLimit * apps.secrets(likeliest: nil).count)
   }
 
   /// Verifies a receipt; every outcome is a verdict.
@@ -58,7 +58,7 @@ package struct ReceiptVerifier: Sendable {
         code: .wrongBundleID, reason: "The app \(bundleID) is not configured.")
       return ReceiptVerification(verdict: .rejected(rejection), exchanges: [])
     }
-    var judge = ReceiptJudge(apps: apps, namedBundleID: bundleID, logger: logger)
+    var judge = ReceiptStateMachine(apps: apps, namedBundleID: bundleID, logger: logger)
     var exchanges: [Exchange] = []
     while true {
       let request = VerifyReceiptRequest(receiptData: receiptData, password: judge.secret)
@@ -83,7 +83,7 @@ package struct ReceiptVerifier: Sendable {
       let response = try await transport.send(try request(exchange.url, body))
       exchange.response = response
       outcome = AppleMetrics.Outcome(httpStatus: response.status)
-      if let status = ReceiptAnswer.status(of: response.body) { statuses.count(status) }
+      if let status = ReceiptResponse.status(of: response.body) { statuses.count(status) }
     } catch let error as AppStoreTransportError {
       outcome = AppleMetrics.Outcome(error)
       exchange.response = error.partial

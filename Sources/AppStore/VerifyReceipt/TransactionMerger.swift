@@ -72,7 +72,7 @@ struct TransactionMerger {
 
   private func key(of item: ReceiptItem) -> TransactionKey {
     TransactionKey(
-      line: LineID(environment, OriginalTransactionID(item.originalTransactionID)),
+      line: OriginalTransactionKey(environment, OriginalTransactionID(item.originalTransactionID)),
       transactionID: TransactionID(item.transactionID), productID: ProductID(item.productID))
   }
 

@@ -15,7 +15,7 @@ package struct VerifiedReceipt: Hashable, Sendable {
   /// Each transaction once, by purchase date.
   package var records: [TransactionRecord]
   /// At most one status per original transaction.
-  package var statuses: [LineID: RenewalStatus]
+  package var statuses: [OriginalTransactionKey: RenewalStatus]
   /// Entries that could not be read; the exchange contains them.
   package var unreadable: [UnreadableRecord]
   /// The number of transactions with an `app_account_token` that is not a UUID and is ignored.
@@ -24,7 +24,7 @@ package struct VerifiedReceipt: Hashable, Sendable {
   package init(
     environment: Environment, bundleID: String, status: Int = 0, requestDate: Timestamp,
     clockSkew: Duration = .zero, records: [TransactionRecord],
-    statuses: [LineID: RenewalStatus] = [:],
+    statuses: [OriginalTransactionKey: RenewalStatus] = [:],
     unreadable: [UnreadableRecord] = [],
     unusableAppAccountTokens: Int = 0
   ) {
@@ -85,7 +85,7 @@ extension VerifiedReceipt {
   /// each transaction appears once, by purchase date. `answeredAt` replaces a missing
   /// `request_date`.
   init(
-    _ contents: ReceiptAnswer.Contents, status: Int, environment: Environment, bundleID: String,
+    _ contents: ReceiptResponse.Contents, status: Int, environment: Environment, bundleID: String,
     answeredAt: Timestamp
   ) {
     let requestDate = contents.receipts.elements.compactMap(\.requestDate).max() ?? answeredAt
@@ -105,7 +105,7 @@ extension VerifiedReceipt {
       records.max { ($0.chargedAt, $0.key) < ($1.chargedAt, $1.key) }
     }
     for (originalTransactionID, entries) in contents.renewals {
-      let line = LineID(environment, OriginalTransactionID(originalTransactionID))
+      let line = OriginalTransactionKey(environment, OriginalTransactionID(originalTransactionID))
       statuses[line] = RenewalStatus(
         entries, latest: latest[line] ?? nil, asOf: requestDate, isExpired: status == 21006)
     }
@@ -113,7 +113,7 @@ extension VerifiedReceipt {
 }
 
 // The lists of a response, by the meaning of an absent entry.
-extension ReceiptAnswer.Contents {
+extension ReceiptResponse.Contents {
   /// Current transactions: `latest_receipt_info`, or an old response's
   /// `latest_expired_receipt_info`.
   ///

@@ -15,7 +15,7 @@ struct JobDefinition: Sendable {
   var runTogether: (@Sendable ([Job], JobRunner) async throws -> [Job])?
   /// Discards a job, and returns whether it did.
   var discard: @Sendable (Job, String, JobRunner) async throws -> Bool = { job, reason, runner in
-    try await runner.ledger.discard(job, because: reason, at: runner.now())
+    try await runner.ledger.jobs.discard(job, because: reason, at: runner.now())
   }
 }
 
@@ -39,7 +39,7 @@ extension Job.Kind {
           }
         },
         discard: { job, reason, runner in
-          try await runner.ledger.discardVerification(job, because: reason, at: runner.now())
+          try await runner.ledger.jobs.discardVerification(job, because: reason, at: runner.now())
         })
 
     case .processNotification:
@@ -52,7 +52,7 @@ extension Job.Kind {
             .map { JobOutcome.postponed(because: $0) } ?? .nothingLeft
         },
         discard: { job, reason, runner in
-          try await runner.ledger.discardProcessing(job, because: reason, at: runner.now())
+          try await runner.ledger.jobs.discardProcessing(job, because: reason, at: runner.now())
         })
 
     case .pollLine:
@@ -68,16 +68,16 @@ extension Job.Kind {
 
     case .publishEntitlements:
       .together { jobs, runner in
-        try await runner.ledger.tell(jobs, terms: runner.tools.terms(), at: runner.now())
+        try await runner.ledger.accounts.tell(jobs, terms: runner.tools.terms(), at: runner.now())
       }
 
     case .expireOrder:
-      .together { jobs, runner in try await runner.ledger.expire(jobs, at: runner.now()) }
+      .together { jobs, runner in try await runner.ledger.orders.expire(jobs, at: runner.now()) }
 
     case .mergeAccount:
       JobDefinition(run: { job, runner in
         let (ledger, account) = (runner.ledger, AccountKey(rawValue: try job.subjectID))
-        while try await !ledger.continueMerge(
+        while try await !ledger.accounts.continueMerge(
           of: account, terms: runner.tools.terms(), at: runner.now())
         {
           try Task.checkCancellation()
@@ -108,14 +108,15 @@ extension Job.Kind {
       JobDefinition(run: { job, runner in
         var terms = runner.tools.terms()
         // Another process may have changed the catalogue a moment ago.
-        terms.catalogue = try await runner.ledger.catalogue()
-        try await runner.ledger.survey(job, terms: terms, at: runner.now())
+        terms.catalogue = try await runner.ledger.products.catalogue()
+        try await runner.ledger.maintenance.survey(job, terms: terms, at: runner.now())
         return .settled
       })
 
     case .rollUpMovements:
       .recurring(every: .seconds(10), { _ in [.rollUpMovements] }) { job, runner, interval in
-        let errors = try await runner.ledger.foldMovements(job, every: interval, at: runner.now())
+        let errors = try await runner.ledger.maintenance.foldMovements(
+          job, every: interval, at: runner.now())
         if let error = errors.first {
           runner.logger.error(
             "Movements can't be rolled up",
@@ -126,7 +127,7 @@ extension Job.Kind {
 
     case .pruneEvents:
       .recurring(every: .hours(1), { _ in [.pruneEvents] }) { job, runner, interval in
-        try await runner.ledger.trim(
+        try await runner.ledger.maintenance.trim(
           job, olderThan: runner.tools.eventRetention, every: interval, at: runner.now())
         return .settled
       }
@@ -135,7 +136,7 @@ extension Job.Kind {
       .recurring(
         every: .days(1), { $0.rawRetention.isEndless ? [] : [.prunePayloads] }
       ) { job, runner, interval in
-        let pruned = try await runner.ledger.ageOut(
+        let pruned = try await runner.ledger.maintenance.ageOut(
           job, keeping: runner.tools.rawRetention, every: interval, at: runner.now()
         ) {
           Task.isShuttingDownGracefully
@@ -186,7 +187,7 @@ enum JobOutcome: Sendable {
   /// for.
   case retry(because: String, notBefore: Timestamp? = nil)
 
-  init(_ outcome: LinePoll.Outcome) {
+  init(_ outcome: StatusPoller.Outcome) {
     self =
       switch outcome {
       case .polled, .passedOver: .settled
@@ -196,7 +197,7 @@ enum JobOutcome: Sendable {
       }
   }
 
-  init(_ outcome: AppleTeller.Outcome) {
+  init(_ outcome: AppStoreWriteBack.Outcome) {
     self =
       switch outcome {
       case .told: .settled

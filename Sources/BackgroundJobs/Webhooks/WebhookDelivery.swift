@@ -44,7 +44,7 @@ struct EventDelivery: Sendable {
     while true {
       let isPausing = count == Self.longestRun || Task.isShuttingDownGracefully
       guard
-        let delivery = try await ledger.nextDelivery(
+        let delivery = try await ledger.webhooks.nextDelivery(
           job, after: made, isPausing: isPausing, at: now())
       else { return }
       let start = ContinuousClock.now
@@ -72,7 +72,7 @@ struct EventDelivery: Sendable {
     let now = now()
     metrics.failed.increment()
     let isLast = Self.retries.isOver(for: delivery.dueSince, at: now)
-    try await ledger.postpone(
+    try await ledger.webhooks.postpone(
       delivery, of: job, because: reason, failures: failures,
       until: Self.retries.next(afterAttempts: failures, at: now), isLast: isLast, at: now)
     if isLast { metrics.parked.increment() }
@@ -111,7 +111,8 @@ package struct EventPusher: Service {
           }
         }
         group.addTask {
-          while (try? await Task.sleep(for: hearing.works ? Bell.longestSilence : Self.deafSleep))
+          while (try? await Task.sleep(
+            for: hearing.works ? ChangeNotifier.longestSilence : Self.deafSleep))
             != nil
           {
             bell.yield()
@@ -125,7 +126,7 @@ package struct EventPusher: Service {
 
   private func push() async {
     do {
-      while try await ledger.pushEvents(at: now()) == Ledger.pushingBatch {}
+      while try await ledger.webhooks.pushEvents(at: now()) == WebhookQueue.pushingBatch {}
     } catch is CancellationError {
     } catch {
       logger.error("Can't read new events", metadata: ["error": "\(error)"])

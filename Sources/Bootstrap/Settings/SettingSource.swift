@@ -176,6 +176,11 @@ package struct SettingError: Error, CustomStringConvertible {
   /// The problem and the accepted values; never the value of a secret.
   package let fault: String
 
+  package init(name: String, fault: String) {
+    self.name = name
+    self.fault = fault
+  }
+
   package var description: String { "\(name): \(fault)" }
 }
 

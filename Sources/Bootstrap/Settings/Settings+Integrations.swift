@@ -64,12 +64,13 @@ extension Settings {
   }
 
   /// The enabled write-backs to Apple, which require the key.
-  package static func tellings(_ source: SettingSource, hasKey: Bool) throws -> Set<AppleTelling.Kind> {
-    let names: [(String, AppleTelling.Kind)] = [
+  package static func tellings(_ source: SettingSource, hasKey: Bool) throws -> Set<WriteBack.Kind>
+  {
+    let names: [(String, WriteBack.Kind)] = [
       ("TENURE_APPSTORE_WRITE_OWNERSHIP", .ownership),
       ("TENURE_APPSTORE_ANSWER_CONSUMPTION", .consumption),
     ]
-    var tellings: Set<AppleTelling.Kind> = []
+    var tellings: Set<WriteBack.Kind> = []
     for (name, kind) in names where try source.flag(name) ?? false {
       guard hasKey else {
         throw SettingError(

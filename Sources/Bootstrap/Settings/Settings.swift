@@ -38,7 +38,7 @@ package struct Settings: Sendable {
   package var serverAPIKeyPath: String?
   package var serverAPIAddresses = ServerAPIAddresses.apple
   /// The enabled write-backs to Apple.
-  package var tellings: Set<AppleTelling.Kind> = []
+  package var tellings: Set<WriteBack.Kind> = []
   /// The roots of Apple's signed data.
   package var trustedRoots = TrustedRoots.apple
   /// The roots of app receipts.
@@ -63,7 +63,7 @@ package struct Settings: Sendable {
   package var pollsPerHour = 144_000
   package var logLevel = Logger.Level.info
   package var logFormat = LogFormat.text
-  package var clock = WorkClock { .now }
+  package var clock = WorkerClock { .now }
   /// Whether a file sets ``clock``; for development only.
   package var isClockSet = false
   /// Names that look like settings but aren't.

@@ -140,7 +140,9 @@ package struct SimulatedCharge: Hashable, Sendable {
   package let orderID: String?
 
   package var transactionID: TransactionID { transactionIDs[0] }
-  package var line: LineID { LineID(environment, originalTransactionID) }
+  package var line: OriginalTransactionKey {
+    OriginalTransactionKey(environment, originalTransactionID)
+  }
 }
 
 /// An action that is not possible in the simulated App Store.

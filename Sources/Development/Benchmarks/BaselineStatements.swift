@@ -4,7 +4,7 @@ import Postgres
 import Subscriptions
 
 /// The statements of a submission, batch by batch, as `LedgerStorage` sends them.
-struct BareStatements: Sendable {
+struct BaselineStatements: Sendable {
   let sample: SampleSubmission
   let exchangeAnswer: [UInt8]
   let now: Timestamp
@@ -45,7 +45,7 @@ struct BareStatements: Sendable {
     is_provisional, decided_at, corrected_at
     """
   private static let holdingColumns = """
-    family_id, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
+    linked_to, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
     auto_renews, phase, grace_ends_at
     """
   private static let replacedTransaction = replaced("\(transactionColumns), \(decisionColumns)")
@@ -150,11 +150,11 @@ struct BareStatements: Sendable {
         "number, recorded_at, transaction_id, product_id, account_key, effective_from",
         from: "placement"),
       """
-      SELECT linked_original_transaction_id FROM tenure.line_link
+      SELECT linked_original_transaction_id FROM tenure.original_transaction_link
       WHERE environment = \(environment) AND original_transaction_id = \(line)
       """,
       """
-      INSERT INTO tenure.transaction_line (transaction_id, environment, original_transaction_id)
+      INSERT INTO tenure.transaction_lookup (transaction_id, environment, original_transaction_id)
       SELECT name, environment, original_transaction_id
       FROM unnest(\([transaction]), \([environment]), \([line]))
         AS occurrence (name, environment, original_transaction_id)
@@ -169,7 +169,7 @@ struct BareStatements: Sendable {
       ON CONFLICT (web_order_line_item_id, environment) DO NOTHING
       """,
       """
-      SELECT transaction_id, environment, original_transaction_id FROM tenure.transaction_line
+      SELECT transaction_id, environment, original_transaction_id FROM tenure.transaction_lookup
       WHERE transaction_id = ANY(\([transaction]))
       """,
       """
@@ -221,8 +221,8 @@ struct BareStatements: Sendable {
       FOR NO KEY UPDATE
       """,
       """
-      SELECT a.account_id, a.told_at, t.entitlement, t.access_ends_at
-      FROM tenure.account AS a LEFT JOIN tenure.told_entitlement AS t USING (account_id)
+      SELECT a.account_id, a.published_at, t.entitlement, t.access_ends_at
+      FROM tenure.account AS a LEFT JOIN tenure.published_entitlement AS t USING (account_id)
       WHERE a.account_id = ANY(\([sample.accountID]))
       """,
       """
@@ -256,7 +256,7 @@ struct BareStatements: Sendable {
   }
 }
 
-extension BareStatements {
+extension BaselineStatements {
   /// The kinds of the ledger entries of a first purchase.
   private static let entryKinds = ["transaction", "renewal_status", "claim", "claimed"]
   /// The lengths of such entries' bodies.
@@ -359,7 +359,7 @@ extension BareStatements {
   private var insertLookups: [SQL] {
     [
       """
-      INSERT INTO tenure.account_line (account_key, environment, original_transaction_id)
+      INSERT INTO tenure.account_original_transaction (account_key, environment, original_transaction_id)
       VALUES (\(sample.accountKey), \(environment), \(line))
       ON CONFLICT (account_key, environment, original_transaction_id) DO NOTHING
       """
@@ -449,12 +449,12 @@ extension BareStatements {
       ORDER BY number
       """,
       """
-      UPDATE tenure.account AS a SET told_at = told.at
+      UPDATE tenure.account AS a SET published_at = told.at
       FROM unnest(\([sample.accountID]), \([now])) AS told (account_id, at)
       WHERE a.account_id = told.account_id
       """,
       """
-      INSERT INTO tenure.told_entitlement (account_id, entitlement, access_ends_at)
+      INSERT INTO tenure.published_entitlement (account_id, entitlement, access_ends_at)
       SELECT account_id, entitlement, access_ends_at
       FROM unnest(\([sample.accountID]), \([SampleAccounts.entitlement]), \([end]))
         AS told (account_id, entitlement, access_ends_at)
@@ -484,7 +484,7 @@ extension BareStatements {
         discarded_at = NULL, last_error = NULL, created_at = excluded.created_at
       """,
       """
-      INSERT INTO tenure.line_source (environment, original_transaction_id, bundle_id,
+      INSERT INTO tenure.poll_target (environment, original_transaction_id, bundle_id,
         receipt_submission_id, receipt_notification_id)
       SELECT environment, original_transaction_id, \(SampleSubmission.bundleID), \(submissionID),
         \(notification)

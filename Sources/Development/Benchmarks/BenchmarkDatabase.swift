@@ -1,3 +1,4 @@
+import Bootstrap
 import Foundation
 import LedgerStorage
 import Logging

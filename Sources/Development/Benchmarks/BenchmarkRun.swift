@@ -6,10 +6,9 @@ import Secrets
 import ServiceLifecycle
 import Synchronization
 import UnixSignals
-import tenure
 
 /// `tenure bench`: runs benchmarks and removes everything that they start.
-struct BenchRun: Sendable {
+package struct BenchRun: Sendable {
   let subject: BenchSubject
   let databaseURL: Secret<String>?
   /// Nil: the subject's default.
@@ -33,7 +32,7 @@ struct BenchRun: Sendable {
   ]
 
   /// Measures until done; returns nil if stopped by SIGINT or SIGTERM.
-  func run() async throws -> BenchReport? {
+  package func run() async throws -> BenchReport? {
     let task = MeasuringTask { try await measure() }
     let group = ServiceGroup(
       configuration: .init(
@@ -172,7 +171,7 @@ private final class MeasuringTask: Service {
   }
 }
 
-struct BenchReport: Sendable {
+package struct BenchReport: Sendable {
   var results: [BenchResult]
   var answers: [AnswerTime] = []
 

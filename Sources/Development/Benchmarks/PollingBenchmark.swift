@@ -12,8 +12,8 @@ import Subscriptions
 ///
 /// A simulated App Store in this process signs each response anew; Tenure verifies it. Apple's
 /// hourly rate limits don't apply.
-struct PollingBenchmark: Sendable {
-  static let subscriptions = 100_000
+package struct PollingBenchmark: Sendable {
+  package static let subscriptions = 100_000
   private static let planningName = "subscriptions planned"
   private static let planningLimit = "one INSERT … SELECT of the same number of jobs"
   private static let pollingName = "subscriptions polled"
@@ -36,8 +36,8 @@ struct PollingBenchmark: Sendable {
   private static let patience: Duration = .hours(1)
   /// Tables that a month-old subscription has no rows in, or that would limit or preempt polling.
   private static let leftOut: Set<String> = [
-    "apple_budget", "event", "job", "submission_exchange", "submission_payload",
-    "told_entitlement",
+    "rate_budget", "event", "job", "submission_exchange", "submission_payload",
+    "published_entitlement",
   ]
 
   let database: BenchDatabase
@@ -104,7 +104,7 @@ struct PollingBenchmark: Sendable {
       }
       try await forgetJobs()
       try await database.runScript(
-        "DELETE FROM tenure.event; DELETE FROM tenure.told_entitlement")
+        "DELETE FROM tenure.event; DELETE FROM tenure.published_entitlement")
       try await vacuum()
       return marks
     }
@@ -124,13 +124,13 @@ struct PollingBenchmark: Sendable {
     /// Polls one subscription and returns the rows that the poll wrote.
     func writesOfAPoll(_ marks: [CopiedRows.Mark]) async throws -> CopiedRows {
       let moment = try await CopiedRows.Moment.now(in: database)
-      try await shop.assembly.ledger.seed([.pollLine(SampleCustomer(0).line)], at: shop.now())
+      try await shop.assembly.ledger.jobs.seed([.pollLine(SampleCustomer(0).line)], at: shop.now())
       _ = try await shop.work([PollingBenchmark.queue: 1]) {
         try await database.query("SELECT EXISTS (SELECT FROM tenure.history_revision)")
           .decodeOnly(Bool.self)
       }
       let writes = try await CopiedRows(
-        since: moment, marks: marks, without: ["apple_budget"], in: database)
+        since: moment, marks: marks, without: ["rate_budget"], in: database)
       guard writes.count(in: "store_transaction") > 0, writes.count(in: "job") > 0 else {
         throw BenchError.wrongAnswer("a poll found no renewal")
       }
@@ -168,7 +168,7 @@ struct PollingBenchmark: Sendable {
     /// Lets the worker find and plan the subscriptions, as after an upgrade.
     func plan() async throws -> Measurement {
       logger.notice("Planning", metadata: ["subscriptions": "\(lines)"])
-      try await shop.assembly.ledger.seed([.reconcile], at: shop.now())
+      try await shop.assembly.ledger.jobs.seed([.reconcile], at: shop.now())
       let elapsed = try await shop.work([.maintenance: 1]) {
         try await Task.sleep(for: .milliseconds(100))
         return try await plannedCount() > lines + spare

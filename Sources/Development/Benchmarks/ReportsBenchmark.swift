@@ -76,14 +76,14 @@ struct ReportsBenchmark: Sendable {
       try await pool.runScript(Self.haste("SET"))
     }
     try await database.withPool { pool in
-      var lives = SampleLives(in: pool, until: .now)
+      var lives = SampleCustomers(in: pool, until: .now)
       let originals = try await lives.record(lifeCount)
       logger.notice("Filling the database", metadata: ["subscriptions": "\(subscriptions)"])
-      try await CopiedLives(
+      try await CopiedCustomers(
         lives: originals, subscriptions: subscriptions, database: pool, logger: logger
       ).write()
       logger.notice("Rolling up movements")
-      try await Ledger(database: pool).sumUpJournal()
+      try await Ledger(database: pool).maintenance.sumUpJournal()
       logger.notice("Vacuuming")
       try await pool.runScript("VACUUM (ANALYZE)", deadline: Self.deadline)
       try await pool.runScript(Self.haste("RESET"))
@@ -140,7 +140,7 @@ struct ReportsBenchmark: Sendable {
   }
 
   private func questions() async throws -> [Question] {
-    let years = Timestamp.now - SampleLives.span
+    let years = Timestamp.now - SampleCustomers.span
     let from = String("\(years)".prefix(10))
     var questions: [Question] = []
     for report in Report.all {
@@ -176,7 +176,7 @@ struct ReportsBenchmark: Sendable {
   private func customerQuestions() async throws -> [Question] {
     let place = min(Self.lookedAt, lifeCount - 1)
     let copies = (subscriptions - 1 - place) / lifeCount
-    let step = copies < CopiedLives.sampling ? 1 : CopiedLives.sampling
+    let step = copies < CopiedCustomers.sampling ? 1 : CopiedCustomers.sampling
     let customer = SampleCustomer(place + lifeCount * (copies - copies % step))
     let line = customer.originalTransactionID.rawValue
     let found = try await database.withPool { pool in
@@ -279,7 +279,7 @@ struct ReportsBenchmark: Sendable {
   private func reads(_ server: ServeProcess, _ pages: BenchPages) async throws -> BenchResult {
     let reads = try EntitlementReads(
       of: SampleCustomer.numbers(0...subscriptions - 1), from: server, in: directory)
-    let from = String("\(Timestamp.now - SampleLives.span)".prefix(10))
+    let from = String("\(Timestamp.now - SampleCustomers.span)".prefix(10))
     let paths = Report.all.map { report in
       "/v1/reports/\(report.name)"
         + (report.parameters.contains(.from) ? "?from=\(from)" : "")

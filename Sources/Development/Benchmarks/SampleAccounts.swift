@@ -39,7 +39,7 @@ struct SampleAccounts: Sendable {
   }
 
   static func describeProduct(in database: ConnectionPool) async throws {
-    _ = try await Ledger(database: database).describe(
+    _ = try await Ledger(database: database).products.describe(
       Product(
         id: productID, validFrom: .now, type: .autoRenewable, entitlements: [entitlement],
         subscriptionGroup: "bench", level: 1, period: CalendarPeriod(months: 1)))
@@ -108,7 +108,7 @@ struct SampleCustomer: Sendable {
   /// Another account of the same person.
   var secondAccountID: String { accountID + "-2" }
   var originalTransactionID: OriginalTransactionID { .init(rawValue: "30000\(number)") }
-  var line: LineID { LineID(.production, originalTransactionID) }
+  var line: OriginalTransactionKey { OriginalTransactionKey(.production, originalTransactionID) }
 
   func insertAccount(
     isSecond: Bool = false, in database: ConnectionPool, at moment: Timestamp = .now
@@ -160,7 +160,7 @@ struct SampleCustomer: Sendable {
     in ledger: Ledger, at now: Timestamp, in database: ConnectionPool
   ) async throws -> [CopiedRows.Mark] {
     try await insertAccount(in: database)
-    let order = try await ledger.openOrder(
+    let order = try await ledger.orders.openOrder(
       accountID: accountID, productID: SampleAccounts.productID, at: now)
     return [
       CopiedRows.Mark(text: accountID),

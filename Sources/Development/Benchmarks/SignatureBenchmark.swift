@@ -24,7 +24,7 @@ struct SignatureBenchmark: Sendable {
 
   func run() async throws -> [BenchResult] {
     let samples = try SignedSamples(count: Self.sampleCount)
-    let bare = try samples.transactions.map { try BareSignature($0) }
+    let bare = try samples.transactions.map { try BaselineSignature($0) }
     let warm = samples.verifier()
     let (transactions, notifications, now) = (
       samples.transactions, samples.notifications, samples.now
@@ -125,7 +125,7 @@ private struct SignedSamples: Sendable {
   }
 
   /// Checks that the data was accepted.
-  static func check<Value>(_ result: Result<Value, SignedDataRefusal>) throws {
+  static func check<Value>(_ result: Result<Value, SignedDataError>) throws {
     if case .failure(let refusal) = result { throw BenchError.wrongAnswer("\(refusal)") }
   }
 
@@ -177,7 +177,7 @@ private struct SignedSamples: Sendable {
 }
 
 /// The minimum of any verification: of a precomputed digest with a parsed key.
-private struct BareSignature: Sendable {
+private struct BaselineSignature: Sendable {
   private let key: P256.Signing.PublicKey
   private let signature: P256.Signing.ECDSASignature
   private let digest: SHA256.Digest

@@ -30,7 +30,7 @@ struct SubmissionBenchmark: Sendable {
       let intake = try await Assembly(
         database: pool, settings: try await settings(), transport: appStore, logger: logger
       ).intake
-      let bare = BareSubmission(database: pool, appStore: appStore)
+      let bare = BaselineSubmission(database: pool, appStore: appStore)
       var samples = Samples(database: pool, next: Self.firstNumber)
 
       func measured(_ count: Int) async throws -> Measurement {
@@ -97,14 +97,14 @@ struct SubmissionBenchmark: Sendable {
 /// as few round trips as possible.
 ///
 /// A test compares the rows that it writes with those of a real submission.
-struct BareSubmission: Sendable {
+struct BaselineSubmission: Sendable {
   let database: ConnectionPool
   let appStore: PreparedAppStore
 
   /// - Throws: `PostgresError`.
   @Sendable
   func perform(_ sample: SampleSubmission) async throws {
-    let statements = BareStatements(
+    let statements = BaselineStatements(
       sample, answer: appStore.answer(about: sample), at: .now)
     try await database.batch(statements.store)
     try await database.withTransaction { transaction in

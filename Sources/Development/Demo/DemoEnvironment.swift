@@ -5,7 +5,7 @@ import Subscriptions
 /// The environment of a scenario: a clock, people with phones, and Tenure.
 ///
 /// Every action is printed to the terminal.
-final class DemoStage {
+final class DemoEnvironment {
   /// The time between actions: Apple's dates are whole seconds.
   private static let pause = Duration.seconds(10)
   private static let outage = Duration.minutes(20)
@@ -178,7 +178,7 @@ final class DemoStage {
 }
 
 /// Apple's notifications, which are held until the story delivers or loses them.
-extension DemoStage {
+extension DemoEnvironment {
   func chooseNotifications(_ version: SimulatedNotification.Version) throws {
     try simulation.setNotificationTargets(
       [NotificationTarget(version, url: tenure.notificationURL)])
@@ -227,7 +227,7 @@ extension SimulatedNotification {
   fileprivate var name: String { subtype.map { "\(type) (\($0))" } ?? type }
 }
 
-extension DemoStage {
+extension DemoEnvironment {
   /// A sentence about an App Store event; nil if the story doesn't mention it.
   func sentence(for event: SimulatedEvent) throws -> String? {
     let charge = try simulation.truth(of: event.transactionID)

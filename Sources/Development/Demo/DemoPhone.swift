@@ -10,11 +10,11 @@ final class DemoPhone {
   let name: String
   let appleID: AppleID
   private(set) var account: String
-  unowned let stage: DemoStage
+  unowned let stage: DemoEnvironment
 
   private var id: DeviceID { DeviceID(name) }
 
-  init(name: String, appleID: AppleID, account: String, stage: DemoStage) {
+  init(name: String, appleID: AppleID, account: String, stage: DemoEnvironment) {
     self.name = name
     self.appleID = appleID
     self.account = account

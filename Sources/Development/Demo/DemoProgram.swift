@@ -16,10 +16,9 @@ import ServiceLifecycle
 import Subscriptions
 import Synchronization
 import UnixSignals
-import tenure
 
 /// `tenure demo`: starts its parts in order and stops them in reverse.
-struct DemoProgram {
+package struct DemoProgram {
   /// The API's port; nil: 8080 or, if that is taken, a free one.
   let port: Int?
   /// The number of customers in the simulated year; 0 skips it.
@@ -149,8 +148,8 @@ struct DemoProgram {
   /// The name of the year's database and of its directory.
   private static let yearName = "year"
 
-  private var yearWorld: YearWorld {
-    YearWorld(plan: YearPlan(seed: 1, customers: customers), logger: logger)
+  private var yearWorld: YearEnvironment {
+    YearEnvironment(plan: YearPlan(seed: 1, customers: customers), logger: logger)
   }
 
   /// Runs a simulated App Store that starts in the past, until Tenure has stopped calling it.

@@ -7,10 +7,11 @@ struct DemoScenario: Sendable {
   /// The scenario's number in the article on ownership; letters for scenarios beyond it.
   let number: String
   let title: String
-  let play: @Sendable (DemoStage) async throws -> Void
+  let play: @Sendable (DemoEnvironment) async throws -> Void
 
   init(
-    _ number: String, _ title: String, play: @escaping @Sendable (DemoStage) async throws -> Void
+    _ number: String, _ title: String,
+    play: @escaping @Sendable (DemoEnvironment) async throws -> Void
   ) {
     self.number = number
     self.title = title

@@ -141,7 +141,7 @@ struct DemoStory: Service {
       receipts alone must be sufficient.
       """)
 
-    let stage = DemoStage(
+    let stage = DemoEnvironment(
       simulation: simulation, network: network, tenure: tenure, sender: sender,
       serverAPI: serverAPI, printer: printer)
     for scenario in DemoScenario.past { try await play(scenario, on: stage) }
@@ -153,7 +153,7 @@ struct DemoStory: Service {
     // From here on the simulated clock runs in real time and shows the current time.
     simulation.advance(to: .now)
 
-    let audit = try await ledger.audit()
+    let audit = try await ledger.auditor.audit()
     DemoSummary(checks: stage.checks, audit: audit).print(with: printer)
     let comparison = try await year()
     let isAsExpected =
@@ -170,7 +170,7 @@ struct DemoStory: Service {
     }
   }
 
-  private func play(_ scenario: DemoScenario, on stage: DemoStage) async throws {
+  private func play(_ scenario: DemoScenario, on stage: DemoEnvironment) async throws {
     do {
       try stage.begin(scenario)
       try await scenario.play(stage)

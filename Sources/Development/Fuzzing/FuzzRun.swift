@@ -1,17 +1,17 @@
-import AppStoreSimulator
+package import AppStoreSimulator
 
-import Foundation
+package import Foundation
 
 /// The directory in which a run keeps its current input, for the case that it crashes.
-struct FuzzDirectory: Sendable {
+package struct FuzzDirectory: Sendable {
   let url: URL
 
-  var input: URL { url.appending(path: "input") }
-  var context: URL { url.appending(path: "context") }
+  package var input: URL { url.appending(path: "input") }
+  package var context: URL { url.appending(path: "context") }
 }
 
 /// A run of one target in this process, which crashes if the target does.
-struct FuzzRun: Sendable {
+package struct FuzzRun: Sendable {
   let subject: any FuzzSubject
   let directory: FuzzDirectory
 
@@ -46,13 +46,13 @@ struct FuzzRun: Sendable {
 }
 
 /// Watches a fuzzing process for crashes, hangs and growth.
-struct FuzzWatch: Sendable {
+package struct FuzzWatch: Sendable {
   /// The limit for one input; usual ones take about a millisecond.
-  static let longestInput: Duration = .seconds(10)
+  package static let longestInput: Duration = .seconds(10)
   /// The limit of the process's memory in bytes.
   ///
   /// Inputs are smaller than a megabyte, and the program itself needs less than a hundred.
-  static let largestMemory = 256 * 1024 * 1024
+  package static let largestMemory = 256 * 1024 * 1024
   private static let interval: Duration = .milliseconds(100)
 
   let process: ChildProcess
@@ -60,7 +60,7 @@ struct FuzzWatch: Sendable {
   var longestInput = Self.longestInput
   var largestMemory = Self.largestMemory
 
-  struct Outcome: Sendable {
+  package struct Outcome: Sendable {
     /// One sentence; nil if nothing was found.
     var finding: String?
     /// Peak memory in bytes; nil where the system doesn't report it.
@@ -69,7 +69,7 @@ struct FuzzWatch: Sendable {
   }
 
   /// Waits for the process, which is killed as soon as something is found.
-  func outcome() async throws -> Outcome {
+  package func outcome() async throws -> Outcome {
     let clock = ContinuousClock()
     var memory: Int?
     var (input, since) = (modified, clock.now)
@@ -120,14 +120,14 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
 }
 
 /// An input for a target.
-struct FuzzInput: Sendable {
+package struct FuzzInput: Sendable {
   var bytes: [UInt8]
   /// Whether accepting it would be a security hole.
   var isForged = false
 }
 
 /// A parser under test.
-protocol FuzzSubject: Sendable {
+package protocol FuzzSubject: Sendable {
   /// Needed to try an input again: the root certificate, for a subject that trusts one.
   var context: String { get }
   /// Makes an input, determined by the generator's state.
@@ -139,15 +139,15 @@ protocol FuzzSubject: Sendable {
 }
 
 /// A fault of a parser, in one sentence.
-struct FuzzFinding: Error, CustomStringConvertible {
-  let description: String
+package struct FuzzFinding: Error, CustomStringConvertible {
+  package let description: String
 
-  init(_ description: String) { self.description = description }
+  package init(_ description: String) { self.description = description }
 }
 
 extension FuzzTarget {
   /// The subject with its samples, and the context of an earlier run if an input is tried again.
-  func subject(samples: FuzzSamples, context: String? = nil) throws -> any FuzzSubject {
+  package func subject(samples: FuzzSamples, context: String? = nil) throws -> any FuzzSubject {
     switch self {
     case .json: JSONFuzz(samples: samples)
     case .jws: try JWSFuzz(samples: samples, context: context)

@@ -5,7 +5,7 @@ import JSONText
 import Subscriptions
 
 /// The samples that inputs are derived from: JSON objects as Apple writes them.
-struct FuzzSamples: Sendable {
+package struct FuzzSamples: Sendable {
   private(set) var transactions: [JSONValue] = [transaction]
   private(set) var renewalInfos: [JSONValue] = [renewalInfo]
   private(set) var appTransactions: [JSONValue] = [appTransaction]
@@ -15,7 +15,7 @@ struct FuzzSamples: Sendable {
   /// Built-in samples, and all files with the extension `json` in a folder and its subfolders.
   ///
   /// - Throws: ``FuzzFinding`` if there is no such folder.
-  init(folder: String? = nil) throws {
+  package init(folder: String? = nil) throws {
     let answer = PreparedAppStore().answer(about: SampleSubmission(number: 1, orderID: nil))
     receiptAnswers.append(try JSONValue(parsing: answer))
     guard let folder else { return }

@@ -1,12 +1,12 @@
 import AsyncHTTPClient
-import Foundation
+package import Foundation
 import NIOCore
 import NIOHTTP1
 
 /// A child process that is stopped by its owner.
 ///
 /// Its output goes to files, which take any amount and can be read while it runs.
-final class ChildProcess: Sendable {
+package final class ChildProcess: Sendable {
   struct Outcome: Sendable {
     /// The exit status, or the number of the signal that ended the process.
     let status: Int32
@@ -23,7 +23,7 @@ final class ChildProcess: Sendable {
   /// Starts a program, with `environment` added to this process's.
   ///
   /// Its output files are created in `directory`.
-  init(
+  package init(
     _ executable: URL, _ arguments: [String], environment: [String: String] = [:],
     in directory: URL
   ) throws {

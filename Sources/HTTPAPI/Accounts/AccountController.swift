@@ -13,13 +13,13 @@ struct AccountController: Sendable {
   @Sendable
   func put(_ request: Request, context: APIContext) async throws -> Response {
     Response(
-      try await ledger.findOrCreateAccount(try context.parameter(.accountID), at: now()))
+      try await ledger.accounts.findOrCreateAccount(try context.parameter(.accountID), at: now()))
   }
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
-    guard let account = try await ledger.account(id) else {
+    guard let account = try await ledger.accounts.account(id) else {
       throw Problem(.unknownAccount, "No account has this ID. PUT creates it.")
     }
     return Response(account)
@@ -38,12 +38,12 @@ struct AccountController: Sendable {
   }
 
   private func ownedCharges(of accountID: String) async throws -> [ChargeReport] {
-    guard let account = try await ledger.account(accountID) else { return [] }
+    guard let account = try await ledger.accounts.account(accountID) else { return [] }
     let catalogue = catalogue.catalogue
     var reports: [ChargeReport] = []
-    var seen: Set<LineID> = []
-    for line in try await ledger.lines(of: account.key) where !seen.contains(line) {
-      guard let family = try await ledger.family(of: line) else { continue }
+    var seen: Set<OriginalTransactionKey> = []
+    for line in try await ledger.ownership.lines(of: account.key) where !seen.contains(line) {
+      guard let family = try await ledger.ownership.family(of: line) else { continue }
       // Linked original transactions come together.
       seen.formUnion(family.line.heads.keys)
       reports += family.rule.charges.compactMap { charge in
@@ -102,13 +102,13 @@ struct ConsumptionConsentController: Sendable {
     let id = try context.parameter(.accountID)
     let body = try await request.json(ConsentRequest.self)
     return Response(
-      try await ledger.setConsumptionConsent(body.consented, of: id, at: now()))
+      try await ledger.writeBacks.setConsumptionConsent(body.consented, of: id, at: now()))
   }
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
-    guard let consent = try await ledger.consumptionConsent(of: id) else {
+    guard let consent = try await ledger.writeBacks.consumptionConsent(of: id) else {
       throw Problem(.unknownAccount, "No account has this ID. PUT creates it.")
     }
     return Response(consent)
@@ -116,7 +116,8 @@ struct ConsumptionConsentController: Sendable {
 
   @Sendable
   func delete(_ request: Request, context: APIContext) async throws -> Response {
-    Response(try await ledger.forgetConsumptionConsent(of: try context.parameter(.accountID)))
+    Response(
+      try await ledger.writeBacks.forgetConsumptionConsent(of: try context.parameter(.accountID)))
   }
 }
 

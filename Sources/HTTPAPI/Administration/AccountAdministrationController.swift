@@ -23,7 +23,7 @@ struct MergeController: Sendable {
     let into = try TextField.into.checked(body.into)
     let administrator = try context.administrator(
       reason: try TextField.reason.checked(body.reason))
-    let merger = try await ledger.merge(
+    let merger = try await ledger.accounts.merge(
       id, into: into, by: administrator, terms: entitlements.terms, at: now())
     return Response(merger, status: merger.completedAt == nil ? .accepted : .ok)
   }
@@ -42,7 +42,7 @@ struct ErasureController: Sendable {
   func erase(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
     let administrator = try context.administrator(reason: try await request.reason())
-    return Response(try await ledger.erase(id, by: administrator, at: now()))
+    return Response(try await ledger.accounts.erase(id, by: administrator, at: now()))
   }
 }
 
@@ -91,11 +91,11 @@ struct GrantController: Sendable {
     let endsAt = try body.expiresAt.map { try Timestamp(parsing: $0, field: "expires_at") }
     // A request may be repeated after the grant's end.
     var isKnown = false
-    if let id { isKnown = try await ledger.storedGrant(id) != nil }
+    if let id { isKnown = try await ledger.accounts.storedGrant(id) != nil }
     guard isKnown || (endsAt.map { now < $0 } ?? true) else {
       throw Problem.invalid("expires_at", "must be in the future")
     }
-    let (grant, isNew) = try await ledger.grant(
+    let (grant, isNew) = try await ledger.grants.grant(
       as: id ?? UUID(), entitlement, to: accountID, until: endsAt, by: administrator,
       terms: entitlements.terms, at: now)
     return Response(grant, status: isNew ? .created : .ok)
@@ -106,7 +106,7 @@ struct GrantController: Sendable {
     let id = try context.uuidParameter("grant_id")
     let administrator = try context.administrator(reason: try await request.reason())
     return Response(
-      try await ledger.revokeGrant(
+      try await ledger.grants.revokeGrant(
         id, by: administrator, terms: entitlements.terms, at: now()))
   }
 }

@@ -32,11 +32,11 @@ package struct AccountExport: Sendable {
     self.ledger = ledger
     catalogue = terms.catalogue
     exportedAt = now
-    erasedAt = try await ledger.erasedAt(account.key)
-    let held = try await ledger.holdings(of: account.id)
+    erasedAt = try await ledger.accounts.erasedAt(account.key)
+    let held = try await ledger.holdings.holdings(of: account.id)
     entitlements = terms.entitlements(
       of: account.id, holding: held.holdings, granted: held.grants, at: now)
-    try await ledger.recordExport(of: account, by: administrator, at: now)
+    try await ledger.administration.recordExport(of: account, by: administrator, at: now)
   }
 
   /// Passes the document to a closure, piece by piece.
@@ -47,8 +47,8 @@ package struct AccountExport: Sendable {
 
   @concurrent
   func write(to writer: inout any ResponseBodyWriter) async throws {
-    let grants = try await ledger.storedGrants(of: account.id)
-    let consent = try await ledger.consumptionConsent(of: account)
+    let grants = try await ledger.grants.storedGrants(of: account.id)
+    let consent = try await ledger.writeBacks.consumptionConsent(of: account)
     try await send(to: &writer) { json in
       json.write(json: "{")
       json.member("exported_at", exportedAt)
@@ -64,7 +64,7 @@ package struct AccountExport: Sendable {
       json.member("consumption_consent", consent)
     }
     try await list("orders", to: &writer) { (last: UUID?) in
-      try await ledger.orders(of: account, after: last, limit: Self.page)
+      try await ledger.accounts.orders(of: account, after: last, limit: Self.page)
     } cursor: {
       $0.order.id
     } piece: {
@@ -72,28 +72,28 @@ package struct AccountExport: Sendable {
     }
     try await writeCharges(to: &writer)
     try await list("submissions", to: &writer) { (last: UUID?) in
-      try await ledger.submissionIDs(of: account.key, after: last, limit: Self.page)
+      try await ledger.accounts.submissionIDs(of: account.key, after: last, limit: Self.page)
     } cursor: {
       $0
     } piece: {
       try await submission($0)
     }
     try await list("apple_tellings", to: &writer) { (last: Int64?) in
-      try await ledger.appleTellings(of: account.key, after: last, limit: Self.page)
+      try await ledger.writeBacks.appleTellings(of: account.key, after: last, limit: Self.page)
     } cursor: {
       $0.id
     } piece: {
       $0.telling
     }
     try await list("events", to: &writer) { (last: Int64?) in
-      try await ledger.events(of: account.key, after: last, limit: Self.page)
+      try await ledger.accounts.events(of: account.key, after: last, limit: Self.page)
     } cursor: {
       $0.id
     } piece: {
       JSONPiece(text: $0.text)
     }
     try await list("administrator_acts", to: &writer) { (last: Int64?) in
-      try await ledger.administratorActs(
+      try await ledger.administration.administratorActs(
         on: account.key, namingOthers: false, before: last, limit: Self.page)
     } cursor: {
       $0.id
@@ -137,26 +137,27 @@ package struct AccountExport: Sendable {
   @concurrent
   private func writeCharges(to writer: inout any ResponseBodyWriter) async throws {
     try await send(to: &writer) { $0.write(json: ",\"lines\":[") }
-    var seen: Set<LineID> = []
-    for line in try await ledger.lines(of: account.key) where !seen.contains(line) {
-      guard let family = try await ledger.family(of: line) else { continue }
+    var seen: Set<OriginalTransactionKey> = []
+    for line in try await ledger.ownership.lines(of: account.key) where !seen.contains(line) {
+      guard let family = try await ledger.ownership.family(of: line) else { continue }
       let isFirst = seen.isEmpty
       // Linked original transactions come together.
       seen.formUnion(family.line.heads.keys)
       try await send(to: &writer) { json in
         if !isFirst { json.write(json: ",") }
-        ExportedLine(line, family: family, account: account, catalogue: catalogue).write(to: &json)
+        ExportedOriginalTransaction(line, family: family, account: account, catalogue: catalogue)
+          .write(to: &json)
       }
     }
     try await send(to: &writer) { $0.write(json: "]") }
   }
 
   private func submission(_ id: UUID) async throws -> ExportedSubmission? {
-    guard let submission = try await ledger.submission(id) else { return nil }
+    guard let submission = try await ledger.submissions.submission(id) else { return nil }
     return ExportedSubmission(
-      submission: submission, payload: try await ledger.payload(of: id),
-      agedOut: try await ledger.agedOutPayload(of: id),
-      exchanges: try await ledger.exchanges(of: id))
+      submission: submission, payload: try await ledger.submissions.payload(of: id),
+      agedOut: try await ledger.submissions.agedOutPayload(of: id),
+      exchanges: try await ledger.submissions.exchanges(of: id))
   }
 
   @concurrent
@@ -177,7 +178,7 @@ private struct PieceWriter: ResponseBodyWriter {
   consuming func finish(_ trailingHeaders: HTTPFields?) async throws {}
 }
 
-extension AppleTelling: JSONWritable {
+extension WriteBack: JSONWritable {
   func write(to json: inout JSONWriter) {
     json.object { json in
       json.member("kind", kind.rawValue)
@@ -204,13 +205,16 @@ private struct JSONPiece: JSONWritable {
 }
 
 /// An account's charges and claims of an original transaction.
-private struct ExportedLine: JSONWritable {
-  private let line: LineID
+private struct ExportedOriginalTransaction: JSONWritable {
+  private let line: OriginalTransactionKey
   private let charges: [ChargeReport]
   private let claims: [(claim: Claim, recordedAt: Timestamp)]
   private let catalogue: Catalogue
 
-  init(_ line: LineID, family: RecordedFamily, account: Account, catalogue: Catalogue) {
+  init(
+    _ line: OriginalTransactionKey, family: RecordedOriginalTransaction, account: Account,
+    catalogue: Catalogue
+  ) {
     self.line = line
     self.catalogue = catalogue
     charges = family.rule.charges.compactMap { charge in
@@ -258,7 +262,7 @@ private struct ExportedSubmission: JSONWritable {
   let submission: Submission
   /// Nil if it was pruned or erased.
   let payload: SubmissionPayload?
-  let agedOut: AgedOut?
+  let agedOut: PrunedPayload?
   let exchanges: [SubmissionExchange]
 
   func write(to json: inout JSONWriter) {
@@ -301,14 +305,16 @@ package struct ExportController: Sendable {
   func export(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
     let reason = try Query(request.uri)?.text(.reason)
-    guard let account = try await ledger.account(id) else {
+    guard let account = try await ledger.accounts.account(id) else {
       throw Problem(.unknownAccount, "No account has this ID.")
     }
     return try await document(of: account, by: try context.administrator(reason: reason))
   }
 
   /// The document, sent while it is read.
-  package func document(of account: Account, by administrator: Administrator) async throws -> Response {
+  package func document(of account: Account, by administrator: Administrator) async throws
+    -> Response
+  {
     let export = try await AccountExport(
       of: account, by: administrator, from: ledger, terms: entitlements.terms, at: now())
     return Response(

@@ -5,7 +5,7 @@ import LedgerStorage
 import Subscriptions
 
 /// The audit log of administrators' actions.
-struct AdministratorActController: Sendable {
+struct AdministratorActionController: Sendable {
   let ledger: Ledger
 
   @Sendable
@@ -17,23 +17,24 @@ struct AdministratorActController: Sendable {
     }
     var account: Account?
     if let id = try Query(request.uri)?.text(.accountID) {
-      account = try await ledger.account(id)
+      account = try await ledger.accounts.account(id)
       guard account != nil else {
         throw Problem(.unknownAccount, "No account has this ID.")
       }
     }
     // One more than is shown reveals whether there is a next page.
-    let found = try await ledger.administratorActs(
+    let found = try await ledger.administration.administratorActs(
       on: account?.key, before: last, limit: page.limit + 1)
     let acts = Array(found.prefix(page.limit))
     return Response(
-      ActList(acts: acts, next: acts.count < found.count ? acts.last.map { "\($0.id)" } : nil),
+      AdministratorActionList(
+        acts: acts, next: acts.count < found.count ? acts.last.map { "\($0.id)" } : nil),
       capacity: 64 + acts.count * 400)
   }
 }
 
-private struct ActList: JSONWritable {
-  let acts: [AdministratorAct]
+private struct AdministratorActionList: JSONWritable {
+  let acts: [AdministratorAction]
   let next: String?
 
   func write(to json: inout JSONWriter) {
@@ -44,7 +45,7 @@ private struct ActList: JSONWritable {
   }
 }
 
-extension AdministratorAct: JSONWritable {
+extension AdministratorAction: JSONWritable {
   func write(to json: inout JSONWriter) {
     json.object { json in
       json.member("id", String(id))

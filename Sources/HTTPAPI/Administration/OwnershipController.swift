@@ -43,7 +43,7 @@ struct TransferController: Sendable {
     let administrator = try context.administrator(
       reason: try TextField.reason.checked(body.reason))
     let (report, _) = try await transactions.find(request, context)
-    try await transactions.ledger.transfer(
+    try await transactions.ledger.ownership.transfer(
       report.charge.id, to: accountID, effectiveFrom: effectiveFrom, by: administrator,
       terms: entitlements.terms, at: transactions.now())
     return try await transactions.show(request, context: context)
@@ -55,7 +55,7 @@ struct TransferController: Sendable {
     let effectiveFrom = try Query(request.uri)?.moment("effective_from")
     let administrator = try context.administrator(reason: try await request.reason())
     let (report, _) = try await transactions.find(request, context)
-    try await transactions.ledger.transfer(
+    try await transactions.ledger.ownership.transfer(
       report.charge.id, to: nil, effectiveFrom: effectiveFrom, by: administrator,
       terms: entitlements.terms, at: transactions.now())
     return try await transactions.show(request, context: context)

@@ -23,7 +23,7 @@ struct EventController: Sendable {
     while true {
       let newsCount = watch.newsCount
       let found: FeedPage
-      switch try await ledger.events(after: cursor, limit: page.limit) {
+      switch try await ledger.events.events(after: cursor, limit: page.limit) {
       case .page(let page): found = page
       case .cursorExpired:
         throw Problem(
@@ -86,7 +86,7 @@ struct RedeliveryController: Sendable {
       throw Problem.invalid(name, "must be a number, the `id` of an event")
     }
     let administrator = try context.administrator(reason: try Query(request.uri)?.text(.reason))
-    switch try await ledger.redeliver(id, by: administrator, at: now()) {
+    switch try await ledger.webhooks.redeliver(id, by: administrator, at: now()) {
     case .scheduled: return Response(ScheduledRedelivery(eventID: id), status: .accepted)
     case .webhooksOff:
       throw Problem(

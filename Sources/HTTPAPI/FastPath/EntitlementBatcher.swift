@@ -6,7 +6,7 @@ import Synchronization
 
 /// Asks for all connections of one event loop together, and hands the answers to all of them in one
 /// go: what a request costs to pass between threads is shared by all that arrive at the same time.
-final class EntitlementDesk {
+final class EntitlementBatcher {
   private let eventLoop: any EventLoop
   private let reader: EntitlementReader
   private let now: @Sendable () -> Timestamp
@@ -79,10 +79,10 @@ final class EntitlementDesk {
 }
 
 /// The desks of all event loops.
-final class EntitlementDesks: Sendable {
+final class EntitlementBatchers: Sendable {
   private let reader: EntitlementReader
   private let now: @Sendable () -> Timestamp
-  private let desks = Mutex<[ObjectIdentifier: NIOLoopBound<EntitlementDesk>]>([:])
+  private let desks = Mutex<[ObjectIdentifier: NIOLoopBound<EntitlementBatcher>]>([:])
 
   init(reader: EntitlementReader, now: @escaping @Sendable () -> Timestamp) {
     self.reader = reader
@@ -90,11 +90,11 @@ final class EntitlementDesks: Sendable {
   }
 
   /// The desk of an event loop, for who runs on it.
-  func desk(of eventLoop: any EventLoop) -> EntitlementDesk {
+  func desk(of eventLoop: any EventLoop) -> EntitlementBatcher {
     desks.withLock { desks in
       if let desk = desks[ObjectIdentifier(eventLoop)] { return desk }
       let desk = NIOLoopBound(
-        EntitlementDesk(eventLoop: eventLoop, reader: reader, now: now), eventLoop: eventLoop)
+        EntitlementBatcher(eventLoop: eventLoop, reader: reader, now: now), eventLoop: eventLoop)
       desks[ObjectIdentifier(eventLoop)] = desk
       return desk
     }.value

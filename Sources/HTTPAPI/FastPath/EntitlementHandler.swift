@@ -47,7 +47,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   /// How much of an answer counts as taken: less is not worth a connection.
   private static let leastTaken = 64 * 1024
 
-  private let desk: EntitlementDesk?
+  private let desk: EntitlementBatcher?
   private let keys: APIKeys
   private let failures: FailedReads
   private let metrics: RequestMetrics
@@ -97,7 +97,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   ///   - open: The server's connections.
   ///   - connection: This one.
   init(
-    desk: EntitlementDesk?, keys: APIKeys, failures: FailedReads, metrics: RequestMetrics,
+    desk: EntitlementBatcher?, keys: APIKeys, failures: FailedReads, metrics: RequestMetrics,
     limits: ConnectionLimits, open: OpenConnections, connection: OpenConnection
   ) {
     self.failures = failures
@@ -427,7 +427,7 @@ struct EntitlementChannel: ServerChildChannel {
   private let http: HTTP1Channel
   private let keys: APIKeys
   /// Nil: the router answers everything.
-  private let desks: EntitlementDesks?
+  private let desks: EntitlementBatchers?
   private let failures: FailedReads
   private let metrics: RequestMetrics
   private let limits: ConnectionLimits
@@ -443,7 +443,7 @@ struct EntitlementChannel: ServerChildChannel {
   static let mostHeaderFields = 100
 
   init(
-    responder: @escaping HTTPChannelHandler.Responder, keys: APIKeys, desks: EntitlementDesks?,
+    responder: @escaping HTTPChannelHandler.Responder, keys: APIKeys, desks: EntitlementBatchers?,
     failures: FailedReads, metrics: RequestMetrics, limits: ConnectionLimits,
     open: OpenConnections
   ) {

@@ -109,7 +109,8 @@ extension FailureBrake.Client {
 
   /// The sender of a failed login: its address, with and without the one that the nearest proxy
   /// reports, and the name of the key if it has another role.
-  package static func login(_ request: Request, _ context: APIContext, key: APIKeys.Caller?) -> Self {
+  package static func login(_ request: Request, _ context: APIContext, key: APIKeys.Caller?) -> Self
+  {
     let address = address(context)
     let chain = Array((request.headers[values: .forwardedFor].last ?? "").utf8)
     let last = chain.split(separator: UInt8(ascii: ",")).last ?? []

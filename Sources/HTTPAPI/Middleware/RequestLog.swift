@@ -28,7 +28,7 @@ struct RequestLog: RouterMiddleware {
     let id = Self.adoptID(of: request, in: &context)
     let start = ContinuousClock.now
     let known = context
-    return try await Occasion.$current.withValue(.request(id: id)) {
+    return try await LogContext.$current.withValue(.request(id: id)) {
       var response = try await next(request, known)
       response.headers[.requestID] = id
       let route = known.route

@@ -42,7 +42,7 @@ package actor MetricsPage {
   }
 
   func text() async -> String {
-    gauges.show(await ledger.connections())
+    gauges.show(await ledger.maintenance.connections())
     await read()
     if let bytes = Self.residentMemory { memory.set(bytes) }
     return registry.exposition(withReadings: lastReading?.isGood ?? false)
@@ -54,7 +54,7 @@ package actor MetricsPage {
     isReading = true
     defer { isReading = false }
     do {
-      gauges.show(try await ledger.reading(at: now()), at: now())
+      gauges.show(try await ledger.maintenance.reading(at: now()), at: now())
       lastReading = (.now, true)
     } catch {
       gauges.show(nil, at: now())

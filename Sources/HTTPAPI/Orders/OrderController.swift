@@ -23,7 +23,7 @@ struct OrderController: Sendable {
   @Sendable
   func open(_ request: Request, context: APIContext) async throws -> Response {
     let body = try await request.json(OrderRequest.self)
-    let order = try await ledger.openOrder(
+    let order = try await ledger.orders.openOrder(
       accountID: try TextField.accountID.checked(body.accountID),
       productID: ProductID(try TextField.productID.checked(body.productID)), at: now())
     return Response(
@@ -33,7 +33,7 @@ struct OrderController: Sendable {
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.uuidParameter("order_id")
-    guard let order = try await ledger.order(id) else {
+    guard let order = try await ledger.orders.order(id) else {
       throw Problem(.unknownOrder, "No order has the ID \(id.text).")
     }
     return Response(order.answered(at: now()))

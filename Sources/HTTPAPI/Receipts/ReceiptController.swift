@@ -25,7 +25,8 @@ struct ReceiptController: Sendable {
       throw Problem(.unknownSubmission, "No submission has the ID \(id.text).")
     }
     // Apple's answers may contain other customers' purchases, so only administrators see them.
-    let exchanges = context.caller?.role == .admin ? try await ledger.exchanges(of: id) : nil
+    let exchanges =
+      context.caller?.role == .admin ? try await ledger.submissions.exchanges(of: id) : nil
     return response(to: answer, exchanges: exchanges)
   }
 
@@ -112,7 +113,7 @@ extension SubmissionExchange: JSONWritable {
   }
 }
 
-extension AgedOut: JSONWritable {
+extension PrunedPayload: JSONWritable {
   func write(to json: inout JSONWriter) {
     json.object { json in
       json.member("at", at)

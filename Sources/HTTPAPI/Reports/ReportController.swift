@@ -10,7 +10,7 @@ import Subscriptions
 /// The reports as JSON and CSV.
 struct ReportController: Sendable {
   let reports: ReportReader
-  let desk: ReportDesk
+  let desk: ReportCoordinator
   let now: @Sendable () -> Timestamp
 
   /// Without tables, which are for terminals.
@@ -68,7 +68,7 @@ struct ReportController: Sendable {
   private func table(
     of report: Report, _ choices: ReportChoices, for request: Request
   ) async throws -> ReportTable? {
-    let patience = request.headers.preferredWait ?? ReportDesk.patience
+    let patience = request.headers.preferredWait ?? ReportCoordinator.patience
     switch await desk.outcome(.table(report, choices), within: patience) {
     case .answered(.table(let table)): return table
     case .failed(let error): throw error
@@ -154,7 +154,8 @@ extension ReportChoices {
   }
 
   /// - Throws: A ``Problem`` that names the parameter.
-  package mutating func set(_ parameter: ReportParameter, of report: Report, to text: String) throws {
+  package mutating func set(_ parameter: ReportParameter, of report: Report, to text: String) throws
+  {
     let name = parameter.rawValue
     guard report.parameters.contains(parameter) else {
       throw Problem.invalid(name, "is not accepted by this report")

@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// A request that would wait too long is told so; the report continues, and its result is kept for
 /// a retry. Results that no client was asked to retry for are not kept.
-package final class ReportDesk: Service {
+package final class ReportCoordinator: Service {
   /// A page is answered within two seconds, including what surrounds the report.
   package static let patience: Duration = .milliseconds(1700)
   /// A kept result may be out of date by this much.
@@ -56,7 +56,7 @@ package final class ReportDesk: Service {
         if case .done(_, let at) = entry { (question: question, at: at) } else { nil }
       }.sorted { $0.at > $1.at }
       for (index, entry) in done.enumerated()
-      where index >= ReportDesk.mostKept || now - entry.at >= ReportDesk.memory {
+      where index >= ReportCoordinator.mostKept || now - entry.at >= ReportCoordinator.memory {
         entries[entry.question] = nil
       }
     }
@@ -76,7 +76,9 @@ package final class ReportDesk: Service {
 
   // MARK: Asking
 
-  package func outcome(_ question: ReportQuestion, within patience: Duration = patience) async -> Outcome {
+  package func outcome(_ question: ReportQuestion, within patience: Duration = patience) async
+    -> Outcome
+  {
     if !ask(question) { return .failed(Problem.unavailable("Too many reports are running.")) }
     switch await result(of: question, within: patience) {
     case .success(let answer)?: return .answered(answer)

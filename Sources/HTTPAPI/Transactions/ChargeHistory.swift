@@ -32,9 +32,11 @@ package struct ChargeEvent: JSONWritable {
   }
 }
 
-extension Ledger {
+extension OwnershipStore {
   /// The entries about a charge and the renewal statuses behind its decision, in recording order.
-  func history(of charge: Charge, in family: RecordedFamily) async throws -> [ChargeEvent] {
+  func history(of charge: Charge, in family: RecordedOriginalTransaction) async throws
+    -> [ChargeEvent]
+  {
     let statusDates = family.charge(of: charge.id)?.recorded.decision.finding.statusDates ?? []
     var entries: [(entry: LedgerEntry, source: EntrySource)] = []
     for line in family.line.heads.keys.sorted() {
@@ -47,12 +49,14 @@ extension Ledger {
         < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
     }
     let unnamed = Set(entries.flatMap { $0.entry.content.accounts }).subtracting(family.names.keys)
-    let names = family.names.merging(try await accountIDs(of: unnamed)) { first, _ in first }
+    let names = family.names.merging(try await accountIDs(of: unnamed)) { first, _ in
+      first
+    }
     return entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
   }
 }
 
-extension RenewalFinding {
+extension RenewalEvidence {
   /// The dates of the renewal statuses that the finding rests on.
   package var statusDates: Set<Timestamp> { Set([statusAsOf, switchedOffAt].compactMap(\.self)) }
 }

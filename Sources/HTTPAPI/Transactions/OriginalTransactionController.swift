@@ -16,13 +16,14 @@ struct OriginalTransactionController: Sendable {
     let id = OriginalTransactionID(try context.parameter(.originalTransactionID))
     guard
       let line = try await line(id, environment: try Query(request.uri)?.environment()),
-      let family = try await ledger.family(of: line)
+      let family = try await ledger.ownership.family(of: line)
     else {
       throw Problem(
         .unknownOriginalTransaction, "Original transaction \(id) is not recorded.")
     }
     return Response(
-      LineReport(of: line, in: family, catalogue: catalogue.catalogue, at: now()), capacity: 4096)
+      OriginalTransactionResponse(of: line, in: family, catalogue: catalogue.catalogue, at: now()),
+      capacity: 4096)
   }
 
   /// Previews the owner of a purchase and of a renewal made now.
@@ -39,23 +40,25 @@ struct OriginalTransactionController: Sendable {
     let id = OriginalTransactionID(originalID)
     // An unknown original transaction has no owner: the first account to submit it becomes it.
     let line =
-      try await line(id, environment: environment) ?? LineID(environment ?? .production, id)
+      try await line(id, environment: environment)
+      ?? OriginalTransactionKey(environment ?? .production, id)
     // An unknown account owns nothing, so any key will do.
-    let account = try await ledger.account(accountID)?.key ?? AccountKey(rawValue: UUID())
-    let family = try await ledger.family(of: line, claimant: account)
+    let account = try await ledger.accounts.account(accountID)?.key ?? AccountKey(rawValue: UUID())
+    let family = try await ledger.ownership.family(of: line, claimant: account)
     var names = family?.names ?? [:]
     names[account] = accountID
     let preview = OwnershipPreview(
-      of: family?.line ?? Line(members: [line]), account: account, id: line, at: now())
+      of: family?.line ?? OriginalTransaction(members: [line]), account: account, id: line,
+      at: now())
     return Response(
       PreviewAnswer(accountID: accountID, line: line, preview: preview, names: names))
   }
 
   /// Finds an original transaction in the given environment, or else in the only one that has it.
   private func line(_ id: OriginalTransactionID, environment: Subscriptions.Environment?)
-    async throws -> LineID?
+    async throws -> OriginalTransactionKey?
   {
-    let environments = try await ledger.environments(of: id)
+    let environments = try await ledger.ownership.environments(of: id)
       .filter { environment == nil || $0 == environment }
     guard environments.count <= 1 else {
       throw Problem(
@@ -63,13 +66,13 @@ struct OriginalTransactionController: Sendable {
         "Original transaction \(id) exists in both environments: add `environment=production` or "
           + "`environment=sandbox`.")
     }
-    return environments.first.map { LineID($0, id) }
+    return environments.first.map { OriginalTransactionKey($0, id) }
   }
 }
 
 private struct PreviewAnswer: JSONWritable {
   let accountID: String
-  let line: LineID
+  let line: OriginalTransactionKey
   let preview: OwnershipPreview
   let names: [AccountKey: String]
 
@@ -96,25 +99,28 @@ private struct PreviewAnswer: JSONWritable {
 }
 
 /// An original transaction as the API shows it.
-struct LineReport: JSONWritable {
-  private let line: LineID
-  private let family: RecordedFamily
+struct OriginalTransactionResponse: JSONWritable {
+  private let line: OriginalTransactionKey
+  private let family: RecordedOriginalTransaction
   private let catalogue: Catalogue
   private let bindings: [Binding]
   private let boundAccount: AccountKey?
   /// The entitlement that an account owning all its charges would have.
   private let current: Entitlement?
-  private let summary: LineSummary
+  private let summary: OriginalTransactionState
 
   /// `family` is the original transaction with those that Apple links to it.
-  init(of line: LineID, in family: RecordedFamily, catalogue: Catalogue, at now: Timestamp) {
+  init(
+    of line: OriginalTransactionKey, in family: RecordedOriginalTransaction, catalogue: Catalogue,
+    at now: Timestamp
+  ) {
     self.line = line
     self.family = family
     self.catalogue = catalogue
     bindings = Binding.bindings(of: family.rule.charges, decisions: family.rule.decisions)
     boundAccount = bindings.account(asOf: now)
     current = family.current(in: catalogue, at: now)
-    summary = LineSummary(line: family.line, rule: family.rule)
+    summary = OriginalTransactionState(line: family.line, rule: family.rule)
   }
 
   func write(to json: inout JSONWriter) {
@@ -149,7 +155,7 @@ struct LineReport: JSONWritable {
   private func name(of account: AccountKey) -> String { family.names[account] ?? "erased" }
 }
 
-extension RecordedFamily {
+extension RecordedOriginalTransaction {
   /// The state of the charges at a moment, whoever owns them, or nil if none lasts any time.
   ///
   /// Computed as the entitlement of one account that owns every charge, with every product granting

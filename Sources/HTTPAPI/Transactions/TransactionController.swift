@@ -25,7 +25,7 @@ package struct TransactionController: Sendable {
     return Response(
       ExplainedTransaction(
         report: report, evidence: DecisionEvidence(on: report, in: family),
-        history: try await ledger.history(of: report.charge, in: family),
+        history: try await ledger.ownership.history(of: report.charge, in: family),
         catalogue: catalogue.catalogue),
       capacity: 4096)
   }
@@ -40,14 +40,15 @@ package struct TransactionController: Sendable {
 
   /// Records the delivery of a charge; repeats return the first one.
   @Sendable
-  package func acknowledgeDelivery(_ request: Request, context: APIContext) async throws -> Response {
+  package func acknowledgeDelivery(_ request: Request, context: APIContext) async throws -> Response
+  {
     let accountID = try TextField.accountID.checked(
       try await request.json(DeliveryRequest.self).accountID)
     let (report, _) = try await find(request, context)
     // After a merge, either account ID may acknowledge the delivery.
-    guard let named = try await ledger.account(accountID),
-      case let account = try await ledger.successor(of: named),
-      let delivery = try await ledger.acknowledgeDelivery(
+    guard let named = try await ledger.accounts.account(accountID),
+      case let account = try await ledger.accounts.successor(of: named),
+      let delivery = try await ledger.orders.acknowledgeDelivery(
         of: report.charge.id, by: account.key, at: now())
     else {
       throw Problem(
@@ -59,13 +60,13 @@ package struct TransactionController: Sendable {
 
   /// Finds the one charge with the request's transaction ID, which may be an alias.
   package func find(_ request: Request, _ context: APIContext) async throws
-    -> (ChargeReport, RecordedFamily)
+    -> (ChargeReport, RecordedOriginalTransaction)
   {
     let id = TransactionID(try context.parameter(.transactionID))
     let query = Query(request.uri)
     let environment = try query?.environment()
     let productID = try query?.text(.productID).map { ProductID($0) }
-    let lines = try await ledger.lines(of: id)
+    let lines = try await ledger.ownership.lines(of: id)
       .filter { environment == nil || $0.environment == environment }
     let unknown = Problem(.unknownTransaction, "Transaction \(id) is not recorded.")
     guard let line = lines.first else { throw unknown }
@@ -75,7 +76,7 @@ package struct TransactionController: Sendable {
         "Transaction \(id) exists in both environments: add `environment=production` or "
           + "`environment=sandbox`.")
     }
-    guard let family = try await ledger.family(of: line) else { throw unknown }
+    guard let family = try await ledger.ownership.family(of: line) else { throw unknown }
     let keys = family.line.history.transactions.map(\.key).filter {
       $0.transactionID == id && (productID == nil || $0.productID == productID)
     }
@@ -123,11 +124,11 @@ private struct Delivery: JSONWritable {
 /// The evidence behind the decision on a charge.
 package struct DecisionEvidence: JSONWritable {
   private let charge: Charge
-  private let finding: RenewalFinding
+  private let finding: RenewalEvidence
   private let renewingAccountID: String?
   private let isProvisional: Bool
 
-  package init(on report: ChargeReport, in family: RecordedFamily) {
+  package init(on report: ChargeReport, in family: RecordedOriginalTransaction) {
     charge = report.charge
     finding = report.recorded.decision.finding
     renewingAccountID = finding.account.map { family.names[$0] ?? "erased" }

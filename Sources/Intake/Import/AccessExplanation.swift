@@ -17,13 +17,13 @@ package struct AccessExplanation: Sendable {
       $0.entitlements.contains(ExactText(entitlement))
     }
     guard !products.isEmpty else { return "No product grants \(entitlement)." }
-    guard let account = try await ledger.account(accountID) else {
+    guard let account = try await ledger.accounts.account(accountID) else {
       return "Unknown account: nothing was imported or submitted for it."
     }
     let had = entitlements.first { ExactText($0.name) == ExactText(entitlement) }
     var best: Reason?
-    for line in try await ledger.lines(of: account.key).prefix(Self.mostLines) {
-      guard let family = try await ledger.family(of: line) else { continue }
+    for line in try await ledger.ownership.lines(of: account.key).prefix(Self.mostLines) {
+      guard let family = try await ledger.ownership.family(of: line) else { continue }
       let reason = reason(
         family, line, account: account, granting: Set(products.map(\.id)), had: had)
       if reason.rank < best?.rank ?? .max { best = reason }
@@ -44,7 +44,8 @@ package struct AccessExplanation: Sendable {
   }
 
   private func reason(
-    _ family: RecordedFamily, _ line: LineID, account: Account, granting products: Set<ProductID>,
+    _ family: RecordedOriginalTransaction, _ line: OriginalTransactionKey, account: Account,
+    granting products: Set<ProductID>,
     had: Entitlement?
   ) -> Reason {
     guard !family.rule.charges.isEmpty else {

@@ -3,7 +3,7 @@ import LedgerStorage
 package import Subscriptions
 
 /// An entitlement as another backend reports it.
-package struct ToldAccess: Hashable, Sendable {
+package struct PublishedAccess: Hashable, Sendable {
   package var accountID: String
   package var entitlement: String
   package var isActive: Bool
@@ -30,7 +30,9 @@ package struct ToldAccess: Hashable, Sendable {
   /// Parses a row.
   ///
   /// Without `active`, an entitlement is active until its end. An empty `until` means no end.
-  package static func access(_ values: [String?], at now: Timestamp) -> Result<ToldAccess, RowFault> {
+  package static func access(_ values: [String?], at now: Timestamp) -> Result<
+    PublishedAccess, RowFault
+  > {
     guard let account = values[0], let entitlement = values[1] else {
       return .failure(
         RowFault(
@@ -62,7 +64,8 @@ package struct ToldAccess: Hashable, Sendable {
           reason: "active must be true or false, not “\(text.rawValue.quotable)”."))
     }
     return .success(
-      ToldAccess(accountID: account, entitlement: entitlement, isActive: isActive, until: until))
+      PublishedAccess(
+        accountID: account, entitlement: entitlement, isActive: isActive, until: until))
   }
 }
 
@@ -97,7 +100,7 @@ package struct AccessComparison: Sendable {
   ///
   /// - Parameter explain: Returns the reason why the named entitlement is not active in Tenure.
   package func differences(
-    _ told: [ToldAccess], _ entitlements: [Entitlement],
+    _ told: [PublishedAccess], _ entitlements: [Entitlement],
     explain: (String) async throws -> String
   ) async throws -> [AccessDifference] {
     var differences: [AccessDifference] = []
@@ -134,7 +137,8 @@ package struct AccessComparison: Sendable {
   }
 
   /// The differences of an account that is not in the file, ordered by entitlement.
-  package func differences(ofUntold accountID: String, _ entitlements: [Entitlement]) -> [AccessDifference]
+  package func differences(ofUntold accountID: String, _ entitlements: [Entitlement])
+    -> [AccessDifference]
   {
     entitlements.filter(\.isActive).sorted { ExactText($0.name) < ExactText($1.name) }.map {
       entitlement in
@@ -145,7 +149,7 @@ package struct AccessComparison: Sendable {
     }
   }
 
-  private static func better(_ one: ToldAccess, _ other: ToldAccess) -> ToldAccess {
+  private static func better(_ one: PublishedAccess, _ other: PublishedAccess) -> PublishedAccess {
     if one.isActive != other.isActive { return one.isActive ? one : other }
     switch (one.until, other.until) {
     case (.at(let end), .at(let otherEnd)): return end >= otherEnd ? one : other
@@ -155,7 +159,7 @@ package struct AccessComparison: Sendable {
   }
 
   /// Whether two ends match within ``tolerance``; an unknown end matches any.
-  private func isSame(_ here: Timestamp?, _ there: ToldAccess.End) -> Bool {
+  private func isSame(_ here: Timestamp?, _ there: PublishedAccess.End) -> Bool {
     switch (here, there) {
     case (_, .unsaid), (nil, .never): true
     case (let here?, .at(let there)): abs(here, there) <= tolerance

@@ -46,7 +46,7 @@ package struct OwnerImport: Sendable {
     package var bytesRead = 0
   }
 
-  package struct LineError: Hashable, Sendable {
+  package struct RowError: Hashable, Sendable {
     package var line: Int
     package var fault: RowFault
   }
@@ -57,7 +57,7 @@ package struct OwnerImport: Sendable {
   ///   - report: Called with each error, in the order of the lines.
   ///   - progress: Called after every ``writers`` chunks.
   package func run(
-    _ file: consuming RowFile, report: (LineError) throws -> Void, progress: (Summary) -> Void
+    _ file: consuming RowFile, report: (RowError) throws -> Void, progress: (Summary) -> Void
   ) async throws -> Summary {
     var file = file
     var summary = Summary()
@@ -90,7 +90,7 @@ package struct OwnerImport: Sendable {
           case .success: summary.known += 1
           case .failure(let fault):
             summary.errors += 1
-            try report(LineError(line: item.line, fault: fault))
+            try report(RowError(line: item.line, fault: fault))
           }
         }
       }
@@ -142,7 +142,7 @@ package struct OwnerImport: Sendable {
 
   private func record(_ items: [Item]) async throws -> [Done] {
     let owners = items.compactMap { try? $0.owner.get() }
-    var verdicts = try await ledger.importOwners(
+    var verdicts = try await ledger.imports.importOwners(
       owners, from: source, isDryRun: isDryRun, terms: terms, at: now()
     ).makeIterator()
     return items.map { item in

@@ -60,7 +60,8 @@ package enum OwnerRow {
     }
     return .success(
       ImportedOwner(
-        line: LineID(environment, OriginalTransactionID(id)), accountID: account, asOf: moment,
+        line: OriginalTransactionKey(environment, OriginalTransactionID(id)), accountID: account,
+        asOf: moment,
         bundleID: values[5], transactionID: values[3].map { TransactionID($0) }, receipt: values[4])
     )
   }

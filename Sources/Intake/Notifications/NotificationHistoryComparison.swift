@@ -49,13 +49,14 @@ extension NotificationIntake {
   ) async throws -> Compared {
     guard let serverAPI else { return .notPossible }
     let start = now()
-    let last = try await ledger.lastComparisonEnd(bundleID: bundleID, environment: environment)
+    let last = try await ledger.notifications.lastComparisonEnd(
+      bundleID: bundleID, environment: environment)
     let earliest = start - Self.historyLength(environment)
     let windowStart = last.map { max($0 - Self.comparisonOverlap, earliest) } ?? earliest
     let windowEnd = min(start - Self.deliveryTime, windowStart + Self.longestWindow)
     guard windowStart < windowEnd else {
       // A clock went back, or the last comparison is less than a minute old.
-      try await ledger.repeat(job, at: start + interval, now: now())
+      try await ledger.jobs.repeat(job, at: start + interval, now: now())
       return .nothing(because: "The last comparison has just ended.")
     }
     var comparison = NotificationComparison(
@@ -64,7 +65,7 @@ extension NotificationIntake {
     do {
       try await read(into: &comparison, from: serverAPI)
     } catch let error as AppStoreServerAPIError where error.code == .serverNotificationURLNotFound {
-      try await ledger.repeat(job, at: start + interval, now: now())
+      try await ledger.jobs.repeat(job, at: start + interval, now: now())
       return .nothing(because: "The app has no notification URL in App Store Connect.")
     } catch let error as AppStoreServerAPIError {
       return .failed(
@@ -76,7 +77,7 @@ extension NotificationIntake {
     }
     comparison.comparedAt = now()
     let isLast = windowEnd >= start - Self.deliveryTime
-    let recorded = try await ledger.record(
+    let recorded = try await ledger.notifications.record(
       comparison, by: job,
       next: isLast ? start + interval : comparison.comparedAt)
     log(recorded)
@@ -127,7 +128,7 @@ extension NotificationIntake {
         "Notification in Apple's history refused",
         metadata: ["reason": "\(refusal.reason.rawValue)", "detail": "\(refusal)"])
     }
-    let missing = try await ledger.missingNotifications(
+    let missing = try await ledger.notifications.missingNotifications(
       among: listed.compactMap { $0.value?.storedID })
     guard !missing.isEmpty else { return }
     for part in listed {

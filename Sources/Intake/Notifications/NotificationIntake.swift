@@ -29,7 +29,7 @@ package struct NotificationIntake: Sendable {
   private let catalogue: CatalogueCache
   private let sandboxAccess: SandboxAccess
   private let queue = VerificationQueue()
-  private let trace: RefusalTrace
+  private let trace: RefusalCounter
   private let metrics: NotificationMetrics
   let logger: Logger
   let now: @Sendable () -> Timestamp
@@ -48,13 +48,13 @@ package struct NotificationIntake: Sendable {
     self.apps = apps
     self.catalogue = catalogue
     self.sandboxAccess = sandboxAccess
-    trace = RefusalTrace(ledger: ledger, logger: logger)
+    trace = RefusalCounter(ledger: ledger, logger: logger)
     self.metrics = NotificationMetrics(metrics)
     self.logger = logger
     self.now = now
   }
 
-  // MARK: Arrival
+  // MARK: EvidenceBatch
 
   /// Verifies, stores and records a posted body.
   ///
@@ -126,25 +126,25 @@ package struct NotificationIntake: Sendable {
   /// Returns the ID under which it is stored. `isNew` is false for a duplicate, which does nothing.
   func take(
     _ notification: SignedNotification, payload: String, at receivedAt: Timestamp,
-    arrival: NotificationArrival
+    arrival: ReceivedNotification
   ) async throws -> (id: String, isNew: Bool) {
     let new = NewNotification(
       notification, payload: payload, receivedAt: receivedAt, arrival: arrival)
     let evidence = notification.evidence
-    let isNew = try await ledger.store(
+    let isNew = try await ledger.notifications.store(
       new, processAt: evidence.isEmpty ? nil : receivedAt + Self.recordingTime)
     log(new, isNew: isNew)
     if isNew, !evidence.isEmpty {
       await recordNow(
-        Ledger.VerifiedNotification(
-          id: new.id, evidence: evidence, source: LineSource(bundleID: notification.bundleID),
+        NotificationStore.VerifiedNotification(
+          id: new.id, evidence: evidence, source: PollTarget(bundleID: notification.bundleID),
           asksAbout: notification.lineAskedAbout))
     }
     return (new.id, isNew)
   }
 
   /// Records a notification within its request; if that fails, its job does it.
-  private func recordNow(_ verified: Ledger.VerifiedNotification) async {
+  private func recordNow(_ verified: NotificationStore.VerifiedNotification) async {
     do {
       try await record(verified)
     } catch {
@@ -158,7 +158,7 @@ package struct NotificationIntake: Sendable {
     _ notification: NotificationV1, of bundleID: String?, at receivedAt: Timestamp
   ) async throws -> NotificationAnswer {
     let new = NewNotification(notification, of: bundleID, receivedAt: receivedAt)
-    let isNew = try await ledger.store(
+    let isNew = try await ledger.notifications.store(
       new, processAt: notification.receiptData == nil ? nil : receivedAt)
     log(new, isNew: isNew)
     return .stored(id: new.id, isNew: isNew)
@@ -168,19 +168,21 @@ package struct NotificationIntake: Sendable {
 
   /// Processes a stored notification, and returns the reason if it was postponed.
   ///
-  /// `worker` is the one that has claimed its job. Throws a ``SignedDataRefusal`` if a signature
+  /// `worker` is the one that has claimed its job. Throws a ``SignedDataError`` if a signature
   /// that was valid on arrival is not any more.
   package func process(_ id: String, worker: String? = nil) async throws -> String? {
-    guard let stored = try await ledger.notification(id), stored.outcome == nil else { return nil }
+    guard let stored = try await ledger.notifications.notification(id), stored.outcome == nil else {
+      return nil
+    }
     switch stored.version {
     case .two:
       let notification = try await signedData.notification(
         stored.body, receivedAt: stored.receivedAt
       ).get()
       try await record(
-        Ledger.VerifiedNotification(
+        NotificationStore.VerifiedNotification(
           id: id, evidence: notification.evidence,
-          source: LineSource(bundleID: notification.bundleID),
+          source: PollTarget(bundleID: notification.bundleID),
           asksAbout: notification.lineAskedAbout))
       return nil
     case .one:
@@ -205,9 +207,9 @@ package struct NotificationIntake: Sendable {
     switch verification.verdict {
     case .verified(let receipt):
       try await record(
-        Ledger.VerifiedNotification(
+        NotificationStore.VerifiedNotification(
           id: stored.id, evidence: receipt.evidence,
-          source: LineSource(bundleID: receipt.bundleID, receipt: .notification(stored.id)),
+          source: PollTarget(bundleID: receipt.bundleID, receipt: .notification(stored.id)),
           switchOff: notification.switchOff(confirmedBy: receipt), exchanges: exchanges,
           problem: receipt.unreadable.isEmpty
             ? nil : "Part of Apple's response is unreadable; see the exchange."))
@@ -218,7 +220,7 @@ package struct NotificationIntake: Sendable {
     case .retry(let retry):
       if let limit = retry.limit,
         limit.isReached(
-          after: try await ledger.shortAnswers(toNotification: stored.id), now: now())
+          after: try await ledger.notifications.shortAnswers(toNotification: stored.id), now: now())
       {
         try await reject(stored, because: limit.rejection.reason, exchanges)
         return nil
@@ -237,8 +239,8 @@ package struct NotificationIntake: Sendable {
     }
   }
 
-  private func record(_ verified: Ledger.VerifiedNotification) async throws {
-    let processed = try await ledger.process(
+  private func record(_ verified: NotificationStore.VerifiedNotification) async throws {
+    let processed = try await ledger.notifications.process(
       verified, at: now(),
       terms: catalogue.terms(sandboxAccess))
     // Otherwise another process was faster.
@@ -259,7 +261,7 @@ package struct NotificationIntake: Sendable {
       "Receipt of a notification rejected",
       metadata: ["notification.id": "\(stored.id)", "problem": "\(reason)"])
     metrics.processed(.rejected)
-    try await ledger.rejectNotification(
+    try await ledger.notifications.rejectNotification(
       stored.id, because: reason, exchanges: exchanges, at: now())
   }
 
@@ -275,7 +277,7 @@ package struct NotificationIntake: Sendable {
       metadata: [
         "notification.id": "\(stored.id)", "problem": "\(reason)", "retry_at": "\(retryAt)",
       ])
-    try await ledger.postponeNotification(
+    try await ledger.notifications.postponeNotification(
       stored.id, until: retryAt, because: reason, exchanges: exchanges, worker: worker)
     return reason
   }
@@ -298,7 +300,7 @@ extension NewNotification {
   /// A verified notification of version 2.
   init(
     _ notification: SignedNotification, payload: String, receivedAt: Timestamp,
-    arrival: NotificationArrival
+    arrival: ReceivedNotification
   ) {
     let key = notification.transaction?.record.key
     let line = key?.line ?? notification.renewalInfo?.line
@@ -326,7 +328,7 @@ extension SignedNotification {
   var storedID: String { notificationUUID.lowercased() }
 
   /// The original transaction of a consumption request.
-  var lineAskedAbout: LineID? {
+  var lineAskedAbout: OriginalTransactionKey? {
     notificationType == .consumptionRequest ? transaction?.record.key.line : nil
   }
 }
@@ -341,22 +343,22 @@ extension String {
 extension NotificationV1 {
   /// The date at which auto-renew was switched off, if Apple's response confirms that it is off and
   /// the product of the next renewal.
-  func switchOff(confirmedBy receipt: VerifiedReceipt) -> ReportedSwitchOff? {
+  func switchOff(confirmedBy receipt: VerifiedReceipt) -> AutoRenewOffDate? {
     guard autoRenews == false, let changedAt = autoRenewStatusChangedAt,
       changedAt <= receipt.requestDate
     else { return nil }
     let only = receipt.statuses.count == 1 ? receipt.statuses.keys.first : nil
-    let line = originalTransactionID.map { LineID(receipt.environment, $0) } ?? only
+    let line = originalTransactionID.map { OriginalTransactionKey(receipt.environment, $0) } ?? only
     guard let line, let status = receipt.statuses[line], status.autoRenews == false,
       autoRenewProductID == nil || status.autoRenewProductID == nil
         || autoRenewProductID == status.autoRenewProductID
     else { return nil }
-    return ReportedSwitchOff(line: line, at: changedAt)
+    return AutoRenewOffDate(line: line, at: changedAt)
   }
 }
 
 extension NotificationRefusal {
-  init(_ refusal: SignedDataRefusal) {
+  init(_ refusal: SignedDataError) {
     let code: Code =
       switch refusal.reason {
       case .wrongBundleID, .wrongAppAppleID: .wrongBundleID

@@ -6,7 +6,7 @@ import Subscriptions
 ///
 /// Refusals that arrive while a statement writes the previous ones are written together, so that a
 /// flood takes one connection and a few rows.
-actor RefusalTrace {
+actor RefusalCounter {
   private struct Key: Hashable {
     var hour: Timestamp
     var version: NotificationVersion?
@@ -53,7 +53,7 @@ actor RefusalTrace {
       let refused = Array(gathered.values)
       gathered = [:]
       do {
-        try await ledger.trace(refused)
+        try await ledger.notifications.trace(refused)
       } catch {
         // The answers do not depend on the count, and the metric has them.
         logger.error("Counting refused notifications failed", metadata: ["error": "\(error)"])

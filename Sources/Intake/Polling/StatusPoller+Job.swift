@@ -4,7 +4,7 @@ import Logging
 package import Subscriptions
 
 /// Poll jobs.
-extension LinePoll {
+extension StatusPoller {
   /// The outcome of a poll.
   package enum Outcome: Hashable, Sendable {
     /// Apple answered.
@@ -41,14 +41,14 @@ extension LinePoll {
   }
 
   /// Polls immediately, on an operator's request.
-  package func pollNow(_ line: LineID) async throws -> Outcome {
+  package func pollNow(_ line: OriginalTransactionKey) async throws -> Outcome {
     try await ask(about: line, doing: nil)
   }
 
-  private func ask(about line: LineID, doing job: Job?) async throws -> Outcome {
-    guard let known = try await ledger.lineToPoll(line) else { return .over }
+  private func ask(about line: OriginalTransactionKey, doing job: Job?) async throws -> Outcome {
+    guard let known = try await ledger.polls.lineToPoll(line) else { return .over }
     // Notifications report refunds. The ledger remembers the answer for planning the next poll.
-    let hasNotifications = try await ledger.hasNotifications(from: line.environment)
+    let hasNotifications = try await ledger.polls.hasNotifications(from: line.environment)
     if job != nil, !known.isSubscription, hasNotifications { return .over }
     let bundleID = known.source.bundleID ?? (apps.all.count == 1 ? apps.all[0].bundleID : nil)
     if let bundleID, apps[bundleID] == nil {
@@ -72,7 +72,7 @@ extension LinePoll {
   // MARK: By ID
 
   private func ask(
-    about known: Ledger.LineToPoll, of bundleID: String, doing job: Job?
+    about known: PollStore.PollRequest, of bundleID: String, doing job: Job?
   ) async throws -> Outcome {
     do {
       let polled =
@@ -103,13 +103,13 @@ extension LinePoll {
 
   // MARK: By receipt
 
-  private func receipt(of source: LineSource) async throws -> String? {
+  private func receipt(of source: PollTarget) async throws -> String? {
     for receipt in source.receipts {
       switch receipt {
       case .submission(let id):
-        if case .receipt(let data) = try await ledger.payload(of: id) { return data }
+        if case .receipt(let data) = try await ledger.submissions.payload(of: id) { return data }
       case .notification(let id):
-        if let stored = try await ledger.notification(id),
+        if let stored = try await ledger.notifications.notification(id),
           case .unsigned(let notification) = NotificationBody(parsing: stored.body.utf8),
           let data = notification.receiptData
         {
@@ -121,7 +121,7 @@ extension LinePoll {
   }
 
   private func show(
-    _ receipt: String, for known: Ledger.LineToPoll, of bundleID: String?, doing job: Job?
+    _ receipt: String, for known: PollStore.PollRequest, of bundleID: String?, doing job: Job?
   ) async throws -> Outcome {
     let polled = try await poll(
       receipt: receipt, of: bundleID, about: known.line, doing: job)
@@ -140,12 +140,13 @@ extension LinePoll {
     }
   }
   private func passOver(_ job: Job?, because reason: String) async throws -> Outcome {
-    if let job { try await ledger.passOver(job, because: reason, at: now()) }
+    if let job { try await ledger.polls.passOver(job, because: reason, at: now()) }
     return .passedOver(because: reason)
   }
 
-  private func log(_ level: Logger.Level, _ message: Logger.Message, _ line: LineID, _ why: String)
-  {
+  private func log(
+    _ level: Logger.Level, _ message: Logger.Message, _ line: OriginalTransactionKey, _ why: String
+  ) {
     logger.log(
       level: level, message,
       metadata: ["line": "\(line)", "reason": "\(why)"])

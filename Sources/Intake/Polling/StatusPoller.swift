@@ -9,7 +9,7 @@ package import Subscriptions
 /// A poll claims nothing: ownership is decided by the parts of the rule that need no claim, as for
 /// notifications. All verified evidence about the customer is recorded in one database transaction;
 /// refused parts are logged and left out.
-package struct LinePoll: Sendable {
+package struct StatusPoller: Sendable {
   let ledger: Ledger
   let serverAPI: AppStoreServerAPI?
   let apps: AppStoreApps
@@ -41,12 +41,12 @@ package struct LinePoll: Sendable {
 
   /// Apple's answer about an original transaction.
   package struct Polled: Sendable {
-    package let recorded: Ledger.UnclaimedRecording
+    package let recorded: PollStore.UnclaimedRecording
     /// Stored, so that the next poll asks for later changes only.
     ///
     /// It is never beyond a refused transaction, so that Apple lists that one again.
     package let revision: String?
-    package let refusals: [SignedDataRefusal]
+    package let refusals: [SignedDataError]
   }
 
   /// The revision of Apple's transaction history after which to read.
@@ -64,7 +64,7 @@ package struct LinePoll: Sendable {
   /// any more, the whole history is read. Without a complete answer it throws an
   /// `AppStoreServerAPIError`, and nothing is recorded; without a key for the API it returns nil.
   package func poll(
-    _ line: LineID, of bundleID: String, naming transaction: TransactionID? = nil,
+    _ line: OriginalTransactionKey, of bundleID: String, naming transaction: TransactionID? = nil,
     from start: Start = .lastRevision, doing job: Job? = nil
   ) async throws -> Polled? {
     guard let serverAPI else { return nil }
@@ -78,7 +78,7 @@ package struct LinePoll: Sendable {
     case .revision(let revision):
       answer = try await history(after: revision)
     case .lastRevision:
-      let last = try await ledger.historyRevision(of: line)
+      let last = try await ledger.polls.historyRevision(of: line)
       do {
         answer = try await history(after: last)
       } catch let error as AppStoreServerAPIError
@@ -93,14 +93,15 @@ package struct LinePoll: Sendable {
         of: id, in: bundleID, environment: line.environment
       ).content)
     return try await record(
-      answer, of: .transactions, about: Ledger.AskedLine(line, of: bundleID, job: job))
+      answer, of: .transactions,
+      about: PollStore.PolledOriginalTransaction(line, of: bundleID, job: job))
   }
 
   /// Asks the App Store Server API for the customer's refunds, for purchases that do not renew.
   ///
   /// The arguments, the result and the errors are those of the poll of transactions.
   package func pollRefunds(
-    of line: LineID, in bundleID: String, doing job: Job? = nil
+    of line: OriginalTransactionKey, in bundleID: String, doing job: Job? = nil
   ) async throws -> Polled? {
     guard let serverAPI else { return nil }
     func refunds(after revision: String?) async throws -> PolledAnswer {
@@ -113,7 +114,7 @@ package struct LinePoll: Sendable {
       }
       return answer
     }
-    let last = try await ledger.historyRevision(of: line, in: .refunds)
+    let last = try await ledger.polls.historyRevision(of: line, in: .refunds)
     let answer: PolledAnswer
     do {
       answer = try await refunds(after: last)
@@ -123,11 +124,13 @@ package struct LinePoll: Sendable {
       answer = try await refunds(after: nil)
     }
     return try await record(
-      answer, of: .refunds, about: Ledger.AskedLine(line, of: bundleID, job: job))
+      answer, of: .refunds, about: PollStore.PolledOriginalTransaction(line, of: bundleID, job: job)
+    )
   }
 
   private func record(
-    _ answer: PolledAnswer, of history: HistoryRevision.History, about asked: Ledger.AskedLine
+    _ answer: PolledAnswer, of history: HistoryRevision.History,
+    about asked: PollStore.PolledOriginalTransaction
   ) async throws -> Polled {
     let poll = UUID.version7(at: now())
     for refusal in answer.refusals {
@@ -162,14 +165,15 @@ package struct LinePoll: Sendable {
   package struct PolledReceipt: Sendable {
     package let verification: ReceiptVerification
     /// Nil if the receipt was not verified.
-    package let recorded: Ledger.UnclaimedRecording?
+    package let recorded: PollStore.UnclaimedRecording?
   }
 
   /// Asks verifyReceipt about a stored receipt.
   ///
   /// The receipt is in base64. The job ends with the recording.
   package func poll(
-    receipt: String, of bundleID: String? = nil, about line: LineID? = nil, doing job: Job? = nil
+    receipt: String, of bundleID: String? = nil, about line: OriginalTransactionKey? = nil,
+    doing job: Job? = nil
   ) async throws -> PolledReceipt {
     let verification = await receipts.verify(receipt, bundleID: bundleID)
     guard case .verified(let verified) = verification.verdict else {
@@ -185,14 +189,15 @@ package struct LinePoll: Sendable {
       verification: verification,
       recorded: try await record(
         verified.evidence, as: poll,
-        about: line.map { Ledger.AskedLine($0, of: verified.bundleID, job: job) }))
+        about: line.map { PollStore.PolledOriginalTransaction($0, of: verified.bundleID, job: job) }
+      ))
   }
 
   private func record(
-    _ evidence: [Evidence], as poll: UUID, about asked: Ledger.AskedLine?,
+    _ evidence: [Evidence], as poll: UUID, about asked: PollStore.PolledOriginalTransaction?,
     upTo revision: HistoryRevision? = nil
-  ) async throws -> Ledger.UnclaimedRecording {
-    let recorded = try await ledger.record(
+  ) async throws -> PollStore.UnclaimedRecording {
+    let recorded = try await ledger.polls.record(
       evidence, polledAs: poll.uuidString.lowercased(), about: asked, upTo: revision, at: now(),
       terms: catalogue.terms(sandboxAccess))
     logger.info(
@@ -209,7 +214,7 @@ package struct LinePoll: Sendable {
 private struct PolledAnswer {
   /// The revision of the last page up to which nothing was refused.
   var revision: String?
-  private(set) var refusals: [SignedDataRefusal] = []
+  private(set) var refusals: [SignedDataError] = []
   /// The verified evidence, without duplicates.
   private(set) var evidence: [Evidence] = []
   private var seen: Set<Evidence> = []

@@ -53,10 +53,10 @@ package struct ProvisionalAccess: Sendable {
 
 extension ProvisionalAccess.Proof {
   /// The evidence batch whose recording is rehearsed.
-  func arrival(of submission: Submission) -> Arrival {
-    Arrival(
+  func arrival(of submission: Submission) -> EvidenceBatch {
+    EvidenceBatch(
       evidence: evidence.evidence,
-      claim: Arrival.AccountClaim(
+      claim: EvidenceBatch.SubmissionClaim(
         account: submission.account, transactions: selected, receivedAt: submission.receivedAt),
       source: EntrySource(evidence.source, id: submission.id.uuidString.lowercased()))
   }
@@ -83,7 +83,7 @@ extension ProvisionalAccess.Proof {
   }
 }
 
-extension RecordedFamily {
+extension RecordedOriginalTransaction {
   /// The holding that an account would gain from an unclaimed charge, or nil.
   ///
   /// A charge that already has an owner keeps it, and needs no provisional grant.

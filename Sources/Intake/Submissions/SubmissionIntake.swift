@@ -56,7 +56,7 @@ package struct SubmissionIntake: Sendable {
   /// Stores, verifies and records a submission.
   package func submit(_ request: SubmissionRequest) async throws -> SubmissionAnswer {
     let receivedAt = now()
-    let submission = try await ledger.store(
+    let submission = try await ledger.submissions.store(
       NewSubmission(
         id: UUID.version7(at: receivedAt), accountID: request.accountID, receivedAt: receivedAt,
         payload: request.payload, transactionID: request.transactionID,
@@ -70,15 +70,15 @@ package struct SubmissionIntake: Sendable {
   /// `worker` is the one that has claimed its job. Returns nil if the submission is decided or its
   /// payload was pruned.
   package func resume(_ id: UUID, worker: String? = nil) async throws -> SubmissionAnswer? {
-    guard let submission = try await ledger.submission(id), submission.isOpen,
-      let payload = try await ledger.payload(of: id)
+    guard let submission = try await ledger.submissions.submission(id), submission.isOpen,
+      let payload = try await ledger.submissions.payload(of: id)
     else { return nil }
     return try await decide(submission, payload: payload, worker: worker)
   }
 
   /// The status of a submission, or nil if it is unknown.
   package func standing(of id: UUID) async throws -> SubmissionAnswer? {
-    guard let submission = try await ledger.submission(id) else { return nil }
+    guard let submission = try await ledger.submissions.submission(id) else { return nil }
     return try await answer(about: submission)
   }
 
@@ -98,7 +98,8 @@ package struct SubmissionIntake: Sendable {
       return try await reject(submission, problem, exchanges)
     case .retry(let retry):
       if let limit = retry.limit,
-        limit.isReached(after: try await ledger.shortAnswers(to: submission.id), now: now())
+        limit.isReached(
+          after: try await ledger.submissions.shortAnswers(to: submission.id), now: now())
       {
         metrics.count(.rejected, of: payload)
         return try await reject(submission, SubmissionProblem(limit.rejection), exchanges)
@@ -150,8 +151,8 @@ package struct SubmissionIntake: Sendable {
     if lacksNamed { warnings.insert(.transactionNotInReceipt) }
     if isUnclear { warnings.insert(.unreadableTransaction) }
     if leavesOutLater { warnings.insert(.purchasedLater) }
-    let recorded = try await ledger.record(
-      Ledger.VerifiedSubmission(
+    let recorded = try await ledger.submissions.record(
+      SubmissionStore.VerifiedSubmission(
         submission: submission, source: verified.source, environment: verified.environment,
         evidence: verified.evidence, bundleID: verified.bundleID, selected: selected,
         warnings: warnings, exchanges: exchanges,
@@ -178,7 +179,7 @@ package struct SubmissionIntake: Sendable {
         "submission.id": "\(submission.id)", "problem": "\(problem.code)",
         "reason": "\(problem.detail)",
       ])
-    try await ledger.reject(
+    try await ledger.submissions.reject(
       submission, because: problem, exchanges: exchanges, terms: terms, at: now())
     return try await standingOrGone(submission.id)
   }
@@ -197,7 +198,7 @@ package struct SubmissionIntake: Sendable {
         "submission.id": "\(submission.id)", "problem": "\(problem.detail)",
         "retry_at": "\(retryAt)",
       ])
-    try await ledger.postpone(
+    try await ledger.submissions.postpone(
       submission, until: retryAt, because: problem, exchanges: exchanges, provisional: provisional,
       worker: worker, terms: terms, at: now)
     return try await standingOrGone(submission.id)
@@ -225,7 +226,7 @@ package struct SubmissionIntake: Sendable {
     }
     guard let proof, sandboxAccess.grants(proof.evidence.environment, to: submission.accountID)
     else { return [] }
-    let recording = try await ledger.rehearse(proof.arrival(of: submission), at: now)
+    let recording = try await ledger.submissions.rehearse(proof.arrival(of: submission), at: now)
     return proof.grants(
       from: recording, to: submission.account, catalogue: catalogue, at: now)
   }
@@ -259,23 +260,24 @@ package struct SubmissionIntake: Sendable {
         preconditionFailure("A verified submission has an outcome and an environment.")
       }
       let outcome = try JSONDecoder().decode(SubmissionOutcome.self, from: Data(stored.utf8))
-      var families: [LineID: RecordedFamily] = [:]
+      var families: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
       for line in Set(outcome.selected.map(\.line)) where families[line] == nil {
-        families[line] = try await ledger.family(of: line)
+        families[line] = try await ledger.ownership.family(of: line)
       }
       let order: StoredOrder? =
         if let id = outcome.orderID {
-          try await ledger.order(id, of: submission.account)
+          try await ledger.orders.order(id, of: submission.account)
         } else { nil }
       return answer(
         to: submission, in: environment, outcome: outcome, families: families, order: order,
-        holding: try await ledger.holdings(of: submission.accountID))
+        holding: try await ledger.holdings.holdings(of: submission.accountID))
     }
   }
 
   private func answer(
     to submission: Submission, in environment: Environment, outcome: SubmissionOutcome,
-    families: [LineID: RecordedFamily], order: StoredOrder?, holding held: AccountHoldings
+    families: [OriginalTransactionKey: RecordedOriginalTransaction], order: StoredOrder?,
+    holding held: AccountHoldings
   ) -> SubmissionAnswer {
     let newlyOwned = Set(outcome.newlyOwned)
     return .verified(
@@ -317,7 +319,7 @@ package struct SubmissionIntake: Sendable {
   }
 }
 
-extension RecordedFamily {
+extension RecordedOriginalTransaction {
   fileprivate func isDelivered(_ transaction: TransactionKey) -> Bool {
     charge(of: transaction).map { deliveries[$0.charge.id] != nil } ?? false
   }

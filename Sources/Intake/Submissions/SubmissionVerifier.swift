@@ -88,7 +88,7 @@ extension SubmissionProblem {
   }
 
   /// The problem of a refused part, with its place in the request.
-  fileprivate init(_ refusal: SignedDataRefusal, of part: String) {
+  fileprivate init(_ refusal: SignedDataError, of part: String) {
     self.init(
       code: refusal.reason == .wrongBundleID ? "wrong_bundle_id" : "invalid_signature",
       detail: "`\(part)`: \(refusal)")
@@ -219,8 +219,8 @@ struct VerifiedEvidence: Sendable {
     if records.contains(where: { $0.key.transactionID == id }) {
       return NamedTransaction(listed: id)
     }
-    for line in try await ledger.lines(of: id) where line.environment == environment {
-      guard let family = try await ledger.family(of: line) else { continue }
+    for line in try await ledger.ownership.lines(of: id) where line.environment == environment {
+      guard let family = try await ledger.ownership.family(of: line) else { continue }
       for key in family.line.history.transactions.map(\.key) where key.transactionID == id {
         let names = family.charge(of: key)?.charge.transactions ?? []
         if let record = records.first(where: { names.contains($0.key) }) {

@@ -9,10 +9,10 @@ package import Subscriptions
 ///
 /// Both are off by default. The data is read when it is sent, not when the job is enqueued, and
 /// every outcome is recorded.
-package struct AppleTeller: Sendable {
+package struct AppStoreWriteBack: Sendable {
   package enum Outcome: Hashable, Sendable {
     /// Recorded, and the job is completed.
-    case told(AppleTelling.Outcome)
+    case told(WriteBack.Outcome)
     /// Apple has the same already.
     case nothingToTell
     /// Apple was not available, and may have named the time of the next try.
@@ -28,7 +28,7 @@ package struct AppleTeller: Sendable {
   let logger: Logger
   let now: @Sendable () -> Timestamp
   private let apps: AppStoreApps
-  private let metrics: AppleTellingMetrics
+  private let metrics: WriteBackMetrics
 
   /// - Parameter serverAPI: Nil without a key.
   package init(
@@ -42,12 +42,12 @@ package struct AppleTeller: Sendable {
     self.catalogue = catalogue
     self.sandboxAccess = sandboxAccess
     self.logger = logger
-    self.metrics = AppleTellingMetrics(metrics)
+    self.metrics = WriteBackMetrics(metrics)
     self.now = now
   }
 
   /// The client, if this kind is turned on.
-  func serverAPI(for kind: AppleTelling.Kind) -> AppStoreServerAPI? {
+  func serverAPI(for kind: WriteBack.Kind) -> AppStoreServerAPI? {
     ledger.tellings.contains(kind) ? serverAPI : nil
   }
 
@@ -59,7 +59,7 @@ package struct AppleTeller: Sendable {
 
   /// Sends a write-back, records its outcome and completes the job.
   func tell(
-    _ telling: AppleTelling, doing job: Job, _ send: () async throws -> Void
+    _ telling: WriteBack, doing job: Job, _ send: () async throws -> Void
   ) async throws -> Outcome {
     var telling = telling
     do {
@@ -93,15 +93,15 @@ package struct AppleTeller: Sendable {
 
   /// Records why nothing is sent, and completes the job.
   func skip(
-    _ telling: AppleTelling, because reason: AppleTelling.Reason, ending job: Job
+    _ telling: WriteBack, because reason: WriteBack.Reason, ending job: Job
   ) async throws -> Outcome {
     var telling = telling
     telling.outcome = .skipped(reason)
     return try await settle(telling, ending: job)
   }
 
-  private func settle(_ telling: AppleTelling, ending job: Job) async throws -> Outcome {
-    try await ledger.record(telling, ending: job)
+  private func settle(_ telling: WriteBack, ending job: Job) async throws -> Outcome {
+    try await ledger.writeBacks.record(telling, ending: job)
     metrics.count(telling.kind, telling.outcome.name)
     logger.info(
       "Write-back to Apple finished",
@@ -114,20 +114,20 @@ package struct AppleTeller: Sendable {
 }
 
 /// Counters of write-backs by outcome.
-final class AppleTellingMetrics: Sendable {
+final class WriteBackMetrics: Sendable {
   private struct Key: Hashable {
-    let kind: AppleTelling.Kind
+    let kind: WriteBack.Kind
     let outcome: String
   }
 
-  private static let outcomes: [AppleTelling.Outcome] = [
+  private static let outcomes: [WriteBack.Outcome] = [
     .accepted, .refused(httpStatus: nil, code: nil), .skipped(.unowned),
   ]
 
   private let tellings: [Key: Counter]
 
   init(_ factory: any MetricsFactory) {
-    let keys = AppleTelling.Kind.allCases.flatMap { kind in
+    let keys = WriteBack.Kind.allCases.flatMap { kind in
       Self.outcomes.map { Key(kind: kind, outcome: $0.name) }
     }
     tellings = Dictionary(
@@ -139,7 +139,7 @@ final class AppleTellingMetrics: Sendable {
       })
   }
 
-  func count(_ kind: AppleTelling.Kind, _ outcome: String) {
+  func count(_ kind: WriteBack.Kind, _ outcome: String) {
     tellings[Key(kind: kind, outcome: outcome)]?.increment()
   }
 }

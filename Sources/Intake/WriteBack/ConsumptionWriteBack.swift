@@ -3,7 +3,7 @@ package import LedgerStorage
 import Subscriptions
 
 /// Send Consumption Information.
-extension AppleTeller {
+extension AppStoreWriteBack {
   /// The time that Apple waits for an answer after signing the notification.
   ///
   /// https://developer.apple.com/documentation/appstoreserverapi/send-consumption-information
@@ -13,13 +13,13 @@ extension AppleTeller {
   package func tellConsumption(
     askedBy notificationID: String, doing job: Job
   ) async throws -> Outcome {
-    guard let question = try await ledger.consumptionQuestion(notificationID) else {
+    guard let question = try await ledger.writeBacks.consumptionQuestion(notificationID) else {
       return .nothingToTell
     }
-    var telling = AppleTelling(
+    var telling = WriteBack(
       .consumption, of: question.line, at: now(), bundleID: app(question.bundleID),
       request: question.request, outcome: .skipped(.unowned))
-    let family = try await ledger.family(of: question.line)
+    let family = try await ledger.ownership.family(of: question.line)
     let charge = family?.charge(on: question.line, question.request.transactionID)
     if let family, let charge {
       telling.account = family.charge(of: charge.id)?.recorded.decision.owner
@@ -41,7 +41,7 @@ extension AppleTeller {
     guard let bundleID = telling.bundleID else {
       return try await skip(telling, because: .unknownApp, ending: job)
     }
-    guard try await ledger.hasConsumptionConsent(owner) else {
+    guard try await ledger.writeBacks.hasConsumptionConsent(owner) else {
       return try await skip(telling, because: .noConsent, ending: job)
     }
     var request = ConsumptionRequest()
@@ -61,8 +61,8 @@ extension AppleTeller {
   }
 }
 
-extension RecordedFamily {
-  fileprivate func charge(on line: LineID, _ id: TransactionID) -> Charge? {
+extension RecordedOriginalTransaction {
+  fileprivate func charge(on line: OriginalTransactionKey, _ id: TransactionID) -> Charge? {
     rule.charges.last { charge in
       charge.transactions.contains { $0.line == line && $0.transactionID == id }
     }

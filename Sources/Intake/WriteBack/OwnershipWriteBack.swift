@@ -6,24 +6,27 @@ package import Subscriptions
 import struct Foundation.UUID
 
 /// Set App Account Token.
-extension AppleTeller {
+extension AppStoreWriteBack {
   /// Replaces Apple's token by that of the account to which an original transaction is bound.
   ///
   /// Renewals and StoreKit carry it from then on. Nothing is sent if Apple has the token already or
   /// accepts none.
-  package func tellOwnership(of line: LineID, doing job: Job) async throws -> Outcome {
-    var telling = AppleTelling(.ownership, of: line, at: now(), outcome: .skipped(.unowned))
+  package func tellOwnership(of line: OriginalTransactionKey, doing job: Job) async throws
+    -> Outcome
+  {
+    var telling = WriteBack(.ownership, of: line, at: now(), outcome: .skipped(.unowned))
     guard let serverAPI = serverAPI(for: .ownership) else {
       return try await skip(telling, because: .turnedOff, ending: job)
     }
-    guard let family = try await ledger.family(of: line),
+    guard let family = try await ledger.ownership.family(of: line),
       let charge = family.rule.charges.latestCharge,
       let owner = family.charge(of: charge.id)?.recorded.decision.owner
     else { return try await skip(telling, because: .unowned, ending: job) }
     // Of linked original transactions, the one that renews.
     telling.line = charge.id.line
     telling.account = owner
-    guard let known = try await ledger.ownershipToTell(of: telling.line, to: owner) else {
+    guard let known = try await ledger.writeBacks.ownershipToTell(of: telling.line, to: owner)
+    else {
       return try await skip(telling, because: .unowned, ending: job)
     }
     telling.bundleID = app(known.bundleID)
@@ -43,8 +46,9 @@ extension AppleTeller {
 
   /// The reason not to send a token, if any.
   private func reason(
-    against charge: Charge, in family: RecordedFamily, _ known: Ledger.OwnershipToTell
-  ) -> AppleTelling.Reason? {
+    against charge: Charge, in family: RecordedOriginalTransaction,
+    _ known: WriteBackStore.PendingOwnership
+  ) -> WriteBack.Reason? {
     if known.isErased { return .accountErased }
     if known.isMerged { return .accountMerged }
     if family.isFamilyShared(charge) { return .familyShared }
@@ -52,7 +56,7 @@ extension AppleTeller {
   }
 }
 
-extension RecordedFamily {
+extension RecordedOriginalTransaction {
   /// The latest token in Apple's evidence for a charge.
   fileprivate func token(of charge: Charge) -> Dated<UUID>? {
     charge.transactions.compactMap { line.history[$0]?.appAccountToken }
@@ -60,7 +64,7 @@ extension RecordedFamily {
   }
 }
 
-extension Ledger.OwnershipToTell {
+extension WriteBackStore.PendingOwnership {
   /// Whether Apple has the account's token already, by its evidence or by a later write-back.
   fileprivate func isTold(_ owner: AccountKey, after word: Dated<UUID>?) -> Bool {
     if let lastTold, lastTold.at >= word?.asOf ?? lastTold.at { return lastTold.account == owner }

@@ -25,7 +25,7 @@ package struct Erasure: Hashable, Sendable {
   }
 }
 
-extension Ledger {
+extension AccountStore {
   /// Erases an account and keeps the financial records: a pseudonym replaces the account ID
   /// everywhere, and what was submitted is deleted.
   ///
@@ -69,7 +69,7 @@ extension Ledger {
       let results = try await transaction.batch(
         Self.rename(account, erasure)
           + [
-            LineSource.forget(
+            PollTarget.forget(
               submissions, on: try await lines(of: account.key, in: transaction))
           ] + Self.eraseSubmissions(of: account.key, at: now)
           + Self.endJobs(of: account.key, submissions))
@@ -114,8 +114,8 @@ extension Ledger {
   ///
   /// - Returns: The date of the latest charge on these original transactions, if any.
   private func lock(_ account: Account, in transaction: Transaction) async throws -> Timestamp? {
-    var reader = FamilyReader(isLocking: true)
-    var locked: Set<LineID> = []
+    var reader = OriginalTransactionReader(isLocking: true)
+    var locked: Set<OriginalTransactionKey> = []
     var isAccountLocked = false
     while true {
       let lines = try await lines(of: account.key, in: transaction)
@@ -180,10 +180,10 @@ extension Ledger {
       return erasure
     }
     changes.note([account.id], in: transaction)
-    let act = NewAct(
+    let act = NewAdministratorAction(
       action: .eraseAccount, subject: account.key.rawValue.uuidString.lowercased(),
       administrator: administrator, account: account.key, names: [account.key: account.id],
-      data: NewAct.data(erasure.removed))
+      data: NewAdministratorAction.data(erasure.removed))
     try await transaction.commit(
       with: [act.insert(at: now)]
         + EventRow.insert(account.isErased ? [] : [account.erasure(at: now)]))
@@ -199,7 +199,7 @@ extension Ledger {
   private static func rename(_ account: Account, _ erasure: Erasure) -> [SQL] {
     let (name, pseudonym) = (account.id, erasure.pseudonym)
     return [
-      "DELETE FROM tenure.told_entitlement WHERE account_id = \(name)",
+      "DELETE FROM tenure.published_entitlement WHERE account_id = \(name)",
       "DELETE FROM tenure.account_grant WHERE account_id = \(name) AND source = 'provisional'",
       // An administrator wrote the reason; it may contain personal data.
       """
@@ -212,18 +212,18 @@ extension Ledger {
       "DELETE FROM tenure.account_grant WHERE account_id = \(name)",
       """
       INSERT INTO tenure.holding (account_id, environment, original_transaction_id, transaction_id,
-        product_id, family_id, product_type, period_type, starts_at, ends_at, revoked_at,
+        product_id, linked_to, product_type, period_type, starts_at, ends_at, revoked_at,
         superseded_at, auto_renews, phase, grace_ends_at)
       SELECT \(pseudonym), environment, original_transaction_id, transaction_id, product_id,
-        family_id, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
+        linked_to, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
         auto_renews, phase, grace_ends_at
       FROM tenure.holding WHERE account_id = \(name)
       """,
       "DELETE FROM tenure.holding WHERE account_id = \(name)",
       """
-      INSERT INTO tenure.account (account_id, account_key, app_account_token, created_at, told_at,
+      INSERT INTO tenure.account (account_id, account_key, app_account_token, created_at, published_at,
         merged_into_key)
-      SELECT \(pseudonym), account_key, app_account_token, created_at, told_at, merged_into_key
+      SELECT \(pseudonym), account_key, app_account_token, created_at, published_at, merged_into_key
       FROM tenure.account WHERE account_id = \(name)
       """,
       "DELETE FROM tenure.account WHERE account_id = \(name)",

@@ -2,7 +2,7 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-extension Ledger {
+extension AccountStore {
   package func erasedAt(_ account: AccountKey) async throws -> Timestamp? {
     try await database.read(KnownAccount.query([account]))[account]?
       .erasedAt
@@ -37,7 +37,7 @@ extension Ledger {
     -> [(id: Int64, text: String)]
   {
     let start = last ?? 0
-    let name = try await accountIDs(of: [account])[account]
+    let name = try await ownership.accountIDs(of: [account])[account]
     return try await database.query(
       """
       SELECT e.event_id, \(SQL.eventInFeed)

@@ -11,10 +11,10 @@ package struct AccountCharge: Hashable, Sendable {
   package let deliveredAt: Timestamp?
 }
 
-package struct AccountTies: Sendable {
+package struct RelatedAccounts: Sendable {
   package let account: AccountKey
   /// Original transactions on which the account ever owned or claimed a charge.
-  package let lines: [LineID]
+  package let lines: [OriginalTransactionKey]
   /// Charges that the account owns or claimed, or that are unclaimed; latest first.
   package let charges: [AccountCharge]
   /// The transactions that report charges owned by the account, aliases included.
@@ -24,10 +24,10 @@ package struct AccountTies: Sendable {
 /// The position of an entry in an account's history, which is ordered by recording date.
 package struct HistoryPlace: Hashable, Sendable {
   package let recordedAt: Timestamp
-  package let line: LineID
+  package let line: OriginalTransactionKey
   package let number: Int
 
-  package init(recordedAt: Timestamp, line: LineID, number: Int) {
+  package init(recordedAt: Timestamp, line: OriginalTransactionKey, number: Int) {
     self.recordedAt = recordedAt
     self.line = line
     self.number = number
@@ -49,7 +49,7 @@ package struct AccountHistory: Sendable {
   package let lookedBackTo: HistoryPlace?
 }
 
-extension Ledger {
+extension AccountStore {
   /// Entries read per batch; most of them concern the account.
   package static let historyBatch = 200
   /// Batches read per page at most: an original transaction shared for years has many entries of
@@ -58,10 +58,10 @@ extension Ledger {
 
   /// Reads an account's original transactions and charges in three queries, regardless of their
   /// number.
-  package func ties(of account: AccountKey) async throws -> AccountTies {
-    let lines = try await lines(of: account)
+  package func ties(of account: AccountKey) async throws -> RelatedAccounts {
+    let lines = try await ownership.lines(of: account)
     guard !lines.isEmpty else {
-      return AccountTies(account: account, lines: [], charges: [], ownedTransactions: [])
+      return RelatedAccounts(account: account, lines: [], charges: [], ownedTransactions: [])
     }
     let claims = try await database.query(
       """
@@ -70,7 +70,9 @@ extension Ledger {
       """
     ).decode(Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self)
     let claimed = Set(
-      claims.map { TransactionKey(line: LineID($0, $1), transactionID: $2, productID: $3) })
+      claims.map {
+        TransactionKey(line: OriginalTransactionKey($0, $1), transactionID: $2, productID: $3)
+      })
     let rows = try await database.query(
       """
       SELECT environment, original_transaction_id, transaction_id, product_id,
@@ -87,8 +89,9 @@ extension Ledger {
       AccountKey?.self, UUID?.self, Timestamp?.self
     ).map {
       (
-        key: TransactionKey(line: LineID($0, $1), transactionID: $2, productID: $3),
-        charge: TransactionKey(line: LineID($0, $4), transactionID: $5, productID: $6),
+        key: TransactionKey(line: OriginalTransactionKey($0, $1), transactionID: $2, productID: $3),
+        charge: TransactionKey(
+          line: OriginalTransactionKey($0, $4), transactionID: $5, productID: $6),
         isCharge: $7, chargedAt: $8, owner: $9, order: $10, deliveredAt: $11
       )
     }
@@ -101,7 +104,7 @@ extension Ledger {
         deliveredAt: row.deliveredAt)
     }.filter { $0.owner == nil || $0.owner == account || $0.isClaimed }
     let owned = Set(charges.filter { $0.owner == account }.map(\.id))
-    return AccountTies(
+    return RelatedAccounts(
       account: account, lines: lines, charges: charges,
       ownedTransactions: Set(rows.filter { owned.contains($0.charge) }.map(\.key)))
   }
@@ -114,7 +117,7 @@ extension Ledger {
   ///
   /// - Throws: ``LedgerError/unreadableEntry``.
   package func history(
-    of ties: AccountTies, before place: HistoryPlace?, limit: Int,
+    of ties: RelatedAccounts, before place: HistoryPlace?, limit: Int,
     batches: Int = historyBatches, of size: Int = historyBatch
   ) async throws -> AccountHistory {
     var (found, last): ([HistoryEntry], HistoryPlace?) = ([], place)
@@ -134,7 +137,7 @@ extension Ledger {
   }
 
   /// Reads owner overrides on some original transactions, latest first.
-  package func placements(on lines: Set<LineID>) async throws -> [HistoryEntry] {
+  package func placements(on lines: Set<OriginalTransactionKey>) async throws -> [HistoryEntry] {
     guard !lines.isEmpty else { return [] }
     return try await historyEntries(
       "\(Self.isOn(lines.sorted())) AND kind = \(LedgerEntry.Kind.placed.rawValue)", before: nil,
@@ -148,7 +151,8 @@ extension Ledger {
   private static let namelessKinds = [LedgerEntry.Kind.confirmation, .link].map(\.rawValue)
 
   private func concerns(
-    _ ties: AccountTies, _ entry: LedgerEntry, bindings: [LineID: [Subscriptions.Binding]]
+    _ ties: RelatedAccounts, _ entry: LedgerEntry,
+    bindings: [OriginalTransactionKey: [Subscriptions.Binding]]
   ) -> Bool {
     switch entry.content {
     case .evidence(.transaction(let record)): ties.ownedTransactions.contains(record.key)
@@ -165,7 +169,7 @@ extension Ledger {
 
   // MARK: Statements
 
-  private static func isOn(_ lines: [LineID]) -> SQL {
+  private static func isOn(_ lines: [OriginalTransactionKey]) -> SQL {
     """
     environment = ANY (\(Environment.allCases))
       AND original_transaction_id = ANY (\(lines.map(\.originalTransactionID)))
@@ -201,7 +205,8 @@ extension Ledger {
       body, hash in
       let source = EntrySource(source, id: sourceID)
       let stored = StoredEntry(
-        line: LineID(environment, original), number: number, recordedAt: recordedAt, kind: kind,
+        line: OriginalTransactionKey(environment, original), number: number, recordedAt: recordedAt,
+        kind: kind,
         evidenceDate: evidenceDate, source: source, format: format, body: body, hash: hash)
       return (try stored.entry(), source)
     }
@@ -209,16 +214,16 @@ extension Ledger {
 
   /// Reads the bindings of the original transactions whose renewal statuses are among some entries.
   private func bindings(amid entries: [HistoryEntry]) async throws
-    -> [LineID: [Subscriptions.Binding]]
+    -> [OriginalTransactionKey: [Subscriptions.Binding]]
   {
     let lines = Set(
-      entries.compactMap { entry -> LineID? in
+      entries.compactMap { entry -> OriginalTransactionKey? in
         if case .evidence(.renewalStatus(_, let line)) = entry.entry.content { line } else { nil }
       })
     guard !lines.isEmpty else { return [:] }
     return try await database.withTransaction(isolation: .repeatableRead, readOnly: true) {
       transaction in
-      var reader = FamilyReader(isLocking: false)
+      var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read(lines, in: transaction)
       return reader.families.reduce(into: [:]) { bindings, family in
         let found = Subscriptions.Binding.bindings(
@@ -248,7 +253,7 @@ package struct SubmissionSummary: Hashable, Sendable {
 }
 
 /// An event as the feed published it.
-package struct ToldEvent: Sendable {
+package struct PublishedEvent: Sendable {
   package let id: Int64
   /// The name of a ``LedgerEvent/Kind``, or of one that a newer version added.
   package let type: String
@@ -257,12 +262,12 @@ package struct ToldEvent: Sendable {
   package let data: String
 }
 
-package struct FeedTrimming: Hashable, Sendable {
+package struct EventPruning: Hashable, Sendable {
   /// The storage date of the last pruned event, by the database's clock; nil if not recorded.
   package let storedAt: Timestamp?
 }
 
-extension Ledger {
+extension AccountStore {
   package func latestOrders(of account: Account, limit: Int) async throws -> [StoredOrder] {
     try await orders(of: account, "true ORDER BY created_at DESC, order_id LIMIT \(limit)")
   }
@@ -300,7 +305,7 @@ extension Ledger {
 
   /// Reads events of an account, latest first, before `last`.
   package func latestEvents(of account: AccountKey, before last: Int64?, limit: Int) async throws
-    -> [ToldEvent]
+    -> [PublishedEvent]
   {
     let end = last ?? .max
     return try await database.query(
@@ -310,16 +315,16 @@ extension Ledger {
       ORDER BY event_id DESC LIMIT \(limit)
       """
     ).decode(Int64.self, String.self, Timestamp.self, String.self).map {
-      ToldEvent(id: $0, type: $1, occurredAt: $2, data: $3)
+      PublishedEvent(id: $0, type: $1, occurredAt: $2, data: $3)
     }
   }
 
   /// Nil if nothing was pruned.
-  package func feedTrimming() async throws -> FeedTrimming? {
+  package func feedTrimming() async throws -> EventPruning? {
     let (trimmedTo, storedAt) = try await database.query(
       "SELECT trimmed_to, trimmed_stored_at FROM tenure.feed"
     ).decodeOnly(Int64.self, Timestamp?.self)
-    return trimmedTo > 0 ? FeedTrimming(storedAt: storedAt) : nil
+    return trimmedTo > 0 ? EventPruning(storedAt: storedAt) : nil
   }
 
   func submissions(_ condition: SQL) async throws -> [SubmissionSummary] {
@@ -338,7 +343,7 @@ extension Ledger {
       UUID.self, AccountKey.self, EntrySource.Kind?.self, TransactionID?.self, Bool.self,
       Timestamp.self, Submission.Status.self, Environment?.self, Timestamp?.self, Timestamp?.self,
       Int.self, String?.self, String?.self, Int?.self, String?.self)
-    let accounts = try await accountIDs(of: Set(rows.map(\.1)))
+    let accounts = try await ownership.accountIDs(of: Set(rows.map(\.1)))
     return rows.compactMap {
       id, account, kind, transaction, isRestore, receivedAt, status, environment, decidedAt,
       retryAt, attempts, problem, detail, appleStatus, outcome in
@@ -362,7 +367,7 @@ package struct NotificationSummary: Hashable, Sendable {
   package let signedAt: Timestamp?
 }
 
-extension Ledger {
+extension AccountStore {
   /// Reads notifications by ID; pruned ones are omitted.
   package func notificationSummaries(_ ids: [String]) async throws
     -> [ExactText: NotificationSummary]
@@ -387,7 +392,7 @@ extension Ledger {
       WHERE submission_id = ANY (\(ids))
       """
     ).decode(UUID.self, AccountKey.self)
-    let accounts = try await accountIDs(of: Set(rows.map(\.1)))
+    let accounts = try await ownership.accountIDs(of: Set(rows.map(\.1)))
     return Dictionary(uniqueKeysWithValues: rows.map { ($0, $1) }).compactMapValues { accounts[$0] }
   }
 }

@@ -4,7 +4,7 @@ import Postgres
 package import Subscriptions
 
 /// The state of merging one account into another.
-package struct Merger: Hashable, Sendable {
+package struct MergeProgress: Hashable, Sendable {
   package let merged: Account
   package let into: Account
   /// Nil while a job is still transferring charges.
@@ -30,7 +30,7 @@ package struct MergePreview: Sendable {
   package let held: [Entitlement]
 }
 
-extension Ledger {
+extension AccountStore {
   /// Original transactions up to which a merge is one commit.
   ///
   /// Each takes a few milliseconds, so a request holds its locks for about a second at most.
@@ -53,16 +53,17 @@ extension Ledger {
   ///   ``LedgerError/mergedAccount(_:into:)``, ``LedgerError/mergesIntoItself(_:)``.
   package func merge(
     _ accountID: String, into otherID: String, by administrator: Administrator,
-    terms: AccessTerms, at now: Timestamp, atOnce limit: Int = Ledger.mergedAtOnce
-  ) async throws -> Merger {
+    terms: AccessTerms, at now: Timestamp, atOnce limit: Int = AccountStore.mergedAtOnce
+  ) async throws -> MergeProgress {
     let accounts = try await mergeable(accountID, into: otherID)
     if accounts.merged.mergedInto != nil {
       var merger = accounts
-      merger.completedAt = try await knownAccounts([merger.merged.key])[merger.merged.key]?.mergedAt
+      merger.completedAt = try await ownership.knownAccounts([merger.merged.key])[
+        merger.merged.key]?.mergedAt
       return merger
     }
     let (merger, channels) = try await database.withTransaction {
-      transaction -> (Merger, Set<Bell.Channel>) in
+      transaction -> (MergeProgress, Set<ChangeNotifier.Channel>) in
       let merging = try await lock(accounts, upTo: limit, in: transaction)
       return try await place(
         merging, by: administrator, terms: terms, at: now, in: transaction)
@@ -77,15 +78,15 @@ extension Ledger {
   package func continueMerge(
     of account: AccountKey, terms: AccessTerms, at now: Timestamp
   ) async throws -> Bool {
-    guard let known = try await knownAccounts([account])[account], known.mergedAt == nil,
-      let into = known.mergedInto, let name = try await accountIDs(of: [into])[into],
+    guard let known = try await ownership.knownAccounts([account])[account], known.mergedAt == nil,
+      let into = known.mergedInto, let name = try await ownership.accountIDs(of: [into])[into],
       let merged = try await self.account(known.id), let other = try await self.account(name)
     else { return true }
     let administrator = try await mergingAdministrator(of: account)
     let (merger, channels) = try await database.withTransaction {
-      transaction -> (Merger, Set<Bell.Channel>) in
+      transaction -> (MergeProgress, Set<ChangeNotifier.Channel>) in
       let merging = try await lock(
-        Merger(merged: merged, into: other), upTo: Self.mergedInOneGo, in: transaction)
+        MergeProgress(merged: merged, into: other), upTo: Self.mergedInOneGo, in: transaction)
       return try await place(
         merging, by: Administrator(name: administrator ?? "unknown"), terms: terms, at: now,
         in: transaction)
@@ -100,7 +101,7 @@ extension Ledger {
   ) async throws -> MergePreview {
     let merger = try await mergeable(accountID, into: otherID)
     func entitlements(_ id: String) async throws -> [Entitlement] {
-      let held = try await holdings(of: id)
+      let held = try await holdings.holdings(of: id)
       return terms.entitlements(
         of: id, holding: held.holdings, granted: held.grants, at: now
       ).filter(\.isActive)
@@ -121,7 +122,7 @@ extension Ledger {
   // MARK: Parts
 
   /// Finds both accounts and checks that they can be merged, or already are.
-  private func mergeable(_ accountID: String, into otherID: String) async throws -> Merger {
+  private func mergeable(_ accountID: String, into otherID: String) async throws -> MergeProgress {
     func find(_ id: String) async throws -> Account {
       guard let account = try await self.account(id) else { throw LedgerError.unknownAccount(id) }
       guard !account.isErased else { throw LedgerError.erasedAccount(id) }
@@ -133,13 +134,13 @@ extension Ledger {
       if merged.key == account.key, account.mergedInto == other.key { continue }
       throw LedgerError.mergedAccount(merged.id, into: try await successor(of: merged).id)
     }
-    return Merger(merged: account, into: other)
+    return MergeProgress(merged: account, into: other)
   }
 
   /// The locked rows of one commit of a merge.
   private struct Merging: Sendable {
-    var merger: Merger
-    var families: [StoredFamily]
+    var merger: MergeProgress
+    var families: [StoredOriginalTransaction]
     var orders: [UUID]
     var grants: [UUID]
     /// Whether this commit records the action.
@@ -154,12 +155,12 @@ extension Ledger {
 
   /// Locks original transactions on which the account owns charges, its orders, and both accounts,
   /// so that no concurrent transaction writes under their IDs.
-  private func lock(_ merger: Merger, upTo limit: Int, in transaction: Transaction)
+  private func lock(_ merger: MergeProgress, upTo limit: Int, in transaction: Transaction)
     async throws -> Merging
   {
     let (account, other) = (merger.merged, merger.into)
-    var reader = FamilyReader(isLocking: true)
-    var locked: Set<LineID> = []
+    var reader = OriginalTransactionReader(isLocking: true)
+    var locked: Set<OriginalTransactionKey> = []
     var (isFirst, isLast): (Bool?, Bool) = (nil, true)
     while true {
       let owned = Set(try await ownedCharges(of: account.key, in: transaction).map(\.line))
@@ -194,7 +195,8 @@ extension Ledger {
         }
         if let into, id == target ? account.mergedInto == nil : into != other.key {
           throw LedgerError.mergedAccount(
-            id.rawValue, into: try await names(of: [into], in: transaction)[into] ?? "unknown")
+            id.rawValue,
+            into: try await ownership.names(of: [into], in: transaction)[into] ?? "unknown")
         }
         if id == source { isFirst = into == nil }
       }
@@ -221,21 +223,21 @@ extension Ledger {
   private func place(
     _ merging: Merging, by administrator: Administrator, terms: AccessTerms, at now: Timestamp,
     in transaction: Transaction
-  ) async throws -> (Merger, Set<Bell.Channel>) {
+  ) async throws -> (MergeProgress, Set<ChangeNotifier.Channel>) {
     var merger = merging.merger
     let (account, other) = (merger.merged, merger.into)
     // The rule ignores the merge for charges dated before it, so no other decision changes.
     let mergedAt = max(now, merging.lastCharge.map { $0 + .milliseconds(1) } ?? now)
     let placements = merging.families.flatMap { family in
       family.line.decisions.filter { $0.value.decision.owner == account.key }.keys.sorted().map {
-        Placement(account: other.key, transaction: $0, effectiveFrom: now)
+        OwnerOverride(account: other.key, transaction: $0, effectiveFrom: now)
       }
     }
-    let arrival = Arrival(
+    let arrival = EvidenceBatch(
       evidence: [], placements: placements,
       source: EntrySource(.administrator, id: administrator.entrySourceID))
-    let recording = try await load(
-      arrival, on: LockedLines(families: merging.families, evidence: []),
+    let recording = try await recorder.load(
+      arrival, on: LockedOriginalTransactions(families: merging.families, evidence: []),
       knowing: merging.isLast
         ? [
           account.key: KnownAccount(
@@ -244,7 +246,7 @@ extension Ledger {
       in: transaction
     ).decide(arrival, at: now)
 
-    var told = try await lockTold(
+    var told = try await recorder.lockTold(
       [account.key, other.key], knowing: [account.key: account.id, other.key: other.id],
       in: transaction
     ).told
@@ -254,10 +256,10 @@ extension Ledger {
       told[index].held.grants = told[index].key == other.key ? told[index].held.grants + grants : []
       told[index].hasChangedGrants = !grants.isEmpty
     }
-    let plan = try await plan(
+    let plan = try await recorder.plan(
       recording, terms: terms, at: now, knowing: told, in: transaction)
 
-    merger.moved = Merger.Moved(
+    merger.moved = MergeProgress.Moved(
       charges: placements.count, orders: merging.orders.count, grants: merging.grants.count)
     merger.completedAt = merging.isLast ? mergedAt : nil
     var (statements, channels) = (plan.statements, plan.channels)
@@ -266,11 +268,11 @@ extension Ledger {
     if merging.isFirst {
       statements.append(
         "UPDATE tenure.account SET merged_into_key = \(other.key) WHERE account_id = \(account.id)")
-      let act = NewAct(
+      let act = NewAdministratorAction(
         action: .mergeAccount, subject: account.key.rawValue.uuidString.lowercased(),
         administrator: administrator, account: other.key, previousAccount: account.key,
         names: [account.key: account.id, other.key: other.id],
-        data: NewAct.data { json in
+        data: NewAdministratorAction.data { json in
           json.member("charges", merger.moved.charges)
           json.member("orders", merger.moved.orders)
           json.member("grants", merger.moved.grants)
@@ -299,7 +301,7 @@ extension Ledger {
       """
       SELECT administrator FROM tenure.administrator_action
       WHERE previous_account_key = \(account)
-        AND action = \(AdministratorAct.Action.mergeAccount.rawValue)
+        AND action = \(AdministratorAction.Action.mergeAccount.rawValue)
         AND subject = \(account.rawValue.uuidString.lowercased())
       ORDER BY action_id DESC LIMIT 1
       """
@@ -321,18 +323,18 @@ extension Ledger {
       """
     ).decode(
       Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self
-    ).map { TransactionKey(line: LineID($0, $1), transactionID: $2, productID: $3) }
+    ).map { TransactionKey(line: OriginalTransactionKey($0, $1), transactionID: $2, productID: $3) }
   }
 
   func lines(of account: AccountKey, in transaction: Transaction) async throws
-    -> [LineID]
+    -> [OriginalTransactionKey]
   {
     try await transaction.query(
       """
-      SELECT environment, original_transaction_id FROM tenure.account_line
+      SELECT environment, original_transaction_id FROM tenure.account_original_transaction
       WHERE account_key = \(account)
       """
-    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
   }
 
   // MARK: Statements
@@ -386,7 +388,7 @@ extension Administrator {
   var entrySourceID: String { String(name.prefix(128)) }
 }
 
-extension Merger: JSONWritable {
+extension MergeProgress: JSONWritable {
   package func write(to json: inout JSONWriter) {
     json.object { json in
       json.member("account_id", into.id)

@@ -19,7 +19,12 @@ package struct Account: Hashable, Sendable {
   package var isErased: Bool { AccountID(id) == AccountID(Self.pseudonym(of: key)) }
 }
 
-extension Ledger {
+/// Accounts: created, merged, erased, and their history.
+package struct AccountStore: LedgerStore {
+  let core: LedgerCore
+}
+
+extension AccountStore {
   package func account(_ id: String) async throws -> Account? {
     try await account(from: database.query(Self.select(account: id)), id: id)
   }
@@ -36,7 +41,7 @@ extension Ledger {
     var account = account
     // Merges never form a cycle.
     while let into = account.mergedInto {
-      guard let name = try await accountIDs(of: [into])[into],
+      guard let name = try await ownership.accountIDs(of: [into])[into],
         let successor = try await self.account(name)
       else { throw LedgerError.unknownAccount(account.id) }
       account = successor
@@ -89,17 +94,6 @@ extension Ledger {
     ])
   }
 
-  /// The original transactions on which an account ever owned or claimed a charge.
-  package func lines(of account: AccountKey) async throws -> [LineID] {
-    try await database.query(
-      """
-      SELECT environment, original_transaction_id FROM tenure.account_line
-      WHERE account_key = \(account)
-      ORDER BY environment, original_transaction_id
-      """
-    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
-  }
-
   static func select(account id: String) -> SQL {
     """
     SELECT account_key, app_account_token, created_at, merged_into_key FROM tenure.account
@@ -114,25 +108,16 @@ extension Ledger {
   }
 }
 
-extension Ledger {
-  /// The original transactions with a web order line item, in all environments.
-  package func lines(of lineItem: WebOrderLineItemID) async throws -> [LineID] {
-    try await database.query(
-      """
-      SELECT environment, original_transaction_id FROM tenure.web_order_line_item
-      WHERE web_order_line_item_id = \(lineItem)
-      ORDER BY environment, original_transaction_id
-      """
-    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
-  }
-
+extension AccountStore {
   /// Finds an administrator's grant by ID; nil for provisional grants.
   package func storedGrant(_ id: UUID) async throws -> StoredGrant? {
     let holder = try await database.query(
       "SELECT account_key FROM tenure.account_grant_account WHERE grant_id = \(id)"
     ).decodeFirst(AccountKey.self)
-    guard let holder, let name = try await accountIDs(of: [holder])[holder] else { return nil }
-    return try await storedGrants(of: name).first { $0.grant.id == id }
+    guard let holder, let name = try await ownership.accountIDs(of: [holder])[holder] else {
+      return nil
+    }
+    return try await grants.storedGrants(of: name).first { $0.grant.id == id }
   }
 
   /// The number of parked jobs and webhook deliveries, each counted up to `limit`.

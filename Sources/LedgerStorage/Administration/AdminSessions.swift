@@ -1,7 +1,7 @@
 import Postgres
 package import Subscriptions
 
-extension Ledger {
+extension AdministrationStore {
   /// Opens a session and deletes expired ones.
   package func openSession(
     _ id: [UInt8], of administrator: String, until end: Timestamp, at now: Timestamp

@@ -25,7 +25,7 @@ package struct Administrator: Hashable, Sendable {
 }
 
 /// An entry of the audit log.
-package struct AdministratorAct: Sendable {
+package struct AdministratorAction: Sendable {
   package enum Action: String, CaseIterable, Sendable {
     case transfer
     case release
@@ -57,7 +57,7 @@ package struct AdministratorAct: Sendable {
   package let data: String
 
   static func subject(_ charge: TransactionKey) -> String {
-    NewAct.subject("\(charge.line)/\(charge.transactionID)")
+    NewAdministratorAction.subject("\(charge.line)/\(charge.transactionID)")
   }
 
   /// Whether an entry of the ledger may have been recorded by this action.
@@ -84,8 +84,8 @@ package struct AdministratorAct: Sendable {
 }
 
 /// An action to insert in the database transaction that carries it out.
-struct NewAct: Sendable {
-  var action: AdministratorAct.Action
+struct NewAdministratorAction: Sendable {
+  var action: AdministratorAction.Action
   var subject: String
   var administrator: Administrator
   var account: AccountKey?
@@ -122,7 +122,7 @@ struct NewAct: Sendable {
   }
 }
 
-extension AdministratorAct.Action: PostgresEncodable {}
+extension AdministratorAction.Action: PostgresEncodable {}
 
 /// Text with account IDs replaced by account keys.
 ///
@@ -188,7 +188,12 @@ enum KeyedText {
   }
 }
 
-extension Ledger {
+/// What administrators did, and their sessions.
+package struct AdministrationStore: LedgerStore {
+  let core: LedgerCore
+}
+
+extension AdministrationStore {
   /// Reads administrator actions, latest first, before `last`.
   ///
   /// - Parameters:
@@ -197,7 +202,7 @@ extension Ledger {
   package func administratorActs(
     on account: AccountKey? = nil, namingOthers namesOthers: Bool = true,
     before last: Int64? = nil, limit: Int
-  ) async throws -> [AdministratorAct] {
+  ) async throws -> [AdministratorAction] {
     let condition =
       account.map { "(account_key = \($0) OR previous_account_key = \($0))" as SQL } ?? "true"
     return try await acts(
@@ -208,9 +213,9 @@ extension Ledger {
   /// Reads actions on an account except transfers and releases, which are also ledger entries;
   /// latest first.
   package func actsBesidesPlacing(on account: AccountKey, before last: Int64?, limit: Int)
-    async throws -> [AdministratorAct]
+    async throws -> [AdministratorAction]
   {
-    let placing = [AdministratorAct.Action.transfer, .release].map(\.rawValue)
+    let placing = [AdministratorAction.Action.transfer, .release].map(\.rawValue)
     return try await acts(
       """
       (account_key = \(account) OR previous_account_key = \(account))
@@ -221,15 +226,15 @@ extension Ledger {
   /// Reads transfers, releases and merges that may have overridden the owner of charges, latest
   /// first.
   ///
-  /// ``AdministratorAct/brought(_:from:)`` matches them with entries.
+  /// ``AdministratorAction/brought(_:from:)`` matches them with entries.
   ///
   /// - Parameter accounts: The owners before and after.
   package func placingActs(of charges: Set<TransactionKey>, concerning accounts: Set<AccountKey>)
-    async throws -> [AdministratorAct]
+    async throws -> [AdministratorAction]
   {
     guard !charges.isEmpty, !accounts.isEmpty else { return [] }
-    let (keys, subjects) = (accounts.sorted(), charges.map(AdministratorAct.subject).sorted())
-    let merging = AdministratorAct.Action.mergeAccount
+    let (keys, subjects) = (accounts.sorted(), charges.map(AdministratorAction.subject).sorted())
+    let merging = AdministratorAction.Action.mergeAccount
     return try await acts(
       """
       (account_key = ANY (\(keys)) OR previous_account_key = ANY (\(keys)))
@@ -241,7 +246,7 @@ extension Ledger {
   ///
   /// Includes actions on accounts that were merged into it.
   package func grantActs(on account: AccountKey, _ grants: [UUID]) async throws
-    -> [AdministratorAct]
+    -> [AdministratorAction]
   {
     guard !grants.isEmpty else { return [] }
     var (holders, newest): (Set<AccountKey>, [AccountKey]) = ([account], [account])
@@ -269,7 +274,7 @@ extension Ledger {
   /// - Parameter account: The account that will read them: others are not named. Nil for
   ///   administrators.
   private func acts(_ condition: SQL, limit: Int, as account: AccountKey? = nil) async throws
-    -> [AdministratorAct]
+    -> [AdministratorAction]
   {
     let rows = try await database.query(
       """
@@ -282,14 +287,15 @@ extension Ledger {
     ).decode(
       Int64.self, Timestamp.self, String.self, String.self, String.self, String?.self,
       AccountKey?.self, AccountKey?.self, String.self)
-    var names = try await accountIDs(of: Set(rows.flatMap { [$0.6, $0.7].compactMap(\.self) }))
+    var names = try await ownership.accountIDs(
+      of: Set(rows.flatMap { [$0.6, $0.7].compactMap(\.self) }))
     if let account {
       let other = EventData.Counterpart.anotherAccount.rawValue
       for key in names.keys where key != account { names[key] = other }
     }
     return rows.map {
       id, actedAt, administrator, action, subject, reason, account, previous, data in
-      AdministratorAct(
+      AdministratorAction(
         id: id, actedAt: actedAt, administrator: administrator, action: action, subject: subject,
         reason: reason.map { KeyedText.withNames($0, of: names) }, account: account,
         accountID: account.map { names[$0] ?? "erased" }, previousAccount: previous,
@@ -301,7 +307,7 @@ extension Ledger {
   package func recordExport(
     of account: Account, by administrator: Administrator, at now: Timestamp
   ) async throws {
-    let act = NewAct(
+    let act = NewAdministratorAction(
       action: .exportAccount, subject: account.key.rawValue.uuidString.lowercased(),
       administrator: administrator, account: account.key, names: [account.key: account.id])
     _ = try await database.execute(act.insert(at: now))

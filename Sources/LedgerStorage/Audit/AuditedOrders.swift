@@ -11,7 +11,7 @@ struct AuditedOrder: Hashable, Sendable {
   var charge: Charge.ID?
 }
 
-extension Ledger {
+extension LedgerAuditor {
   private static let orderPage = 1000
 
   /// Finds orders whose charge does not name them.
@@ -87,7 +87,8 @@ extension Ledger {
     {
       fulfilments[order, default: []].append(
         TransactionKey(
-          line: LineID(environment, original), transactionID: transaction, productID: product))
+          line: OriginalTransactionKey(environment, original), transactionID: transaction,
+          productID: product))
     }
     return orders.filter { order in order.charge.map { fulfilments[order.id] != [$0] } ?? false }
   }
@@ -106,7 +107,8 @@ extension Ledger {
       var order = AuditedOrder(id: id, account: account, openedBy: openedBy)
       if let environment, let original, let transaction {
         order.charge = TransactionKey(
-          line: LineID(environment, original), transactionID: transaction, productID: product)
+          line: OriginalTransactionKey(environment, original), transactionID: transaction,
+          productID: product)
       }
       return order
     }

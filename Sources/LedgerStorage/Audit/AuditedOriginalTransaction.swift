@@ -4,15 +4,15 @@ import Subscriptions
 
 /// A stored original transaction, with those that Apple links, next to the state that its entries
 /// give.
-struct AuditedFamily: Sendable {
-  let id: LineID
-  let stored: StoredFamily
+struct AuditedOriginalTransaction: Sendable {
+  let id: OriginalTransactionKey
+  let stored: StoredOriginalTransaction
   /// The entries of all members as stored, by original transaction and number.
   let chain: [StoredEntry]
   /// Those that can be read, in the order of recording.
   let entries: [LedgerEntry]
   /// The state that the entries give.
-  private(set) var folded: Line
+  private(set) var folded: OriginalTransaction
   private(set) var rule: OwnershipRule
   /// The account ids behind the keys that occur.
   private(set) var names: [AccountKey: String] = [:]
@@ -21,7 +21,7 @@ struct AuditedFamily: Sendable {
   var audit = LedgerAudit()
 
   /// Applies the entries, and checks the chains.
-  init(_ id: LineID, stored: StoredFamily, chain: [StoredEntry]) {
+  init(_ id: OriginalTransactionKey, stored: StoredOriginalTransaction, chain: [StoredEntry]) {
     self.id = id
     self.stored = stored
     self.chain = chain
@@ -34,7 +34,7 @@ struct AuditedFamily: Sendable {
       }
     }
     self.entries = entries.sorted(by: LedgerEntry.wasRecorded)
-    folded = Line(members: stored.members.keys)
+    folded = OriginalTransaction(members: stored.members.keys)
     for entry in self.entries { folded.fold(entry) }
     rule = OwnershipRule(recordedOn: folded)
     let chains = Dictionary(grouping: chain, by: \.line)
@@ -43,14 +43,14 @@ struct AuditedFamily: Sendable {
     }
   }
 
-  mutating func apply(_ context: Ledger.Context, names: [AccountKey: String]) {
+  mutating func apply(_ context: Recorder.Context, names: [AccountKey: String]) {
     folded.updateContext(context.apply)
     rule = OwnershipRule(recordedOn: folded)
     self.names = names
     mergedInto = context.mergedInto
   }
 
-  var members: [LineID] { stored.members.keys.sorted() }
+  var members: [OriginalTransactionKey] { stored.members.keys.sorted() }
 
   var evidence: [Evidence] {
     entries.compactMap { if case .evidence(let evidence) = $0.content { evidence } else { nil } }
@@ -67,7 +67,7 @@ struct AuditedFamily: Sendable {
   // MARK: What the tables must have
 
   /// The original transactions with which the entries link a member.
-  func links(of member: LineID) -> Set<LineID> {
+  func links(of member: OriginalTransactionKey) -> Set<OriginalTransactionKey> {
     Set(
       entries.compactMap { entry in
         guard case .evidence(.link(let line, let previous)) = entry.content else { return nil }
@@ -75,20 +75,20 @@ struct AuditedFamily: Sendable {
       })
   }
 
-  func statuses(of member: LineID) -> [StoredLine.StatusRow] {
+  func statuses(of member: OriginalTransactionKey) -> [OriginalTransactionRows.StatusRow] {
     entries.compactMap { entry in
       guard entry.line == member, case .evidence(.renewalStatus(let status, _)) = entry.content
       else { return nil }
-      return StoredLine.StatusRow(
+      return OriginalTransactionRows.StatusRow(
         number: entry.number, status: status,
         tokenHolder: folded.history.holder(of: status.appAccountToken))
     }
   }
 
-  func acts(of member: LineID) -> [StoredLine.ActRow] {
+  func acts(of member: OriginalTransactionKey) -> [OriginalTransactionRows.AdministratorActionRow] {
     entries.compactMap { entry in
       guard entry.line == member, case .act(let act) = entry.content else { return nil }
-      return StoredLine.ActRow(
+      return OriginalTransactionRows.AdministratorActionRow(
         recorded: RecordingOrder(at: entry.recordedAt, number: entry.number), act: act)
     }
   }
@@ -202,8 +202,12 @@ struct AuditedFamily: Sendable {
     members.flatMap { member -> [SQL] in
       let expected = links(of: member)
       let found = Set(stored.members[member]?.linked ?? [])
-      return found.subtracting(expected).sorted().map { StoredLine.deleteLink(member, to: $0) }
-        + expected.subtracting(found).sorted().map { StoredLine.insertLink(from: member, to: $0) }
+      return found.subtracting(expected).sorted().map {
+        OriginalTransactionRows.deleteLink(member, to: $0)
+      }
+        + expected.subtracting(found).sorted().map {
+          OriginalTransactionRows.insertLink(from: member, to: $0)
+        }
     }
   }
 }
@@ -211,16 +215,17 @@ struct AuditedFamily: Sendable {
 /// The statements that write the projections again from the entries.
 ///
 /// Heads of chains, orders and deliveries are no projections, and stay.
-struct FamilyRebuild {
-  private let stored: StoredFamily
-  private let folded: Line
+struct ProjectionRebuild {
+  private let stored: StoredOriginalTransaction
+  private let folded: OriginalTransaction
   private let entries: [StoredEntry]
   private let movements: Set<MovementRow>
   private let catalogue: Catalogue
 
   /// - Parameter folded: The state that the entries give.
   init(
-    _ stored: StoredFamily, folded: Line, entries: [StoredEntry], movements: Set<MovementRow>,
+    _ stored: StoredOriginalTransaction, folded: OriginalTransaction, entries: [StoredEntry],
+    movements: Set<MovementRow>,
     catalogue: Catalogue
   ) {
     self.stored = stored
@@ -234,7 +239,7 @@ struct FamilyRebuild {
   ///
   /// - Parameter names: The account ids behind the keys of all accounts that occur.
   func statements(names: [AccountKey: String], at now: Timestamp) throws -> [SQL] {
-    let nothing = StoredFamily(
+    let nothing = StoredOriginalTransaction(
       stored.members.values.map { member in
         var empty = member
         empty.confirmation = nil
@@ -245,24 +250,24 @@ struct FamilyRebuild {
       })
     let rule = OwnershipRule(recordedOn: folded)
     let entries = try entries.map { SourcedEntry(entry: try $0.entry(), source: $0.source) }
-    let writes = FamilyWrites(
+    let writes = ProjectionWriter(
       stored: nothing, line: folded, rule: rule, entries: entries,
       holdings: HoldingChange(from: nothing, to: folded, rule, by: entries.map(\.entry)),
       names: names, catalogue: nil, over: stored)
     let rows = MovementRow.rows(of: folded, rule: rule, in: catalogue)
     return stored.members.keys.sorted().flatMap { Self.clear($0, names: names) }
       + stored.rows.keys.filter { folded.history[$0] == nil }.sorted().map(ChargeSums.deletion)
-      + LineLookups(folded.history.transactions).inserts
+      + TransactionLookup(folded.history.transactions).inserts
       + writes.projections(heads: stored.members.mapValues(\.head))
       + MovementRow.write(from: movements, to: rows, at: now)
   }
 
-  /// Empties the tables that ``FamilyWrites`` only adds to.
+  /// Empties the tables that ``ProjectionWriter`` only adds to.
   ///
   /// Transactions contain orders and deliveries, and are overwritten.
-  private static func clear(_ line: LineID, names: [AccountKey: String]) -> [SQL] {
+  private static func clear(_ line: OriginalTransactionKey, names: [AccountKey: String]) -> [SQL] {
     let (environment, id) = (line.environment, line.originalTransactionID)
-    let tables = ["renewal_status", "claim", "placement", "line_link"]
+    let tables = ["renewal_status", "claim", "placement", "original_transaction_link"]
     return tables.map { table in
       """
       DELETE FROM tenure.\(unescaped: table)

@@ -27,7 +27,7 @@ struct Checkpoint: Sendable {
   }
 }
 
-extension Ledger {
+extension LedgerAuditor {
   /// The number of latest checkpoints that an audit compares.
   private static let checkpointLimit = 10
   private static let checkpointPage = 5000
@@ -54,7 +54,7 @@ extension Ledger {
   /// twice.
   func count(_ marks: inout [Checkpoint]) async throws -> Int {
     var total = 0
-    var last: (line: LineID, number: Int)?
+    var last: (line: OriginalTransactionKey, number: Int)?
     while true {
       let page = try await database.query(
         """
@@ -69,7 +69,7 @@ extension Ledger {
       ).decode(
         Environment.self, OriginalTransactionID.self, Int.self, Timestamp.self, [UInt8].self)
       guard let end = page.last else { return total }
-      last = (LineID(end.0, end.1), end.2)
+      last = (OriginalTransactionKey(end.0, end.1), end.2)
       total += page.count
       for (_, _, _, storedAt, hash) in page {
         for index in marks.indices where storedAt < marks[index].storedBefore {

@@ -2,7 +2,12 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-extension Ledger {
+/// Proves the ledger and rebuilds its projections.
+package struct LedgerAuditor: LedgerStore {
+  let core: LedgerCore
+}
+
+extension LedgerAuditor {
   /// Original transactions read at once, so that memory stays bounded.
   private static let auditPage = 500
   /// Generous, for pages that the server has to read from disk.
@@ -22,12 +27,12 @@ extension Ledger {
     checkpointAge: Duration = .minutes(10), progress: @Sendable (Int) -> Void = { _ in }
   ) async throws -> LedgerAudit {
     var audit = LedgerAudit()
-    let catalogue = try await settledCatalogue()
+    let catalogue = try await maintenance.settledCatalogue()
     audit.isJournalPending = catalogue == nil
     var marks = try await checkpoints(age: checkpointAge)
     audit.checkpoints = marks.count - 1
-    var visited: Set<LineID> = []
-    var last: LineID?
+    var visited: Set<OriginalTransactionKey> = []
+    var last: OriginalTransactionKey?
     while true {
       let page = try await linePage(after: last)
       guard !page.isEmpty else { break }
@@ -36,7 +41,7 @@ extension Ledger {
         var found = try await auditedFamily(of: id, catalogue: catalogue, locking: false)
         if found?.audit.isClean == false {
           // The catalogue may have changed since the audit began.
-          let catalogue = try await settledCatalogue()
+          let catalogue = try await maintenance.settledCatalogue()
           audit.isJournalPending = audit.isJournalPending || catalogue == nil
           found = try await auditedFamily(of: id, catalogue: catalogue, locking: true)
         }
@@ -53,13 +58,13 @@ extension Ledger {
     for row in strays {
       audit.report(.projection, row.line, "\(row.description) should not be there")
     }
-    try await checkJournal(&audit)
+    try await maintenance.checkJournal(&audit)
     let (orders, broken) = try await brokenOrders()
     audit.orders = orders
     for order in broken {
       audit.report(.order, order.charge?.line, "no charge says to have fulfilled order \(order.id)")
     }
-    for line in try await strayProvisionalGrants() {
+    for line in try await submissions.strayProvisionalGrants() {
       audit.report(.grant, line, "a provisional grant outlives the decision on its submission")
     }
     audit.entries = try await count(&marks)
@@ -82,7 +87,7 @@ extension Ledger {
   package func rebuild(
     progress: @Sendable (Int) -> Void = { _ in }
   ) async throws -> (lines: Int, rewritten: Int) {
-    let catalogue = try await catalogue()
+    let catalogue = try await products.catalogue()
     let (lines, mended) = try await rebuildLines(by: catalogue, progress: progress)
     var rewritten = mended
     let strays = try await strayRows().strays
@@ -94,16 +99,16 @@ extension Ledger {
     if !strays.isEmpty {
       rewritten.formUnion(try await rebuildLines(by: catalogue) { _ in }.rewritten)
     }
-    rewritten.formUnion(try await mendJournal())
+    rewritten.formUnion(try await maintenance.mendJournal())
     return (lines, rewritten.count)
   }
 
   private func rebuildLines(
     by catalogue: Catalogue, progress: @Sendable (Int) -> Void
-  ) async throws -> (lines: Int, rewritten: Set<LineID>) {
+  ) async throws -> (lines: Int, rewritten: Set<OriginalTransactionKey>) {
     var lines = 0
-    var rewritten: Set<LineID> = []
-    var last: LineID?
+    var rewritten: Set<OriginalTransactionKey> = []
+    var last: OriginalTransactionKey?
     while true {
       let page = try await linePage(after: last)
       guard !page.isEmpty else { return (lines, rewritten) }
@@ -119,7 +124,9 @@ extension Ledger {
     }
   }
 
-  private func rebuild(_ id: LineID, by catalogue: Catalogue, in transaction: Transaction)
+  private func rebuild(
+    _ id: OriginalTransactionKey, by catalogue: Catalogue, in transaction: Transaction
+  )
     async throws -> Bool
   {
     var wasRewritten = false
@@ -135,7 +142,7 @@ extension Ledger {
       }
       let results = try await transaction.batch(
         found.members.map(MovementRow.select) + ["SELECT clock_timestamp()"])
-      let writes = try FamilyRebuild(
+      let writes = try ProjectionRebuild(
         found.stored, folded: found.folded, entries: found.chain,
         movements: Set(try results.dropLast().flatMap(MovementRow.decode)), catalogue: catalogue
       ).statements(
@@ -146,7 +153,9 @@ extension Ledger {
     return wasRewritten
   }
 
-  private func linePage(after last: LineID?) async throws -> [LineID] {
+  private func linePage(after last: OriginalTransactionKey?) async throws
+    -> [OriginalTransactionKey]
+  {
     try await database.query(
       """
       SELECT environment, original_transaction_id FROM tenure.original_transaction
@@ -155,13 +164,14 @@ extension Ledger {
       ORDER BY environment, original_transaction_id
       LIMIT \(Self.auditPage)
       """, deadline: Self.auditDeadline
-    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
   }
 
   // MARK: One family
 
-  private func auditedFamily(of id: LineID, catalogue: Catalogue?, locking: Bool) async throws
-    -> AuditedFamily?
+  private func auditedFamily(of id: OriginalTransactionKey, catalogue: Catalogue?, locking: Bool)
+    async throws
+    -> AuditedOriginalTransaction?
   {
     try await database.withTransaction(
       isolation: locking ? .readCommitted : .repeatableRead, readOnly: !locking
@@ -175,28 +185,28 @@ extension Ledger {
   ///
   /// - Parameter catalogue: The products by which movements are compared; nil leaves them out.
   func audited(
-    _ id: LineID, catalogue: Catalogue?, locking: Bool, in transaction: Transaction
-  ) async throws -> AuditedFamily? {
-    var reader = FamilyReader(isLocking: locking)
+    _ id: OriginalTransactionKey, catalogue: Catalogue?, locking: Bool, in transaction: Transaction
+  ) async throws -> AuditedOriginalTransaction? {
+    var reader = OriginalTransactionReader(isLocking: locking)
     try await reader.read([id], in: transaction)
     guard let stored = reader.families.first(where: { $0.members[id] != nil }) else { return nil }
     var chain: [StoredEntry] = []
     for member in stored.members.keys.sorted() {
-      chain += try await entries(of: member, in: transaction)
+      chain += try await ownership.entries(of: member, in: transaction)
     }
-    var found = AuditedFamily(id, stored: stored, chain: chain)
+    var found = AuditedOriginalTransaction(id, stored: stored, chain: chain)
     guard found.linkRepairs.isEmpty else {
       found.audit.report(.projection, id, "the links differ")
       return found
     }
     // Read before the accounts: a merge moves orders first.
     let orders = try await auditedOrders(found.orders.values.sorted(), in: transaction)
-    let context = try await context(
+    let context = try await recorder.context(
       of: stored, claimant: nil, evidence: found.evidence, in: transaction)
     let others = found.accounts.subtracting(context.names.keys)
     found.apply(
       context,
-      names: context.names.merging(try await names(of: others, in: transaction)) { $1 })
+      names: context.names.merging(try await ownership.names(of: others, in: transaction)) { $1 })
     let replayed = OwnershipRule(found.folded.history)
     found.audit.charges = replayed.charges.count
     found.audit.checkDecisions(of: found.folded, replayed: replayed, line: id)
@@ -206,22 +216,24 @@ extension Ledger {
     return found
   }
 
-  private func tables(of family: AuditedFamily, in transaction: Transaction) async throws
+  private func tables(of family: AuditedOriginalTransaction, in transaction: Transaction)
+    async throws
     -> AuditedTables
   {
     let members = family.members
     let lookups = Dictionary(grouping: family.lookups, by: \.table)
     let lookedUp = LookupRow.Table.allCases.filter { lookups[$0] != nil }
     let results = try await transaction.batch(
-      members.map(LineSummaryRow.select)
+      members.map(OriginalTransactionStateRow.select)
         + lookedUp.map { LookupRow.select($0, of: lookups[$0] ?? []) }
         + [
-          HoldingReader.select(family.names.values.map(AccountID.init(_:)).sorted().map(\.rawValue))
+          HoldingBatcher.select(
+            family.names.values.map(AccountID.init(_:)).sorted().map(\.rawValue))
         ]
         + members.map(MovementRow.select))
     var tables = AuditedTables()
     for (index, member) in members.enumerated() {
-      tables.summaries[member] = try LineSummaryRow(results[index])
+      tables.summaries[member] = try OriginalTransactionStateRow(results[index])
     }
     for (index, table) in lookedUp.enumerated() {
       tables.lookups.formUnion(
@@ -274,7 +286,7 @@ package struct LedgerAudit: Sendable {
     }
 
     package var kind: Kind
-    package var line: LineID?
+    package var line: OriginalTransactionKey?
     package var detail: String
 
     package var description: String {
@@ -284,7 +296,9 @@ package struct LedgerAudit: Sendable {
 
   package var isClean: Bool { differences.isEmpty }
 
-  mutating func report(_ kind: Difference.Kind, _ line: LineID? = nil, _ detail: String) {
+  mutating func report(
+    _ kind: Difference.Kind, _ line: OriginalTransactionKey? = nil, _ detail: String
+  ) {
     append(Difference(kind: kind, line: line, detail: detail))
   }
 
@@ -299,7 +313,7 @@ extension LedgerAudit {
     for difference in other.differences { append(difference) }
   }
 
-  mutating func checkChain(_ entries: [StoredEntry], of line: StoredLine) {
+  mutating func checkChain(_ entries: [StoredEntry], of line: OriginalTransactionRows) {
     var previous: [UInt8]?
     for (index, entry) in entries.enumerated() {
       if entry.number != index + 1 {
@@ -320,7 +334,9 @@ extension LedgerAudit {
     }
   }
 
-  mutating func checkDecisions(of line: Line, replayed: OwnershipRule, line id: LineID) {
+  mutating func checkDecisions(
+    of line: OriginalTransaction, replayed: OwnershipRule, line id: OriginalTransactionKey
+  ) {
     for (charge, decision) in zip(replayed.charges, replayed.decisions) {
       let recorded = line.decisions[charge.id]?.decision
       if recorded?.owner != decision.owner || recorded?.rule != decision.rule {
@@ -336,13 +352,14 @@ extension LedgerAudit {
   ///
   /// - Parameter catalogue: The products by which movements are compared; nil leaves them out.
   mutating func checkProjections(
-    of family: AuditedFamily, in tables: AuditedTables, catalogue: Catalogue?
+    of family: AuditedOriginalTransaction, in tables: AuditedTables, catalogue: Catalogue?
   ) {
     let (expected, actual) = (family.transactions, family.storedTransactions)
     for key in Set(expected.keys).union(actual.keys).sorted() where expected[key] != actual[key] {
       report(.projection, key.line, "the row of transaction \(key.transactionID) differs")
     }
-    let summary = LineSummaryRow(LineSummary(line: family.folded, rule: family.rule))
+    let summary = OriginalTransactionStateRow(
+      OriginalTransactionState(line: family.folded, rule: family.rule))
     for id in family.members {
       guard let member = family.stored.members[id] else { continue }
       if Set(member.statuses) != Set(family.statuses(of: id)) {
@@ -370,7 +387,7 @@ extension LedgerAudit {
   }
 
   private mutating func checkJournal(
-    of family: AuditedFamily, _ movements: Set<MovementRow>, in catalogue: Catalogue
+    of family: AuditedOriginalTransaction, _ movements: Set<MovementRow>, in catalogue: Catalogue
   ) {
     let expected = family.movements(in: catalogue)
     for row in expected.subtracting(movements).sorted() {
@@ -382,7 +399,7 @@ extension LedgerAudit {
     }
   }
 
-  mutating func checkOrders(of family: AuditedFamily, _ orders: [UUID: AuditedOrder]) {
+  mutating func checkOrders(of family: AuditedOriginalTransaction, _ orders: [UUID: AuditedOrder]) {
     for (charge, orderID) in family.orders.sorted(by: { $0.key < $1.key }) {
       guard let order = orders[orderID], order.charge == charge else {
         report(
@@ -402,7 +419,7 @@ extension LedgerAudit {
 
 /// The stored rows that recording does not read.
 struct AuditedTables: Sendable {
-  var summaries: [LineID: LineSummaryRow] = [:]
+  var summaries: [OriginalTransactionKey: OriginalTransactionStateRow] = [:]
   var holdings: Set<HoldingRow> = []
   var lookups: Set<LookupRow> = []
   /// The movements known now.

@@ -2,7 +2,7 @@ import Foundation
 import Postgres
 import Subscriptions
 
-extension Ledger {
+extension LedgerAuditor {
   private static let strayPage = 1000
 
   /// Counts the holdings, and finds look-up rows that no entry gives.
@@ -39,7 +39,8 @@ extension Ledger {
   }
 
   /// The rows explained by their original transactions, read without locks.
-  private func givenRows(of lines: Set<LineID>, in transaction: Transaction) async throws
+  private func givenRows(of lines: Set<OriginalTransactionKey>, in transaction: Transaction)
+    async throws
     -> Set<LookupRow>
   {
     let ids = Set(lines.map(\.originalTransactionID)).sorted()
@@ -66,7 +67,7 @@ extension Ledger {
       Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
       WebOrderLineItemID?.self, AccountKey?.self)
     {
-      let line = LineID(environment, original)
+      let line = OriginalTransactionKey(environment, original)
       rows.insert(LookupRow(.transactionLine, transaction.rawValue, line))
       if let item { rows.insert(LookupRow(.webOrderLineItem, item.rawValue, line)) }
       guard let owner else { continue }
@@ -78,10 +79,11 @@ extension Ledger {
       for (environment, original, account) in try acts.decode(
         Environment.self, OriginalTransactionID.self, AccountKey.self)
       {
-        rows.insert(LookupRow(account: account, line: LineID(environment, original)))
+        rows.insert(
+          LookupRow(account: account, line: OriginalTransactionKey(environment, original)))
       }
     }
-    let names = try await names(of: Set(owners.map(\.owner)), in: transaction)
+    let names = try await ownership.names(of: Set(owners.map(\.owner)), in: transaction)
     for (owner, charge) in owners {
       if let name = names[owner] { rows.insert(LookupRow(holder: name, charge: charge)) }
     }
@@ -90,7 +92,7 @@ extension Ledger {
 
   /// Checks suspicious rows again under a lock.
   private func strays(
-    among suspects: [LookupRow], of line: LineID, in transaction: Transaction
+    among suspects: [LookupRow], of line: OriginalTransactionKey, in transaction: Transaction
   ) async throws -> [LookupRow] {
     let exists = try await transaction.query(
       """
@@ -114,9 +116,9 @@ extension Ledger {
 struct LookupRow: Hashable, Sendable {
   enum Table: String, CaseIterable, Sendable {
     case holding
-    case transactionLine = "transaction_line"
+    case transactionLine = "transaction_lookup"
     case webOrderLineItem = "web_order_line_item"
-    case accountLine = "account_line"
+    case accountLine = "account_original_transaction"
 
     /// The looked-up column and its type.
     fileprivate var key: (name: String, type: String) {
@@ -137,17 +139,17 @@ struct LookupRow: Hashable, Sendable {
 
   var table: Table
   var key: ExactText
-  var line: LineID
+  var line: OriginalTransactionKey
   /// Where it is part of the key.
   var charge: TransactionKey?
 
-  init(_ table: Table, _ key: String, _ line: LineID) {
+  init(_ table: Table, _ key: String, _ line: OriginalTransactionKey) {
     self.table = table
     self.key = ExactText(key)
     self.line = line
   }
 
-  init(account: AccountKey, line: LineID) {
+  init(account: AccountKey, line: OriginalTransactionKey) {
     self.init(.accountLine, account.rawValue.uuidString.lowercased(), line)
   }
 
@@ -216,7 +218,7 @@ extension LookupRow {
       String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
       ProductID.self
     ).map { key, environment, original, transaction, product in
-      let line = LineID(environment, original)
+      let line = OriginalTransactionKey(environment, original)
       guard table == .holding else { return LookupRow(table, key, line) }
       return LookupRow(
         holder: key,

@@ -3,7 +3,12 @@ import Postgres
 package import Subscriptions
 import Synchronization
 
-extension Ledger {
+/// The catalogue.
+package struct ProductStore: LedgerStore {
+  let core: LedgerCore
+}
+
+extension ProductStore {
   /// Advisory lock that serializes catalogue changes: "catalog" in ASCII.
   private static let catalogueLock: Int64 = 0x63_6174_616C_6F67
 
@@ -102,7 +107,7 @@ package final class CatalogueCache: Sendable {
   package init(ledger: Ledger, logger: Logger) async throws {
     self.ledger = ledger
     self.logger = logger
-    state = Mutex(State(catalogue: try await ledger.catalogue()))
+    state = Mutex(State(catalogue: try await ledger.products.catalogue()))
   }
 
   package var catalogue: Catalogue { state.withLock { $0.catalogue } }
@@ -114,14 +119,14 @@ package final class CatalogueCache: Sendable {
 
   /// Adds a version of a product and refreshes; see ``Ledger/describe(_:)``.
   package func describe(_ product: Product) async throws -> Product {
-    let described = try await ledger.describe(product)
+    let described = try await ledger.products.describe(product)
     try await refresh()
     return described
   }
 
   package func refresh() async throws {
     let reading = beginReading()
-    finishReading(reading, with: try await ledger.catalogue())
+    finishReading(reading, with: try await ledger.products.catalogue())
   }
 
   func beginReading() -> Int {

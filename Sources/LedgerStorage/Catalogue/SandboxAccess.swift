@@ -1,7 +1,7 @@
 import Postgres
 package import Subscriptions
 
-extension Ledger {
+extension ProductStore {
   /// Stores the sandbox setting for the view `current_entitlement`, which can't see settings.
   ///
   /// A change alters entitlements, so it schedules a reconciliation.

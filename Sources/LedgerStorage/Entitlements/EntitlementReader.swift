@@ -38,7 +38,7 @@ package struct EntitlementReader: Sendable {
     let rows = mayLag ? await replica?.rows(of: [accountID]) : nil
     let held =
       if let rows { try rows.holdings(of: accountID) } else {
-        try await ledger.holdings(of: accountID)
+        try await ledger.holdings.holdings(of: accountID)
       }
     return entitlements(of: accountID, holding: held, at: now)
   }
@@ -54,7 +54,7 @@ package struct EntitlementReader: Sendable {
     completion: @escaping @Sendable (Result<ReadEntitlements, any Error>) -> Void
   ) {
     guard let replica else {
-      return ledger.holdings.read(accountIDs) { [self] result in
+      return ledger.core.holdingReader.read(accountIDs) { [self] result in
         completion(result.map { ReadEntitlements(rows: $0, reader: self) })
       }
     }
@@ -65,7 +65,7 @@ package struct EntitlementReader: Sendable {
   }
 
   /// Accounts per statement at most; larger statements are not faster.
-  package static let maximumBatch = HoldingReader.maximumBatch
+  package static let maximumBatch = HoldingBatcher.maximumBatch
 
   /// Reads the entitlements of several accounts in the order asked, inactive ones included.
   ///
@@ -76,7 +76,7 @@ package struct EntitlementReader: Sendable {
     let rows = mayLag ? await replica?.rows(of: accountIDs) : nil
     let held =
       if let rows { try accountIDs.map(rows.holdings) } else {
-        try await ledger.holdings(of: accountIDs)
+        try await ledger.holdings.holdings(of: accountIDs)
       }
     return zip(accountIDs, held).map {
       entitlements(of: $0, holding: $1, at: now)
@@ -93,7 +93,7 @@ package struct EntitlementReader: Sendable {
   private func entitlements(
     of accountID: String, at moment: Timestamp, knownAt: Timestamp?, by terms: AccessTerms
   ) async throws -> [Entitlement] {
-    let held = try await ledger.allHoldings(of: accountID, knownAt: knownAt)
+    let held = try await ledger.holdings.allHoldings(of: accountID, knownAt: knownAt)
     return terms.entitlements(
       of: accountID, holding: held.holdings, granted: held.grants, at: moment)
   }
@@ -158,17 +158,22 @@ package struct ReadEntitlements: Sendable {
   }
 }
 
-extension Ledger {
+/// What accounts hold, uncached.
+package struct HoldingStore: LedgerStore {
+  let core: LedgerCore
+}
+
+extension HoldingStore {
   /// Reads an account's current holdings: the hot path.
   ///
   /// Concurrent calls share a statement; it reads projections only and never waits for a writer.
   package func holdings(of accountID: String) async throws -> AccountHoldings {
-    try await holdings.holdings(of: accountID)
+    try await core.holdingReader.holdings(of: accountID)
   }
 
   /// Reads the current holdings of several accounts, in the order asked.
   package func holdings(of accountIDs: [String]) async throws -> [AccountHoldings] {
-    let rows = try await holdings.read(accountIDs)
+    let rows = try await core.holdingReader.read(accountIDs)
     return try accountIDs.map(rows.holdings)
   }
 
@@ -179,11 +184,11 @@ extension Ledger {
     -> AccountHoldings
   {
     var result = AccountHoldings()
-    result.grants = try await grants(of: accountID, knownAt: knownAt)
-    guard let account = try await account(accountID) else { return result }
-    var seen: Set<LineID> = []
-    for id in try await lines(of: account.key) where !seen.contains(id) {
-      guard let family = try await family(of: id, knownAt: knownAt) else { continue }
+    result.grants = try await grants.grants(of: accountID, knownAt: knownAt)
+    guard let account = try await accounts.account(accountID) else { return result }
+    var seen: Set<OriginalTransactionKey> = []
+    for id in try await ownership.lines(of: account.key) where !seen.contains(id) {
+      guard let family = try await ownership.family(of: id, knownAt: knownAt) else { continue }
       seen.formUnion(family.line.heads.keys)
       result.holdings += family.line.allHoldings(family.rule)
         .filter { $0.account == account.key }.map(\.holding)

@@ -10,11 +10,16 @@ package struct StoredGrant: Hashable, Sendable {
   package let reason: String
 }
 
-extension Ledger {
+/// Administrators' grants.
+package struct GrantStore: LedgerStore {
+  let core: LedgerCore
+}
+
+extension GrantStore {
   /// Grants an entitlement to an account and publishes it, once per `id`.
   ///
   /// ```swift
-  /// let (granted, isNew) = try await ledger.grant(
+  /// let (granted, isNew) = try await ledger.grants.grant(
   ///   "pro", to: "klara", until: endOfMay,
   ///   by: Administrator(name: "support", reason: "A lost week"), terms: reader.terms, at: now)
   /// ```
@@ -32,8 +37,8 @@ extension Ledger {
     let grant = Grant(id: id, entitlement: entitlement, startsAt: now, endsAt: endsAt)
     let reason = administrator.reason ?? "No reason given."
     let (known, channels) = try await database.withTransaction {
-      transaction -> (StoredGrant?, Set<Bell.Channel>) in
-      let account = try await lockAccount(accountID, in: transaction)
+      transaction -> (StoredGrant?, Set<ChangeNotifier.Channel>) in
+      let account = try await ownership.lockAccount(accountID, in: transaction)
       if let known = try await self.grant(
         id, of: account, giving: entitlement, until: endsAt, in: transaction)
       {
@@ -43,10 +48,10 @@ extension Ledger {
       let consequences = try await news(of: account, terms: terms, at: now, in: transaction) {
         $0.append(grant)
       }
-      let act = NewAct(
+      let act = NewAdministratorAction(
         action: .grant, subject: grant.id.uuidString.lowercased(), administrator: administrator,
         account: account.key, names: [account.key: account.id],
-        data: NewAct.data { json in
+        data: NewAdministratorAction.data { json in
           json.member("entitlement", entitlement)
           json.member("expires_at", endsAt)
         })
@@ -104,14 +109,15 @@ extension Ledger {
     _ id: UUID, by administrator: Administrator, terms: AccessTerms, at now: Timestamp
   ) async throws -> StoredGrant {
     let (grant, channels) = try await database.withTransaction {
-      transaction -> (StoredGrant, Set<Bell.Channel>) in
+      transaction -> (StoredGrant, Set<ChangeNotifier.Channel>) in
       let holder = try await transaction.query(
         "SELECT account_key FROM tenure.account_grant_account WHERE grant_id = \(id)"
       ).decodeFirst(AccountKey.self)
-      guard let holder, let name = try await names(of: [holder], in: transaction)[holder] else {
+      guard let holder, let name = try await ownership.names(of: [holder], in: transaction)[holder]
+      else {
         throw LedgerError.unknownGrant(id)
       }
-      let account = try await lockAccount(name, in: transaction)
+      let account = try await ownership.lockAccount(name, in: transaction)
       let stored = try await transaction.query(
         StoredGrant.select(of: account.id, where: "grant_id = \(id)"))
       guard var grant = try StoredGrant.grants(from: stored, of: account.id).first else {
@@ -127,10 +133,10 @@ extension Ledger {
       let consequences = try await news(of: account, terms: terms, at: end, in: transaction) {
         for index in $0.indices where $0[index].id == id { $0[index].revokedAt = end }
       }
-      let act = NewAct(
+      let act = NewAdministratorAction(
         action: .revokeGrant, subject: id.uuidString.lowercased(), administrator: administrator,
         account: account.key, names: [account.key: account.id],
-        data: NewAct.data { $0.member("entitlement", grant.grant.entitlement) })
+        data: NewAdministratorAction.data { $0.member("entitlement", grant.grant.entitlement) })
       try await transaction.commit(
         with: [
           """
@@ -148,12 +154,12 @@ extension Ledger {
   private func news(
     of account: Account, terms: AccessTerms, at now: Timestamp, in transaction: Transaction,
     changing change: (inout [Grant]) -> Void
-  ) async throws -> Consequences {
-    var told = try await transaction.read(ToldAccount.query([account.key: account.id]))[0]
+  ) async throws -> Outbox {
+    var told = try await transaction.read(PublishedEntitlements.query([account.key: account.id]))[0]
     change(&told.held.grants)
     changes.note([account.id], in: transaction)
-    let news = AccountNews(told, terms: terms, at: now)
-    return Consequences([news], rescheduling: [news], at: now)
+    let news = AccountEvents(told, terms: terms, at: now)
+    return Outbox([news], rescheduling: [news], at: now)
   }
 
   // MARK: Reading
@@ -169,9 +175,9 @@ extension Ledger {
   /// - Parameter knownAt: Ignores what was recorded later. Provisional grants are deleted when
   ///   Apple's answer arrives, so a past state does not include them.
   func grants(of accountID: String, knownAt: Timestamp?) async throws -> [Grant] {
-    guard let knownAt else { return try await holdings(of: accountID).grants }
+    guard let knownAt else { return try await holdings.holdings(of: accountID).grants }
     return try await database.query(
-      HoldingReader.selectGrants(
+      HoldingBatcher.selectGrants(
         revokedAt: "CASE WHEN revoked_at <= \(knownAt) THEN revoked_at END",
         where: "account_id = \(accountID) AND recorded_at <= \(knownAt)")
     ).decodeGrants()
@@ -199,7 +205,9 @@ extension StoredGrant {
       var grant = Grant(
         id: id, entitlement: entitlement, startsAt: startsAt, endsAt: endsAt, revokedAt: revokedAt,
         source: source)
-      if let environment, let original { grant.line = LineID(environment, original) }
+      if let environment, let original {
+        grant.line = OriginalTransactionKey(environment, original)
+      }
       return StoredGrant(
         grant: grant, accountID: accountID, recordedAt: recordedAt, reason: reason)
     }

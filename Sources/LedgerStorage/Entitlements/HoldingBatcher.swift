@@ -18,7 +18,7 @@ package struct AccountHoldings: Sendable {
 /// calls to batch more would not pay. A call that finds no statement in flight sends one at once.
 /// The arrival of an answer sends the next statement, so that no caller waits for another caller's
 /// task to run.
-final class HoldingReader: Sendable {
+final class HoldingBatcher: Sendable {
   typealias Completion = @Sendable (Result<HoldingRows, any Error>) -> Void
 
   /// Statements in flight at most: the second one covers the round trip of the first.
@@ -169,7 +169,7 @@ final class HoldingReader: Sendable {
   }
 
   private static let columns: SQL = """
-    account_id, environment, original_transaction_id, transaction_id, product_id, family_id,
+    account_id, environment, original_transaction_id, transaction_id, product_id, linked_to,
       product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, auto_renews, phase,
       grace_ends_at
     """

@@ -11,7 +11,7 @@ struct HoldingRows: Sendable {
   /// The log position that a standby had applied before the read; nil from the primary.
   var position: LogPosition?
 
-  /// - Throws: `PostgresError` if the columns aren't those of ``HoldingReader``'s statement.
+  /// - Throws: `PostgresError` if the columns aren't those of ``HoldingBatcher``'s statement.
   init(_ rows: Rows) throws {
     try rows.checkHoldingsAndGrants()
     self.rows = try RowsByAccount(rows)
@@ -61,7 +61,7 @@ private struct RowsByAccount: Sendable {
 }
 
 extension Rows {
-  /// Checks the columns of ``HoldingReader/select(_:)``.
+  /// Checks the columns of ``HoldingBatcher/select(_:)``.
   func checkHoldings() throws {
     try check(
       String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
@@ -76,7 +76,7 @@ extension Rows {
   func decodeHolding(_ row: Int) throws -> (accountID: String, holding: Holding) {
     var cursor = RowCursor(rows: self, row: row)
     let accountID = try cursor.next(String.self)
-    let line = LineID(
+    let line = OriginalTransactionKey(
       try cursor.next(Environment.self), try cursor.next(OriginalTransactionID.self))
     let transactionID = try cursor.next(TransactionID.self)
     let productID = try cursor.next(ProductID.self)
@@ -111,7 +111,7 @@ extension Rows {
     return try (0..<count).map(decodeHolding)
   }
 
-  /// Checks the columns of ``HoldingReader/statement(_:withoutGrantsOf:)``.
+  /// Checks the columns of ``HoldingBatcher/statement(_:withoutGrantsOf:)``.
   func checkHoldingsAndGrants() throws {
     try check(
       String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
@@ -134,7 +134,7 @@ extension Rows {
       id: id, entitlement: entitlement, startsAt: try shared.next(Timestamp.self),
       endsAt: try shared.next(Timestamp?.self), source: source)
     grant.revokedAt = try shared.next(Timestamp?.self)
-    if let environment, let original { grant.line = LineID(environment, original) }
+    if let environment, let original { grant.line = OriginalTransactionKey(environment, original) }
     return grant
   }
 

@@ -41,14 +41,14 @@ package final class ReadReplica: Sendable {
     var progress: ReplicaProgress
     /// Replaced after ``detourLimit``, to resolve the URI again.
     var pool: ConnectionPool
-    var reader: HoldingReader
+    var reader: HoldingBatcher
     var noStandbySince: ContinuousClock.Instant?
     var isUsed = false
   }
 
   private let configuration: ConnectionPool.Configuration
   private let primary: ConnectionPool
-  private let changes: RecentChanges
+  private let changes: RecentWrites
   private let logger: Logger
   private let age: Meter
   private let state: Mutex<State>
@@ -61,7 +61,7 @@ package final class ReadReplica: Sendable {
   ///   - staleness: The maximum age of an answer.
   package init(
     configuration: ConnectionPool.Configuration, primary: ConnectionPool,
-    changes: RecentChanges, staleness: Duration, logger: Logger,
+    changes: RecentWrites, staleness: Duration, logger: Logger,
     metrics: any MetricsFactory = MetricsSystem.factory
   ) {
     changes.remember(for: staleness)
@@ -80,8 +80,8 @@ package final class ReadReplica: Sendable {
         progress: ReplicaProgress(staleness: staleness), pool: pool, reader: Self.reader(pool)))
   }
 
-  private static func reader(_ pool: ConnectionPool) -> HoldingReader {
-    HoldingReader(standby: pool, position: position, deadline: deadline)
+  private static func reader(_ pool: ConnectionPool) -> HoldingBatcher {
+    HoldingBatcher(standby: pool, position: position, deadline: deadline)
   }
 
   /// Whether the standby may answer, for each account.
@@ -96,7 +96,7 @@ package final class ReadReplica: Sendable {
   ///
   /// - Parameters:
   ///   - accountIDs: Accounts that ``mayAnswer(for:)`` allows.
-  ///   - completion: As for ``HoldingReader/read(_:completion:)``; nil: ask the primary.
+  ///   - completion: As for ``HoldingBatcher/read(_:completion:)``; nil: ask the primary.
   func read(
     _ accountIDs: [String], completion: @escaping @Sendable (HoldingRows?) -> Void
   ) {

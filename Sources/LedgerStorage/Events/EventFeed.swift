@@ -2,8 +2,13 @@ import JSONText
 import Postgres
 import Subscriptions
 
+/// Events in commit order.
+package struct EventFeed: LedgerStore {
+  let core: LedgerCore
+}
+
 /// The feed: events in the order of their positions.
-extension Ledger {
+extension EventFeed {
   /// The events that get positions in one transaction, for which readers wait.
   private static let placingBatch = 2000
 
@@ -60,7 +65,7 @@ extension Ledger {
 
 // MARK: Reading
 
-extension Ledger {
+extension EventFeed {
   /// Assigns positions to new events and reads a page of the feed.
   ///
   /// - Parameter cursor: The end of the previous page; nil: the oldest event.
@@ -99,7 +104,7 @@ extension Ledger {
     let last = rows.last.flatMap { row in
       row.3.map { FeedCursor(position: $0, storedAt: row.4) }
     }
-    let accounts = try await accountIDs(of: Set(rows.compactMap(\.6)))
+    let accounts = try await ownership.accountIDs(of: Set(rows.compactMap(\.6)))
     let events = rows.compactMap { row in
       row.5.map { FeedPage.event($0, of: row.6.flatMap { accounts[$0] }, row.7) }
     }

@@ -76,7 +76,7 @@ package final class EventWatch: Sendable {
     for await _ in awaited { break }
     await withTaskGroup(of: Void.self) { group in
       group.addTask {
-        for await _ in self.ledger.database.listen(to: [Bell.Channel.events.rawValue]) {
+        for await _ in self.ledger.database.listen(to: [ChangeNotifier.Channel.events.rawValue]) {
           await self.look(isRungFor: true)
         }
       }
@@ -96,7 +96,7 @@ package final class EventWatch: Sendable {
       return !state.waiting.isEmpty
     }
     // Long polls report an error when they read the feed.
-    guard isAwaited, let end = try? await ledger.placeEvents() else { return }
+    guard isAwaited, let end = try? await ledger.events.placeEvents() else { return }
     let told = state.withLock { state in
       guard state.end < end else { return [CheckedContinuation<Void, Never>]() }
       state.end = end

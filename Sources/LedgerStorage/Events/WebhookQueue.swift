@@ -3,11 +3,16 @@ import JSONText
 import Postgres
 package import Subscriptions
 
+/// Events on their way to the webhook.
+package struct WebhookQueue: LedgerStore {
+  let core: LedgerCore
+}
+
 /// Webhook deliveries.
 ///
 /// New events of the feed become deliveries, each in a stream: that of an account, or of an
 /// original transaction without an owner. Each stream has one job, which delivers in order.
-extension Ledger {
+extension WebhookQueue {
   /// The events that become deliveries in one transaction, which locks the feed.
   package static let pushingBatch = 1000
 
@@ -17,7 +22,7 @@ extension Ledger {
   ///
   /// - Returns: The number of deliveries; if it is ``pushingBatch``, there may be more.
   package func pushEvents(at now: Timestamp) async throws -> Int {
-    let end = try await placeEvents()
+    let end = try await events.placeEvents()
     // Read without a lock, because there is rarely a new event.
     let pushed = try await database.query("SELECT pushed_to FROM tenure.feed")
       .decodeOnly(Int64?.self)
@@ -145,7 +150,7 @@ extension Ledger {
   package func redeliver(
     _ id: Int64, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Redelivery {
-    try await placeEvents()
+    try await events.placeEvents()
     let redelivery: Redelivery = try await database.withTransaction { transaction in
       let isOn = try await transaction.query("SELECT pushed_to IS NOT NULL FROM tenure.feed")
         .decodeOnly(Bool.self)
@@ -165,9 +170,9 @@ extension Ledger {
         let account = try results[0].decode(AccountKey?.self).first,
         let stream = try results[1].decode(String.self).first
       else { return .unknownEvent }
-      let names = try await names(of: Set([account].compactMap(\.self)), in: transaction)
+      let names = try await ownership.names(of: Set([account].compactMap(\.self)), in: transaction)
       let act = administrator.map {
-        NewAct(
+        NewAdministratorAction(
           action: .redeliverEvent, subject: "\(id)", administrator: $0, account: account,
           names: names)
       }
@@ -193,11 +198,11 @@ extension Ledger {
       let count = try await transaction.query(Self.pushParkedAgain(events, at: now))
         .decodeOnly(Int.self)
       guard count > 0, let administrator else { return count }
-      let act = NewAct(
+      let act = NewAdministratorAction(
         action: .redeliverParkedEvents,
         subject: events.map { $0.map(String.init).joined(separator: " ") } ?? "parked",
         administrator: administrator,
-        data: NewAct.data { $0.member("events", count) })
+        data: NewAdministratorAction.data { $0.member("events", count) })
       try await transaction.commit(with: [act.insert(at: now)])
       return count
     }
@@ -229,7 +234,7 @@ extension Ledger {
   }
 
   /// Counts waiting, failing and given-up deliveries.
-  package func webhookStanding() async throws -> WebhookStanding {
+  package func webhookStanding() async throws -> WebhookStatus {
     let (isOn, waiting, oldest, failing, parked) = try await database.query(
       """
       SELECT (SELECT pushed_to IS NOT NULL FROM tenure.feed),
@@ -238,7 +243,7 @@ extension Ledger {
       FROM tenure.webhook_delivery
       """
     ).decodeOnly(Bool.self, Int.self, Timestamp?.self, Int.self, Int.self)
-    return WebhookStanding(
+    return WebhookStatus(
       isOn: isOn, waiting: waiting, oldestDueSince: oldest, failing: failing, parked: parked)
   }
 
@@ -259,7 +264,7 @@ extension Ledger {
       """
     ).decode(
       Int64.self, Int64.self, String.self, AccountKey?.self, Int.self, Timestamp.self, String.self)
-    let accounts = try await accountIDs(of: Set(rows.compactMap(\.3)))
+    let accounts = try await ownership.accountIDs(of: Set(rows.compactMap(\.3)))
     return rows.map {
       ParkedDelivery(
         eventID: $0, position: $1, type: $2, accountID: $3.flatMap { accounts[$0] }, attempts: $4,
@@ -308,7 +313,7 @@ package struct ParkedDelivery: Hashable, Sendable {
 }
 
 /// The state of webhook deliveries.
-package struct WebhookStanding: Hashable, Sendable {
+package struct WebhookStatus: Hashable, Sendable {
   /// Whether a worker was ever given a webhook.
   package let isOn: Bool
   package let waiting: Int

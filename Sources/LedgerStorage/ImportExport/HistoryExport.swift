@@ -4,10 +4,10 @@ package import Subscriptions
 
 // The complete history, page by page: entries, checkpoints, exchange rates, accounts, submissions,
 // administrator actions, notifications and write-backs.
-extension Ledger {
+extension ExportStore {
   /// An entry as stored.
   package struct ExportedEntry: Hashable, Sendable {
-    package var line: LineID
+    package var line: OriginalTransactionKey
     /// From 1 in each original transaction, without gaps.
     package var number: Int
     package var recordedAt: Timestamp
@@ -26,7 +26,7 @@ extension Ledger {
     package var storedAt: Timestamp
   }
 
-  package typealias EntryPlace = (line: LineID, number: Int)
+  package typealias EntryPlace = (line: OriginalTransactionKey, number: Int)
 
   /// Reads entries after another, ordered by original transaction and number.
   package func exportEntries(after last: EntryPlace?) async throws
@@ -53,7 +53,8 @@ extension Ledger {
       Timestamp.self
     ).map {
       ExportedEntry(
-        line: LineID($0, $1), number: $2, recordedAt: $3, kind: $4, evidenceDate: $5, source: $6,
+        line: OriginalTransactionKey($0, $1), number: $2, recordedAt: $3, kind: $4,
+        evidenceDate: $5, source: $6,
         sourceID: $7, format: $8, body: $9, hash: $10, storedAt: $11)
     }
     return ExportPage(
@@ -216,7 +217,7 @@ extension Ledger {
     ).decode(
       UUID.self, AccountKey.self, Timestamp.self, Bool.self, String?.self, UUID?.self,
       String?.self, String.self, Environment?.self, Timestamp?.self, String?.self)
-    let names = try await accountIDs(of: Set(rows.map(\.1)))
+    let names = try await ownership.accountIDs(of: Set(rows.map(\.1)))
     let submissions = rows.compactMap { row -> ExportedSubmission? in
       guard let account = names[row.1] else { return nil }
       return ExportedSubmission(
@@ -229,14 +230,15 @@ extension Ledger {
   }
 
   /// Reads administrator actions before another, latest first.
-  package func exportActs(before first: Int64?) async throws -> ExportPage<AdministratorAct, Int64>
-  {
-    let acts = try await administratorActs(before: first, limit: Self.exportPage)
+  package func exportActs(before first: Int64?) async throws -> ExportPage<
+    AdministratorAction, Int64
+  > {
+    let acts = try await administration.administratorActs(before: first, limit: Self.exportPage)
     return ExportPage(rows: acts, next: acts.count < Self.exportPage ? nil : acts.last?.id)
   }
 }
 
-extension Ledger {
+extension ExportStore {
   /// The size of the bodies on a page at most, if it contains more than one.
   package static let exportedBodyBytes = 8 << 20
 
@@ -276,7 +278,7 @@ extension Ledger {
       """
       SELECT notification_id, version, received_at, arrival, signed_at, notification_type, subtype,
         environment, bundle_id, original_transaction_id, transaction_id, processed_at, outcome,
-        problem, aged_out_at, coalesce(bytes, octet_length(body))
+        problem, pruned_at, coalesce(bytes, octet_length(body))
       FROM tenure.notification
       WHERE notification_id > \(last ?? "")
       ORDER BY notification_id LIMIT \(Self.exportPage)
@@ -317,18 +319,18 @@ extension Ledger {
   }
 
   /// A pending or completed write-back to Apple.
-  package struct ExportedTelling: Hashable, Sendable {
+  package struct ExportedWriteBack: Hashable, Sendable {
     package var id: Int64
-    package var telling: AppleTelling
+    package var telling: WriteBack
     /// The account of the token or purchase, if any.
     package var accountID: String?
   }
 
-  package typealias TellingPlace = (line: LineID, id: Int64)
+  package typealias WriteBackPlace = (line: OriginalTransactionKey, id: Int64)
 
   /// Reads write-backs after another, ordered by original transaction.
-  package func exportTellings(after last: TellingPlace?) async throws
-    -> ExportPage<ExportedTelling, TellingPlace>
+  package func exportTellings(after last: WriteBackPlace?) async throws
+    -> ExportPage<ExportedWriteBack, WriteBackPlace>
   {
     let rest =
       last.map { last -> SQL in
@@ -337,17 +339,17 @@ extension Ledger {
           > (\(last.line.environment), \(last.line.originalTransactionID), \(last.id))
         """
       } ?? "true"
-    let found = try AppleTelling.tellings(
+    let found = try WriteBack.tellings(
       from: await database.query(
         """
-        SELECT \(AppleTelling.columns) FROM tenure.apple_telling
+        SELECT \(WriteBack.columns) FROM tenure.app_store_write_back
         WHERE \(rest)
         ORDER BY environment, original_transaction_id, telling_id LIMIT \(Self.exportPage)
         """))
-    let names = try await accountIDs(of: Set(found.compactMap(\.telling.account)))
+    let names = try await ownership.accountIDs(of: Set(found.compactMap(\.telling.account)))
     return ExportPage(
       rows: found.map { row in
-        ExportedTelling(
+        ExportedWriteBack(
           id: row.id, telling: row.telling,
           accountID: row.telling.account.flatMap { names[$0] })
       },

@@ -2,7 +2,12 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-extension Ledger {
+/// Reads everything out, page by page.
+package struct ExportStore: LedgerStore {
+  let core: LedgerCore
+}
+
+extension ExportStore {
   package struct ExportedCharge: Hashable, Sendable {
     package var key: TransactionKey
     package var purchasedAt: Timestamp
@@ -43,11 +48,11 @@ extension Ledger {
       Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
       Timestamp.self, Timestamp?.self, Timestamp?.self, AccountKey?.self, Decision.Rule.self,
       Int.self, String.self, String.self, Int64?.self, String?.self, UUID?.self, Timestamp?.self)
-    let names = try await accountIDs(of: Set(rows.compactMap(\.7)))
+    let names = try await ownership.accountIDs(of: Set(rows.compactMap(\.7)))
     let charges = rows.map { row in
       ExportedCharge(
         key: TransactionKey(
-          line: LineID(row.0, row.1), transactionID: row.2, productID: row.3),
+          line: OriginalTransactionKey(row.0, row.1), transactionID: row.2, productID: row.3),
         purchasedAt: row.4, expiresAt: row.5, revokedAt: row.6, quantity: row.9,
         ownershipType: row.10, periodType: row.11, priceMilliunits: row.12, currency: row.13,
         accountID: row.7.flatMap { names[$0] }, rule: row.8, orderID: row.14,
@@ -79,7 +84,7 @@ extension Ledger {
       UUID?.self, Timestamp?.self)
     for row in aliases {
       let key = TransactionKey(
-        line: LineID(row.0, row.1), transactionID: row.2, productID: row.3)
+        line: OriginalTransactionKey(row.0, row.1), transactionID: row.2, productID: row.3)
       guard let place = places[key] else { continue }
       charges[place].orderID = charges[place].orderID ?? row.4
       charges[place].deliveredAt = [charges[place].deliveredAt, row.5].compactMap(\.self).min()
@@ -95,7 +100,7 @@ extension Ledger {
     while !new.isEmpty {
       let linked = try await database.query(
         """
-        SELECT linked_original_transaction_id FROM tenure.line_link
+        SELECT linked_original_transaction_id FROM tenure.original_transaction_link
         WHERE environment = ANY(\(Environment.allCases))
           AND original_transaction_id = ANY(\(new.sorted()))
         """
@@ -107,7 +112,7 @@ extension Ledger {
   }
 }
 
-extension Ledger {
+extension ExportStore {
   package struct ExportedOrder: Hashable, Sendable {
     package var id: UUID
     package var accountID: String
@@ -115,7 +120,7 @@ extension Ledger {
     package var status: String
     package var createdAt: Timestamp
     package var fulfilledAt: Timestamp?
-    package var line: LineID?
+    package var line: OriginalTransactionKey?
     package var transactionID: TransactionID?
     /// The account that opened it, if it was merged into this one since.
     package var openedBy: String?
@@ -138,11 +143,13 @@ extension Ledger {
     ).decode(
       AccountKey.self, UUID.self, ProductID.self, String.self, Timestamp.self, Timestamp?.self,
       Environment?.self, OriginalTransactionID?.self, TransactionID?.self, AccountKey?.self)
-    let names = try await accountIDs(of: Set(rows.map(\.0) + rows.compactMap(\.9)))
+    let names = try await ownership.accountIDs(of: Set(rows.map(\.0) + rows.compactMap(\.9)))
     let orders = rows.compactMap { row -> ExportedOrder? in
       guard let account = names[row.0] else { return nil }
-      var line: LineID?
-      if let environment = row.6, let original = row.7 { line = LineID(environment, original) }
+      var line: OriginalTransactionKey?
+      if let environment = row.6, let original = row.7 {
+        line = OriginalTransactionKey(environment, original)
+      }
       return ExportedOrder(
         id: row.1, accountID: account, productID: row.2, status: row.3, createdAt: row.4,
         fulfilledAt: row.5, line: line, transactionID: row.8,
@@ -166,7 +173,7 @@ extension Ledger {
     package var recordedAt: Timestamp
     /// The pending submission and original transaction of a provisional grant.
     package var submissionID: UUID?
-    package var line: LineID?
+    package var line: OriginalTransactionKey?
   }
 
   package typealias GrantPlace = (accountID: String, id: UUID)
@@ -188,8 +195,10 @@ extension Ledger {
       Timestamp?.self, String.self, Timestamp.self, UUID?.self, Environment?.self,
       OriginalTransactionID?.self
     ).map { row in
-      var line: LineID?
-      if let environment = row.10, let original = row.11 { line = LineID(environment, original) }
+      var line: OriginalTransactionKey?
+      if let environment = row.10, let original = row.11 {
+        line = OriginalTransactionKey(environment, original)
+      }
       return ExportedGrant(
         id: row.1, accountID: row.0, entitlement: row.2, source: row.3, startsAt: row.4,
         endsAt: row.5, revokedAt: row.6, reason: row.7, recordedAt: row.8, submissionID: row.9,
@@ -201,7 +210,7 @@ extension Ledger {
   }
 }
 
-extension Ledger {
+extension ExportStore {
   /// Rows per page: large enough to hide the round trip, small enough for little memory.
   package static let exportPage = 2000
 
@@ -235,7 +244,7 @@ extension Ledger {
 
   /// An original transaction with the account it is bound to.
   package struct ExportedOwner: Hashable, Sendable {
-    package var line: LineID
+    package var line: OriginalTransactionKey
     package var accountID: String
     /// The app, if known.
     package var bundleID: String?
@@ -254,9 +263,11 @@ extension Ledger {
   /// Reads original transactions with an owner after another, by ID.
   ///
   /// Those without evidence from Apple belong to the imported owner.
-  package func exportOwners(after last: LineID?) async throws -> ExportPage<ExportedOwner, LineID> {
+  package func exportOwners(after last: OriginalTransactionKey?) async throws -> ExportPage<
+    ExportedOwner, OriginalTransactionKey
+  > {
     let page = try await linePage(after: last, where: "true")
-    let names = try await accountIDs(of: Set(page.compactMap(\.owner)))
+    let names = try await ownership.accountIDs(of: Set(page.compactMap(\.owner)))
     let lines = page.map(\.line)
     let apps = try await bundleIDs(of: lines)
     let transactions = try await importedTransactions(of: lines)
@@ -270,20 +281,24 @@ extension Ledger {
       }, next: page.count < Self.exportPage ? nil : page.last?.line)
   }
 
-  private func bundleIDs(of lines: [LineID]) async throws -> [LineID: String] {
+  private func bundleIDs(of lines: [OriginalTransactionKey]) async throws
+    -> [OriginalTransactionKey: String]
+  {
     let found = try await database.query(
       """
-      SELECT environment, original_transaction_id, bundle_id FROM tenure.line_source
+      SELECT environment, original_transaction_id, bundle_id FROM tenure.poll_target
       WHERE environment = ANY(\(Environment.allCases))
         AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
         AND bundle_id IS NOT NULL
       """
     ).decode(Environment.self, OriginalTransactionID.self, String.self)
     return Dictionary(
-      found.map { (LineID($0, $1), $2) }, uniquingKeysWith: { first, _ in first })
+      found.map { (OriginalTransactionKey($0, $1), $2) }, uniquingKeysWith: { first, _ in first })
   }
 
-  private func importedTransactions(of lines: [LineID]) async throws -> [LineID: TransactionID] {
+  private func importedTransactions(of lines: [OriginalTransactionKey]) async throws
+    -> [OriginalTransactionKey: TransactionID]
+  {
     let found = try await database.query(
       """
       SELECT environment, original_transaction_id, transaction_id FROM tenure.imported_source
@@ -293,15 +308,15 @@ extension Ledger {
       """
     ).decode(Environment.self, OriginalTransactionID.self, TransactionID.self)
     return Dictionary(
-      found.map { (LineID($0, $1), $2) }, uniquingKeysWith: { first, _ in first })
+      found.map { (OriginalTransactionKey($0, $1), $2) }, uniquingKeysWith: { first, _ in first })
   }
 
   /// Reads imported original transactions without evidence from Apple after another, by ID.
-  package func exportUnverified(after last: LineID?) async throws
-    -> ExportPage<UnverifiedImport, LineID>
+  package func exportUnverified(after last: OriginalTransactionKey?) async throws
+    -> ExportPage<UnverifiedImport, OriginalTransactionKey>
   {
     let page = try await linePage(after: last, where: "latest_charged_at IS NULL")
-    let names = try await accountIDs(of: Set(page.compactMap(\.owner)))
+    let names = try await ownership.accountIDs(of: Set(page.compactMap(\.owner)))
     let subjects = page.map { Job.Key.pollLine($0.line).subject }
     let jobs = Dictionary(
       try await database.query(
@@ -321,8 +336,8 @@ extension Ledger {
   }
 
   /// Reads original transactions with the owner of their latest charge, or the imported owner.
-  private func linePage(after last: LineID?, where condition: SQL) async throws
-    -> [(line: LineID, owner: AccountKey?)]
+  private func linePage(after last: OriginalTransactionKey?, where condition: SQL) async throws
+    -> [(line: OriginalTransactionKey, owner: AccountKey?)]
   {
     let rows = try await database.query(
       """
@@ -334,10 +349,10 @@ extension Ledger {
       ORDER BY environment, original_transaction_id LIMIT \(Self.exportPage)
       """
     ).decode(Environment.self, OriginalTransactionID.self, Timestamp?.self, AccountKey?.self)
-    var page = rows.map { (line: LineID($0.0, $0.1), owner: $0.3) }
-    let unheardOf = rows.filter { $0.2 == nil }.map { LineID($0.0, $0.1) }
+    var page = rows.map { (line: OriginalTransactionKey($0.0, $0.1), owner: $0.3) }
+    let unheardOf = rows.filter { $0.2 == nil }.map { OriginalTransactionKey($0.0, $0.1) }
     guard !unheardOf.isEmpty else { return page }
-    var owners: [LineID: AccountKey] = [:]
+    var owners: [OriginalTransactionKey: AccountKey] = [:]
     for (environment, lines) in Dictionary(grouping: unheardOf, by: \.environment) {
       let ids = lines.map(\.originalTransactionID)
       for (id, account) in try await database.query(
@@ -348,7 +363,7 @@ extension Ledger {
         ORDER BY original_transaction_id, number
         """
       ).decode(OriginalTransactionID.self, AccountKey.self) {
-        owners[LineID(environment, id)] = account
+        owners[OriginalTransactionKey(environment, id)] = account
       }
     }
     for index in page.indices where page[index].owner == nil {

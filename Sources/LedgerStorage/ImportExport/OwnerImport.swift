@@ -2,7 +2,12 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-extension Ledger {
+/// Imports owners from another backend.
+package struct ImportStore: LedgerStore {
+  let core: LedgerCore
+}
+
+extension ImportStore {
   /// Known original transactions imported per transaction, which holds their locks.
   private static let knownLinesAtOnce = 50
   /// Attempts at a chunk that concurrent writes interfere with.
@@ -15,8 +20,8 @@ extension Ledger {
   ///
   /// ```swift
   /// let owner = ImportedOwner(
-  ///   line: LineID(.production, "100000000000001"), accountID: "klara", asOf: exportedAt)
-  /// let verdicts = try await ledger.importOwners(
+  ///   line: OriginalTransactionKey(.production, "100000000000001"), accountID: "klara", asOf: exportedAt)
+  /// let verdicts = try await ledger.imports.importOwners(
   ///   [owner], from: "owners.csv", terms: reader.terms, at: now)
   /// ```
   ///
@@ -80,8 +85,8 @@ extension Ledger {
     var accounts: [AccountID: AccountKey] = [:]
     /// Accounts whose ID is a pseudonym.
     var erased: Set<AccountID> = []
-    var heads: [LineID: (owner: AccountKey?, paidThrough: Timestamp?)] = [:]
-    var placements: [LineID: [LinePlacement]] = [:]
+    var heads: [OriginalTransactionKey: (owner: AccountKey?, paidThrough: Timestamp?)] = [:]
+    var placements: [OriginalTransactionKey: [OriginalTransactionOverride]] = [:]
 
     /// The verdict, or nil if the original transaction has to be read in full.
     func verdict(on owner: ImportedOwner) -> ImportVerdict? {
@@ -132,14 +137,14 @@ extension Ledger {
       for (id, owner, paidThrough) in try results[1 + 2 * index].decode(
         OriginalTransactionID.self, AccountKey?.self, Timestamp?.self)
       {
-        known.heads[LineID(environment, id)] = (owner, paidThrough)
+        known.heads[OriginalTransactionKey(environment, id)] = (owner, paidThrough)
       }
       for (id, account, until) in try results[2 + 2 * index].decode(
         OriginalTransactionID.self, AccountKey.self, Timestamp.self)
       {
-        let line = LineID(environment, id)
+        let line = OriginalTransactionKey(environment, id)
         known.placements[line, default: []].append(
-          LinePlacement(account: account, line: line, boughtUntil: until))
+          OriginalTransactionOverride(account: account, line: line, boughtUntil: until))
       }
     }
     return known
@@ -182,7 +187,7 @@ extension Ledger {
 
   // MARK: New original transactions
 
-  private struct NewLine {
+  private struct NewOriginalTransaction {
     var owner: ImportedOwner
     var account: AccountKey
     var entry: StoredEntry
@@ -209,9 +214,9 @@ extension Ledger {
       guard let account = keys[owner.account] else {
         preconditionFailure("Every account exists or is created.")
       }
-      let placement = LinePlacement(
+      let placement = OriginalTransactionOverride(
         account: account, line: owner.line, boughtUntil: owner.asOf)
-      return NewLine(
+      return NewOriginalTransaction(
         owner: owner, account: account,
         entry: try StoredEntry(
           LedgerEntry(
@@ -250,7 +255,7 @@ extension Ledger {
   }
 
   private static func copy(
-    _ lines: [NewLine], at now: Timestamp, in transaction: Transaction
+    _ lines: [NewOriginalTransaction], at now: Timestamp, in transaction: Transaction
   ) async throws {
     let one: Int32 = 1
     try await transaction.copyIn(
@@ -284,7 +289,7 @@ extension Ledger {
     }
     try await transaction.copyIn(
       """
-      COPY tenure.account_line (account_key, environment, original_transaction_id) FROM STDIN
+      COPY tenure.account_original_transaction (account_key, environment, original_transaction_id) FROM STDIN
       """, rows: lines
     ) {
       $1.append($0.account, $0.owner.line.environment, $0.owner.line.originalTransactionID)
@@ -292,7 +297,7 @@ extension Ledger {
   }
 
   /// Rows that may exist already: identifiers for polls, apps and the polls.
-  private static func companions(of lines: [NewLine], at now: Timestamp) -> [SQL] {
+  private static func companions(of lines: [NewOriginalTransaction], at now: Timestamp) -> [SQL] {
     lines.compactMap { Self.insertSource($0.owner, of: $0.account) }
       + insertApps(lines.map(\.owner)) + [Job.insertPolls(of: lines.map(\.owner.line), at: now)]
   }
@@ -302,14 +307,14 @@ extension Ledger {
   /// - Parameter unheard: Original transactions without evidence from Apple: a later import
   ///   replaces their app, which may have been mistyped.
   private static func insertApps(
-    _ owners: [ImportedOwner], unheard: Set<LineID> = []
+    _ owners: [ImportedOwner], unheard: Set<OriginalTransactionKey> = []
   ) -> [SQL] {
     let known = owners.filter { $0.bundleID != nil }.sorted { $0.line < $1.line }
     return [true, false].compactMap { isUnheard in
       let owners = known.filter { unheard.contains($0.line) == isUnheard }
       guard !owners.isEmpty else { return nil }
       var insert: SQL = """
-        INSERT INTO tenure.line_source (environment, original_transaction_id, bundle_id)
+        INSERT INTO tenure.poll_target (environment, original_transaction_id, bundle_id)
         SELECT environment, original_transaction_id, bundle_id
         FROM unnest(\(owners.map(\.line.environment)),
           \(owners.map(\.line.originalTransactionID)), \(owners.compactMap(\.bundleID)))
@@ -344,8 +349,8 @@ extension Ledger {
   ) async throws -> [ImportVerdict] {
     let (verdicts, channels) = try await database.withTransaction(
       isolation: isDryRun ? .repeatableRead : .readCommitted, readOnly: isDryRun
-    ) { transaction -> ([ImportVerdict], Set<Bell.Channel>) in
-      var reader = FamilyReader(isLocking: !isDryRun)
+    ) { transaction -> ([ImportVerdict], Set<ChangeNotifier.Channel>) in
+      var reader = OriginalTransactionReader(isLocking: !isDryRun)
       try await reader.read(Set(owners.map(\.line)), in: transaction)
       let families = reader.families
       // Read again, together: an account may have been erased since the chunk was read.
@@ -377,7 +382,7 @@ extension Ledger {
         if let account {
           key = account
         } else {
-          key = try await createAccount(owner.accountID, at: now, in: transaction).key
+          key = try await self.accounts.createAccount(owner.accountID, at: now, in: transaction).key
           accounts[owner.account] = key
         }
         news.append((owner, key))
@@ -387,16 +392,17 @@ extension Ledger {
         return (verdicts, [])
       }
       let placements = news.map {
-        LinePlacement(account: $0.account, line: $0.owner.line, boughtUntil: $0.owner.asOf)
+        OriginalTransactionOverride(
+          account: $0.account, line: $0.owner.line, boughtUntil: $0.owner.asOf)
       }
       let touched = families.filter { family in
         placements.contains { family.members[$0.line] != nil }
       }
-      let arrival = Arrival(evidence: [], linePlacements: placements, source: source)
-      let recording = try await load(
-        arrival, on: LockedLines(families: touched, evidence: []), in: transaction
+      let arrival = EvidenceBatch(evidence: [], linePlacements: placements, source: source)
+      let recording = try await recorder.load(
+        arrival, on: LockedOriginalTransactions(families: touched, evidence: []), in: transaction
       ).decide(arrival, at: now)
-      let plan = try await plan(recording, terms: terms, at: now, in: transaction)
+      let plan = try await recorder.plan(recording, terms: terms, at: now, in: transaction)
       let waiting = touched.filter { $0.line.history.transactions.isEmpty }
         .flatMap(\.members.keys).sorted()
       try await transaction.commit(
@@ -418,7 +424,7 @@ extension Ledger {
     package var receipt: String?
   }
 
-  static func selectImportedSource(_ line: LineID) -> SQL {
+  static func selectImportedSource(_ line: OriginalTransactionKey) -> SQL {
     """
     SELECT transaction_id, receipt_data FROM tenure.imported_source
     WHERE environment = \(line.environment)
@@ -435,11 +441,11 @@ extension Ledger {
 
 extension Job {
   /// Enqueues polls of imported original transactions, due at once with the lowest priority.
-  static func insertPolls(of lines: [LineID], at now: Timestamp) -> SQL {
+  static func insertPolls(of lines: [OriginalTransactionKey], at now: Timestamp) -> SQL {
     let keys = lines.map { Key.pollLine($0) }
     return """
       INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
-      SELECT \(Kind.pollLine), subject, queue, \(RenewalPlan.quiet), \(now), \(now)
+      SELECT \(Kind.pollLine), subject, queue, \(RenewalSchedule.quiet), \(now), \(now)
       FROM unnest(\(keys.map(\.subject)), \(keys.map(\.queue)))
         AS line (subject, queue)
       ON CONFLICT (kind, subject) DO UPDATE SET \(reset) WHERE tenure.job.discarded_at IS NOT NULL
@@ -449,7 +455,7 @@ extension Job {
 
 /// The owner of an original transaction in another backend.
 package struct ImportedOwner: Hashable, Sendable {
-  package var line: LineID
+  package var line: OriginalTransactionKey
   package var accountID: String
   /// When this was true: charges dated until then belong to the account.
   package var asOf: Timestamp
@@ -461,7 +467,7 @@ package struct ImportedOwner: Hashable, Sendable {
   package var receipt: String?
 
   package init(
-    line: LineID, accountID: String, asOf: Timestamp, bundleID: String? = nil,
+    line: OriginalTransactionKey, accountID: String, asOf: Timestamp, bundleID: String? = nil,
     transactionID: TransactionID? = nil, receipt: String? = nil
   ) {
     self.line = line
@@ -502,7 +508,7 @@ package struct ImportProgress: Hashable, Sendable {
 
 /// An imported original transaction that Apple has not confirmed.
 package struct UnverifiedImport: Hashable, Sendable {
-  package var line: LineID
+  package var line: OriginalTransactionKey
   package var accountID: String
   /// When its poll was parked; nil: pending.
   package var givenUpAt: Timestamp?
@@ -510,7 +516,7 @@ package struct UnverifiedImport: Hashable, Sendable {
   package var reason: String?
 }
 
-extension StoredFamily {
+extension StoredOriginalTransaction {
   /// The account of the latest import.
   var importedFor: AccountKey? { line.history.linePlacements.last?.account }
 
@@ -522,7 +528,7 @@ extension StoredFamily {
     verdict: ImportVerdict, other: AccountKey?
   ) {
     let placement = account.map {
-      LinePlacement(account: $0, line: owner.line, boughtUntil: owner.asOf)
+      OriginalTransactionOverride(account: $0, line: owner.line, boughtUntil: owner.asOf)
     }
     // Already imported, even if the owner has changed since.
     if let placement, line.history.says(.linePlacement(placement)) { return (.known, nil) }

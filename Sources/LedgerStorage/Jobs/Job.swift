@@ -95,7 +95,7 @@ extension Job.Key {
     Self(.processNotification, id, in: .notifications)
   }
 
-  package static func pollLine(_ line: LineID) -> Self {
+  package static func pollLine(_ line: OriginalTransactionKey) -> Self {
     Self(.pollLine, line.subject, in: line.environment == .production ? .polls : .sandboxPolls)
   }
 
@@ -119,7 +119,7 @@ extension Job.Key {
     Self(.mergeAccount, account.rawValue, in: .maintenance)
   }
 
-  package static func setAppAccountToken(_ line: LineID) -> Self {
+  package static func setAppAccountToken(_ line: OriginalTransactionKey) -> Self {
     Self(.setAppAccountToken, line.subject, in: writeBack(line.environment))
   }
 
@@ -151,9 +151,11 @@ extension Job {
   }
 
   /// The original transaction that is its subject.
-  package var originalTransaction: LineID {
+  package var originalTransaction: OriginalTransactionKey {
     get throws {
-      guard let line = LineID(subject: subject) else { throw DecodingFault.unknownValue }
+      guard let line = OriginalTransactionKey(subject: subject) else {
+        throw DecodingFault.unknownValue
+      }
       return line
     }
   }
@@ -174,7 +176,7 @@ extension Job {
   }
 }
 
-extension LineID {
+extension OriginalTransactionKey {
   /// The subject of jobs about it.
   package var subject: String { "\(environment.rawValue)/\(originalTransactionID.rawValue)" }
 

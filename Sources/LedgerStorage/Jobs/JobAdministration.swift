@@ -4,7 +4,7 @@ import Postgres
 package import Subscriptions
 
 /// The job queue as operators see it, kinds and queues of newer programs included.
-extension Ledger {
+extension JobQueue {
   /// Counts jobs by kind and queue.
   package func jobCounts(at now: Timestamp) async throws -> [JobCount] {
     let isDue: SQL = "discarded_at IS NULL AND locked_until IS NULL AND run_at <= \(now)"
@@ -105,9 +105,9 @@ extension Ledger {
       }
       let count = restarted.count
       guard count > 0, let administrator else { return count }
-      let act = NewAct(
+      let act = NewAdministratorAction(
         action: .retryJobs, subject: selection.subject, administrator: administrator,
-        data: NewAct.data { $0.member("jobs", count) })
+        data: NewAdministratorAction.data { $0.member("jobs", count) })
       try await transaction.commit(with: [act.insert(at: now)])
       return count
     }

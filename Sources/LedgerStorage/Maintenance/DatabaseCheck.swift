@@ -2,7 +2,7 @@ package import Postgres
 package import Subscriptions
 
 /// The properties of a database that `tenure doctor` checks.
-package struct DatabaseExamination: Sendable {
+package struct DatabaseCheck: Sendable {
   /// For example 170002.
   package let versionNumber: Int
   /// For example "17.2".
@@ -50,7 +50,7 @@ package struct DatabaseExamination: Sendable {
   }
 }
 
-extension DatabaseExamination {
+extension DatabaseCheck {
   /// Whether a pooler serves several connections with one server session, as PgBouncer in
   /// transaction mode does.
   ///
@@ -77,12 +77,12 @@ package struct NotificationExamination: Hashable, Sendable {
   package let missed: Int
 }
 
-extension Ledger {
+extension Maintenance {
   package func examineNotifications(at now: Timestamp) async throws -> NotificationExamination {
     let results = try await database.batch(
       [
         "SELECT max(received_at) FROM tenure.notification",
-        "SELECT max(compared_at) FROM tenure.notification_comparison",
+        "SELECT max(compared_at) FROM tenure.notification_history_check",
         """
         SELECT count(*) FROM tenure.notification
         WHERE arrival = 'history' AND received_at > \(now + .days(-7))

@@ -1,7 +1,7 @@
 import Postgres
 package import Subscriptions
 
-extension Ledger {
+extension Maintenance {
   /// Events examined or deleted per statement: some tens of milliseconds.
   private static let trimmingBatch = 5000
   /// Batches per run, so that a job ends before its lease.
@@ -18,7 +18,7 @@ extension Ledger {
     _ job: Job, olderThan age: Duration, every interval: Duration, at now: Timestamp
   ) async throws {
     // Without readers of the feed, no other process assigns positions; events without one stay.
-    try await placeEvents()
+    try await events.placeEvents()
     for _ in 0..<Self.trimmingBatches {
       let hasMore = try await moveOldestKept(olderThan: age)
       let deleted = try await deleteTrimmed()

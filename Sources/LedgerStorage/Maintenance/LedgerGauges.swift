@@ -47,7 +47,7 @@ package struct ConnectionReading: Hashable, Sendable {
   package let waiting: Int
 }
 
-extension Ledger {
+extension Maintenance {
   /// Reads all gauges in one round trip.
   ///
   /// - Throws: `PostgresError`, after ``LedgerReading/deadline`` at the latest.
@@ -116,7 +116,7 @@ extension Ledger {
       """,
       "SELECT count(*) FROM (SELECT 1 FROM tenure.movement_change LIMIT \(limit)) AS first",
       "SELECT max(alive_at) FROM tenure.program_heartbeat WHERE program = 'serve'",
-      "SELECT name, tokens FROM tenure.apple_budget",
+      "SELECT name, tokens FROM tenure.rate_budget",
     ]
     return statements + Environment.allCases.map(unclaimedAmongLatest)
   }

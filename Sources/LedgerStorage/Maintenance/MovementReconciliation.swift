@@ -4,7 +4,7 @@ import Subscriptions
 // Movements follow from the entries and the catalogue. Recording writes those of new entries;
 // reconciliation writes those that follow from a changed catalogue.
 
-extension Ledger {
+extension Maintenance {
   /// Brings the movements of some original transactions up to date.
   ///
   /// Most are current, so they are read without locks first, and only the others are locked.
@@ -12,20 +12,22 @@ extension Ledger {
   /// - Parameter lines: Original transactions; those that Apple links with them are included.
   /// - Returns: How many were out of date, linked ones counted once.
   @discardableResult
-  func catchUpJournal(of lines: [LineID], by catalogue: Catalogue, at now: Timestamp) async throws
+  func catchUpJournal(
+    of lines: [OriginalTransactionKey], by catalogue: Catalogue, at now: Timestamp
+  ) async throws
     -> Int
   {
     let behind = try await database.withTransaction(
       isolation: .repeatableRead, readOnly: true
     ) { transaction in
-      var reader = FamilyReader(isLocking: false)
+      var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read(Set(lines), in: transaction)
       return try await journals(of: reader.families, by: catalogue, in: transaction)
         .filter { $0.known != $0.rows }.map(\.id)
     }
     guard !behind.isEmpty else { return 0 }
     return try await database.withTransaction { transaction in
-      var reader = FamilyReader(isLocking: true)
+      var reader = OriginalTransactionReader(isLocking: true)
       try await reader.read(Set(behind), in: transaction)
       let writes = try await journals(of: reader.families, by: catalogue, in: transaction).flatMap {
         journal in
@@ -39,23 +41,23 @@ extension Ledger {
   }
 
   /// The stored and the derived movements of an original transaction.
-  private struct FamilyJournal: Sendable {
-    var id: LineID
+  private struct OriginalTransactionMovements: Sendable {
+    var id: OriginalTransactionKey
     var lastRecordedAt: Timestamp?
     var known: Set<MovementRow>
     var rows: Set<MovementRow>
   }
 
   private func journals(
-    of families: [StoredFamily], by catalogue: Catalogue, in transaction: Transaction
-  ) async throws -> [FamilyJournal] {
+    of families: [StoredOriginalTransaction], by catalogue: Catalogue, in transaction: Transaction
+  ) async throws -> [OriginalTransactionMovements] {
     let lines = families.flatMap(\.members.keys).sorted()
     let results = try await transaction.batch(lines.map(MovementRow.select))
     let known = Dictionary(uniqueKeysWithValues: zip(lines, try results.map(MovementRow.decode)))
     return families.compactMap { family in
       guard let id = family.members.keys.min() else { return nil }
       let rows = MovementRow.rows(of: family.line, rule: family.rule, in: catalogue)
-      return FamilyJournal(
+      return OriginalTransactionMovements(
         id: id, lastRecordedAt: family.lastRecordedAt,
         known: Set(family.members.keys.flatMap { known[$0] ?? [] }), rows: rows)
     }
@@ -65,7 +67,7 @@ extension Ledger {
 
   /// The catalogue that the movements were derived from; nil while a reconciliation is pending.
   func settledCatalogue() async throws -> Catalogue? {
-    let catalogue = try await catalogue()
+    let catalogue = try await products.catalogue()
     // Read after the catalogue: a new product version and its reconciliation are one commit.
     let isPending = try await database.query(
       """
@@ -79,7 +81,7 @@ extension Ledger {
   }
 
   /// Original transactions that have movements but don't exist.
-  private func strayJournals() async throws -> [LineID] {
+  private func strayJournals() async throws -> [OriginalTransactionKey] {
     try await database.query(
       """
       SELECT DISTINCT m.environment, m.original_transaction_id FROM tenure.movement AS m
@@ -88,8 +90,8 @@ extension Ledger {
         WHERE o.environment = m.environment
           AND o.original_transaction_id = m.original_transaction_id)
       ORDER BY m.environment, m.original_transaction_id
-      """, deadline: Self.auditDeadline
-    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+      """, deadline: LedgerAuditor.auditDeadline
+    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
   }
 
   /// Differing sums reported individually.
@@ -106,7 +108,7 @@ extension Ledger {
       SELECT count(*) OVER (), environment, basis, kind, day::text, product_id, currency
       FROM (\(Self.differingSums)) AS sum
       ORDER BY environment, basis, kind, day, product_id, currency LIMIT \(Self.toldSums)
-      """, deadline: Self.auditDeadline
+      """, deadline: LedgerAuditor.auditDeadline
     ).decode(
       Int.self, Environment.self, String.self, String.self, String.self, ProductID.self,
       String.self)
@@ -126,7 +128,7 @@ extension Ledger {
       SELECT count(*) OVER (), environment, measure, cause, day::text, product_id
       FROM (\(ChargeSums.differing)) AS sum
       ORDER BY environment, measure, day, product_id, cause LIMIT \(Self.toldSums)
-      """, deadline: Self.auditDeadline
+      """, deadline: LedgerAuditor.auditDeadline
     ).decode(
       Int.self, Environment.self, String.self, String.self, String.self, ProductID.self)
     for (count, environment, measure, cause, day, product) in differing {
@@ -140,7 +142,7 @@ extension Ledger {
   /// Closes movements without an original transaction and corrects the daily sums.
   ///
   /// - Returns: The missing original transactions.
-  func mendJournal() async throws -> Set<LineID> {
+  func mendJournal() async throws -> Set<OriginalTransactionKey> {
     let strays = try await strayJournals()
     let now = try await database.query("SELECT clock_timestamp()").decodeOnly(Timestamp.self)
     for line in strays {
@@ -155,14 +157,14 @@ extension Ledger {
 
   /// Corrects the daily sums; two concurrent corrections would add the difference twice.
   private func mendSums() async throws {
-    let patience = Int(Self.auditDeadline / .milliseconds(1))
+    let patience = Int(LedgerAuditor.auditDeadline / .milliseconds(1))
     try await database.withTransaction { transaction in
       // The statements after the lock take their snapshots after a concurrent correction.
       _ = try await transaction.batch(
         [
           SQL(unescaped: "SET LOCAL lock_timeout = \(patience)"),
           "SELECT pg_advisory_xact_lock(\(Self.sumsLock))",
-        ], deadline: Self.auditDeadline)
+        ], deadline: LedgerAuditor.auditDeadline)
       _ = try await transaction.query(
         """
         INSERT INTO tenure.movement_day AS d (environment, basis, kind, day, cohort, cause,
@@ -170,8 +172,8 @@ extension Ledger {
           amount_milliunits, mrr_twelfths)
         \(Self.differingSums)
         \(Self.addingToSums)
-        """, deadline: Self.auditDeadline)
-      _ = try await transaction.query(ChargeSums.mend, deadline: Self.auditDeadline)
+        """, deadline: LedgerAuditor.auditDeadline)
+      _ = try await transaction.query(ChargeSums.mend, deadline: LedgerAuditor.auditDeadline)
     }
   }
 

@@ -3,18 +3,18 @@ import Postgres
 package import Subscriptions
 
 /// Numbers of pruned payloads.
-package struct AgeingOut: Hashable, Sendable {
+package struct PayloadRetention: Hashable, Sendable {
   package fileprivate(set) var payloads = 0
   package fileprivate(set) var notifications = 0
   /// Apple's responses about either.
   package fileprivate(set) var answers = 0
 
-  package static let none = AgeingOut()
+  package static let none = PayloadRetention()
 }
 
 // Decisions follow from what was recorded when a payload arrived, so neither an audit nor a rebuild
 // needs it. Its SHA-256 and length are kept.
-extension Ledger {
+extension Maintenance {
   /// Rows examined per query: a second for rows that are kept.
   private static let ageingWindow = 20_000
   /// Payloads pruned per transaction: some tens of milliseconds.
@@ -31,8 +31,8 @@ extension Ledger {
   package func ageOut(
     _ job: Job, keeping retention: RawRetention, every interval: Duration, at now: Timestamp,
     isStopping: @Sendable () -> Bool = { false }
-  ) async throws -> AgeingOut {
-    var sum = AgeingOut.none
+  ) async throws -> PayloadRetention {
+    var sum = PayloadRetention.none
     if let age = retention.submissions {
       try await ageOutSubmissions(&sum, before: now - age, now, isStopping)
     }
@@ -46,7 +46,7 @@ extension Ledger {
   }
 
   private func ageOutSubmissions(
-    _ sum: inout AgeingOut, before: Timestamp, _ now: Timestamp,
+    _ sum: inout PayloadRetention, before: Timestamp, _ now: Timestamp,
     _ isStopping: @Sendable () -> Bool
   ) async throws {
     var last: UUID?
@@ -56,7 +56,7 @@ extension Ledger {
       let window = try await database.query(
         """
         SELECT p.submission_id, s.status <> 'pending' AND s.received_at < \(before) AND (
-          p.aged_out_at IS NULL OR 0 < (
+          p.pruned_at IS NULL OR 0 < (
             SELECT count(*) FROM tenure.submission_exchange AS e
             WHERE e.submission_id = p.submission_id AND e.answer IS NOT NULL))
         FROM tenure.submission_payload AS p
@@ -73,7 +73,7 @@ extension Ledger {
         let (payloads, answers) = try await database.query(
           """
           SELECT payloads, exchanges
-          FROM tenure.age_out_submissions(\(batch), \(kept), \(before), \(now))
+          FROM tenure.prune_submissions(\(batch), \(kept), \(before), \(now))
           """
         ).decodeOnly(Int.self, Int.self)
         sum.payloads += payloads
@@ -83,7 +83,7 @@ extension Ledger {
   }
 
   private func ageOutNotifications(
-    _ sum: inout AgeingOut, before: Timestamp, _ now: Timestamp,
+    _ sum: inout PayloadRetention, before: Timestamp, _ now: Timestamp,
     _ isStopping: @Sendable () -> Bool
   ) async throws {
     var last: (Timestamp, String)?
@@ -108,7 +108,7 @@ extension Ledger {
         let (bodies, answers) = try await database.query(
           """
           SELECT bodies, exchanges
-          FROM tenure.age_out_notifications(\(batch), \(kept), \(before), \(now))
+          FROM tenure.prune_notifications(\(batch), \(kept), \(before), \(now))
           """
         ).decodeOnly(Int.self, Int.self)
         sum.notifications += bodies
@@ -126,12 +126,12 @@ extension Ledger {
     guard !ids.isEmpty else { return [] }
     return try await database.query(
       """
-      SELECT receipt_submission_id FROM tenure.line_source
+      SELECT receipt_submission_id FROM tenure.poll_target
       WHERE receipt_submission_id = ANY (\(ids))
       UNION
       SELECT c.submission_id FROM tenure.claim AS c
       WHERE c.submission_id = ANY (\(ids)) AND NOT EXISTS (
-        SELECT FROM tenure.line_source AS l
+        SELECT FROM tenure.poll_target AS l
         WHERE l.environment = c.environment
           AND l.original_transaction_id = c.original_transaction_id)
       """, deadline: Self.ageingDeadline
@@ -142,7 +142,7 @@ extension Ledger {
     guard !ids.isEmpty else { return [] }
     return try await database.query(
       """
-      SELECT DISTINCT receipt_notification_id FROM tenure.line_source
+      SELECT DISTINCT receipt_notification_id FROM tenure.poll_target
       WHERE receipt_notification_id = ANY (\(ids))
       """, deadline: Self.ageingDeadline
     ).decode(String.self)
@@ -172,7 +172,7 @@ package struct RawRetention: Hashable, Sendable {
 }
 
 /// The remains of a pruned payload.
-package struct AgedOut: Hashable, Sendable {
+package struct PrunedPayload: Hashable, Sendable {
   package let at: Timestamp
   /// The digest of the payload.
   package let sha256: [UInt8]

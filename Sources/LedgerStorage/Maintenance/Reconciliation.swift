@@ -4,7 +4,12 @@ package import Subscriptions
 
 // Reconciliation corrects what no recording notices: a changed catalogue or sandbox setting.
 
-extension Ledger {
+/// Retention, roll-up, reconciliation and gauges.
+package struct Maintenance: LedgerStore {
+  let core: LedgerCore
+}
+
+extension Maintenance {
   /// Accounts read per query and published per transaction.
   private static let accountPage = 200
   /// Original transactions scheduled per transaction, which holds their locks.
@@ -32,25 +37,27 @@ extension Ledger {
       guard let here = place, page == 0 || !here.isSecondLook else { break }
       place = try await surveyPage(here, of: job, terms: terms, at: now)
     }
-    guard let place else { return try await complete(job) }
+    guard let place else { return try await jobs.complete(job) }
     _ = try await database.batch(
       job.repetition(at: place.isSecondLook ? now + Self.secondLook : now, now: now))
   }
 
   /// The stored position; the beginning if something changed since it was stored.
-  private func surveyPlace(of job: Job) async throws -> SurveyPlace? {
+  private func surveyPlace(of job: Job) async throws -> ReconciliationPlace? {
     let kept = try await database.query(
       "SELECT place FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker)"
     ).decodeFirst(String?.self)
-    return kept.map { SurveyPlace($0, generation: job.generation) ?? SurveyPlace(.accounts) }
+    return kept.map {
+      ReconciliationPlace($0, generation: job.generation) ?? ReconciliationPlace(.accounts)
+    }
   }
 
   /// Processes one page.
   ///
   /// - Returns: The next page's position; nil at the end, or if another worker has the job.
   private func surveyPage(
-    _ place: SurveyPlace, of job: Job, terms: AccessTerms, at now: Timestamp
-  ) async throws -> SurveyPlace? {
+    _ place: ReconciliationPlace, of job: Job, terms: AccessTerms, at now: Timestamp
+  ) async throws -> ReconciliationPlace? {
     let last: String?
     switch place.stage {
     case .accounts, .accountsAgain:
@@ -60,7 +67,8 @@ extension Ledger {
     case .journal:
       last = try await surveyJournal(after: place.line, by: terms.catalogue, at: now)
     }
-    guard let next = last.map({ SurveyPlace(place.stage, after: $0) }) ?? place.nextStage else {
+    guard let next = last.map({ ReconciliationPlace(place.stage, after: $0) }) ?? place.nextStage
+    else {
       return nil
     }
     let kept = try await database.execute(
@@ -90,7 +98,7 @@ extension Ledger {
     let names = Dictionary(page.map { ($0.1, $0.0) }) { first, _ in first }
     let subjects = names.keys.map { Job.Key.publishEntitlements($0).subject }
     let (told, jobs) = try await database.read(
-      ToldAccount.query(names),
+      PublishedEntitlements.query(names),
       Query(
         """
         SELECT subject, run_at FROM tenure.job
@@ -101,7 +109,7 @@ extension Ledger {
         Dictionary(
           uniqueKeysWithValues: try $0.decode(String.self, Timestamp.self).map { ($0, $1) })
       })
-    let behind = told.map { AccountNews($0, terms: terms, at: now) }.filter { news in
+    let behind = told.map { AccountEvents($0, terms: terms, at: now) }.filter { news in
       let scheduled = jobs[Job.Key.publishEntitlements(news.key).subject]
       return news.changesWhatIsTold
         || news.nextChange.map { next in scheduled.map { next < $0 } ?? true } ?? false
@@ -109,10 +117,10 @@ extension Ledger {
     if !behind.isEmpty {
       let channels = try await database.withTransaction { transaction in
         // An account locked by another transaction is published by that one.
-        let told = try await lockTold(
+        let told = try await recorder.lockTold(
           Set(behind.map(\.key)), waits: false, in: transaction
-        ).told.map { AccountNews($0, terms: terms, at: now) }
-        let consequences = Consequences(told, rescheduling: told, at: now)
+        ).told.map { AccountEvents($0, terms: terms, at: now) }
+        let consequences = Outbox(told, rescheduling: told, at: now)
         try await transaction.commit(with: consequences.statements)
         return consequences.channels
       }
@@ -124,7 +132,9 @@ extension Ledger {
   /// Schedules polls for a page of original transactions where they are missing.
   ///
   /// - Returns: The page's last original transaction, if any.
-  private func surveyLines(after last: LineID?, at now: Timestamp) async throws -> String? {
+  private func surveyLines(after last: OriginalTransactionKey?, at now: Timestamp) async throws
+    -> String?
+  {
     let page = try await surveyedLines(after: last)
     guard let end = page.last else { return nil }
     let subjects = page.map(\.subject)
@@ -137,12 +147,12 @@ extension Ledger {
     let unplanned = Set(page.filter { !planned.contains($0.subject) })
     if !unplanned.isEmpty {
       try await database.withTransaction { transaction in
-        var reader = FamilyReader(isLocking: true)
+        var reader = OriginalTransactionReader(isLocking: true)
         try await reader.read(unplanned, in: transaction)
         let families = reader.families.map { family in
-          RecordedFamily(family, line: family.line, rule: family.rule, names: [:])
+          RecordedOriginalTransaction(family, line: family.line, rule: family.rule, names: [:])
         }
-        let appointments = families.flatMap { missingAppointments(of: $0, at: now) }
+        let appointments = families.flatMap { polls.missingAppointments(of: $0, at: now) }
         if appointments.isEmpty {
           await transaction.rollBack()
         } else {
@@ -156,7 +166,9 @@ extension Ledger {
   /// Brings the movements of a page of original transactions up to date.
   ///
   /// - Returns: The page's last original transaction, if any.
-  private func surveyJournal(after last: LineID?, by catalogue: Catalogue, at now: Timestamp)
+  private func surveyJournal(
+    after last: OriginalTransactionKey?, by catalogue: Catalogue, at now: Timestamp
+  )
     async throws -> String?
   {
     let page = try await surveyedLines(after: last)
@@ -165,7 +177,9 @@ extension Ledger {
     return end.subject
   }
 
-  private func surveyedLines(after last: LineID?) async throws -> [LineID] {
+  private func surveyedLines(after last: OriginalTransactionKey?) async throws
+    -> [OriginalTransactionKey]
+  {
     try await database.query(
       """
       SELECT environment, original_transaction_id FROM tenure.original_transaction
@@ -173,12 +187,12 @@ extension Ledger {
         > (\(last?.environment.rawValue ?? ""), \(last?.originalTransactionID.rawValue ?? ""))
       ORDER BY environment, original_transaction_id LIMIT \(Self.linePage)
       """
-    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
   }
 }
 
 /// The position of a reconciliation.
-struct SurveyPlace: Hashable, Sendable {
+struct ReconciliationPlace: Hashable, Sendable {
   enum Stage: String, CaseIterable, Sendable {
     case accounts
     case lines
@@ -211,17 +225,17 @@ struct SurveyPlace: Hashable, Sendable {
     "\(generation) \(stage.rawValue)" + (last.map { " \($0)" } ?? "")
   }
 
-  var nextStage: SurveyPlace? {
+  var nextStage: ReconciliationPlace? {
     switch stage {
-    case .accounts: SurveyPlace(.lines)
-    case .lines: SurveyPlace(.accountsAgain)
-    case .accountsAgain: SurveyPlace(.journal)
+    case .accounts: ReconciliationPlace(.lines)
+    case .lines: ReconciliationPlace(.accountsAgain)
+    case .accountsAgain: ReconciliationPlace(.journal)
     case .journal: nil
     }
   }
 
   /// Whether the second pass over the accounts is about to start.
-  var isSecondLook: Bool { self == SurveyPlace(.accountsAgain) }
+  var isSecondLook: Bool { self == ReconciliationPlace(.accountsAgain) }
 
-  var line: LineID? { last.flatMap(LineID.init(subject:)) }
+  var line: OriginalTransactionKey? { last.flatMap(OriginalTransactionKey.init(subject:)) }
 }

@@ -44,7 +44,7 @@ package struct NotificationComparison: Hashable, Sendable {
   }
 }
 
-extension Ledger {
+extension NotificationStore {
   /// Schedules a comparison of Apple's notification history with the inbox, for `moment` or
   /// earlier.
   ///
@@ -75,7 +75,7 @@ extension Ledger {
   ) async throws -> Timestamp? {
     try await database.query(
       """
-      SELECT max(window_end) FROM tenure.notification_comparison
+      SELECT max(window_end) FROM tenure.notification_history_check
       WHERE bundle_id = \(bundleID) AND environment = \(environment)
       """
     ).decodeOnly(Timestamp?.self)
@@ -106,7 +106,7 @@ extension Ledger {
         WHERE arrival = 'history' AND bundle_id = \(comparison.bundleID)
           AND environment = \(comparison.environment)
           AND received_at > (
-            SELECT coalesce(max(compared_at), '-infinity') FROM tenure.notification_comparison
+            SELECT coalesce(max(compared_at), '-infinity') FROM tenure.notification_history_check
             WHERE bundle_id = \(comparison.bundleID) AND environment = \(comparison.environment))
       ),
       counted AS (
@@ -115,7 +115,7 @@ extension Ledger {
           greatest(\(comparison.longestDelay?.inMilliseconds), delay_ms, 0) AS delay_ms
         FROM found
       )
-      INSERT INTO tenure.notification_comparison (bundle_id, environment, window_start, window_end,
+      INSERT INTO tenure.notification_history_check (bundle_id, environment, window_start, window_end,
         compared_at, listed, refused, missing, first_missing_at, longest_delay_ms)
       SELECT \(comparison.bundleID), \(comparison.environment), \(comparison.windowStart),
         \(comparison.windowEnd), \(comparison.comparedAt), \(comparison.listed),
@@ -142,7 +142,7 @@ extension Ledger {
       """
       SELECT bundle_id, environment, window_start, window_end, compared_at, listed, refused,
         missing, first_missing_at, longest_delay_ms
-      FROM tenure.notification_comparison ORDER BY comparison_id DESC LIMIT \(limit)
+      FROM tenure.notification_history_check ORDER BY comparison_id DESC LIMIT \(limit)
       """
     ).decode(
       String.self, Environment.self, Timestamp.self, Timestamp.self, Timestamp.self, Int.self,
@@ -155,7 +155,7 @@ extension Ledger {
   }
 }
 
-extension Ledger {
+extension NotificationStore {
   /// Records a server's heartbeat, and schedules comparisons with Apple's notification histories if
   /// no server was alive for longer than `pause`, in one database transaction.
   ///

@@ -32,7 +32,7 @@ package struct RefusedNotifications: Sendable {
   }
 }
 
-extension Ledger {
+extension NotificationStore {
   /// Adds refused notifications to the counts: a few rows an hour, however many are posted.
   package func trace(_ refused: [RefusedNotifications]) async throws {
     // Sorted, so that two servers can't deadlock.

@@ -2,7 +2,12 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-extension Ledger {
+/// The inbox of Apple's notifications.
+package struct NotificationStore: LedgerStore {
+  let core: LedgerCore
+}
+
+extension NotificationStore {
   /// Stores a notification durably, unless it is stored already.
   ///
   /// - Parameter processAt: When a worker processes it unless it was processed before; nil if there
@@ -83,20 +88,21 @@ extension Ledger {
     package var id: String
     package var evidence: [Evidence]
     /// The notification's app and receipt.
-    package var source: LineSource
+    package var source: PollTarget
     /// The reported date on which auto-renew was turned off; used if the evidence confirms it.
-    package var switchOff: ReportedSwitchOff?
+    package var switchOff: AutoRenewOffDate?
     /// The exchanges with Apple that returned the evidence; empty if Apple signed it.
     package var exchanges: [SubmissionExchange]
     /// A problem that did not prevent verification.
     package var problem: String?
     /// The original transaction of a consumption request.
-    package var asksAbout: LineID?
+    package var asksAbout: OriginalTransactionKey?
 
     package init(
-      id: String, evidence: [Evidence], source: LineSource = LineSource(bundleID: nil),
-      switchOff: ReportedSwitchOff? = nil,
-      exchanges: [SubmissionExchange] = [], problem: String? = nil, asksAbout: LineID? = nil
+      id: String, evidence: [Evidence], source: PollTarget = PollTarget(bundleID: nil),
+      switchOff: AutoRenewOffDate? = nil,
+      exchanges: [SubmissionExchange] = [], problem: String? = nil,
+      asksAbout: OriginalTransactionKey? = nil
     ) {
       self.id = id
       self.evidence = evidence
@@ -111,7 +117,7 @@ extension Ledger {
   package struct ProcessedNotification: Sendable {
     package let outcome: NotificationOutcome
     package let recording: Recording
-    fileprivate let channels: Set<Bell.Channel>
+    fileprivate let channels: Set<ChangeNotifier.Channel>
   }
 
   /// Records a verified notification's evidence and its consequences, and marks it as processed, in
@@ -126,7 +132,7 @@ extension Ledger {
   ) async throws -> ProcessedNotification? {
     // Two round trips: all reads, then all writes.
     let processed = try await database.withTransaction { transaction -> ProcessedNotification? in
-      var (lines, notification, _) = try await lock(
+      var (lines, notification, _) = try await recorder.lock(
         linesOf: verified.evidence, before: OpenNotification.query(verified.id),
         after: Query([]), in: transaction)
       guard let notification else {
@@ -136,11 +142,12 @@ extension Ledger {
       if let switchOff = verified.switchOff, let evidence = lines.evidence(of: switchOff) {
         lines.evidence.append(evidence)
       }
-      let arrival = Arrival(
+      let arrival = EvidenceBatch(
         evidence: verified.evidence, source: EntrySource(.notification, id: verified.id))
-      let recording = try await load(arrival, on: lines, in: transaction).decide(arrival, at: now)
-      let plan = try await plan(recording, terms: terms, at: now, in: transaction)
-      let tellings = consumptionTellings(of: verified, at: now)
+      let recording = try await recorder.load(arrival, on: lines, in: transaction).decide(
+        arrival, at: now)
+      let plan = try await recorder.plan(recording, terms: terms, at: now, in: transaction)
+      let tellings = writeBacks.consumptionTellings(of: verified, at: now)
       let outcome: NotificationOutcome =
         verified.evidence.isEmpty ? .nothingToRecord : recording.isNews ? .recorded : .known
       try await transaction.commit(
@@ -256,9 +263,9 @@ private struct OpenNotification {
   }
 }
 
-extension LockedLines {
+extension LockedOriginalTransactions {
   /// The evidence that a reported date makes once the other evidence is recorded, if any.
-  fileprivate func evidence(of report: ReportedSwitchOff) -> Evidence? {
+  fileprivate func evidence(of report: AutoRenewOffDate) -> Evidence? {
     guard let family = families.first(where: { $0.members[report.line] != nil }) else {
       return nil
     }

@@ -6,14 +6,14 @@ package enum NotificationVersion: Int, Sendable {
   case two = 2
 }
 
-package enum NotificationArrival: String, Sendable {
+package enum ReceivedNotification: String, Sendable {
   /// Posted by Apple.
   case delivered
   /// Found in Apple's notification history after it was missing.
   case history
 }
 
-extension NotificationArrival: PostgresEncodable, PostgresDecodable {}
+extension ReceivedNotification: PostgresEncodable, PostgresDecodable {}
 
 /// A notification as received, verified as far as possible without asking Apple.
 package struct NewNotification: Sendable {
@@ -21,7 +21,7 @@ package struct NewNotification: Sendable {
   package var id: String
   package var version: NotificationVersion
   package var receivedAt: Timestamp
-  package var arrival: NotificationArrival
+  package var arrival: ReceivedNotification
   /// The signed payload; for version 1, the JSON without its password.
   package var body: String
   // Fields of the body, to find it by.
@@ -35,7 +35,7 @@ package struct NewNotification: Sendable {
 
   package init(
     id: String, version: NotificationVersion, receivedAt: Timestamp,
-    arrival: NotificationArrival = .delivered, body: String, notificationType: String? = nil,
+    arrival: ReceivedNotification = .delivered, body: String, notificationType: String? = nil,
     subtype: String? = nil, environment: Environment? = nil, bundleID: String? = nil,
     originalTransactionID: OriginalTransactionID? = nil, transactionID: TransactionID? = nil,
     signedAt: Timestamp? = nil

@@ -65,11 +65,16 @@ extension StoredOrder {
   }
 }
 
-extension Ledger {
+/// Orders and deliveries.
+package struct OrderStore: LedgerStore {
+  let core: LedgerCore
+}
+
+extension OrderStore {
   /// Opens an order and schedules its expiry, creating the account if necessary.
   ///
   /// ```swift
-  /// let order = try await ledger.openOrder(accountID: "klara", productID: "pro.monthly", at: now)
+  /// let order = try await ledger.orders.openOrder(accountID: "klara", productID: "pro.monthly", at: now)
   /// // The app passes order.appAccountToken to StoreKit, and order.order.id with the receipt.
   /// ```
   ///
@@ -83,7 +88,8 @@ extension Ledger {
       "SELECT 1 FROM tenure.product WHERE product_id = \(productID) LIMIT 1")
     guard known.count == 1 else { throw LedgerError.unknownProduct(productID) }
     while true {
-      let account = try await successor(of: findOrCreateAccount(accountID, at: now))
+      let account = try await accounts.successor(
+        of: accounts.findOrCreateAccount(accountID, at: now))
       guard !account.isErased else { throw LedgerError.erasedAccount(accountID) }
       let order = PurchaseOrder(
         id: UUID(), account: account.key, productID: productID, createdAt: now, status: .open)
@@ -167,7 +173,7 @@ extension Ledger {
       }
       var statements = Self.expire(expiring)
       // Locked like every account that events are published to, which keeps its events in order.
-      statements += ToldAccount.lock(Set(told.map(\.1)))
+      statements += PublishedEntitlements.lock(Set(told.map(\.1)))
       statements += EventRow.insert(told.map { $0.0.expiry(at: $0.0.createdAt + orderLifetime) })
       statements += jobOf.filter { !undone.contains($0.key) }.map(\.value).completion
       for order in waiting {
@@ -325,7 +331,7 @@ extension PurchaseOrder {
   }
 }
 
-extension Ledger {
+extension OrderStore {
   /// Acknowledges the delivery of a charge, once for the charge and its aliases.
   ///
   /// An acknowledgement remains after a refund; repeating the call returns its time.
@@ -339,7 +345,7 @@ extension Ledger {
   ) async throws -> (deliveredAt: Timestamp, isFirst: Bool)? {
     try await database.withTransaction { database in
       // Locked, because a delivered transaction may become an alias concurrently.
-      var reader = FamilyReader(isLocking: true)
+      var reader = OriginalTransactionReader(isLocking: true)
       try await reader.read([transaction.line], in: database)
       guard let family = reader.families.first,
         let charge = family.rule.position(of: transaction).map({ family.rule.charges[$0] }),

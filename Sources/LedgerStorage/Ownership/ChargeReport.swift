@@ -5,7 +5,7 @@ package struct ChargeReport: Sendable {
   package let charge: Charge
   package let transaction: StoreTransaction
   package let productType: ProductType?
-  package let recorded: Line.RecordedDecision
+  package let recorded: OriginalTransaction.RecordedDecision
   package let ownerAccountID: String?
   /// One sentence that explains the ownership.
   package var because: String
@@ -18,7 +18,7 @@ package struct ChargeReport: Sendable {
 
   /// Nil if `key` is not a transaction of the original transaction.
   package init?(
-    of key: TransactionKey, in family: RecordedFamily, catalogue: Catalogue,
+    of key: TransactionKey, in family: RecordedOriginalTransaction, catalogue: Catalogue,
     isNewlyOwned: Bool = false
   ) {
     guard let (charge, recorded) = family.charge(of: key),

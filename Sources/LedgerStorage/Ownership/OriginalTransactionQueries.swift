@@ -2,17 +2,22 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-extension Ledger {
+/// Charges and who owns them.
+package struct OwnershipStore: LedgerStore {
+  let core: LedgerCore
+}
+
+extension OwnershipStore {
   /// Reads an original transaction with those that Apple links; nil if nothing is recorded.
   ///
   /// - Parameters:
   ///   - claimant: An account about to claim charges, whose orders are read too.
   ///   - knownAt: Ignores what was recorded later; nil: ignores nothing.
   package func family(
-    of id: LineID, claimant: AccountKey? = nil, knownAt: Timestamp? = nil
-  ) async throws -> RecordedFamily? {
+    of id: OriginalTransactionKey, claimant: AccountKey? = nil, knownAt: Timestamp? = nil
+  ) async throws -> RecordedOriginalTransaction? {
     try await database.withTransaction(isolation: .repeatableRead, readOnly: true) { transaction in
-      var reader = FamilyReader(isLocking: false)
+      var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read([id], in: transaction)
       guard let stored = reader.families.first else { return nil }
       var line = stored.line
@@ -24,7 +29,7 @@ extension Ledger {
             entries.append(try entry.entry())
           }
         }
-        line = Line(folding: entries, around: id)
+        line = OriginalTransaction(folding: entries, around: id)
         line.updateContext { $0.tokenHolders = stored.line.history.tokenHolders }
       }
       return try await recorded(stored, as: line, claimant: claimant, in: transaction)
@@ -32,13 +37,15 @@ extension Ledger {
   }
 
   /// Reads original transactions, linked ones once; those without entries are left out.
-  package func families(of ids: Set<LineID>) async throws -> [RecordedFamily] {
+  package func families(of ids: Set<OriginalTransactionKey>) async throws
+    -> [RecordedOriginalTransaction]
+  {
     guard !ids.isEmpty else { return [] }
     return try await database.withTransaction(isolation: .repeatableRead, readOnly: true) {
       transaction in
-      var reader = FamilyReader(isLocking: false)
+      var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read(ids, in: transaction)
-      var families: [RecordedFamily] = []
+      var families: [RecordedOriginalTransaction] = []
       for stored in reader.families {
         families.append(
           try await recorded(stored, as: stored.line, claimant: nil, in: transaction))
@@ -51,28 +58,52 @@ extension Ledger {
   ///
   /// - Parameter line: Its state, now or at an earlier time.
   private func recorded(
-    _ stored: StoredFamily, as line: Line, claimant: AccountKey?, in transaction: Transaction
-  ) async throws -> RecordedFamily {
+    _ stored: StoredOriginalTransaction, as line: OriginalTransaction, claimant: AccountKey?,
+    in transaction: Transaction
+  ) async throws -> RecordedOriginalTransaction {
     var line = line
-    var context = try await context(of: stored, claimant: claimant, evidence: [], in: transaction)
+    var context = try await recorder.context(
+      of: stored, claimant: claimant, evidence: [], in: transaction)
     line.updateContext(context.apply)
     // An earlier state may have had other owners.
     let owners = Set(line.decisions.values.compactMap(\.decision.owner))
     let names = try await names(of: owners.subtracting(context.names.keys), in: transaction)
     context.names.merge(names) { $1 }
-    return RecordedFamily(
+    return RecordedOriginalTransaction(
       stored, line: line, rule: OwnershipRule(recordedOn: line), names: context.names)
   }
 
   /// The original transactions that contain a transaction, in all environments.
-  package func lines(of transaction: TransactionID) async throws -> [LineID] {
+  package func lines(of transaction: TransactionID) async throws -> [OriginalTransactionKey] {
     try await database.query(
       """
-      SELECT environment, original_transaction_id FROM tenure.transaction_line
+      SELECT environment, original_transaction_id FROM tenure.transaction_lookup
       WHERE transaction_id = \(transaction)
       ORDER BY environment, original_transaction_id
       """
-    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
+  }
+
+  /// The original transactions on which an account ever owned or claimed a charge.
+  package func lines(of account: AccountKey) async throws -> [OriginalTransactionKey] {
+    try await database.query(
+      """
+      SELECT environment, original_transaction_id FROM tenure.account_original_transaction
+      WHERE account_key = \(account)
+      ORDER BY environment, original_transaction_id
+      """
+    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
+  }
+
+  /// The original transactions with a web order line item, in all environments.
+  package func lines(of lineItem: WebOrderLineItemID) async throws -> [OriginalTransactionKey] {
+    try await database.query(
+      """
+      SELECT environment, original_transaction_id FROM tenure.web_order_line_item
+      WHERE web_order_line_item_id = \(lineItem)
+      ORDER BY environment, original_transaction_id
+      """
+    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
   }
 
   package func environments(of id: OriginalTransactionID) async throws -> [Environment] {
@@ -86,13 +117,16 @@ extension Ledger {
     ).decode(Environment.self)
   }
 
-  func entries(of line: LineID, in transaction: Transaction) async throws -> [StoredEntry] {
+  func entries(of line: OriginalTransactionKey, in transaction: Transaction) async throws
+    -> [StoredEntry]
+  {
     try await transaction.query(StoredEntry.select(line)).decodeEntries(line: line)
   }
 
   /// The entries of an original transaction with their sources, in order.
-  package func history(of line: LineID) async throws -> [(entry: LedgerEntry, source: EntrySource)]
-  {
+  package func history(of line: OriginalTransactionKey) async throws -> [(
+    entry: LedgerEntry, source: EntrySource
+  )] {
     try await database.query(StoredEntry.select(line)).decodeEntries(line: line)
       .map { (try $0.entry(), $0.source) }
   }
@@ -117,17 +151,17 @@ extension Ledger {
   }
 }
 
-extension Line {
+extension OriginalTransaction {
   /// Folds the entries of an original transaction and of those that they link with it.
   ///
   /// - Parameter entries: In any order; entries of unlinked original transactions are ignored.
-  init(folding entries: [LedgerEntry], around id: LineID) {
-    var neighbours: [LineID: Set<LineID>] = [:]
+  init(folding entries: [LedgerEntry], around id: OriginalTransactionKey) {
+    var neighbours: [OriginalTransactionKey: Set<OriginalTransactionKey>] = [:]
     for case .evidence(.link(let line, let previous)) in entries.lazy.map(\.content) {
       neighbours[line, default: []].insert(previous)
       neighbours[previous, default: []].insert(line)
     }
-    var (members, open): (Set<LineID>, [LineID]) = ([id], [id])
+    var (members, open): (Set<OriginalTransactionKey>, [OriginalTransactionKey]) = ([id], [id])
     while let next = open.popLast() {
       for other in neighbours[next] ?? [] where members.insert(other).inserted {
         open.append(other)
@@ -148,7 +182,7 @@ extension LedgerEntry {
 }
 
 extension StoredEntry {
-  static func select(_ line: LineID) -> SQL {
+  static func select(_ line: OriginalTransactionKey) -> SQL {
     """
     SELECT number, recorded_at, kind, evidence_date, source, source_id, format, body, hash
     FROM tenure.ledger_entry
@@ -160,7 +194,7 @@ extension StoredEntry {
 }
 
 extension Rows {
-  fileprivate func decodeEntries(line: LineID) throws -> [StoredEntry] {
+  fileprivate func decodeEntries(line: OriginalTransactionKey) throws -> [StoredEntry] {
     try decode(
       Int.self, Timestamp.self, String.self, Timestamp?.self, EntrySource.Kind.self, String?.self,
       Int16.self, String.self, [UInt8].self

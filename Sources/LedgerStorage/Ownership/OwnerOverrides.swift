@@ -2,7 +2,7 @@ import JSONText
 import Postgres
 package import Subscriptions
 
-extension Ledger {
+extension OwnershipStore {
   /// Assigns a charge to an account or releases it, overriding the ownership rule.
   ///
   /// The override, decisions, holdings, orders, events and the audit log are written in one
@@ -26,8 +26,8 @@ extension Ledger {
     by administrator: Administrator, terms: AccessTerms, at now: Timestamp
   ) async throws -> Bool {
     let (recording, channels) = try await database.withTransaction {
-      database -> (Recording?, Set<Bell.Channel>) in
-      var reader = FamilyReader(isLocking: true)
+      database -> (Recording?, Set<ChangeNotifier.Channel>) in
+      var reader = OriginalTransactionReader(isLocking: true)
       try await reader.read([transaction.line], in: database)
       guard let family = reader.families.first(where: { $0.members[transaction.line] != nil }),
         let charge = family.rule.position(of: transaction).map({ family.rule.charges[$0] })
@@ -36,11 +36,11 @@ extension Ledger {
       // orders that the charge may fulfil.
       var account: Account?
       if let accountID {
-        let receiver = try await self.account(
-          from: database.query(Self.select(account: accountID)), id: accountID)
+        let receiver = try await accounts.account(
+          from: database.query(AccountStore.select(account: accountID)), id: accountID)
         if let receiver {
           _ = try await database.query(
-            Self.lockOrdersAwaitingPayment(
+            OrderStore.lockOrdersAwaitingPayment(
               of: receiver.key, for: [charge.productID],
               opened: PurchaseOrder.OpeningTimes(purchasedAt: charge.date)))
         }
@@ -58,16 +58,16 @@ extension Ledger {
         await database.rollBack()
         return (nil, [])
       }
-      let placement = Placement(
+      let placement = OwnerOverride(
         account: account?.key, transaction: charge.id, effectiveFrom: effectiveFrom ?? now)
-      let arrival = Arrival(
+      let arrival = EvidenceBatch(
         evidence: [], placements: [placement],
         source: EntrySource(.administrator, id: administrator.entrySourceID))
-      let recording = try await load(
-        arrival, on: LockedLines(families: [family], evidence: []), in: database
+      let recording = try await recorder.load(
+        arrival, on: LockedOriginalTransactions(families: [family], evidence: []), in: database
       ).decide(arrival, at: now)
-      let plan = try await plan(recording, terms: terms, at: now, in: database)
-      let act = NewAct(
+      let plan = try await recorder.plan(recording, terms: terms, at: now, in: database)
+      let act = NewAdministratorAction(
         transferring: charge, from: owner, by: placement, administrator,
         names: recording.families[charge.id.line]?.names ?? [:])
       try await database.commit(with: plan.statements + [act.insert(at: now)])
@@ -83,8 +83,9 @@ extension Ledger {
   /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
   ///   ``LedgerError/mergedAccount(_:into:)``.
   func lockAccount(_ id: String, in transaction: Transaction) async throws -> Account {
-    let results = try await transaction.batch(ToldAccount.lock([id]) + [Self.select(account: id)])
-    guard let account = try account(from: results[1], id: id) else {
+    let results = try await transaction.batch(
+      PublishedEntitlements.lock([id]) + [AccountStore.select(account: id)])
+    guard let account = try accounts.account(from: results[1], id: id) else {
       throw LedgerError.unknownAccount(id)
     }
     guard !account.isErased else { throw LedgerError.erasedAccount(id) }
@@ -96,24 +97,24 @@ extension Ledger {
   }
 }
 
-extension StoredFamily {
+extension StoredOriginalTransaction {
   /// The latest override of a charge, if any.
-  fileprivate func placement(of charge: Charge) -> Placement? {
+  fileprivate func placement(of charge: Charge) -> OwnerOverride? {
     line.history.acts.reversed().lazy.compactMap { recorded in
       if case .placement(let placement) = recorded.act { placement } else { nil }
     }.first { charge.transactions.contains($0.transaction) }
   }
 }
 
-extension NewAct {
+extension NewAdministratorAction {
   fileprivate init(
-    transferring charge: Charge, from owner: AccountKey?, by placement: Placement,
+    transferring charge: Charge, from owner: AccountKey?, by placement: OwnerOverride,
     _ administrator: Administrator, names: [AccountKey: String]
   ) {
     let id = charge.id
     self.init(
       action: placement.isRelease ? .release : .transfer,
-      subject: AdministratorAct.subject(id), administrator: administrator,
+      subject: AdministratorAction.subject(id), administrator: administrator,
       account: placement.account, previousAccount: owner,
       names: names.filter { $0.key == placement.account || $0.key == owner },
       data: Self.data { json in

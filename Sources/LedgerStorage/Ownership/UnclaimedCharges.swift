@@ -12,7 +12,7 @@ package struct UnclaimedCharge: Hashable, Sendable {
   package let decision: Decision
 }
 
-extension Ledger {
+extension OwnershipStore {
   /// The position of a charge in ``unclaimedCharges(wasOver:after:limit:)``.
   package typealias UnclaimedPlace = (chargedAt: Timestamp, charge: Charge.ID)
 
@@ -44,12 +44,14 @@ extension Ledger {
       environment, original, transaction, product, chargedAt, recordedAt, expiresAt, rule, ground,
       previousOriginal, previousTransaction, previousProduct, statusAsOf, switchedOffAt in
       let charge = TransactionKey(
-        line: LineID(environment, original), transactionID: transaction, productID: product)
+        line: OriginalTransactionKey(environment, original), transactionID: transaction,
+        productID: product)
       let price = prices[charge]
       var previous: Charge.ID?
       if let previousOriginal, let previousTransaction, let previousProduct {
         previous = TransactionKey(
-          line: LineID(environment, previousOriginal), transactionID: previousTransaction,
+          line: OriginalTransactionKey(environment, previousOriginal),
+          transactionID: previousTransaction,
           productID: previousProduct)
       }
       return UnclaimedCharge(
@@ -57,8 +59,8 @@ extension Ledger {
         amountMilliunits: price?.amountMilliunits ?? 0, currency: price?.currency,
         decision: Decision(
           owner: nil, rule: Decision.Rule(rawValue: rule) ?? .unclaimed,
-          finding: RenewalFinding(
-            ground: RenewalFinding.Ground(rawValue: ground) ?? .noEarlierCharge,
+          finding: RenewalEvidence(
+            ground: RenewalEvidence.Ground(rawValue: ground) ?? .noEarlierCharge,
             previous: previous, statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)))
     }
   }
@@ -111,7 +113,8 @@ extension Ledger {
       prices.map { environment, original, transaction, product, amount, currency in
         (
           TransactionKey(
-            line: LineID(environment, original), transactionID: transaction, productID: product),
+            line: OriginalTransactionKey(environment, original), transactionID: transaction,
+            productID: product),
           (amount, currency)
         )
       },

@@ -2,7 +2,12 @@ import Postgres
 package import Subscriptions
 import Synchronization
 
-extension Ledger {
+/// What to ask Apple, and when.
+package struct PollStore: LedgerStore {
+  let core: LedgerCore
+}
+
+extension PollStore {
   // MARK: Planning
 
   /// Schedules the next polls of the original transactions to which a recording appended entries,
@@ -15,20 +20,20 @@ extension Ledger {
   }
 
   /// Schedules a poll of an original transaction that has none.
-  func missingAppointments(of family: RecordedFamily, at now: Timestamp) -> [SQL] {
+  func missingAppointments(of family: RecordedOriginalTransaction, at now: Timestamp) -> [SQL] {
     planning(of: family, replacesOthers: false, mayExist: true, at: now)
   }
 
   private func planning(
-    of family: RecordedFamily, replacesOthers: Bool, mayExist: Bool, at now: Timestamp
+    of family: RecordedOriginalTransaction, replacesOthers: Bool, mayExist: Bool, at now: Timestamp
   ) -> [SQL] {
     // An import is polled until Apple has confirmed it: a poll returns the whole history, a
     // notification only the renewal.
     guard !family.awaitsApple, !family.before.awaitsApple else { return [] }
     let members = family.before.members.keys.sorted()
-    let plan = RenewalPlan.Line(family.line, family.rule, notifications: notificationMemory)
+    let plan = RenewalSchedule.Subject(family.line, family.rule, notifications: notificationMemory)
     let next = plan.flatMap { plan in
-      RenewalPlan.next(plan, after: now).map { (plan.id, $0) }
+      RenewalSchedule.next(plan, after: now).map { (plan.id, $0) }
     }
     // One poll covers linked original transactions: Apple returns the customer's statuses.
     let deletes =
@@ -50,32 +55,32 @@ extension Ledger {
 
   // MARK: Asking
 
-  package struct LineToPoll: Sendable {
-    package let line: LineID
+  package struct PollRequest: Sendable {
+    package let line: OriginalTransactionKey
     /// Whether the latest charge is of an auto-renewable subscription; if not, only a refund can be
     /// news.
     package let isSubscription: Bool
-    package let source: LineSource
-    package let imported: ImportedSource?
+    package let source: PollTarget
+    package let imported: ImportStore.ImportedSource?
     /// Whether only an import is recorded.
     package let isUnheardOf: Bool
   }
 
   /// Finds the identifiers to poll an original transaction with; nil if nothing is recorded.
-  package func lineToPoll(_ line: LineID) async throws -> LineToPoll? {
+  package func lineToPoll(_ line: OriginalTransactionKey) async throws -> PollRequest? {
     try await database.withTransaction(isolation: .repeatableRead, readOnly: true) { transaction in
-      var reader = FamilyReader(isLocking: false)
+      var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read([line], in: transaction)
       guard let family = reader.families.first else { return nil }
       let latest = family.rule.charges.latestCharge
       guard latest != nil || family.awaitsApple else { return nil }
       let members = [line] + family.members.keys.filter { $0 != line }.sorted()
       let results = try await transaction.batch(
-        [Self.selectImportedSource(line)] + LineSource.select(members))
-      return LineToPoll(
+        [ImportStore.selectImportedSource(line)] + PollTarget.select(members))
+      return PollRequest(
         line: line, isSubscription: latest?.isSubscription ?? true,
-        source: try LineSource(from: Array(results.dropFirst())),
-        imported: try Self.importedSource(from: results[0]), isUnheardOf: latest == nil)
+        source: try PollTarget(from: Array(results.dropFirst())),
+        imported: try ImportStore.importedSource(from: results[0]), isUnheardOf: latest == nil)
     }
   }
 
@@ -98,13 +103,13 @@ extension Ledger {
   // MARK: After the response
 
   /// The polled original transaction, to schedule its next poll with the recording of the response.
-  package struct AskedLine: Sendable {
-    package var line: LineID
+  package struct PolledOriginalTransaction: Sendable {
+    package var line: OriginalTransactionKey
     package var bundleID: String?
     /// The poll's job; nil for a manual request.
     package var job: Job?
 
-    package init(_ line: LineID, of bundleID: String?, job: Job? = nil) {
+    package init(_ line: OriginalTransactionKey, of bundleID: String?, job: Job? = nil) {
       self.line = line
       self.bundleID = bundleID
       self.job = job
@@ -116,18 +121,19 @@ extension Ledger {
   /// Goes after the recording's own statements and replaces their schedule, because Apple has just
   /// been asked.
   func replanning(
-    _ asked: AskedLine, after recording: Recording, at now: Timestamp, in transaction: Transaction
+    _ asked: PolledOriginalTransaction, after recording: Recording, at now: Timestamp,
+    in transaction: Transaction
   ) async throws -> [SQL] {
     guard let family = recording.families[asked.line] else {
       // Nothing was recorded and locked, so a schedule made concurrently is kept.
       guard let job = asked.job else { return [] }
       return try await ending(job, of: asked.line, at: now, in: transaction) { _ in }
     }
-    let plan = RenewalPlan.Line(
+    let plan = RenewalSchedule.Subject(
       family.line, family.rule, heardAt: now, notifications: notificationMemory)
-    guard let plan, let next = RenewalPlan.next(plan, after: now) else {
+    guard let plan, let next = RenewalSchedule.next(plan, after: now) else {
       if let job = asked.job, family.awaitsApple {
-        return job.discarding(because: Self.nothingTold, at: now)
+        return job.discarding(because: ImportStore.nothingTold, at: now)
       }
       return [Job.delete(.pollLine(asked.line))]
     }
@@ -162,23 +168,23 @@ extension Ledger {
 
   /// Ends the job of an unlocked original transaction and schedules its next poll.
   private func ending(
-    _ job: Job, of line: LineID, at now: Timestamp, in transaction: Transaction,
-    _ change: (inout RenewalPlan.Line) -> Void
+    _ job: Job, of line: OriginalTransactionKey, at now: Timestamp, in transaction: Transaction,
+    _ change: (inout RenewalSchedule.Subject) -> Void
   ) async throws -> [SQL] {
-    var reader = FamilyReader(isLocking: false)
+    var reader = OriginalTransactionReader(isLocking: false)
     try await reader.read([line], in: transaction)
     var plan = reader.families.first.flatMap {
-      RenewalPlan.Line($0.line, $0.rule, heardAt: now, notifications: notificationMemory)
+      RenewalSchedule.Subject($0.line, $0.rule, heardAt: now, notifications: notificationMemory)
     }
     if var changed = plan {
       change(&changed)
       plan = changed
     }
     // Linked original transactions share one poll, that of the one with the latest charge.
-    guard let plan, plan.id == line, let next = RenewalPlan.next(plan, after: now) else {
+    guard let plan, plan.id == line, let next = RenewalSchedule.next(plan, after: now) else {
       // An imported owner that Apple can't confirm needs attention.
       if reader.families.first?.awaitsApple == true {
-        return job.discarding(because: Self.nothingTold, at: now)
+        return job.discarding(because: ImportStore.nothingTold, at: now)
       }
       return job.completion
     }
@@ -213,23 +219,23 @@ extension Ledger {
   }
 }
 
-extension RecordedFamily {
+extension RecordedOriginalTransaction {
   /// Whether it was imported and Apple has not returned a charge yet.
   fileprivate var awaitsApple: Bool {
     line.history.transactions.isEmpty && !line.history.linePlacements.isEmpty
   }
 }
 
-extension RenewalPlan.Line {
+extension RenewalSchedule.Subject {
   /// The state that the schedule depends on, of an original transaction with those that Apple
   /// links.
   ///
   /// - Parameter heardAt: The time of a poll that has just been answered.
   fileprivate init?(
-    _ line: Line, _ rule: OwnershipRule, heardAt: Timestamp? = nil,
+    _ line: OriginalTransaction, _ rule: OwnershipRule, heardAt: Timestamp? = nil,
     notifications: NotificationMemory
   ) {
-    let summary = LineSummary(line: line, rule: rule)
+    let summary = OriginalTransactionState(line: line, rule: rule)
     guard let latest = summary.latest else { return nil }
     self.init(
       id: latest.id.line, isSubscription: latest.isSubscription, periodStart: latest.date,

@@ -3,7 +3,7 @@ import Postgres
 import Subscriptions
 
 /// The app and receipts with which Apple can be asked about original transactions.
-package struct LineSource: Hashable, Sendable {
+package struct PollTarget: Hashable, Sendable {
   package enum Receipt: Hashable, Sendable {
     case submission(UUID)
     /// A version 1 notification, whose body contains the receipt.
@@ -21,7 +21,7 @@ package struct LineSource: Hashable, Sendable {
   }
 }
 
-extension LineSource {
+extension PollTarget {
   /// Stores the source for the original transactions of verified evidence.
   ///
   /// The latest receipt replaces an earlier one, unless its sender does not own the latest charge:
@@ -31,14 +31,15 @@ extension LineSource {
   ///
   /// - Parameter others: Original transactions whose latest charge the receipt's sender doesn't
   ///   own.
-  func upsert(for evidence: [Evidence], ofOthers others: Set<LineID> = []) -> [SQL] {
+  func upsert(for evidence: [Evidence], ofOthers others: Set<OriginalTransactionKey> = []) -> [SQL]
+  {
     let lines = Set(evidence.map(\.line)).sorted()
     guard !lines.isEmpty, let bundleID else { return [] }
     guard let receipt = receipts.first else {
       return lines.map { "(\($0.environment), \($0.originalTransactionID), \(bundleID))" }.rowLists
         .map { rows in
           """
-          INSERT INTO tenure.line_source AS known (environment, original_transaction_id,
+          INSERT INTO tenure.poll_target AS known (environment, original_transaction_id,
             bundle_id)
           VALUES \(rows)
           ON CONFLICT (environment, original_transaction_id)
@@ -52,7 +53,7 @@ extension LineSource {
       case .submission(let id): (id, nil)
       case .notification(let id): (nil, id)
       }
-    func upsert(_ lines: [LineID], where condition: SQL) -> [SQL] {
+    func upsert(_ lines: [OriginalTransactionKey], where condition: SQL) -> [SQL] {
       lines.map { line in
         """
         (\(line.environment), \(line.originalTransactionID), \(bundleID), \(submission),
@@ -60,7 +61,7 @@ extension LineSource {
         """
       }.rowLists.map { rows in
         """
-        INSERT INTO tenure.line_source AS known (environment, original_transaction_id, bundle_id,
+        INSERT INTO tenure.poll_target AS known (environment, original_transaction_id, bundle_id,
           receipt_submission_id, receipt_notification_id)
         VALUES \(rows)
         ON CONFLICT (environment, original_transaction_id)
@@ -78,9 +79,9 @@ extension LineSource {
   }
 
   /// Removes references to receipts of submissions about to be erased.
-  static func forget(_ submissions: [UUID], on lines: [LineID]) -> SQL {
+  static func forget(_ submissions: [UUID], on lines: [OriginalTransactionKey]) -> SQL {
     """
-    UPDATE tenure.line_source SET receipt_submission_id = NULL
+    UPDATE tenure.poll_target SET receipt_submission_id = NULL
     WHERE environment IN ('production', 'sandbox')
       AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
       AND receipt_submission_id = ANY(\(submissions))
@@ -91,12 +92,12 @@ extension LineSource {
   ///
   /// Includes submissions that claimed charges, the owner's first, because the stored receipt may
   /// have been erased.
-  static func select(_ lines: [LineID]) -> [SQL] {
+  static func select(_ lines: [OriginalTransactionKey]) -> [SQL] {
     lines.flatMap { line -> [SQL] in
       [
         """
         SELECT bundle_id, receipt_submission_id, receipt_notification_id
-        FROM tenure.line_source
+        FROM tenure.poll_target
         WHERE environment = \(line.environment)
           AND original_transaction_id = \(line.originalTransactionID)
         """,

@@ -29,7 +29,7 @@ package struct AppleBudget: Hashable, Sendable {
   }
 }
 
-extension Ledger {
+extension PollStore {
   /// Takes requests from a budget.
   ///
   /// - Returns: The number granted, at most `count`; unused requests can be returned.
@@ -59,11 +59,11 @@ extension Ledger {
     try await database.withTransaction { transaction in
       let results = try await transaction.batch([
         """
-        INSERT INTO tenure.apple_budget (name, tokens, refreshed_at)
+        INSERT INTO tenure.rate_budget (name, tokens, refreshed_at)
         VALUES (\(budget.name), \(budget.capacity), \(now)) ON CONFLICT (name) DO NOTHING
         """,
         """
-        SELECT tokens, refreshed_at FROM tenure.apple_budget WHERE name = \(budget.name) FOR UPDATE
+        SELECT tokens, refreshed_at FROM tenure.rate_budget WHERE name = \(budget.name) FOR UPDATE
         """,
       ])
       let (tokens, noted) = try results[1].decodeOnly(Double.self, Timestamp.self)
@@ -71,7 +71,7 @@ extension Ledger {
       let (granted, left) = change(budget.refilled(tokens, after: now - refreshedAt))
       try await transaction.commit(with: [
         """
-        UPDATE tenure.apple_budget SET tokens = \(left), refreshed_at = \(max(now, refreshedAt))
+        UPDATE tenure.rate_budget SET tokens = \(left), refreshed_at = \(max(now, refreshedAt))
         WHERE name = \(budget.name)
         """
       ])

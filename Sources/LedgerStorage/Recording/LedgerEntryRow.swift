@@ -10,7 +10,7 @@ import Subscriptions
 struct StoredEntry: Hashable, Sendable {
   static let currentFormat: Int16 = 1
 
-  var line: LineID
+  var line: OriginalTransactionKey
   var number: Int
   var recordedAt: Timestamp
   var kind: String
@@ -35,7 +35,8 @@ struct StoredEntry: Hashable, Sendable {
   }
 
   init(
-    line: LineID, number: Int, recordedAt: Timestamp, kind: String, evidenceDate: Timestamp?,
+    line: OriginalTransactionKey, number: Int, recordedAt: Timestamp, kind: String,
+    evidenceDate: Timestamp?,
     source: EntrySource, format: Int16, body: String, hash: [UInt8]
   ) {
     self.line = line
@@ -81,7 +82,7 @@ struct StoredEntry: Hashable, Sendable {
 
 extension LedgerEntry.Content {
   private struct Link: Codable {
-    var previous: LineID
+    var previous: OriginalTransactionKey
   }
 
   private struct Confirmation: Codable {
@@ -106,7 +107,7 @@ extension LedgerEntry.Content {
     return String(decoding: data, as: UTF8.self)
   }
 
-  fileprivate init(kind: LedgerEntry.Kind, body: String, line: LineID) throws {
+  fileprivate init(kind: LedgerEntry.Kind, body: String, line: OriginalTransactionKey) throws {
     let data = Data(body.utf8)
     let decoder = JSONDecoder()
     self =
@@ -128,11 +129,11 @@ extension LedgerEntry.Content {
   }
 
   /// An override of a whole original transaction has a date until which it applies.
-  private static func placement(from data: Data, _ decoder: JSONDecoder) throws -> Act {
-    if let placement = try? decoder.decode(LinePlacement.self, from: data) {
+  private static func placement(from data: Data, _ decoder: JSONDecoder) throws -> OwnershipAction {
+    if let placement = try? decoder.decode(OriginalTransactionOverride.self, from: data) {
       return .linePlacement(placement)
     }
-    return .placement(try decoder.decode(Placement.self, from: data))
+    return .placement(try decoder.decode(OwnerOverride.self, from: data))
   }
 }
 

@@ -1,7 +1,7 @@
 package import Postgres
 package import Subscriptions
 
-extension Ledger {
+extension Maintenance {
   /// Some tens of milliseconds' work.
   private static let foldingBatch = 1000
   /// The limit of one job, so that it ends before its lease does.
@@ -293,7 +293,7 @@ enum ChargeSums {
     """
 }
 
-extension Ledger {
+extension Maintenance {
   /// Corrects the sums by day after movements were written by other means than recordings.
   package func sumUpJournal() async throws {
     _ = try await mendJournal()

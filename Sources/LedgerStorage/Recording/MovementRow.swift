@@ -7,10 +7,10 @@ import Subscriptions
 /// became known, and its replacement is added. So the knowledge of any moment can be queried later.
 struct MovementRow: Hashable, Comparable, Sendable {
   /// The first of the original transactions that Apple links.
-  var family: LineID
+  var family: OriginalTransactionKey
   var movement: Movement
 
-  static func rows(of line: Line, rule: OwnershipRule, in catalogue: Catalogue)
+  static func rows(of line: OriginalTransaction, rule: OwnershipRule, in catalogue: Catalogue)
     -> Set<MovementRow>
   {
     guard let family = line.heads.keys.min() else { return [] }
@@ -67,7 +67,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
   // MARK: Reading
 
   /// Reads the movements known now; ``decode(_:)`` decodes them.
-  static func select(_ line: LineID) -> SQL {
+  static func select(_ line: OriginalTransactionKey) -> SQL {
     """
     SELECT environment, original_transaction_id, \(unescaped: names), expires_at IS NOT NULL,
       nullif(expires_at, 'infinity')
@@ -90,11 +90,11 @@ struct MovementRow: Hashable, Comparable, Sendable {
     for row in 0..<rows.count {
       var cursor = RowCursor(rows: rows, row: row)
       let environment = try cursor.next(Environment.self)
-      let family = LineID(environment, try cursor.next(OriginalTransactionID.self))
+      let family = OriginalTransactionKey(environment, try cursor.next(OriginalTransactionID.self))
       let kind = try cursor.next(Movement.Kind.self)
       let at = try cursor.next(Timestamp.self)
       let transactionID = try cursor.next(TransactionID.self)
-      let line = LineID(environment, try cursor.next(OriginalTransactionID.self))
+      let line = OriginalTransactionKey(environment, try cursor.next(OriginalTransactionID.self))
       let productID = try cursor.next(ProductID.self)
       let productType = try cursor.next(ProductType?.self)
       let group = try cursor.next(String?.self)
@@ -167,7 +167,8 @@ struct MovementRow: Hashable, Comparable, Sendable {
 
   /// Replaces all movements of newly linked original transactions.
   static func replaceAll(
-    of lines: some Collection<LineID>, by rows: Set<MovementRow>, at moment: Timestamp
+    of lines: some Collection<OriginalTransactionKey>, by rows: Set<MovementRow>,
+    at moment: Timestamp
   ) -> [SQL] {
     lines.sorted().map { line in
       write(
@@ -191,7 +192,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
   }
 
   /// The part of the statement that finds the rows to close.
-  private static func closing(_ keys: [Movement.Key], of line: LineID) -> SQL {
+  private static func closing(_ keys: [Movement.Key], of line: OriginalTransactionKey) -> SQL {
     """
     SELECT m.kind, m.at, m.product_id, m.transaction_id, m.cause, m.known_from
     FROM unnest(\(keys.map(\.kind)), \(keys.map(\.at)), \(keys.map(\.productID)),
@@ -213,7 +214,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
   /// Each part names the original transaction and uses the order of the primary key, so that every
   /// plan starts from it, even one made while the table was empty.
   private static func write(
-    _ rows: [MovementRow], of line: LineID, closing: SQL, at moment: Timestamp
+    _ rows: [MovementRow], of line: OriginalTransactionKey, closing: SQL, at moment: Timestamp
   ) -> SQL {
     let movements = rows.map(\.movement)
     return """

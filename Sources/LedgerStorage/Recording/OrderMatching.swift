@@ -162,7 +162,7 @@ struct OrderMatching: Sendable {
     fulfilledOrder = order.id
     guard let payment = payments.first(where: { $0.charge.id == id }) else { return }
     if payment.fulfils == order.id {
-      statements.append(Ledger.nameOrder(order))
+      statements.append(OrderStore.nameOrder(order))
     } else {
       if let matched = payment.fulfils.flatMap({ yielding[$0] }) {
         reopen(matched, fulfilledBy: payment.charge)
@@ -188,14 +188,14 @@ struct OrderMatching: Sendable {
 
   private mutating func fulfil(_ order: PurchaseOrder, by charge: Charge, isNamed: Bool) {
     fulfilments[charge.id] = order.id
-    statements += Ledger.fulfil(order, by: charge, isNamed: isNamed, at: now)
+    statements += OrderStore.fulfil(order, by: charge, isNamed: isNamed, at: now)
     set(order.id, on: charge.id)
     note(.fulfilled, order, charge)
   }
 
   private mutating func reopen(_ order: PurchaseOrder, fulfilledBy charge: Charge) {
     fulfilments[charge.id] = nil
-    statements += Ledger.reopen(order, lifetime: lifetime, at: now)
+    statements += OrderStore.reopen(order, lifetime: lifetime, at: now)
     if let family = recording.family(of: charge.id) {
       for (key, _) in Self.orders(of: charge, in: family).filter({ $0.order == order.id }) {
         set(nil, on: key)
@@ -213,7 +213,7 @@ struct OrderMatching: Sendable {
     named[key] = .some(order)
     var after = fulfilment
     after.orderID = order
-    statements.append(Ledger.set(order, on: key))
+    statements.append(OrderStore.set(order, on: key))
     guard let row = TransactionRow.row(of: key, in: family.line, rule: family.rule) else { return }
     statements += ChargeSums.change(
       of: key, from: CountedCharge(row, fulfilment), to: CountedCharge(row, after))
@@ -229,7 +229,7 @@ struct OrderMatching: Sendable {
   }
 
   /// The stored orders of a charge's transactions.
-  private static func orders(of charge: Charge, in family: RecordedFamily)
+  private static func orders(of charge: Charge, in family: RecordedOriginalTransaction)
     -> [(key: TransactionKey, order: UUID)]
   {
     charge.transactions.compactMap { key in
@@ -251,7 +251,7 @@ struct OrderMatching: Sendable {
     for (order, charge) in revoked.sorted(by: { $0.value.id < $1.value.id }) {
       guard let account = accounts[order] else { continue }
       let isRefunded = charge.revocation != nil
-      statements.append(Ledger.refund(order, of: account, isRefunded: isRefunded))
+      statements.append(OrderStore.refund(order, of: account, isRefunded: isRefunded))
       guard wasRefunded(charge) != isRefunded else { continue }
       changes.append(
         OrderChange(
@@ -292,7 +292,7 @@ struct OrdersInReach: Sendable {
   fileprivate(set) var awaiting: [AccountKey: [PurchaseOrder]] = [:]
 }
 
-extension Ledger {
+extension Recorder {
   /// Locks and reads the orders that a recording may change; most often there are none.
   func ordersInReach(of matching: OrderMatching, in transaction: Transaction) async throws
     -> OrdersInReach
@@ -301,7 +301,7 @@ extension Ledger {
     let missing = matching.missingOrder
     let ids = matching.fulfilledOrders.union(missing.map { [$0.id] } ?? [])
     if !ids.isEmpty {
-      orders.accounts = try await accounts(ofOrders: ids, in: transaction)
+      orders.accounts = try await self.orders.accounts(ofOrders: ids, in: transaction)
     }
     let misassigned = matching.misassigned(orders.accounts)
     let locked = try await transaction.read(
@@ -314,16 +314,16 @@ extension Ledger {
       ).first
     }
     for wanted in matching.wanted {
-      orders.awaiting[wanted.account] = try await Ledger.orders(
+      orders.awaiting[wanted.account] = try await OrderStore.orders(
         from: transaction.query(
-          Self.lockOrdersAwaitingPayment(
+          OrderStore.lockOrdersAwaitingPayment(
             of: wanted.account, for: wanted.products, opened: wanted.times)))
     }
     return orders
   }
 
   private static func lockQuery(order: UUID, of account: AccountKey) -> Query<[PurchaseOrder]> {
-    Query(lock(order: order, of: account), decode: orders(from:))
+    Query(OrderStore.lock(order: order, of: account), decode: OrderStore.orders(from:))
   }
 }
 
@@ -338,7 +338,7 @@ struct SubmittedOrders: Sendable {
 
   /// Locks and reads them in one statement and one order, so that submissions of an account never
   /// wait for each other in a circle.
-  static func query(for verified: Ledger.VerifiedSubmission) -> Query<SubmittedOrders> {
+  static func query(for verified: SubmissionStore.VerifiedSubmission) -> Query<SubmittedOrders> {
     let (wanted, orderID) = (WantedOrders(by: verified), verified.submission.orderID)
     let named = orderID.map { id in
       let lines = verified.evidence.flatMap { item in
@@ -347,10 +347,10 @@ struct SubmittedOrders: Sendable {
       return (id: id, lines: Set(lines.map(\.originalTransactionID)))
     }
     return Query(
-      Ledger.lockOrdersAwaitingPayment(
+      OrderStore.lockOrdersAwaitingPayment(
         of: wanted.account, for: wanted.products, opened: wanted.times, and: named)
     ) {
-      let orders = try Ledger.orders(from: $0)
+      let orders = try OrderStore.orders(from: $0)
       return SubmittedOrders(
         named: orders.first { $0.id == orderID }, awaiting: orders.filter(\.awaitsPayment),
         yielding: Dictionary(
@@ -366,7 +366,7 @@ struct SubmittedOrders: Sendable {
 }
 
 extension WantedOrders {
-  fileprivate init(by verified: Ledger.VerifiedSubmission) {
+  fileprivate init(by verified: SubmissionStore.VerifiedSubmission) {
     account = verified.submission.account
     let selected = Set(verified.selected)
     let dates = verified.evidence.compactMap { item -> Timestamp? in

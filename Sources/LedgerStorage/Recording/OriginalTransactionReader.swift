@@ -2,12 +2,12 @@ import Postgres
 import Subscriptions
 
 /// Reads original transactions with everything that Apple links to them.
-struct FamilyReader {
+struct OriginalTransactionReader {
   /// Whether they stay locked until the transaction ends; missing ones are then created.
   let isLocking: Bool
-  private var lines: [LineID: StoredLine] = [:]
+  private var lines: [OriginalTransactionKey: OriginalTransactionRows] = [:]
   /// Links that are named or discovered, and not recorded yet.
-  private var newLinks: [LineLookups.Link] = []
+  private var newLinks: [TransactionLookup.Link] = []
 
   init(isLocking: Bool) {
     self.isLocking = isLocking
@@ -25,38 +25,41 @@ struct FamilyReader {
     var wanted = Set(evidence.map(\.line))
     for case .link(let line, let previous) in evidence {
       wanted.insert(previous)
-      newLinks.append(LineLookups.Link(line: line, previous: previous))
+      newLinks.append(TransactionLookup.Link(line: line, previous: previous))
     }
     let (first, (links, last)) = try await read(
-      wanted, before: before, after: Query(LineLookups(evidence).query, after), in: transaction)
+      wanted, before: before, after: Query(TransactionLookup(evidence).query, after),
+      in: transaction)
     newLinks += links
     try await readLinked(in: transaction)
     return (links.map { .link(line: $0.line, previous: $0.previous) }, first, last)
   }
 
   /// Reads original transactions with all that are linked; unknown ones are left out.
-  mutating func read(_ wanted: Set<LineID>, in transaction: Transaction) async throws {
+  mutating func read(_ wanted: Set<OriginalTransactionKey>, in transaction: Transaction)
+    async throws
+  {
     _ = try await read(wanted, before: Query([]), after: Query([]), in: transaction)
     try await readLinked(in: transaction)
   }
 
-  var families: [StoredFamily] {
-    var families: [StoredFamily] = []
+  var families: [StoredOriginalTransaction] {
+    var families: [StoredOriginalTransaction] = []
     var remaining = Set(lines.keys)
     for id in lines.keys.sorted() where remaining.contains(id) {
-      var (family, open): (Set<LineID>, [LineID]) = ([id], [id])
+      var (family, open): (Set<OriginalTransactionKey>, [OriginalTransactionKey]) = ([id], [id])
       while let next = open.popLast() {
         for other in linked(to: next) where lines[other] != nil && family.insert(other).inserted {
           open.append(other)
         }
       }
       remaining.subtract(family)
-      families.append(StoredFamily(family.sorted().compactMap { lines[$0] }))
+      families.append(StoredOriginalTransaction(family.sorted().compactMap { lines[$0] }))
     }
     return families
   }
 
-  private func linked(to line: LineID) -> [LineID] {
+  private func linked(to line: OriginalTransactionKey) -> [OriginalTransactionKey] {
     (lines[line]?.linked ?? [])
       + newLinks.compactMap { link in
         link.line == line ? link.previous : link.previous == line ? link.line : nil
@@ -76,12 +79,13 @@ struct FamilyReader {
 
   /// Reads original transactions in their order, so that two recordings never wait for each other.
   private mutating func read<Before, After>(
-    _ wanted: Set<LineID>, before: Query<Before>, after: Query<After>, in transaction: Transaction
+    _ wanted: Set<OriginalTransactionKey>, before: Query<Before>, after: Query<After>,
+    in transaction: Transaction
   ) async throws -> (before: Before, after: After) {
     let wanted = wanted.sorted()
     let (first, _, found, last) = try await transaction.read(
-      before, Query(isLocking ? wanted.map(StoredLine.create) : []),
-      Query.all(wanted.map { StoredLine.query($0, locking: isLocking) }), after)
+      before, Query(isLocking ? wanted.map(OriginalTransactionRows.create) : []),
+      Query.all(wanted.map { OriginalTransactionRows.query($0, locking: isLocking) }), after)
     for (id, line) in zip(wanted, found) { lines[id] = line }
     return (first, last)
   }
@@ -93,10 +97,10 @@ struct FamilyReader {
 /// about to record them: inserting a name that another transaction has just inserted waits for its
 /// commit, and then finds it. So two original transactions can't record the same charge without a
 /// link.
-struct LineLookups {
+struct TransactionLookup {
   struct Link {
-    var line: LineID
-    var previous: LineID
+    var line: OriginalTransactionKey
+    var previous: OriginalTransactionKey
   }
 
   /// The identifiers by which another original transaction may know a charge.
@@ -107,7 +111,7 @@ struct LineLookups {
 
   private struct Occurrence {
     var names: [Name]
-    var line: LineID
+    var line: OriginalTransactionKey
 
     init(_ key: TransactionKey, _ lineItem: WebOrderLineItemID?) {
       line = key.line
@@ -118,8 +122,8 @@ struct LineLookups {
   }
 
   private let occurrences: [Occurrence]
-  private let transactions: [(id: TransactionID, line: LineID)]
-  private let lineItems: [(id: WebOrderLineItemID, line: LineID)]
+  private let transactions: [(id: TransactionID, line: OriginalTransactionKey)]
+  private let lineItems: [(id: WebOrderLineItemID, line: OriginalTransactionKey)]
 
   init(_ evidence: [Evidence]) {
     let records = evidence.compactMap {
@@ -143,7 +147,7 @@ struct LineLookups {
   // MARK: Statements
 
   var inserts: [SQL] {
-    Self.insert(transactions, "transaction_line", "transaction_id")
+    Self.insert(transactions, "transaction_lookup", "transaction_id")
       + Self.insert(lineItems, "web_order_line_item", "web_order_line_item_id")
   }
 
@@ -154,12 +158,12 @@ struct LineLookups {
       Query(inserts),
       Query(
         """
-        SELECT transaction_id, environment, original_transaction_id FROM tenure.transaction_line
+        SELECT transaction_id, environment, original_transaction_id FROM tenure.transaction_lookup
         WHERE transaction_id = ANY(\(transactions.map(\.id)))
         """
       ) {
         try $0.decode(TransactionID.self, Environment.self, OriginalTransactionID.self).map {
-          (name: Name.transaction($1, $0), line: LineID($1, $2))
+          (name: Name.transaction($1, $0), line: OriginalTransactionKey($1, $2))
         }
       },
       Query(
@@ -169,14 +173,14 @@ struct LineLookups {
         """
       ) {
         try $0.decode(WebOrderLineItemID.self, Environment.self, OriginalTransactionID.self).map {
-          (name: Name.lineItem($1, $0), line: LineID($1, $2))
+          (name: Name.lineItem($1, $0), line: OriginalTransactionKey($1, $2))
         }
       }
     ).map { _, transactions, lineItems in links(known: transactions + lineItems) }
   }
 
   private static func insert<ID: PostgresEncodable>(
-    _ items: [(id: ID, line: LineID)], _ table: String, _ column: String
+    _ items: [(id: ID, line: OriginalTransactionKey)], _ table: String, _ column: String
   ) -> [SQL] {
     items.map { "(\($0.id), \($0.line.environment), \($0.line.originalTransactionID))" }.rowLists
       .map { rows in
@@ -189,8 +193,8 @@ struct LineLookups {
       }
   }
 
-  private func links(known: [(name: Name, line: LineID)]) -> [Link] {
-    var lines: [Name: Set<LineID>] = [:]
+  private func links(known: [(name: Name, line: OriginalTransactionKey)]) -> [Link] {
+    var lines: [Name: Set<OriginalTransactionKey>] = [:]
     for (name, line) in known { lines[name, default: []].insert(line) }
     // Evidence may itself contain one transaction under two original transaction ids.
     for occurrence in occurrences {

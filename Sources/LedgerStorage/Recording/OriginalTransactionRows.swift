@@ -3,7 +3,7 @@ import Postgres
 import Subscriptions
 
 /// An original transaction as its tables have it.
-struct StoredLine: Sendable {
+struct OriginalTransactionRows: Sendable {
   /// The end of the hash chain.
   struct Head: Hashable, Sendable {
     var number: Int
@@ -19,14 +19,14 @@ struct StoredLine: Sendable {
     var number: Int
   }
 
-  var id: LineID
+  var id: OriginalTransactionKey
   var head: Head
   var confirmation: Confirmation?
   var transactions: [TransactionRow]
   var fulfilments: [TransactionKey: Fulfilment]
   var statuses: [StatusRow]
-  var acts: [ActRow]
-  var linked: [LineID]
+  var acts: [AdministratorActionRow]
+  var linked: [OriginalTransactionKey]
 
   struct StatusRow: Hashable, Sendable {
     var number: Int
@@ -34,15 +34,15 @@ struct StoredLine: Sendable {
     var tokenHolder: AccountKey?
   }
 
-  struct ActRow: Hashable, Sendable {
+  struct AdministratorActionRow: Hashable, Sendable {
     var recorded: RecordingOrder
-    var act: Act
+    var act: OwnershipAction
   }
 }
 
-extension StoredLine {
+extension OriginalTransactionRows {
   /// Inserts a missing row, because an absent row can't be locked.
-  static func create(_ line: LineID) -> SQL {
+  static func create(_ line: OriginalTransactionKey) -> SQL {
     """
     INSERT INTO tenure.original_transaction (environment, original_transaction_id)
     VALUES (\(line.environment), \(line.originalTransactionID))
@@ -53,7 +53,9 @@ extension StoredLine {
   /// Reads an original transaction; nil if there is none of this id.
   ///
   /// - Parameter locking: Whether nothing else may record on it until the transaction ends.
-  static func query(_ line: LineID, locking: Bool) -> Query<StoredLine?> {
+  static func query(_ line: OriginalTransactionKey, locking: Bool) -> Query<
+    OriginalTransactionRows?
+  > {
     let (environment, id) = (line.environment, line.originalTransactionID)
     let head: SQL = """
       SELECT head_number, head_hash, head_recorded_at, confirmed_as_of, confirmed_number
@@ -81,7 +83,7 @@ extension StoredLine {
       ORDER BY number
       """
     let links: SQL = """
-      SELECT linked_original_transaction_id FROM tenure.line_link
+      SELECT linked_original_transaction_id FROM tenure.original_transaction_link
       WHERE environment = \(environment) AND original_transaction_id = \(id)
       """
     return Query(
@@ -92,12 +94,14 @@ extension StoredLine {
       TransactionRow.query(line), Query(statuses, decode: Self.statuses),
       Query(claims) { try Self.claims($0, line: line) },
       Query(placements) { try Self.placements($0, line: line) },
-      Query(links) { try $0.decode(OriginalTransactionID.self).map { LineID(environment, $0) } }
+      Query(links) {
+        try $0.decode(OriginalTransactionID.self).map { OriginalTransactionKey(environment, $0) }
+      }
     ).map { head, rows, statuses, claims, placements, linked in
       guard let (number, hash, recordedAt, confirmedAsOf, confirmedNumber) = head else {
         return nil
       }
-      return StoredLine(
+      return OriginalTransactionRows(
         id: line, head: Head(number: number, hash: hash, recordedAt: recordedAt),
         confirmation: confirmedAsOf.map { Confirmation(asOf: $0, number: confirmedNumber) },
         transactions: rows.map(\.row),
@@ -129,42 +133,47 @@ extension StoredLine {
     }
   }
 
-  private static func claims(_ rows: Rows, line: LineID) throws -> [ActRow] {
+  private static func claims(_ rows: Rows, line: OriginalTransactionKey) throws
+    -> [AdministratorActionRow]
+  {
     try rows.decode(
       Int.self, Timestamp.self, TransactionID.self, ProductID.self, AccountKey.self,
       Timestamp.self
     ).map { number, recordedAt, transactionID, productID, account, receivedAt in
       let key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
-      return ActRow(
+      return AdministratorActionRow(
         recorded: RecordingOrder(at: recordedAt, number: number),
         act: .claim(Claim(account: account, transaction: key, receivedAt: receivedAt)))
     }
   }
 
-  private static func placements(_ rows: Rows, line: LineID) throws -> [ActRow] {
+  private static func placements(_ rows: Rows, line: OriginalTransactionKey) throws
+    -> [AdministratorActionRow]
+  {
     try rows.decode(
       Int.self, Timestamp.self, TransactionID?.self, ProductID?.self, AccountKey?.self,
       Timestamp.self
     ).map { number, recordedAt, transactionID, productID, account, effectiveFrom in
-      let act: Act
+      let act: OwnershipAction
       if let transactionID, let productID {
         let key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
         act = .placement(
-          Placement(account: account, transaction: key, effectiveFrom: effectiveFrom))
+          OwnerOverride(account: account, transaction: key, effectiveFrom: effectiveFrom))
       } else {
         // An import's override of the whole original transaction.
         guard let account else { throw DecodingFault.unknownValue }
         act = .linePlacement(
-          LinePlacement(account: account, line: line, boughtUntil: effectiveFrom))
+          OriginalTransactionOverride(account: account, line: line, boughtUntil: effectiveFrom))
       }
-      return ActRow(recorded: RecordingOrder(at: recordedAt, number: number), act: act)
+      return AdministratorActionRow(
+        recorded: RecordingOrder(at: recordedAt, number: number), act: act)
     }
   }
 }
 
 extension StoreTransaction {
   /// With the date of the confirmation, if covered by it.
-  func confirmed(by confirmation: StoredLine.Confirmation?) -> StoreTransaction {
+  func confirmed(by confirmation: OriginalTransactionRows.Confirmation?) -> StoreTransaction {
     guard let confirmation, recorded.number <= confirmation.number else { return self }
     var copy = self
     copy.confirm(asOf: confirmation.asOf)
@@ -173,16 +182,16 @@ extension StoreTransaction {
 }
 
 /// The original transactions that Apple links, with their combined state.
-struct StoredFamily: Sendable {
-  let members: [LineID: StoredLine]
-  let line: Line
+struct StoredOriginalTransaction: Sendable {
+  let members: [OriginalTransactionKey: OriginalTransactionRows]
+  let line: OriginalTransaction
   /// The charges with the recorded decisions, which the tables were written from.
   let rule: OwnershipRule
 
-  init(_ members: [StoredLine]) {
+  init(_ members: [OriginalTransactionRows]) {
     self.members = Dictionary(uniqueKeysWithValues: members.map { ($0.id, $0) })
-    var history = LineHistory()
-    var decisions: [Charge.ID: Line.RecordedDecision] = [:]
+    var history = EvidenceHistory()
+    var decisions: [Charge.ID: OriginalTransaction.RecordedDecision] = [:]
     var holders: [UUID: AccountKey] = [:]
     for member in members {
       for row in member.transactions {
@@ -196,10 +205,10 @@ struct StoredFamily: Sendable {
         if let token = row.status.appAccountToken { holders[token] = row.tokenHolder }
       }
     }
-    let acts = members.flatMap(\.acts).map { RecordedAct($0.act, recorded: $0.recorded) }
+    let acts = members.flatMap(\.acts).map { RecordedAction($0.act, recorded: $0.recorded) }
     for act in acts.sorted() { history.add(act.act, recorded: act.recorded) }
     history.tokenHolders = holders
-    line = Line(
+    line = OriginalTransaction(
       history: history, decisions: decisions,
       heads: self.members.mapValues(\.head.number),
       links: self.members.mapValues { Set($0.linked) })

@@ -3,7 +3,7 @@ import JSONText
 import Postgres
 import Subscriptions
 
-extension Ledger {
+extension Recorder {
   /// Locks accounts and reads their holdings and published entitlements, without erased ones.
   ///
   /// The lock orders the events of an account, and makes each describe the difference from the one
@@ -16,17 +16,17 @@ extension Ledger {
   func lockTold(
     _ keys: Set<AccountKey>, knowing names: [AccountKey: String] = [:], waits: Bool = true,
     in transaction: Transaction
-  ) async throws -> (told: [ToldAccount], busy: Set<AccountKey>) {
+  ) async throws -> (told: [PublishedEntitlements], busy: Set<AccountKey>) {
     var names = names.filter { keys.contains($0.key) }
     let known = try await transaction.read(KnownAccount.query(keys.subtracting(names.keys)))
     names.merge(known.filter { $0.value.erasedAt == nil }.mapValues(\.id)) { $1 }
     guard !names.isEmpty else { return ([], []) }
     let (locked, told) = try await transaction.read(
       Query.all(
-        ToldAccount.lock(names.values, waits: waits).map {
+        PublishedEntitlements.lock(names.values, waits: waits).map {
           Query($0) { try $0.decode(String.self) }
         }
-      ), ToldAccount.query(names))
+      ), PublishedEntitlements.query(names))
     let ids = Set(locked.joined().map(AccountID.init))
     let busy = Set(names.filter { !ids.contains(AccountID($0.value)) }.keys)
     return (told.filter { !busy.contains($0.key) }, busy)
@@ -35,15 +35,16 @@ extension Ledger {
 
 /// The statements that publish what changed for accounts, and the channels to notify after the
 /// commit.
-struct Consequences: Sendable {
+struct Outbox: Sendable {
   private(set) var statements: [SQL] = []
-  private(set) var channels: Set<Bell.Channel> = []
+  private(set) var channels: Set<ChangeNotifier.Channel> = []
 
   /// Publishes a recording to locked accounts.
   init(
-    _ news: RecordingNews, _ accounts: [ToldAccount], terms: AccessTerms, at now: Timestamp
+    _ news: RecordingEvents, _ accounts: [PublishedEntitlements], terms: AccessTerms,
+    at now: Timestamp
   ) {
-    let told = accounts.map { AccountNews($0, terms: terms, at: now) }
+    let told = accounts.map { AccountEvents($0, terms: terms, at: now) }
     self.init(
       telling: news.events(with: told), told,
       rescheduling: told.filter { news.holders.contains($0.key) || $0.changesWhatIsTold },
@@ -52,29 +53,31 @@ struct Consequences: Sendable {
 
   /// - Parameter rescheduled: The accounts whose next change by time may have moved.
   init(
-    telling events: [LedgerEvent] = [], _ news: [AccountNews],
-    rescheduling rescheduled: [AccountNews],
+    telling events: [LedgerEvent] = [], _ news: [AccountEvents],
+    rescheduling rescheduled: [AccountEvents],
     at now: Timestamp
   ) {
     let events = events + news.flatMap(\.events)
     statements =
-      EventRow.insert(events) + AccountNews.write(news)
+      EventRow.insert(events) + AccountEvents.write(news)
       + rescheduled.flatMap { $0.schedule(at: now) }
     if !events.isEmpty { channels.insert(.events) }
-    if rescheduled.compactMap(\.nextChange).contains(where: { $0 < now + Bell.longestSilence }) {
+    if rescheduled.compactMap(\.nextChange).contains(where: {
+      $0 < now + ChangeNotifier.longestSilence
+    }) {
       channels.insert(.jobs)
     }
   }
 }
 
-extension Bell {
+extension ChangeNotifier {
   func ring(_ channels: Set<Channel>) {
     for channel in channels { ring(channel) }
   }
 }
 
 /// The events of a recording, and the accounts with new events or changed holdings.
-struct RecordingNews {
+struct RecordingEvents {
   /// In the order of publishing, without those of entitlements.
   private(set) var events: [LedgerEvent] = []
   private(set) var holders: Set<AccountKey> = []
@@ -88,7 +91,7 @@ struct RecordingNews {
       erased.formUnion(family.line.history.erasures.keys)
       guard !family.entries.isEmpty else { continue }
       events +=
-        LineNews(
+        OriginalTransactionEvents(
           before: family.before.line, ruleBefore: family.before.rule, after: family.line,
           rule: family.rule, entries: family.entries
         ).events(at: now)
@@ -103,7 +106,7 @@ struct RecordingNews {
   }
 
   /// The events without those of erased accounts; moved bindings get the account's entitlements.
-  func events(with news: [AccountNews]) -> [LedgerEvent] {
+  func events(with news: [AccountEvents]) -> [LedgerEvent] {
     let news = Dictionary(uniqueKeysWithValues: news.map { ($0.key, $0) })
     return events.compactMap { event in
       guard let account = event.account else { return event }
@@ -118,7 +121,7 @@ struct RecordingNews {
   }
 }
 
-extension RecordedFamily {
+extension RecordedOriginalTransaction {
   fileprivate var changedHolders: Set<AccountKey> {
     // Newly linked original transactions were held separately.
     holdings.changedAccounts.union(holdings.isOfNewlyLinked ? before.accounts : [])

@@ -4,18 +4,18 @@ package import Subscriptions
 // The rows of the projections: how each is derived and written.
 
 extension TransactionRow {
-  static func rows(of line: Line, rule: OwnershipRule) -> [TransactionRow] {
+  static func rows(of line: OriginalTransaction, rule: OwnershipRule) -> [TransactionRow] {
     line.history.transactions.map { row(of: $0, in: line, rule: rule) }
   }
 
   static func row(
-    of key: TransactionKey, in line: Line, rule: OwnershipRule
+    of key: TransactionKey, in line: OriginalTransaction, rule: OwnershipRule
   ) -> TransactionRow? {
     line.history[key].map { row(of: $0, in: line, rule: rule) }
   }
 
   private static func row(
-    of transaction: StoreTransaction, in line: Line, rule: OwnershipRule
+    of transaction: StoreTransaction, in line: OriginalTransaction, rule: OwnershipRule
   ) -> TransactionRow {
     guard let position = rule.position(of: transaction.key) else {
       preconditionFailure("Every transaction reports a charge.")
@@ -36,7 +36,9 @@ struct HoldingRow: Hashable, Comparable, Sendable {
   var holding: Holding
 
   /// The holdings as of the recording date of the last entry.
-  static func rows(of line: Line, rule: OwnershipRule, asOf moment: Timestamp) -> Set<HoldingRow> {
+  static func rows(of line: OriginalTransaction, rule: OwnershipRule, asOf moment: Timestamp)
+    -> Set<HoldingRow>
+  {
     Set(
       line.holdings(rule, asOf: moment).map {
         HoldingRow(account: $0.account, holding: $0.holding)
@@ -57,7 +59,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
     let line = holding.charge.line
     return """
       INSERT INTO tenure.holding (account_id, environment, original_transaction_id,
-        transaction_id, product_id, family_id, product_type, period_type, starts_at, ends_at,
+        transaction_id, product_id, linked_to, product_type, period_type, starts_at, ends_at,
         revoked_at, superseded_at, auto_renews, phase, grace_ends_at)
       VALUES (\(name), \(line.environment), \(line.originalTransactionID),
         \(holding.charge.transactionID), \(holding.productID), \(holding.familyID),
@@ -65,7 +67,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
         \(holding.revokedAt), \(holding.supersededAt), \(holding.renewal?.autoRenews),
         \(holding.renewal?.phase.name), \(holding.renewal?.phase.graceEndsAt))
       ON CONFLICT (account_id, environment, original_transaction_id, transaction_id, product_id)
-      DO UPDATE SET family_id = excluded.family_id, product_type = excluded.product_type,
+      DO UPDATE SET linked_to = excluded.linked_to, product_type = excluded.product_type,
         period_type = excluded.period_type, starts_at = excluded.starts_at,
         ends_at = excluded.ends_at, revoked_at = excluded.revoked_at,
         superseded_at = excluded.superseded_at, auto_renews = excluded.auto_renews,
@@ -73,7 +75,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
       """
   }
 
-  static func deleteAll(name: String, line: LineID) -> SQL {
+  static func deleteAll(name: String, line: OriginalTransactionKey) -> SQL {
     """
     DELETE FROM tenure.holding
     WHERE account_id = \(name) AND environment = \(line.environment)
@@ -103,7 +105,8 @@ struct HoldingChange: Sendable {
   init() {}
 
   init(
-    from stored: StoredFamily, to line: Line, _ rule: OwnershipRule, by entries: [LedgerEntry]
+    from stored: StoredOriginalTransaction, to line: OriginalTransaction, _ rule: OwnershipRule,
+    by entries: [LedgerEntry]
   ) {
     guard let recordedAt = entries.map(\.recordedAt).max() else { return }
     before =
@@ -120,7 +123,7 @@ struct HoldingChange: Sendable {
   }
 }
 
-extension StoredFamily {
+extension StoredOriginalTransaction {
   var rows: [TransactionKey: TransactionRow] {
     Dictionary(
       uniqueKeysWithValues: members.values.flatMap(\.transactions).map { ($0.transaction.key, $0) })
@@ -129,7 +132,7 @@ extension StoredFamily {
 
 extension StoredEntry {
   /// Appends entries of one original transaction in one statement.
-  static func insert(_ entries: [StoredEntry], line: LineID) -> SQL {
+  static func insert(_ entries: [StoredEntry], line: OriginalTransactionKey) -> SQL {
     """
     INSERT INTO tenure.ledger_entry (environment, original_transaction_id, number, recorded_at,
       kind, evidence_date, source, source_id, format, body, hash)
@@ -143,8 +146,8 @@ extension StoredEntry {
   }
 }
 
-extension StoredLine.StatusRow {
-  func insert(line: LineID) -> SQL {
+extension OriginalTransactionRows.StatusRow {
+  func insert(line: OriginalTransactionKey) -> SQL {
     """
     INSERT INTO tenure.renewal_status (environment, original_transaction_id, number, as_of,
       auto_renews, phase, grace_ends_at, auto_renew_product_id, expiration_intent,
@@ -157,7 +160,7 @@ extension StoredLine.StatusRow {
   }
 }
 
-extension StoredLine.ActRow {
+extension OriginalTransactionRows.AdministratorActionRow {
   func insert(source: EntrySource) -> SQL {
     let line = act.line
     switch act {
@@ -188,28 +191,29 @@ extension StoredLine.ActRow {
   }
 }
 
-extension StoredLine {
-  static func insertLink(from line: LineID, to other: LineID) -> SQL {
+extension OriginalTransactionRows {
+  static func insertLink(from line: OriginalTransactionKey, to other: OriginalTransactionKey) -> SQL
+  {
     """
-    INSERT INTO tenure.line_link (environment, original_transaction_id,
+    INSERT INTO tenure.original_transaction_link (environment, original_transaction_id,
       linked_original_transaction_id)
     VALUES (\(line.environment), \(line.originalTransactionID), \(other.originalTransactionID))
     ON CONFLICT (environment, original_transaction_id, linked_original_transaction_id) DO NOTHING
     """
   }
 
-  static func deleteLink(_ line: LineID, to other: LineID) -> SQL {
+  static func deleteLink(_ line: OriginalTransactionKey, to other: OriginalTransactionKey) -> SQL {
     """
-    DELETE FROM tenure.line_link
+    DELETE FROM tenure.original_transaction_link
     WHERE environment = \(line.environment)
       AND original_transaction_id = \(line.originalTransactionID)
       AND linked_original_transaction_id = \(other.originalTransactionID)
     """
   }
 
-  static func insertLookup(_ account: AccountKey, line: LineID) -> SQL {
+  static func insertLookup(_ account: AccountKey, line: OriginalTransactionKey) -> SQL {
     """
-    INSERT INTO tenure.account_line (account_key, environment, original_transaction_id)
+    INSERT INTO tenure.account_original_transaction (account_key, environment, original_transaction_id)
     VALUES (\(account), \(line.environment), \(line.originalTransactionID))
     ON CONFLICT (account_key, environment, original_transaction_id) DO NOTHING
     """
@@ -217,7 +221,7 @@ extension StoredLine {
 }
 
 /// The current state of an original transaction, with those that Apple links.
-package struct LineSummary: Hashable, Sendable {
+package struct OriginalTransactionState: Hashable, Sendable {
   package var latest: Charge?
   package var latestOwner: AccountKey?
   /// The latest end of a paid period.
@@ -230,7 +234,7 @@ package struct LineSummary: Hashable, Sendable {
   /// The date of Apple's latest renewal status.
   package var statusAsOf: Timestamp?
 
-  package init(line: Line, rule: OwnershipRule) {
+  package init(line: OriginalTransaction, rule: OwnershipRule) {
     paidThrough = rule.charges.compactMap(\.end).max()
     statusAsOf = line.history.statuses.last?.asOf
     guard let position = rule.charges.latestPosition else { return }
@@ -245,20 +249,20 @@ package struct LineSummary: Hashable, Sendable {
 }
 
 /// The columns of `original_transaction` with the current state.
-struct LineSummaryRow: Hashable, Sendable {
+struct OriginalTransactionStateRow: Hashable, Sendable {
   private var latestChargedAt: Timestamp?
   private var latestOwner: AccountKey?
   private var paidThrough: Timestamp?
   private var autoRenewProductID: ProductID?
 
-  init(_ summary: LineSummary) {
+  init(_ summary: OriginalTransactionState) {
     latestChargedAt = summary.latest?.date
     latestOwner = summary.latestOwner
     paidThrough = summary.paidThrough
     autoRenewProductID = summary.autoRenewProductID
   }
 
-  static func select(_ line: LineID) -> SQL {
+  static func select(_ line: OriginalTransactionKey) -> SQL {
     """
     SELECT latest_charged_at, latest_owner_key, paid_through, auto_renew_product_id
     FROM tenure.original_transaction

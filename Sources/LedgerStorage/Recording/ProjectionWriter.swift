@@ -4,21 +4,21 @@ import Subscriptions
 
 /// The statements that bring the tables from the stored to the new state, table by table, only for
 /// changed rows.
-struct FamilyWrites {
-  private let stored: StoredFamily
+struct ProjectionWriter {
+  private let stored: StoredOriginalTransaction
   private let holdings: HoldingChange
   private let storedRows: [TransactionKey: TransactionRow]
   /// The counts of the stored rows in reports.
   private let counted: [TransactionKey: CountedCharge]
-  private let line: Line
+  private let line: OriginalTransaction
   private let rule: OwnershipRule
   private let rows: [TransactionRow]
-  private let confirmations: [LineID: StoredLine.Confirmation]
+  private let confirmations: [OriginalTransactionKey: OriginalTransactionRows.Confirmation]
   private let entries: [SourcedEntry]
   private let names: [AccountKey: String]
   private let catalogue: Catalogue?
 
-  init(_ recorded: RecordedFamily, source: EntrySource, catalogue: Catalogue) {
+  init(_ recorded: RecordedOriginalTransaction, source: EntrySource, catalogue: Catalogue) {
     self.init(
       stored: recorded.before, line: recorded.line, rule: recorded.rule,
       entries: recorded.entries.map { SourcedEntry(entry: $0, source: source) },
@@ -30,9 +30,10 @@ struct FamilyWrites {
   ///   - catalogue: The products by which movements are derived; nil leaves movements as they are.
   ///   - written: The rows in the tables, where they are not those of `stored`.
   init(
-    stored: StoredFamily, line: Line, rule: OwnershipRule, entries: [SourcedEntry],
+    stored: StoredOriginalTransaction, line: OriginalTransaction, rule: OwnershipRule,
+    entries: [SourcedEntry],
     holdings: HoldingChange, names: [AccountKey: String], catalogue: Catalogue?,
-    over written: StoredFamily? = nil
+    over written: StoredOriginalTransaction? = nil
   ) {
     self.stored = stored
     self.holdings = holdings
@@ -53,7 +54,7 @@ struct FamilyWrites {
   /// allow.
   func statements() throws -> [SQL] {
     var inserts: [SQL] = []
-    var heads: [LineID: StoredLine.Head] = [:]
+    var heads: [OriginalTransactionKey: OriginalTransactionRows.Head] = [:]
     for (id, entries) in Dictionary(grouping: entries, by: \.entry.line)
       .sorted(by: { $0.key < $1.key })
     {
@@ -66,7 +67,7 @@ struct FamilyWrites {
       }
       inserts.append(StoredEntry.insert(chain, line: id))
       heads[id] = chain.last.map {
-        StoredLine.Head(number: $0.number, hash: $0.hash, recordedAt: $0.recordedAt)
+        OriginalTransactionRows.Head(number: $0.number, hash: $0.hash, recordedAt: $0.recordedAt)
       }
     }
     return inserts + projections(heads: heads)
@@ -75,7 +76,7 @@ struct FamilyWrites {
   /// Only the projections.
   ///
   /// - Parameter heads: The new ends of the hash chains.
-  func projections(heads: [LineID: StoredLine.Head]) -> [SQL] {
+  func projections(heads: [OriginalTransactionKey: OriginalTransactionRows.Head]) -> [SQL] {
     guard !entries.isEmpty else { return [] }
     // Every linked original transaction shows the state of all of them.
     let heads = stored.members.mapValues(\.head).merging(heads) { $1 }
@@ -84,9 +85,10 @@ struct FamilyWrites {
       + movementWrites()
   }
 
-  private func headUpdate(_ id: LineID, _ head: StoredLine.Head) -> SQL {
+  private func headUpdate(_ id: OriginalTransactionKey, _ head: OriginalTransactionRows.Head) -> SQL
+  {
     let confirmation = confirmations[id]
-    let state = LineSummary(line: line, rule: rule)
+    let state = OriginalTransactionState(line: line, rule: rule)
     return """
       UPDATE tenure.original_transaction SET
         head_number = \(head.number), head_hash = \(head.hash),
@@ -104,14 +106,14 @@ struct FamilyWrites {
   /// It replaces the dates in the rows up to its entry. Where it would raise one of those, because
   /// something of an earlier date was learned later, there is none, and each row has its own dates.
   private static func confirmation(
-    of member: StoredLine, in line: Line, after entries: [SourcedEntry]
-  ) -> StoredLine.Confirmation? {
+    of member: OriginalTransactionRows, in line: OriginalTransaction, after entries: [SourcedEntry]
+  ) -> OriginalTransactionRows.Confirmation? {
     var confirmation = member.confirmation
     for entry in entries.map(\.entry) where entry.line == member.id {
       guard case .confirmation(let asOf) = entry.content,
         confirmation.map({ $0.asOf <= asOf }) ?? true
       else { continue }
-      confirmation = StoredLine.Confirmation(asOf: asOf, number: entry.number)
+      confirmation = OriginalTransactionRows.Confirmation(asOf: asOf, number: entry.number)
     }
     guard let confirmation else { return nil }
     let isExact = line.history.transactions.allSatisfy { transaction in
@@ -144,16 +146,19 @@ struct FamilyWrites {
       return switch entry.content {
       case .evidence(.renewalStatus(let status, _)):
         [
-          StoredLine.StatusRow(
+          OriginalTransactionRows.StatusRow(
             number: entry.number, status: status,
             tokenHolder: line.history.holder(of: status.appAccountToken)
           ).insert(line: entry.line)
         ]
       case .evidence(.link(let id, let other)):
-        [StoredLine.insertLink(from: id, to: other), StoredLine.insertLink(from: other, to: id)]
+        [
+          OriginalTransactionRows.insertLink(from: id, to: other),
+          OriginalTransactionRows.insertLink(from: other, to: id),
+        ]
       case .act(let act):
         [
-          StoredLine.ActRow(
+          OriginalTransactionRows.AdministratorActionRow(
             recorded: RecordingOrder(at: entry.recordedAt, number: entry.number), act: act
           ).insert(source: sourced.source)
         ]
@@ -162,12 +167,12 @@ struct FamilyWrites {
     }
   }
 
-  /// The look-up rows of accounts; ``LineLookups`` wrote those of transactions and line items.
+  /// The look-up rows of accounts; ``TransactionLookup`` wrote those of transactions and line items.
   private func lookups() -> [SQL] {
     let newcomers = Set(entries.flatMap(\.entry.accounts)).union(
       holdings.isOfNewlyLinked ? stored.accounts : [])
     return newcomers.sorted().flatMap { account in
-      stored.members.keys.sorted().map { StoredLine.insertLookup(account, line: $0) }
+      stored.members.keys.sorted().map { OriginalTransactionRows.insertLookup(account, line: $0) }
     }
   }
 

@@ -3,7 +3,7 @@ import Postgres
 package import Subscriptions
 
 /// A locked account with its holdings and published entitlements.
-struct ToldAccount: Sendable {
+struct PublishedEntitlements: Sendable {
   var key: AccountKey
   var id: String
   /// The end of access of each entitlement that events have reported as active; nil: never.
@@ -15,7 +15,7 @@ struct ToldAccount: Sendable {
   var hasChangedGrants = false
 }
 
-extension ToldAccount {
+extension PublishedEntitlements {
   /// The statements that lock accounts, in an order that all programs keep to.
   ///
   /// One for each, because Citus locks rows by their account alone. Original transactions and
@@ -35,21 +35,21 @@ extension ToldAccount {
   ///
   /// - Parameter submission: A submission whose provisional grants end here; nil: all grants count.
   static func query(_ names: [AccountKey: String], withoutGrantsOf submission: UUID? = nil)
-    -> Query<[ToldAccount]>
+    -> Query<[PublishedEntitlements]>
   {
     let ids = Array(names.values)
     return Query(
       Query(
         """
-        SELECT a.account_id, a.told_at, t.entitlement, t.access_ends_at
-        FROM tenure.account AS a LEFT JOIN tenure.told_entitlement AS t USING (account_id)
+        SELECT a.account_id, a.published_at, t.entitlement, t.access_ends_at
+        FROM tenure.account AS a LEFT JOIN tenure.published_entitlement AS t USING (account_id)
         WHERE a.account_id = ANY(\(ids))
         """
       ) {
         try $0.decode(String.self, Timestamp?.self, String?.self, Timestamp?.self)
       },
       Query(
-        HoldingReader.statement(ids, withoutGrantsOf: submission), decode: HoldingRows.init)
+        HoldingBatcher.statement(ids, withoutGrantsOf: submission), decode: HoldingRows.init)
     ).map { rows, held in
       var told: [AccountID: [ExactText: Timestamp?]] = [:]
       var toldAt: [AccountID: Timestamp] = [:]
@@ -58,7 +58,7 @@ extension ToldAccount {
         if let name { told[AccountID(id), default: [:]].updateValue(end, forKey: ExactText(name)) }
       }
       return try names.sorted { $0.key < $1.key }.map { key, id in
-        ToldAccount(
+        PublishedEntitlements(
           key: key, id: id, told: told[AccountID(id)] ?? [:], toldAt: toldAt[AccountID(id)],
           held: try held.holdings(of: id))
       }
@@ -76,7 +76,7 @@ extension ToldAccount {
 }
 
 /// The changes of an account's entitlements.
-struct AccountNews: Sendable {
+struct AccountEvents: Sendable {
   let key: AccountKey
   let id: String
   /// Inactive ones included.
@@ -90,7 +90,7 @@ struct AccountNews: Sendable {
 
   /// - Parameter now: The moment, unless the account was published as of a later one: clocks differ
   ///   between processes, and ended access must not reappear.
-  init(_ account: ToldAccount, terms: AccessTerms, at now: Timestamp) {
+  init(_ account: PublishedEntitlements, terms: AccessTerms, at now: Timestamp) {
     let now = max(now, account.toldAt ?? now)
     toldAt = now
     (key, id) = (account.key, account.id)
@@ -98,13 +98,13 @@ struct AccountNews: Sendable {
     entitlements = terms.entitlements(of: id, holding: holdings, granted: grants, at: now)
     nextChange = terms.nextChange(of: id, holding: holdings, granted: grants, after: now)
     before = account.told
-    (events, after) = EntitlementNews.events(
+    (events, after) = EntitlementEvents.events(
       for: key, told: before, now: entitlements, at: now)
   }
 
   var changesWhatIsTold: Bool { before != after }
 
-  static func write(_ news: [AccountNews]) -> [SQL] {
+  static func write(_ news: [AccountEvents]) -> [SQL] {
     struct Row {
       var id: String
       var name: String
@@ -123,11 +123,11 @@ struct AccountNews: Sendable {
     var statements: [SQL] = []
     let changed = news.filter(\.changesWhatIsTold)
     statements += changed.map {
-      "UPDATE tenure.account SET told_at = \($0.toldAt) WHERE account_id = \($0.id)"
+      "UPDATE tenure.account SET published_at = \($0.toldAt) WHERE account_id = \($0.id)"
     }
     statements += told.map { "(\($0.id), \($0.name), \($0.end))" }.rowLists.map { rows in
       """
-      INSERT INTO tenure.told_entitlement (account_id, entitlement, access_ends_at)
+      INSERT INTO tenure.published_entitlement (account_id, entitlement, access_ends_at)
       VALUES \(rows)
       ON CONFLICT (account_id, entitlement)
       DO UPDATE SET access_ends_at = excluded.access_ends_at
@@ -135,7 +135,7 @@ struct AccountNews: Sendable {
     }
     statements += withdrawn.map {
       """
-      DELETE FROM tenure.told_entitlement
+      DELETE FROM tenure.published_entitlement
       WHERE account_id = \($0.id) AND entitlement = \($0.name)
       """
     }
@@ -147,7 +147,7 @@ struct AccountNews: Sendable {
   }
 }
 
-extension Ledger {
+extension AccountStore {
   /// Publishes changes caused by time: access that ended or began.
   ///
   /// The events and the ends of the jobs are one commit, so that each is published exactly once.
@@ -160,12 +160,12 @@ extension Ledger {
   ) async throws -> [Job] {
     let keys = try jobs.map { AccountKey(rawValue: try $0.subjectID) }
     let (left, channels) = try await database.withTransaction { transaction in
-      let (told, busy) = try await lockTold(
+      let (told, busy) = try await recorder.lockTold(
         Set(keys), waits: jobs.count == 1, in: transaction)
-      let news = told.map { AccountNews($0, terms: terms, at: now) }
+      let news = told.map { AccountEvents($0, terms: terms, at: now) }
       let nextChanges = Dictionary(
         uniqueKeysWithValues: news.compactMap { news in news.nextChange.map { (news.key, $0) } })
-      let consequences = Consequences(news, rescheduling: [], at: now)
+      let consequences = Outbox(news, rescheduling: [], at: now)
       var (statements, ended, left) = (consequences.statements, [Job](), [Job]())
       for (job, key) in zip(jobs, keys) {
         if busy.contains(key) {

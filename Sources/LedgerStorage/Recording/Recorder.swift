@@ -3,18 +3,18 @@ import Postgres
 package import Subscriptions
 
 /// Evidence, claims and overrides that are recorded in one database transaction.
-package struct Arrival: Sendable {
+package struct EvidenceBatch: Sendable {
   package var evidence: [Evidence]
   /// The transactions that an account claims; nil for evidence without a claim.
-  package var claim: AccountClaim?
-  package var placements: [Placement]
+  package var claim: SubmissionClaim?
+  package var placements: [OwnerOverride]
   /// Overrides of whole original transactions, by an import.
-  package var linePlacements: [LinePlacement]
+  package var linePlacements: [OriginalTransactionOverride]
   package var source: EntrySource
 
   package init(
-    evidence: [Evidence], claim: AccountClaim? = nil, placements: [Placement] = [],
-    linePlacements: [LinePlacement] = [], source: EntrySource
+    evidence: [Evidence], claim: SubmissionClaim? = nil, placements: [OwnerOverride] = [],
+    linePlacements: [OriginalTransactionOverride] = [], source: EntrySource
   ) {
     self.evidence = evidence
     self.claim = claim
@@ -24,7 +24,7 @@ package struct Arrival: Sendable {
   }
 
   /// An account's claim on transactions that it submitted.
-  package struct AccountClaim: Sendable {
+  package struct SubmissionClaim: Sendable {
     package var account: AccountKey
     /// In the order of their purchase dates.
     package var transactions: [TransactionKey]
@@ -39,21 +39,26 @@ package struct Arrival: Sendable {
 }
 
 /// Original transactions that stay locked until the database transaction ends.
-struct LockedLines: Sendable {
-  var families: [StoredFamily]
+struct LockedOriginalTransactions: Sendable {
+  var families: [StoredOriginalTransaction]
   /// The evidence to record on them, with the links that it shows.
   var evidence: [Evidence]
 }
 
 /// Everything that a recording is decided from.
 struct Snapshot: Sendable {
-  fileprivate let families: [(stored: StoredFamily, context: Ledger.Context)]
+  fileprivate let families: [(stored: StoredOriginalTransaction, context: Recorder.Context)]
   fileprivate let evidence: [Evidence]
 }
 
 // Every recording takes the same steps in one database transaction of two round trips: lock and
 // load, decide, load what it affects, plan, commit. After the commit come notifications.
-extension Ledger {
+/// Records evidence and overrides: loads, decides, plans, commits.
+package struct Recorder: LedgerStore {
+  let core: LedgerCore
+}
+
+extension Recorder {
   /// Locks and reads the original transactions that evidence is about, in one round trip with other
   /// queries.
   ///
@@ -63,21 +68,24 @@ extension Ledger {
   func lock<Before, After>(
     linesOf evidence: [Evidence], before: Query<Before>, after: Query<After>,
     in transaction: Transaction
-  ) async throws -> (lines: LockedLines, before: Before, after: After) {
-    var reader = FamilyReader(isLocking: true)
+  ) async throws -> (lines: LockedOriginalTransactions, before: Before, after: After) {
+    var reader = OriginalTransactionReader(isLocking: true)
     let (links, first, last) = try await reader.read(
       about: evidence, before: before, after: after, in: transaction)
-    return (LockedLines(families: reader.families, evidence: evidence + links), first, last)
+    return (
+      LockedOriginalTransactions(families: reader.families, evidence: evidence + links), first, last
+    )
   }
 
   /// Reads what the rule needs to know of the accounts that occur on locked original transactions.
   ///
   /// - Parameter accounts: Accounts that are known already, as they are after the recording.
   func load(
-    _ arrival: Arrival, on locked: LockedLines, knowing accounts: [AccountKey: KnownAccount] = [:],
+    _ arrival: EvidenceBatch, on locked: LockedOriginalTransactions,
+    knowing accounts: [AccountKey: KnownAccount] = [:],
     in transaction: Transaction
   ) async throws -> Snapshot {
-    var families: [(stored: StoredFamily, context: Context)] = []
+    var families: [(stored: StoredOriginalTransaction, context: Context)] = []
     for family in locked.families {
       let context = try await context(
         of: family, claimant: arrival.claim?.account,
@@ -89,7 +97,7 @@ extension Ledger {
   }
 
   /// Locks and loads everything that recording an arrival is decided from.
-  func load(_ arrival: Arrival, in transaction: Transaction) async throws -> Snapshot {
+  func load(_ arrival: EvidenceBatch, in transaction: Transaction) async throws -> Snapshot {
     let lines = try await lock(
       linesOf: arrival.evidence, before: Query([]), after: Query([]), in: transaction
     ).lines
@@ -103,12 +111,12 @@ extension Ledger {
   ///   - known: Accounts that are locked and read already, as they are after the recording.
   func loadAffected(
     by recording: Recording, submitted: SubmittedCharges? = nil, terms: AccessTerms,
-    at now: Timestamp, knowing known: [ToldAccount] = [], in transaction: Transaction
+    at now: Timestamp, knowing known: [PublishedEntitlements] = [], in transaction: Transaction
   ) async throws -> AffectedState {
     var orders = OrderMatching(
       recording, submitted: submitted, terms: terms, lifetime: orderLifetime, at: now)
     orders.match(among: try await ordersInReach(of: orders, in: transaction))
-    let news = RecordingNews(recording, orders: orders.changes, at: now)
+    let news = RecordingEvents(recording, orders: orders.changes, at: now)
     let wanted = news.accounts.union(known.filter(\.hasChangedGrants).map(\.key))
     var accounts = known.filter { wanted.contains($0.key) }
     let others = wanted.subtracting(known.map(\.key))
@@ -137,20 +145,20 @@ extension Ledger {
     _ recording: Recording, _ affected: AffectedState, terms: AccessTerms, at now: Timestamp
   ) throws -> WritePlan {
     let projections = try recording.distinctFamilies.flatMap {
-      try FamilyWrites($0, source: recording.source, catalogue: terms.catalogue).statements()
+      try ProjectionWriter($0, source: recording.source, catalogue: terms.catalogue).statements()
     }
-    let published = Consequences(affected.news, affected.accounts, terms: terms, at: now)
-    let tellings = ownershipTellings(of: recording, at: now)
+    let published = Outbox(affected.news, affected.accounts, terms: terms, at: now)
+    let tellings = writeBacks.ownershipTellings(of: recording, at: now)
     return WritePlan(
       statements: projections + affected.orders.statements + published.statements
-        + appointments(of: recording, at: now) + tellings,
+        + polls.appointments(of: recording, at: now) + tellings,
       channels: tellings.isEmpty ? published.channels : published.channels.union([.jobs]))
   }
 
   /// Loads what a recording affects, and plans its statements.
   func plan(
     _ recording: Recording, terms: AccessTerms, at now: Timestamp,
-    knowing known: [ToldAccount] = [], in transaction: Transaction
+    knowing known: [PublishedEntitlements] = [], in transaction: Transaction
   ) async throws -> WritePlan {
     let affected = try await loadAffected(
       by: recording, terms: terms, at: now, knowing: known, in: transaction)
@@ -161,15 +169,15 @@ extension Ledger {
 /// The orders and accounts that a recording changes, locked.
 struct AffectedState: Sendable {
   let orders: OrderMatching
-  let news: RecordingNews
+  let news: RecordingEvents
   /// By key, as they are after the recording.
-  let accounts: [ToldAccount]
+  let accounts: [PublishedEntitlements]
 }
 
 /// The statements that write a recording, and the channels to notify after the commit.
 struct WritePlan: Sendable {
   var statements: [SQL]
-  var channels: Set<Bell.Channel>
+  var channels: Set<ChangeNotifier.Channel>
 }
 
 // MARK: Deciding
@@ -178,7 +186,7 @@ extension Snapshot {
   /// Records an arrival in memory: the ownership rule runs once.
   ///
   /// - Parameter now: The recording date, unless an entry of an original transaction is as late.
-  func decide(_ arrival: Arrival, at now: Timestamp) -> Recording {
+  func decide(_ arrival: EvidenceBatch, at now: Timestamp) -> Recording {
     var recording = Recording(source: arrival.source)
     for (stored, context) in families {
       var line = stored.line
@@ -189,23 +197,25 @@ extension Snapshot {
       let (entries, rule) = line.record(
         evidence, acts: arrival.acts(on: stored, evidence: evidence), at: recordedAt)
       recording.add(
-        RecordedFamily(
+        RecordedOriginalTransaction(
           stored, line: line, rule: rule ?? stored.rule, entries: entries, names: context.names))
     }
     return recording
   }
 }
 
-extension Arrival {
+extension EvidenceBatch {
   /// The claims and overrides on an original transaction, in order.
   ///
   /// A claim on a transaction without any evidence is none.
-  fileprivate func acts(on family: StoredFamily, evidence: [Evidence]) -> [Act] {
+  fileprivate func acts(on family: StoredOriginalTransaction, evidence: [Evidence])
+    -> [OwnershipAction]
+  {
     let arriving = Set(
       evidence.compactMap { item -> TransactionKey? in
         if case .transaction(let record) = item { record.key } else { nil }
       })
-    let claims: [Act] =
+    let claims: [OwnershipAction] =
       claim.map { claim in
         claim.transactions
           .filter { arriving.contains($0) || family.line.history[$0] != nil }
@@ -216,12 +226,12 @@ extension Arrival {
     return claims + overrides(on: family)
   }
 
-  private func overrides(on family: StoredFamily) -> [Act] {
-    (placements.map(Act.placement) + linePlacements.map(Act.linePlacement))
+  private func overrides(on family: StoredOriginalTransaction) -> [OwnershipAction] {
+    (placements.map(OwnershipAction.placement) + linePlacements.map(OwnershipAction.linePlacement))
       .filter { family.members[$0.line] != nil }
   }
 
-  fileprivate func placedAccounts(on family: StoredFamily) -> Set<AccountKey> {
+  fileprivate func placedAccounts(on family: StoredOriginalTransaction) -> Set<AccountKey> {
     Set(
       overrides(on: family).compactMap { act in
         switch act {
@@ -237,24 +247,24 @@ extension Arrival {
 
 /// The original transactions that an arrival touched, by the ids of all that Apple links.
 package struct Recording: Sendable {
-  package private(set) var families: [LineID: RecordedFamily] = [:]
+  package private(set) var families: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
   let source: EntrySource
 
   fileprivate init(source: EntrySource) {
     self.source = source
   }
 
-  fileprivate mutating func add(_ family: RecordedFamily) {
+  fileprivate mutating func add(_ family: RecordedOriginalTransaction) {
     for id in family.line.heads.keys { families[id] = family }
   }
 
   /// The family of a transaction; nil if the arrival did not touch it.
-  package func family(of transaction: TransactionKey) -> RecordedFamily? {
+  package func family(of transaction: TransactionKey) -> RecordedOriginalTransaction? {
     families[transaction.line]
   }
 
   /// Each family once, in the order of their ids.
-  var distinctFamilies: [RecordedFamily] {
+  var distinctFamilies: [RecordedOriginalTransaction] {
     families.filter { $0.key == $0.value.line.heads.keys.min() }.sorted { $0.key < $1.key }
       .map(\.value)
   }
@@ -264,15 +274,15 @@ package struct Recording: Sendable {
 }
 
 /// An original transaction, with those that Apple links, after a recording or as it was read.
-package struct RecordedFamily: Sendable {
-  package let line: Line
+package struct RecordedOriginalTransaction: Sendable {
+  package let line: OriginalTransaction
   package let rule: OwnershipRule
   /// The decisions that the recording made; none where the family was only read.
   package let changes: [OwnershipChange]
   /// The charges that the recording found revoked, or restored.
   package let revocationChanges: [Charge]
   /// The state before it: the same where the family was only read.
-  let before: StoredFamily
+  let before: StoredOriginalTransaction
   let holdings: HoldingChange
   /// The entries that it appends, in order.
   let entries: [LedgerEntry]
@@ -283,7 +293,8 @@ package struct RecordedFamily: Sendable {
   package let deliveries: [Charge.ID: Timestamp]
 
   init(
-    _ stored: StoredFamily, line: Line, rule: OwnershipRule, entries: [LedgerEntry] = [],
+    _ stored: StoredOriginalTransaction, line: OriginalTransaction, rule: OwnershipRule,
+    entries: [LedgerEntry] = [],
     names: [AccountKey: String]
   ) {
     before = stored
@@ -305,7 +316,7 @@ package struct RecordedFamily: Sendable {
 
   /// The charge that a transaction reports, with its decision.
   package func charge(of transaction: TransactionKey)
-    -> (charge: Charge, recorded: Line.RecordedDecision)?
+    -> (charge: Charge, recorded: OriginalTransaction.RecordedDecision)?
   {
     guard let position = rule.position(of: transaction),
       let recorded = line.decisions[rule.charges[position].id]

@@ -2,7 +2,7 @@ import Foundation
 import Postgres
 import Subscriptions
 
-extension Ledger {
+extension Recorder {
   /// Everything about accounts that the rule needs.
   struct Context: Sendable {
     var names: [AccountKey: String] = [:]
@@ -13,7 +13,7 @@ extension Ledger {
     /// Includes accounts whose charges are still being moved.
     var mergedInto: [AccountKey: AccountKey] = [:]
 
-    func apply(to history: inout LineHistory) {
+    func apply(to history: inout EvidenceHistory) {
       history.erasures = erasures
       history.orders = orders
       history.merges = merges
@@ -22,7 +22,7 @@ extension Ledger {
   }
 
   func context(
-    of family: StoredFamily, claimant: AccountKey?, evidence: [Evidence],
+    of family: StoredOriginalTransaction, claimant: AccountKey?, evidence: [Evidence],
     placing placed: Set<AccountKey> = [],
     knowing known: [AccountKey: KnownAccount] = [:], in transaction: Transaction
   ) async throws -> Context {
@@ -150,7 +150,7 @@ struct KnownAccount: Hashable, Sendable {
   }
 }
 
-extension StoredFamily {
+extension StoredOriginalTransaction {
   fileprivate var claimants: Set<AccountKey> {
     Set(
       line.history.acts.compactMap { act in

@@ -11,7 +11,7 @@ struct TransactionRow: Hashable, Sendable {
   /// Nil if there is no revocation, or it was lifted.
   var revokedAt: Timestamp?
   /// Nil for an alias.
-  var recorded: Line.RecordedDecision?
+  var recorded: OriginalTransaction.RecordedDecision?
 
   // MARK: Columns
 
@@ -89,7 +89,9 @@ struct TransactionRow: Hashable, Sendable {
 
   /// Reads the rows in the order of recording, column by column (see `RowCursor`): there can be
   /// many, and they are locked.
-  static func query(_ line: LineID) -> Query<[(row: TransactionRow, fulfilment: Fulfilment)]> {
+  static func query(_ line: OriginalTransactionKey) -> Query<
+    [(row: TransactionRow, fulfilment: Fulfilment)]
+  > {
     let facts: SQL = """
       SELECT transaction_id, product_id, \(unescaped: Self.factNames)
       FROM tenure.store_transaction
@@ -125,7 +127,7 @@ struct Fulfilment: Hashable, Sendable {
 }
 
 extension TransactionRow {
-  private static func transactions(_ rows: Rows, line: LineID) throws
+  private static func transactions(_ rows: Rows, line: OriginalTransactionKey) throws
     -> [(transaction: StoreTransaction, tokenHolder: AccountKey?, revokedAt: Timestamp?)]
   {
     try rows.check(
@@ -204,12 +206,14 @@ extension TransactionRow {
     }
   }
 
-  private static func decisions(_ rows: Rows, line: LineID) throws
-    -> [(charge: Charge.ID, recorded: Line.RecordedDecision?, fulfilment: Fulfilment)]
+  private static func decisions(_ rows: Rows, line: OriginalTransactionKey) throws
+    -> [(
+      charge: Charge.ID, recorded: OriginalTransaction.RecordedDecision?, fulfilment: Fulfilment
+    )]
   {
     try rows.check(
       OriginalTransactionID.self, TransactionID.self, ProductID.self, AccountKey?.self,
-      Decision.Rule?.self, RenewalFinding.Ground?.self, AccountKey?.self,
+      Decision.Rule?.self, RenewalEvidence.Ground?.self, AccountKey?.self,
       OriginalTransactionID?.self, TransactionID?.self, ProductID?.self, Timestamp?.self,
       Timestamp?.self, Bool?.self, Timestamp?.self, Timestamp?.self, UUID?.self, Timestamp?.self)
     return try (0..<rows.count).map { row in
@@ -219,7 +223,7 @@ extension TransactionRow {
       let chargeProduct = try cursor.next(ProductID.self)
       let owner = try cursor.next(AccountKey?.self)
       let rule = try cursor.next(Decision.Rule?.self)
-      let ground = try cursor.next(RenewalFinding.Ground?.self)
+      let ground = try cursor.next(RenewalEvidence.Ground?.self)
       let renewing = try cursor.next(AccountKey?.self)
       let previousLine = try cursor.next(OriginalTransactionID?.self)
       let previousID = try cursor.next(TransactionID?.self)
@@ -232,16 +236,16 @@ extension TransactionRow {
       let orderID = try cursor.next(UUID?.self)
       let deliveredAt = try cursor.next(Timestamp?.self)
       let charge = TransactionKey(
-        line: LineID(line.environment, chargeLine), transactionID: chargeID,
+        line: OriginalTransactionKey(line.environment, chargeLine), transactionID: chargeID,
         productID: chargeProduct)
       let fulfilment = Fulfilment(orderID: orderID, deliveredAt: deliveredAt)
       guard let rule, let ground, let isProvisional, let decidedAt else {
         return (charge, nil, fulfilment)
       }
-      var finding = RenewalFinding(account: renewing, ground: ground)
+      var finding = RenewalEvidence(account: renewing, ground: ground)
       if let previousLine, let previousID, let previousProduct {
         finding.previous = TransactionKey(
-          line: LineID(line.environment, previousLine), transactionID: previousID,
+          line: OriginalTransactionKey(line.environment, previousLine), transactionID: previousID,
           productID: previousProduct)
       }
       finding.statusAsOf = statusAsOf
@@ -250,7 +254,8 @@ extension TransactionRow {
         owner: owner, rule: rule, finding: finding, isProvisional: isProvisional)
       return (
         charge,
-        Line.RecordedDecision(decision: decision, decidedAt: decidedAt, correctedAt: correctedAt),
+        OriginalTransaction.RecordedDecision(
+          decision: decision, decidedAt: decidedAt, correctedAt: correctedAt),
         fulfilment
       )
     }

@@ -2,7 +2,7 @@ import Postgres
 package import Subscriptions
 
 /// Recordings of evidence without a claim.
-extension Ledger {
+extension PollStore {
   package struct UnclaimedRecording: Sendable {
     package let recording: Recording
     package var isNews: Bool { recording.isNews }
@@ -19,16 +19,16 @@ extension Ledger {
   ///     whose job ends; nil where it was none.
   ///   - revision: How far a customer's history was read; nil where none was.
   package func record(
-    _ evidence: [Evidence], polledAs id: String, about asked: AskedLine? = nil,
+    _ evidence: [Evidence], polledAs id: String, about asked: PolledOriginalTransaction? = nil,
     upTo revision: HistoryRevision? = nil, at now: Timestamp, terms: AccessTerms
   ) async throws -> UnclaimedRecording {
-    let arrival = Arrival(evidence: evidence, source: EntrySource(.poll, id: id))
+    let arrival = EvidenceBatch(evidence: evidence, source: EntrySource(.poll, id: id))
     let (recording, channels) = try await database.withTransaction { transaction in
-      let recording = try await load(arrival, in: transaction).decide(arrival, at: now)
-      let plan = try await plan(recording, terms: terms, at: now, in: transaction)
+      let recording = try await recorder.load(arrival, in: transaction).decide(arrival, at: now)
+      let plan = try await recorder.plan(recording, terms: terms, at: now, in: transaction)
       var statements = plan.statements + (revision.map { [$0.upsert(at: now)] } ?? [])
       if let asked {
-        statements += LineSource(bundleID: asked.bundleID).upsert(for: evidence)
+        statements += PollTarget(bundleID: asked.bundleID).upsert(for: evidence)
         statements += try await replanning(asked, after: recording, at: now, in: transaction)
       }
       try await transaction.commit(with: statements)
@@ -41,7 +41,7 @@ extension Ledger {
 
   /// The latest revision of one of Apple's histories, read with an original transaction's id.
   package func historyRevision(
-    of line: LineID, in history: HistoryRevision.History = .transactions
+    of line: OriginalTransactionKey, in history: HistoryRevision.History = .transactions
   ) async throws -> String? {
     try await database.query(
       """
@@ -66,10 +66,10 @@ package struct HistoryRevision: Hashable, Sendable {
 
   package var history: History
   /// The original transaction that the request named.
-  package var line: LineID
+  package var line: OriginalTransactionKey
   package var revision: String
 
-  package init(_ history: History = .transactions, line: LineID, revision: String) {
+  package init(_ history: History = .transactions, line: OriginalTransactionKey, revision: String) {
     self.history = history
     self.line = line
     self.revision = revision
@@ -90,13 +90,13 @@ package struct HistoryRevision: Hashable, Sendable {
 
 extension HistoryRevision.History: PostgresEncodable {}
 
-extension RecordedFamily {
+extension RecordedOriginalTransaction {
   /// Whether anything but the date of Apple's status changed.
   fileprivate var isChanged: Bool {
     guard !entries.isEmpty else { return false }
     if !changes.isEmpty || !revocationChanges.isEmpty { return true }
-    var summary = LineSummary(line: line, rule: rule)
-    var known = LineSummary(line: before.line, rule: before.rule)
+    var summary = OriginalTransactionState(line: line, rule: rule)
+    var known = OriginalTransactionState(line: before.line, rule: before.rule)
     (summary.statusAsOf, known.statusAsOf) = (nil, nil)
     return summary != known
   }

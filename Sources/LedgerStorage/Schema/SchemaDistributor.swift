@@ -147,7 +147,7 @@ package struct SchemaDistributor: Sendable {
       do {
         return try await tryPlacing()
       } catch is SomebodyMigrates {
-        try await Task.sleep(for: SchemaMigrator.Patience().turn)
+        try await Task.sleep(for: SchemaMigrator.RetryWindow().turn)
       }
     }
   }

@@ -25,7 +25,7 @@ package struct SchemaMigrator: Sendable {
   static let deadline: Duration = .seconds(24 * 3600)
 
   /// The timing of retries while a step's tables are in use.
-  struct Patience: Sendable {
+  struct RetryWindow: Sendable {
     /// The lock timeout of a statement.
     ///
     /// Short, because all later statements wait behind it, reads included; the step is retried.
@@ -42,22 +42,22 @@ package struct SchemaMigrator: Sendable {
   let reports: ReportSQL?
   private let logger: Logger
   private let steps: [SchemaStep]
-  private let patience: Patience
+  private let patience: RetryWindow
 
   package init(database: ConnectionPool, reports: ReportSQL? = nil, logger: Logger) {
     self.init(
       database: database, reports: reports, logger: logger, steps: Self.steps,
-      patience: Patience())
+      patience: RetryWindow())
   }
 
   /// Uses other steps than the program's own, to test upgrades to a later version.
   package init(database: ConnectionPool, logger: Logger, steps: [SchemaStep]) {
-    self.init(database: database, logger: logger, steps: steps, patience: Patience())
+    self.init(database: database, logger: logger, steps: steps, patience: RetryWindow())
   }
 
   init(
     database: ConnectionPool, reports: ReportSQL? = nil, logger: Logger, steps: [SchemaStep],
-    patience: Patience
+    patience: RetryWindow
   ) {
     self.database = database
     self.reports = reports
@@ -101,7 +101,7 @@ package struct SchemaMigrator: Sendable {
     ).decodeOnly(Bool.self)
     guard exists else { return nil }
     return try await runner.query(
-      "SELECT version, serves_since FROM tenure.schema_version ORDER BY version DESC LIMIT 1"
+      "SELECT version, compatible_since FROM tenure.schema_version ORDER BY version DESC LIMIT 1"
     ).decodeFirst(Int.self, Int.self).map { Found(version: $0, servesSince: $1) }
   }
 
@@ -109,11 +109,11 @@ package struct SchemaMigrator: Sendable {
   ///
   /// - Throws: ``LedgerError/schemaVersion(found:needed:)``.
   @discardableResult
-  package func check() async throws -> SchemaStanding {
+  package func check() async throws -> SchemaStatus {
     try Self.standing(of: try await Self.found(in: database), for: Self.currentVersion)
   }
 
-  private static func standing(of found: Found?, for version: Int) throws -> SchemaStanding {
+  private static func standing(of found: Found?, for version: Int) throws -> SchemaStatus {
     guard let found, found.serves(version) else {
       throw LedgerError.schemaVersion(found: found?.version, needed: version)
     }
@@ -239,7 +239,7 @@ package struct SchemaMigrator: Sendable {
 
   private static func note(_ step: SchemaStep) -> SQL {
     """
-    INSERT INTO tenure.schema_version (version, applied_at, serves_since)
+    INSERT INTO tenure.schema_version (version, applied_at, compatible_since)
     VALUES (\(step.version), now(), \(step.servesSince))
     """
   }
@@ -349,13 +349,13 @@ extension SchemaMigrator {
 }
 
 /// The schema's version relative to a program that works with it.
-package enum SchemaStanding: Hashable, Sendable {
+package enum SchemaStatus: Hashable, Sendable {
   case current
   /// A later version that supports the program until it is replaced.
   case ahead(version: Int)
 }
 
-extension SchemaStanding {
+extension SchemaStatus {
   package static func sentence(on version: Int) -> String {
     "The database schema is version \(version), which also supports version "
       + "\(SchemaMigrator.currentVersion): an upgrade is in progress."

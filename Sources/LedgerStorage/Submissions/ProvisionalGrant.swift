@@ -9,9 +9,9 @@ package struct ProvisionalGrant: Hashable, Sendable {
   package var entitlement: String
   package var endsAt: Timestamp
   /// The original transaction of the purchase in the receipt.
-  package var line: LineID
+  package var line: OriginalTransactionKey
 
-  package init(entitlement: String, endsAt: Timestamp, line: LineID) {
+  package init(entitlement: String, endsAt: Timestamp, line: OriginalTransactionKey) {
     self.entitlement = entitlement
     self.endsAt = endsAt
     self.line = line
@@ -28,7 +28,7 @@ extension ProvisionalGrant {
   /// passed around would else open every door while Apple is down.
   static func rivals(
     of submission: Submission, for grants: [ProvisionalGrant], at now: Timestamp
-  ) -> Query<Set<LineID>> {
+  ) -> Query<Set<OriginalTransactionKey>> {
     guard !grants.isEmpty else { return Query([]).map { [] } }
     let lines = Set(grants.map(\.line)).sorted()
     let locks = lines.map { line -> SQL in
@@ -43,7 +43,11 @@ extension ProvisionalGrant {
           AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
           AND ends_at > \(now)
         """
-      ) { try $0.decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) } }
+      ) {
+        try $0.decode(Environment.self, OriginalTransactionID.self).map {
+          OriginalTransactionKey($0, $1)
+        }
+      }
     ).map { _, rivals in Set(rivals) }
   }
 
@@ -87,18 +91,18 @@ extension ProvisionalGrant {
   }
 }
 
-extension Ledger {
+extension SubmissionStore {
   /// Loads and decides as a recording does, and then rolls back.
-  package func rehearse(_ arrival: Arrival, at now: Timestamp) async throws -> Recording {
+  package func rehearse(_ arrival: EvidenceBatch, at now: Timestamp) async throws -> Recording {
     try await database.withTransaction { transaction in
-      let recording = try await load(arrival, in: transaction).decide(arrival, at: now)
+      let recording = try await recorder.load(arrival, in: transaction).decide(arrival, at: now)
       await transaction.rollBack()
       return recording
     }
   }
 
   /// Original transactions with provisional grants of decided submissions, which should not exist.
-  func strayProvisionalGrants() async throws -> [LineID] {
+  func strayProvisionalGrants() async throws -> [OriginalTransactionKey] {
     // The decision deletes the grants. Read before and after the submissions' status, so that
     // grants of a concurrent decision are not reported.
     let before = try await provisionalGrants()
@@ -106,20 +110,24 @@ extension Ledger {
       """
       SELECT submission_id FROM tenure.submission
       WHERE submission_id = ANY(\(before.map(\.submission))) AND status = 'pending'
-      """, deadline: Self.auditDeadline
+      """, deadline: LedgerAuditor.auditDeadline
     ).decode(UUID.self)
     let decided = Set(before.map(\.submission)).subtracting(pending)
     guard !decided.isEmpty else { return [] }
     return try await provisionalGrants().filter { decided.contains($0.submission) }.map(\.line)
   }
 
-  private func provisionalGrants() async throws -> [(submission: UUID, line: LineID)] {
+  private func provisionalGrants() async throws -> [(
+    submission: UUID, line: OriginalTransactionKey
+  )] {
     try await database.query(
       """
       SELECT submission_id, environment, original_transaction_id FROM tenure.account_grant
       WHERE source = 'provisional'
       ORDER BY environment, original_transaction_id
-      """, deadline: Self.auditDeadline
-    ).decode(UUID.self, Environment.self, OriginalTransactionID.self).map { ($0, LineID($1, $2)) }
+      """, deadline: LedgerAuditor.auditDeadline
+    ).decode(UUID.self, Environment.self, OriginalTransactionID.self).map {
+      ($0, OriginalTransactionKey($1, $2))
+    }
   }
 }

@@ -84,7 +84,7 @@ package struct SubmissionExchange: Hashable, Sendable {
   package var answer: [UInt8]?
   package let fault: String?
   /// The remains of a pruned response.
-  package internal(set) var agedOut: AgedOut?
+  package internal(set) var agedOut: PrunedPayload?
 
   /// Shortens the fault and removes control characters.
   package init(
@@ -103,7 +103,7 @@ package struct SubmissionExchange: Hashable, Sendable {
 extension SubmissionExchange {
   /// The columns that ``Rows/decodeExchanges()`` decodes.
   static let columns: SQL = """
-    endpoint, asked_at, duration_ms, http_status, answer, fault, aged_out_at, sha256, bytes
+    endpoint, asked_at, duration_ms, http_status, answer, fault, pruned_at, sha256, bytes
     """
 }
 
@@ -116,7 +116,7 @@ extension Rows {
       var exchange = SubmissionExchange(
         endpoint: $0, askedAt: $1, duration: .milliseconds($2), httpStatus: $3, answer: $4,
         fault: $5)
-      exchange.agedOut = AgedOut(at: $6, sha256: $7, bytes: $8)
+      exchange.agedOut = PrunedPayload(at: $6, sha256: $7, bytes: $8)
       return exchange
     }
   }
@@ -147,14 +147,14 @@ extension SubmissionPayload {
   }
 }
 
-extension Ledger {
+extension SubmissionStore {
   /// Reads the submitted data; nil if it was pruned or erased.
   package func payload(of submission: UUID) async throws -> SubmissionPayload? {
     let rows = try await database.query(
       """
       SELECT receipt_data, signed_transactions, signed_renewal_info
       FROM tenure.submission_payload
-      WHERE submission_id = \(submission) AND aged_out_at IS NULL
+      WHERE submission_id = \(submission) AND pruned_at IS NULL
       """)
     guard
       let (receiptData, transactions, renewalInfo) = try rows.decodeFirst(
@@ -168,13 +168,13 @@ extension Ledger {
   }
 
   /// The remains of a pruned payload; nil if it was not pruned.
-  package func agedOutPayload(of submission: UUID) async throws -> AgedOut? {
+  package func agedOutPayload(of submission: UUID) async throws -> PrunedPayload? {
     try await database.query(
       """
-      SELECT aged_out_at, sha256, bytes FROM tenure.submission_payload
+      SELECT pruned_at, sha256, bytes FROM tenure.submission_payload
       WHERE submission_id = \(submission)
       """
     ).decodeFirst(Timestamp?.self, [UInt8]?.self, Int64?.self)
-      .flatMap { AgedOut(at: $0, sha256: $1, bytes: $2) }
+      .flatMap { PrunedPayload(at: $0, sha256: $1, bytes: $2) }
   }
 }

@@ -39,7 +39,8 @@ package struct SubmissionOutcome: Codable, Sendable {
 
 extension SubmissionOutcome {
   init(
-    _ recording: Recording, _ orders: OrderMatching, of verified: Ledger.VerifiedSubmission,
+    _ recording: Recording, _ orders: OrderMatching,
+    of verified: SubmissionStore.VerifiedSubmission,
     terms: AccessTerms
   ) {
     let submission = verified.submission

@@ -10,7 +10,7 @@ package struct RejectionCount: Hashable, Sendable {
   package let lastAt: Timestamp
 }
 
-extension Ledger {
+extension SubmissionStore {
   /// Reads rejected submissions, latest first, before `last`.
   package func rejectedSubmissions(
     before last: (decidedAt: Timestamp, id: UUID)?, limit: Int
@@ -24,7 +24,7 @@ extension Ledger {
         AND (s.decided_at, s.submission_id) < (\(last.decidedAt), \(last.id))
         """ as SQL
       } ?? "true"
-    return try await submissions(
+    return try await accounts.submissions(
       """
       s.status = 'rejected' AND \(rest)
       ORDER BY (s.decided_at AT TIME ZONE 'UTC')::date DESC, s.decided_at DESC,
@@ -65,16 +65,16 @@ extension Ledger {
         WHERE s.submission_id = ANY (\(ids)) AND s.status = 'rejected' AND s.erased_at IS NULL
           AND EXISTS (
             SELECT FROM tenure.submission_payload AS p
-            WHERE p.submission_id = s.submission_id AND p.aged_out_at IS NULL)
+            WHERE p.submission_id = s.submission_id AND p.pruned_at IS NULL)
         RETURNING s.submission_id
         """
       ).decode(UUID.self)
       guard !reopened.isEmpty else { return reopened }
-      let act = NewAct(
+      let act = NewAdministratorAction(
         action: .verifySubmissions,
         subject: reopened.map { $0.uuidString.lowercased() }.joined(separator: " "),
         administrator: administrator,
-        data: NewAct.data { $0.member("submissions", reopened.count) })
+        data: NewAdministratorAction.data { $0.member("submissions", reopened.count) })
       try await transaction.commit(
         with: reopened.map { Job.schedule(.verifySubmission($0), runAt: now, at: now) }
           + [act.insert(at: now)])

@@ -4,7 +4,12 @@ package import Subscriptions
 
 extension Submission.Status: PostgresEncodable, PostgresDecodable {}
 
-extension Ledger {
+/// Accounts' submissions.
+package struct SubmissionStore: LedgerStore {
+  let core: LedgerCore
+}
+
+extension SubmissionStore {
   /// Stores a submission durably, with the job that processes it should this process die.
   ///
   /// Submissions for a merged account go to the account that it was merged into; an unknown account
@@ -13,8 +18,8 @@ extension Ledger {
   /// - Parameter retryAt: When a worker takes over, unless the submission is decided before.
   /// - Throws: ``LedgerError/erasedAccount(_:)``.
   package func store(_ new: NewSubmission, retryAt: Timestamp) async throws -> Submission {
-    let account = try await successor(
-      of: findOrCreateAccount(new.accountID, at: new.receivedAt))
+    let account = try await accounts.successor(
+      of: accounts.findOrCreateAccount(new.accountID, at: new.receivedAt))
     guard !account.isErased else { throw LedgerError.erasedAccount(new.accountID) }
     _ = try await database.batch([
       """
@@ -63,7 +68,7 @@ extension Ledger {
   /// The account that an account was merged into; itself if it never was.
   private func successor(of account: AccountKey) async throws -> (key: AccountKey, id: String)? {
     var key = account
-    while let known = try await knownAccounts([key])[key] {
+    while let known = try await ownership.knownAccounts([key])[key] {
       guard let into = known.mergedInto else { return (key, known.id) }
       key = into
     }
@@ -171,8 +176,8 @@ extension Ledger {
     let submission = verified.submission
     // Two round trips: everything that is read, then everything that is written and answered.
     let (recorded, channels, recording) = try await database.withTransaction {
-      transaction -> (RecordedSubmission?, Set<Bell.Channel>, Recording?) in
-      let (lines, stored, (orders, sender)) = try await lock(
+      transaction -> (RecordedSubmission?, Set<ChangeNotifier.Channel>, Recording?) in
+      let (lines, stored, (orders, sender)) = try await recorder.lock(
         linesOf: verified.evidence, before: LockedSubmission.query(submission.id),
         after: Query(SubmittedOrders.query(for: verified), LockedSender.query(submission)),
         in: transaction)
@@ -185,17 +190,17 @@ extension Ledger {
       // of it is kept or published.
       let claims = (stored.isOpen || stored.status == .rejected) && !sender.isErased
       let arrival = verified.arrival(claims: claims)
-      let recording = try await load(
+      let recording = try await recorder.load(
         arrival, on: lines, knowing: sender.accounts, in: transaction
       ).decide(arrival, at: now)
       let account = sender.account(after: stored.attempts, recording)
-      let affected = try await loadAffected(
+      let affected = try await recorder.loadAffected(
         by: recording,
         submitted: SubmittedCharges(
           account: submission.account, transactions: claims ? verified.selected : [],
           orderID: claims ? submission.orderID : nil, orders: orders),
         terms: terms, at: now, knowing: sender.isErased ? [] : [account], in: transaction)
-      let plan = try plan(recording, affected, terms: terms, at: now)
+      let plan = try recorder.plan(recording, affected, terms: terms, at: now)
       let statements =
         plan.statements + verified.lineSources(in: recording)
         + Self.insert(
@@ -204,7 +209,7 @@ extension Ledger {
       guard claims else {
         // It may have been stored while its account was being erased.
         let erasure =
-          sender.isErased ? Self.eraseSubmissions(of: submission.account, at: now) : []
+          sender.isErased ? AccountStore.eraseSubmissions(of: submission.account, at: now) : []
         try await transaction.commit(
           with: statements + [Self.countAttempt(of: submission)] + erasure)
         return (nil, plan.channels, recording)
@@ -308,7 +313,8 @@ extension Ledger {
     at now: Timestamp, reading query: Query<Value>,
     with change: @Sendable (LockedSubmission, Value) -> Change
   ) async throws {
-    let channels = try await database.withTransaction { transaction -> Set<Bell.Channel> in
+    let channels = try await database.withTransaction {
+      transaction -> Set<ChangeNotifier.Channel> in
       let (stored, value, sender) = try await transaction.read(
         LockedSubmission.query(submission.id), query, LockedSender.query(submission))
       guard let stored else { return [] }
@@ -317,15 +323,16 @@ extension Ledger {
       guard stored.isOpen, !sender.isErased else {
         try await transaction.commit(
           with: statements + [Self.countAttempt(of: submission)]
-            + (sender.isErased ? Self.eraseSubmissions(of: submission.account, at: now) : []))
+            + (sender.isErased
+              ? AccountStore.eraseSubmissions(of: submission.account, at: now) : []))
         return []
       }
       let change = change(stored, value)
       var account = sender.account(after: stored.attempts)
       account.held.grants += change.grants.map { $0.grant(of: submission) }
       changes.note([submission.accountID], in: transaction)
-      let news = AccountNews(account, terms: terms, at: now)
-      let consequences = Consequences(
+      let news = AccountEvents(account, terms: terms, at: now)
+      let consequences = Outbox(
         [news], rescheduling: news.changesWhatIsTold || !change.grants.isEmpty ? [news] : [],
         at: now)
       try await transaction.commit(
@@ -426,7 +433,7 @@ private struct LockedSubmission: Sendable {
 private struct LockedSender: Sendable {
   /// Empty if the account is unknown.
   let accounts: [AccountKey: KnownAccount]
-  private let account: ToldAccount
+  private let account: PublishedEntitlements
 
   var known: KnownAccount? { accounts[account.key] }
   var isErased: Bool { known?.erasedAt != nil }
@@ -436,14 +443,14 @@ private struct LockedSender: Sendable {
   /// The key is read after the lock, so that an erasure has ended.
   static func query(_ submission: Submission) -> Query<LockedSender> {
     Query(
-      Query(ToldAccount.lock([submission.accountID])),
-      ToldAccount.query(
+      Query(PublishedEntitlements.lock([submission.accountID])),
+      PublishedEntitlements.query(
         [submission.account: submission.accountID], withoutGrantsOf: submission.id),
       KnownAccount.query([submission.account])
     ).map { _, told, known in LockedSender(accounts: known, account: told[0]) }
   }
 
-  func account(after attempts: Int, _ recording: Recording? = nil) -> ToldAccount {
+  func account(after attempts: Int, _ recording: Recording? = nil) -> PublishedEntitlements {
     var account = account
     account.hasChangedGrants = attempts > 0
     if let recording { account.apply(recording) }
@@ -451,12 +458,12 @@ private struct LockedSender: Sendable {
   }
 }
 
-extension Ledger.VerifiedSubmission {
-  fileprivate func arrival(claims: Bool) -> Arrival {
-    Arrival(
+extension SubmissionStore.VerifiedSubmission {
+  fileprivate func arrival(claims: Bool) -> EvidenceBatch {
+    EvidenceBatch(
       evidence: evidence,
       claim: claims
-        ? Arrival.AccountClaim(
+        ? EvidenceBatch.SubmissionClaim(
           account: submission.account, transactions: selected,
           receivedAt: submission.receivedAt) : nil,
       source: EntrySource(source, id: submission.id.uuidString.lowercased()))
@@ -468,7 +475,7 @@ extension Ledger.VerifiedSubmission {
       let latest = family.rule.charges.latestCharge.flatMap { family.line.decisions[$0.id] }
       return latest?.decision.owner != submission.account
     }
-    return LineSource(
+    return PollTarget(
       bundleID: bundleID, receipt: source == .receipt ? .submission(submission.id) : nil
     ).upsert(for: evidence, ofOthers: Set(others.keys))
   }

@@ -9,11 +9,11 @@ package struct ConsumptionConsent: Hashable, Sendable {
   package let decidedAt: Timestamp?
 }
 
-extension Ledger {
+extension WriteBackStore {
   /// The consent of an account, or of the one it was merged into; nil for an unknown account.
   package func consumptionConsent(of accountID: String) async throws -> ConsumptionConsent? {
-    guard let known = try await account(accountID) else { return nil }
-    return try await consumptionConsent(of: successor(of: known))
+    guard let known = try await accounts.account(accountID) else { return nil }
+    return try await consumptionConsent(of: accounts.successor(of: known))
   }
 
   /// The consent of the account itself, even if it was merged.
@@ -49,7 +49,7 @@ extension Ledger {
   package func setConsumptionConsent(
     _ isGiven: Bool, of accountID: String, at now: Timestamp
   ) async throws -> ConsumptionConsent {
-    let account = try await successor(of: findOrCreateAccount(accountID, at: now))
+    let account = try await accounts.successor(of: accounts.findOrCreateAccount(accountID, at: now))
     return try await changeConsent(of: account) { key in
       """
       INSERT INTO tenure.consumption_consent AS known (account_key, is_given, decided_at)
@@ -65,10 +65,10 @@ extension Ledger {
   ///
   /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``.
   package func forgetConsumptionConsent(of accountID: String) async throws -> ConsumptionConsent {
-    guard let account = try await account(accountID) else {
+    guard let account = try await accounts.account(accountID) else {
       throw LedgerError.unknownAccount(accountID)
     }
-    return try await changeConsent(of: successor(of: account)) { key in
+    return try await changeConsent(of: accounts.successor(of: account)) { key in
       "DELETE FROM tenure.consumption_consent WHERE account_key = \(key)"
     }
   }
@@ -78,7 +78,7 @@ extension Ledger {
   ) async throws -> ConsumptionConsent {
     try await database.withTransaction { transaction in
       // Locked against a concurrent erasure, which would miss this row.
-      let locked = try await lockAccount(account.id, in: transaction)
+      let locked = try await ownership.lockAccount(account.id, in: transaction)
       let results = try await transaction.commit(
         with: [change(locked.key), Self.selectConsent(of: locked.key)])
       let row = try results[1].decodeFirst(Bool.self, Timestamp.self)

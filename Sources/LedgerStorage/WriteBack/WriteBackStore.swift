@@ -2,8 +2,13 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
+/// What Apple is to be sent.
+package struct WriteBackStore: LedgerStore {
+  let core: LedgerCore
+}
+
 /// Write-backs to Apple: their jobs, their data and their outcomes.
-extension Ledger {
+extension WriteBackStore {
   // MARK: Scheduling
 
   /// The jobs that write the owners of original transactions whose binding a recording moves; none
@@ -30,7 +35,9 @@ extension Ledger {
   private static let ownershipPriority = 1
 
   /// The job that answers a notification's question about a purchase.
-  func consumptionTellings(of verified: VerifiedNotification, at now: Timestamp) -> [SQL] {
+  func consumptionTellings(of verified: NotificationStore.VerifiedNotification, at now: Timestamp)
+    -> [SQL]
+  {
     guard tellings.contains(.consumption), let line = verified.asksAbout else { return [] }
     return [
       Job.insert(
@@ -41,7 +48,7 @@ extension Ledger {
   // MARK: Sending
 
   /// The data for Set App Account Token.
-  package struct OwnershipToTell: Sendable {
+  package struct PendingOwnership: Sendable {
     package let token: UUID
     package let isErased: Bool
     package let isMerged: Bool
@@ -52,8 +59,8 @@ extension Ledger {
   }
 
   /// Reads the data for writing an owner to Apple; nil for an unknown account.
-  package func ownershipToTell(of line: LineID, to owner: AccountKey) async throws
-    -> OwnershipToTell?
+  package func ownershipToTell(of line: OriginalTransactionKey, to owner: AccountKey) async throws
+    -> PendingOwnership?
   {
     let results = try await database.batch(
       [
@@ -62,28 +69,28 @@ extension Ledger {
         FROM tenure.account_by_key WHERE account_key = \(owner)
         """,
         """
-        SELECT account_key, told_at FROM tenure.apple_telling
+        SELECT account_key, sent_at FROM tenure.app_store_write_back
         WHERE environment = \(line.environment)
           AND original_transaction_id = \(line.originalTransactionID)
           AND kind = 'ownership' AND outcome = 'accepted'
         ORDER BY telling_id DESC LIMIT 1
         """,
-      ] + LineSource.select([line]))
+      ] + PollTarget.select([line]))
     guard
       let (token, isErased, isMerged) = try results[0].decodeFirst(
         UUID.self, Bool.self, Bool.self)
     else { return nil }
     let lastTold = try results[1].decodeFirst(AccountKey.self, Timestamp.self)
-    return OwnershipToTell(
+    return PendingOwnership(
       token: token, isErased: isErased, isMerged: isMerged,
-      bundleID: try LineSource(from: Array(results.dropFirst(2))).bundleID,
+      bundleID: try PollTarget(from: Array(results.dropFirst(2))).bundleID,
       lastTold: lastTold.map { (account: $0, at: $1) })
   }
 
   /// A notification that asks about a purchase.
   package struct ConsumptionQuestion: Sendable {
-    package let line: LineID
-    package let request: AppleTelling.Request
+    package let line: OriginalTransactionKey
+    package let request: WriteBack.Request
     package let bundleID: String?
     /// The signature's date, or without one, that of the arrival.
     package let askedAt: Timestamp
@@ -104,15 +111,15 @@ extension Ledger {
       Timestamp.self
     ).map { environment, line, transaction, bundleID, askedAt in
       ConsumptionQuestion(
-        line: LineID(environment, line),
-        request: AppleTelling.Request(
+        line: OriginalTransactionKey(environment, line),
+        request: WriteBack.Request(
           transactionID: transaction, notificationID: notificationID),
         bundleID: bundleID, askedAt: askedAt)
     }
   }
 
   /// Records a write-back and completes its job in one commit.
-  package func record(_ telling: AppleTelling, ending job: Job) async throws {
+  package func record(_ telling: WriteBack, ending job: Job) async throws {
     _ = try await database.withTransaction { transaction in
       try await transaction.commit(with: [telling.insert] + job.completion)
     }
@@ -123,17 +130,19 @@ extension Ledger {
   /// Lists the write-backs of original transactions, the latest first.
   ///
   /// - Parameter limit: The most for each original transaction.
-  package func appleTellings(of lines: [LineID], limit: Int) async throws -> [AppleTelling] {
+  package func appleTellings(of lines: [OriginalTransactionKey], limit: Int) async throws
+    -> [WriteBack]
+  {
     let results = try await database.batch(
       lines.map { line in
         """
-        SELECT \(AppleTelling.columns) FROM tenure.apple_telling
+        SELECT \(WriteBack.columns) FROM tenure.app_store_write_back
         WHERE environment = \(line.environment)
           AND original_transaction_id = \(line.originalTransactionID)
         ORDER BY telling_id DESC LIMIT \(limit)
         """
       })
-    return try results.flatMap(AppleTelling.tellings)
+    return try results.flatMap(WriteBack.tellings)
       .sorted { ($0.telling.toldAt, $0.id) > ($1.telling.toldAt, $1.id) }.map(\.telling)
   }
 
@@ -141,20 +150,20 @@ extension Ledger {
   ///
   /// - Parameter last: The ID after which the page begins.
   package func appleTellings(of account: AccountKey, after last: Int64?, limit: Int) async throws
-    -> [(id: Int64, telling: AppleTelling)]
+    -> [(id: Int64, telling: WriteBack)]
   {
     let start = last ?? 0
-    return try AppleTelling.tellings(
+    return try WriteBack.tellings(
       from: await database.query(
         """
-        SELECT \(AppleTelling.columns) FROM tenure.apple_telling
+        SELECT \(WriteBack.columns) FROM tenure.app_store_write_back
         WHERE account_key = \(account) AND telling_id > \(start)
         ORDER BY telling_id LIMIT \(limit)
         """))
   }
 }
 
-extension RecordedFamily {
+extension RecordedOriginalTransaction {
   /// The account to which the recording bound the original transaction, and the charge; nil if the
   /// binding did not move or was released.
   fileprivate var newlyBound: (account: AccountKey, charge: Charge)? {
@@ -177,7 +186,7 @@ extension Charge {
 }
 
 /// A write-back to Apple and its outcome.
-package struct AppleTelling: Hashable, Sendable {
+package struct WriteBack: Hashable, Sendable {
   /// Each kind has a setting of its own and is off by default.
   package enum Kind: String, CaseIterable, Sendable {
     /// The owner's `appAccountToken` replaces Apple's.
@@ -241,7 +250,7 @@ package struct AppleTelling: Hashable, Sendable {
     }
   }
 
-  package var line: LineID
+  package var line: OriginalTransactionKey
   package var kind: Kind
   package var toldAt: Timestamp
   package var bundleID: String?
@@ -253,7 +262,7 @@ package struct AppleTelling: Hashable, Sendable {
   package var deliveryStatus: String?
 
   package init(
-    _ kind: Kind, of line: LineID, at toldAt: Timestamp, bundleID: String? = nil,
+    _ kind: Kind, of line: OriginalTransactionKey, at toldAt: Timestamp, bundleID: String? = nil,
     request: Request? = nil, account: AccountKey? = nil, outcome: Outcome,
     deliveryStatus: String? = nil
   ) {
@@ -268,11 +277,11 @@ package struct AppleTelling: Hashable, Sendable {
   }
 }
 
-extension AppleTelling {
+extension WriteBack {
   var insert: SQL {
     let refusal = outcome.refusal
     return """
-      INSERT INTO tenure.apple_telling (environment, original_transaction_id, kind, told_at,
+      INSERT INTO tenure.app_store_write_back (environment, original_transaction_id, kind, sent_at,
         bundle_id, transaction_id, notification_id, account_key, outcome, reason, http_status,
         error_code, delivery_status)
       VALUES (\(line.environment), \(line.originalTransactionID), \(kind), \(toldAt), \(bundleID),
@@ -283,11 +292,11 @@ extension AppleTelling {
 
   /// The columns that ``tellings(from:)`` reads.
   static let columns: SQL = """
-    telling_id, environment, original_transaction_id, kind, told_at, bundle_id, transaction_id,
+    telling_id, environment, original_transaction_id, kind, sent_at, bundle_id, transaction_id,
     notification_id, account_key, outcome, reason, http_status, error_code, delivery_status
     """
 
-  static func tellings(from rows: Rows) throws -> [(id: Int64, telling: AppleTelling)] {
+  static func tellings(from rows: Rows) throws -> [(id: Int64, telling: WriteBack)] {
     try rows.decode(
       Int64.self, Environment.self, OriginalTransactionID.self, Kind.self, Timestamp.self,
       String?.self, TransactionID?.self, String?.self, AccountKey?.self, String.self,
@@ -309,8 +318,9 @@ extension AppleTelling {
         }
       return (
         id,
-        AppleTelling(
-          kind, of: LineID(environment, line), at: toldAt, bundleID: bundleID, request: request,
+        WriteBack(
+          kind, of: OriginalTransactionKey(environment, line), at: toldAt, bundleID: bundleID,
+          request: request,
           account: account, outcome: came, deliveryStatus: deliveryStatus)
       )
     }

@@ -60,11 +60,12 @@ package struct Grant: Hashable, Sendable {
   /// The date of an administrator's revocation.
   package var revokedAt: Timestamp?
   /// The purchase behind a provisional grant.
-  package var line: LineID?
+  package var line: OriginalTransactionKey?
 
   package init(
     id: UUID, entitlement: String, startsAt: Timestamp, endsAt: Timestamp?,
-    revokedAt: Timestamp? = nil, source: Entitlement.Source = .grant, line: LineID? = nil
+    revokedAt: Timestamp? = nil, source: Entitlement.Source = .grant,
+    line: OriginalTransactionKey? = nil
   ) {
     self.id = id
     self.entitlement = entitlement
@@ -99,7 +100,7 @@ extension Entitlement {
       holdings.count == 1
       ? [holdings] : Array(Dictionary(grouping: holdings, by: \.family).values)
     for line in lines {
-      LineEntitlements(line, in: catalogue, at: moment).entitlements.forEach(offer)
+      OriginalTransactionEntitlements(line, in: catalogue, at: moment).entitlements.forEach(offer)
     }
     for grant in grants where grant.startsAt <= moment {
       offer(Entitlement(grant, at: moment))
@@ -170,7 +171,7 @@ package struct AccessTerms: Sendable {
     after now: Timestamp
   ) -> Timestamp? {
     let (holdings, grants) = counted(holdings, grants, of: accountID)
-    return EntitlementNews.nextChange(
+    return EntitlementEvents.nextChange(
       holdings: holdings, grants: grants, catalogue: catalogue, after: now)
   }
 

@@ -51,12 +51,12 @@ package struct Holding: Hashable, Sendable {
   }
 
   /// The original transaction, or the first of those that Apple links with it.
-  package var family: LineID {
-    familyID.map { LineID(charge.line.environment, $0) } ?? charge.line
+  package var family: OriginalTransactionKey {
+    familyID.map { OriginalTransactionKey(charge.line.environment, $0) } ?? charge.line
   }
 }
 
-extension Line {
+extension OriginalTransaction {
   /// Every owned charge as a holding of its owner, by date.
   package func allHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)] {
     rule.charges.indices.compactMap { position in
@@ -79,7 +79,7 @@ extension Line {
         ? rule.renewal(ofChargeAt: position) : nil)
   }
 
-  private func familyID(of line: LineID) -> OriginalTransactionID? {
+  private func familyID(of line: OriginalTransactionKey) -> OriginalTransactionID? {
     guard heads.count > 1, let first = heads.keys.min(), first != line else { return nil }
     return first.originalTransactionID
   }
@@ -100,7 +100,7 @@ extension Line {
   {
     struct Group: Hashable {
       let account: AccountKey
-      let family: LineID
+      let family: OriginalTransactionKey
       let productID: ProductID
     }
     let all = allHoldings(rule)
@@ -178,7 +178,7 @@ extension Holding {
 
 /// An account's holdings of one original transaction, or of those that Apple links, and the
 /// entitlements that they grant at a moment.
-struct LineEntitlements {
+struct OriginalTransactionEntitlements {
   private struct Part {
     var holding: Holding
     /// Nil: never.

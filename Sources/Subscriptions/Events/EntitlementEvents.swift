@@ -1,4 +1,4 @@
-package enum EntitlementNews {
+package enum EntitlementEvents {
   /// Compares the published entitlements of an account with the current ones.
   ///
   /// Access whose published end has passed is reported as expired at that end, even if there is

@@ -52,7 +52,7 @@ package struct LedgerEvent: Hashable, Sendable {
 ///
 /// It names no account, because events outlive erased accounts.
 package struct EventData: Hashable, Sendable {
-  package var line: LineID?
+  package var line: OriginalTransactionKey?
   package var transactionID: TransactionID?
   package var productID: ProductID?
   /// For `product.changed`.
@@ -88,5 +88,5 @@ package struct EventData: Hashable, Sendable {
 
   package init() {}
 
-  package init(line: LineID) { self.line = line }
+  package init(line: OriginalTransactionKey) { self.line = line }
 }

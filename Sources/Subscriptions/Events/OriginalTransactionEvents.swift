@@ -2,14 +2,15 @@
 ///
 /// Compares the states before and after, and takes changes of owners from the entries: recording
 /// known evidence again publishes nothing.
-package struct LineNews: Sendable {
+package struct OriginalTransactionEvents: Sendable {
   let before: LineState
   let after: LineState
   private let entries: [LedgerEntry]
 
   /// - Parameter entries: The entries of the recording, in order.
   package init(
-    before: Line, ruleBefore: OwnershipRule, after: Line, rule: OwnershipRule,
+    before: OriginalTransaction, ruleBefore: OwnershipRule, after: OriginalTransaction,
+    rule: OwnershipRule,
     entries: [LedgerEntry]
   ) {
     self.before = LineState(line: before, rule: ruleBefore)
@@ -145,13 +146,13 @@ package struct LineNews: Sendable {
 
   /// The renewal status that the bound account knows; for a new account the one that a purchase
   /// implies.
-  private var knownOutlook: LineOutlook? {
+  private var knownOutlook: RenewalOutlook? {
     before.boundAccount == after.boundAccount ? before.outlook : nil
   }
 
   private var statusNews: [Item] {
     guard let outlook = after.outlook, let charge = after.latest else { return [] }
-    let known = knownOutlook ?? LineOutlook(afterPurchaseOf: charge)
+    let known = knownOutlook ?? RenewalOutlook(afterPurchaseOf: charge)
     guard (outlook.autoRenews, outlook.productID) != (known.autoRenews, known.productID) else {
       return []
     }
@@ -213,7 +214,7 @@ extension EventData {
     productID = charge.productID
   }
 
-  fileprivate init(line: LineID?) {
+  fileprivate init(line: OriginalTransactionKey?) {
     self.init()
     self.line = line
   }
@@ -240,15 +241,15 @@ extension EventData.Counterpart {
 }
 
 struct LineState: Sendable {
-  let line: Line
+  let line: OriginalTransaction
   let rule: OwnershipRule
   /// Apple's latest statement about the next renewal; nil if there is none to come.
-  let outlook: LineOutlook?
+  let outlook: RenewalOutlook?
 
-  init(line: Line, rule: OwnershipRule) {
+  init(line: OriginalTransaction, rule: OwnershipRule) {
     self.line = line
     self.rule = rule
-    outlook = LineOutlook(rule)
+    outlook = RenewalOutlook(rule)
   }
 
   var latest: Charge? { rule.charges.latestCharge }
@@ -265,7 +266,7 @@ struct LineState: Sendable {
 }
 
 /// Apple's latest statement about the next renewal.
-struct LineOutlook: Hashable, Sendable {
+struct RenewalOutlook: Hashable, Sendable {
   var autoRenews: Bool
   /// The product of the next renewal.
   var productID: ProductID

@@ -50,7 +50,7 @@ extension Charge {
   /// A revocation within this time of another product's charge is an upgrade.
   package static let upgradeTolerance: Duration = .seconds(60)
 
-  package static func charges(in history: LineHistory) -> [Charge] {
+  package static func charges(in history: EvidenceHistory) -> [Charge] {
     let transactions = history.transactions
     var groups = Partition(count: transactions.count)
     groups.uniteReportsOfOneCharge(transactions)

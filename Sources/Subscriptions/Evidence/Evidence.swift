@@ -5,11 +5,11 @@ package enum Evidence: Hashable, Codable, Sendable {
   /// A charge as one of Apple's answers describes it.
   case transaction(TransactionRecord)
   /// Whether and as which product an original transaction will renew.
-  case renewalStatus(RenewalStatus, line: LineID)
+  case renewalStatus(RenewalStatus, line: OriginalTransactionKey)
   /// One original transaction continues another (`previousOriginalTransactionId`).
-  case link(line: LineID, previous: LineID)
+  case link(line: OriginalTransactionKey, previous: OriginalTransactionKey)
 
-  package var line: LineID {
+  package var line: OriginalTransactionKey {
     switch self {
     case .transaction(let record): record.key.line
     case .renewalStatus(_, let line), .link(let line, _): line

@@ -4,12 +4,12 @@ package import struct Foundation.UUID
 /// order.
 ///
 /// Original transactions that Apple links have one history.
-package struct LineHistory: Sendable {
+package struct EvidenceHistory: Sendable {
   /// In the order of recording.
   package private(set) var transactions: [StoreTransaction] = []
   /// By date; at equal dates off after on.
   package private(set) var statuses: [RenewalStatus] = []
-  package private(set) var acts: [RecordedAct] = []
+  package private(set) var acts: [RecordedAction] = []
 
   /// The accounts to which this ledger issued the tokens that occur.
   package var tokenHolders: [UUID: AccountKey] = [:]
@@ -76,20 +76,20 @@ package struct LineHistory: Sendable {
   /// Actions must be added in the order of recording: a claim before a release does not count after
   /// it.
   @discardableResult
-  package mutating func add(_ act: Act, recorded: RecordingOrder) -> Bool {
+  package mutating func add(_ act: OwnershipAction, recorded: RecordingOrder) -> Bool {
     if says(act) { return false }
-    let new = RecordedAct(act, recorded: recorded)
+    let new = RecordedAction(act, recorded: recorded)
     let position = acts.lastIndex { $0 < new }.map { $0 + 1 } ?? acts.startIndex
     acts.insert(new, at: position)
     return true
   }
 
-  package var linePlacements: [LinePlacement] {
+  package var linePlacements: [OriginalTransactionOverride] {
     acts.compactMap { if case .linePlacement(let placement) = $0.act { placement } else { nil } }
   }
 
   /// Whether an action adds nothing; administrators may repeat overrides.
-  package func says(_ act: Act) -> Bool {
+  package func says(_ act: OwnershipAction) -> Bool {
     switch act {
     case .claim(let claim): hasClaim(by: claim.account, on: claim.transaction)
     case .placement: false
@@ -114,14 +114,16 @@ package struct LineHistory: Sendable {
   }
 
   /// Records that Apple's answer of `asOf` lists every transaction of `line` as it is recorded.
-  package mutating func confirm(_ line: LineID, asOf: Timestamp) {
+  package mutating func confirm(_ line: OriginalTransactionKey, asOf: Timestamp) {
     for index in transactions.indices where transactions[index].key.line == line {
       transactions[index].confirm(asOf: asOf)
     }
   }
 
   /// Whether `records`, an answer of `asOf`, confirm all of `line`.
-  func isConfirmed(by records: [TransactionRecord], of line: LineID, asOf: Timestamp) -> Bool {
+  func isConfirmed(
+    by records: [TransactionRecord], of line: OriginalTransactionKey, asOf: Timestamp
+  ) -> Bool {
     var (merged, confirmed) = (self, self)
     for record in records {
       guard let position = positions[record.key] else { return false }

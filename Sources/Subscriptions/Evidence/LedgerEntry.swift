@@ -2,13 +2,13 @@
 ///
 /// Entries are appended and never changed; the accounts' holdings are a pure function of them.
 package struct LedgerEntry: Hashable, Codable, Sendable {
-  package var line: LineID
+  package var line: OriginalTransactionKey
   /// From 1, without gaps, in each original transaction.
   package var number: Int
   package var recordedAt: Timestamp
   package var content: Content
 
-  package init(line: LineID, number: Int, recordedAt: Timestamp, content: Content) {
+  package init(line: OriginalTransactionKey, number: Int, recordedAt: Timestamp, content: Content) {
     self.line = line
     self.number = number
     self.recordedAt = recordedAt
@@ -22,7 +22,7 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
     /// Apple's answer of the date lists every transaction as it is recorded.
     case confirmation(asOf: Timestamp)
     /// A claim or an override.
-    case act(Act)
+    case act(OwnershipAction)
     /// A charge's new decision.
     case ownership(OwnershipChange)
 
@@ -119,9 +119,9 @@ extension OwnershipChange: Codable {
     decision = Decision(
       owner: try values.decodeIfPresent(AccountKey.self, forKey: .owner),
       rule: try values.decode(Decision.Rule.self, forKey: .rule),
-      finding: RenewalFinding(
+      finding: RenewalEvidence(
         account: try values.decodeIfPresent(AccountKey.self, forKey: .renewingAccount),
-        ground: try values.decode(RenewalFinding.Ground.self, forKey: .ground),
+        ground: try values.decode(RenewalEvidence.Ground.self, forKey: .ground),
         previous: try values.decodeIfPresent(Charge.ID.self, forKey: .previousCharge),
         statusAsOf: try values.decodeIfPresent(Timestamp.self, forKey: .statusAsOf),
         switchedOffAt: try values.decodeIfPresent(Timestamp.self, forKey: .switchedOffAt)),

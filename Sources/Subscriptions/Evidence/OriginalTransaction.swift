@@ -4,17 +4,17 @@
 /// entries again gives the same value.
 ///
 /// ```swift
-/// var line = Line(members: [id])
+/// var line = OriginalTransaction(members: [id])
 /// let (entries, rule) = line.record(evidence, acts: claims, at: now)
 /// ```
-package struct Line: Sendable {
-  package private(set) var history = LineHistory()
+package struct OriginalTransaction: Sendable {
+  package private(set) var history = EvidenceHistory()
   /// By the transactions that name the charges.
   package private(set) var decisions: [Charge.ID: RecordedDecision] = [:]
   /// The number of each member's last entry.
-  package private(set) var heads: [LineID: Int]
+  package private(set) var heads: [OriginalTransactionKey: Int]
   /// The original transactions that each continues, as Apple reports.
-  package private(set) var links: [LineID: Set<LineID>] = [:]
+  package private(set) var links: [OriginalTransactionKey: Set<OriginalTransactionKey>] = [:]
 
   package struct RecordedDecision: Hashable, Sendable {
     package var decision: Decision
@@ -29,13 +29,14 @@ package struct Line: Sendable {
     }
   }
 
-  package init(members: some Sequence<LineID>) {
+  package init(members: some Sequence<OriginalTransactionKey>) {
     heads = Dictionary(members.map { ($0, 0) }) { first, _ in first }
   }
 
   package init(
-    history: LineHistory, decisions: [Charge.ID: RecordedDecision], heads: [LineID: Int],
-    links: [LineID: Set<LineID>] = [:]
+    history: EvidenceHistory, decisions: [Charge.ID: RecordedDecision],
+    heads: [OriginalTransactionKey: Int],
+    links: [OriginalTransactionKey: Set<OriginalTransactionKey>] = [:]
   ) {
     self.history = history
     self.decisions = decisions
@@ -44,7 +45,7 @@ package struct Line: Sendable {
   }
 
   /// Sets token holders, orders, erasures and merges, which are no part of the entries.
-  package mutating func updateContext(_ update: (inout LineHistory) -> Void) {
+  package mutating func updateContext(_ update: (inout EvidenceHistory) -> Void) {
     update(&history)
   }
 
@@ -59,7 +60,7 @@ package struct Line: Sendable {
   /// - Returns: The entries to append, in order, and the rule whose decisions they record; no rule
   ///   if there are no entries.
   package mutating func record(
-    _ evidence: [Evidence], acts: [Act] = [], at now: Timestamp
+    _ evidence: [Evidence], acts: [OwnershipAction] = [], at now: Timestamp
   ) -> (entries: [LedgerEntry], rule: OwnershipRule?) {
     var entries: [LedgerEntry] = []
     var confirmations: [TransactionRecord] = []
@@ -113,7 +114,7 @@ package struct Line: Sendable {
   // MARK: Parts of recording
 
   private mutating func append(
-    _ content: LedgerEntry.Content, to line: LineID, at now: Timestamp
+    _ content: LedgerEntry.Content, to line: OriginalTransactionKey, at now: Timestamp
   ) -> LedgerEntry {
     let entry = LedgerEntry(
       line: line, number: (heads[line] ?? 0) + 1, recordedAt: now, content: content)
@@ -129,7 +130,7 @@ package struct Line: Sendable {
     -> [LedgerEntry]
   {
     struct Answer: Hashable {
-      let line: LineID
+      let line: OriginalTransactionKey
       let asOf: Timestamp
     }
     let answers = Dictionary(grouping: records) { Answer(line: $0.key.line, asOf: $0.asOf) }
@@ -149,7 +150,7 @@ package struct Line: Sendable {
   }
 
   private mutating func recordDecisions(
-    of rule: OwnershipRule, acts: [Act], at now: Timestamp
+    of rule: OwnershipRule, acts: [OwnershipAction], at now: Timestamp
   ) -> [LedgerEntry] {
     let placed = Set(
       acts.compactMap {
@@ -199,7 +200,7 @@ package struct Line: Sendable {
           previousOwner: recorded.decision.owner,
           decision: Decision(
             owner: nil, rule: .unclaimed,
-            finding: RenewalFinding(ground: .reportsAnotherCharge, previous: charge)))
+            finding: RenewalEvidence(ground: .reportsAnotherCharge, previous: charge)))
       }
   }
 

@@ -158,7 +158,7 @@ extension Collection<StoreTransaction> {
   }
 }
 
-extension LineHistory {
+extension EvidenceHistory {
   /// The revocation of a transaction, given everything known of its charge.
   package func revocation(of transaction: StoreTransaction, in charge: Charge) -> Revocation? {
     transaction.revocation.current(

@@ -58,7 +58,7 @@ package struct ChargePrice: Hashable, Sendable {
   }
 }
 
-extension Line {
+extension OriginalTransaction {
   /// The terms of each of the rule's charges, in their order.
   ///
   /// They combine all transactions that report a charge; where these disagree, the smallest

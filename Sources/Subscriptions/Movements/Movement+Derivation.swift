@@ -1,7 +1,9 @@
 extension Movement {
   /// Derives all movements of an original transaction, with those that Apple links, past and
   /// expected; in order, with unique keys.
-  package static func movements(of line: Line, rule: OwnershipRule, in catalogue: Catalogue)
+  package static func movements(
+    of line: OriginalTransaction, rule: OwnershipRule, in catalogue: Catalogue
+  )
     -> [Movement]
   {
     let terms = line.terms(rule, in: catalogue)
@@ -209,7 +211,7 @@ private struct Journal {
   }
 }
 
-extension Line {
+extension OriginalTransaction {
   /// By transaction, whether it names a charge or not.
   fileprivate var expiries: [Charge.ID: Movement.Expiry] {
     Dictionary(

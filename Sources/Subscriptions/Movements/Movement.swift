@@ -116,7 +116,7 @@ package struct Movement: Hashable, Sendable {
   /// In the future for expected movements.
   package var at: Timestamp
   /// The original transaction of the charge, one of those that Apple links.
-  package var line: LineID
+  package var line: OriginalTransactionKey
   /// The transaction that names the charge.
   package var transactionID: TransactionID
   package var productID: ProductID
@@ -148,7 +148,8 @@ package struct Movement: Hashable, Sendable {
   package var expiry: Expiry?
 
   package init(
-    _ key: Key, line: LineID, productType: ProductType? = nil, subscriptionGroup: String? = nil,
+    _ key: Key, line: OriginalTransactionKey, productType: ProductType? = nil,
+    subscriptionGroup: String? = nil,
     originAt: Timestamp? = nil, number: Int, ownershipType: OwnershipType = .purchased,
     periodType: PeriodType = .normal, offerID: String? = nil, quantity: Int = 1,
     currency: String? = nil, amountMilliunits: Int64 = 0, priceSource: ChargePrice.Source? = nil,

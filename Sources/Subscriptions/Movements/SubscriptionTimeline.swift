@@ -77,7 +77,7 @@ package struct SubscriptionTimeline: Hashable, Sendable {
 
 extension SubscriptionTimeline {
   /// - Parameter all: The terms of the rule's charges, in their order.
-  init(of line: Line, rule: OwnershipRule, terms all: [ChargeTerms]) {
+  init(of line: OriginalTransaction, rule: OwnershipRule, terms all: [ChargeTerms]) {
     let course = rule.course
     let runs = Run.runs(of: rule.charges, course)
     let stretches = Stretch.stretches(of: runs)
@@ -98,7 +98,7 @@ extension SubscriptionTimeline {
     switches = runs.flatMap { run in run.switches(all[run.position], course) }
   }
 
-  package init(of line: Line, rule: OwnershipRule, in catalogue: Catalogue) {
+  package init(of line: OriginalTransaction, rule: OwnershipRule, in catalogue: Catalogue) {
     self.init(of: line, rule: rule, terms: line.terms(rule, in: catalogue))
   }
 }
@@ -115,7 +115,7 @@ extension SubscriptionTimeline {
     /// Nil: not reported.
     var paidEnd: Timestamp?
     /// The billing retry, while the charge was neither revoked nor replaced.
-    var trouble: RenewalCourse.Trouble?
+    var trouble: RenewalForecast.Trouble?
     /// The date of the next charge.
     var next: Timestamp?
     var isRevoked: Bool
@@ -134,7 +134,7 @@ extension SubscriptionTimeline {
 
 extension SubscriptionTimeline.Run {
   /// The runs of all subscription charges that ran, by date.
-  static func runs(of charges: [Charge], _ course: RenewalCourse) -> [Self] {
+  static func runs(of charges: [Charge], _ course: RenewalForecast) -> [Self] {
     let positions = charges.positionsThatRan(
       among: charges.indices.filter { charges[$0].isSubscription })
     var next: Timestamp?
@@ -148,7 +148,7 @@ extension SubscriptionTimeline.Run {
   }
 
   private init(
-    _ position: Int, of charge: Charge, before next: Timestamp?, _ course: RenewalCourse
+    _ position: Int, of charge: Charge, before next: Timestamp?, _ course: RenewalForecast
   ) {
     self.position = position
     self.next = next
@@ -170,7 +170,7 @@ extension SubscriptionTimeline.Run {
 
   /// The spans of a stretch in which the charge runs.
   func spans(
-    from start: Timestamp, to end: Timestamp, _ terms: ChargeTerms, _ course: RenewalCourse
+    from start: Timestamp, to end: Timestamp, _ terms: ChargeTerms, _ course: RenewalForecast
   ) -> [SubscriptionTimeline.Span] {
     func span(_ state: SubscriptionTimeline.State, from start: Timestamp, to end: Timestamp)
       -> SubscriptionTimeline.Span
@@ -227,7 +227,7 @@ extension SubscriptionTimeline.Run {
     return spans
   }
 
-  func endCause(_ course: RenewalCourse) -> SubscriptionTimeline.EndCause {
+  func endCause(_ course: RenewalForecast) -> SubscriptionTimeline.EndCause {
     if isRefunded { return .refunded }
     return isRevoked ? .unknown : course.endCause(ofChargeAt: position, before: next)
   }
@@ -235,7 +235,7 @@ extension SubscriptionTimeline.Run {
   // MARK: Switches
 
   /// The switches before the next charge, as long as there was something to renew.
-  func switches(_ terms: ChargeTerms, _ course: RenewalCourse) -> [SubscriptionTimeline.Switch] {
+  func switches(_ terms: ChargeTerms, _ course: RenewalForecast) -> [SubscriptionTimeline.Switch] {
     var switches: [SubscriptionTimeline.Switch] = []
     var isOn = course.isOn(atChargeAt: position)
     let renewableUntil = max(end, trouble?.retryEnd ?? end)

@@ -4,17 +4,17 @@
 /// Apple's answers about receipts do not. They are unsigned, so anyone with the shared secret could
 /// write any date. The date is used only next to Apple's own status, and where no later decision
 /// can depend on it.
-package struct ReportedSwitchOff: Hashable, Sendable {
-  package var line: LineID
+package struct AutoRenewOffDate: Hashable, Sendable {
+  package var line: OriginalTransactionKey
   package var at: Timestamp
 
-  package init(line: LineID, at: Timestamp) {
+  package init(line: OriginalTransactionKey, at: Timestamp) {
     self.line = line
     self.at = at
   }
 }
 
-extension Line {
+extension OriginalTransaction {
   /// The evidence that a reported date makes, next to Apple's statuses; nil where it is not
   /// believed or adds nothing.
   ///
@@ -27,7 +27,7 @@ extension Line {
   ///   is older than a day decides about a charge at the end, and here Apple's own is.
   ///
   /// - Parameter evidence: Evidence that is about to be recorded.
-  package func evidence(of report: ReportedSwitchOff, knowing evidence: [Evidence] = [])
+  package func evidence(of report: AutoRenewOffDate, knowing evidence: [Evidence] = [])
     -> Evidence?
   {
     var history = history

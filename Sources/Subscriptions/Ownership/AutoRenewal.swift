@@ -11,14 +11,14 @@ package struct AutoRenewal {
   /// The same on a twelve-month commitment.
   package static let commitmentBillingRetry: Duration = .days(90)
 
-  let history: LineHistory
+  let history: EvidenceHistory
   let charges: [Charge]
-  let course: RenewalCourse
+  let course: RenewalForecast
 
-  init(history: LineHistory, charges: [Charge]) {
+  init(history: EvidenceHistory, charges: [Charge]) {
     self.history = history
     self.charges = charges
-    course = RenewalCourse(history, charges: charges)
+    course = RenewalForecast(history, charges: charges)
   }
 
   /// Finds who was renewing when the charge at `position` was made.
@@ -26,17 +26,17 @@ package struct AutoRenewal {
   /// - Parameter owner: The owner of an earlier charge as of a moment.
   package func finding(
     forChargeAt position: Int, owner: (_ position: Int, _ asOf: Timestamp) -> AccountKey?
-  ) -> RenewalFinding {
+  ) -> RenewalEvidence {
     let charge = charges[position]
-    guard charge.isSubscription else { return RenewalFinding(ground: .notASubscription) }
+    guard charge.isSubscription else { return RenewalEvidence(ground: .notASubscription) }
     guard let previousPosition = positionBefore(position) else {
-      return RenewalFinding(ground: .noEarlierCharge)
+      return RenewalEvidence(ground: .noEarlierCharge)
     }
     let previous = charges[previousPosition]
-    func notRenewing(_ ground: RenewalFinding.Ground, statusAsOf: Timestamp? = nil)
-      -> RenewalFinding
+    func notRenewing(_ ground: RenewalEvidence.Ground, statusAsOf: Timestamp? = nil)
+      -> RenewalEvidence
     {
-      RenewalFinding(ground: ground, previous: previous.id, statusAsOf: statusAsOf)
+      RenewalEvidence(ground: ground, previous: previous.id, statusAsOf: statusAsOf)
     }
 
     guard let account = owner(previousPosition, charge.date) else {
@@ -60,7 +60,7 @@ package struct AutoRenewal {
     {
       return notRenewing(.tokenOfAnotherAccount, statusAsOf: offSince)
     }
-    return RenewalFinding(
+    return RenewalEvidence(
       account: account, ground: verdict.ground, previous: previous.id,
       statusAsOf: verdict.statusAsOf, switchedOffAt: statement?.offSince)
   }
@@ -87,12 +87,12 @@ package struct AutoRenewal {
 
   private struct Verdict {
     var isRenewing: Bool
-    var ground: RenewalFinding.Ground
+    var ground: RenewalEvidence.Ground
     var statusAsOf: Timestamp?
   }
 
   private func verdict(
-    on charge: Charge, after previous: Charge, statement: RenewalCourse.AutoRenewStatement?
+    on charge: Charge, after previous: Charge, statement: RenewalForecast.AutoRenewStatus?
   ) -> Verdict {
     if charge.kind == .renewal { return Verdict(isRenewing: true, ground: .renewedByApple) }
     guard let periodEnd = previous.end else {
@@ -169,7 +169,7 @@ package struct AutoRenewal {
 }
 
 /// Whether an account was actively auto-renewing when a charge was made, and the evidence for it.
-package struct RenewalFinding: Hashable, Sendable {
+package struct RenewalEvidence: Hashable, Sendable {
   package var account: AccountKey?
   package var ground: Ground
   /// The latest charge before: the one that would have been renewed.

@@ -56,7 +56,7 @@ package enum ClaimSelection: Hashable, Sendable {
 
   /// Transactions of which the latest is selected.
   private enum Group: Hashable {
-    case line(LineID)
+    case line(OriginalTransactionKey)
     case product(Environment, ProductID)
     /// A receipt lists a consumable until the app finishes it: each counts.
     case transaction(TransactionKey)

@@ -18,12 +18,12 @@ package struct Decision: Hashable, Sendable {
   package var owner: AccountKey?
   package var rule: Rule
   /// The result of row 1: why the owner was renewing, or why no account was.
-  package var finding: RenewalFinding
+  package var finding: RenewalEvidence
   /// Whether a first claim can still change the owner.
   package var isProvisional: Bool
 
   package init(
-    owner: AccountKey?, rule: Rule, finding: RenewalFinding, isProvisional: Bool = false
+    owner: AccountKey?, rule: Rule, finding: RenewalEvidence, isProvisional: Bool = false
   ) {
     self.owner = owner
     self.rule = rule
@@ -44,7 +44,7 @@ extension Decision {
   }
 
   static let undecided = Decision(
-    owner: nil, rule: .unclaimed, finding: RenewalFinding(ground: .noEarlierCharge),
+    owner: nil, rule: .unclaimed, finding: RenewalEvidence(ground: .noEarlierCharge),
     isProvisional: true)
 }
 

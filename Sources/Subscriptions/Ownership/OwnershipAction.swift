@@ -13,7 +13,7 @@ package struct Claim: Hashable, Codable, Sendable {
 }
 
 /// An administrator's override of a charge's owner.
-package struct Placement: Hashable, Codable, Sendable {
+package struct OwnerOverride: Hashable, Codable, Sendable {
   /// Nil releases the charge: the first claim after this one gets it.
   package var account: AccountKey?
   package var transaction: TransactionKey
@@ -33,13 +33,13 @@ package struct Placement: Hashable, Codable, Sendable {
 ///
 /// It settles charges that are not settled yet, recorded or still unknown, as a claim on each
 /// would, and takes none away. Later purchases follow the rule.
-package struct LinePlacement: Hashable, Codable, Sendable {
+package struct OriginalTransactionOverride: Hashable, Codable, Sendable {
   package var account: AccountKey
-  package var line: LineID
+  package var line: OriginalTransactionKey
   /// The last purchase date that it applies to.
   package var boughtUntil: Timestamp
 
-  package init(account: AccountKey, line: LineID, boughtUntil: Timestamp) {
+  package init(account: AccountKey, line: OriginalTransactionKey, boughtUntil: Timestamp) {
     self.account = account
     self.line = line
     self.boughtUntil = boughtUntil
@@ -49,18 +49,18 @@ package struct LinePlacement: Hashable, Codable, Sendable {
     charge.date <= boughtUntil && charge.transactions.contains { $0.line == line }
   }
 
-  func includes(_ other: LinePlacement) -> Bool {
+  func includes(_ other: OriginalTransactionOverride) -> Bool {
     account == other.account && line == other.line && boughtUntil >= other.boughtUntil
   }
 }
 
 /// A person's action on an original transaction, in contrast to Apple's evidence.
-package enum Act: Hashable, Codable, Sendable {
+package enum OwnershipAction: Hashable, Codable, Sendable {
   case claim(Claim)
-  case placement(Placement)
-  case linePlacement(LinePlacement)
+  case placement(OwnerOverride)
+  case linePlacement(OriginalTransactionOverride)
 
-  package var line: LineID {
+  package var line: OriginalTransactionKey {
     switch self {
     case .claim(let claim): claim.transaction.line
     case .placement(let placement): placement.transaction.line
@@ -82,17 +82,17 @@ package enum Act: Hashable, Codable, Sendable {
   }
 }
 
-package struct RecordedAct: Hashable, Comparable, Sendable {
-  package var act: Act
+package struct RecordedAction: Hashable, Comparable, Sendable {
+  package var act: OwnershipAction
   package var recorded: RecordingOrder
 
-  package init(_ act: Act, recorded: RecordingOrder) {
+  package init(_ act: OwnershipAction, recorded: RecordingOrder) {
     self.act = act
     self.recorded = recorded
   }
 
   /// By the moment of recording, then by original transaction, since each counts its own entries.
-  package static func < (lhs: RecordedAct, rhs: RecordedAct) -> Bool {
+  package static func < (lhs: RecordedAction, rhs: RecordedAction) -> Bool {
     (lhs.recorded.at, lhs.act.line, lhs.recorded.number)
       < (rhs.recorded.at, rhs.act.line, rhs.recorded.number)
   }

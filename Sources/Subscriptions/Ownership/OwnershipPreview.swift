@@ -7,7 +7,9 @@ package struct OwnershipPreview: Sendable {
 
   /// - Parameter line: The original transaction as recorded; without charges the buyer owns
   ///   everything.
-  package init(of line: Line, account: AccountKey, id: LineID, at now: Timestamp) {
+  package init(
+    of line: OriginalTransaction, account: AccountKey, id: OriginalTransactionKey, at now: Timestamp
+  ) {
     let latest = OwnershipRule(line.history).charges.last
     purchase = Self.decision(
       kind: .purchase, on: line, like: latest, id: id, claimedBy: account, at: now)
@@ -16,7 +18,8 @@ package struct OwnershipPreview: Sendable {
   }
 
   private static func decision(
-    kind: ChargeKind, on line: Line, like latest: Charge?, id: LineID,
+    kind: ChargeKind, on line: OriginalTransaction, like latest: Charge?,
+    id: OriginalTransactionKey,
     claimedBy account: AccountKey?, at now: Timestamp
   ) -> Decision {
     let key = TransactionKey(

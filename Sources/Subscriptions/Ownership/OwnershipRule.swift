@@ -22,8 +22,8 @@ package struct OwnershipRule: Sendable {
   package private(set) var decisions: [Decision]
 
   private let autoRenewal: AutoRenewal
-  private let history: LineHistory
-  private let linePlacements: [LinePlacement]
+  private let history: EvidenceHistory
+  private let linePlacements: [OriginalTransactionOverride]
   private let positions: [TransactionKey: Int]
   /// Whether later claims can't change the owner.
   private var isSettled: [Bool]
@@ -38,7 +38,7 @@ package struct OwnershipRule: Sendable {
   }
 
   /// Replays the whole history.
-  package init(_ history: LineHistory) {
+  package init(_ history: EvidenceHistory) {
     let charges = Charge.charges(in: history)
     self.init(history, charges: charges, recorded: charges.map { _ in .undecided })
     sweep(charges.indices)
@@ -48,7 +48,7 @@ package struct OwnershipRule: Sendable {
   }
 
   /// - Parameter decisions: The decisions on `charges`, in their order.
-  init(_ history: LineHistory, charges: [Charge], recorded decisions: [Decision]) {
+  init(_ history: EvidenceHistory, charges: [Charge], recorded decisions: [Decision]) {
     self.history = history
     self.charges = charges
     self.decisions = decisions
@@ -76,7 +76,7 @@ package struct OwnershipRule: Sendable {
   package func position(of transaction: TransactionKey) -> Int? { positions[transaction] }
 
   /// Apple's statements about the renewal of each charge.
-  package var course: RenewalCourse { autoRenewal.course }
+  package var course: RenewalForecast { autoRenewal.course }
 
   // MARK: The table
 
@@ -163,7 +163,7 @@ package struct OwnershipRule: Sendable {
     return history.buyer(by: token, asOf: charge.date)
   }
 
-  private func finding(at position: Int) -> RenewalFinding {
+  private func finding(at position: Int) -> RenewalEvidence {
     autoRenewal.finding(forChargeAt: position, owner: owner(at:asOf:))
   }
 
@@ -187,7 +187,7 @@ package struct OwnershipRule: Sendable {
 
   /// Applies actions in order, those of one moment by the dates of their charges, and decides again
   /// the charges that depend on each.
-  private mutating func perform(_ acts: [RecordedAct]) {
+  private mutating func perform(_ acts: [RecordedAction]) {
     let ordered = acts.compactMap { act in
       // An override of all charges precedes actions on one of them.
       guard let transaction = act.act.transaction else { return (position: -1, act: act) }
@@ -218,7 +218,7 @@ package struct OwnershipRule: Sendable {
   }
 
   private mutating func settle(
-    by placement: LinePlacement, sparing placed: some Collection<Int>
+    by placement: OriginalTransactionOverride, sparing placed: some Collection<Int>
   ) {
     let settled = charges.indices.filter {
       !isSettled[$0] && !placed.contains($0) && placement.covers(charges[$0])
@@ -244,7 +244,7 @@ package struct OwnershipRule: Sendable {
         isSettled[position] = true
         continue
       }
-      finding = RenewalFinding(ground: .released, previous: finding.previous)
+      finding = RenewalEvidence(ground: .released, previous: finding.previous)
       decisions[position] = Decision(
         owner: last.account, rule: last.account == nil ? .unclaimed : .submitter,
         finding: finding, isProvisional: last.account == nil)

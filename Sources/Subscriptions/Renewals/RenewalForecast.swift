@@ -1,14 +1,14 @@
 /// Apple's statements about the renewal of each charge, over time.
 ///
 /// ``AutoRenewal`` uses those known at a moment; a timeline shows all of them.
-package struct RenewalCourse: Sendable {
+package struct RenewalForecast: Sendable {
   struct Switch: Hashable {
     var at: Timestamp
     var isOn: Bool
   }
 
   /// Apple's latest statement about auto-renew that applies to the renewal of one charge.
-  package struct AutoRenewStatement: Hashable, Sendable {
+  package struct AutoRenewStatus: Hashable, Sendable {
     package var autoRenews: Bool
     /// The date of the latest answer with this value.
     package var asOf: Timestamp
@@ -54,9 +54,9 @@ package struct RenewalCourse: Sendable {
   private let phases: [PhaseStatement]
   private let statuses: [RenewalStatus]
   /// For each charge, the latest statement before it that applies to its renewal; nil: it renews.
-  private let statementsAtCharges: [AutoRenewStatement?]
+  private let statementsAtCharges: [AutoRenewStatus?]
 
-  init(_ history: LineHistory, charges: [Charge]) {
+  init(_ history: EvidenceHistory, charges: [Charge]) {
     self.charges = charges
     statuses = history.statuses
     var (switches, phases): ([Switch], [PhaseStatement]) = ([], [])
@@ -78,8 +78,8 @@ package struct RenewalCourse: Sendable {
     self.switches = switches
     self.phases = phases
 
-    var statements: [AutoRenewStatement?] = []
-    var statement: AutoRenewStatement?
+    var statements: [AutoRenewStatus?] = []
+    var statement: AutoRenewStatus?
     var rest = switches[...]
     for position in charges.indices {
       let charge = charges[position]
@@ -102,7 +102,7 @@ package struct RenewalCourse: Sendable {
   /// Without one the charge renews. An *off* no longer applies after a purchase, or after a renewal
   /// more than a day later: both show that auto-renew was switched on again.
   package func autoRenewStatement(after position: Int, before moment: Timestamp? = nil)
-    -> AutoRenewStatement?
+    -> AutoRenewStatus?
   {
     switches(from: charges[position].date, before: moment)
       .reduce(statementsAtCharges[position]) { .taking($1, after: $0) }
@@ -225,8 +225,8 @@ extension [Charge] {
   /// The latest statement before the charge at `position`, without an *off* that is too old to
   /// apply to its renewal.
   fileprivate func applicable(
-    _ statement: RenewalCourse.AutoRenewStatement?, toRenewalOfChargeAt position: Int
-  ) -> RenewalCourse.AutoRenewStatement? {
+    _ statement: RenewalForecast.AutoRenewStatus?, toRenewalOfChargeAt position: Int
+  ) -> RenewalForecast.AutoRenewStatus? {
     guard var statement, let offSince = statement.offSince,
       offSince < earliestStatementDate(about: position)
     else {

@@ -3,10 +3,10 @@
 /// Most changes happen at the end of a period, and a switched-off auto-renew must be known before
 /// Apple charges: so Apple is polled shortly before the end and at it, then in growing intervals
 /// while it retries the charge, and seldom about ended subscriptions.
-package enum RenewalPlan {
+package enum RenewalSchedule {
   /// A subscription as it is known.
-  package struct Line: Hashable, Sendable {
-    package var id: LineID
+  package struct Subject: Hashable, Sendable {
+    package var id: OriginalTransactionKey
     /// Whether the latest charge is of an auto-renewable subscription.
     package var isSubscription: Bool
     /// The date of the latest charge.
@@ -23,7 +23,8 @@ package enum RenewalPlan {
     package var hasNotifications: Bool
 
     package init(
-      id: LineID, isSubscription: Bool, periodStart: Timestamp, periodEnd: Timestamp?,
+      id: OriginalTransactionKey, isSubscription: Bool, periodStart: Timestamp,
+      periodEnd: Timestamp?,
       autoRenews: Bool = true, phase: RenewalStatus.Phase = .undisturbed, isRevoked: Bool = false,
       isCommitment: Bool = false, lastPolledAt: Timestamp? = nil, hasNotifications: Bool = true
     ) {
@@ -81,7 +82,7 @@ package enum RenewalPlan {
   ///
   /// The same knowledge gives the same time, different for each original transaction: so
   /// subscriptions that end together are not polled together.
-  package static func next(_ line: Line, after now: Timestamp) -> Appointment? {
+  package static func next(_ line: Subject, after now: Timestamp) -> Appointment? {
     let appointments = appointments(of: line)
     let next = appointments.first { $0.at > now }
     guard line.isSubscription, let missed = appointments.last(where: { $0.at <= now }),
@@ -95,7 +96,7 @@ package enum RenewalPlan {
   }
 
   /// Every poll while nothing changes, in order.
-  static func appointments(of line: Line) -> [Appointment] {
+  static func appointments(of line: Subject) -> [Appointment] {
     guard line.isSubscription else { return refundLookups(of: line) }
     guard let end = line.periodEnd else { return [] }
     let period = max(end - line.periodStart, .zero)
@@ -146,7 +147,7 @@ package enum RenewalPlan {
 
   // MARK: Parts
 
-  private static func refundLookups(of line: Line) -> [Appointment] {
+  private static func refundLookups(of line: Subject) -> [Appointment] {
     guard !line.hasNotifications, !line.isRevoked else { return [] }
     return refundDays.map { days in
       let moment = line.periodStart + .days(days)
@@ -161,7 +162,7 @@ package enum RenewalPlan {
 
   /// The end, and moments after it in growing intervals, while Apple retries.
   private static func afterEnd(
-    of line: Line, end: Timestamp, shortestGap: Duration
+    of line: Subject, end: Timestamp, shortestGap: Duration
   ) -> [(moment: Timestamp, gap: Duration)] {
     let limit =
       end
@@ -185,7 +186,9 @@ package enum RenewalPlan {
   }
 
   /// A part of a time, pseudorandom by original transaction and moment.
-  private static func jitter(_ line: LineID, _ moment: Timestamp, upTo most: Duration) -> Duration {
+  private static func jitter(
+    _ line: OriginalTransactionKey, _ moment: Timestamp, upTo most: Duration
+  ) -> Duration {
     // FNV-1a over the key, then SplitMix64's last steps.
     var hash: UInt64 = 0xCBF2_9CE4_8422_2325
     for byte in line.description.utf8 { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }

@@ -49,7 +49,9 @@ package struct AccountKey: RawRepresentable, Hashable, Comparable, Codable, Send
 }
 
 /// The key of an original transaction.
-package struct LineID: Hashable, Comparable, Codable, Sendable, CustomStringConvertible {
+package struct OriginalTransactionKey: Hashable, Comparable, Codable, Sendable,
+  CustomStringConvertible
+{
   package let environment: Environment
   package let originalTransactionID: OriginalTransactionID
 
@@ -58,7 +60,7 @@ package struct LineID: Hashable, Comparable, Codable, Sendable, CustomStringConv
     self.originalTransactionID = originalTransactionID
   }
 
-  package static func < (lhs: LineID, rhs: LineID) -> Bool {
+  package static func < (lhs: OriginalTransactionKey, rhs: OriginalTransactionKey) -> Bool {
     lhs.environment == rhs.environment
       ? lhs.originalTransactionID < rhs.originalTransactionID
       : lhs.environment.rawValue < rhs.environment.rawValue
@@ -69,11 +71,11 @@ package struct LineID: Hashable, Comparable, Codable, Sendable, CustomStringConv
 
 /// The key of a transaction: two records are the same exactly if all four parts are equal.
 package struct TransactionKey: Hashable, Comparable, Codable, Sendable {
-  package let line: LineID
+  package let line: OriginalTransactionKey
   package let transactionID: TransactionID
   package let productID: ProductID
 
-  package init(line: LineID, transactionID: TransactionID, productID: ProductID) {
+  package init(line: OriginalTransactionKey, transactionID: TransactionID, productID: ProductID) {
     self.line = line
     self.transactionID = transactionID
     self.productID = productID

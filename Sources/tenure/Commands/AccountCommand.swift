@@ -33,12 +33,13 @@ struct AccountCommand: AsyncParsableCommand {
 
     func run() async throws {
       let merger = try await options.withLedger { ledger, terms, now in
-        let merger = try await ledger.merge(
+        let merger = try await ledger.accounts.merge(
           account, into: into, by: act.administrator, terms: terms, at: now)
         // Finishes the merge of an account with many charges without relying on a worker.
         var isDone = merger.completedAt != nil
         while !isDone {
-          isDone = try await ledger.continueMerge(of: merger.merged.key, terms: terms, at: now)
+          isDone = try await ledger.accounts.continueMerge(
+            of: merger.merged.key, terms: terms, at: now)
         }
         return merger
       }
@@ -72,7 +73,7 @@ struct AccountCommand: AsyncParsableCommand {
 
     func run() async throws {
       let erasure = try await options.withLedger { ledger, _, now in
-        try await ledger.erase(account, by: act.administrator, at: now)
+        try await ledger.accounts.erase(account, by: act.administrator, at: now)
       }
       print(
         """
@@ -112,7 +113,7 @@ struct AccountCommand: AsyncParsableCommand {
         guard until.map({ now < $0 }) ?? true else {
           throw SettingError(name: "--until", fault: "must be in the future")
         }
-        return try await ledger.grant(
+        return try await ledger.grants.grant(
           as: id ?? UUID(), entitlement, to: account, until: until, by: act.administrator,
           terms: terms, at: now)
       }
@@ -132,7 +133,7 @@ struct AccountCommand: AsyncParsableCommand {
 
     func run() async throws {
       let stored = try await options.withLedger { ledger, terms, now in
-        try await ledger.revokeGrant(grant, by: act.administrator, terms: terms, at: now)
+        try await ledger.grants.revokeGrant(grant, by: act.administrator, terms: terms, at: now)
       }
       print("revoked \(stored.grant.entitlement) of \(stored.accountID)")
     }
@@ -150,7 +151,7 @@ struct AccountCommand: AsyncParsableCommand {
 
     func run() async throws {
       try await options.withLedger { ledger, terms, now in
-        guard let found = try await ledger.account(account) else {
+        guard let found = try await ledger.accounts.account(account) else {
           throw LedgerError.unknownAccount(account)
         }
         let export = try await AccountExport(
@@ -217,7 +218,7 @@ extension SettingOptions {
     try await useDatabase { database, settings, _ in
       let ledger = Ledger(database: database, tellings: settings.tellings)
       let terms = AccessTerms(
-        catalogue: try await ledger.catalogue(), sandboxAccess: settings.sandboxAccess)
+        catalogue: try await ledger.products.catalogue(), sandboxAccess: settings.sandboxAccess)
       return try await body(ledger, terms, settings.clock.now())
     }
   }

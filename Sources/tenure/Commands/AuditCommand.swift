@@ -24,7 +24,7 @@ struct AuditCommand: AsyncParsableCommand {
   func run() async throws {
     let progress = ProgressBar("original transactions audited")
     let audit = try await options.useDatabase { database, _, _ in
-      try await Ledger(database: database).audit { progress.show($0) }
+      try await Ledger(database: database).auditor.audit { progress.show($0) }
     }
     progress.finish()
     print(
@@ -58,7 +58,7 @@ struct RebuildCommand: AsyncParsableCommand {
   func run() async throws {
     let progress = ProgressBar("original transactions rebuilt")
     let (lines, rewritten) = try await options.useDatabase { database, _, _ in
-      try await Ledger(database: database).rebuild { progress.show($0) }
+      try await Ledger(database: database).auditor.rebuild { progress.show($0) }
     }
     progress.finish()
     print("original transactions  \(lines)\nrewritten              \(rewritten)")

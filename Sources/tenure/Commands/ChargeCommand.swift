@@ -59,17 +59,17 @@ struct ChargeOptions: ParsableArguments {
   ) async throws {
     let id = TransactionID(transaction)
     let isNews = try await options.withLedger { ledger, terms, now in
-      let lines = try await ledger.lines(of: id)
+      let lines = try await ledger.ownership.lines(of: id)
         .filter { environment == nil || $0.environment == environment }
       guard Set(lines.map(\.environment)).count <= 1 else {
         throw SettingError(
           name: "--environment", fault: "required: both environments have transaction \(id)")
       }
-      guard let line = lines.first, let family = try await ledger.family(of: line),
+      guard let line = lines.first, let family = try await ledger.ownership.family(of: line),
         let key = family.line.history.transactions.map(\.key)
           .first(where: { $0.transactionID == id })
       else { throw LedgerError.unknownTransaction(id) }
-      return try await ledger.transfer(
+      return try await ledger.ownership.transfer(
         key, to: account, effectiveFrom: effectiveFrom, by: act.administrator, terms: terms,
         at: now)
     }

@@ -54,7 +54,7 @@ struct CompareCommand: AsyncParsableCommand {
         ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess)
       let input = try InputFile(file, now: now)
       var run = try ComparisonRun(
-        rows: RowFile(FileBytes(input.handle), columns: ToldAccess.columns), reader: reader,
+        rows: RowFile(FileBytes(input.handle), columns: PublishedAccess.columns), reader: reader,
         explanation: AccessExplanation(ledger: ledger, terms: reader.terms),
         comparison: AccessComparison(tolerance: .seconds(tolerance * 60), now: now),
         isOfAll: all, printer: DifferencePrinter(format))
@@ -89,14 +89,14 @@ struct ComparisonRun {
   ///
   /// - Returns: Whether every row was read and none differs.
   mutating func run() async throws -> Bool {
-    var (batch, lines, faults): ([[ToldAccess]], Int, Int) = ([], 0, 0)
+    var (batch, lines, faults): ([[PublishedAccess]], Int, Int) = ([], 0, 0)
     // Hashes, so that a file of many millions needs little memory.
     var seen: Set<Int> = []
     // The previous row's account, even if the rest of the row is unreadable.
     var last: AccountID?
     while let row = try rows.next() {
       lines += 1
-      var told = row.values.flatMap { ToldAccess.access($0, at: comparison.now) }
+      var told = row.values.flatMap { PublishedAccess.access($0, at: comparison.now) }
       if case .success(let values) = row.values, let account = values[0].map(AccountID.init(_:)),
         account != last
       {
@@ -131,7 +131,7 @@ struct ComparisonRun {
     return faults == 0 && printer.counts.isEmpty
   }
 
-  private mutating func compare(_ batch: [[ToldAccess]]) async throws {
+  private mutating func compare(_ batch: [[PublishedAccess]]) async throws {
     let accounts = batch.compactMap { $0.first?.accountID }
     guard !accounts.isEmpty else { return }
     let all = try await reader.entitlements(of: accounts, now: comparison.now)
@@ -147,7 +147,7 @@ struct ComparisonRun {
   private mutating func tellOthers(than seen: Set<Int>) async throws {
     let (ledger, reader, comparison) = (explanation.ledger, reader, comparison)
     try await ExportCommand.eachPage { (last: String?) in
-      try await ledger.exportAccounts(after: last, limit: EntitlementReader.maximumBatch)
+      try await ledger.exports.exportAccounts(after: last, limit: EntitlementReader.maximumBatch)
     } write: { page in
       let others = page.filter { !seen.contains(AccountID($0).hashValue) }
       let all = try await reader.entitlements(of: others, now: comparison.now)

@@ -89,7 +89,7 @@ struct ExportCommand: AsyncParsableCommand {
     try await export(
       [
         "environment", "original_transaction_id", "account_id", "bundle_id", "transaction_id",
-      ], ledger.exportOwners
+      ], ledger.exports.exportOwners
     ) { row in
       Self.fields(row.line) + [row.accountID, row.bundleID, row.transactionID?.rawValue]
     }
@@ -99,7 +99,7 @@ struct ExportCommand: AsyncParsableCommand {
     try await export(
       [
         "environment", "original_transaction_id", "account_id", "given_up_at", "reason",
-      ], ledger.exportUnverified
+      ], ledger.exports.exportUnverified
     ) { row in
       Self.fields(row.line) + [row.accountID, row.givenUpAt?.description, row.reason]
     }
@@ -115,7 +115,7 @@ struct ExportCommand: AsyncParsableCommand {
         "original_transaction_id", "source",
       ])
     try await Self.eachPage { (last: String?) in
-      try await ledger.exportAccounts(after: last, limit: EntitlementReader.maximumBatch)
+      try await ledger.exports.exportAccounts(after: last, limit: EntitlementReader.maximumBatch)
     } write: { page in
       let all = try await reader.entitlements(of: page, now: now)
       for (account, entitlements) in zip(page, all) {
@@ -138,7 +138,7 @@ struct ExportCommand: AsyncParsableCommand {
         "environment", "original_transaction_id", "transaction_id", "product_id", "purchased_at",
         "expires_at", "revoked_at", "account_id", "rule", "quantity", "ownership_type",
         "period_type", "price_milliunits", "currency", "order_id", "delivered_at",
-      ], ledger.exportCharges
+      ], ledger.exports.exportCharges
     ) { row in
       Self.fields(row.key.line) + [
         row.key.transactionID.rawValue, row.key.productID.rawValue,
@@ -155,7 +155,7 @@ struct ExportCommand: AsyncParsableCommand {
       [
         "order_id", "account_id", "product_id", "status", "created_at", "fulfilled_at",
         "environment", "original_transaction_id", "transaction_id", "opened_by",
-      ], ledger.exportOrders
+      ], ledger.exports.exportOrders
     ) { row in
       [
         row.id.uuidString.lowercased(), row.accountID, row.productID.rawValue, row.status,
@@ -169,7 +169,7 @@ struct ExportCommand: AsyncParsableCommand {
       [
         "grant_id", "account_id", "entitlement", "source", "starts_at", "ends_at", "revoked_at",
         "reason", "recorded_at", "submission_id", "environment", "original_transaction_id",
-      ], ledger.exportGrants
+      ], ledger.exports.exportGrants
     ) { row in
       [
         row.id.uuidString.lowercased(), row.accountID, row.entitlement, row.source,
@@ -182,7 +182,7 @@ struct ExportCommand: AsyncParsableCommand {
   // MARK: Pages and rows
 
   static func eachPage<Row: Sendable, Place: Sendable>(
-    _ read: (Place?) async throws -> Ledger.ExportPage<Row, Place>,
+    _ read: (Place?) async throws -> ExportStore.ExportPage<Row, Place>,
     write: ([Row]) async throws -> Void
   ) async throws {
     var place: Place?
@@ -195,7 +195,7 @@ struct ExportCommand: AsyncParsableCommand {
 
   /// Writes a row for each row of all pages.
   private func export<Row: Sendable, Place: Sendable>(
-    _ columns: [String], _ read: (Place?) async throws -> Ledger.ExportPage<Row, Place>,
+    _ columns: [String], _ read: (Place?) async throws -> ExportStore.ExportPage<Row, Place>,
     fields: (Row) -> [String?]
   ) async throws {
     var rows = try RowWriter(to: output, format, guardsFormulas: guardFormulas, columns: columns)
@@ -205,7 +205,7 @@ struct ExportCommand: AsyncParsableCommand {
     try rows.finish()
   }
 
-  static func fields(_ line: LineID?) -> [String?] {
+  static func fields(_ line: OriginalTransactionKey?) -> [String?] {
     [line?.environment.rawValue, line?.originalTransactionID.rawValue]
   }
 }
@@ -222,7 +222,7 @@ extension ExportCommand {
         "processed_at", "outcome", "problem", "aged_out_at", "bytes", "sha256", "body",
       ]
     ) { (last: String?) in
-      try await ledger.exportNotifications(after: last)
+      try await ledger.exports.exportNotifications(after: last)
     } fields: { row in
       [
         row.id, "\(row.version)", row.receivedAt.description, row.arrival,
@@ -240,7 +240,7 @@ extension ExportCommand {
         "environment", "original_transaction_id", "telling_id", "kind", "told_at", "bundle_id",
         "transaction_id", "notification_id", "account_id", "outcome", "reason", "http_status",
         "error_code", "delivery_status",
-      ], ledger.exportTellings
+      ], ledger.exports.exportTellings
     ) { row in
       let telling = row.telling
       let refusal = telling.outcome.refusal
@@ -261,7 +261,7 @@ extension ExportCommand {
       [
         "environment", "original_transaction_id", "number", "recorded_at", "kind", "evidence_date",
         "source", "source_id", "format", "body", "hash", "stored_at",
-      ], ledger.exportEntries
+      ], ledger.exports.exportEntries
     ) { row in
       Self.fields(row.line) + [
         "\(row.number)", row.recordedAt.description, row.kind,
@@ -273,7 +273,7 @@ extension ExportCommand {
 
   func exportCheckpoints(of ledger: Ledger) async throws {
     try await export(
-      ["checkpoint_id", "stored_before", "entries", "digest"], ledger.exportCheckpoints
+      ["checkpoint_id", "stored_before", "entries", "digest"], ledger.exports.exportCheckpoints
     ) { row in
       ["\(row.id)", row.storedBefore.description, "\(row.entries)", row.digest]
     }
@@ -281,7 +281,8 @@ extension ExportCommand {
 
   func exportRates(of ledger: Ledger) async throws {
     try await export(
-      ["reporting_currency", "currency", "valid_from", "rate", "recorded_at"], ledger.exportRates
+      ["reporting_currency", "currency", "valid_from", "rate", "recorded_at"],
+      ledger.exports.exportRates
     ) { row in
       [row.reportingCurrency, row.currency, row.validFrom, row.rate, row.recordedAt]
     }
@@ -292,7 +293,7 @@ extension ExportCommand {
       [
         "account_key", "account_id", "app_account_token", "created_at", "erased_at",
         "merged_into_key", "consumption_consent", "consent_decided_at",
-      ], ledger.exportAllAccounts
+      ], ledger.exports.exportAllAccounts
     ) { row in
       [
         row.key.rawValue.uuidString.lowercased(), row.id,
@@ -308,7 +309,7 @@ extension ExportCommand {
       [
         "submission_id", "account_id", "received_at", "restore", "transaction_id", "order_id",
         "bundle_id", "status", "environment", "decided_at", "problem",
-      ], ledger.exportSubmissions
+      ], ledger.exports.exportSubmissions
     ) { row in
       [
         row.id.uuidString.lowercased(), row.accountID, row.receivedAt.description,
@@ -327,7 +328,7 @@ extension ExportCommand {
         "product_id", "valid_from", "type", "entitlements", "subscription_group", "level",
         "period", "price_milliunits", "currency", "display_name",
       ])
-    for product in try await ledger.catalogue().allVersions {
+    for product in try await ledger.products.catalogue().allVersions {
       try rows.write([
         product.id.rawValue, product.validFrom.description, product.type.rawValue,
         RowWriter.list(product.entitlements.map(\.rawValue)), product.subscriptionGroup,
@@ -344,7 +345,7 @@ extension ExportCommand {
       [
         "action_id", "acted_at", "administrator", "action", "subject", "reason", "account_id",
         "previous_account_id", "data",
-      ], ledger.exportActs
+      ], ledger.exports.exportActs
     ) { act in
       [
         "\(act.id)", act.actedAt.description, act.administrator, act.action, act.subject,

@@ -71,7 +71,7 @@ struct ImportCommand: AsyncParsableCommand {
   ///
   /// - Returns: Whether Apple has confirmed all of them.
   private func showStatus(of ledger: Ledger) async throws -> Bool {
-    let progress = try await ledger.importProgress()
+    let progress = try await ledger.exports.importProgress()
     print(
       """
       imported      \(progress.lines)
@@ -166,7 +166,7 @@ final class ErrorFile {
     if type == .typeRegular { try? FileManager.default.removeItem(at: file) }
   }
 
-  func write(_ error: OwnerImport.LineError) throws {
+  func write(_ error: OwnerImport.RowError) throws {
     if file == nil {
       file = try FileHandle(replacingContentsOf: path)
       try file?.write(contentsOf: Data("line,code,reason\r\n".utf8))

@@ -33,8 +33,8 @@ struct JobsCommand: AsyncParsableCommand {
     func run() async throws {
       let kind = try kind.map(JobsCommand.known)
       try await JobsCommand.withLedger(options) { ledger, now in
-        let counts = try await ledger.jobCounts(at: now)
-        let discarded = try await ledger.discardedJobs(kind: kind, limit: max(0, limit))
+        let counts = try await ledger.jobs.jobCounts(at: now)
+        let discarded = try await ledger.jobs.discardedJobs(kind: kind, limit: max(0, limit))
         print(JobsReport.counts(counts, at: now))
         if !discarded.isEmpty { print("\n" + JobsReport.discarded(discarded)) }
         let total = counts.filter { kind == nil || $0.kind == kind }.map(\.discarded).reduce(0, +)
@@ -52,7 +52,7 @@ struct JobsCommand: AsyncParsableCommand {
     var id: String
 
     func run() async throws {
-      let jobs = try await JobsCommand.withLedger(options) { try await $0.jobs(named: id, at: $1) }
+      let jobs = try await JobsCommand.withLedger(options) { try await $0.jobs.jobs(named: id, at: $1) }
       guard !jobs.isEmpty else {
         throw NoSuchJob(description: "no job has the ID or subject \(id)")
       }
@@ -96,7 +96,7 @@ struct JobsCommand: AsyncParsableCommand {
           .named(ids)
         }
       let count = try await JobsCommand.withLedger(options) {
-        try await $0.restartJobs(selection, by: act.administrator, at: $1)
+        try await $0.jobs.restartJobs(selection, by: act.administrator, at: $1)
       }
       guard count > 0 || ids.isEmpty else {
         throw NoSuchJob(description: "no job with this ID or subject is waiting or parked")

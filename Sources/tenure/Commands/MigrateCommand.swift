@@ -58,7 +58,7 @@ struct MigrateCommand: AsyncParsableCommand {
   }
 
   private func tell(
-    _ standing: SchemaStanding, _ distributor: SchemaDistributor
+    _ standing: SchemaStatus, _ distributor: SchemaDistributor
   ) async throws {
     let current = SchemaMigrator.currentVersion
     let tables = try await distributor.check()
@@ -68,7 +68,7 @@ struct MigrateCommand: AsyncParsableCommand {
       print(
         "The schema is up to date: version \(current)"
           + (tables > 0 ? ", \(tables) tables distributed." : "."))
-    case .ahead(let version): print(SchemaStanding.sentence(on: version))
+    case .ahead(let version): print(SchemaStatus.sentence(on: version))
     }
   }
 
@@ -78,7 +78,7 @@ struct MigrateCommand: AsyncParsableCommand {
       try await migrator.version() == nil ? false : migrator.hasCurrentReports()
     switch try await migrator.migrate() {
     case nil: print("Created the schema: version \(current).")
-    case let version? where version > current: print(SchemaStanding.sentence(on: version))
+    case let version? where version > current: print(SchemaStatus.sentence(on: version))
     case current?:
       print("The schema was already up to date: version \(current).")
       if !hadCurrentReports { print("Updated the reports.") }

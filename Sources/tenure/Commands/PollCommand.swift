@@ -76,13 +76,13 @@ struct PollCommand: AsyncParsableCommand {
 
   /// - Returns: Whether Apple answered.
   private func poll(_ id: OriginalTransactionID, with assembly: Assembly) async throws -> Bool {
-    let known = try await assembly.ledger.environments(of: id)
+    let known = try await assembly.ledger.ownership.environments(of: id)
     guard let environment = environment ?? (known.count == 1 ? known[0] : nil) else {
       throw known.isEmpty
         ? SettingError(name: "--original-transaction-id", fault: "unknown: \(id)")
         : SettingError(name: "--environment", fault: "required: both have \(id)")
     }
-    let line = LineID(environment, id)
+    let line = OriginalTransactionKey(environment, id)
     switch try await assembly.poll.pollNow(line) {
     case .polled(let isNews):
       print("\(line): \(isNews ? "changed" : "unchanged")")

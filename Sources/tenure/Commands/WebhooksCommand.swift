@@ -24,8 +24,8 @@ struct WebhooksCommand: AsyncParsableCommand {
       let (standing, parked) = try await options.useDatabase { database, _, _ in
         let ledger = Ledger(database: database)
         return (
-          try await ledger.webhookStanding(),
-          try await ledger.parkedDeliveries(limit: WebhooksCommand.shown)
+          try await ledger.webhooks.webhookStanding(),
+          try await ledger.webhooks.parkedDeliveries(limit: WebhooksCommand.shown)
         )
       }
       guard standing.isOn else {
@@ -84,7 +84,8 @@ struct WebhooksCommand: AsyncParsableCommand {
 
     private func redeliverParked(_ ledger: Ledger) async throws -> Int {
       var count = 0
-      while case let more = try await ledger.redeliverParked(by: act.administrator, at: .now),
+      while case let more = try await ledger.webhooks.redeliverParked(
+        by: act.administrator, at: .now),
         more > 0
       {
         count += more
@@ -97,7 +98,7 @@ struct WebhooksCommand: AsyncParsableCommand {
     private func redeliver(_ ledger: Ledger) async throws -> Int {
       var refused = 0
       for id in ids {
-        switch try await ledger.redeliver(id, by: act.administrator, at: .now) {
+        switch try await ledger.webhooks.redeliver(id, by: act.administrator, at: .now) {
         case .scheduled: print("\(id) will be redelivered.")
         case .unknownEvent:
           refused += 1

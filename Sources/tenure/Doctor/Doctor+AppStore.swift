@@ -1,5 +1,6 @@
 import AppStore
 import BackgroundJobs
+import Bootstrap
 import Foundation
 import HTTPAPI
 import Secrets

@@ -1,4 +1,5 @@
 import BackgroundJobs
+import Bootstrap
 import LedgerStorage
 import Logging
 import Postgres
@@ -46,13 +47,13 @@ extension Doctor {
     let check = "database.listen"
     return await withPool(url) { pool in
       do {
-        let server = try await DatabaseExamination(pool)
+        let server = try await DatabaseCheck(pool)
         guard !server.isStandby else {
           return .warning(
             check, "TENURE_LISTEN_DATABASE_URL names a standby, where LISTEN does not work.",
             remedy: "Set it to the primary.")
         }
-        let isPooled = try await DatabaseExamination.sharesSessions(pool)
+        let isPooled = try await DatabaseCheck.sharesSessions(pool)
         guard !isPooled else {
           return .warning(
             check, "TENURE_LISTEN_DATABASE_URL names a PgBouncer, where LISTEN does not work.",
@@ -89,7 +90,7 @@ extension Doctor {
     let check = "database.replica"
     return await withPool(url) { pool in
       do {
-        guard try await DatabaseExamination(pool).isStandby else {
+        guard try await DatabaseCheck(pool).isStandby else {
           return .warning(
             check, "TENURE_READ_DATABASE_URL names a primary, so DATABASE_URL answers reads.",
             remedy: "Set it to a standby, or unset it.")
@@ -140,7 +141,7 @@ extension Doctor {
     let check = "database.host"
     return await withPool(host.uri) { pool in
       do {
-        let isStandby = try await DatabaseExamination(pool).isStandby
+        let isStandby = try await DatabaseCheck(pool).isStandby
         return .ok(check, "\(host.name) is reachable (\(isStandby ? "standby" : "primary")).")
       } catch {
         return .warning(
@@ -154,9 +155,9 @@ extension Doctor {
 
   private func examine(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
     // Connects first, so that the time to connect does not count as skew.
-    let sharesSessions = try await DatabaseExamination.sharesSessions(pool)
+    let sharesSessions = try await DatabaseCheck.sharesSessions(pool)
     let (before, start) = (Timestamp.now, ContinuousClock.now)
-    let server = try await DatabaseExamination(pool)
+    let server = try await DatabaseCheck(pool)
     let took = ContinuousClock.now - start
     let skew = server.time - (before + took / 2)
     return [
@@ -166,7 +167,7 @@ extension Doctor {
     ] + pooling(server, sharesSessions: sharesSessions) + standby(server)
   }
 
-  private func version(_ server: DatabaseExamination) -> DoctorFinding {
+  private func version(_ server: DatabaseCheck) -> DoctorFinding {
     let (check, found) = ("database.version", "PostgreSQL \(server.version).")
     let major = server.versionNumber / 10_000
     if major < Self.testedVersions.lowerBound {
@@ -183,7 +184,7 @@ extension Doctor {
     return .ok(check, found)
   }
 
-  private func pooling(_ server: DatabaseExamination, sharesSessions: Bool) -> [DoctorFinding] {
+  private func pooling(_ server: DatabaseCheck, sharesSessions: Bool) -> [DoctorFinding] {
     let check = "database.prepared_statements"
     let off = "TENURE_DATABASE_PREPARED_STATEMENTS=off"
     switch (settings.usesPreparedStatements, server.isPooled) {
@@ -223,7 +224,7 @@ extension Doctor {
     ]
   }
 
-  private func durability(_ server: DatabaseExamination) -> DoctorFinding {
+  private func durability(_ server: DatabaseCheck) -> DoctorFinding {
     let check = "database.durability"
     let off = server.durability.filter { $0.value == "off" }.map { "\($0.setting) is off" }
     guard off.isEmpty else {
@@ -234,7 +235,7 @@ extension Doctor {
     return .ok(check, "Committed data survives a crash.")
   }
 
-  private func autovacuum(_ server: DatabaseExamination) -> DoctorFinding {
+  private func autovacuum(_ server: DatabaseCheck) -> DoctorFinding {
     let check = "database.autovacuum"
     guard server.hasAutovacuum else {
       return .fault(
@@ -244,7 +245,7 @@ extension Doctor {
     return .ok(check, "Autovacuum is on.")
   }
 
-  private func compiling(_ server: DatabaseExamination) -> DoctorFinding {
+  private func compiling(_ server: DatabaseCheck) -> DoctorFinding {
     let check = "database.jit"
     guard !server.compilesStatements else {
       return .warning(
@@ -255,7 +256,7 @@ extension Doctor {
     return .ok(check, "JIT compilation is off.")
   }
 
-  private func standby(_ server: DatabaseExamination) -> [DoctorFinding] {
+  private func standby(_ server: DatabaseCheck) -> [DoctorFinding] {
     guard server.isStandby else { return [] }
     return [
       .fault(
@@ -270,7 +271,7 @@ extension Doctor {
   private func schema(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
     let migrator = SchemaMigrator(
       database: pool, reports: ReportSQL(Report.sql), logger: logger)
-    let standing: SchemaStanding
+    let standing: SchemaStatus
     do {
       standing = try await migrator.check()
     } catch let error as LedgerError {
@@ -311,13 +312,13 @@ extension Doctor {
     return .ok(check, "The role can append to the ledger but not change it.")
   }
 
-  private func finding(on standing: SchemaStanding) -> DoctorFinding {
+  private func finding(on standing: SchemaStatus) -> DoctorFinding {
     let check = "database.schema"
     return switch standing {
     case .current: .ok(check, "The schema has version \(SchemaMigrator.currentVersion).")
     case .ahead(let version):
       .warning(
-        check, SchemaStanding.sentence(on: version),
+        check, SchemaStatus.sentence(on: version),
         remedy: "Restart `tenure serve` and `tenure work` with the new version of Tenure.")
     }
   }
@@ -340,7 +341,7 @@ extension Doctor {
   private func work(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
     let ledger = Ledger(database: pool)
     let now = settings.clock.now()
-    let reading = try await ledger.reading(at: now)
+    let reading = try await ledger.maintenance.reading(at: now)
     return [heartbeat(reading, now), backlog(reading, now), parked(reading)]
       + webhookLag(reading, now)
       + [try await notifications(ledger, now), try await bloat(ledger)]
@@ -400,7 +401,7 @@ extension Doctor {
 
   private func notifications(_ ledger: Ledger, _ now: Timestamp) async throws -> DoctorFinding {
     let check = "work.notifications"
-    let examination = try await ledger.examineNotifications(at: now)
+    let examination = try await ledger.maintenance.examineNotifications(at: now)
     guard let last = examination.lastArrival else {
       return .warning(
         check, "No notification from Apple has ever arrived.",
@@ -423,7 +424,7 @@ extension Doctor {
 
   private func bloat(_ ledger: Ledger) async throws -> DoctorFinding {
     let check = "database.vacuum"
-    let tables = try await ledger.bloatedTables()
+    let tables = try await ledger.maintenance.bloatedTables()
     guard tables.isEmpty else {
       return .warning(
         check, "Tables with many dead rows: \(tables.joined(separator: ", ")).",

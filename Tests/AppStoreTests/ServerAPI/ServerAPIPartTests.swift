@@ -12,7 +12,7 @@ struct ServerAPIPartTests {
   }
 
   @Test func `a part that is refused does not cost the others`() async throws {
-    let parts: [(JSONValue, SignedDataRefusal.Reason?)] = [
+    let parts: [(JSONValue, SignedDataError.Reason?)] = [
       (try Self.signed(Signed.transaction), nil),
       (.string(try DraftJWS(Signed.transaction).with { $0.leaf = .forger }.text), .untrustedChain),
       ("signed_transaction_value", .notThreeSegments),
@@ -38,7 +38,7 @@ struct ServerAPIPartTests {
     for (payload, reason) in [
       (Signed.transaction, nil),
       (Signed.transaction.with(["environment": "Sandbox"]), .otherEnvironment),
-    ] as [(JSONValue, SignedDataRefusal.Reason?)] {
+    ] as [(JSONValue, SignedDataError.Reason?)] {
       let api = ScriptedServerAPI(.api(["signedTransactionInfo": try Self.signed(payload)]))
       let part = try await api.client().transactionInfo("11", of: Self.app, in: .production).content
       #expect(part.refusal?.reason == reason)
@@ -81,7 +81,7 @@ struct ServerAPIPartTests {
     #expect(statuses.groups.map(\.identifier) == ["20000001"])
     #expect(lines.map(\.status) == [.gracePeriod, .active])
     #expect(lines[0].transaction?.refusal == nil && lines[0].renewalInfo?.refusal == nil)
-    let line = LineID(.production, "10")
+    let line = OriginalTransactionKey(.production, "10")
     #expect(statuses.evidence.map(\.line) == [line, line])
     guard case .renewalStatus(let status, _)? = statuses.evidence.last else {
       Issue.record("no renewal status")
@@ -94,7 +94,7 @@ struct ServerAPIPartTests {
   }
 
   @Test func `an app transaction is of the app and the environment that was asked`() async throws {
-    let table: [(JSONValue, SignedDataRefusal.Reason?)] = [
+    let table: [(JSONValue, SignedDataError.Reason?)] = [
       (Signed.appTransaction, nil),
       (Signed.appTransaction.with(["receiptType": "Sandbox"]), .otherEnvironment),
       (Signed.appTransaction.with(["bundleId": "com.example.other"]), .otherApp),

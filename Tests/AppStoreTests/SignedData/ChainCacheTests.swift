@@ -32,7 +32,7 @@ struct ChainCacheTests {
       [
         ("2025-06-15T00:00:00.999Z", nil), ("2025-06-15T00:00:01Z", .certificateExpired),
         ("2023-09-12T19:51:53Z", nil), ("2023-09-12T19:51:52.999Z", .certificateNotYetValid),
-      ] as [(String, SignedDataRefusal.Reason?)]
+      ] as [(String, SignedDataError.Reason?)]
     for (date, reason) in dates {
       let date = JSONValue.integer(try Timestamp(date).milliseconds)
       #expect(

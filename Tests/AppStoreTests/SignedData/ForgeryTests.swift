@@ -10,11 +10,11 @@ import X509
 /// A text that must be refused, and the reason that must be given; nil: it is no forgery.
 struct Forgery: Sendable, CustomTestStringConvertible {
   let testDescription: String
-  let reason: SignedDataRefusal.Reason?
+  let reason: SignedDataError.Reason?
   let text: @Sendable () throws -> String
 
   init(
-    _ name: String, _ reason: SignedDataRefusal.Reason?,
+    _ name: String, _ reason: SignedDataError.Reason?,
     _ text: @escaping @Sendable () throws -> String
   ) {
     testDescription = name
@@ -24,7 +24,7 @@ struct Forgery: Sendable, CustomTestStringConvertible {
 
   /// A genuine transaction with a change.
   init(
-    _ name: String, _ reason: SignedDataRefusal.Reason?,
+    _ name: String, _ reason: SignedDataError.Reason?,
     changing change: @escaping @Sendable (inout DraftJWS) -> Void
   ) {
     self.init(name, reason) { try DraftJWS(Signed.transaction).with(change).text }
@@ -32,14 +32,14 @@ struct Forgery: Sendable, CustomTestStringConvertible {
 
   /// A transaction with other fields, signed as it stands.
   init(
-    _ name: String, _ reason: SignedDataRefusal.Reason?, signing changes: [String: JSONValue?]
+    _ name: String, _ reason: SignedDataError.Reason?, signing changes: [String: JSONValue?]
   ) {
     self.init(name, reason) { try DraftJWS(Signed.transaction.with(changes)).text }
   }
 
   /// A genuine transaction whose three parts are changed afterwards.
   init(
-    _ name: String, _ reason: SignedDataRefusal.Reason?,
+    _ name: String, _ reason: SignedDataError.Reason?,
     parts change: @escaping @Sendable (inout [String]) throws -> Void
   ) {
     self.init(name, reason) {
@@ -286,11 +286,11 @@ struct ForgeryTests {
 
   @Test func `every kind of forgery has a row`() {
     let rows = Self.all
-    let elsewhere: Set<SignedDataRefusal.Reason> = [
+    let elsewhere: Set<SignedDataError.Reason> = [
       .wrongType, .wrongAppAppleID, .otherEnvironment, .otherApp, .otherLine,
     ]
     let reasons = Set(rows.compactMap(\.reason)).union(elsewhere)
-    #expect(reasons == Set(SignedDataRefusal.Reason.allCases))
+    #expect(reasons == Set(SignedDataError.Reason.allCases))
   }
 
   /// What a header names beside is not looked at, and what calls itself the root is not used.

@@ -37,13 +37,13 @@ struct NotificationVerificationTests {
   /// A notification, and what must become of it.
   struct Row: Sendable, CustomTestStringConvertible {
     let testDescription: String
-    let subject: SignedDataRefusal.Subject
-    let reason: SignedDataRefusal.Reason?
+    let subject: SignedDataError.Subject
+    let reason: SignedDataError.Reason?
     let environment: Environment?
     let json: @Sendable () throws -> JSONValue
 
     init(
-      _ name: String, _ subject: SignedDataRefusal.Subject, _ reason: SignedDataRefusal.Reason,
+      _ name: String, _ subject: SignedDataError.Subject, _ reason: SignedDataError.Reason,
       _ json: @escaping @Sendable () throws -> JSONValue
     ) {
       testDescription = name
@@ -179,9 +179,9 @@ struct NotificationVerificationTests {
     ("Xcode",                .notSignedByApple,      ["receiptType": "Xcode"]),
     ("signed in two days",   .signedInTheFuture,     ["receiptCreationDate": 1_748_952_000_000]),
     ("before the leaf",      .certificateNotYetValid, ["receiptCreationDate": 1_600_000_000_000]),
-  ] as [(String, SignedDataRefusal.Reason?, [String: JSONValue?])])
+  ] as [(String, SignedDataError.Reason?, [String: JSONValue?])])
   func `an app transaction`(
-    name: String, reason: SignedDataRefusal.Reason?, changes: [String: JSONValue?]
+    name: String, reason: SignedDataError.Reason?, changes: [String: JSONValue?]
   ) async throws {
     let text = try DraftJWS(Signed.appTransaction.with(changes)).text
     #expect(try await Signed.verifier().appTransaction(text).reason == reason)
@@ -200,9 +200,9 @@ struct NotificationVerificationTests {
     ("a long product",       .unusableField,         ["autoRenewProductId": .string(String(repeating: "p", count: 256))]),
     ("a transaction, too",   .wrongType,             ["transactionId": "11"]),
     ("of another type",      .invalidPayload,        ["autoRenewStatus": "1"]),
-  ] as [(String, SignedDataRefusal.Reason?, [String: JSONValue?])])
+  ] as [(String, SignedDataError.Reason?, [String: JSONValue?])])
   func `a renewal info`(
-    name: String, reason: SignedDataRefusal.Reason?, changes: [String: JSONValue?]
+    name: String, reason: SignedDataError.Reason?, changes: [String: JSONValue?]
   ) async throws {
     let text = try DraftJWS(Signed.renewalInfo.with(changes)).text
     #expect(try await Signed.verifier().renewalInfo(text).reason == reason)

@@ -6,7 +6,7 @@ import Testing
 
 /// What signed data say in the vocabulary of the rules.
 struct SignedEvidenceTests {
-  private static let line = LineID(.production, "10")
+  private static let line = OriginalTransactionKey(.production, "10")
   private static let signedAt = Timestamp(milliseconds: 1_748_779_199_000)
   private static let token = "7E3FB20B-4CDB-47CC-936D-99D65F608138"
 
@@ -106,7 +106,7 @@ struct SignedEvidenceTests {
     let text = try DraftJWS(Signed.transaction.with(changes)).text
     let evidence = try await Signed.verifier().transaction(text).get().evidence
     let links = previous.map {
-      [Evidence.link(line: Self.line, previous: LineID(.production, OriginalTransactionID($0)))]
+      [Evidence.link(line: Self.line, previous: OriginalTransactionKey(.production, OriginalTransactionID($0)))]
     }
     #expect(evidence == [.transaction(Self.expected)] + (links ?? []))
   }
@@ -175,7 +175,7 @@ struct SignedEvidenceTests {
     let info = try await renewalInfo(["expirationIntent": 1, "renewalDate": nil])
     var other = Self.expected
     other.key = TransactionKey(
-      line: LineID(.production, "20"), transactionID: "11", productID: "monthly")
+      line: OriginalTransactionKey(.production, "20"), transactionID: "11", productID: "monthly")
     #expect(info.status(latest: other).phase == nil)
   }
 

@@ -27,7 +27,7 @@ struct XcodeTests {
     #expect(try await Signed.verifier().transaction(text).reason == .notSignedByApple)
     let accepted = try await Signed.verifier(acceptsXcode: true).transaction(text).get()
     #expect(accepted.environment == .sandbox)
-    #expect(accepted.record.key.line == LineID(.sandbox, "10"))
+    #expect(accepted.record.key.line == OriginalTransactionKey(.sandbox, "10"))
     #expect(accepted.record.asOf == Timestamp(milliseconds: 1_748_779_199_000))
   }
 

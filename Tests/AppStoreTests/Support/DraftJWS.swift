@@ -149,9 +149,9 @@ enum Signed {
   }
 }
 
-extension Result where Failure == SignedDataRefusal {
+extension Result where Failure == SignedDataError {
   /// Nil where it was accepted.
-  var reason: SignedDataRefusal.Reason? {
+  var reason: SignedDataError.Reason? {
     guard case .failure(let refusal) = self else { return nil }
     return refusal.reason
   }

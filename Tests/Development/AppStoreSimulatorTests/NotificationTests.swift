@@ -243,8 +243,8 @@ struct NotificationTests {
     #expect(event.originalTransactionID != bought.originalTransactionID)
     #expect(event.transactionID == renewal.transactionID)
     let signed = try await stage.verified(try #require(stage.simulation.notifications().last))
-    let old = LineID(.production, bought.originalTransactionID)
-    let new = LineID(.production, event.originalTransactionID)
+    let old = OriginalTransactionKey(.production, bought.originalTransactionID)
+    let new = OriginalTransactionKey(.production, event.originalTransactionID)
     #expect(signed.evidence.contains(.link(line: new, previous: old)))
     // What was over stays where it was; what runs renews on the new line.
     #expect(try stage.simulation.truth(of: bought.transactionID).line == old)

@@ -58,7 +58,7 @@ struct SignedDataTests {
       try simulation.signedTransaction(of: bought.transactionID)
     ).get()
     #expect(transaction.record.kind == .purchase)
-    #expect(transaction.record.key.line == LineID(.production, bought.originalTransactionID))
+    #expect(transaction.record.key.line == OriginalTransactionKey(.production, bought.originalTransactionID))
     let info = try await verifier.renewalInfo(
       try simulation.signedRenewalInfo(of: bought.originalTransactionID)
     ).get()
@@ -72,7 +72,7 @@ struct SignedDataTests {
     simulation.advance(by: .days(36_500))
     let late = try simulation.signedTransaction(of: bought.transactionID)
     _ = try await verifier.transaction(late).get()
-    await #expect(throws: SignedDataRefusal.self) {
+    await #expect(throws: SignedDataError.self) {
       _ = try await Stage().verifier().transaction(late).get()
     }
   }

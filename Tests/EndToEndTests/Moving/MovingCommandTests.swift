@@ -65,7 +65,7 @@ struct MovingCommandTests {
       let dry = try await run(["import", file, "--dry-run"])
       #expect(dry.status == 1, "\(dry.errors)")
       #expect(dry.output.contains(/to record +3\n/), "\(dry.output)")
-      #expect(try await ledger.account("anna") == nil)
+      #expect(try await ledger.accounts.account("anna") == nil)
 
       for isFirst in [true, false] {
         let outcome = try await run(["import", file])
@@ -92,7 +92,7 @@ struct MovingCommandTests {
       #expect(status.output.contains(/waiting +3\n/))
       let jobs = try await run(["jobs"])
       #expect(jobs.output.contains(/poll_line +polls +2\b/), "\(jobs.output)")
-      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
@@ -130,7 +130,7 @@ struct MovingCommandTests {
       #expect(outcome.status == 1)
       let text = try String(contentsOfFile: errors, encoding: .utf8)
       #expect(text.contains("2,owned_by_another_account,production/1000 belongs to anna"))
-      #expect(try await ledger.account("ben") == nil)
+      #expect(try await ledger.accounts.account("ben") == nil)
     }
   }
 
@@ -169,18 +169,18 @@ struct MovingCommandTests {
         in: directory)
       let process = try run.start(["import", file])
       // As soon as something is there: in the middle, unless the machine is very fast.
-      while process.isRunning, try await ledger.importProgress().lines == 0 {
+      while process.isRunning, try await ledger.exports.importProgress().lines == 0 {
         try await Task.sleep(for: .milliseconds(2))
       }
       await process.kill()
-      let before = try await ledger.importProgress().lines
+      let before = try await ledger.exports.importProgress().lines
       print("Killed after \(before) of \(count) lines")
       #expect(before > 0)
 
       let again = try await run(["import", file])
       #expect(again.status == 0, "\(again.errors)")
       #expect(again.output.contains(/known +[1-9]/), "\(again.output)")
-      #expect(try await ledger.importProgress().lines == count)
+      #expect(try await ledger.exports.importProgress().lines == count)
       let owners = try await run(["export", "owners"])
       #expect(owners.output.split(separator: "\r\n").count == count + 1)
     }
@@ -244,14 +244,14 @@ struct MovingCommandTests {
   func records() async throws {
     try await withProgram { ledger, _, run in
       let now = Timestamp.now
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(
           id: "monthly", validFrom: now, type: .autoRenewable, entitlements: ["premium"]))
-      let order = try await ledger.openOrder(
+      let order = try await ledger.orders.openOrder(
         accountID: "anna", productID: "monthly", at: now
       ).order
-      _ = try await ledger.findOrCreateAccount("ben", at: now)
-      let given = try await ledger.grant(
+      _ = try await ledger.accounts.findOrCreateAccount("ben", at: now)
+      let given = try await ledger.grants.grant(
         "gold", to: "ben", until: nil,
         by: Administrator(name: "support", reason: "He asked, and it was right."),
         terms: AccessTerms(catalogue: Catalogue([])), at: now
@@ -275,33 +275,33 @@ struct MovingCommandTests {
   func history() async throws {
     try await withProgram { ledger, _, run in
       let now = Timestamp.now
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(
           id: "monthly", validFrom: now - .days(1), type: .autoRenewable,
           entitlements: ["a \"b\"", "premium"], priceMilliunits: 990, currency: "EUR"))
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(
           id: "monthly", validFrom: now, type: .autoRenewable, entitlements: [],
           period: CalendarPeriod(months: 1)))
       let submission = UUID()
-      let line = LineID(.production, "1000")
+      let line = OriginalTransactionKey(.production, "1000")
       let key = TransactionKey(line: line, transactionID: "1", productID: "monthly")
-      let stored = try await ledger.store(
+      let stored = try await ledger.submissions.store(
         NewSubmission(
           id: submission, accountID: "anna", receivedAt: now, payload: .receipt("r"),
           transactionID: nil, orderID: nil, isRestore: true, bundleID: "com.example"),
         retryAt: now + .minutes(1))
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [
           .transaction(
             TransactionRecord(
               key: key, asOf: now, purchaseDate: now, expiresDate: now + .days(30)))
         ], polledAs: "p", at: now,
-        terms: AccessTerms(catalogue: try await ledger.catalogue()))
-      _ = try await ledger.setConsumptionConsent(true, of: "ben", at: now)
+        terms: AccessTerms(catalogue: try await ledger.products.catalogue()))
+      _ = try await ledger.writeBacks.setConsumptionConsent(true, of: "ben", at: now)
       let support = Administrator(name: "support", reason: "She asked, twice.")
-      let anna = try #require(try await ledger.account("anna"))
-      try await ledger.recordExport(of: anna, by: support, at: now)
+      let anna = try #require(try await ledger.accounts.account("anna"))
+      try await ledger.administration.recordExport(of: anna, by: support, at: now)
 
       func exported(_ subject: String) async throws -> [String] {
         let outcome = try await run(["export", subject, "--format", "jsonl"])
@@ -361,12 +361,12 @@ struct MovingCommandTests {
   func charges() async throws {
     try await withProgram { ledger, _, run in
       try await fill(ledger)
-      let account = try #require(try await ledger.account("same"))
+      let account = try #require(try await ledger.accounts.account("same"))
       let key = TransactionKey(
-        line: LineID(.production, "1"), transactionID: "1", productID: "monthly")
+        line: OriginalTransactionKey(.production, "1"), transactionID: "1", productID: "monthly")
       let order = UUID()
       let now = Timestamp.now
-      _ = try await ledger.acknowledgeDelivery(of: key, by: account.key, at: now)
+      _ = try await ledger.orders.acknowledgeDelivery(of: key, by: account.key, at: now)
       _ = try await run.database.execute(
         """
         UPDATE tenure.store_transaction SET order_id = \(order) WHERE transaction_id = '1'
@@ -383,15 +383,15 @@ struct MovingCommandTests {
   func conversations() async throws {
     try await withProgram { ledger, _, run in
       let now = Timestamp.now
-      let anna = try await ledger.findOrCreateAccount("anna", at: now)
-      _ = try await ledger.store(
+      let anna = try await ledger.accounts.findOrCreateAccount("anna", at: now)
+      _ = try await ledger.notifications.store(
         NewNotification(
           id: "n1", version: .two, receivedAt: now, body: "ey.a\n\"b", notificationType: "TEST",
           environment: .sandbox, bundleID: "com.example", signedAt: now),
         processAt: nil)
       _ = try await run.database.execute(
         """
-        INSERT INTO tenure.apple_telling (environment, original_transaction_id, kind, told_at,
+        INSERT INTO tenure.app_store_write_back (environment, original_transaction_id, kind, sent_at,
           transaction_id, notification_id, account_key, outcome, reason, http_status, error_code)
         VALUES
           ('production', '1000', 'ownership', \(now), NULL, NULL, \(anna.key), 'accepted', NULL,
@@ -417,7 +417,7 @@ struct MovingCommandTests {
           + #""arrival":"delivered","signed_at":"\#(now)","notification_type":"TEST","#
           + #""subtype":null,"environment":"sandbox","bundle_id":"com.example","#
           + #""original_transaction_id":null,"transaction_id":null,"processed_at":"\#(now)","#
-          + #""outcome":"nothing_to_record","problem":null,"aged_out_at":null,"bytes":"7","#
+          + #""outcome":"nothing_to_record","problem":null,"pruned_at":null,"bytes":"7","#
           + #""sha256":"\#(hash)","body":"ey.a\n\"b"}"# + "\n")
       let tellings = try await run(["export", "tellings"])
       #expect(tellings.status == 0, "\(tellings.errors)")
@@ -457,7 +457,7 @@ struct MovingCommandTests {
 
   /// A shop with customers of every kind.
   private func fill(_ ledger: Ledger) async throws {
-    _ = try await ledger.describe(
+    _ = try await ledger.products.describe(
       Product(
         id: "monthly", validFrom: Timestamp(milliseconds: 0), type: .autoRenewable,
         entitlements: ["premium"]))
@@ -465,19 +465,19 @@ struct MovingCommandTests {
     func take(
       _ id: String, _ account: String?, ends: Duration, revoked: Bool = false
     ) async throws {
-      let line = LineID(.production, OriginalTransactionID(id))
+      let line = OriginalTransactionKey(.production, OriginalTransactionID(id))
       let record = TransactionRecord(
         key: TransactionKey(line: line, transactionID: TransactionID(id), productID: "monthly"),
         asOf: now, purchaseDate: now - .days(10), expiresDate: now + ends,
         revocation: revoked ? .revoked(at: now - .days(1), reason: nil) : .notRevoked)
       if let account {
-        _ = try await ledger.importOwners(
+        _ = try await ledger.imports.importOwners(
           [ImportedOwner(line: line, accountID: account, asOf: now)], from: "f",
-          terms: AccessTerms(catalogue: try await ledger.catalogue()), at: now)
+          terms: AccessTerms(catalogue: try await ledger.products.catalogue()), at: now)
       }
-      _ = try await ledger.record(
+      _ = try await ledger.polls.record(
         [.transaction(record)], polledAs: "p", at: now,
-        terms: AccessTerms(catalogue: try await ledger.catalogue()))
+        terms: AccessTerms(catalogue: try await ledger.products.catalogue()))
     }
     try await take("1", "same", ends: .days(20))
     try await take("2", "longer", ends: .days(20))
@@ -485,10 +485,10 @@ struct MovingCommandTests {
     try await take("4", "refunded", ends: .days(20), revoked: true)
     try await take("5", "here", ends: .days(20))
     try await take("7", "endless", ends: .days(20))
-    _ = try await ledger.importOwners(
+    _ = try await ledger.imports.importOwners(
       [
-        ImportedOwner(line: LineID(.production, "6"), accountID: "waiting", asOf: now)
-      ], from: "f", terms: AccessTerms(catalogue: try await ledger.catalogue()), at: now)
+        ImportedOwner(line: OriginalTransactionKey(.production, "6"), accountID: "waiting", asOf: now)
+      ], from: "f", terms: AccessTerms(catalogue: try await ledger.products.catalogue()), at: now)
   }
 
   @Test("every difference is told with Tenure's reason")
@@ -550,9 +550,9 @@ struct MovingCommandTests {
       // More than are asked for at once, who have nothing; and one of them has something.
       let (accounts, now) = (EntitlementReader.maximumBatch * 2 + 10, Timestamp.now)
       for number in 0..<accounts {
-        _ = try await ledger.findOrCreateAccount("guest-\(number)", at: now)
+        _ = try await ledger.accounts.findOrCreateAccount("guest-\(number)", at: now)
       }
-      _ = try await ledger.grant(
+      _ = try await ledger.grants.grant(
         "gold", to: "guest-\(accounts - 1)", until: nil,
         by: Administrator(name: "support", reason: "Why not."),
         terms: AccessTerms(catalogue: Catalogue([])), at: now)

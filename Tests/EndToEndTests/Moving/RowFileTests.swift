@@ -84,7 +84,7 @@ struct RowFileTests {
     }
     let values = [marks, marks, marks, marks, marks, marks]
     _ = OwnerRow.owner(values, asOf: Timestamp(milliseconds: 0))
-    _ = ToldAccess.access(values, at: Timestamp(milliseconds: 0))
+    _ = PublishedAccess.access(values, at: Timestamp(milliseconds: 0))
     #expect(ContinuousClock.now - start < .seconds(20))
   }
 
@@ -241,13 +241,13 @@ struct RowFileTests {
 
   @Test("An end that is empty is told from one that is not said", arguments: ends)
   func emptyEnds(text: String, expected: String?) async throws {
-    let rows = try await Self.fileRows(Data(text.utf8), ToldAccess.columns)
+    let rows = try await Self.fileRows(Data(text.utf8), PublishedAccess.columns)
     #expect(try rows.map { try $0.values.get()[2] } == [expected])
   }
 
   @Test("What another backend says is active until its end, or as it says", arguments: told)
   func readsAccess(values: [String?], expected: String) {
-    switch ToldAccess.access(values, at: Self.now) {
+    switch PublishedAccess.access(values, at: Self.now) {
     case .success(let told):
       let until =
         switch told.until {
@@ -262,7 +262,7 @@ struct RowFileTests {
   private static let (soon, later) = (now + .days(1), now + .days(30))
 
   // swift-format-ignore
-  static let comparedEnds: [(Timestamp?, [ToldAccess.End], Timestamp??)] = [
+  static let comparedEnds: [(Timestamp?, [PublishedAccess.End], Timestamp??)] = [
     // here  there                         until there, where it differs
     (soon,   [.at(soon)],                  nil),
     (soon,   [.at(soon + .minutes(5))],    nil),
@@ -283,7 +283,7 @@ struct RowFileTests {
   ]
 
   @Test("Ends that differ are told, and one that is none differs from any", arguments: comparedEnds)
-  func comparesEnds(here: Timestamp?, there: [ToldAccess.End], expected: Timestamp??) async throws {
+  func comparesEnds(here: Timestamp?, there: [PublishedAccess.End], expected: Timestamp??) async throws {
     let comparison = AccessComparison(tolerance: .minutes(5), now: Self.now)
     let entitlements = AccessTerms(catalogue: Catalogue([])).entitlements(
       of: "anna", holding: [],
@@ -291,7 +291,7 @@ struct RowFileTests {
         Grant(id: UUID(), entitlement: "gold", startsAt: Self.now - .days(1), endsAt: here)
       ], at: Self.now)
     let told = there.map {
-      ToldAccess(accountID: "anna", entitlement: "gold", isActive: true, until: $0)
+      PublishedAccess(accountID: "anna", entitlement: "gold", isActive: true, until: $0)
     }
     let found = try await comparison.differences(told, entitlements) { _ in "" }
     #expect(found.map(\.kind) == (expected == nil ? [] : [.otherEnd]))

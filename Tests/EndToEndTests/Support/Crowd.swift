@@ -39,7 +39,7 @@ actor Crowd {
   /// Puts everything that the app sells into the catalogue.
   static func describeProducts(to ledger: Ledger) async throws {
     for product in app.products {
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(
           id: product.id, validFrom: .now - .days(365), type: product.type,
           entitlements: ["use-of-\(product.id)"], subscriptionGroup: product.group,

@@ -123,7 +123,7 @@ struct Shop: Sendable {
     }
   }
 
-  private struct ReceiptAnswer: Decodable {
+  private struct ReceiptResponse: Decodable {
     var submissionID: UUID
 
     enum CodingKeys: String, CodingKey {
@@ -157,7 +157,7 @@ struct Shop: Sendable {
     if submission.restores { body["restore"] = true }
     let (status, answer) = try await post(body, to: "/v1/receipts", expecting: [200, 202, 422])
     return Answered(
-      id: try JSONDecoder().decode(ReceiptAnswer.self, from: answer).submissionID,
+      id: try JSONDecoder().decode(ReceiptResponse.self, from: answer).submissionID,
       account: submission.account.rawValue, sent: sent, httpStatus: status)
   }
 

@@ -21,7 +21,7 @@ struct EventDeliveryTests {
     let delivery: EventDelivery
 
     func insertEvent(of account: String) async throws -> Int64 {
-      let key = try await ledger.findOrCreateAccount(account, at: clock.now).key
+      let key = try await ledger.accounts.findOrCreateAccount(account, at: clock.now).key
       return try await database.query(
         """
         INSERT INTO tenure.event (type, occurred_at, account_key, data)
@@ -32,8 +32,8 @@ struct EventDeliveryTests {
 
     /// Does what is due, as a worker does: the job of each stream once.
     func work() async throws {
-      _ = try await ledger.pushEvents(at: clock.now)
-      let jobs = try await ledger.claimJobs(
+      _ = try await ledger.webhooks.pushEvents(at: clock.now)
+      let jobs = try await ledger.jobs.claimJobs(
         limits: [.webhooks: 100], worker: "a", at: clock.now, lease: .seconds(60))
       for job in jobs { try await delivery.perform(job) }
     }
@@ -54,7 +54,7 @@ struct EventDeliveryTests {
       try await StandInReceiver.run { receiver in
         let ledger = Ledger(database: database)
         let clock = SimulatedClock(start: Timestamp(milliseconds: 1_767_225_600_000))
-        _ = try await ledger.pushEvents(at: clock.now)
+        _ = try await ledger.webhooks.pushEvents(at: clock.now)
         let sender = WebhookSender(
           to: try WebhookReceiver(
             url: Secret("http://127.0.0.1:\(receiver.port)/"), secrets: ["one that is long enough"],
@@ -98,7 +98,7 @@ struct EventDeliveryTests {
       stage.clock.advance(by: EventDelivery.retries.first)
       try await stage.work()
       #expect(stage.received.suffix(3) == troubled[...])
-      let standing = try await stage.ledger.webhookStanding()
+      let standing = try await stage.ledger.webhooks.webhookStanding()
       #expect(standing.waiting + standing.parked == 0)
     }
   }
@@ -117,25 +117,25 @@ struct EventDeliveryTests {
       while stage.clock.now < start + WebhookDelivery.patience {
         try await stage.work()
         #expect(!stage.received.contains(next))
-        #expect(try await stage.ledger.webhookStanding().parked == 0)
+        #expect(try await stage.ledger.webhooks.webhookStanding().parked == 0)
         stage.clock.advance(by: EventDelivery.retries.longest)
       }
       // Within the longest wait, and not at once: it may be the receiver that is broken.
       try await stage.work()
-      #expect(try await stage.ledger.webhookStanding().parked == 1)
+      #expect(try await stage.ledger.webhooks.webhookStanding().parked == 1)
       #expect(stage.received.allSatisfy { $0 == broken })
       stage.clock.advance(by: EventDelivery.retries.longest)
       try await stage.work()
       #expect(stage.received.last == next)
-      let parked = try await stage.ledger.parkedDeliveries(limit: 10)
+      let parked = try await stage.ledger.webhooks.parkedDeliveries(limit: 10)
       #expect(parked.map(\.eventID) == [broken])
       #expect(parked.map(\.reason) == ["The receiver responded with HTTP 500."])
 
       stage.receiver.answer { _ in .status(200) }
-      #expect(try await stage.ledger.redeliver(broken, at: stage.clock.now) == .scheduled)
+      #expect(try await stage.ledger.webhooks.redeliver(broken, at: stage.clock.now) == .scheduled)
       try await stage.work()
       #expect(stage.received.last == broken)
-      #expect(try await stage.ledger.webhookStanding().parked == 0)
+      #expect(try await stage.ledger.webhooks.webhookStanding().parked == 0)
     }
   }
 

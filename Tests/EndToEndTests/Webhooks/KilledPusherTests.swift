@@ -78,7 +78,7 @@ struct KilledPusherTests {
       try await until("the receiver listens") { Int(line: receiver.output) != nil }
       workers = [try startWorker(), try startWorker()]
       try await until("webhooks are on") {
-        try await Ledger(database: database).webhookStanding().isOn
+        try await Ledger(database: database).webhooks.webhookStanding().isOn
       }
       try await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask { try await self.write(seed: seed) }
@@ -97,7 +97,7 @@ struct KilledPusherTests {
         let isPushed = try await database.query(
           "SELECT position = \(KilledPusherTests.events) AND pushed_to = position FROM tenure.feed"
         ).decodeOnly(Bool?.self)
-        let standing = try await Ledger(database: database).webhookStanding()
+        let standing = try await Ledger(database: database).webhooks.webhookStanding()
         return isPushed == true && standing.waiting + standing.parked == 0
       }
       try await check()
@@ -128,7 +128,7 @@ struct KilledPusherTests {
       let ledger = Ledger(database: database)
       var keys: [AccountKey] = []
       for number in 0..<KilledPusherTests.accounts {
-        keys.append(try await ledger.findOrCreateAccount("account \(number)", at: .now).key)
+        keys.append(try await ledger.accounts.findOrCreateAccount("account \(number)", at: .now).key)
       }
       try await withThrowingTaskGroup(of: Void.self) { group in
         let writers = 6

@@ -28,8 +28,8 @@ struct WebhooksCommandTests {
       let off = try await run([], database)
       #expect(off.status == 0)
       #expect(off.output.contains("set TENURE_WEBHOOK_URL"))
-      _ = try await ledger.pushEvents(at: .now)
-      let key = try await ledger.findOrCreateAccount("anna", at: .now).key
+      _ = try await ledger.webhooks.pushEvents(at: .now)
+      let key = try await ledger.accounts.findOrCreateAccount("anna", at: .now).key
       var ids: [Int64] = []
       for _ in 0..<2 {
         ids.append(
@@ -40,7 +40,7 @@ struct WebhooksCommandTests {
             """
           ).decodeOnly(Int64.self))
       }
-      _ = try await ledger.pushEvents(at: .now)
+      _ = try await ledger.webhooks.pushEvents(at: .now)
       try await database.execute(
         """
         UPDATE tenure.webhook_delivery
@@ -58,13 +58,13 @@ struct WebhooksCommandTests {
         ["redeliver", "\(ids[0])", "--reason", "anna's app lost it.", "--by", "ops"], database)
       #expect(one.status == 0)
       #expect(one.output == "\(ids[0]) will be redelivered.\n")
-      #expect(try await ledger.webhookStanding().parked == 1)
+      #expect(try await ledger.webhooks.webhookStanding().parked == 1)
       let unknown = try await run(["redeliver", "\(ids[1] + 1)"], database)
       #expect(unknown.status == 1)
       let rest = try await run(["redeliver", "--parked"], database)
       #expect(rest.output == "Parked events to be redelivered: 1\n")
-      #expect(try await ledger.webhookStanding().parked == 0)
-      let acts = try await ledger.administratorActs(limit: 10)
+      #expect(try await ledger.webhooks.webhookStanding().parked == 0)
+      let acts = try await ledger.administration.administratorActs(limit: 10)
       #expect(acts.map(\.action) == ["redeliver_parked_events", "redeliver_event"])
       #expect(acts.first?.administrator.hasPrefix("cli") == true)
       #expect(acts.last?.administrator == "cli:ops")

@@ -49,7 +49,7 @@ struct AccountPageTests {
       let names = ("<b>anna</b>", "ben \"&\" <i>")
       let bought = try await share(api, as: names)
       var browser = try await AdminBrowser.loggedIn(api)
-      let page = try await browser.get(PageAddress.account(names.1))
+      let page = try await browser.get(AdminURL.account(names.1))
       let text = section(Self.claimed, of: page)
       let line = "/admin/original-transactions/\(bought)?environment=production"
       for part in [
@@ -70,7 +70,7 @@ struct AccountPageTests {
       #expect(page.contains("1 submitted charge is owned by another account"))
       #expect(!page.contains("<b>anna"))
       #expect(
-        section(Self.claimed, of: try await browser.get(PageAddress.account(names.0))).isEmpty)
+        section(Self.claimed, of: try await browser.get(AdminURL.account(names.0))).isEmpty)
     }
   }
 
@@ -200,7 +200,7 @@ struct AccountPageTests {
         "SELECT count(*) FROM tenure.event"
       ).decodeOnly(Int.self)
       #expect(before > 0)
-      try await api.ledger.placeEvents()
+      try await api.ledger.events.placeEvents()
       var browser = try await AdminBrowser.loggedIn(api)
       let whole = try await browser.get("/admin/accounts/anna")
       #expect(!section("Events", of: whole).contains("were deleted"))
@@ -282,15 +282,15 @@ struct AccountPageTests {
         _ = try await api.submit("anna", from: "phone")
       }
       _ = try await api.submit("ben", from: "phone")
-      let account = try #require(try await api.ledger.account("ben"))
-      let ties = try await api.ledger.ties(of: account.key)
-      let all = try await api.ledger.history(of: ties, before: nil, limit: 100)
+      let account = try #require(try await api.ledger.accounts.account("ben"))
+      let ties = try await api.ledger.accounts.ties(of: account.key)
+      let all = try await api.ledger.accounts.history(of: ties, before: nil, limit: 100)
       #expect(all.lookedBackTo == nil)
       #expect(all.entries.map(\.entry.content.kind) == [.claim, .claim])
       // Reading two entries at a time finds the same entries.
       var (place, found, rounds): (HistoryPlace?, [LedgerEntry], Int) = (nil, [], 0)
       repeat {
-        let part = try await api.ledger.history(
+        let part = try await api.ledger.accounts.history(
           of: ties, before: place, limit: 100, batches: 1, of: 2)
         found += part.entries.map(\.entry)
         place = part.lookedBackTo
@@ -298,7 +298,7 @@ struct AccountPageTests {
       } while place != nil
       #expect(found == all.entries.map(\.entry))
       #expect(rounds > 5)
-      let first = try await api.ledger.history(of: ties, before: nil, limit: 1, of: 2)
+      let first = try await api.ledger.accounts.history(of: ties, before: nil, limit: 1, of: 2)
       #expect(first.entries.map(\.entry) == Array(found.prefix(1)))
       #expect(first.lookedBackTo == nil)
     }

@@ -14,8 +14,8 @@ import Testing
 
 /// The actions on the pages, each with its record.
 struct AdminActionTests {
-  private func acts(_ api: TestAPI) async throws -> [AdministratorAct] {
-    try await api.ledger.administratorActs(limit: 100)
+  private func acts(_ api: TestAPI) async throws -> [AdministratorAction] {
+    try await api.ledger.administration.administratorActs(limit: 100)
   }
 
   /// Buys Anna's month and creates Ben's account.
@@ -81,7 +81,7 @@ struct AdminActionTests {
       #expect(acts.first?.administrator == "ops")
       #expect(acts.first?.reason == "Apple is <back>.")
       #expect(acts.first?.subject == "\(first)")
-      #expect(try await api.ledger.discardedJobs(limit: 9).map(\.id) == [second])
+      #expect(try await api.ledger.jobs.discardedJobs(limit: 9).map(\.id) == [second])
     }
   }
 
@@ -102,9 +102,9 @@ struct AdminActionTests {
 
   @Test func `a delivery that was given up is made again`() async throws {
     try await TestAPI.run { api in
-      _ = try await api.ledger.pushEvents(at: Timestamp(milliseconds: 0))
+      _ = try await api.ledger.webhooks.pushEvents(at: Timestamp(milliseconds: 0))
       _ = try await buy(api)
-      _ = try await api.ledger.pushEvents(at: api.apple.simulation.clock.now)
+      _ = try await api.ledger.webhooks.pushEvents(at: api.apple.simulation.clock.now)
       let events = try await api.database.query(
         """
         UPDATE tenure.webhook_delivery SET parked_at = now(), last_error = 'HTTP 500', attempts = 9
@@ -121,7 +121,7 @@ struct AdminActionTests {
         [("item", "\(events[0])"), ("do", "redeliver"), ("reason", "The receiver is mended.")])
       #expect(done.status == 303)
       #expect(try await browser.get("/admin/parked").contains("1 delivery will be retried."))
-      #expect(try await api.ledger.webhookStanding().parked == events.count - 1)
+      #expect(try await api.ledger.webhooks.webhookStanding().parked == events.count - 1)
       #expect(try await acts(api).map(\.subject) == ["\(events[0])"])
     }
   }
@@ -144,7 +144,7 @@ struct AdminActionTests {
         #expect(try await browser.get("/admin/rejected").contains(text))
       }
       let uuid = try #require(UUID(uuidString: id))
-      let submission = try #require(try await api.ledger.submission(uuid))
+      let submission = try #require(try await api.ledger.submissions.submission(uuid))
       #expect(submission.status == .pending)
       #expect(submission.isOpen)
       #expect(try await acts(api).map(\.action) == ["verify_submissions"])
@@ -358,10 +358,10 @@ struct AdminActionTests {
     async throws
   {
     try await TestAPI.run { api in
-      _ = try await api.ledger.findOrCreateAccount(name, at: api.api.now())
+      _ = try await api.ledger.accounts.findOrCreateAccount(name, at: api.api.now())
       var browser = try await AdminBrowser.loggedIn(api)
-      let path = PageAddress.account(name, form: "export")
-      let page = try await browser.get(PageAddress.account(name))
+      let path = AdminURL.account(name, form: "export")
+      let page = try await browser.get(AdminURL.account(name))
       #expect(page.contains("href=\"\(path)\""))
       #expect(try await browser.get(path).contains(#"action="\#(path)""#))
       let file = try await browser.post(path, [("reason", "asked")])

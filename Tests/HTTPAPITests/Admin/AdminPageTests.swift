@@ -130,18 +130,18 @@ struct AdminPageTests {
         (order, "/admin/accounts/ben"), (order.uppercased(), "/admin/accounts/ben"), (item, line),
       ]
       for (id, location) in expected {
-        let answer = try await browser.get(PageAddress.search(id))
+        let answer = try await browser.get(AdminURL.search(id))
         #expect(answer.status == 303, "\(id)")
         #expect(answer.location == location, "\(id)")
       }
       // Two matches are listed.
       _ = try await api.call(.put, "/v1/accounts/\(second)")
-      let both = try await browser.get(PageAddress.search(second.rawValue))
+      let both = try await browser.get(AdminURL.search(second.rawValue))
       #expect(both.status == 200)
       #expect(both.contains(#"<span class="kind">Account</span>"#))
       #expect(both.contains(#"<span class="kind">Transaction</span>"#))
       for id in ["nothing", "'; DROP TABLE x; --", String(repeating: "9", count: 300), "\u{1}"] {
-        let none = try await browser.get(PageAddress.search(id))
+        let none = try await browser.get(AdminURL.search(id))
         #expect(none.status == 200)
         #expect(none.contains("No results."))
       }
@@ -164,13 +164,13 @@ struct AdminPageTests {
       let bought = try api.apple.simulation.buy("monthly", on: "phone")
       #expect(try await api.submit(name, from: "phone").status == 200)
       var browser = try await AdminBrowser.loggedIn(api)
-      let found = try await browser.get(PageAddress.search(name))
-      #expect(found.location == PageAddress.account(name))
+      let found = try await browser.get(AdminURL.search(name))
+      #expect(found.location == AdminURL.account(name))
       for path in [
-        PageAddress.account(name),
-        PageAddress.originalTransaction(
+        AdminURL.account(name),
+        AdminURL.originalTransaction(
           bought.originalTransactionID.rawValue, environment: "production"),
-        PageAddress.transfer(
+        AdminURL.transfer(
           of: bought.transactionID.rawValue, productID: "monthly", environment: "production"),
       ] {
         let page = try await browser.get(path)

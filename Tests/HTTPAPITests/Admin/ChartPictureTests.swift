@@ -14,8 +14,8 @@ struct ChartPictureTests {
     }
   }
 
-  private func lines() -> ChartPicture {
-    ChartPicture(
+  private func lines() -> Chart {
+    Chart(
       linesOf: ChartData(
         id: "c", title: "Active", buckets: days(4),
         series: [
@@ -69,7 +69,7 @@ struct ChartPictureTests {
   }
 
   @Test func `a line alone may leave zero out, and has no area then`() {
-    let picture = ChartPicture(
+    let picture = Chart(
       linesOf: ChartData(
         id: "c", title: "MRR", unit: .money(currency: "USD"), buckets: days(2),
         series: [ChartSeries(name: "MRR", values: [46_000_000, 50_293_000])], height: 100),
@@ -80,7 +80,7 @@ struct ChartPictureTests {
   }
 
   @Test func `gains are stacked up from zero, losses down, and a line has their sum`() {
-    let picture = ChartPicture(
+    let picture = Chart(
       stacksOf: ChartData(
         id: "c", title: "Moves", buckets: days(4),
         series: [
@@ -123,7 +123,7 @@ struct ChartPictureTests {
       id: "c", title: "Active", buckets: self.days(values.count),
       series: [ChartSeries(name: "Active", values: values)],
       net: ChartSeries(name: "Net", values: values))
-    for picture in [ChartPicture(linesOf: data), ChartPicture(stacksOf: data)] {
+    for picture in [Chart(linesOf: data), Chart(stacksOf: data)] {
       #expect(picture.isEmpty)
       #expect(picture.lines.isEmpty && picture.bars.isEmpty && picture.dots.isEmpty)
     }
@@ -135,14 +135,14 @@ struct ChartPictureTests {
       series: [
         ChartSeries(name: "A", values: [.max, .min]), ChartSeries(name: "B", values: [.max, .min]),
       ], net: ChartSeries(name: "Net", values: [.max, .min]))
-    for picture in [ChartPicture(linesOf: data), ChartPicture(stacksOf: data)] {
+    for picture in [Chart(linesOf: data), Chart(stacksOf: data)] {
       #expect(!picture.isEmpty)
     }
     #expect(Sparkline([.max, .min], name: "A")?.lastY == "33")
   }
 
   @Test func `three years of days have no more places to point at than a screen`() {
-    let picture = ChartPicture(
+    let picture = Chart(
       linesOf: ChartData(
         id: "c", title: "Active", buckets: days(1100),
         series: [ChartSeries(name: "Active", values: Array(repeating: 1, count: 1100))]))

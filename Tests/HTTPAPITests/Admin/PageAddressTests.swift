@@ -18,23 +18,23 @@ struct PageAddressTests {
       ("...", "/admin/accounts/..."),
     ])
   func accounts(id: String, expected: String) {
-    #expect(PageAddress.account(id) == expected)
+    #expect(AdminURL.account(id) == expected)
   }
 
   @Test func `forms, charges and choices have their places`() {
-    #expect(PageAddress.account("a", form: "erase") == "/admin/accounts/a/erase")
-    #expect(PageAddress.account("..", form: "erase") == "/admin/account-forms/erase?id=..")
+    #expect(AdminURL.account("a", form: "erase") == "/admin/accounts/a/erase")
+    #expect(AdminURL.account("..", form: "erase") == "/admin/account-forms/erase?id=..")
     #expect(
-      PageAddress.originalTransaction("1", environment: "sandbox", charge: "charge-2")
+      AdminURL.originalTransaction("1", environment: "sandbox", charge: "charge-2")
         == "/admin/original-transactions/1?environment=sandbox#charge-2")
     #expect(
-      PageAddress.transfer(of: "1", productID: "a&b", environment: "production")
+      AdminURL.transfer(of: "1", productID: "a&b", environment: "production")
         == "/admin/transactions/1/transfer?environment=production&product_id=a%26b")
-    #expect(PageAddress.report("active") == "/admin/reports/active")
+    #expect(AdminURL.report("active") == "/admin/reports/active")
     #expect(
-      PageAddress.drillDown("churn", choices: [("from", "2026-11-01"), ("cause", "billing")])
+      AdminURL.drillDown("churn", choices: [("from", "2026-11-01"), ("cause", "billing")])
         == "/admin/reports/churn/transactions?from=2026-11-01&cause=billing")
-    #expect(PageAddress.search("a b") == "/admin/search?q=a%20b")
+    #expect(AdminURL.search("a b") == "/admin/search?q=a%20b")
   }
 
   @Test(
@@ -48,6 +48,6 @@ struct PageAddressTests {
       ("/admin/" + String(repeating: "a", count: 2042), false),
     ])
   func returning(path: String, isOurs: Bool) {
-    #expect(PageAddress.isOurs(path) == isOurs)
+    #expect(AdminURL.isOurs(path) == isOurs)
   }
 }

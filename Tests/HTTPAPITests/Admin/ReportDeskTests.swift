@@ -11,9 +11,9 @@ import Testing
 /// Whoever asks for a report waits a little, and finds it made later.
 struct ReportDeskTests {
   /// A desk whose every answer is of another moment.
-  private func desk(_ api: TestAPI) -> ReportDesk {
+  private func desk(_ api: TestAPI) -> ReportCoordinator {
     let count = Mutex<Int64>(0)
-    return ReportDesk(reports: api.api.reports) {
+    return ReportCoordinator(reports: api.api.reports) {
       count.withLock { count in
         count += 1
         return Timestamp(milliseconds: 1_767_225_600_000 + count)
@@ -21,11 +21,11 @@ struct ReportDeskTests {
     }
   }
 
-  private func asOf(_ outcome: ReportDesk.Outcome) -> Timestamp? {
+  private func asOf(_ outcome: ReportCoordinator.Outcome) -> Timestamp? {
     if case .answered(.table(let table)) = outcome { table.asOf } else { nil }
   }
 
-  private func isWorking(_ outcome: ReportDesk.Outcome) -> Bool {
+  private func isWorking(_ outcome: ReportCoordinator.Outcome) -> Bool {
     if case .working = outcome { true } else { false }
   }
 
@@ -81,10 +81,10 @@ struct ReportDeskTests {
   @Test func `only so many reports wait to be made`() async throws {
     try await TestAPI.run { api in
       let desk = desk(api)
-      for number in 1...ReportDesk.mostWaiting {
+      for number in 1...ReportCoordinator.mostWaiting {
         #expect(isWorking(await desk.outcome(question(number), within: .zero)))
       }
-      let tooMany = await desk.outcome(question(ReportDesk.mostWaiting + 1), within: .zero)
+      let tooMany = await desk.outcome(question(ReportCoordinator.mostWaiting + 1), within: .zero)
       guard case .failed(let error) = tooMany else {
         Issue.record("It waits.")
         return
@@ -103,7 +103,7 @@ struct ReportDeskTests {
       #expect(answers.working == Set(OverviewQuestion.allCases))
       // So many were asked; and no more than these can wait.
       let asked = OverviewQuestion.allCases.count - 1
-      for number in 1...(ReportDesk.mostWaiting - asked) {
+      for number in 1...(ReportCoordinator.mostWaiting - asked) {
         #expect(isWorking(await desk.outcome(question(100 + number), within: .zero)))
       }
       await withThrowingTaskGroup(of: Void.self) { group in

@@ -56,7 +56,7 @@ struct ReportPageTests {
   private static func address(_ report: Report, _ more: [(name: String, value: String)] = [])
     throws -> String
   {
-    PageAddress.report(
+    AdminURL.report(
       report.name,
       choices: (report.parameters.contains(.asOf) ? [("as_of", moment)] : []) + more)
   }
@@ -227,7 +227,7 @@ struct ReportPageTests {
       #expect(!overview.contains("Not available"))
       let list = try await browser.get("/admin/reports")
       for report in Report.all {
-        #expect(list.contains("href=\"\(PageAddress.report(report.name))\""))
+        #expect(list.contains("href=\"\(AdminURL.report(report.name))\""))
       }
       #expect(Set(Report.all.map(\.group)) == Set(Report.Group.allCases))
     }
@@ -376,8 +376,8 @@ struct ReportPageTests {
       api.apple.simulation.advance(by: .days(104))
       browser = try await AdminBrowser.loggedIn(api)
       let march = [("from", "2026-03-01"), ("to", "2026-03-31")]
-      let now = try await get(PageAddress.report("active", choices: march), &browser)
-      let then = PageAddress.report(
+      let now = try await get(AdminURL.report("active", choices: march), &browser)
+      let then = AdminURL.report(
         "active", choices: march + [("known_at", "2026-03-31T23:59:59.999Z")])
       #expect(now.contains("As known then"))
       #expect(now.contains(PageText.escaped(then)))

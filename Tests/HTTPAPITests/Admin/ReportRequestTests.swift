@@ -36,10 +36,10 @@ struct ReportRequestTests {
   }
 
   @Test(arguments: [
-    ("poll_line", "sandbox/2", PageAddress.originalTransaction("2", environment: "sandbox")),
+    ("poll_line", "sandbox/2", AdminURL.originalTransaction("2", environment: "sandbox")),
     (
       "set_app_account_token", "sandbox/1",
-      PageAddress.originalTransaction("1", environment: "sandbox")
+      AdminURL.originalTransaction("1", environment: "sandbox")
     ),
     // These are of an app, a notification, a submission.
     ("compare_notifications", "production/com.example.app", nil),
@@ -78,7 +78,7 @@ struct ReportRequestTests {
     choices.includesSandbox = true
     for report in Report.all {
       let asked = ReportRequest(report, query: nil, at: Self.now)
-      let address = PageAddress.report(report.name, choices: asked.query(choices))
+      let address = AdminURL.report(report.name, choices: asked.query(choices))
       let read = ReportRequest(report, query: Self.query(address), at: Self.now)
       #expect(read.faults.isEmpty, "\(address): \(read.faults)")
       for parameter in report.parameters where parameter != .column {
@@ -139,7 +139,7 @@ struct ReportRequestTests {
 struct ReportChartTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15))
 
-  private func texts(_ picture: ChartPicture) -> [[String]] {
+  private func texts(_ picture: Chart) -> [[String]] {
     picture.table.rows.map { $0.cells.map(\.text) }
   }
 

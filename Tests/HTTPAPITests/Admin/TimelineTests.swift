@@ -16,41 +16,41 @@ struct TimelineTests {
   }
 
   /// A's month, refunded on its tenth day; then B's two quarters, auto-renew off in the second.
-  private func life() -> LineLife {
-    LineLife(
+  private func life() -> TimelineChart {
+    TimelineChart(
       originalTransactionID: "1", now: day(6, 15),
       periods: [
-        LineLife.Period(
+        TimelineChart.Period(
           from: day(1, 1), until: day(2, 1), endedAt: day(1, 10), isRefunded: true,
           productID: "monthly", owner: 1, text: "1: refunded", href: "#charge-1"),
-        LineLife.Period(
+        TimelineChart.Period(
           from: day(2, 10), until: day(5, 10), productID: "quarterly", owner: 2, text: "2"),
-        LineLife.Period(
+        TimelineChart.Period(
           from: day(5, 10), until: day(8, 10), productID: "quarterly", owner: 2, text: "3"),
       ],
       bindings: [
-        LineLife.Binding(at: day(1, 1), owner: 1, text: "to A"),
-        LineLife.Binding(at: day(2, 10), owner: 2, text: "to B"),
+        TimelineChart.Binding(at: day(1, 1), owner: 1, text: "to A"),
+        TimelineChart.Binding(at: day(2, 10), owner: 2, text: "to B"),
       ],
       troubles: [
-        LineLife.Trouble(from: day(5, 10), until: day(5, 16), isGrace: true, text: "grace")
+        TimelineChart.Trouble(from: day(5, 10), until: day(5, 16), isGrace: true, text: "grace")
       ],
       switches: [
-        LineLife.Switch(at: day(1, 10), isOn: false, text: "off"),
-        LineLife.Switch(at: day(2, 10), isOn: true, text: "on"),
-        LineLife.Switch(at: day(6, 1), isOn: false, text: "off"),
-        LineLife.Switch(at: day(6, 2), isOn: false, text: "off again"),
+        TimelineChart.Switch(at: day(1, 10), isOn: false, text: "off"),
+        TimelineChart.Switch(at: day(2, 10), isOn: true, text: "on"),
+        TimelineChart.Switch(at: day(6, 1), isOn: false, text: "off"),
+        TimelineChart.Switch(at: day(6, 2), isOn: false, text: "off again"),
       ],
       messages: [
-        LineLife.Message(source: .notification, at: day(1, 1), text: "SUBSCRIBED"),
-        LineLife.Message(source: .submission, at: day(1, 1), text: "from A"),
-        LineLife.Message(source: .poll, at: day(5, 10), text: "renewed"),
+        TimelineChart.Message(source: .notification, at: day(1, 1), text: "SUBSCRIBED"),
+        TimelineChart.Message(source: .submission, at: day(1, 1), text: "from A"),
+        TimelineChart.Message(source: .poll, at: day(5, 10), text: "renewed"),
       ],
       owners: [owner(1, "a"), owner(2, "b")])
   }
 
-  private func lane(_ label: String) throws -> TimelineSketch.Lane {
-    try #require(TimelineSketch(life()).lanes.first { $0.label == label })
+  private func lane(_ label: String) throws -> TimelineLayout.Lane {
+    try #require(TimelineLayout(life()).lanes.first { $0.label == label })
   }
 
   @Test func `products follow each other, and what was taken back has none`() throws {
@@ -66,7 +66,7 @@ struct TimelineTests {
     #expect(lane.spans.map(\.classNames) == ["span-bound owner-1", "span-bound owner-2"])
     #expect(lane.spans.map(\.until) == [day(2, 10), day(8, 10)])
     #expect(lane.marks.map(\.at) == [day(2, 10)])
-    #expect(TimelineSketch(life()).rules.map(\.at) == [day(2, 10)])
+    #expect(TimelineLayout(life()).rules.map(\.at) == [day(2, 10)])
   }
 
   @Test func `a refund ends its period, and the rest is outlined`() throws {
@@ -92,22 +92,22 @@ struct TimelineTests {
   }
 
   @Test func `places are percents of the axis and pixels from the top`() throws {
-    let sketch = TimelineSketch(
+    let sketch = TimelineLayout(
       id: "t", title: "", description: "", from: day(1, 1), until: day(1, 11), now: day(1, 6),
       lanes: [
-        TimelineSketch.Lane(
+        TimelineLayout.Lane(
           label: "Above", height: 16,
           spans: [
-            TimelineSketch.Span(
+            TimelineLayout.Span(
               from: day(1, 2), until: day(1, 4), classNames: "span-product", text: "two days"),
             // Begins before the axis and has no length.
-            TimelineSketch.Span(
+            TimelineLayout.Span(
               from: Timestamp(milliseconds: 0), until: Timestamp(milliseconds: 0),
               classNames: "span-product", text: "nothing", inset: 4),
           ]),
-        TimelineSketch.Lane(
+        TimelineLayout.Lane(
           label: "Below", height: 20,
-          marks: [TimelineSketch.Mark(at: day(1, 11), symbol: .poll, text: "", offset: 10)]),
+          marks: [TimelineLayout.Mark(at: day(1, 11), symbol: .poll, text: "", offset: 10)]),
       ])
     let picture = TimelinePicture(sketch)
     #expect(picture.spans.map(\.x) == ["10", "0"])
@@ -127,13 +127,13 @@ struct TimelineTests {
   }
 
   @Test func `the word for the present stands behind it where there is no room before it`() {
-    var sketch = TimelineSketch(life())
+    var sketch = TimelineLayout(life())
     sketch.now = sketch.from
     #expect(TimelinePicture(sketch).isNowEarly)
   }
 
   @Test func `the present is not drawn where the picture does not have it`() {
-    var sketch = TimelineSketch(life())
+    var sketch = TimelineLayout(life())
     sketch.now = day(12, 31)
     #expect(TimelinePicture(sketch).nowX == nil)
   }
@@ -145,20 +145,20 @@ struct TimelineTests {
       (41, "timeline-long"),
     ])
   func widths(spans: Int, expected: String) {
-    let span = TimelineSketch.Span(
+    let span = TimelineLayout.Span(
       from: day(1, 1), until: day(1, 2), classNames: "span-product", text: "")
-    let sketch = TimelineSketch(
+    let sketch = TimelineLayout(
       id: "t", title: "", description: "", from: day(1, 1), until: day(1, 1), now: day(1, 1),
       lanes: [
-        TimelineSketch.Lane(label: "", height: 10, spans: Array(repeating: span, count: spans))
+        TimelineLayout.Lane(label: "", height: 10, spans: Array(repeating: span, count: spans))
       ])
     #expect(TimelinePicture(sketch).widthClass == expected)
   }
 
   @Test func `a life without charges is a picture all the same`() {
     let picture = TimelinePicture(
-      TimelineSketch(
-        LineLife(
+      TimelineLayout(
+        TimelineChart(
           originalTransactionID: "1", now: day(1, 1), periods: [], bindings: [], owners: [])))
     #expect(picture.spans.isEmpty)
     #expect(picture.lanes.count == 5)

@@ -143,7 +143,7 @@ struct AdminInBrowserTests {
       try await browser.see("1 submission will be verified again")
       try await browser.see("No rejected receipts.")
 
-      let acts = try await story.api.ledger.administratorActs(limit: 9)
+      let acts = try await story.api.ledger.administration.administratorActs(limit: 9)
       #expect(
         Set(acts.map { "\($0.action): \($0.reason ?? "")" }) == [
           "release: By mistake.", "transfer: It is his.", "retry_jobs: Apple is back.",
@@ -228,7 +228,7 @@ struct AdminInBrowserTests {
           "/admin/accounts/ben/export",
           story.line, "\(transaction)?environment=production&product_id=monthly",
           "/admin/unclaimed", "/admin/parked", "/admin/rejected", "/admin/reports", drillDown,
-        ] + Report.all.map { PageAddress.report($0.name) }
+        ] + Report.all.map { AdminURL.report($0.name) }
       for page in pages {
         try await browser.open(page)
         try await expectGood(browser)

@@ -44,7 +44,7 @@ final class RecordedLog: Sendable {
 
     func log(event: LogEvent) {
       let metadata =
-        metadata.merging(Occasion.metadataProvider.get()) { $1 }
+        metadata.merging(LogContext.metadataProvider.get()) { $1 }
         .merging(event.metadata ?? [:]) { $1 }
       let line = Line(
         level: event.level, message: "\(event.message)",

@@ -28,7 +28,7 @@ struct TestAPI: Sendable {
   let api: API
   let apple: StandInAppStore
   let intake: SubmissionIntake
-  let poll: LinePoll
+  let poll: StatusPoller
   let ledger: Ledger
   let database: ConnectionPool
 
@@ -38,7 +38,7 @@ struct TestAPI: Sendable {
     /// Nil: no provisional access.
     var provisionalAccess: Duration?
     /// Of what Apple is told by itself.
-    var tellings: Set<AppleTelling.Kind> = []
+    var tellings: Set<WriteBack.Kind> = []
   }
 
   /// Runs a test on a fresh one.
@@ -66,7 +66,7 @@ struct TestAPI: Sendable {
     _ database: ConnectionPool, choices: Choices = Choices(), apple: StandInAppStore? = nil,
     logger: Logger = quietLogger
   ) async throws
-    -> (api: API, apple: StandInAppStore, intake: SubmissionIntake, poll: LinePoll)
+    -> (api: API, apple: StandInAppStore, intake: SubmissionIntake, poll: StatusPoller)
   {
     let apple = try apple ?? StandInAppStore()
     let clock = apple.simulation.clock
@@ -102,7 +102,7 @@ struct TestAPI: Sendable {
         parsing: "shop:app:app-secret-for-trying, ops:admin:admin-secret-for-trying"),
       logger: logger,
       now: now)
-    let poll = LinePoll(
+    let poll = StatusPoller(
       ledger: ledger,
       serverAPI: serverAPI, receipts: receipts, apps: apps, catalogue: catalogue,
       sandboxAccess: choices.sandboxAccess,

@@ -4,12 +4,12 @@ import Subscriptions
 /// What happens at one moment: one answer of Apple's, or what somebody did at once.
 enum Item: Hashable, Sendable {
   case evidence(Evidence)
-  case acts([Act])
+  case acts([OwnershipAction])
 }
 
 /// A line with everything that its ledger appended, for tests to tell stories to.
 struct Ledger {
-  private(set) var line: Line
+  private(set) var line: OriginalTransaction
   private(set) var entries: [LedgerEntry] = []
   private(set) var now: Timestamp
 
@@ -19,10 +19,10 @@ struct Ledger {
   ///   - erasures: When accounts were erased.
   ///   - merges: The accounts that were merged into others.
   init(
-    members: [LineID] = [mainLine], orders: Set<OpenedOrder> = [],
+    members: [OriginalTransactionKey] = [mainLine], orders: Set<OpenedOrder> = [],
     erasures: [AccountKey: Timestamp] = [:], merges: [AccountKey: AccountMerge] = [:]
   ) {
-    line = Line(members: members)
+    line = OriginalTransaction(members: members)
     now = day(0, minus(ms))
     line.updateContext { $0.know(orders: orders, erasures: erasures, merges: merges) }
   }
@@ -30,7 +30,7 @@ struct Ledger {
   @discardableResult
   mutating func record(_ items: [Item], at moment: Timestamp? = nil) -> [LedgerEntry] {
     now = max(now + ms, moment ?? now)
-    var (evidence, acts): ([Evidence], [Act]) = ([], [])
+    var (evidence, acts): ([Evidence], [OwnershipAction]) = ([], [])
     for item in items {
       switch item {
       case .evidence(let item): evidence.append(item)
@@ -82,7 +82,7 @@ struct Ledger {
     return record([
       .acts(
         owned.map {
-          .placement(Placement(account: other, transaction: $0, effectiveFrom: now))
+          .placement(OwnerOverride(account: other, transaction: $0, effectiveFrom: now))
         })
     ])
   }
@@ -96,7 +96,7 @@ struct Ledger {
 
   @discardableResult
   mutating func `import`(
-    _ line: LineID = mainLine, for account: AccountKey, boughtUntil: Timestamp
+    _ line: OriginalTransactionKey = mainLine, for account: AccountKey, boughtUntil: Timestamp
   ) -> [LedgerEntry] {
     record([importItem(line, for: account, boughtUntil: boughtUntil)])
   }
@@ -151,8 +151,8 @@ struct Ledger {
   }
 
   /// The line, folded from nothing but the entries in the order in which an audit reads them.
-  var folded: Line {
-    var folded = Line(members: line.heads.keys)
+  var folded: OriginalTransaction {
+    var folded = OriginalTransaction(members: line.heads.keys)
     folded.updateContext {
       $0.tokenHolders = line.history.tokenHolders
       $0.orders = line.history.orders
@@ -167,7 +167,7 @@ struct Ledger {
   }
 }
 
-extension LineHistory {
+extension EvidenceHistory {
   mutating func know(
     orders: Set<OpenedOrder>, erasures: [AccountKey: Timestamp],
     merges: [AccountKey: AccountMerge]
@@ -192,12 +192,12 @@ func placementItem(
   _ transaction: TransactionKey, with account: AccountKey?, from moment: Timestamp
 ) -> Item {
   .acts([
-    .placement(Placement(account: account, transaction: transaction, effectiveFrom: moment))
+    .placement(OwnerOverride(account: account, transaction: transaction, effectiveFrom: moment))
   ])
 }
 
-func importItem(_ line: LineID, for account: AccountKey, boughtUntil: Timestamp) -> Item {
+func importItem(_ line: OriginalTransactionKey, for account: AccountKey, boughtUntil: Timestamp) -> Item {
   .acts([
-    .linePlacement(LinePlacement(account: account, line: line, boughtUntil: boughtUntil))
+    .linePlacement(OriginalTransactionOverride(account: account, line: line, boughtUntil: boughtUntil))
   ])
 }

@@ -6,7 +6,7 @@ extension Ledger {
   mutating func news(_ step: (inout Ledger) -> Void) -> [LedgerEvent] {
     let (before, ruleBefore, count) = (line, rule, entries.count)
     step(&self)
-    return LineNews(
+    return OriginalTransactionEvents(
       before: before, ruleBefore: ruleBefore, after: line, rule: rule,
       entries: Array(entries.dropFirst(count))
     ).events(at: now)

@@ -66,7 +66,7 @@ func told(
   _ price: Int64? = 10000, _ currency: String? = "EUR", kind: ChargeKind = .renewal,
   as period: PeriodType = .normal, of ownership: OwnershipType = .purchased, quantity: Int = 1,
   refunded: Double? = nil, reason: String? = nil, heard: Double? = nil, isUpgraded: Bool = false,
-  isCommitment: Bool = false, offerID: String? = nil, line: LineID = mainLine
+  isCommitment: Bool = false, offerID: String? = nil, line: OriginalTransactionKey = mainLine
 ) -> Evidence {
   var record = charge(
     id, product, from: day(start), to: end.map { day($0) },

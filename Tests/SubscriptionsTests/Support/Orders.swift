@@ -3,7 +3,7 @@ import Subscriptions
 /// Another order of arrival of the same: evidence anyhow, people's acts in their own order, and
 /// each act only after its transactions are known.
 func rearranged(_ items: [Item], using generator: inout some RandomNumberGenerator) -> [Item] {
-  var acts = items.compactMap { item -> [Act]? in
+  var acts = items.compactMap { item -> [OwnershipAction]? in
     if case .acts(let acts) = item { acts } else { nil }
   }[...]
   var evidence = items.filter { if case .evidence = $0 { true } else { false } }
@@ -41,7 +41,7 @@ func batches(_ items: [Item], using generator: inout some RandomNumberGenerator)
   return batches
 }
 
-extension Act {
+extension OwnershipAction {
   /// Whether it can be recorded: what it is about is known, and of a whole line nothing has to be.
   func isPossible(knowing known: Set<TransactionKey>) -> Bool {
     transaction.map(known.contains) ?? true

@@ -8,7 +8,7 @@ struct Outcome: Hashable {
     var end: Timestamp?
     var owner: AccountKey?
     var rule: Decision.Rule?
-    var ground: RenewalFinding.Ground?
+    var ground: RenewalEvidence.Ground?
     var isProvisional: Bool?
     /// What the charge before it is reported by.
     var previous: Set<TransactionKey>
@@ -25,7 +25,7 @@ struct Outcome: Hashable {
 
   struct Held: Hashable {
     var account: AccountKey
-    var family: LineID
+    var family: OriginalTransactionKey
     var reports: Set<TransactionKey>
     var startsAt: Timestamp
     var endsAt: Timestamp?

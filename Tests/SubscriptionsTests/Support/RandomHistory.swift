@@ -7,7 +7,7 @@ struct RandomHistory {
   private(set) var orders: Set<OpenedOrder> = []
   private(set) var erasures: [AccountKey: Timestamp] = [:]
   private(set) var merges: [AccountKey: AccountMerge] = [:]
-  private(set) var members: [LineID] = [mainLine]
+  private(set) var members: [OriginalTransactionKey] = [mainLine]
   private var known: [TransactionKey] = []
 
   /// Whether charges overlap, answers disagree, lines are linked and administrators act; else Apple

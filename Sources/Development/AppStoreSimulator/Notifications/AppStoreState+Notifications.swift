@@ -15,7 +15,7 @@ extension AppStoreState {
     guard let charge = chargeNumbers[event.transactionID] else { return }
     let line = charges[charge].line
     let targets = mail.targets(
-      of: NotificationMail.Addressee(app: lines[line].app, environment: event.environment))
+      of: NotificationQueue.Addressee(app: lines[line].app, environment: event.environment))
     guard !targets.isEmpty else { return }
     for subject in [Subject(charge: charge, line: line)] + shares(of: event, charge, line) {
       for version in SimulatedNotification.Version.allCases {
@@ -143,7 +143,7 @@ extension AppStoreState {
   }
 
   private func targets2(app: Int, _ environment: Environment) -> [NotificationTarget] {
-    mail.targets(of: NotificationMail.Addressee(app: app, environment: environment))
+    mail.targets(of: NotificationQueue.Addressee(app: app, environment: environment))
       .filter { $0.version == .v2 }
   }
 
@@ -211,7 +211,7 @@ extension AppStoreState {
   }
 
   /// A receipt of the Apple ID without restores.
-  private func receipt(of line: Line) -> SimulatedReceipt {
+  private func receipt(of line: SimulatedSubscription) -> SimulatedReceipt {
     SimulatedReceipt(
       style: .app, environment: line.environment, bundleID: apps[line.app].bundleID,
       appleID: customers[line.customer].appleID, madeAt: now)

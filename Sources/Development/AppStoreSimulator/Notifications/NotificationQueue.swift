@@ -3,7 +3,7 @@ import HeapModule
 package import Subscriptions
 
 /// The notifications to apps' servers and the schedule of their deliveries.
-struct NotificationMail: Sendable {
+struct NotificationQueue: Sendable {
   /// An app in one environment, with its own URLs.
   struct Addressee: Hashable, Sendable {
     let app: Int

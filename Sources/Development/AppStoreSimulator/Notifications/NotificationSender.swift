@@ -98,7 +98,7 @@ extension AppStoreSimulation {
       let app = try state.appNumber(bundleID)
       for environment in environment.map({ [$0] }) ?? Environment.allCases {
         state.mail.setTargets(
-          targets, of: NotificationMail.Addressee(app: app, environment: environment))
+          targets, of: NotificationQueue.Addressee(app: app, environment: environment))
       }
     }
   }

@@ -138,7 +138,7 @@ extension AppStoreState {
   }
 
   /// The renewal of a subscription; for an active share, the purchaser's.
-  func renewal(of line: Line) -> Renewal? {
+  func renewal(of line: SimulatedSubscription) -> Renewal? {
     guard let source = line.sharedFrom else { return line.renewal }
     guard var renewal = lines[source].renewal else { return nil }
     if customers[line.customer].organizer != lines[source].customer {
@@ -148,7 +148,9 @@ extension AppStoreState {
     return renewal
   }
 
-  private func pendingRenewal(_ renewal: Renewal, _ line: Line, product: SimulatedProduct)
+  private func pendingRenewal(
+    _ renewal: Renewal, _ line: SimulatedSubscription, product: SimulatedProduct
+  )
     -> JSONValue
   {
     var members: [JSONValue.Member] = []

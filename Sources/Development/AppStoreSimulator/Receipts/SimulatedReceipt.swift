@@ -264,7 +264,7 @@ extension ProductType {
 /// A charge with the transaction IDs and dates shown by a particular receipt.
 struct AnswerItem {
   let charge: Charge
-  let line: Line
+  let line: SimulatedSubscription
   var transactionID: TransactionID
   var purchaseDate: Timestamp
   var originalPurchaseDate: Timestamp

@@ -234,7 +234,7 @@ struct HistoryFilter {
     }
   }
 
-  func accepts(_ charge: Charge, _ line: Line, asOf now: Timestamp) -> Bool {
+  func accepts(_ charge: Charge, _ line: SimulatedSubscription, asOf now: Timestamp) -> Bool {
     (start.map { $0 <= charge.purchaseDate } ?? true)
       && (end.map { charge.purchaseDate < $0 } ?? true)
       && (products.isEmpty || products.contains(charge.product.id.rawValue))

@@ -101,7 +101,7 @@ extension AppStoreState {
     return lines[charges[try charge(id, caller)].line].customer
   }
 
-  private func isVisible(_ line: Line, _ caller: Caller) -> Bool {
+  private func isVisible(_ line: SimulatedSubscription, _ caller: Caller) -> Bool {
     line.app == caller.app && line.environment == caller.environment
   }
 

@@ -42,7 +42,8 @@ extension AppStoreState {
   }
 
   private func add(
-    _ revocation: Charge.Revocation?, of line: Line, to payload: inout JWSTransactionDecodedPayload
+    _ revocation: Charge.Revocation?, of line: SimulatedSubscription,
+    to payload: inout JWSTransactionDecodedPayload
   ) {
     guard let revocation else { return }
     payload.revocationDate = revocation.at

@@ -219,7 +219,7 @@ extension AppStoreState {
     let environment = customers[customer].environment
     let id = OriginalTransactionID(String(nextNumber(environment)))
     lines.append(
-      Line(
+      SimulatedSubscription(
         id: id, customer: customer, app: app, environment: environment, group: group,
         ownership: ownership, sharedFrom: sharedFrom))
     let number = lines.count - 1

@@ -22,14 +22,14 @@ struct AppStoreState: Sendable {
   var customers: [Customer] = []
   var customerNumbers: [AppleID: Int] = [:]
   var devices: [DeviceID: Device] = [:]
-  var lines: [Line] = []
+  var lines: [SimulatedSubscription] = []
   var lineNumbers: [OriginalTransactionID: Int] = [:]
   var charges: [Charge] = []
   /// By every current and former transaction ID.
   var chargeNumbers: [TransactionID: Int] = [:]
   var events: [SimulatedEvent] = []
   let signer: SimulatedSigner
-  var mail: NotificationMail
+  var mail: NotificationQueue
   var massExtensions: [MassExtension] = []
   var limits: RateLimits
 
@@ -52,7 +52,7 @@ struct AppStoreState: Sendable {
     faults = FaultPlan(seed: seeds.next())
     serverFaults = FaultPlan(seed: seeds.next())
     serverFaults.kinds = FaultPlan.usualServerKinds
-    mail = NotificationMail(seed: seeds.next())
+    mail = NotificationQueue(seed: seeds.next())
     limits = RateLimits(scale: configuration.rateLimitScale)
     self.signer = signer
     quirks = configuration.quirks

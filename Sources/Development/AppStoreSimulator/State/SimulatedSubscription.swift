@@ -6,7 +6,7 @@ import Subscriptions
 import struct Foundation.UUID
 
 /// The purchases of one Apple ID under one original transaction ID.
-struct Line: Sendable {
+struct SimulatedSubscription: Sendable {
   let id: OriginalTransactionID
   let customer: Int
   let app: Int

@@ -9,12 +9,12 @@ import Postgres
 /// Each table is written with one statement, in the order in which its rows would have been written
 /// over the years, and its indexes and constraints are rebuilt afterwards. Tables and columns with
 /// customer numbers are found from the database.
-struct CopiedLives: Sendable {
+struct CopiedCustomers: Sendable {
   /// Tables that neither reports nor pages read.
   ///
   /// Tables without customer numbers are left out as well.
   private static let leftOut: Set<String> = [
-    "submission_payload", "told_entitlement", "history_revision",
+    "submission_payload", "published_entitlement", "history_revision",
   ]
   /// The suffix of tables with changes to roll up; everything is rolled up at the end instead.
   private static let changes = "_change"

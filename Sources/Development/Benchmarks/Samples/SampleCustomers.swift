@@ -6,7 +6,7 @@ import Subscriptions
 
 /// Three years of an app as the histories of some hundred customers, with everything that reports
 /// count; the same seed gives the same histories.
-struct SampleLives {
+struct SampleCustomers {
   /// The time since the app's launch.
   static let span: Duration = .days(3 * 365)
   /// The number of customers per one of each special kind.
@@ -71,7 +71,7 @@ struct SampleLives {
   /// Records the histories of the first customers, and returns them in order.
   mutating func record(_ count: Int) async throws -> [SampleLife] {
     try await describeProducts()
-    let terms = AccessTerms(catalogue: try await ledger.catalogue())
+    let terms = AccessTerms(catalogue: try await ledger.products.catalogue())
     var lives: [SampleLife] = []
     for index in 0..<count { lives.append(try await live(index, by: terms)) }
     return lives
@@ -80,7 +80,7 @@ struct SampleLives {
   private func describeProducts() async throws {
     let beginning = present - Self.span - .days(60)
     for plan in Self.plans {
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(
           id: plan.id, validFrom: beginning, type: .autoRenewable,
           entitlements: plan.group == "pro" ? ["premium", "pro"] : ["premium"],
@@ -91,7 +91,7 @@ struct SampleLives {
       (Self.coins, ProductType.consumable, Int64(990)),
       (Self.lifetime, .nonConsumable, 149_990), (Self.season, .nonRenewing, 14_990),
     ] {
-      _ = try await ledger.describe(
+      _ = try await ledger.products.describe(
         Product(
           id: id, validFrom: beginning, type: type,
           entitlements: type == .consumable ? [] : ["premium"],
@@ -103,7 +103,7 @@ struct SampleLives {
   // MARK: History
 
   private struct Course {
-    var line: LineID
+    var line: OriginalTransactionKey
     var plan: Plan
     var currency: (code: String, tenths: Int64)
     /// The last charge as Apple last described it.
@@ -404,8 +404,9 @@ struct SampleLives {
     }
   }
 
-  private func lastCharge(on line: LineID) async throws -> TransactionKey {
-    guard let family = try await ledger.family(of: line), let charge = family.rule.charges.last
+  private func lastCharge(on line: OriginalTransactionKey) async throws -> TransactionKey {
+    guard let family = try await ledger.ownership.family(of: line),
+      let charge = family.rule.charges.last
     else { throw BenchError.wrongAnswer("\(line) has no charge") }
     return charge.id
   }

@@ -74,11 +74,11 @@ struct SampleLife {
   }
 
   /// A new original transaction; the first one is the subscription's.
-  mutating func newLine() -> LineID {
-    LineID(.production, OriginalTransactionID("3\(next())"))
+  mutating func newLine() -> OriginalTransactionKey {
+    OriginalTransactionKey(.production, OriginalTransactionID("3\(next())"))
   }
 
-  mutating func newKey(of product: ProductID, on line: LineID) -> TransactionKey {
+  mutating func newKey(of product: ProductID, on line: OriginalTransactionKey) -> TransactionKey {
     TransactionKey(line: line, transactionID: TransactionID("4\(next())"), productID: product)
   }
 
@@ -102,19 +102,19 @@ struct SampleLife {
     isDelivered: Bool = false, exchanges: [SubmissionExchange] = [], at moment: Timestamp
   ) async throws {
     let submission = try await store(order: order, at: moment)
-    _ = try await ledger.record(
-      Ledger.VerifiedSubmission(
+    _ = try await ledger.submissions.record(
+      SubmissionStore.VerifiedSubmission(
         submission: submission, source: .receipt, environment: .production, evidence: evidence,
         bundleID: SampleSubmission.bundleID, selected: keys, exchanges: exchanges),
       at: moment, terms: terms)
     guard isDelivered, let key = keys.first else { return }
-    _ = try await ledger.acknowledgeDelivery(
+    _ = try await ledger.orders.acknowledgeDelivery(
       of: key, by: submission.account, at: moment + .milliseconds(800))
   }
 
   private mutating func store(order: UUID?, at moment: Timestamp) async throws -> Submission {
     note(moment)
-    return try await ledger.store(
+    return try await ledger.submissions.store(
       NewSubmission(
         id: try newUUID("8002"), accountID: accountID, receivedAt: moment,
         payload: .receipt("receipt"), transactionID: nil, orderID: order, isRestore: false,
@@ -124,7 +124,7 @@ struct SampleLife {
 
   /// Submits a receipt that Apple rejects.
   mutating func submitForgery(at moment: Timestamp) async throws {
-    try await ledger.reject(
+    try await ledger.submissions.reject(
       try await store(order: nil, at: moment),
       because: SubmissionProblem(
         code: "receipt_rejected", detail: "Apple rejected the receipt.",
@@ -133,7 +133,7 @@ struct SampleLife {
   }
 
   mutating func submitInVain(at moment: Timestamp) async throws {
-    try await ledger.postpone(
+    try await ledger.submissions.postpone(
       try await store(order: nil, at: moment), until: present + .hours(1),
       because: SubmissionProblem(code: "apple_unavailable", detail: "Apple did not answer."),
       exchanges: [Self.failure(at: moment)], worker: nil, terms: terms, at: moment)
@@ -147,7 +147,7 @@ struct SampleLife {
 
   mutating func openOrder(for product: ProductID, at moment: Timestamp) async throws -> UUID {
     note(moment)
-    let order = try await ledger.openOrder(
+    let order = try await ledger.orders.openOrder(
       accountID: accountID, productID: product, at: moment
     ).order.id
     names.append((order, try newUUID("8003")))
@@ -164,7 +164,7 @@ struct SampleLife {
   /// Records a version 2 notification.
   mutating func notify(
     _ type: String, _ subtype: String? = nil, _ evidence: [Evidence], at moment: Timestamp,
-    arrival: NotificationArrival = .delivered
+    arrival: ReceivedNotification = .delivered
   ) async throws {
     guard !isHeardOfLate else {
       unheard += evidence
@@ -172,7 +172,7 @@ struct SampleLife {
     }
     note(moment)
     let id = try newUUID("8006").uuidString.lowercased()
-    _ = try await ledger.store(
+    _ = try await ledger.notifications.store(
       NewNotification(
         id: id, version: .two, receivedAt: moment, arrival: arrival, body: "eyJhbGciOiJFUzI1NiJ9",
         notificationType: type, subtype: subtype, environment: .production,
@@ -180,9 +180,9 @@ struct SampleLife {
         originalTransactionID: evidence.first?.line.originalTransactionID,
         signedAt: moment - .seconds(arrival == .history ? 7200 : 1)),
       processAt: moment + .seconds(30))
-    _ = try await ledger.process(
-      Ledger.VerifiedNotification(
-        id: id, evidence: evidence, source: LineSource(bundleID: SampleSubmission.bundleID)),
+    _ = try await ledger.notifications.process(
+      NotificationStore.VerifiedNotification(
+        id: id, evidence: evidence, source: PollTarget(bundleID: SampleSubmission.bundleID)),
       at: moment, terms: terms)
   }
 
@@ -214,20 +214,20 @@ struct SampleLife {
 
   mutating func transfer(_ key: TransactionKey, at moment: Timestamp) async throws {
     note(moment)
-    try await ledger.transfer(
+    try await ledger.ownership.transfer(
       key, to: accountID, by: Self.administrator, terms: terms, at: moment)
   }
 
   mutating func grant(until end: Timestamp?, isRevoked: Bool, at moment: Timestamp) async throws {
     note(moment)
-    let grant = try await ledger.grant(
+    let grant = try await ledger.grants.grant(
       "gold", to: accountID, until: end, by: Self.administrator, terms: terms, at: moment
     ).grant.grant.id
     names.append((grant, try newUUID("8007")))
     guard isRevoked else { return }
     let later = min(moment + .days(5), present)
     note(later)
-    _ = try await ledger.revokeGrant(grant, by: Self.administrator, terms: terms, at: later)
+    _ = try await ledger.grants.revokeGrant(grant, by: Self.administrator, terms: terms, at: later)
   }
 
   private mutating func note(_ moment: Timestamp) { lastAt = max(lastAt, moment) }
@@ -263,7 +263,7 @@ struct SampleShop: Sendable {
     settings.serverAPIKey = appStore.key
     assembly = try await Assembly(
       database: database, settings: settings, transport: appStore, logger: logger,
-      clock: WorkClock(now: now))
+      clock: WorkerClock(now: now))
   }
 
   /// Lets a customer buy and submit, and returns the marks of its number.
@@ -284,7 +284,7 @@ struct SampleShop: Sendable {
     let (moment, instant) = (now(), ContinuousClock.now)
     let worker = Worker(
       tools: assembly.jobTools, name: "bench", concurrency: concurrency, logger: logger,
-      clock: WorkClock { moment + (ContinuousClock.now - instant) })
+      clock: WorkerClock { moment + (ContinuousClock.now - instant) })
     let group = ServiceGroup(services: [worker], logger: logger)
     return try await withThrowingTaskGroup(of: Void.self) { tasks in
       tasks.addTask { try await group.run() }

@@ -2,13 +2,12 @@ import AppStore
 import AppStoreSimulator
 import AsyncHTTPClient
 import Bootstrap
-import Foundation
+package import Foundation
 import LedgerStorage
-import Logging
+package import Logging
 import Postgres
 import Secrets
 import Subscriptions
-import tenure
 
 /// `tenure rehearse`: the day of a migration and the week after it, with incidents.
 ///
@@ -17,21 +16,21 @@ import tenure
 /// owners cancel or are refunded, new customers buy, the schema is upgraded without downtime, the
 /// database fails over to a standby, and a worker is killed. At the end every account's
 /// entitlements are compared with the truth.
-struct Rehearsal {
+package struct Rehearsal {
   let plan: RehearsalPlan
   let executable: URL
   let logger: Logger
   private let printer = StoryPrinter()
 
-  init(_ plan: RehearsalPlan, executable: URL, logger: Logger) {
+  package init(_ plan: RehearsalPlan, executable: URL, logger: Logger) {
     self.plan = plan
     self.executable = executable
     self.logger = logger
   }
 
   /// A command or an incident that failed.
-  struct Failure: Error, CustomStringConvertible {
-    let description: String
+  package struct Failure: Error, CustomStringConvertible {
+    package let description: String
   }
 
   /// - Returns: Whether every outcome was as expected.
@@ -179,9 +178,9 @@ struct Rehearsal {
     var progressLine = RehearsalProgress(total: plan.owners)
     while true {
       _ = try await sender.deliverDueNotifications()
-      let progress = try await ledger.importProgress()
+      let progress = try await ledger.exports.importProgress()
       let isOver = progress.waiting == 0
-      if isOver, try await !ledger.hasBacklog(at: stage.simulation.now) { return }
+      if isOver, try await !ledger.jobs.hasBacklog(at: stage.simulation.now) { return }
       guard ContinuousClock.now < end else {
         throw Failure(
           description: isOver
@@ -197,7 +196,7 @@ struct Rehearsal {
           by: confirmed > 0
             ? .hours(1) * (Double(confirmed) / Double(Self.pollsPerHour)) : Self.clockStep)
         try stage.hand.move(to: stage.simulation.now)
-        if confirmed == 0 { ledger.wakeWorkers() }
+        if confirmed == 0 { ledger.jobs.wakeWorkers() }
       }
       if progress.waiting < waiting {
         (waiting, end) = (progress.waiting, .now + Self.confirmationLimit)
@@ -299,7 +298,7 @@ extension YearPlan {
 }
 
 /// The size of a rehearsal and the times of its incidents.
-struct RehearsalPlan: Sendable {
+package struct RehearsalPlan: Sendable {
   /// The same seed gives the same customers.
   var seed: UInt64
   /// The number of customers of the old backend.

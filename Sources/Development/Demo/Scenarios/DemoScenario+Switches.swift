@@ -120,7 +120,7 @@ extension DemoScenario {
   /// that the response to the other account says so.
   private static func expectAlias(
     of phone: DemoPhone, _ product: ProductID, ownedBy owner: String, answeredTo account: String,
-    _ answer: TenureClient.Submission, _ stage: DemoStage
+    _ answer: TenureClient.Submission, _ stage: DemoEnvironment
   ) async throws {
     let charge = try phone.latest(product)
     let alias = charge.transactionIDs.last ?? charge.transactionID

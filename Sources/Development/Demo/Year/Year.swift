@@ -156,16 +156,16 @@ final class Year {
 
   // MARK: Submissions
 
-  private struct Mailbag: Sendable {
+  private struct SubmissionBatch: Sendable {
     let household: Int
     let letters: [YearHousehold.Letter]
   }
 
-  private func takeLetters() -> [Mailbag] {
+  private func takeLetters() -> [SubmissionBatch] {
     households.indices.compactMap { number in
       let letters = households[number].outbox
       households[number].outbox = []
-      return letters.isEmpty ? nil : Mailbag(household: number, letters: letters)
+      return letters.isEmpty ? nil : SubmissionBatch(household: number, letters: letters)
     }
   }
 
@@ -214,19 +214,19 @@ final class Year {
   /// Waits until Tenure has no due work.
   private func waitForTenure() async throws {
     guard try await hasBacklog() else { return }
-    ledger.wakeWorkers()
+    ledger.jobs.wakeWorkers()
     let end = ContinuousClock.now + Self.workLimit
     var nextMove = ContinuousClock.now + Self.leasePatience
     repeat {
       guard ContinuousClock.now < end else {
-        let left = try await ledger.jobCounts(at: now).filter { $0.due + $0.running > 0 }
+        let left = try await ledger.jobs.jobCounts(at: now).filter { $0.due + $0.running > 0 }
           .map { "\($0.kind) (\($0.due) due, \($0.running) running)" }
         throw TenureClient.Failure(
           description: "At \(now) due jobs are not finished: \(left.joined(separator: ", "))")
       }
       if let leaseStep, ContinuousClock.now >= nextMove {
         try move(to: now + leaseStep)
-        ledger.wakeWorkers()
+        ledger.jobs.wakeWorkers()
         nextMove = ContinuousClock.now + Self.leasePatience
       }
       try await Task.sleep(for: Self.pollInterval)
@@ -238,7 +238,7 @@ final class Year {
     let end = ContinuousClock.now + tenure.patience
     while true {
       do {
-        return try await ledger.hasBacklog(at: now)
+        return try await ledger.jobs.hasBacklog(at: now)
       } catch is PostgresError where ContinuousClock.now < end {
         try await Task.sleep(for: Self.pollInterval)
       }

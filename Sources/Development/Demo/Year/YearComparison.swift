@@ -50,10 +50,10 @@ extension Year {
     }
     differences += try await wrongOrders()
     let lost = simulation.notifications().filter { !$0.hasArrived }
-    let unheard = try await ledger.missingNotifications(
+    let unheard = try await ledger.notifications.missingNotifications(
       among: lost.map { $0.uuid.uuidString.lowercased() })
     differences += unheard.sorted().map { "the lost notification \($0) was never found" }
-    for job in try await ledger.discardedJobs(limit: Self.toldJobs) {
+    for job in try await ledger.jobs.discardedJobs(limit: Self.toldJobs) {
       differences.append("\(job.kind) of \(job.subject) failed: \(job.lastError ?? "")")
     }
     let follower = try await follow(towards: truth, of: accounts, &differences)
@@ -63,7 +63,7 @@ extension Year {
       refunds: charges.count { $0.charge.revokedAt != nil }, orders: oracle.orders.count,
       submissions: submissions, notifications: simulation.notifications().count, lost: lost.count,
       events: follower.events,
-      audit: try await ledger.audit(), differences: differences)
+      audit: try await ledger.auditor.audit(), differences: differences)
   }
 
   /// Reads the event feed from its beginning and compares the resulting entitlements.

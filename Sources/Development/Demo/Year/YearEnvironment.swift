@@ -9,10 +9,9 @@ import Logging
 import Postgres
 import ServiceLifecycle
 import Subscriptions
-import tenure
 
 /// A year in one process: an App Store, a server and a worker.
-struct YearWorld: Sendable {
+struct YearEnvironment: Sendable {
   let plan: YearPlan
   let logger: Logger
 
@@ -71,7 +70,7 @@ struct YearWorld: Sendable {
   }
 
   private func serve<Value: Sendable>(
-    _ database: ConnectionPool, with settings: Settings, clock: WorkClock, isWorking: Bool,
+    _ database: ConnectionPool, with settings: Settings, clock: WorkerClock, isWorking: Bool,
     _ body: (Served) async throws -> Value
   ) async throws -> Value {
     try await withHTTPClient { client in

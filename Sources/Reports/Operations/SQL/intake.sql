@@ -56,7 +56,7 @@ UNION ALL
 SELECT 'notifications_listed', environment, bundle_id, NULL,
     (compared_at AT TIME ZONE 'UTC')::date, comparison_id::text, compared_at, listed, NULL, NULL,
     NULL
-FROM notification_comparison
+FROM notification_history_check
 UNION ALL
 -- Listed notifications that had not arrived, by the day they were found; late since Apple signed
 -- them.
@@ -70,7 +70,7 @@ UNION ALL
 SELECT 'notifications_unbelievable', environment, bundle_id, NULL,
     (compared_at AT TIME ZONE 'UTC')::date, comparison_id::text, compared_at, refused, NULL, NULL,
     NULL
-FROM notification_comparison
+FROM notification_history_check
 WHERE refused > 0
 UNION ALL
 SELECT CASE WHEN parked_at IS NULL THEN 'deliveries_waiting' ELSE 'deliveries_parked' END, NULL,
@@ -94,9 +94,9 @@ UNION ALL
 -- reason.
 SELECT 'tellings_' || outcome, environment, bundle_id,
     concat_ws(' ', kind, coalesce(reason, delivery_status), coalesce(error_code, http_status)),
-    (told_at AT TIME ZONE 'UTC')::date, original_transaction_id, told_at, 1, NULL, NULL,
+    (sent_at AT TIME ZONE 'UTC')::date, original_transaction_id, sent_at, 1, NULL, NULL,
     transaction_id
-FROM apple_telling;
+FROM app_store_write_back;
 COMMENT ON VIEW report_intake_item IS
     'Each thing that report_intake counts, in the same columns; subject is its ID.';
 

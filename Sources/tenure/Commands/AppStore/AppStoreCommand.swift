@@ -40,7 +40,7 @@ struct AppStoreOptions: ParsableArguments {
   var format = AppStoreReport.Format.text
 
   /// Queries Apple and prints the report that `body` makes of the response.
-  func report(_ body: (AppStoreDesk) async throws -> AppStoreReport) async throws {
+  func report(_ body: (AppStoreClients) async throws -> AppStoreReport) async throws {
     var settings = try Settings(
       await SettingSource(
         flags: ["TENURE_LOG_LEVEL": logLevel].compactMapValues(\.self), file: file))
@@ -62,7 +62,7 @@ struct AppStoreOptions: ParsableArguments {
         key: key, verifier: verifier, timeout: settings.appStoreTimeout, logger: logger,
         now: now)
       return try await body(
-        AppStoreDesk(api: api, bundleID: app.bundleID, environment: environment))
+        AppStoreClients(api: api, bundleID: app.bundleID, environment: environment))
     }
     print(report.text(format))
     try report.check()
@@ -85,7 +85,7 @@ struct AppStoreOptions: ParsableArguments {
 }
 
 /// The client, app and environment of one command.
-struct AppStoreDesk: Sendable {
+struct AppStoreClients: Sendable {
   let api: AppStoreServerAPI
   let bundleID: String
   let environment: Environment?

@@ -227,7 +227,7 @@ extension AppStoreReport {
       ]))
   }
 
-  private mutating func json(_ line: SubscriptionStatuses.Line) -> JSONValue {
+  private mutating func json(_ line: SubscriptionStatuses.Entry) -> JSONValue {
     .object(
       Self.members([
         ("originalTransactionId", line.originalTransactionID.map { .string($0.rawValue) }),
@@ -288,7 +288,7 @@ extension AppStoreReport {
     "GROUP", "ORIGINAL", "STATUS", "PRODUCT", "EXPIRES", "RENEWS", "NEXT PRODUCT", "NOTES",
   ]
 
-  private static func row(_ line: SubscriptionStatuses.Line) -> [String] {
+  private static func row(_ line: SubscriptionStatuses.Entry) -> [String] {
     let transaction = line.transaction?.value?.payload
     let renewal = line.renewalInfo?.value?.payload
     var notes = transaction.map(notes).map { $0.isEmpty ? [] : [$0] } ?? []

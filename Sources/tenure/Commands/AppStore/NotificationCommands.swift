@@ -1,5 +1,6 @@
 import AppStore
 import ArgumentParser
+import Bootstrap
 import JSONText
 import Subscriptions
 
@@ -125,7 +126,7 @@ struct TestNotificationCommand: AsyncParsableCommand {
   }
 
   private func outcome(
-    _ token: String, _ desk: AppStoreDesk, _ environment: Environment
+    _ token: String, _ desk: AppStoreClients, _ environment: Environment
   ) async throws -> SentNotification {
     for _ in 1..<(wait ? Self.tries : 1) {
       do {

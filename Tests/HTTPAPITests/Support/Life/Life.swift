@@ -33,7 +33,7 @@ struct Life: Sendable {
       case signed(transactions: [String], renewalInfo: [String], by: String)
       case notification([UInt8])
       case doorbell([UInt8])
-      case poll(LineID, after: String?)
+      case poll(OriginalTransactionKey, after: String?)
       case receiptPoll(String)
     }
 

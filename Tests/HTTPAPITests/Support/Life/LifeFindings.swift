@@ -51,9 +51,9 @@ struct LifeFindings: Sendable {
   /// Reads them from a ledger.
   init(of life: Life, in api: TestAPI, seen: [Fact: String]) async throws {
     facts = seen
-    var families: [LineID: RecordedFamily] = [:]
+    var families: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
     for line in Set(life.truth.map(\.line)) {
-      families[line] = try await api.ledger.family(of: line)
+      families[line] = try await api.ledger.ownership.family(of: line)
     }
     for charge in life.truth {
       let name = Life.name(of: charge)
@@ -94,10 +94,10 @@ struct LifeFindings: Sendable {
           Self.words(for: answer["entitlements"])
       }
     }
-    audit = try await api.ledger.audit().differences.map(\.description)
+    audit = try await api.ledger.auditor.audit().differences.map(\.description)
   }
 
-  private static func words(for charge: Charge, in family: RecordedFamily) -> String {
+  private static func words(for charge: Charge, in family: RecordedOriginalTransaction) -> String {
     let transaction = family.line.history[charge.id]
     var words = ["from \(charge.date)"]
     if let end = charge.end { words.append("to \(end)") }

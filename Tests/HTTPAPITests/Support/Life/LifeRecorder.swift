@@ -23,7 +23,7 @@ final class LifeRecorder {
   private var known: Set<SimulatedCharge> = []
   private var notified = 0
   /// By Apple ID: the line that is polled, and the last poll's revision.
-  private var polled: [AppleID: (line: LineID, revision: String?)] = [:]
+  private var polled: [AppleID: (line: OriginalTransactionKey, revision: String?)] = [:]
   /// By Apple ID: what somebody sent once.
   private var stored: [AppleID: String] = [:]
 
