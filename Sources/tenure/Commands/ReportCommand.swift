@@ -73,9 +73,9 @@ extension ReportFault {
 }
 
 extension Report: ExpressibleByArgument {
-  public init?(argument: String) { self.init(exactly: argument) }
+  package init?(argument: String) { self.init(exactly: argument) }
 
-  public static var allValueStrings: [String] { all.map(\.name) }
+  package static var allValueStrings: [String] { all.map(\.name) }
 }
 extension ReportFormat: ExpressibleByArgument {}
 
