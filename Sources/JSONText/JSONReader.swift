@@ -16,8 +16,8 @@ extension JSONValue {
 
   /// Reads a JSON text (RFC 8259) strictly.
   ///
-  /// Refuses what two readers could understand differently, because signatures and secrets depend on
-  /// it: duplicate members of an object, invalid UTF-8, lone surrogates, bytes after the value.
+  /// Refuses what two readers could understand differently, because signatures and secrets depend
+  /// on it: duplicate members of an object, invalid UTF-8, lone surrogates, bytes after the value.
   /// Members keep their order. An integer that fits 64 bits is exact; any other number becomes the
   /// nearest `Double`.
   ///

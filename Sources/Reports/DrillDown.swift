@@ -36,8 +36,8 @@ package struct ReportCell: Hashable, Sendable {
 }
 
 extension ReportTable {
-  /// The number in a column and row, with the choices that the table answers; nil for a value that is
-  /// not a sum of items, such as a converted amount, whose items are in their own currencies.
+  /// The number in a column and row, with the choices that the table answers; nil for a value that
+  /// is not a sum of items, such as a converted amount, whose items are in their own currencies.
   package func cell(_ column: String, inRow index: Int, of choices: ReportChoices) -> ReportCell? {
     guard !choices.listsItems, choices.reportingCurrency == nil,
       let rule = report.rule(column), value(column, inRow: index) != ReportValue.none

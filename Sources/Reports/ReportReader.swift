@@ -64,7 +64,7 @@ package struct ReportReader: Sendable {
   /// Settings for reports.
   ///
   /// A long report uses one core and leaves the others to requests that must not wait; compiling
-  /// takes longer than most reports; sorts of tens of thousands of rows need no files; and each plan
+  /// takes longer than most reports; sorts of tens of thousands of rows need no files; each plan
   /// fits the choices, so that it reads nothing else.
   private static let settings: [SQL] = [
     "SET LOCAL max_parallel_workers_per_gather = 0", "SET LOCAL jit = off",

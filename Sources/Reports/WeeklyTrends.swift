@@ -3,7 +3,7 @@ package import Subscriptions
 
 /// Counts of the past weeks up to a moment, comparable with each other.
 ///
-/// The last week of a report, from Monday to Sunday, is not over. Here each week ends at the moment's
+/// The last week of a report, from Monday to Sunday, is not over. Here each week ends at the same
 /// time of day.
 package enum PastWeeks: String, CaseIterable, Sendable {
   /// Refunds by their own date, as in `revenue`, of the seven days up to the moment.
@@ -63,8 +63,8 @@ package enum PastWeeks: String, CaseIterable, Sendable {
     }
   }
 
-  /// Counts `report_renewals_due(7, as_of => ..)` of each week in one pass: each movement is due in at
-  /// most one week, and counts if it was known when the week began.
+  /// Counts `report_renewals_due(7, as_of => ..)` of each week in one pass: each movement is due in
+  /// at most one week, and counts if it was known when the week began.
   private func renewalsDue(before now: Timestamp) -> SQL {
     let moment = PostgresTimestamp(now)
     let first = PostgresTimestamp(now - .days(7 * (Self.count - 1)))

@@ -112,7 +112,7 @@ struct ReportFileTests {
           try await Self.terminateReader(of: database)
           let rest = await connection.received(until: "\r\n0\r\n\r\n")
           #expect(!rest.hasSuffix("\r\n0\r\n\r\n"))
-          #expect(live.log.text.contains("A report broke off while it was sent"))
+          #expect(live.log.text.contains("Reading a report failed while it was sent"))
         }
       }
     }

@@ -140,7 +140,7 @@ private struct ReportList: JSONWritable {
 extension ReportChoices {
   /// Reads the choices of a request.
   ///
-  /// - Throws: A ``Problem`` that names the parameter, also for one that the report does not accept:
+  /// - Throws: A ``Problem`` that names the parameter, even one that the report does not accept:
   ///   ignoring it would answer another question.
   init(of report: Report, from query: Query?) throws {
     self.init()

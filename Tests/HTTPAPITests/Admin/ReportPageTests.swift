@@ -316,11 +316,11 @@ struct ReportPageTests {
   }
 
   @Test(arguments: [
-    ("from=2026-02-30", "must be a day of ISO 8601"), ("bucket=year", "must be day, week or month"),
+    ("from=2026-02-30", "must be an ISO 8601 date"), ("bucket=year", "must be day, week or month"),
     ("from=2026-03-02&to=2026-03-01", "is after the last day"),
     ("time_zone=Mars/Phobos", "must be a name of the IANA database"),
     ("known_at=yesterday", "must be a time of RFC 3339"),
-    ("product=%22%3E%3Cscript%3E&from=never", "must be a day of ISO 8601"),
+    ("product=%22%3E%3Cscript%3E&from=never", "must be an ISO 8601 date"),
     ("reporting_currency=eur", "must be a code of ISO 4217"),
   ])
   func `a wrong choice gives the form back`(query: String, message: String) async throws {

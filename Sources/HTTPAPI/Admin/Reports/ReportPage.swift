@@ -205,8 +205,8 @@ extension ReportRequest {
     if choices.environment == .sandbox { notes.append("Sandbox data: no real payments.") }
     if choices.reportingCurrency != nil {
       notes.append(
-        "Converted amounts combine several currencies; remove the conversion to see the items of each "
-          + "number.")
+        "Converted amounts combine several currencies; remove the conversion to see the items of "
+          + "each number.")
     }
     return notes
   }

@@ -39,8 +39,8 @@ extension DataTable {
       },
       emptyText: "No data for these filters.",
       note: table.isCutShort
-        ? "Only the first \(table.rows.count) rows are shown, without a chart: choose fewer days, or "
-          + "download the file."
+        ? "Only the first \(table.rows.count) rows are shown, without a chart: choose fewer days, "
+          + "or download the file."
         : nil)
   }
 
