@@ -140,8 +140,8 @@ private struct ReportList: JSONWritable {
 extension ReportChoices {
   /// Reads the choices of a request.
   ///
-  /// - Throws: A ``Problem`` that names the parameter, also for one that the report does not
-  ///   accept: ignoring it would answer another question.
+  /// - Throws: A ``Problem`` that names the parameter, even one that the report does not accept:
+  ///   ignoring it would answer another question.
   init(of report: Report, from query: Query?) throws {
     self.init()
     guard let query else { return }

@@ -165,8 +165,8 @@ extension ChartData {
 }
 
 extension ChartPicture {
-  /// Draws a stacked bar for each time, with gains above zero and losses (negative values) below,
-  /// and a line for the total.
+  /// Draws a stacked bar for each time, with gains above zero and losses (negative) below it, and a
+  /// line for the total.
   init(stacksOf data: ChartData) {
     let stacks = data.buckets.indices.map { Stack(data.series.map(\.values), at: $0) }
     let sums = data.net?.values.map { $0.map(ChartScale.clamped) } ?? []
