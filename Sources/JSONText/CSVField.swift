@@ -4,8 +4,8 @@ extension String {
   /// Works on bytes: to Swift, a comma or quotation mark followed by a combining accent is another
   /// character, and to programs that read the file it is not.
   ///
-  /// - Parameter guardsFormulas: Whether a text that a spreadsheet would evaluate gets an
-  ///   apostrophe in front; not in files that programs read back.
+  /// - Parameter guardsFormulas: Whether a text that a spreadsheet would evaluate gets a leading
+  ///   apostrophe; not in files that programs read back.
   /// - Returns: The field.
   package func csvField(guardsFormulas: Bool) -> String {
     let apostrophe = guardsFormulas && (utf8.first.map(Self.beginsFormula) ?? false) ? "'" : ""

@@ -1,7 +1,6 @@
 package import Subscriptions
 
-/// A JSON value whose objects keep the order of their members, so that equal answers have equal
-/// bytes.
+/// A JSON value whose objects keep the order of their members: equal answers have equal bytes.
 package enum JSONValue: Hashable, Sendable {
   package struct Member: Hashable, Sendable {
     package var key: ExactText

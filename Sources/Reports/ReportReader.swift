@@ -64,8 +64,8 @@ package struct ReportReader: Sendable {
   /// Settings for reports.
   ///
   /// A long report uses one core and leaves the others to requests that must not wait; compiling
-  /// takes longer than most reports; sorts of tens of thousands of rows need no files; and each
-  /// plan fits the choices, so that it reads nothing else.
+  /// takes longer than most reports; sorts of tens of thousands of rows need no files; each plan
+  /// fits the choices, so that it reads nothing else.
   private static let settings: [SQL] = [
     "SET LOCAL max_parallel_workers_per_gather = 0", "SET LOCAL jit = off",
     "SET LOCAL work_mem = '32MB'", "SET LOCAL plan_cache_mode = 'force_custom_plan'",

@@ -3,8 +3,8 @@ package import Subscriptions
 
 /// Counts of the past weeks up to a moment, comparable with each other.
 ///
-/// The last week of a report, from Monday to Sunday, is not over. Here each week ends at the
-/// moment's time of day.
+/// The last week of a report, from Monday to Sunday, is not over. Here each week ends at the same
+/// time of day.
 package enum PastWeeks: String, CaseIterable, Sendable {
   /// Refunds by their own date, as in `revenue`, of the seven days up to the moment.
   case refunds

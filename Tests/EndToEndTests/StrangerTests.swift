@@ -169,6 +169,6 @@ struct StrangerTests {
     while tries.count < 4, tries.last?.isBearable != true {
       tries.append(try await Self.flood(with: request))
     }
-    #expect(tries.contains(where: \.isBearable), "\(tries)")
+    #expect(tries.last?.isBearable == true, "\(tries)")
   }
 }

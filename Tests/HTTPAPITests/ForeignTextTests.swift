@@ -149,7 +149,7 @@ struct ForeignTextTests {
     _ place: Place, _ bytes: Int, within limit: Duration, _ live: LiveAPI
   ) async throws {
     let text = place.text(bytes)
-    for _ in 0..<5 {
+    for _ in 0..<12 {
       let start = ContinuousClock.now
       // Where a limit is exceeded, the connection may end in the middle of the body.
       let answer = try? await live.exchange(text)

@@ -329,7 +329,12 @@ import Testing
               """)
           }
         }
-        try await Task.sleep(for: .milliseconds(100))
+        let isWatched = try await eventually {
+          try await pool.query(
+            "SELECT FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'DO %'"
+          ).count == 1
+        }
+        #expect(isWatched)
         try await pool.withTransaction(maxAttempts: 1) {
           try await $0.execute("INSERT INTO confirmed VALUES (1)")
         }

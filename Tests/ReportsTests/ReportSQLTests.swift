@@ -32,7 +32,7 @@ struct ReportSQLTests {
     try await withScratchDatabase { database in
       try await database.runScript(
         "INSERT INTO tenure.schema_version VALUES (\(SchemaMigrator.currentVersion + 1), now(), 1)")
-      _ = try await migrator(database, Report.sql + ["SELECT 1 / 0"]).migrate()
+      _ = try await migrator(database, Report.sql + ["SELECT 1 / 0;"]).migrate()
     }
   }
 
@@ -72,7 +72,7 @@ struct ReportSQLTests {
   @Test func `text that fails leaves everything as it was`() async throws {
     try await withScratchDatabase { database in
       await #expect(throws: PostgresError.self) {
-        _ = try await migrator(database, ["DROP VIEW report_intake", "SELECT 1 / 0"]).migrate()
+        _ = try await migrator(database, ["DROP VIEW report_intake;", "SELECT 1 / 0;"]).migrate()
       }
       let isUnchanged = try await migrator(database, Report.sql).hasCurrentReports()
       #expect(isUnchanged)

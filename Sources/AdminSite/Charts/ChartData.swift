@@ -137,8 +137,7 @@ struct ChartScale: Hashable, Sendable {
   /// Limits a value, so that no sum overflows.
   static func clamped(_ value: Int64) -> Int64 { min(max(value, -limit), limit) }
 
-  /// Areas and bars include zero, which a line alone may leave out; the number of steps is
-  /// approximate.
+  /// Areas and bars include zero, lines may leave it out; the number of steps is approximate.
   init(_ values: some Sequence<Int64>, height: Int, includesZero: Bool = true, steps: Int64 = 5) {
     var (low, high) = includesZero ? (Int64(0), Int64(0)) : (Self.limit, -Self.limit)
     for value in values {
@@ -248,8 +247,7 @@ enum ChartUnit: Hashable, Sendable {
     return (value < 0 ? "−" : "") + grouped(whole) + (decimals.isEmpty ? "" : "." + decimals)
   }
 
-  /// Writes a number in thousands, millions and so on, with up to two decimals, rounded towards
-  /// zero.
+  /// Writes a number in thousands, millions and so on, with up to two decimals, rounded to zero.
   private static func short(_ value: Int64, places: Int) -> String {
     let unit = (0..<places).reduce(UInt64(1)) { power, _ in power * 10 }
     var (scale, suffix) = (unit, "")

@@ -78,8 +78,8 @@ struct Cohort: Sendable {
 }
 
 extension DataTable {
-  /// A triangle of shares, in a deeper colour where more remain; the unit of its columns, for
-  /// example `Month`, is shown once.
+  /// A triangle of shares, in a deeper colour where more remain; the unit of its columns, such as
+  /// `Month`, is shown once.
   init(cohorts: [Cohort], caption: String, period: String) {
     let count = cohorts.map(\.retained.count).max() ?? 0
     self.init(

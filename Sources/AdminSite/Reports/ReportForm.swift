@@ -17,8 +17,7 @@ struct ReportRequest: Sendable {
   private static let column = "cell"
   private static let empty = "row_without"
 
-  /// Reads a query: a form also sends empty fields, and a day means its end where a time is
-  /// expected.
+  /// Reads a query: forms also send empty fields, and a day means its end where a time is expected.
   init(_ report: Report, query: String?, at now: Timestamp) {
     self.report = report
     fields = EncodedFields(query ?? "", .html)

@@ -25,6 +25,8 @@ final class BodyPace: Sendable {
   static let part = 32 * 1024
   /// A body that would wait longer than this for its next part is refused.
   static let longestWait: Duration = .seconds(2)
+  /// How much of the time without large bodies is made up for: one body can come at once.
+  static let burst: Duration = .milliseconds(250)
 
   private let timeOfPart: Duration
   private let nextPart = Mutex(ContinuousClock.now)
@@ -38,7 +40,7 @@ final class BodyPace: Sendable {
     nextPart.withLock { next in
       let wait = max(.zero, next - now)
       guard wait <= Self.longestWait else { return nil }
-      next = max(next, now) + timeOfPart
+      next = max(next, now - Self.burst) + timeOfPart
       return wait
     }
   }

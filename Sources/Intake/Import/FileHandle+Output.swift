@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 import SystemPackage
 
 extension FileHandle {
@@ -8,7 +8,7 @@ extension FileHandle {
   /// `/dev/null` by a file.
   ///
   /// - Throws: ``FileFault``.
-  convenience init(replacingContentsOf path: String) throws {
+  package convenience init(replacingContentsOf path: String) throws {
     do {
       let file = try FileDescriptor.open(
         FilePath(path), .writeOnly, options: [.create, .truncate, .closeOnExec],

@@ -2,8 +2,7 @@ extension Report {
   package static let ownership = Report(
     "ownership", label: "Ownership", group: .operations,
     summary:
-      "Charges by the rule that decided them, bindings that moved, and accounts that share a "
-      + "subscription.",
+      "Charges by the rule that decided them, moved bindings, and shared subscriptions.",
     sql: PackageResources.ownership_sql,
     drillDown: .rows("measure", "decided", "corrected", "moved", "shared"),
     charts: [.bars("Number", .init("Number", "number"))], isPartlyFrozen: true)

@@ -144,7 +144,7 @@ struct BenchCommand: AsyncParsableCommand {
     abstract: "Runs benchmarks, each next to a limit measured in the same run.",
     discussion: """
       reads: entitlements over HTTP, 64 connections, random accounts, on the fast path and through \
-      the router. Limit: pgbench's prepared SELECT on the same table. submissions: receipts from \
+      the router. Limit: pgbench's prepared query of the same table. submissions: receipts from \
       request to decision, with Apple's response at hand. Limit: the bare SQL of the same writes. \
       signatures: signed transactions and notifications verified on one core, with cached and new \
       certificates. Limit: bare signature verification. jobs: expiring orders through the job \

@@ -88,8 +88,8 @@ struct MigrateCommand: AsyncParsableCommand {
     guard case .current = try await migrator.check() else { return }
     for role in try await migrator.grantPrivileges() {
       print(
-        "The role \(role) is missing, and this role can't create it: have a role with "
-          + "CREATEROLE run CREATE ROLE \(role), then repeat this command.")
+        "The role \(role) is missing, and this role can't create it: create it as a role with "
+          + "CREATEROLE, then repeat this command.")
     }
   }
 

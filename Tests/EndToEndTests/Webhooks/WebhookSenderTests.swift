@@ -100,7 +100,7 @@ struct WebhookSenderTests {
       let url = "http://127.0.0.1:\(receiver.port)/events"
       receiver.answer { _ in .silence }
       try await withSender(to: url, timeout: .milliseconds(50)) { sender async throws in
-        #expect(fault(try await sender.send("{}", at: Self.moment)).contains("did not answer"))
+        #expect(fault(try await sender.send("{}", at: Self.moment)).contains("did not respond"))
       }
       try await withSender(to: url) { sender async throws in
         receiver.answer { _ in .hangUp }
