@@ -210,7 +210,7 @@ package struct CatalogueRefresh: Service {
   }
 }
 
-/// Puts a program together, and lets go of everything in order however its work ends.
+/// Assembles a program, runs the body and shuts everything down.
 package func withAssembly<Value>(
   _ settings: Settings, logger: Logger, _ body: (Assembly) async throws -> Value
 ) async throws -> Value {
@@ -227,7 +227,7 @@ package func withAssembly<Value>(
   }
 }
 
-/// Makes what asks Apple, and shuts it down however the work ends.
+/// Makes the client that calls Apple, and shuts it down after the body.
 package func withHTTPClient<Value>(_ body: (HTTPClient) async throws -> Value) async throws -> Value
 {
   let client = HTTPClient(
@@ -242,7 +242,7 @@ package func withHTTPClient<Value>(_ body: (HTTPClient) async throws -> Value) a
   }
 }
 
-/// Makes what pushes events, where there is a webhook, and shuts it down however the work ends.
+/// Makes the webhook sender, if a webhook is configured, and shuts it down after the body.
 package func withWebhookSender<Value>(
   to receiver: WebhookReceiver?, _ body: (WebhookSender?) async throws -> Value
 ) async throws -> Value {

@@ -24,7 +24,8 @@ struct LocalReceiptReadingTests {
       receipt.records == [
         TransactionRecord(
           key: TransactionKey(
-            line: OriginalTransactionKey(.production, "10"), transactionID: "11", productID: "monthly"),
+            line: OriginalTransactionKey(.production, "10"), transactionID: "11",
+            productID: "monthly"),
           asOf: try Timestamp("2024-06-01T10:00:00Z"),
           purchaseDate: try Timestamp("2024-05-10T00:00:00Z"),
           originalPurchaseDate: try Timestamp("2024-05-10T00:00:00Z"),

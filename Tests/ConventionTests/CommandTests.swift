@@ -1,8 +1,6 @@
 import Foundation
 import Testing
 
-@testable import Bootstrap
-
 /// The commands of the README are the ones that are run before every change is accepted.
 struct CommandTests {
   /// The commands in the shell blocks of a Markdown text, one for each line.

@@ -2,8 +2,6 @@ import Foundation
 import Testing
 import Yams
 
-@testable import Bootstrap
-
 /// `docker-compose.yml` and what belongs to it fit together in every form, as far as it can be seen
 /// without an engine.
 struct ContainerTests {

@@ -1,7 +1,5 @@
 import Testing
 
-@testable import Intake
-
 /// What Citus asks of statements, as far as their text tells.
 ///
 /// What it asks of tables is tested with the catalogue.

@@ -1,7 +1,5 @@
 import Testing
 
-@testable import AdminSite
-
 struct ForbiddenWordTests {
   @Test(arguments: ForbiddenWord.all)
   func doesNotOccur(word: ForbiddenWord) throws {

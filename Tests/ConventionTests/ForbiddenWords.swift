@@ -1,7 +1,3 @@
-@testable import AdminSite
-@testable import HTTPAPI
-@testable import Intake
-
 /// Words of Swift that the house does without, each with the places where it is needed after all.
 struct ForbiddenWord: Sendable {
   /// A regular expression, matched against code without comments and literals.

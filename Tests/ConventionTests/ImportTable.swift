@@ -8,7 +8,9 @@ enum ImportTable {
     "AdminSite", "AppStore", "BackgroundJobs", "HTTPAPI", "Intake", "JSONText", "LedgerStorage",
     "Observability", "Postgres", "Reports", "Secrets", "Subscriptions",
   ]
-  private static let development: Set<String> = ["AppStoreSimulator", "Bootstrap", "PrivatePostgres"]
+  private static let development: Set<String> = [
+    "AppStoreSimulator", "Bootstrap", "PrivatePostgres",
+  ]
 
   /// No target of the product imports one of `Sources/Development`, but that `Bootstrap` may start a
   /// private PostgreSQL.

@@ -5,7 +5,9 @@ import ScratchDatabases
 import Subscriptions
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("tenure account and tenure charge")
@@ -60,7 +62,10 @@ struct AccountCommandTests {
         let again = try await Self.run(merge, database, in: directory)
         #expect(again.status == 0, "\(again.errors)")
         #expect(again.output.hasPrefix("merged   guest\ninto     anna\nAlready merged"))
-        #expect(try await ledger.administration.administratorActs(limit: 10).map(\.action) == ["merge_account"])
+        #expect(
+          try await ledger.administration.administratorActs(limit: 10).map(\.action) == [
+            "merge_account"
+          ])
       }
     }
   }
@@ -106,11 +111,17 @@ struct AccountCommandTests {
         #expect(given.output == "grant  \(id)\n")
         let again = try await Self.run(grant, database, in: directory)
         #expect(again.output.contains("already granted"))
-        #expect(try await ledger.holdings.holdings(of: "anna").grants.map { $0.revokedAt == nil } == [true])
+        #expect(
+          try await ledger.holdings.holdings(of: "anna").grants.map { $0.revokedAt == nil } == [
+            true
+          ])
         let revoke = ["account", "revoke", id, "--reason", "By mistake."]
         let revoked = try await Self.run(revoke, database, in: directory)
         #expect(revoked.status == 0, "\(revoked.errors)")
-        #expect(try await ledger.holdings.holdings(of: "anna").grants.map { $0.revokedAt == nil } == [false])
+        #expect(
+          try await ledger.holdings.holdings(of: "anna").grants.map { $0.revokedAt == nil } == [
+            false
+          ])
         #expect(
           try await ledger.administration.administratorActs(limit: 10).map(\.reason)
             == ["By mistake.", "She asked."])
@@ -128,9 +139,11 @@ struct AccountCommandTests {
         key: TransactionKey(line: line, transactionID: "1", productID: "monthly"), asOf: now,
         purchaseDate: now - .days(1), expiresDate: now + .days(29), revocation: .notRevoked)
       let terms = AccessTerms(catalogue: Catalogue([]))
-      _ = try await ledger.polls.record([.transaction(record)], polledAs: "p", at: now, terms: terms)
+      _ = try await ledger.polls.record(
+        [.transaction(record)], polledAs: "p", at: now, terms: terms)
       func owner() async throws -> AccountKey? {
-        guard let name = try await ledger.exports.exportCharges(after: nil).rows.first?.accountID else {
+        guard let name = try await ledger.exports.exportCharges(after: nil).rows.first?.accountID
+        else {
           return nil
         }
         return try await ledger.accounts.account(name)?.key

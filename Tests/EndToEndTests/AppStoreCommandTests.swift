@@ -8,6 +8,7 @@ import Testing
 @testable import Bootstrap
 @testable import Development
 @testable import HTTPAPI
+@testable import Intake
 @testable import tenure
 
 @Suite("The commands that ask the App Store Server API")

@@ -5,7 +5,9 @@ import JSONText
 import Subscriptions
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("tenure app-store and the simulated App Store, over HTTP")

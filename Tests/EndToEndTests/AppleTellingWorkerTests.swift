@@ -1,11 +1,12 @@
 import AppStoreSimulator
-import Intake
 import LedgerStorage
 import Postgres
 import Subscriptions
 import Testing
 
 @testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("A worker that tells Apple")
@@ -63,7 +64,8 @@ struct AppleTellingWorkerTests {
       let ben = try #require(try await assembly.ledger.accounts.account("ben"))
       #expect(simulation.truth().last?.appAccountToken == ben.appAccountToken)
       let bought = try #require(simulation.truth().last).transactionID
-      _ = try await assembly.ledger.writeBacks.setConsumptionConsent(true, of: "ben", at: simulation.now)
+      _ = try await assembly.ledger.writeBacks.setConsumptionConsent(
+        true, of: "ben", at: simulation.now)
       let mail = simulation.notifications().count
       try simulation.requestRefund(bought)
       for notification in simulation.notifications().dropFirst(mail) {

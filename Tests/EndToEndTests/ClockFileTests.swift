@@ -4,6 +4,8 @@ import Subscriptions
 import Testing
 
 @testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("The clock in a file")

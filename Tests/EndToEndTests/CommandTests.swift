@@ -12,6 +12,7 @@ import Testing
 
 @testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("Commands and settings")

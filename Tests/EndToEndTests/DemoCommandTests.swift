@@ -1,7 +1,9 @@
 import Foundation
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("tenure demo")

@@ -8,6 +8,8 @@ import Subscriptions
 import Testing
 
 @testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("The doctor")

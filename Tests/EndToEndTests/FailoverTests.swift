@@ -5,7 +5,9 @@ import Subscriptions
 import Synchronization
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// Two servers, of which the first is lost while customers buy and apps are launched.

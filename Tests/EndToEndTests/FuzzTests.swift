@@ -3,7 +3,9 @@ import AppStoreSimulator
 import Foundation
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("Texts from outside")

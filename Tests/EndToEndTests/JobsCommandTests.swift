@@ -5,7 +5,9 @@ import ScratchDatabases
 import Subscriptions
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("tenure jobs")
@@ -24,7 +26,9 @@ struct JobsCommandTests {
         processAt: .now)
       let jobs = try await ledger.jobs.claimJobs(
         limits: [.notifications: 1], worker: "w", at: .now, lease: .seconds(20))
-      for job in jobs { _ = try await ledger.jobs.discard(job, because: "It can't be read.", at: .now) }
+      for job in jobs {
+        _ = try await ledger.jobs.discard(job, because: "It can't be read.", at: .now)
+      }
       try await test(ledger) { arguments in
         try await withTemporaryDirectory { directory in
           try await ChildProcess.run(

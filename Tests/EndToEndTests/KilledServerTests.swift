@@ -7,6 +7,9 @@ import ScratchDatabases
 import Subscriptions
 import Testing
 
+@testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 /// `kill -9` of `tenure serve` at random moments, while a crowd of customers submits receipts and

@@ -9,7 +9,9 @@ import ScratchDatabases
 import Subscriptions
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// `kill -9` of `tenure serve` and of two `tenure work`, again and again, while customers live

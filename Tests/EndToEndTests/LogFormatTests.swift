@@ -1,9 +1,11 @@
 import Foundation
-import Intake
 import Logging
 import Synchronization
 import Testing
 
+@testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import Observability
 @testable import tenure
 

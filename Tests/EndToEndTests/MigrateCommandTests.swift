@@ -4,7 +4,9 @@ import Postgres
 import ScratchDatabases
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("tenure migrate")

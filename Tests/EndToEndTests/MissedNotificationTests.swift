@@ -11,6 +11,8 @@ import Subscriptions
 import Testing
 
 @testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("Missed notifications")
@@ -58,7 +60,9 @@ struct MissedNotificationTests {
       simulation.advance(by: .hours(2))
       try await heartbeat.beat()
       try await untilCompared(simulation, database)
-      let found = try await assembly.ledger.notifications.comparisons(limit: 2).filter { $0.missing > 0 }
+      let found = try await assembly.ledger.notifications.comparisons(limit: 2).filter {
+        $0.missing > 0
+      }
       #expect(found.map(\.missing) == [1])
       #expect(found.map(\.longestDelay) == [.hours(2)])
       let line = OriginalTransactionKey(.production, bought.originalTransactionID)

@@ -5,6 +5,9 @@ import PrivatePostgres
 import Secrets
 import Testing
 
+@testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 /// A schema whose owner may not create roles, as on many servers that somebody else runs.

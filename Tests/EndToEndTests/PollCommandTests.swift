@@ -2,7 +2,6 @@ import AppStore
 import AppStoreSimulator
 import BackgroundJobs
 import Foundation
-import Intake
 import LedgerStorage
 import Logging
 import Postgres
@@ -10,8 +9,9 @@ import ScratchDatabases
 import Subscriptions
 import Testing
 
-@testable import Development
 @testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("tenure poll")

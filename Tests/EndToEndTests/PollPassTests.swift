@@ -12,6 +12,8 @@ import Testing
 
 @testable import BackgroundJobs
 @testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("Polls: one pass, and workers")
@@ -54,7 +56,8 @@ struct PollPassTests {
               key: key, asOf: begin, purchaseDate: begin, expiresDate: begin + .days(30))),
           .renewalStatus(
             RenewalStatus(asOf: begin, autoRenews: true, phase: phase), line: line),
-        ], polledAs: "before", about: PollStore.PolledOriginalTransaction(line, of: "com.example.app"),
+        ], polledAs: "before",
+        about: PollStore.PolledOriginalTransaction(line, of: "com.example.app"),
         at: begin, terms: AccessTerms(catalogue: Catalogue([])))
     }
 

@@ -1,7 +1,9 @@
 import Foundation
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// `tenure rehearse`, with few customers: everything that happens to many happens to them.

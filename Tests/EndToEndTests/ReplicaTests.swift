@@ -8,8 +8,9 @@ import Postgres
 import Subscriptions
 import Testing
 
-@testable import Development
 @testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 /// Reads from a standby, through the real assembly and sockets.

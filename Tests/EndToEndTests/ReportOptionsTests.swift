@@ -2,6 +2,9 @@ import ArgumentParser
 import Reports
 import Testing
 
+@testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 /// What can be chosen of a report on the command line.

@@ -8,7 +8,9 @@ import ScratchDatabases
 import Subscriptions
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// One id leads through the log from the request to PostgreSQL and to Apple.

@@ -6,6 +6,9 @@ import ScratchDatabases
 import ServiceLifecycle
 import Testing
 
+@testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 /// What running programs make of a schema that is brought further beside them.

@@ -5,6 +5,7 @@ import Testing
 
 @testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import Observability
 @testable import tenure
 

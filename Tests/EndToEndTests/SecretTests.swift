@@ -7,6 +7,8 @@ import Secrets
 import Testing
 
 @testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("Secrets are not printed")

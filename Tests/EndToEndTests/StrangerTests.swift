@@ -7,7 +7,9 @@ import ScratchDatabases
 import Testing
 
 @testable import AdminSite
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// What strangers can do to the real program without a key.

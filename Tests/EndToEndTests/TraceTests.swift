@@ -16,6 +16,7 @@ import Tracing
 
 @testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("What a collector is told")

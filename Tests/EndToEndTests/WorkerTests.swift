@@ -2,7 +2,6 @@ import AppStore
 import AppStoreSimulator
 import BackgroundJobs
 import Foundation
-import Intake
 import LedgerStorage
 import Logging
 import Postgres
@@ -14,6 +13,7 @@ import Testing
 
 @testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("The worker")
@@ -363,7 +363,8 @@ struct WorkerTests {
       stage.apple.setUp()
       stage.clock.advance(by: .hours(2))
       try await stage.until { try await stage.count("true") == 0 }
-      let processed = try #require(try await stage.assembly.ledger.notifications.notification("v1:1"))
+      let processed = try #require(
+        try await stage.assembly.ledger.notifications.notification("v1:1"))
       #expect(processed.outcome == .rejected)
       #expect(processed.problem?.contains("21003") == true)
       #expect(processed.attempts == 2)

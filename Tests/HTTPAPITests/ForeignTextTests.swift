@@ -209,7 +209,8 @@ struct ForeignTextTests {
 
   @Test func `erasing a name with a byte order mark erases no other account`() async throws {
     try await TestAPI.run { api in
-      _ = try await api.ledger.accounts.findOrCreateAccount("zed", at: api.apple.simulation.clock.now)
+      _ = try await api.ledger.accounts.findOrCreateAccount(
+        "zed", at: api.apple.simulation.clock.now)
       let other = try await api.call(
         .delete, "/v1/accounts/%EF%BB%BFzed", ["reason": "a customer's wish"], as: .admin)
       #expect(other.status == 404)

@@ -20,7 +20,9 @@ struct LinePollTests {
   }
 
   /// From where the entries of a line came.
-  private func sources(of line: OriginalTransactionKey, in api: TestAPI) async throws -> Set<EntrySource.Kind> {
+  private func sources(of line: OriginalTransactionKey, in api: TestAPI) async throws -> Set<
+    EntrySource.Kind
+  > {
     Set(try await api.ledger.ownership.history(of: line).map(\.source.kind))
   }
 
@@ -143,7 +145,9 @@ struct LinePollTests {
         try await api.poll.poll(OriginalTransactionKey(.production, "1000"), of: Self.bundleID))
       #expect(polled.refusals.map(\.reason.rawValue) == ["untrusted_chain"])
       #expect(polled.revision == "r1")
-      #expect(try await api.ledger.ownership.family(of: OriginalTransactionKey(.production, "1000"))?.rule.charges.count == 1)
+      #expect(
+        try await api.ledger.ownership.family(of: OriginalTransactionKey(.production, "1000"))?.rule
+          .charges.count == 1)
     }
   }
 
@@ -187,7 +191,8 @@ struct LinePollTests {
         catalogue: try await CatalogueCache(ledger: api.ledger, logger: quietLogger),
         sandboxAccess: .all, logger: quietLogger, now: { clock.now })
       #expect(!poll.canAskByID)
-      #expect(try await poll.poll(OriginalTransactionKey(.production, "1"), of: Self.bundleID) == nil)
+      #expect(
+        try await poll.poll(OriginalTransactionKey(.production, "1"), of: Self.bundleID) == nil)
     }
   }
 

@@ -32,7 +32,7 @@ struct NotificationMailTests {
 
   private func work(_ api: TestAPI) async throws {
     while true {
-      let jobs = try await api.ledger.jobs.claimJobs(
+      let jobs = try await api.ledger.claimJobs(
         limit: 100, worker: "w", at: api.apple.simulation.now, lease: .seconds(60))
       guard !jobs.isEmpty else { return }
       for job in jobs {

@@ -197,10 +197,10 @@ struct NotificationTests {
       #expect(try await api.ledger.notifications.notification("n1")?.outcome == nil)
       #expect(try await api.count("ledger_entry") == 0)
       // Not before the request could be at it no more.
-      let soon = try await api.ledger.jobs.claimJobs(
+      let soon = try await api.ledger.claimJobs(
         limit: 10, worker: "w", at: storyDay(0.1) + .seconds(29), lease: .seconds(60))
       #expect(soon.isEmpty)
-      let due = try await api.ledger.jobs.claimJobs(
+      let due = try await api.ledger.claimJobs(
         limit: 10, worker: "w", at: storyDay(0.1) + .seconds(30), lease: .seconds(60))
       #expect(due.map(\.key) == [.processNotification("n1")])
       await #expect(throws: (any Error).self) {

@@ -34,7 +34,7 @@ struct NotificationV1Tests {
   /// What a worker would do now; the problems that stay.
   @discardableResult
   private func work(_ api: TestAPI) async throws -> [String] {
-    let jobs = try await api.ledger.jobs.claimJobs(
+    let jobs = try await api.ledger.claimJobs(
       limit: 10, worker: "w", at: api.apple.simulation.now, lease: .seconds(60))
     var problems: [String] = []
     for job in jobs {

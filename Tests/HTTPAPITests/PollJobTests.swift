@@ -131,7 +131,8 @@ struct PollJobTests {
       let verdicts = try await stage.api.ledger.imports.importOwners(
         [
           ImportedOwner(
-            line: OriginalTransactionKey(.production, bought.originalTransactionID), accountID: "anna",
+            line: OriginalTransactionKey(.production, bought.originalTransactionID),
+            accountID: "anna",
             asOf: stage.simulation.now,
             receipt: byReceipt ? try stage.simulation.receipt(on: "anna") : nil)
         ], from: "owners.csv",
@@ -159,7 +160,8 @@ struct PollJobTests {
       _ = try await stage.api.ledger.imports.importOwners(
         [
           ImportedOwner(
-            line: OriginalTransactionKey(.production, "999999999"), accountID: "anna", asOf: stage.simulation.now)
+            line: OriginalTransactionKey(.production, "999999999"), accountID: "anna",
+            asOf: stage.simulation.now)
         ], from: "owners.csv",
         terms: AccessTerms(catalogue: try await stage.api.ledger.products.catalogue()),
         at: stage.simulation.now)
@@ -244,9 +246,11 @@ struct PollJobTests {
       #expect(try await stage.next()?.priority == 2)
       try await stage.live(days: 3)
       try stage.simulation.refund(coins.transactionID)
-      #expect(try await stage.api.ledger.ownership.family(of: line)?.rule.charges[0].revocation == nil)
+      #expect(
+        try await stage.api.ledger.ownership.family(of: line)?.rule.charges[0].revocation == nil)
       try await stage.live(days: 8)
-      #expect(try await stage.api.ledger.ownership.family(of: line)?.rule.charges[0].revocation != nil)
+      #expect(
+        try await stage.api.ledger.ownership.family(of: line)?.rule.charges[0].revocation != nil)
       #expect(try await stage.next() == nil)
       let asked = try await stage.api.ledger.polls.historyRevision(of: line, in: .refunds)
       #expect(asked != nil)

@@ -410,7 +410,7 @@ struct SignedTransactionTests {
       #expect(try await api.get("/v1/receipts/\(id)").status == 202)
 
       api.apple.setDown(true)
-      let jobs = try await api.ledger.jobs.claimJobs(
+      let jobs = try await api.ledger.claimJobs(
         limit: 10, worker: "w", at: now + .seconds(30), lease: .seconds(60))
       #expect(jobs.map(\.key) == [.verifySubmission(id)])
       _ = try await api.intake.resume(id, worker: "w")

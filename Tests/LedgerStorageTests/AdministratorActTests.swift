@@ -61,7 +61,8 @@ struct AdministratorActTests {
         key("1"), to: "ben", by: support, terms: .everything, at: day(1))
       for name in ["anna", "ben"] {
         let account = try #require(try await ledger.accounts.account(name))
-        let act = try #require(try await ledger.administration.administratorActs(on: account.key, limit: 2).first)
+        let act = try #require(
+          try await ledger.administration.administratorActs(on: account.key, limit: 2).first)
         #expect(act.action == "transfer")
         #expect(act.subject == "production/1000/1")
         #expect(act.accountID == "ben")
@@ -79,9 +80,11 @@ struct AdministratorActTests {
       let event = try #require(
         try await ledger.accounts.events(of: anna.key, after: nil, limit: 1).first)
       let administrator = Administrator(name: "cli:root")
-      #expect(try await ledger.webhooks.redeliver(event.id, by: administrator, at: day(1)) == .scheduled)
+      #expect(
+        try await ledger.webhooks.redeliver(event.id, by: administrator, at: day(1)) == .scheduled)
       #expect(try await ledger.webhooks.redeliver(event.id, at: day(1)) == .scheduled)
-      let unknown = try await ledger.webhooks.redeliver(event.id + 1000, by: administrator, at: day(1))
+      let unknown = try await ledger.webhooks.redeliver(
+        event.id + 1000, by: administrator, at: day(1))
       #expect(unknown == .unknownEvent)
       _ = try await ledger.database.execute(
         "UPDATE tenure.webhook_delivery SET parked_at = now(), last_error = 'x'")

@@ -21,7 +21,7 @@ struct AgeingOutTests {
             .production, OriginalTransactionID(rawValue: "\(1000 + number)")), Double(number)
         )
         let id = TransactionID(rawValue: "\(number)")
-        let submission = try await ledger.submissions.store(by: "account \(number)", on: date)
+        let submission = try await ledger.store(by: "account \(number)", on: date)
         try await ledger.verify(
           submission, [charge(id, on: date, line: line)], claiming: [key(id, line: line)],
           on: date, exchanges: [exchange("answer \(number)")])
@@ -59,7 +59,8 @@ struct AgeingOutTests {
       try await ledger.jobs.claimJobs(
         limits: [.maintenance: 10], worker: "w", at: day(date), lease: .seconds(60)
       ).first { $0.kind == .prunePayloads })
-    return try await ledger.maintenance.ageOut(job, keeping: retention, every: .days(1), at: day(date))
+    return try await ledger.maintenance.ageOut(
+      job, keeping: retention, every: .days(1), at: day(date))
   }
 
   private func kept(_ ledger: Ledger) async throws -> [Int] {
@@ -117,7 +118,9 @@ struct AgeingOutTests {
       _ = try await ledger.database.execute("DELETE FROM tenure.holding")
       _ = try await ledger.auditor.rebuild()
       #expect(try await ledger.auditor.audit().differences == [])
-      #expect(try await ledger.owner(of: "1", line: OriginalTransactionKey(.production, "1001")) == "account 1")
+      #expect(
+        try await ledger.owner(of: "1", line: OriginalTransactionKey(.production, "1001"))
+          == "account 1")
     }
   }
 
@@ -193,7 +196,8 @@ struct AgeingOutTests {
           limits: [.maintenance: 10], worker: "w", at: day(37), lease: .seconds(60)
         ).first { $0.kind == .prunePayloads })
       #expect(
-        try await ledger.maintenance.ageOut(job, keeping: RawRetention(), every: .days(1), at: day(37)) == .none
+        try await ledger.maintenance.ageOut(
+          job, keeping: RawRetention(), every: .days(1), at: day(37)) == .none
       )
       let left = try await ledger.database.query(
         "SELECT count(*) FROM tenure.job WHERE kind = 'prune_payloads'"

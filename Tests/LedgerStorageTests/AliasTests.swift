@@ -23,7 +23,7 @@ struct AliasTests {
       ).order.id
       try await ledger.submit([charge("2", on: 1)], claiming: [key("2")], by: "anna", on: 1.1)
       #expect(try await ledger.orders.order(order)?.order.status == .fulfilled)
-      let first = try await ledger.orders.acknowledgeDelivery(of: key("2"), by: "anna", on: 2)
+      let first = try await ledger.acknowledgeDelivery(of: key("2"), by: "anna", on: 2)
       #expect(first?.isFirst == true)
 
       try await ledger.submit(
@@ -37,7 +37,7 @@ struct AliasTests {
       #expect(exported.map(\.orderID) == [order])
       #expect(exported.map(\.deliveredAt) == [day(2)])
       for transaction in [key("1"), key("2")] {
-        let again = try await ledger.orders.acknowledgeDelivery(of: transaction, by: "anna", on: 4)
+        let again = try await ledger.acknowledgeDelivery(of: transaction, by: "anna", on: 4)
         #expect(again?.isFirst == false)
         #expect(again?.deliveredAt == day(2))
       }
@@ -53,8 +53,9 @@ struct AliasTests {
         [charge("1", on: 0, lineItem: "w1")], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit(
         [charge("2", on: 0, line: Self.other)], claiming: [alias], by: "anna", on: 0.2)
-      _ = try await ledger.orders.acknowledgeDelivery(of: alias, by: "anna", on: 2)
-      #expect(try await ledger.exports.exportCharges(after: nil).rows.map(\.deliveredAt) == [nil, day(2)])
+      _ = try await ledger.acknowledgeDelivery(of: alias, by: "anna", on: 2)
+      #expect(
+        try await ledger.exports.exportCharges(after: nil).rows.map(\.deliveredAt) == [nil, day(2)])
       try await ledger.submit(
         [charge("2", on: 0, line: Self.other, asOf: 3, lineItem: "w1")], claiming: [], by: "anna",
         on: 3)
@@ -108,7 +109,7 @@ struct AliasTests {
         #expect(try await notDelivered(asOf: 5, knownAt: 3) == [1, 1])
       }
       await #expect(throws: LedgerError.self) {
-        try await ledger.orders.acknowledgeDelivery(of: key("1"), by: "anna", on: 6)
+        try await ledger.acknowledgeDelivery(of: key("1"), by: "anna", on: 6)
       }
       #expect(try await notDelivered(asOf: 5) == [0, 0])
       #expect(try await notDelivered(asOf: 3) == [1, 1])
@@ -121,15 +122,15 @@ struct AliasTests {
     try await withLedger { ledger in
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 30.1)
-      #expect(try await ledger.orders.acknowledgeDelivery(of: key("2"), by: "anna", on: 31) != nil)
+      #expect(try await ledger.acknowledgeDelivery(of: key("2"), by: "anna", on: 31) != nil)
       // Late evidence: auto-renew was off, and nobody has claimed what was bought again.
       try await ledger.submit([status(false, on: 10)], claiming: [], by: "anna", on: 32)
       #expect(try await ledger.owner(of: "2") == nil)
-      #expect(try await ledger.orders.acknowledgeDelivery(of: key("2"), by: "anna", on: 33) == nil)
+      #expect(try await ledger.acknowledgeDelivery(of: key("2"), by: "anna", on: 33) == nil)
       // Whoever claims it now gets it, but not a second time.
       try await ledger.submit([charge("2", on: 30)], claiming: [key("2")], by: "ben", on: 34)
       #expect(try await ledger.owner(of: "2") == "ben")
-      let again = try await ledger.orders.acknowledgeDelivery(of: key("2"), by: "ben", on: 35)
+      let again = try await ledger.acknowledgeDelivery(of: key("2"), by: "ben", on: 35)
       #expect(again?.isFirst == false)
     }
   }

@@ -15,9 +15,12 @@ struct AppleBudgetTests {
       #expect(try await ledger.polls.takeBudget(Self.budget, upTo: 100, at: start) == 6)
       #expect(try await ledger.polls.takeBudget(Self.budget, upTo: 100, at: start) == 0)
       // 590 in an hour.
-      #expect(try await ledger.polls.takeBudget(Self.budget, upTo: 100, at: start + .seconds(6)) == 0)
-      #expect(try await ledger.polls.takeBudget(Self.budget, upTo: 100, at: start + .seconds(7)) == 1)
-      #expect(try await ledger.polls.takeBudget(Self.budget, upTo: 100, at: start + .minutes(60)) == 10)
+      #expect(
+        try await ledger.polls.takeBudget(Self.budget, upTo: 100, at: start + .seconds(6)) == 0)
+      #expect(
+        try await ledger.polls.takeBudget(Self.budget, upTo: 100, at: start + .seconds(7)) == 1)
+      #expect(
+        try await ledger.polls.takeBudget(Self.budget, upTo: 100, at: start + .minutes(60)) == 10)
       // A clock that is behind gives nothing, and takes nothing away.
       #expect(try await ledger.polls.takeBudget(Self.budget, upTo: 1, at: start) == 0)
       // A clock that was an hour ahead, and is right again, holds nobody up for an hour.
@@ -47,7 +50,9 @@ struct AppleBudgetTests {
         let taken = try await withThrowingTaskGroup(of: Int.self) { group in
           for worker in 0..<3 {
             let ledger = Ledger(database: ledger.database)
-            group.addTask { try await ledger.polls.takeBudget(Self.budget, upTo: 4 + worker, at: now) }
+            group.addTask {
+              try await ledger.polls.takeBudget(Self.budget, upTo: 4 + worker, at: now)
+            }
           }
           return try await group.reduce(0, +)
         }

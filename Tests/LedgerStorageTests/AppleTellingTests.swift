@@ -50,9 +50,11 @@ struct AppleTellingTests {
       #expect(try await ledger.owner(of: "3") == "ben")
       #expect(try await waiting(ledger) == [])
       // The binding moves while the job runs, so it runs again.
-      try await ledger.ownership.transfer(key("3"), to: "anna", by: support, terms: .shop, at: day(71))
+      try await ledger.ownership.transfer(
+        key("3"), to: "anna", by: support, terms: .shop, at: day(71))
       let running = try await claim(ledger, on: 71.1)
-      try await ledger.ownership.transfer(key("3"), to: "ben", by: support, terms: .shop, at: day(71.2))
+      try await ledger.ownership.transfer(
+        key("3"), to: "ben", by: support, terms: .shop, at: day(71.2))
       try await ledger.writeBacks.record(
         WriteBack(.ownership, of: lineID, at: day(71.3), outcome: .skipped(.unowned)),
         ending: running)
@@ -73,7 +75,8 @@ struct AppleTellingTests {
       #expect(try await waiting(ledger) == [])
       // For a known original transaction Apple's token may be another by now.
       try await ledger.ownership.transfer(key("1"), to: nil, by: support, terms: .shop, at: day(1))
-      try await ledger.ownership.transfer(key("1"), to: "anna", by: support, terms: .shop, at: day(2))
+      try await ledger.ownership.transfer(
+        key("1"), to: "anna", by: support, terms: .shop, at: day(2))
       #expect(try await waiting(ledger) == [Self.written])
     }
   }
@@ -115,11 +118,14 @@ struct AppleTellingTests {
         try await ledger.writeBacks.record(telling, ending: try await claim(ledger, on: 1))
         #expect(try await waiting(ledger) == [])
       }
-      #expect(try await ledger.writeBacks.appleTellings(of: [lineID], limit: 100) == tellings.reversed())
       #expect(
-        try await ledger.writeBacks.appleTellings(of: [lineID], limit: 1) == Array(tellings.suffix(1)))
+        try await ledger.writeBacks.appleTellings(of: [lineID], limit: 100) == tellings.reversed())
+      #expect(
+        try await ledger.writeBacks.appleTellings(of: [lineID], limit: 1)
+          == Array(tellings.suffix(1)))
       let first = try await ledger.writeBacks.appleTellings(of: anna.key, after: nil, limit: 2)
-      let rest = try await ledger.writeBacks.appleTellings(of: anna.key, after: first.last?.id, limit: 100)
+      let rest = try await ledger.writeBacks.appleTellings(
+        of: anna.key, after: first.last?.id, limit: 100)
       #expect((first + rest).map(\.telling) == tellings)
       let told = try await ledger.writeBacks.ownershipToTell(of: lineID, to: anna.key)
       #expect(told?.lastTold?.at == day(1))
@@ -150,7 +156,9 @@ struct AppleTellingTests {
       _ = try await ledger.notifications.store(new, processAt: day(1))
       let verified = NotificationStore.VerifiedNotification(
         id: "n", evidence: [charge("1", on: 0)], asksAbout: lineID)
-      for _ in 1...2 { _ = try await ledger.notifications.process(verified, at: day(1), terms: .shop) }
+      for _ in 1...2 {
+        _ = try await ledger.notifications.process(verified, at: day(1), terms: .shop)
+      }
       #expect(
         try await waiting(ledger) == ["send_consumption production/n write_back"])
       let question = try #require(try await ledger.writeBacks.consumptionQuestion("n"))

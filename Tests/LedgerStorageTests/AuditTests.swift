@@ -104,7 +104,8 @@ struct AuditTests {
       statement: copy("web_order_line_item", with: ["web_order_line_item_id": "6666"]),
       kind: .projection, isMendable: true),
     Tampering(
-      what: "an account's line can't be looked up", statement: "DELETE FROM tenure.account_original_transaction",
+      what: "an account's line can't be looked up",
+      statement: "DELETE FROM tenure.account_original_transaction",
       kind: .projection, isMendable: true),
     Tampering(
       what: "a stranger's look-up leads to a line",

@@ -107,24 +107,26 @@ struct BackupTests {
       #expect(future.position > end.next.position)
 
       try await Self.withRestored(file) { restored in
-        #expect(try await restored.audit().differences == [])
+        #expect(try await restored.auditor.audit().differences == [])
         #expect(
           try await SchemaMigrator(database: restored.database, logger: Self.quiet).check()
             == .current)
         // Cursors from before go on, those from after are known as such.
         #expect(try await Self.page(restored, after: begin) == rest)
         #expect(try await Self.page(restored, after: end.next).events == [])
-        #expect(try await restored.events(after: future, limit: 10) == .cursorUnknown)
+        #expect(try await restored.events.events(after: future, limit: 10) == .cursorUnknown)
         // What was to be done is still to be done.
         #expect(try await Self.jobs(restored) == jobs)
         // Numbers are given on, and Apple tells again what was lost.
         for number in 5...8 { try await Self.sell(number, in: restored) }
-        #expect(try await restored.owner(of: "5", line: OriginalTransactionKey(.production, "1005")) == "account 5")
+        #expect(
+          try await restored.owner(of: "5", line: OriginalTransactionKey(.production, "1005"))
+            == "account 5")
         let after = try await Self.page(restored, after: end.next)
         #expect(after.next.position > future.position)
         // By now another event has the place.
-        #expect(try await restored.events(after: future, limit: 10) == .cursorUnknown)
-        #expect(try await restored.audit().differences == [])
+        #expect(try await restored.events.events(after: future, limit: 10) == .cursorUnknown)
+        #expect(try await restored.auditor.audit().differences == [])
         // Nobody can do more than before.
         let rights = try await restored.database.query(
           """

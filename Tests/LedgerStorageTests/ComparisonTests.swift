@@ -102,7 +102,8 @@ struct ComparisonTests {
     try await withLedger { ledger in
       _ = try await ledger.notifications.beat(at: day(2), longestPause: .minutes(5), histories: [])
       _ = try await ledger.notifications.beat(at: day(1), longestPause: .minutes(5), histories: [])
-      let (last, _) = try await ledger.notifications.beat(at: day(2), longestPause: .minutes(5), histories: [])
+      let (last, _) = try await ledger.notifications.beat(
+        at: day(2), longestPause: .minutes(5), histories: [])
       #expect(last == day(2))
     }
   }
@@ -133,7 +134,8 @@ struct ComparisonTests {
       try await ledger.notifications.scheduleComparison(
         bundleID: Self.app, environment: .production, at: day(8))
       #expect(
-        try await ledger.notifications.lastComparisonEnd(bundleID: Self.app, environment: .production) == nil)
+        try await ledger.notifications.lastComparisonEnd(
+          bundleID: Self.app, environment: .production) == nil)
       // One worker found n1 and died; the next one finds n2. Of n3 Apple does not say when.
       _ = try await ledger.notifications.store(found("n1", signedOn: 1, on: 8), processAt: nil)
       _ = try await ledger.notifications.store(found("n2", signedOn: 2, on: 8.1), processAt: nil)
@@ -149,7 +151,8 @@ struct ComparisonTests {
       #expect(recorded.longestDelay == .days(7))
       #expect(try await due(ledger) == day(9))
       #expect(
-        try await ledger.notifications.lastComparisonEnd(bundleID: Self.app, environment: .production) == day(8))
+        try await ledger.notifications.lastComparisonEnd(
+          bundleID: Self.app, environment: .production) == day(8))
 
       let next = try #require(try await claim(ledger, on: 9))
       let second = try await ledger.notifications.record(

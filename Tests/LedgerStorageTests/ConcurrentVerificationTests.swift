@@ -14,7 +14,7 @@ struct ConcurrentVerificationTests {
   @Test("keeps every answer of Apple's, whoever wrote first")
   func exchanges() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.submissions.store(by: "anna", on: 0.1)
+      let submission = try await ledger.store(by: "anna", on: 0.1)
       try await ledger.submissions.postpone(
         submission, until: day(0.2), because: waiting, exchanges: [exchange("none")], worker: nil,
         terms: .everything,
@@ -31,7 +31,7 @@ struct ConcurrentVerificationTests {
   @Test("a rejection gives way to Apple's word for the receipt")
   func rejectedThenVerified() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.submissions.store(by: "anna", on: 0.1)
+      let submission = try await ledger.store(by: "anna", on: 0.1)
       try await ledger.submissions.reject(
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
         exchanges: [exchange("refused")], terms: .everything, at: day(0.2))
@@ -50,7 +50,7 @@ struct ConcurrentVerificationTests {
   @Test("a later rejection or failure changes nothing, and its exchange is kept")
   func verifiedThenRejected() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.submissions.store(by: "anna", on: 0.1)
+      let submission = try await ledger.store(by: "anna", on: 0.1)
       try await ledger.verify(submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.2)
       try await ledger.submissions.reject(
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
@@ -69,13 +69,14 @@ struct ConcurrentVerificationTests {
   @Test("the second verification is evidence and no claim, and the first answer stands")
   func verifiedTwice() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.submissions.store(by: "anna", on: 0.1)
+      let submission = try await ledger.store(by: "anna", on: 0.1)
       let first = try await ledger.verify(
         submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.2,
         exchanges: [exchange("first")])
       #expect(first != nil)
       let second = try await ledger.verify(
-        submission, [charge("1", on: 0), charge("7", on: 0, line: OriginalTransactionKey(.production, "7"))],
+        submission,
+        [charge("1", on: 0), charge("7", on: 0, line: OriginalTransactionKey(.production, "7"))],
         claiming: [key("7", line: OriginalTransactionKey(.production, "7"))], on: 0.3,
         exchanges: [exchange("second")])
       #expect(second == nil)
@@ -84,9 +85,11 @@ struct ConcurrentVerificationTests {
       #expect(answer.selected == [key("1")] && answer.newlyOwned == [key("1")])
       #expect(try await ledger.answers(to: submission) == ["first", "second"])
       // It is known, and nobody's.
-      let family = try #require(try await ledger.ownership.family(of: OriginalTransactionKey(.production, "7")))
+      let family = try #require(
+        try await ledger.ownership.family(of: OriginalTransactionKey(.production, "7")))
       #expect(family.rule.charges.count == 1)
-      #expect(try await ledger.owner(of: "7", line: OriginalTransactionKey(.production, "7")) == nil)
+      #expect(
+        try await ledger.owner(of: "7", line: OriginalTransactionKey(.production, "7")) == nil)
       #expect(try await ledger.auditor.audit().differences == [])
     }
   }
@@ -94,7 +97,7 @@ struct ConcurrentVerificationTests {
   @Test("a transaction that is looked for again is, though the submission was rejected before")
   func rejectedThenLookingAgain() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.submissions.store(by: "anna", on: 0.1)
+      let submission = try await ledger.store(by: "anna", on: 0.1)
       try await ledger.submissions.reject(
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
         exchanges: [], terms: .everything, at: day(0.2))
@@ -104,7 +107,7 @@ struct ConcurrentVerificationTests {
           evidence: [charge("1", on: 0)], selected: [], exchanges: [], lookAgainAt: day(0.4)),
         at: day(0.3), terms: .everything)
       #expect(recorded != nil)
-      let jobs = try await ledger.jobs.claimJobs(
+      let jobs = try await ledger.claimJobs(
         limit: 10, worker: "w", at: day(0.4), lease: .seconds(60))
       #expect(jobs.map(\.key) == [.verifySubmission(submission.id)])
     }
@@ -113,6 +116,8 @@ struct ConcurrentVerificationTests {
 
 extension Ledger {
   fileprivate func answers(to submission: Submission) async throws -> [String] {
-    try await exchanges(of: submission.id).map { String(decoding: $0.answer ?? [], as: UTF8.self) }
+    try await submissions.exchanges(of: submission.id).map {
+      String(decoding: $0.answer ?? [], as: UTF8.self)
+    }
   }
 }

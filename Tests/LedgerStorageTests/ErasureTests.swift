@@ -16,7 +16,7 @@ struct ErasureTests {
         Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
       _ = try await ledger.webhooks.pushEvents(at: start)
       _ = try await ledger.orders.openOrder(accountID: name, productID: "monthly", at: start)
-      let submission = try await ledger.submissions.store(by: name, on: 0.1)
+      let submission = try await ledger.store(by: name, on: 0.1)
       try await ledger.verify(
         submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.1,
         exchanges: [exchange("about \(name)")], terms: .shop)
@@ -81,7 +81,8 @@ struct ErasureTests {
       #expect(erasure.removed.deliveries > 0)
       #expect(try await ledger.auditor.audit().differences == [])
       #expect(try await ledger.owner(of: "1") == erasure.pseudonym)
-      let reasons = try await ledger.administration.administratorActs(limit: 10).compactMap(\.reason)
+      let reasons = try await ledger.administration.administratorActs(limit: 10).compactMap(
+        \.reason)
       #expect(
         reasons == [
           "\(erasure.pseudonym) asked for it.", "\(erasure.pseudonym) is a friend of the house.",
@@ -107,7 +108,8 @@ struct ErasureTests {
   @Test func `its erasure is told last, once, by its token and not by its name`() async throws {
     try await withAnna { ledger in
       _ = try await ledger.accounts.findOrCreateAccount("guest", at: start)
-      _ = try await ledger.accounts.merge("guest", into: name, by: support, terms: .shop, at: day(4))
+      _ = try await ledger.accounts.merge(
+        "guest", into: name, by: support, terms: .shop, at: day(4))
       var tokens: [String] = []
       for account in ["guest", name] {
         let token = try #require(try await ledger.accounts.account(account)).appAccountToken
@@ -173,7 +175,7 @@ struct ErasureTests {
 
   @Test func `what waits for Apple is decided, and a late answer is nobody's claim`() async throws {
     try await withAnna { ledger in
-      let submission = try await ledger.submissions.store(by: name, on: 2)
+      let submission = try await ledger.store(by: name, on: 2)
       let erasure = try await ledger.accounts.erase(name, by: support, at: day(5))
       #expect(erasure.removed.submissions == 2)
       #expect(erasure.removed.jobs == 2)
@@ -215,7 +217,7 @@ struct ErasureTests {
       #expect(third.removed.submissions == 1)
       #expect(try await ledger.told().count { $0.kind == .accountErased } == 1)
       await #expect(throws: LedgerError.erasedAccount(first.pseudonym)) {
-        _ = try await ledger.submissions.store(by: first.pseudonym, on: 8)
+        _ = try await ledger.store(by: first.pseudonym, on: 8)
       }
       await #expect(throws: LedgerError.erasedAccount(first.pseudonym)) {
         _ = try await ledger.orders.openOrder(
@@ -267,7 +269,8 @@ struct ErasureTests {
   {
     try await withAnna { [name] ledger in
       _ = try await ledger.accounts.findOrCreateAccount("guest", at: start)
-      _ = try await ledger.accounts.merge("guest", into: name, by: support, terms: .shop, at: day(4))
+      _ = try await ledger.accounts.merge(
+        "guest", into: name, by: support, terms: .shop, at: day(4))
       try await ledger.database.withTransaction { other in
         _ = try await other.batch(PublishedEntitlements.lock(["guest"]))
         async let erased = ledger.accounts.erase(name, by: support, at: day(5))
@@ -284,7 +287,7 @@ struct ErasureTests {
   @Test func `who erases waits for who records, and finds what was recorded`() async throws {
     try await withAnna { [name] ledger in
       let line = OriginalTransactionKey(.production, "7000")
-      let submission = try await ledger.submissions.store(by: name, on: 2)
+      let submission = try await ledger.store(by: name, on: 2)
       // Somebody else has the account: the recording waits, and after it the erasure.
       try await ledger.database.withTransaction { other in
         _ = try await other.batch(PublishedEntitlements.lock([name]))
@@ -333,7 +336,7 @@ struct ErasureTests {
     isRefused: Bool
   ) async throws {
     try await withAnna { ledger in
-      let submission = try await ledger.submissions.store(by: name, on: 2)
+      let submission = try await ledger.store(by: name, on: 2)
       _ = try await ledger.accounts.erase(name, by: support, at: day(5))
       // As if it had been stored behind the erasure's look at what there is.
       _ = try await ledger.database.batch([
@@ -368,7 +371,7 @@ struct ErasureTests {
     async throws
   {
     try await withLedger { [name] ledger in
-      let submission = try await ledger.submissions.store(by: name, on: 29.1)
+      let submission = try await ledger.store(by: name, on: 29.1)
       // The renewal is reported a day early, and nothing is known of the account before.
       let erasure = try await ledger.database.withTransaction { other in
         _ = try await other.batch(PublishedEntitlements.lock([name]))

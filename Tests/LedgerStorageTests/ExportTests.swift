@@ -55,7 +55,8 @@ struct ExportTests {
         INSERT INTO tenure.ledger_checkpoint (stored_before, entries, digest)
         VALUES (now() + interval '1 minute', \(entries.count), \(digest))
         """)
-      let mark = try #require(try await pages(ledger.exports.exportCheckpoints).flatMap(\.self).last)
+      let mark = try #require(
+        try await pages(ledger.exports.exportCheckpoints).flatMap(\.self).last)
       #expect(mark.entries == entries.count)
       #expect(Self.bytes(mark.digest) == digest)
       #expect(entries.allSatisfy { $0.storedAt < mark.storedBefore })
@@ -89,7 +90,9 @@ struct ExportTests {
           sha256 = sha256(convert_to(body, 'UTF8')), bytes = octet_length(body)
         WHERE notification_id = 'n3'
         """)
-      let found = try await pages { try await ledger.exports.exportNotifications(after: $0, bodyBytes: 7) }
+      let found = try await pages {
+        try await ledger.exports.exportNotifications(after: $0, bodyBytes: 7)
+      }
       // What is longer than a page comes alone, and what is gone takes no place.
       #expect(found.map { $0.map(\.id) } == [["n0"], ["n1"], ["n2", "n3", "n4"]])
       let rows = found.flatMap(\.self)
@@ -127,7 +130,9 @@ struct ExportTests {
           timestamptz '2026-01-31 09:30:00.123456Z' + n * interval '1 microsecond'
         FROM generate_series(0, \(count - 1)) AS n
         """)
-      let notifications = try await pages { try await ledger.exports.exportNotifications(after: $0) }
+      let notifications = try await pages {
+        try await ledger.exports.exportNotifications(after: $0)
+      }
       #expect(notifications.map(\.count) == [ExportStore.exportPage, 3])
       #expect(Set(notifications.flatMap { $0.map(\.id) }).count == count)
       let tellings = try await pages(ledger.exports.exportTellings)

@@ -61,7 +61,8 @@ struct FeedTests {
     var (told, cursor): ([Told], FeedCursor?) = ([], nil)
     while true {
       let limit = Int.random(in: 1...40)
-      guard case .page(let page) = try await ledger.events.events(after: cursor, limit: limit) else {
+      guard case .page(let page) = try await ledger.events.events(after: cursor, limit: limit)
+      else {
         throw CancellationError()
       }
       for event in page.events {
@@ -259,7 +260,9 @@ struct FeedTests {
       try await write(6, to: ledger)
       #expect(try await ledger.events.events(after: cursor, limit: 10) == .cursorUnknown)
       let own = try #require(try await page(ledger)).next
-      #expect(try await ledger.events.events(after: own, limit: 10) == .page(.init(events: [], next: own)))
+      #expect(
+        try await ledger.events.events(after: own, limit: 10) == .page(.init(events: [], next: own))
+      )
 
       // The same after the event was pruned, because the last pruned one is noted.
       _ = try await ledger.database.execute(

@@ -46,7 +46,9 @@ struct GrantTests {
       let again = try await ledger.grants.revokeGrant(id, by: support, terms: .shop, at: day(5))
       #expect(again == revoked)
       #expect(
-        try await ledger.administration.administratorActs(limit: 10).map(\.action) == ["revoke_grant", "grant"])
+        try await ledger.administration.administratorActs(limit: 10).map(\.action) == [
+          "revoke_grant", "grant",
+        ])
       #expect(try await ledger.grants.storedGrants(of: "anna") == [revoked])
 
       let held = try await ledger.holdings.holdings(of: "anna")
@@ -115,7 +117,8 @@ struct GrantTests {
   @Test func `what is not known is refused`() async throws {
     try await withAnna { ledger in
       await #expect(throws: LedgerError.unknownAccount("ben")) {
-        try await ledger.grants.grant("a", to: "ben", until: nil, by: support, terms: .shop, at: start)
+        try await ledger.grants.grant(
+          "a", to: "ben", until: nil, by: support, terms: .shop, at: start)
       }
       let id = UUID()
       await #expect(throws: LedgerError.unknownGrant(id)) {

@@ -25,7 +25,7 @@ struct HoldingReaderTests {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
       try await fill(ledger, ["anna", "ben", "carla"])
-      try await test(ledger.holdings.holdings, database)
+      try await test(ledger.core.holdingReader, database)
     }
   }
 

@@ -9,7 +9,8 @@ import Testing
 @Suite("Owners that another backend had")
 struct ImportTests {
   private func owner(
-    _ account: String, _ line: OriginalTransactionKey = lineID, asOf: Double = 40, receipt: String? = nil,
+    _ account: String, _ line: OriginalTransactionKey = lineID, asOf: Double = 40,
+    receipt: String? = nil,
     transaction: TransactionID? = nil
   ) -> ImportedOwner {
     ImportedOwner(
@@ -48,7 +49,8 @@ struct ImportTests {
         [owner("anna"), owner("ben", line(1))], from: "owners.csv", terms: .shop, at: day(41))
       #expect(verdicts == [.recorded, .recorded])
       #expect(try await ledger.holdings.holdings(of: "anna").holdings.isEmpty)
-      #expect(try await ledger.jobs.jobs(named: "production/1000", at: day(41)).map(\.priority) == [2])
+      #expect(
+        try await ledger.jobs.jobs(named: "production/1000", at: day(41)).map(\.priority) == [2])
       var progress = try await ledger.exports.importProgress()
       #expect((progress.lines, progress.verified, progress.waiting) == (2, 0, 2))
 
@@ -233,14 +235,16 @@ struct ImportTests {
   @Test("an answer that tells of other lines alone gives the poll up")
   func otherLines() async throws {
     try await withShop { ledger in
-      _ = try await ledger.imports.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
+      _ = try await ledger.imports.importOwners(
+        [owner("anna")], from: "f", terms: .shop, at: day(41))
       let job = try #require(
         try await ledger.jobs.claimJobs(
           limits: [.polls: 1], worker: "w", at: day(41), lease: .seconds(60)
         ).first)
       _ = try await ledger.polls.record(
         [charge("9", on: 30, line: line(1))], polledAs: "poll",
-        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: job), upTo: nil, at: day(41), terms: .shop)
+        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: job), upTo: nil,
+        at: day(41), terms: .shop)
       let jobs = try await ledger.jobs.jobs(named: "production/1000", at: day(41))
       #expect(jobs.map(\.state) == [.discarded])
       #expect(try await ledger.exports.importProgress().unverifiable == 1)
@@ -267,7 +271,8 @@ struct ImportTests {
   @Test("a renewal that is told of before Apple is asked leaves the question as it is")
   func renewedMeanwhile() async throws {
     try await withShop { ledger in
-      _ = try await ledger.imports.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
+      _ = try await ledger.imports.importOwners(
+        [owner("anna")], from: "f", terms: .shop, at: day(41))
       // The renewal alone, after the day of the file: nobody knows yet whose it is.
       try await hear([charge("2", on: 60)], on: 59.5, ledger)
       #expect(try await ledger.owner(of: "2") == nil)
@@ -375,7 +380,8 @@ struct ImportTests {
   @Test("rebuilding writes the placements of lines again")
   func rebuild() async throws {
     try await withShop { ledger in
-      _ = try await ledger.imports.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
+      _ = try await ledger.imports.importOwners(
+        [owner("anna")], from: "f", terms: .shop, at: day(41))
       try await hear([charge("1", on: 30)], on: 41, ledger)
       try await ledger.database.execute("UPDATE tenure.placement SET effective_from = now()")
       #expect(try await ledger.auditor.audit().isClean == false)
@@ -392,7 +398,8 @@ struct ImportTests {
       _ = try await ledger.imports.importOwners(owners, from: "f", terms: .shop, at: day(41))
       try await ledger.submit(
         [charge("1", on: 30)], claiming: [key("1")], by: "anna", on: 30.1)
-      try await hear([charge("2", on: 30, line: OriginalTransactionKey(.production, "1"))], on: 31, ledger)
+      try await hear(
+        [charge("2", on: 30, line: OriginalTransactionKey(.production, "1"))], on: 31, ledger)
       var (found, place): ([OriginalTransactionKey: String], OriginalTransactionKey?) = ([:], nil)
       repeat {
         let page = try await ledger.exports.exportOwners(after: place)

@@ -30,11 +30,11 @@ struct JobTests {
   @Test func `a late worker leaves alone what another has claimed since`() async throws {
     try await withJob { ledger, submission in
       let late = try #require(
-        try await ledger.jobs.claimJobs(limit: 1, worker: "a", at: start, lease: .seconds(60)).first)
+        try await ledger.claimJobs(limit: 1, worker: "a", at: start, lease: .seconds(60)).first)
       #expect(late.createdAt == start)
       let later = start + .minutes(2)
       let job = try #require(
-        try await ledger.jobs.claimJobs(limit: 1, worker: "b", at: later, lease: .seconds(60)).first)
+        try await ledger.claimJobs(limit: 1, worker: "b", at: later, lease: .seconds(60)).first)
 
       try await ledger.jobs.release(late, until: later, because: "late")
       try await ledger.jobs.complete(late)
@@ -50,7 +50,7 @@ struct JobTests {
       try await ledger.jobs.release(job, until: later, because: "in time")
       #expect(try await holder(ledger) == nil)
       let again = try #require(
-        try await ledger.jobs.claimJobs(limit: 1, worker: "b", at: later, lease: .seconds(60)).first)
+        try await ledger.claimJobs(limit: 1, worker: "b", at: later, lease: .seconds(60)).first)
       try await ledger.jobs.complete(again)
       let left = try await ledger.database.query("SELECT count(*) FROM tenure.job")
       #expect(try left.decodeOnly(Int.self) == 0)
@@ -60,12 +60,12 @@ struct JobTests {
   @Test func `a parked job is not claimed, and its submission has no next attempt`() async throws {
     try await withJob { ledger, submission in
       let job = try #require(
-        try await ledger.jobs.claimJobs(limit: 1, worker: "a", at: start, lease: .seconds(60)).first)
+        try await ledger.claimJobs(limit: 1, worker: "a", at: start, lease: .seconds(60)).first)
       let reason = "why\u{0}" + String(repeating: "y", count: 2000)
       #expect(try await ledger.jobs.discardVerification(job, because: reason, at: start))
       let later = start + .days(1)
       #expect(
-        try await ledger.jobs.claimJobs(limit: 1, worker: "a", at: later, lease: .seconds(60)).isEmpty)
+        try await ledger.claimJobs(limit: 1, worker: "a", at: later, lease: .seconds(60)).isEmpty)
       #expect(try await ledger.submissions.submission(submission.id)?.retryAt == nil)
       let error = try await ledger.database.query("SELECT last_error FROM tenure.job")
       #expect(try error.decodeOnly(String.self).hasPrefix("whyyy"))
@@ -73,7 +73,7 @@ struct JobTests {
       #expect(try await ledger.jobs.restartJobs(.allDiscarded, at: later) == 1)
       #expect(try await ledger.submissions.submission(submission.id)?.retryAt == later)
       let restarted = try #require(
-        try await ledger.jobs.claimJobs(limit: 1, worker: "a", at: later, lease: .seconds(60)).first)
+        try await ledger.claimJobs(limit: 1, worker: "a", at: later, lease: .seconds(60)).first)
       #expect(restarted.key == job.key)
       #expect(restarted.createdAt == later)
       #expect(restarted.attempts == 1)

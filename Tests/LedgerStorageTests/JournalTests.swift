@@ -29,9 +29,9 @@ struct JournalTests {
       #expect(try await ledger.journal(knownAt: 30) == twoMonths)
 
       // Nothing is news, and so nothing is written.
-      let rows = try await ledger.auditor.count("SELECT count(*) FROM tenure.movement")
+      let rows = try await ledger.count("SELECT count(*) FROM tenure.movement")
       try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 31)
-      #expect(try await ledger.auditor.count("SELECT count(*) FROM tenure.movement") == rows)
+      #expect(try await ledger.count("SELECT count(*) FROM tenure.movement") == rows)
 
       try await ledger.submit(
         [charge("1", on: 0, asOf: 35, revokedOn: 34)], claiming: [], by: "anna", on: 35)
@@ -91,14 +91,14 @@ struct JournalTests {
       // The second look, later, and then the journal.
       try await ledger.work(until: 4, terms: terms)
       #expect(
-        try await ledger.auditor.count(
+        try await ledger.count(
           """
           SELECT sum(mrr_twelfths)::bigint FROM tenure.movement
           WHERE known_until = 'infinity' AND at <= \(day(10))
           """) == 3 * 12 * 9990)
       #expect(try await ledger.journal(knownAt: 1) == unpriced)
       #expect(
-        try await ledger.auditor.count(
+        try await ledger.count(
           """
           SELECT count(*) FROM tenure.movement
           WHERE known_until = 'infinity' AND kind = 'charged' AND price_source = 'catalogue'
@@ -148,13 +148,15 @@ struct JournalTests {
           id: "monthly", validFrom: start, type: .autoRenewable, entitlements: [],
           period: CalendarPeriod(months: 1), priceMilliunits: 5000, currency: "EUR")
       ])
-      #expect(try await ledger.maintenance.catchUpJournal(of: [lineID], by: priced, at: day(50)) == 1)
-      #expect(try await ledger.maintenance.catchUpJournal(of: [lineID], by: priced, at: day(51)) == 0)
+      #expect(
+        try await ledger.maintenance.catchUpJournal(of: [lineID], by: priced, at: day(50)) == 1)
+      #expect(
+        try await ledger.maintenance.catchUpJournal(of: [lineID], by: priced, at: day(51)) == 0)
       try await ledger.submit(
         [charge("2", on: 30)], claiming: [], by: "anna", on: 29,
         terms: AccessTerms(catalogue: priced))
       #expect(
-        try await ledger.auditor.count(
+        try await ledger.count(
           """
           SELECT count(*) FROM tenure.movement AS a JOIN tenure.movement AS b
             USING (environment, original_transaction_id, kind, at, product_id, transaction_id,
@@ -163,7 +165,7 @@ struct JournalTests {
             OR a.known_from < b.known_from AND b.known_from < a.known_until
           """) == 0)
       #expect(
-        try await ledger.auditor.count(
+        try await ledger.count(
           """
           SELECT sum(mrr_twelfths)::bigint FROM tenure.movement
           WHERE known_until = 'infinity' AND at <= \(day(40))
@@ -182,7 +184,8 @@ struct JournalTests {
           id: "monthly", validFrom: start, type: .autoRenewable, entitlements: [],
           period: CalendarPeriod(months: 1), priceMilliunits: 5000, currency: "EUR")
       ])
-      #expect(try await ledger.maintenance.catchUpJournal(of: [lineID], by: priced, at: day(5)) == 1)
+      #expect(
+        try await ledger.maintenance.catchUpJournal(of: [lineID], by: priced, at: day(5)) == 1)
       let known = try await ledger.database.query(
         "SELECT min(known_from) FROM tenure.movement WHERE price_source = 'catalogue'"
       ).decodeOnly(Timestamp.self)
@@ -193,7 +196,9 @@ struct JournalTests {
   @Test("a change that can't be folded does not stop the others")
   func brokenChange() async throws {
     try await withLedger { ledger in
-      func line(_ id: OriginalTransactionID) -> OriginalTransactionKey { OriginalTransactionKey(.production, id) }
+      func line(_ id: OriginalTransactionID) -> OriginalTransactionKey {
+        OriginalTransactionKey(.production, id)
+      }
       func buy(_ id: OriginalTransactionID, on date: Double) async throws {
         let transaction = TransactionID(id.rawValue)
         try await ledger.submit(
@@ -297,16 +302,16 @@ struct JournalTests {
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 30)
       #expect(try await ledger.auditor.audit().differences == [])
-      let rows = try await ledger.auditor.count("SELECT count(*) FROM tenure.movement")
+      let rows = try await ledger.count("SELECT count(*) FROM tenure.movement")
 
       try await ledger.database.runScript(tampering.statement)
-      let kept = try await ledger.auditor.count("SELECT count(*) FROM tenure.movement")
+      let kept = try await ledger.count("SELECT count(*) FROM tenure.movement")
       let kinds = Set(try await ledger.auditor.audit().differences.map(\.kind))
       #expect(kinds == [.projection])
       _ = try await ledger.auditor.rebuild()
       #expect(try await ledger.auditor.audit().differences == [])
       // Rows are closed and added, never taken away: at most two of each kind are wrong.
-      let mended = try await ledger.auditor.count("SELECT count(*) FROM tenure.movement")
+      let mended = try await ledger.count("SELECT count(*) FROM tenure.movement")
       #expect((kept...(rows + 2)).contains(mended))
     }
   }
@@ -317,9 +322,9 @@ struct JournalTests {
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.database.runScript(
         "UPDATE tenure.holding SET ends_at = ends_at + interval '1 year'")
-      let rows = try await ledger.auditor.count("SELECT count(*) FROM tenure.movement")
+      let rows = try await ledger.count("SELECT count(*) FROM tenure.movement")
       #expect(try await ledger.auditor.rebuild().rewritten == 1)
-      #expect(try await ledger.auditor.count("SELECT count(*) FROM tenure.movement") == rows)
+      #expect(try await ledger.count("SELECT count(*) FROM tenure.movement") == rows)
     }
   }
 
@@ -355,7 +360,7 @@ struct JournalTests {
       let before = try await ledger.database.query(sums).decodeOnly(
         Int.self, Int.self, Int.self)
       try await fold(on: 1)
-      #expect(try await ledger.auditor.count("SELECT count(*) FROM tenure.movement_change") == 0)
+      #expect(try await ledger.count("SELECT count(*) FROM tenure.movement_change") == 0)
       let after = try await ledger.database.query(sums).decodeOnly(Int.self, Int.self, Int.self)
       #expect((before.0, before.1) == (after.0, after.1))
       #expect((before.2 == 0, after.2 > 0) == (true, true))

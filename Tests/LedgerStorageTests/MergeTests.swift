@@ -63,11 +63,13 @@ struct MergeTests {
   @Test func `what comes later for the guest is the member's`() async throws {
     try await withGuest { ledger in
       let token = try await ledger.accounts.findOrCreateAccount("guest", at: start).appAccountToken
-      let waiting = try await ledger.submissions.store(by: "guest", on: 1)
+      let waiting = try await ledger.store(by: "guest", on: 1)
       _ = try await merge(ledger, on: 5)
       // A submission that was read before and is verified after, one that is sent later, a renewal,
       // and a purchase with the guest's token of which nobody submitted anything.
-      let lines = ["2000", "3000", "4000"].map { OriginalTransactionKey(.production, OriginalTransactionID($0)) }
+      let lines = ["2000", "3000", "4000"].map {
+        OriginalTransactionKey(.production, OriginalTransactionID($0))
+      }
       try await ledger.verify(
         waiting, [charge("a", on: 0.5, line: lines[0])], claiming: [key("a", line: lines[0])],
         on: 6, terms: .shop)
@@ -90,8 +92,10 @@ struct MergeTests {
 
   @Test func `orders and grants go along, and the rule knows who opened the orders`() async throws {
     try await withGuest { ledger in
-      let open = try await ledger.orders.openOrder(accountID: "guest", productID: "monthly", at: day(1))
-      let paid = try await ledger.orders.openOrder(accountID: "guest", productID: "monthly", at: day(2))
+      let open = try await ledger.orders.openOrder(
+        accountID: "guest", productID: "monthly", at: day(1))
+      let paid = try await ledger.orders.openOrder(
+        accountID: "guest", productID: "monthly", at: day(2))
       let line = OriginalTransactionKey(.production, "2000")
       try await ledger.submit(
         [charge("x", on: 2.1, line: line)], claiming: [key("x", line: line)], by: "guest", on: 2.2,
@@ -106,7 +110,8 @@ struct MergeTests {
       #expect(try await ledger.orders.order(paid.order.id)?.order.status == .fulfilled)
       #expect(try await ledger.usable(by: "anna", on: 6)["gold"] != nil)
       #expect(try await ledger.usable(by: "guest", on: 6).isEmpty)
-      let revoked = try await ledger.grants.revokeGrant(grant, by: support, terms: .shop, at: day(7))
+      let revoked = try await ledger.grants.revokeGrant(
+        grant, by: support, terms: .shop, at: day(7))
       #expect(revoked.accountID == "anna")
       #expect(try await ledger.auditor.audit().differences == [])
     }
@@ -128,11 +133,16 @@ struct MergeTests {
       // From the first commit on it is the member who submits.
       try await ledger.submit(
         [charge("late", on: 5, line: OriginalTransactionKey(.production, "6"))],
-        claiming: [key("late", line: OriginalTransactionKey(.production, "6"))], by: "guest", on: 5.1, terms: .shop)
-      #expect(try await ledger.owner(of: "late", line: OriginalTransactionKey(.production, "6")) == "anna")
+        claiming: [key("late", line: OriginalTransactionKey(.production, "6"))], by: "guest",
+        on: 5.1, terms: .shop)
+      #expect(
+        try await ledger.owner(of: "late", line: OriginalTransactionKey(.production, "6")) == "anna"
+      )
       let key = try #require(try await ledger.accounts.account("guest")).key
       var steps = 0
-      while try await !ledger.accounts.continueMerge(of: key, terms: .shop, at: day(6)) { steps += 1 }
+      while try await !ledger.accounts.continueMerge(of: key, terms: .shop, at: day(6)) {
+        steps += 1
+      }
       #expect(steps == 2)
       #expect(try await ledger.accounts.continueMerge(of: key, terms: .shop, at: day(7)))
       #expect(try await merge(ledger, on: 8).completedAt == day(6))
@@ -181,7 +191,9 @@ struct MergeTests {
       #expect(result?.fulfilledOrder == order.id)
       #expect(try await merge(ledger, on: 5, atOnce: 2).completedAt == nil)
       #expect(try await ledger.owner(of: "9", line: last) == "guest")
-      #expect(try await ledger.orders.order(order.id)?.order.account == ledger.accounts.account("anna")?.key)
+      #expect(
+        try await ledger.orders.order(order.id)?.order.account
+          == ledger.accounts.account("anna")?.key)
       #expect(try await ledger.auditor.audit().differences == [])
       // The member is merged, too, before the guest's charges are placed.
       _ = try await ledger.accounts.findOrCreateAccount("main", at: day(6))
@@ -268,14 +280,17 @@ struct MergeTests {
         try await merge(ledger, into: "dora", on: 7)
       }
       await #expect(throws: LedgerError.mergedAccount("guest", into: "anna")) {
-        try await ledger.ownership.transfer(key("1"), to: "guest", by: support, terms: .shop, at: day(7))
+        try await ledger.ownership.transfer(
+          key("1"), to: "guest", by: support, terms: .shop, at: day(7))
       }
       // The member can be merged on, and the guest follows.
       _ = try await merge(ledger, "anna", into: "dora", on: 8)
       try await ledger.submit(
         [charge("9", on: 9, line: OriginalTransactionKey(.production, "9"))],
-        claiming: [key("9", line: OriginalTransactionKey(.production, "9"))], by: "guest", on: 9.1, terms: .shop)
-      #expect(try await ledger.owner(of: "9", line: OriginalTransactionKey(.production, "9")) == "dora")
+        claiming: [key("9", line: OriginalTransactionKey(.production, "9"))], by: "guest", on: 9.1,
+        terms: .shop)
+      #expect(
+        try await ledger.owner(of: "9", line: OriginalTransactionKey(.production, "9")) == "dora")
       #expect(try await ledger.auditor.audit().differences == [])
     }
   }

@@ -34,7 +34,8 @@ struct NewsTests {
   func unclaimed() async throws {
     try await withLedger { ledger in
       try await ledger.hear([charge("1", on: 0)], on: 0.1)
-      try await ledger.learn([charge("9", on: 40, line: OriginalTransactionKey(.production, "9"))], on: 40)
+      try await ledger.learn(
+        [charge("9", on: 40, line: OriginalTransactionKey(.production, "9"))], on: 40)
       let unclaimed = try await ledger.told()
       #expect(unclaimed.map(\.kind) == [.transactionRecorded, .transactionRecorded])
       #expect(unclaimed.allSatisfy { $0.account == nil })
@@ -131,7 +132,8 @@ struct NewsTests {
   /// Names an order for a charge that was matched with a later one.
   private func reopenOrder(in ledger: Ledger) async throws {
     let line = OriginalTransactionKey(.production, "5001")
-    let named = try await ledger.orders.openOrder(accountID: "anna", productID: "coins", at: day(0.2))
+    let named = try await ledger.orders.openOrder(
+      accountID: "anna", productID: "coins", at: day(0.2))
     _ = try await ledger.orders.openOrder(accountID: "anna", productID: "coins", at: day(0.3))
     for order in [nil, named.order.id] {
       try await ledger.submit(
@@ -145,7 +147,8 @@ struct NewsTests {
   func everyKind() async throws {
     try await withScratchLedger { ledger in
       _ = try await ledger.orders.openOrder(accountID: "carl", productID: "coins", at: day(0))
-      let ordered = try await ledger.orders.openOrder(accountID: "anna", productID: "coins", at: day(0))
+      let ordered = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "coins", at: day(0))
       let coins = OriginalTransactionKey(.production, "5000")
       let coin = charge("51", on: 0, days: 0, line: coins, product: "coins")
       let refunded = charge(
@@ -191,7 +194,8 @@ struct NewsTests {
   @Test("an order is told to be fulfilled, refunded and fulfilled again, each once")
   func orders() async throws {
     try await withScratchLedger { ledger in
-      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let order = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(0))
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       // Apple gives the refund another date once more.
@@ -209,7 +213,8 @@ struct NewsTests {
   @Test("an order that nobody pays for expires at its moment, and is told to, once")
   func expiry() async throws {
     try await withScratchLedger(orderLifetime: .days(2)) { ledger in
-      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let order = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(0))
       try await ledger.work(until: 1.9)
       #expect(try await ledger.orders.order(order.order.id)?.order.status == .open)
       try await ledger.work(until: 2.1)
@@ -245,7 +250,7 @@ struct NewsTests {
   @Test("what is rolled back is not told, and what is told is there")
   func oneCommit() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.submissions.store(by: "anna", on: 0.1)
+      let submission = try await ledger.store(by: "anna", on: 0.1)
       var broken = exchange("{}")
       broken.endpoint = ""
       await #expect(throws: PostgresError.self) {

@@ -24,7 +24,8 @@ struct NotificationTests {
   ) async throws -> NotificationStore.ProcessedNotification? {
     _ = try await ledger.notifications.store(new(id), processAt: day(date))
     return try await ledger.notifications.process(
-      NotificationStore.VerifiedNotification(id: id, evidence: evidence, switchOff: switchOff), at: day(date),
+      NotificationStore.VerifiedNotification(id: id, evidence: evidence, switchOff: switchOff),
+      at: day(date),
       terms: .everything)
   }
 
@@ -52,7 +53,7 @@ struct NotificationTests {
       #expect(stored.bundleID == "com.example.app")
       #expect(stored.outcome == nil)
       #expect(stored.attempts == 0)
-      let jobs = try await ledger.jobs.claimJobs(
+      let jobs = try await ledger.claimJobs(
         limit: 10, worker: "w", at: day(1), lease: .seconds(60))
       #expect(jobs.map(\.key) == [.processNotification("n1")])
       #expect(try await ledger.notifications.notification("n2") == nil)
@@ -66,7 +67,8 @@ struct NotificationTests {
       #expect(try await ledger.notifications.notification("n1")?.outcome == .nothingToRecord)
       #expect(try await ledger.jobCount() == 0)
       let processed = try await ledger.notifications.process(
-        NotificationStore.VerifiedNotification(id: "n1", evidence: [charge("1", on: 0)]), at: day(1),
+        NotificationStore.VerifiedNotification(id: "n1", evidence: [charge("1", on: 0)]),
+        at: day(1),
         terms: .everything)
       #expect(processed == nil)
       #expect(try await ledger.entryCount() == 0)
@@ -77,7 +79,9 @@ struct NotificationTests {
   func storesOnce() async throws {
     try await withInbox { ledger in
       let new = try await withThrowingTaskGroup(of: Bool.self) { group in
-        for _ in 1...8 { group.addTask { try await ledger.notifications.store(Self.new(), processAt: day(1)) } }
+        for _ in 1...8 {
+          group.addTask { try await ledger.notifications.store(Self.new(), processAt: day(1)) }
+        }
         return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
       }
       #expect(new == 1)
@@ -168,7 +172,8 @@ struct NotificationTests {
   @Test("the order of whom a token names is fulfilled, and a refund follows")
   func order() async throws {
     try await withInbox { ledger in
-      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let order = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(0))
       let token = try await ledger.token(of: "anna")
       try await Self.process([charge("1", on: 0.1, token: token)], in: ledger)
       #expect(try await ledger.orders.order(order.order.id)?.order.status == .fulfilled)
@@ -187,7 +192,8 @@ struct NotificationTests {
     try await withInbox { ledger in
       try await ledger.submit(
         [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
-      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(5))
+      let order = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(5))
       try await Self.process([charge("2", on: 30)], on: 30, in: ledger)
       #expect(try await ledger.owner(of: "2") == "anna")
       #expect(try await ledger.orders.order(order.order.id)?.order.status == .open)
@@ -237,7 +243,7 @@ struct NotificationTests {
         "n1", until: day(2), because: "Apple did not answer.", exchanges: [exchange("none")],
         worker: nil)
       #expect(
-        try await ledger.jobs.claimJobs(limit: 1, worker: "w", at: day(1.9), lease: .seconds(60))
+        try await ledger.claimJobs(limit: 1, worker: "w", at: day(1.9), lease: .seconds(60))
           .isEmpty)
       let waiting = try #require(try await ledger.notifications.notification("n1"))
       #expect(waiting.outcome == nil)
@@ -256,7 +262,8 @@ struct NotificationTests {
       try await ledger.notifications.postponeNotification(
         "n1", until: day(3), because: "late", exchanges: [exchange("late")], worker: nil)
       let late = try await ledger.notifications.process(
-        NotificationStore.VerifiedNotification(id: "n1", evidence: [charge("1", on: 0)]), at: day(3),
+        NotificationStore.VerifiedNotification(id: "n1", evidence: [charge("1", on: 0)]),
+        at: day(3),
         terms: .everything)
       #expect(late == nil)
       #expect(try await ledger.notifications.notification("n1")?.problem == "Not authentic.")
@@ -272,14 +279,17 @@ struct NotificationTests {
     try await withInbox { ledger in
       _ = try await ledger.notifications.store(Self.new("it's"), processAt: day(1))
       let job = try #require(
-        try await ledger.jobs.claimJobs(limit: 1, worker: "w", at: day(1), lease: .seconds(60)).first)
-      #expect(try await ledger.jobs.discardProcessing(job, because: "It can't be read.", at: day(2)))
+        try await ledger.claimJobs(limit: 1, worker: "w", at: day(1), lease: .seconds(60)).first)
+      #expect(
+        try await ledger.jobs.discardProcessing(job, because: "It can't be read.", at: day(2)))
       #expect(try await ledger.notifications.notification("it's")?.problem == "It can't be read.")
       #expect(try await ledger.notifications.notification("it's")?.outcome == nil)
-      #expect(try await ledger.jobs.restartJobs(.discarded(kind: "verify_submission"), at: day(3)) == 0)
       #expect(
-        try await ledger.jobs.restartJobs(.discarded(kind: "process_notification"), at: day(3)) == 1)
-      let again = try await ledger.jobs.claimJobs(
+        try await ledger.jobs.restartJobs(.discarded(kind: "verify_submission"), at: day(3)) == 0)
+      #expect(
+        try await ledger.jobs.restartJobs(.discarded(kind: "process_notification"), at: day(3)) == 1
+      )
+      let again = try await ledger.claimJobs(
         limit: 1, worker: "w", at: day(3), lease: .seconds(60))
       #expect(again.map(\.key) == [.processNotification("it's")])
     }
@@ -294,7 +304,9 @@ struct NotificationTests {
           lastAt: day(1) + .minutes(minutes), lastDetail: "At \(minutes).", lastBodyBytes: minutes,
           lastBodySHA256: Array(repeating: UInt8(minutes), count: 32))
       }
-      try await ledger.notifications.trace([refused("untrusted_chain", 2, at: 1), refused("too_large", 1, at: 2)])
+      try await ledger.notifications.trace([
+        refused("untrusted_chain", 2, at: 1), refused("too_large", 1, at: 2),
+      ])
       try await ledger.notifications.trace([refused("untrusted_chain", 3, at: 5)])
       let found = try await ledger.notifications.refusedNotifications(since: day(1))
       #expect(found.map(\.reason) == ["untrusted_chain", "too_large"])

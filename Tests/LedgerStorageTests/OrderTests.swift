@@ -35,12 +35,15 @@ struct OrderTests {
         .transaction(
           TransactionRecord(
             key: key(
-              TransactionID(id), line: OriginalTransactionKey(.production, OriginalTransactionID(id)),
+              TransactionID(id),
+              line: OriginalTransactionKey(.production, OriginalTransactionID(id)),
               product: "coins"),
             asOf: day(date), purchaseDate: day(date), expiresDate: nil, revocation: .notRevoked))
       }
-      let first = try await ledger.orders.openOrder(accountID: "anna", productID: "coins", at: day(0))
-      let second = try await ledger.orders.openOrder(accountID: "anna", productID: "coins", at: day(1))
+      let first = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "coins", at: day(0))
+      let second = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "coins", at: day(1))
       let charges = [coins("1", on: 0.1), coins("2", on: 1.1)]
       try await ledger.submit(
         charges, claiming: charges.compactMap(\.transactionKey), by: "anna", on: 1.2)
@@ -52,7 +55,8 @@ struct OrderTests {
   @Test("an order that expired long before the purchase is neither matched nor locked")
   func expiredLongBefore() async throws {
     try await withLedger { ledger in
-      let old = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let old = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(0))
       _ = try await ledger.database.execute(
         "UPDATE tenure.purchase_order SET status = 'expired'")
       try await ledger.database.withTransaction { transaction in
@@ -62,7 +66,8 @@ struct OrderTests {
           [charge("1", on: 90)], claiming: [key("1")], by: "anna", on: 90.1)
         #expect(result?.fulfilledOrder == nil)
       }
-      let second = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(119))
+      let second = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(119))
       let result = try await ledger.submit(
         [charge("2", on: 150)], claiming: [key("2")], by: "anna", on: 150.1)
       #expect(result?.fulfilledOrder == second.order.id)
@@ -112,7 +117,8 @@ struct OrderTests {
       var orders: [PurchaseOrder] = []
       for date in [0.0, 1, 2] {
         orders.append(
-          try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(date)).order)
+          try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(date))
+            .order)
       }
       orders.sort { $0.id < $1.id }
       let (first, named) = (orders[0], orders[2])
@@ -135,7 +141,8 @@ struct OrderTests {
   @Test("another account's order that is named is not locked")
   func namedOfAnother() async throws {
     try await withLedger { ledger in
-      let order = try await ledger.orders.openOrder(accountID: "ben", productID: "monthly", at: day(0))
+      let order = try await ledger.orders.openOrder(
+        accountID: "ben", productID: "monthly", at: day(0))
       try await ledger.database.withTransaction { transaction in
         _ = try await transaction.query(
           OrderStore.lock(order: order.order.id, of: order.order.account))
@@ -149,8 +156,10 @@ struct OrderTests {
   @Test("an order that is named after it was matched stays the charge's")
   func namedLater() async throws {
     try await withLedger { ledger in
-      let first = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
-      let other = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(3))
+      let first = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(0))
+      let other = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(3))
       for order in [nil, first.order.id] {
         let result = try await ledger.submit(
           [charge("1", on: 2)], claiming: [key("1")], by: "anna", on: 3.1, order: order)
@@ -192,7 +201,8 @@ struct OrderTests {
     try await withLedger { ledger in
       try await ledger.submit(
         [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
-      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(5))
+      let order = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(5))
       let result = try await ledger.submit(
         [charge("2", on: 30, asOf: 30)], claiming: [key("2")], by: "anna", on: 30.1)
       #expect(result?.fulfilledOrder == nil)
@@ -203,7 +213,8 @@ struct OrderTests {
   @Test("a refund marks the order refunded, its reversal fulfilled again")
   func refund() async throws {
     try await withLedger { ledger in
-      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let order = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(0))
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       #expect(try await ledger.orders.order(order.order.id)?.order.status == .fulfilled)
       try await ledger.submit(
@@ -218,7 +229,8 @@ struct OrderTests {
   @Test("an order of another account stays open, and the charge is recorded all the same")
   func mismatch() async throws {
     try await withLedger { ledger in
-      let order = try await ledger.orders.openOrder(accountID: "ben", productID: "monthly", at: day(0))
+      let order = try await ledger.orders.openOrder(
+        accountID: "ben", productID: "monthly", at: day(0))
       let result = try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, order: order.order.id)
       #expect(result?.namedOrder == .matched(.accountMismatch))
@@ -230,7 +242,8 @@ struct OrderTests {
   @Test("an unknown order is reported, and the latest open one is fulfilled as if none was named")
   func unknown() async throws {
     try await withLedger { ledger in
-      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let order = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(0))
       let result = try await ledger.submit(
         [charge("1", on: 0.1)], claiming: [key("1")], by: "anna", on: 0.2, order: UUID())
       #expect(result?.namedOrder == .unknown)
@@ -244,7 +257,8 @@ struct OrderTests {
     try await withLedger { ledger in
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit([status(false, on: 10)], claiming: [], by: "anna", on: 10)
-      let order = try await ledger.orders.openOrder(accountID: "ben", productID: "monthly", at: day(29.9))
+      let order = try await ledger.orders.openOrder(
+        accountID: "ben", productID: "monthly", at: day(29.9))
       try await ledger.submit(
         [charge("2", on: 30)], claiming: [key("2")], by: "ben", on: 30.1, order: order.order.id)
       #expect(try await ledger.owner(of: "2") == "ben")
@@ -267,7 +281,8 @@ struct OrderTests {
   @Test("a refund marks the order, though an administrator has placed the charge elsewhere")
   func refundAfterTransfer() async throws {
     try await withLedger { ledger in
-      let order = try await ledger.orders.openOrder(accountID: "ben", productID: "monthly", at: day(0))
+      let order = try await ledger.orders.openOrder(
+        accountID: "ben", productID: "monthly", at: day(0))
       try await ledger.submit([charge("1", on: 1)], claiming: [key("1")], by: "ben", on: 1.1)
       _ = try await ledger.accounts.findOrCreateAccount("anna", at: start)
       try await ledger.ownership.transfer(
@@ -287,16 +302,16 @@ struct OrderTests {
         let id: TransactionID = date == 0 ? "1" : "2"
         try await ledger.submit([charge(id, on: date)], claiming: [key(id)], by: "anna", on: date)
       }
-      _ = try await ledger.orders.acknowledgeDelivery(of: key("1"), by: "anna", on: 11)
+      _ = try await ledger.acknowledgeDelivery(of: key("1"), by: "anna", on: 11)
       try await ledger.submit(
         [
           charge("1", on: 0, asOf: 13, revokedOn: 12), charge("2", on: 10, asOf: 13, revokedOn: 12),
         ],
         claiming: [], by: "anna", on: 13)
       #expect(
-        try await ledger.orders.acknowledgeDelivery(of: key("1"), by: "anna", on: 14)?.isFirst == false)
+        try await ledger.acknowledgeDelivery(of: key("1"), by: "anna", on: 14)?.isFirst == false)
       await #expect(throws: LedgerError.revokedCharge(key("2"))) {
-        try await ledger.orders.acknowledgeDelivery(of: key("2"), by: "anna", on: 14)
+        try await ledger.acknowledgeDelivery(of: key("2"), by: "anna", on: 14)
       }
     }
   }
@@ -304,7 +319,8 @@ struct OrderTests {
   @Test("an order is found by its account alone, where that is known")
   func ofAccount() async throws {
     try await withLedger { ledger in
-      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let order = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(0))
       let ben = try await ledger.accounts.findOrCreateAccount("ben", at: day(0))
       #expect(try await ledger.orders.order(order.order.id) == order)
       #expect(try await ledger.orders.order(order.order.id, of: order.order.account) == order)
@@ -317,8 +333,10 @@ struct OrderTests {
     try await withLedger { ledger in
       _ = try await ledger.products.describe(
         Product(id: "coins", validFrom: start, type: .consumable, entitlements: []))
-      let coins = try await ledger.orders.openOrder(accountID: "anna", productID: "coins", at: day(0))
-      let monthly = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let coins = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "coins", at: day(0))
+      let monthly = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(0))
       try await ledger.database.withTransaction { transaction in
         _ = try await transaction.query(
           "SELECT 1 FROM tenure.purchase_order WHERE order_id = \(coins.order.id) FOR UPDATE")
@@ -340,7 +358,8 @@ struct OrderTests {
   @Test("an order that nobody paid for is answered as expired, and a late charge still fulfils it")
   func expired() async throws {
     try await withLedger { ledger in
-      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let order = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: day(0))
       #expect(order.answered(at: day(6.9)).order.status == .open)
       #expect(order.answered(at: day(7)).order.status == .expired)
       let result = try await ledger.submit(
@@ -455,7 +474,7 @@ struct OrderTests {
 extension Ledger {
   fileprivate func statuses(of orders: [UUID]) async throws -> [PurchaseOrder.Status?] {
     var statuses: [PurchaseOrder.Status?] = []
-    for order in orders { statuses.append(try await self.order(order)?.order.status) }
+    for order in orders { statuses.append(try await self.orders.order(order)?.order.status) }
     return statuses
   }
 }

@@ -52,7 +52,9 @@ struct PollTests {
   }
 
   /// A purchase that does not renew.
-  private func bought(_ id: TransactionID, on date: Double, line: OriginalTransactionKey = lineID) -> Evidence {
+  private func bought(_ id: TransactionID, on date: Double, line: OriginalTransactionKey = lineID)
+    -> Evidence
+  {
     .transaction(
       TransactionRecord(
         key: key(id, line: line, product: "coins"), asOf: day(date), purchaseDate: day(date),
@@ -68,7 +70,7 @@ struct PollTests {
 
   @Test func `what is recorded is planned in the same commit`() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.submissions.store(by: "anna", on: 0)
+      let submission = try await ledger.store(by: "anna", on: 0)
       try await ledger.database.runScript(
         "ALTER TABLE tenure.submission ADD CONSTRAINT never_verified CHECK (status <> 'verified')")
       await #expect(throws: PostgresError.self) {
@@ -150,8 +152,8 @@ struct PollTests {
       #expect(try await plans(ledger).map(\.line) == ["production/1000"])
       // Another process has not heard of it, and finds out.
       let other = Ledger(database: ledger.database)
-      #expect(try await other.hasNotifications(from: .production))
-      #expect(try await !other.hasNotifications(from: .sandbox))
+      #expect(try await other.polls.hasNotifications(from: .production))
+      #expect(try await !other.polls.hasNotifications(from: .sandbox))
     }
   }
 
@@ -175,7 +177,7 @@ struct PollTests {
 
   @Test func `the latest receipt that tells of a line is known, and its app`() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.submissions.store(by: "anna", on: 0)
+      let submission = try await ledger.store(by: "anna", on: 0)
       _ = try await ledger.submissions.record(
         SubmissionStore.VerifiedSubmission(
           submission: submission, source: .receipt, environment: .production,
@@ -186,7 +188,7 @@ struct PollTests {
       #expect(try await ledger.polls.lineToPoll(lineID)?.source == ofSubmission)
 
       // Signed data has no receipt, and leaves what is there.
-      let signed = try await ledger.submissions.store(by: "anna", on: 1)
+      let signed = try await ledger.store(by: "anna", on: 1)
       _ = try await ledger.submissions.record(
         SubmissionStore.VerifiedSubmission(
           submission: signed, source: .signedTransaction, environment: .production,
@@ -230,7 +232,8 @@ struct PollTests {
       // Nothing was heard in time, so that the end itself is asked about.
       _ = try await ledger.polls.record(
         [charge("2", on: 30), status(true, on: 30.01)], polledAs: "q",
-        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: job), at: day(30.01), terms: .everything)
+        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: job), at: day(30.01),
+        terms: .everything)
       let plan = try #require(try await plans(ledger).first)
       #expect(plan.worker == nil)
       #expect(lies(plan.runAt, 60 - 26.0 / 24, within: .hours(1)))
@@ -239,7 +242,8 @@ struct PollTests {
       // about the same.
       let again = try await claim(ledger, by: "a", on: 59.5)
       _ = try await ledger.polls.record(
-        [], polledAs: "r", about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: again), at: day(59.5),
+        [], polledAs: "r",
+        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: again), at: day(59.5),
         terms: .everything)
       let next = try #require(try await plans(ledger).first)
       #expect(next.worker == nil)
@@ -280,7 +284,8 @@ struct PollTests {
       let other = try await claim(ledger, by: "b", on: 30.02)
       _ = try await ledger.polls.record(
         [charge("2", on: 30), status(true, on: 30.01)], polledAs: "q",
-        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: late), at: day(30.02), terms: .everything)
+        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: late), at: day(30.02),
+        terms: .everything)
       let plan = try await plans(ledger)
       #expect(plan.map(\.worker) == ["b"])
       _ = try await ledger.polls.record(

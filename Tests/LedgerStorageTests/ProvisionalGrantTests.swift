@@ -33,7 +33,7 @@ struct ProvisionalGrantTests {
   @Test("are replaced at each attempt, and gone with the decision")
   func lifetime() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.submissions.store(by: "anna", on: 1)
+      let submission = try await ledger.store(by: "anna", on: 1)
       try await postpone(
         submission, [grant("pro", until: 2), grant("news", until: 2)], on: 1, in: ledger)
       #expect(try await granted("anna", in: ledger) == ["pro": day(2), "news": day(2)])
@@ -53,7 +53,7 @@ struct ProvisionalGrantTests {
   @Test("are gone with a rejection")
   func rejection() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.submissions.store(by: "anna", on: 1)
+      let submission = try await ledger.store(by: "anna", on: 1)
       try await postpone(submission, [grant("pro", until: 2)], on: 1, in: ledger)
       try await ledger.submissions.reject(
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
@@ -67,7 +67,7 @@ struct ProvisionalGrantTests {
     try await withLedger { ledger in
       let other = OriginalTransactionKey(.sandbox, lineID.originalTransactionID)
       let (anna, ben) = (
-        try await ledger.submissions.store(by: "anna", on: 1), try await ledger.submissions.store(by: "ben", on: 1)
+        try await ledger.store(by: "anna", on: 1), try await ledger.store(by: "ben", on: 1)
       )
       try await postpone(anna, [grant("pro", until: 2)], on: 1, in: ledger)
       // The same number in the sandbox is another line.
@@ -84,7 +84,7 @@ struct ProvisionalGrantTests {
     try await withLedger { ledger in
       var submissions: [Submission] = []
       for number in 0..<8 {
-        submissions.append(try await ledger.submissions.store(by: "account \(number)", on: 1))
+        submissions.append(try await ledger.store(by: "account \(number)", on: 1))
       }
       try await withThrowingTaskGroup(of: Void.self) { group in
         for submission in submissions {
@@ -102,7 +102,7 @@ struct ProvisionalGrantTests {
   @Test("are what an audit looks at")
   func audit() async throws {
     try await withLedger { ledger in
-      let submission = try await ledger.submissions.store(by: "anna", on: 1)
+      let submission = try await ledger.store(by: "anna", on: 1)
       try await postpone(submission, [grant("pro", until: 2)], on: 1, in: ledger)
       #expect(try await ledger.auditor.audit().isClean)
       _ = try await ledger.database.execute(
@@ -119,7 +119,8 @@ struct ProvisionalGrantTests {
     let account = try await ledger.accounts.findOrCreateAccount(account, at: start)
     return EvidenceBatch(
       evidence: evidence,
-      claim: EvidenceBatch.SubmissionClaim(account: account.key, transactions: keys, receivedAt: day(40)),
+      claim: EvidenceBatch.SubmissionClaim(
+        account: account.key, transactions: keys, receivedAt: day(40)),
       source: EntrySource(.receipt, id: "rehearsal"))
   }
 

@@ -335,7 +335,8 @@ struct QueueTests {
       #expect(try await state("n7") == nil)
 
       // A running job is not retried.
-      #expect(try await ledger.jobs.restartJobs(.named(["n1", "n3", "\(second.id)"]), at: now) == 2)
+      #expect(
+        try await ledger.jobs.restartJobs(.named(["n1", "n3", "\(second.id)"]), at: now) == 2)
       #expect(try await state("n3") == .running)
       #expect(try await state("n1") == .due)
       let again = try #require(try await ledger.jobs.jobs(named: "n2", at: now).first)

@@ -43,7 +43,8 @@ struct ReadingTests {
       let ledger = Ledger(database: database)
       _ = try await ledger.products.describe(
         Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
-      let order = try await ledger.orders.openOrder(accountID: "anna", productID: "monthly", at: start)
+      let order = try await ledger.orders.openOrder(
+        accountID: "anna", productID: "monthly", at: start)
       let other = OriginalTransactionKey(.production, "2000")
       func submit(_ id: TransactionID, on date: Double) async throws {
         try await ledger.submit(
@@ -65,7 +66,8 @@ struct ReadingTests {
       #expect(try await ledger.ownership.lines(of: account.key).count == 2)
       #expect(try await ledger.ownership.lines(of: "1" as TransactionID).contains(lineID))
       #expect(try await ledger.ownership.environments(of: "1000") == [.production])
-      #expect(try await ledger.ownership.family(of: lineID, knownAt: day(90))?.rule.charges.count == 3)
+      #expect(
+        try await ledger.ownership.family(of: lineID, knownAt: day(90))?.rule.charges.count == 3)
       #expect(try await !ledger.ownership.history(of: lineID).isEmpty)
       #expect(try await ledger.ownership.accountIDs(of: [account.key]) == [account.key: "anna"])
       _ = try await ledger.holdings.holdings(of: "anna")
@@ -79,7 +81,7 @@ struct ReadingTests {
       #expect(try await ledger.submissions.payload(of: submission) != nil)
       _ = try await ledger.submissions.exchanges(of: submission)
       _ = try await ledger.orders.acknowledgeDelivery(of: key("3"), by: account.key, at: day(61))
-      _ = try await ledger.jobs.claimJobs(limit: 1, worker: "w", at: start, lease: .seconds(1))
+      _ = try await ledger.claimJobs(limit: 1, worker: "w", at: start, lease: .seconds(1))
 
       _ = try await database.query("SELECT pg_stat_force_next_flush()")
       let scanned = try await database.query(

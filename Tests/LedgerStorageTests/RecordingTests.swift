@@ -184,7 +184,9 @@ struct RecordingTests {
       #expect(linked?.expiresAt == day(60))
       #expect(linked?.willRenew == true)
       #expect(
-        Set(try await ledger.holdings.holdings(of: "anna").holdings.map(\.familyID)) == [nil, "900"])
+        Set(try await ledger.holdings.holdings(of: "anna").holdings.map(\.familyID)) == [
+          nil, "900",
+        ])
       let audit = try await ledger.auditor.audit()
       #expect(audit.differences == [], "\(audit.differences)")
       #expect(try await ledger.auditor.rebuild().rewritten == 0)
@@ -287,6 +289,7 @@ struct RecordingTests {
     _ = try await ledger.products.describe(
       Product(
         id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
-    return try await ledger.orders.openOrder(accountID: account, productID: "monthly", at: start).order.id
+    return try await ledger.orders.openOrder(accountID: account, productID: "monthly", at: start)
+      .order.id
   }
 }

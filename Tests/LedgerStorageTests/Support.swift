@@ -92,7 +92,7 @@ extension Ledger {
 
   /// Stores a submission, for Apple to be asked about it.
   func store(by account: String, on date: Double, order: UUID? = nil) async throws -> Submission {
-    try await store(
+    try await submissions.store(
       NewSubmission(
         id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt("receipt"),
         transactionID: nil, orderID: order, isRestore: false, bundleID: nil),
@@ -116,18 +116,20 @@ extension Ledger {
     async throws -> (deliveredAt: Timestamp, isFirst: Bool)?
   {
     let account = try await accounts.findOrCreateAccount(account, at: start)
-    return try await acknowledgeDelivery(of: key, by: account.key, at: day(date))
+    return try await orders.acknowledgeDelivery(of: key, by: account.key, at: day(date))
   }
 
   func owner(of id: TransactionID, line: OriginalTransactionKey = lineID) async throws -> String? {
-    guard let family = try await family(of: line),
+    guard let family = try await ownership.family(of: line),
       let recorded = family.charge(of: key(id, line: line))?.recorded
     else { return nil }
     return recorded.decision.owner.flatMap { family.names[$0] }
   }
 
-  func rule(of id: TransactionID, line: OriginalTransactionKey = lineID) async throws -> Decision.Rule? {
-    try await family(of: line)?.charge(of: key(id, line: line))?.recorded.decision.rule
+  func rule(of id: TransactionID, line: OriginalTransactionKey = lineID) async throws -> Decision
+    .Rule?
+  {
+    try await ownership.family(of: line)?.charge(of: key(id, line: line))?.recorded.decision.rule
   }
 
   func entryCount() async throws -> Int {
@@ -152,7 +154,7 @@ extension Ledger {
   func claimJobs(limit: Int, worker: String, at now: Timestamp, lease: Duration) async throws
     -> [Job]
   {
-    try await claimJobs(
+    try await jobs.claimJobs(
       limits: [.submissions: limit, .notifications: limit], worker: worker, at: now, lease: lease)
   }
 }

@@ -25,7 +25,8 @@ struct SupportLifeTests {
       var grants: [UUID] = []
       for step in steps {
         try await step.happen(in: ledger, grants: &grants)
-        #expect(try await ledger.auditor.audit().differences == [], "seed \(seed), day \(step.date)")
+        #expect(
+          try await ledger.auditor.audit().differences == [], "seed \(seed), day \(step.date)")
       }
       let end = date + 1
       try await ledger.work(until: end)

@@ -72,7 +72,8 @@ struct TellingTests {
   func together() async throws {
     try await withLedger { ledger in
       for (number, account) in ["anna", "ben", "cleo"].enumerated() {
-        let line = OriginalTransactionKey(.production, OriginalTransactionID(rawValue: "\(1000 + number)"))
+        let line = OriginalTransactionKey(
+          .production, OriginalTransactionID(rawValue: "\(1000 + number)"))
         let id = TransactionID(rawValue: "\(number)")
         try await ledger.submit(
           [charge(id, on: 0, line: line)], claiming: [key(id, line: line)],
@@ -121,7 +122,7 @@ struct TellingTests {
       let grant = ProvisionalGrant(entitlement: "premium", endsAt: day(2), line: lineID)
       for (number, account) in ["anna", "ben", "carl"].enumerated() {
         let line = OriginalTransactionKey(.production, OriginalTransactionID("\(number)"))
-        let submission = try await ledger.submissions.store(by: account, on: 1)
+        let submission = try await ledger.store(by: account, on: 1)
         try await ledger.submissions.postpone(
           submission, until: day(1.5), because: waiting, exchanges: [],
           provisional: [
@@ -178,7 +179,9 @@ struct TellingTests {
   @Test("a survey goes on where a worker died, and begins again when something changes meanwhile")
   func surveyPlace() async throws {
     let text = ReconciliationPlace(.accounts, after: "an account").text(generation: 3)
-    #expect(ReconciliationPlace(text, generation: 3) == ReconciliationPlace(.accounts, after: "an account"))
+    #expect(
+      ReconciliationPlace(text, generation: 3)
+        == ReconciliationPlace(.accounts, after: "an account"))
     #expect(ReconciliationPlace(text, generation: 4) == nil)
     #expect(ReconciliationPlace(nil, generation: 0) == nil)
     let line = OriginalTransactionKey(.sandbox, "a/b c")

@@ -72,7 +72,8 @@ extension Ledger {
       NewNotification(id: id, version: .two, receivedAt: day(date), body: "signed"),
       processAt: day(date))
     _ = try await notifications.process(
-      NotificationStore.VerifiedNotification(id: id, evidence: evidence), at: day(date), terms: terms)
+      NotificationStore.VerifiedNotification(id: id, evidence: evidence), at: day(date),
+      terms: terms)
   }
 
   /// Claims what is to be done at its moment, or for all accounts.
@@ -98,7 +99,7 @@ extension Ledger {
         case .mergeAccount:
           let account = AccountKey(rawValue: try job.subjectID)
           while try await !accounts.continueMerge(of: account, terms: terms, at: day(date)) {}
-          try await jobs.complete(job)
+          try await self.jobs.complete(job)
         default: Issue.record("a job of another kind: \(job.key)")
         }
       }

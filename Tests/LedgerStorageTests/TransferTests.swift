@@ -76,7 +76,9 @@ struct TransferTests {
       #expect(try await transfer(ledger, to: nil, on: 7))
       #expect(try await ledger.owner(of: "1") == nil)
       #expect(
-        try await ledger.administration.administratorActs(limit: 10).map(\.action) == ["release", "release"])
+        try await ledger.administration.administratorActs(limit: 10).map(\.action) == [
+          "release", "release",
+        ])
     }
   }
 
@@ -139,7 +141,8 @@ struct TransferTests {
     try await withSubscription { ledger in
       _ = try await ledger.products.describe(
         Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
-      let order = try await ledger.orders.openOrder(accountID: "ben", productID: "monthly", at: start)
+      let order = try await ledger.orders.openOrder(
+        accountID: "ben", productID: "monthly", at: start)
       #expect(try await transfer(ledger, to: "ben", on: 5))
       let found = try await ledger.orders.order(order.order.id)
       #expect(found?.order.status == .fulfilled)
@@ -168,7 +171,10 @@ struct TransferTests {
         try await transfer(ledger, to: erased.pseudonym, on: 6)
       }
       #expect(try await ledger.entryCount() == entries)
-      #expect(try await ledger.administration.administratorActs(limit: 10).map(\.action) == ["erase_account"])
+      #expect(
+        try await ledger.administration.administratorActs(limit: 10).map(\.action) == [
+          "erase_account"
+        ])
     }
   }
 }

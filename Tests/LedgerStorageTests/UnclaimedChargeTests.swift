@@ -7,7 +7,8 @@ import Testing
 
 struct UnclaimedChargeTests {
   private static let lines = [
-    OriginalTransactionKey(.production, "1000"), OriginalTransactionKey(.production, "2000"), OriginalTransactionKey(.sandbox, "1000"),
+    OriginalTransactionKey(.production, "1000"), OriginalTransactionKey(.production, "2000"),
+    OriginalTransactionKey(.sandbox, "1000"),
   ]
 
   /// All pages of a list, one after the other.
@@ -88,7 +89,8 @@ struct UnclaimedChargeTests {
           ])
       }
 
-      let first = try #require(try await ledger.ownership.unclaimedCharges(wasOver: false, limit: 2).last)
+      let first = try #require(
+        try await ledger.ownership.unclaimedCharges(wasOver: false, limit: 2).last)
       #expect(first.chargedAt == day(60))
       #expect(first.firstSeenAt == day(61))
       #expect(first.expiresAt == day(90))

@@ -181,7 +181,7 @@ struct WebhookTests {
       #expect((retried.eventID, retried.attempts) == (first, 1))
 
       // The stream continues after a delivery was given up.
-      try await ledger.submissions.postpone(
+      try await ledger.webhooks.postpone(
         retried, of: again, because: "HTTP 501", failures: 4, until: later, isLast: true, at: later)
       let parked = try await ledger.webhooks.parkedDeliveries(limit: 10)
       #expect(parked.map(\.eventID) == [first])
@@ -205,7 +205,7 @@ struct WebhookTests {
       let delivery = try #require(try await ledger.webhooks.nextDelivery(job, at: later))
       #expect(delivery.eventID == slow.eventID)
       #expect(try await ledger.webhooks.nextDelivery(late, after: slow, at: later) == nil)
-      try await ledger.submissions.postpone(
+      try await ledger.webhooks.postpone(
         slow, of: late, because: "late", failures: 1, until: later + .hours(1), isLast: false,
         at: later)
       let next = try await ledger.webhooks.nextDelivery(job, after: delivery, at: later)
@@ -220,7 +220,9 @@ struct WebhookTests {
       #expect(try await ledger.webhooks.pushEvents(at: start) == 2)
       let job = try #require(try await claim(ledger).values.first)
       let first = try await ledger.webhooks.nextDelivery(job, at: start)
-      #expect(try await ledger.webhooks.nextDelivery(job, after: first, isPausing: true, at: start) == nil)
+      #expect(
+        try await ledger.webhooks.nextDelivery(job, after: first, isPausing: true, at: start) == nil
+      )
       let again = try #require(try await claim(ledger, as: "b").values.first)
       #expect(again.attempts == 1)
       #expect(try await deliverAll(ledger, again) == [ids[1]])
@@ -234,8 +236,9 @@ struct WebhookTests {
       #expect(try await ledger.webhooks.pushEvents(at: start) == 2)
       let job = try #require(try await claim(ledger).values.first)
       let first = try #require(try await ledger.webhooks.nextDelivery(job, at: start))
-      let second = try #require(try await ledger.webhooks.nextDelivery(job, after: first, at: start))
-      try await ledger.submissions.postpone(
+      let second = try #require(
+        try await ledger.webhooks.nextDelivery(job, after: first, at: start))
+      try await ledger.webhooks.postpone(
         second, of: job, because: "no", failures: 9, until: start + .hours(1), isLast: false,
         at: start)
 
@@ -246,11 +249,12 @@ struct WebhookTests {
       #expect(again.attempts == 1)
       let repeated = try #require(try await ledger.webhooks.nextDelivery(again, at: start))
       #expect(repeated.eventID == ids[0])
-      let retried = try #require(try await ledger.webhooks.nextDelivery(again, after: repeated, at: start))
+      let retried = try #require(
+        try await ledger.webhooks.nextDelivery(again, after: repeated, at: start))
       #expect((retried.eventID, retried.attempts) == (ids[1], 1))
 
       // A given-up event gets a fresh retry window.
-      try await ledger.submissions.postpone(
+      try await ledger.webhooks.postpone(
         retried, of: again, because: "no", failures: 2, until: start, isLast: true, at: start)
       let empty = try #require(try await claim(ledger).values.first)
       #expect(try await deliverAll(ledger, empty).isEmpty)

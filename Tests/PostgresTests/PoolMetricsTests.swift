@@ -3,7 +3,6 @@ import Secrets
 import Synchronization
 import Testing
 
-@testable import AdminSite
 @testable import Postgres
 
 /// What a pool counts of its round trips and connections.

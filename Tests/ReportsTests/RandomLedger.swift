@@ -97,7 +97,8 @@ struct RandomLedger: Sendable {
         if chance(30) {
           let owner = try await ledger.accounts.findOrCreateAccount(account, at: day(date)).key
           do {
-            _ = try await ledger.orders.acknowledgeDelivery(of: key, by: owner, at: day(date + 0.01))
+            _ = try await ledger.orders.acknowledgeDelivery(
+              of: key, by: owner, at: day(date + 0.01))
           } catch LedgerError.revokedCharge {
             // What was refunded is not delivered.
           }

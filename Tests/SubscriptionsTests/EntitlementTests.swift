@@ -33,7 +33,8 @@ struct EntitlementTests {
   static func holding(
     _ id: TransactionID, _ product: ProductID = .monthly, _ start: Double, _ end: Double?,
     revoked: Double? = nil, superseded: Double? = nil, renewal: Holding.Renewal? = nil,
-    type: ProductType? = nil, line: OriginalTransactionKey = mainLine, family: OriginalTransactionID? = nil,
+    type: ProductType? = nil, line: OriginalTransactionKey = mainLine,
+    family: OriginalTransactionID? = nil,
     period: PeriodType = .normal
   ) -> Holding {
     Holding(

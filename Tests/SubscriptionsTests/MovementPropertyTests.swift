@@ -1,8 +1,6 @@
 import Subscriptions
 import Testing
 
-@testable import AdminSite
-
 /// What holds of the movements of every subscription, for random evidence.
 struct MovementPropertyTests {
   @Test("The same movements, whatever the order in which Apple's evidence arrives")

@@ -1,8 +1,8 @@
 import Bootstrap
-import Foundation
-import Logging
+package import Foundation
+package import Logging
 import Postgres
-import Secrets
+package import Secrets
 import ServiceLifecycle
 import Synchronization
 import UnixSignals
@@ -22,6 +22,22 @@ package struct BenchRun: Sendable {
   /// The directory in which the reports' database is kept; nil: it is removed.
   let databaseDirectory: URL?
   let logger: Logger
+
+  package init(
+    subject: BenchSubject, databaseURL: Secret<String>?, accounts: Int?, seconds: Int, rounds: Int,
+    subscriptions: Int?, polls: Int, lines: Int, databaseDirectory: URL?, logger: Logger
+  ) {
+    self.subject = subject
+    self.databaseURL = databaseURL
+    self.accounts = accounts
+    self.seconds = seconds
+    self.rounds = rounds
+    self.subscriptions = subscriptions
+    self.polls = polls
+    self.lines = lines
+    self.databaseDirectory = databaseDirectory
+    self.logger = logger
+  }
 
   /// With minimal WAL, tables written in the transaction that creates them bypass the log.
   private static let reportsSettings = ["wal_level": "minimal", "max_wal_senders": "0"]
@@ -176,7 +192,7 @@ package struct BenchReport: Sendable {
   var answers: [AnswerTime] = []
 
   /// Whether every page and report was answered in time.
-  var isMet: Bool { answers.allSatisfy(\.isMet) }
+  package var isMet: Bool { answers.allSatisfy(\.isMet) }
 
   private enum Item: Encodable {
     case result(BenchResult)
@@ -191,7 +207,7 @@ package struct BenchReport: Sendable {
   }
 
   /// An array of objects, each with its rounds or its response times.
-  var json: String {
+  package var json: String {
     get throws {
       let encoder = JSONEncoder()
       encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
@@ -201,7 +217,7 @@ package struct BenchReport: Sendable {
   }
 
   /// A line for each result, followed by a description of the limits.
-  var table: String {
+  package var table: String {
     [answers.isEmpty ? nil : answersTable, results.isEmpty ? nil : resultsTable]
       .compactMap(\.self).joined(separator: "\n\n")
   }

@@ -7,7 +7,7 @@ import Foundation
 import HTTPAPI
 import Hummingbird
 import LedgerStorage
-import Logging
+package import Logging
 import Postgres
 import PrivatePostgres
 import Reports
@@ -27,8 +27,15 @@ package struct DemoProgram {
   let exits: Bool
   let logger: Logger
 
+  package init(port: Int?, customers: Int, exits: Bool, logger: Logger) {
+    self.port = port
+    self.customers = customers
+    self.exits = exits
+    self.logger = logger
+  }
+
   /// - Returns: Whether every outcome was as expected.
-  func run() async throws -> Bool {
+  package func run() async throws -> Bool {
     StoryPrinter().line("Starting a private PostgreSQL, a simulated App Store and Tenure …")
     return try await withOwnServer { postgres, directory in
       try await withDatabase(await postgres.uri()) { database in

@@ -6,6 +6,10 @@ package import Foundation
 package struct FuzzDirectory: Sendable {
   let url: URL
 
+  package init(url: URL) {
+    self.url = url
+  }
+
   package var input: URL { url.appending(path: "input") }
   package var context: URL { url.appending(path: "context") }
 }
@@ -15,16 +19,21 @@ package struct FuzzRun: Sendable {
   let subject: any FuzzSubject
   let directory: FuzzDirectory
 
+  package init(subject: any FuzzSubject, directory: FuzzDirectory) {
+    self.subject = subject
+    self.directory = directory
+  }
+
   /// The result of a run without findings.
-  struct Summary: Sendable {
-    var inputs = 0
-    var accepted = 0
+  package struct Summary: Sendable {
+    package var inputs = 0
+    package var accepted = 0
   }
 
   /// Tries inputs derived from a seed.
   ///
   /// - Throws: ``FuzzFinding``, or an error of writing the input.
-  func run(seed: UInt64, for duration: Duration) async throws -> Summary {
+  package func run(seed: UInt64, for duration: Duration) async throws -> Summary {
     try Data(subject.context.utf8).write(to: directory.context)
     try Data().write(to: directory.input)
     let file = try FileHandle(forWritingTo: directory.input)
@@ -57,15 +66,25 @@ package struct FuzzWatch: Sendable {
 
   let process: ChildProcess
   let directory: FuzzDirectory
-  var longestInput = Self.longestInput
-  var largestMemory = Self.largestMemory
+  let longestInput: Duration
+  let largestMemory: Int
+
+  package init(
+    process: ChildProcess, directory: FuzzDirectory, longestInput: Duration = Self.longestInput,
+    largestMemory: Int = Self.largestMemory
+  ) {
+    self.process = process
+    self.directory = directory
+    self.longestInput = longestInput
+    self.largestMemory = largestMemory
+  }
 
   package struct Outcome: Sendable {
     /// One sentence; nil if nothing was found.
-    var finding: String?
+    package var finding: String?
     /// Peak memory in bytes; nil where the system doesn't report it.
-    var memory: Int?
-    var output: String
+    package var memory: Int?
+    package var output: String
   }
 
   /// Waits for the process, which is killed as soon as something is found.

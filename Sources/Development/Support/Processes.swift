@@ -9,9 +9,9 @@ import NIOHTTP1
 package final class ChildProcess: Sendable {
   struct Outcome: Sendable {
     /// The exit status, or the number of the signal that ended the process.
-    let status: Int32
-    let output: String
-    let errors: String
+    package let status: Int32
+    package let output: String
+    package let errors: String
   }
 
   private static let pollInterval: Duration = .milliseconds(20)

@@ -9,6 +9,11 @@ package struct AccessExplanation: Sendable {
   package let ledger: Ledger
   package let terms: AccessTerms
 
+  package init(ledger: Ledger, terms: AccessTerms) {
+    self.ledger = ledger
+    self.terms = terms
+  }
+
   /// The most informative reason for an inactive entitlement.
   package func sentence(
     for entitlement: String, of accountID: String, among entitlements: [Entitlement]

@@ -96,6 +96,11 @@ package struct AccessComparison: Sendable {
   package var tolerance: Duration
   package var now: Timestamp
 
+  package init(tolerance: Duration, now: Timestamp) {
+    self.tolerance = tolerance
+    self.now = now
+  }
+
   /// The differences of one account, ordered by entitlement.
   ///
   /// - Parameter explain: Returns the reason why the named entitlement is not active in Tenure.

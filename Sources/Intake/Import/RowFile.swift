@@ -17,11 +17,20 @@ package struct RowFault: Error, Hashable, Sendable {
   package var code: String
   /// A sentence.
   package var reason: String
+
+  package init(code: String, reason: String) {
+    self.code = code
+    self.reason = reason
+  }
 }
 
 /// Why a file can't be read or written.
 package struct FileFault: Error, Hashable, CustomStringConvertible {
   package let description: String
+
+  package init(description: String) {
+    self.description = description
+  }
 }
 
 /// Streams a file of rows: CSV with a header (RFC 4180), or JSON lines, which begin with a brace.

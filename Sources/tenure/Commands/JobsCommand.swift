@@ -52,7 +52,9 @@ struct JobsCommand: AsyncParsableCommand {
     var id: String
 
     func run() async throws {
-      let jobs = try await JobsCommand.withLedger(options) { try await $0.jobs.jobs(named: id, at: $1) }
+      let jobs = try await JobsCommand.withLedger(options) {
+        try await $0.jobs.jobs(named: id, at: $1)
+      }
       guard !jobs.isEmpty else {
         throw NoSuchJob(description: "no job has the ID or subject \(id)")
       }

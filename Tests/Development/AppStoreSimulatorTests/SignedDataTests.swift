@@ -58,7 +58,9 @@ struct SignedDataTests {
       try simulation.signedTransaction(of: bought.transactionID)
     ).get()
     #expect(transaction.record.kind == .purchase)
-    #expect(transaction.record.key.line == OriginalTransactionKey(.production, bought.originalTransactionID))
+    #expect(
+      transaction.record.key.line
+        == OriginalTransactionKey(.production, bought.originalTransactionID))
     let info = try await verifier.renewalInfo(
       try simulation.signedRenewalInfo(of: bought.originalTransactionID)
     ).get()

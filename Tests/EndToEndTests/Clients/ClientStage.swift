@@ -12,6 +12,7 @@ import Subscriptions
 @testable import BackgroundJobs
 @testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// The input of a client: a server with a worker, a customer's purchase, and some webhooks.

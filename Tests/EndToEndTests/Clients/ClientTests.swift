@@ -1,8 +1,10 @@
 import Foundation
 import Testing
 
+@testable import Bootstrap
 @testable import Development
 @testable import HTTPAPI
+@testable import Intake
 @testable import tenure
 
 /// The clients for app servers, each in the same scenario against a real server.

@@ -1,6 +1,11 @@
 import Foundation
 import Testing
 
+@testable import Bootstrap
+@testable import Development
+@testable import Intake
+@testable import tenure
+
 /// A block of code in an article, between two fences.
 struct CodeBlock: Sendable {
   /// What its fence says; empty for one that says nothing.

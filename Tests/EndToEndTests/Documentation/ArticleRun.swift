@@ -3,7 +3,9 @@ import NIOCore
 import NIOPosix
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// An article, and what has to be there before its first block is run.

@@ -5,6 +5,8 @@ import ScratchDatabases
 import Testing
 
 @testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 /// The code in the articles of the DocC catalogues: run, and compared with what it should answer.

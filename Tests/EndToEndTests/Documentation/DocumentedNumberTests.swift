@@ -6,6 +6,8 @@ import Secrets
 import Testing
 
 @testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 /// Numbers in articles that are the code's, or follow from it.

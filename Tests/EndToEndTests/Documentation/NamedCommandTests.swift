@@ -1,6 +1,9 @@
 import Foundation
 import Testing
 
+@testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 /// The commands that articles and the README name within a sentence, compared with the program.

@@ -1,5 +1,7 @@
 import Testing
 
+@testable import Bootstrap
+@testable import Development
 @testable import Intake
 @testable import tenure
 

@@ -6,6 +6,7 @@ import ScratchDatabases
 import Subscriptions
 import Testing
 
+@testable import Bootstrap
 @testable import Development
 @testable import Intake
 @testable import tenure
@@ -487,7 +488,8 @@ struct MovingCommandTests {
     try await take("7", "endless", ends: .days(20))
     _ = try await ledger.imports.importOwners(
       [
-        ImportedOwner(line: OriginalTransactionKey(.production, "6"), accountID: "waiting", asOf: now)
+        ImportedOwner(
+          line: OriginalTransactionKey(.production, "6"), accountID: "waiting", asOf: now)
       ], from: "f", terms: AccessTerms(catalogue: try await ledger.products.catalogue()), at: now)
   }
 

@@ -4,6 +4,8 @@ import LedgerStorage
 import Subscriptions
 import Testing
 
+@testable import Bootstrap
+@testable import Development
 @testable import Intake
 @testable import tenure
 
@@ -283,7 +285,9 @@ struct RowFileTests {
   ]
 
   @Test("Ends that differ are told, and one that is none differs from any", arguments: comparedEnds)
-  func comparesEnds(here: Timestamp?, there: [PublishedAccess.End], expected: Timestamp??) async throws {
+  func comparesEnds(here: Timestamp?, there: [PublishedAccess.End], expected: Timestamp??)
+    async throws
+  {
     let comparison = AccessComparison(tolerance: .minutes(5), now: Self.now)
     let entitlements = AccessTerms(catalogue: Catalogue([])).entitlements(
       of: "anna", holding: [],

@@ -2,6 +2,9 @@ import AppStoreSimulator
 import LedgerStorage
 import Subscriptions
 
+@testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 /// The customers, one submission after the other.

@@ -4,6 +4,9 @@ import NIOCore
 import NIOHTTP1
 import Testing
 
+@testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 /// Does what the demo invites to, with the addresses and keys that it has printed.

@@ -1,6 +1,8 @@
 import Foundation
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// A PgBouncer that pools transactions, in front of a server on this machine.

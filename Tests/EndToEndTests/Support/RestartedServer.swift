@@ -1,6 +1,8 @@
 import Foundation
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// `tenure serve` at one address, killed and started again as often as a test likes.

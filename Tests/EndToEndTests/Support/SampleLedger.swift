@@ -1,9 +1,9 @@
-import Intake
 import Logging
 import Postgres
 
-@testable import Development
 @testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 /// A small ledger of submissions that were really taken: what the benchmarks submit.

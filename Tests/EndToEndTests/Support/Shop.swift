@@ -8,7 +8,9 @@ import ScratchDatabases
 import Subscriptions
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// An app's server, which calls `tenure serve` and repeats whatever got no answer.

@@ -3,7 +3,9 @@ import Foundation
 import Logging
 import Subscriptions
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// A simulated App Store that listens, and the commands that ask it.

@@ -9,6 +9,8 @@ import ServiceLifecycle
 import Subscriptions
 
 @testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 /// The network to a simulated App Store Server API.

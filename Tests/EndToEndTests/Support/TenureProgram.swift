@@ -1,6 +1,8 @@
 import Foundation
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// The program as it is built and as its users run it: in a process of its own.

@@ -6,7 +6,9 @@ import ScratchDatabases
 import Subscriptions
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// `kill -9` of workers, again and again, while they push events to a receiver that is written with
@@ -128,7 +130,8 @@ struct KilledPusherTests {
       let ledger = Ledger(database: database)
       var keys: [AccountKey] = []
       for number in 0..<KilledPusherTests.accounts {
-        keys.append(try await ledger.accounts.findOrCreateAccount("account \(number)", at: .now).key)
+        keys.append(
+          try await ledger.accounts.findOrCreateAccount("account \(number)", at: .now).key)
       }
       try await withThrowingTaskGroup(of: Void.self) { group in
         let writers = 6

@@ -4,6 +4,8 @@ import Testing
 
 @testable import BackgroundJobs
 @testable import Bootstrap
+@testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("Where webhooks may go")

@@ -4,7 +4,9 @@ import Subscriptions
 import Testing
 
 @testable import BackgroundJobs
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 /// The examples for receivers of webhooks, run.

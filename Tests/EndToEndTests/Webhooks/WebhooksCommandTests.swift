@@ -5,7 +5,9 @@ import ScratchDatabases
 import Subscriptions
 import Testing
 
+@testable import Bootstrap
 @testable import Development
+@testable import Intake
 @testable import tenure
 
 @Suite("tenure webhooks")

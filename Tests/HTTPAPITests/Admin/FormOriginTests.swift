@@ -3,6 +3,7 @@ import HummingbirdCore
 import NIOCore
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 /// The check of a form's origin, with and without a proxy.

@@ -264,7 +264,7 @@ extension Ledger {
   func claimJobs(limit: Int, worker: String, at now: Timestamp, lease: Duration) async throws
     -> [Job]
   {
-    try await claimJobs(
+    try await jobs.claimJobs(
       limits: [.submissions: limit, .notifications: limit], worker: worker, at: now, lease: lease)
   }
 }

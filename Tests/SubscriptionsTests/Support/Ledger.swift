@@ -196,8 +196,11 @@ func placementItem(
   ])
 }
 
-func importItem(_ line: OriginalTransactionKey, for account: AccountKey, boughtUntil: Timestamp) -> Item {
+func importItem(_ line: OriginalTransactionKey, for account: AccountKey, boughtUntil: Timestamp)
+  -> Item
+{
   .acts([
-    .linePlacement(OriginalTransactionOverride(account: account, line: line, boughtUntil: boughtUntil))
+    .linePlacement(
+      OriginalTransactionOverride(account: account, line: line, boughtUntil: boughtUntil))
   ])
 }

@@ -31,10 +31,12 @@ package struct Rehearsal {
   /// A command or an incident that failed.
   package struct Failure: Error, CustomStringConvertible {
     package let description: String
+
+    package init(description: String) { self.description = description }
   }
 
   /// - Returns: Whether every outcome was as expected.
-  func run() async throws -> Bool {
+  package func run() async throws -> Bool {
     let directory = FileManager.default.temporaryDirectory
       .appending(path: "tenure-rehearsal-\(ProcessInfo.processInfo.processIdentifier)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
@@ -308,6 +310,12 @@ package struct RehearsalPlan: Sendable {
 
   /// A Monday, in the morning.
   let switchDay = Timestamp(CalendarDate(year: 2025, month: 1, day: 6)) + .hours(8)
+
+  package init(seed: UInt64, owners: Int, newcomers: Int) {
+    self.seed = seed
+    self.owners = owners
+    self.newcomers = newcomers
+  }
   /// The time of the owners' first purchases.
   var past: Timestamp { switchDay - .days(100) }
 

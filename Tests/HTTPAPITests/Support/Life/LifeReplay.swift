@@ -116,7 +116,7 @@ struct LifeReplay {
 
   /// Does what a worker would do.
   private func work() async throws {
-    let jobs = try await api.ledger.jobs.claimJobs(
+    let jobs = try await api.ledger.claimJobs(
       limit: 10, worker: "w", at: api.apple.simulation.now, lease: .seconds(60))
     for job in jobs {
       guard job.kind == .processNotification else { continue }
