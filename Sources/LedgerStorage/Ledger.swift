@@ -32,8 +32,9 @@ package struct Ledger: LedgerStore {
 
   let core: LedgerCore
 
-  /// Works on a database whose schema is up to date. Only the kinds of write-backs in `tellings` are
-  /// queued.
+  /// Works on a database whose schema is up to date.
+  ///
+  /// Only the kinds of write-backs in `tellings` are queued.
   package init(
     database: ConnectionPool, orderLifetime: Duration = StoredOrder.lifetime,
     tellings: Set<WriteBack.Kind> = [],

@@ -83,7 +83,7 @@ struct TransportTests {
       reason: "unexpected JSON structure: status is missing", kept: (200, 22)),
     Fault(
       name: "status 0 without a receipt", acts: [.answer("{\"status\": 0}")],
-      reason: "JSON of another shape: receipt is missing", kept: (200, 13)),
+      reason: "unexpected JSON structure: receipt is missing", kept: (200, 13)),
   ]
 
   @Test(arguments: faults)

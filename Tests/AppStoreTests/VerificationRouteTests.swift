@@ -176,7 +176,7 @@ struct VerificationRouteTests {
     let transport = ScriptedTransport { _ in try .json(["status": 21004]) }
     let wrong = try AppStoreApp(bundleID: "com.example.app", sharedSecret: "5ec4e7")
     let none = try AppStoreApp(bundleID: "com.example.app")
-    for (app, words) in [(wrong, "refuses"), (none, "none is configured")] {
+    for (app, words) in [(wrong, "rejected"), (none, "none is configured")] {
       let verdict = await ReceiptVerifier(transport, apps: try AppStoreApps([app]))
         .verify("cmVjZWlwdA==").verdict
       let reason = try #require(verdict.misconfiguration?.reason)

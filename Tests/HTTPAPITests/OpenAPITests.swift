@@ -117,7 +117,7 @@ struct OpenAPITests {
     #expect(
       values(data?["counterpart"])
         == Set([EventData.Counterpart.anotherAccount, .nobody].map(\.rawValue)))
-    let act = description.schema(named: "AdministratorAction")["properties"]
+    let act = description.schema(named: "AdministratorAct")["properties"]
     #expect(
       values(act?["action"]) == Set(AdministratorAction.Action.allCases.map(\.rawValue)))
     let order = description.schema(named: "Order")["properties"]

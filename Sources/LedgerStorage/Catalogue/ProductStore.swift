@@ -117,7 +117,7 @@ package final class CatalogueCache: Sendable {
     AccessTerms(catalogue: catalogue, sandboxAccess: sandboxAccess)
   }
 
-  /// Adds a version of a product and refreshes; see ``Ledger/describe(_:)``.
+  /// Adds a version of a product and refreshes; see ``ProductStore/describe(_:)``.
   package func describe(_ product: Product) async throws -> Product {
     let described = try await ledger.products.describe(product)
     try await refresh()

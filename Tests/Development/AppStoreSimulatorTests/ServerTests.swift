@@ -343,7 +343,7 @@ struct ServerTests {
     ),
     (
       "buy", #"{"product": "monthly", "device": "phone"}"#, "invalid_request",
-      "no field product here"
+      "Unknown field product;"
     ),
     ("buy", #"{"product_id": "gold", "device": "phone"}"#, "unknown_product", "gold"),
     (

@@ -418,7 +418,7 @@ struct MovingCommandTests {
           + #""arrival":"delivered","signed_at":"\#(now)","notification_type":"TEST","#
           + #""subtype":null,"environment":"sandbox","bundle_id":"com.example","#
           + #""original_transaction_id":null,"transaction_id":null,"processed_at":"\#(now)","#
-          + #""outcome":"nothing_to_record","problem":null,"pruned_at":null,"bytes":"7","#
+          + #""outcome":"nothing_to_record","problem":null,"aged_out_at":null,"bytes":"7","#
           + #""sha256":"\#(hash)","body":"ey.a\n\"b"}"# + "\n")
       let tellings = try await run(["export", "tellings"])
       #expect(tellings.status == 0, "\(tellings.errors)")

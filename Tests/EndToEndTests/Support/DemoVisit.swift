@@ -17,7 +17,7 @@ struct DemoVisit {
 
   func visit() async throws {
     let tenure = try address(/\nTenure +(http\S+)/)
-    let pages = try address(/\nAdmin UI +(http\S+) \(/)
+    let pages = try address(/\nAdmin UI +(http\S+)/)
     let interface = try address(/\nAPI reference +(http\S+)/)
     let appStore = try address(/\nApp Store +(http\S+)/)
     let admin = try address(/(demo-admin-\S+) \(role admin\)/)
