@@ -10,7 +10,7 @@ package struct AdminSite: Site {
   let catalogue: CatalogueCache
   let entitlements: EntitlementReader
   let reports: ReportReader
-  let reportDesk: ReportCoordinator
+  let reportCoordinator: ReportCoordinator
   let keys: APIKeys
   let brake: FailureBrake
   let templates = PageTemplates.builtIn
@@ -22,7 +22,7 @@ package struct AdminSite: Site {
     catalogue = api.catalogue
     entitlements = api.entitlements
     reports = api.reports
-    reportDesk = api.reportDesk
+    reportCoordinator = api.reportCoordinator
     keys = api.keys
     brake = api.brake
     now = api.now
@@ -126,8 +126,8 @@ package struct AdminSite: Site {
   }
 
   private func addReportPages(to routes: some RouterMethods<APIContext>, pages: PageRenderer) {
-    let overview = OverviewPageController(pages: pages, desk: reportDesk)
-    let reports = ReportPageController(pages: pages, desk: reportDesk, reports: reports)
+    let overview = OverviewPageController(pages: pages, desk: reportCoordinator)
+    let reports = ReportPageController(pages: pages, desk: reportCoordinator, reports: reports)
     routes
       .get("/admin", use: overview.show)
       .get("/admin/reports", use: reports.list)

@@ -25,8 +25,8 @@ struct JobRunner: Sendable {
       }
     }
     for job in alone {
-      let occasion = LogContext.job(id: job.id, kind: job.kind.rawValue)
-      await LogContext.$current.withValue(occasion) {
+      let logContext = LogContext.job(id: job.id, kind: job.kind.rawValue)
+      await LogContext.$current.withValue(logContext) {
         await withSpan("job \(job.kind.rawValue)", ofKind: .consumer) { span in
           if span.isRecording { span.attributes["job.id"] = job.id }
           _ = await run(job) { job in
@@ -122,7 +122,7 @@ package struct JobTools: Sendable {
   package var submissions: SubmissionIntake
   package var notifications: NotificationIntake
   package var poll: StatusPoller
-  package var teller: AppStoreWriteBack
+  package var appStoreWriteBack: AppStoreWriteBack
   /// Nil: events are delivered by other workers.
   package var webhook: WebhookSender?
   /// The apps whose notification history can be read.
@@ -136,7 +136,7 @@ package struct JobTools: Sendable {
 
   package init(
     ledger: Ledger, submissions: SubmissionIntake, notifications: NotificationIntake,
-    poll: StatusPoller, teller: AppStoreWriteBack, webhook: WebhookSender? = nil,
+    poll: StatusPoller, appStoreWriteBack: AppStoreWriteBack, webhook: WebhookSender? = nil,
     histories: [Heartbeat.Subject] = [], eventRetention: Duration = Self.eventRetention,
     rawRetention: RawRetention = RawRetention(),
     metrics: any MetricsFactory = MetricsSystem.factory,
@@ -148,7 +148,7 @@ package struct JobTools: Sendable {
     self.submissions = submissions
     self.notifications = notifications
     self.poll = poll
-    self.teller = teller
+    self.appStoreWriteBack = appStoreWriteBack
     self.webhook = webhook
     self.histories = histories
     self.eventRetention = eventRetention

@@ -71,23 +71,23 @@ package struct Worker: Service {
     let slots = JobSlots(concurrency: concurrency)
     let runner = JobRunner(tools: tools, logger: logger, now: clock.now)
     // Signals that a job ended or came, that time passed, and the shutdown.
-    let (rings, bell) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    let (rings, notifier) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
     await withGracefulShutdownHandler {
       await withDiscardingTaskGroup { group in
-        group.addTask { await hear(slots, bell) }
+        group.addTask { await hear(slots, notifier) }
         group.addTask { await keepLeases(of: slots) }
         var shift = Shift()
         var ringing = rings.makeAsyncIterator()
         while !Task.isShuttingDownGracefully, !Task.isCancelled {
           let (jobs, sleep) = await claim(slots, &shift)
           for jobs in jobs {
-            group.addTask { await work(jobs, slots, runner, bell) }
+            group.addTask { await work(jobs, slots, runner, notifier) }
           }
           guard jobs.isEmpty else { continue }
           if let end = shift.newSleep(for: sleep) {
             group.addTask {
               try? await cancelWhenGracefulShutdown { try await Task.sleep(until: end) }
-              bell.yield()
+              notifier.yield()
             }
           }
           guard await ringing.next() != nil else { break }
@@ -97,7 +97,7 @@ package struct Worker: Service {
         group.cancelAll()
       }
     } onGracefulShutdown: {
-      bell.yield()
+      notifier.yield()
     }
   }
 
@@ -188,7 +188,7 @@ package struct Worker: Service {
 
   /// Runs the jobs of one slot until there are none.
   private func work(
-    _ jobs: [Job], _ slots: JobSlots, _ runner: JobRunner, _ bell: AsyncStream<Void>.Continuation
+    _ jobs: [Job], _ slots: JobSlots, _ runner: JobRunner, _ notifier: AsyncStream<Void>.Continuation
   ) async {
     var next = jobs
     while !next.isEmpty {
@@ -196,7 +196,7 @@ package struct Worker: Service {
       await runner.run(next)
       let queue = next[0].queue
       next = slots.end(next, after: .now - start)
-      if slots.isWorthALook(for: queue) { bell.yield() }
+      if slots.isWorthALook(for: queue) { notifier.yield() }
     }
   }
 
@@ -214,11 +214,11 @@ package struct Worker: Service {
     }
   }
 
-  private func hear(_ slots: JobSlots, _ bell: AsyncStream<Void>.Continuation) async {
+  private func hear(_ slots: JobSlots, _ notifier: AsyncStream<Void>.Continuation) async {
     await cancelWhenGracefulShutdown {
-      await ledger.bell.listen(to: .jobs) { isListening in
+      await ledger.notifier.listen(to: .jobs) { isListening in
         slots.isListening = isListening
-        bell.yield()
+        notifier.yield()
       }
     }
   }
@@ -243,7 +243,7 @@ extension ChangeNotifier {
   /// NOTIFY sent from here proves that notifications do.
   func listen(to channel: Channel, _ hear: (_ isListening: Bool) -> Void) async {
     await listen(to: [channel]) { sound in
-      if sound == .silenceBefore { ring(channel) }
+      if sound == .silenceBefore { notify(channel) }
       hear(sound != .silenceBefore)
     }
   }

@@ -22,7 +22,7 @@ package struct Assembly: Sendable {
   package let intake: SubmissionIntake
   package let notifications: NotificationIntake
   package let poll: StatusPoller
-  package let teller: AppStoreWriteBack
+  package let appStoreWriteBack: AppStoreWriteBack
   package let entitlements: EntitlementReader
   package let signedData: SignedDataVerifier
   /// Nil without a key.
@@ -96,7 +96,7 @@ package struct Assembly: Sendable {
     notifications = NotificationIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, serverAPI: serverAPI, apps: apps,
       catalogue: catalogue, sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
-    teller = AppStoreWriteBack(
+    appStoreWriteBack = AppStoreWriteBack(
       ledger: ledger, serverAPI: serverAPI, apps: apps, catalogue: catalogue,
       sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
     poll = StatusPoller(
@@ -173,7 +173,7 @@ package struct Assembly: Sendable {
   package var jobTools: JobTools {
     let (catalogue, sandboxAccess) = (catalogue, settings.sandboxAccess)
     return JobTools(
-      ledger: ledger, submissions: intake, notifications: notifications, poll: poll, teller: teller,
+      ledger: ledger, submissions: intake, notifications: notifications, poll: poll, appStoreWriteBack: appStoreWriteBack,
       webhook: webhook, histories: histories, eventRetention: settings.eventRetention,
       rawRetention: settings.rawRetention,
       terms: { catalogue.terms(sandboxAccess) })

@@ -103,7 +103,7 @@ extension API {
       .post("/v1/events/{event_id}/redelivery", use: redelivery.redeliver)
     admin
       .get("/metrics", use: MetricsController(page: metricsPage).show)
-    let reports = ReportController(reports: reports, desk: reportDesk, now: now)
+    let reports = ReportController(reports: reports, desk: reportCoordinator, now: now)
     admin
       .get("/v1/reports", use: reports.list)
       .get("/v1/reports/{name}", use: reports.show)

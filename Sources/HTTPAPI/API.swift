@@ -18,7 +18,7 @@ package struct API: Sendable {
   package let entitlements: EntitlementReader
   package let reports: ReportReader
   let schema: SchemaMigrator
-  package let reportDesk: ReportCoordinator
+  package let reportCoordinator: ReportCoordinator
   let watch: EventWatch
   package let keys: APIKeys
   package let brake = FailureBrake()
@@ -51,7 +51,7 @@ package struct API: Sendable {
     self.reports = reports
     self.schema = schema
     watch = EventWatch(ledger: ledger)
-    reportDesk = ReportCoordinator(reports: reports, now: now)
+    reportCoordinator = ReportCoordinator(reports: reports, now: now)
     self.keys = keys
     self.logger = logger
     self.now = now
@@ -77,7 +77,7 @@ package struct API: Sendable {
           metrics: requestMetrics, limits: limits, open: open)
       },
       configuration: ApplicationConfiguration(address: .hostname(host, port: port)),
-      services: [EventWatching(watch: watch), reportDesk],
+      services: [EventWatching(watch: watch), reportCoordinator],
       onServerRunning: { channel in await onListening(channel.localAddress?.port ?? port) },
       logger: logger)
   }

@@ -39,7 +39,7 @@ package final class ChangeNotifier: Sendable {
   }
 
   /// Notifies listeners without waiting for the database.
-  package func ring(_ channel: Channel) {
+  package func notify(_ channel: Channel) {
     let isFree = state.withLock { state in
       if state.ringing.insert(channel).inserted { return true }
       state.again.insert(channel)
@@ -49,8 +49,8 @@ package final class ChangeNotifier: Sendable {
   }
 
   /// Notifies workers, unless they poll before the job is due.
-  package func ring(forJobAt runAt: Timestamp, now: Timestamp) {
-    if runAt - now < Self.longestSilence { ring(.jobs) }
+  package func notify(forJobAt runAt: Timestamp, now: Timestamp) {
+    if runAt - now < Self.longestSilence { notify(.jobs) }
   }
 
   /// Listens until the task is cancelled or the database closed; may coalesce notifications.

@@ -46,7 +46,7 @@ package struct Ledger: LedgerStore {
   }
 
   /// Sends NOTIFY after commits that workers or long polls wait for.
-  package var bell: ChangeNotifier { core.bell }
+  package var notifier: ChangeNotifier { core.notifier }
   /// Accounts written moments ago, whose reads bypass the replica.
   package var changes: RecentWrites { core.changes }
   /// The kinds of write-backs that are queued.
@@ -64,7 +64,7 @@ package struct Ledger: LedgerStore {
 final class LedgerCore: Sendable {
   let database: ConnectionPool
   let holdingReader: HoldingBatcher
-  let bell: ChangeNotifier
+  let notifier: ChangeNotifier
   /// Environments that send notifications, so refunds need no polling.
   let notificationMemory = NotificationMemory()
   let changes = RecentWrites()
@@ -82,7 +82,7 @@ final class LedgerCore: Sendable {
     self.tellings = tellings
     self.metrics = metrics
     holdingReader = HoldingBatcher(database: database)
-    bell = ChangeNotifier(database: database)
+    notifier = ChangeNotifier(database: database)
   }
 }
 
@@ -93,7 +93,7 @@ protocol LedgerStore: Sendable {
 
 extension LedgerStore {
   var database: ConnectionPool { core.database }
-  var bell: ChangeNotifier { core.bell }
+  var notifier: ChangeNotifier { core.notifier }
   var notificationMemory: NotificationMemory { core.notificationMemory }
   var changes: RecentWrites { core.changes }
   var metrics: LedgerMetrics { core.metrics }

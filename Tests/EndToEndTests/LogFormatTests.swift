@@ -28,8 +28,8 @@ struct LogFormatTests {
         label: label, metadataProvider: LogContext.metadataProvider, write: { lines.add($0) })
     }
     logger[metadataKey: "own"] = "a"
-    let occasion = LogContext.request(id: "4711")
-    LogContext.$current.withValue(occasion) {
+    let logContext = LogContext.request(id: "4711")
+    LogContext.$current.withValue(logContext) {
       logger.warning("Two\nlines and a \"quote\"", metadata: ["x": "\\", "time": "late"])
     }
     logger.debug("It is not grave enough")

@@ -16,15 +16,15 @@ struct AppleTellingTests {
   private struct Stage: Sendable {
     let api: TestAPI
     /// What a program with both settings does.
-    let teller: AppStoreWriteBack
+    let appStoreWriteBack: AppStoreWriteBack
     /// What one does that has them off.
     let silent: AppStoreWriteBack
 
     var simulation: AppStoreSimulation { api.apple.simulation }
 
     /// Runs due jobs like a worker.
-    func work(_ teller: AppStoreWriteBack? = nil) async throws -> [AppStoreWriteBack.Outcome] {
-      let teller = teller ?? self.teller
+    func work(_ appStoreWriteBack: AppStoreWriteBack? = nil) async throws -> [AppStoreWriteBack.Outcome] {
+      let appStoreWriteBack = appStoreWriteBack ?? self.appStoreWriteBack
       let jobs = try await api.ledger.jobs.claimJobs(
         limits: [.writeBack: 10, .sandboxWriteBack: 10], worker: "w", at: simulation.now,
         lease: .seconds(60))
@@ -33,15 +33,15 @@ struct AppleTellingTests {
         let outcome =
           switch job.kind {
           case .setAppAccountToken:
-            try await teller.tellOwnership(of: job.originalTransaction, doing: job)
+            try await appStoreWriteBack.sendOwnership(of: job.originalTransaction, doing: job)
           case .sendConsumption:
-            try await teller.tellConsumption(askedBy: job.scope.name, doing: job)
+            try await appStoreWriteBack.sendConsumption(askedBy: job.scope.name, doing: job)
           default: throw CancellationError()
           }
         outcomes.append(outcome)
         switch outcome {
         case .told: break
-        case .nothingToTell: try await api.ledger.jobs.complete(job)
+        case .nothingToSend: try await api.ledger.jobs.complete(job)
         case .postponed(let reason, let notBefore):
           try await api.ledger.jobs.release(
             job, until: notBefore ?? simulation.now + .minutes(1), because: reason)
@@ -131,7 +131,7 @@ struct AppleTellingTests {
       let verifier = SignedDataVerifier(
         roots: try TrustedRoots(pem: api.apple.signer.rootCertificatePEM), apps: apps, now: now)
       let serverAPI = try api.apple.simulation.serverAPI(over: api.apple, verifier: verifier)
-      func teller(_ ledger: Ledger) async throws -> AppStoreWriteBack {
+      func appStoreWriteBack(_ ledger: Ledger) async throws -> AppStoreWriteBack {
         AppStoreWriteBack(
           ledger: ledger, serverAPI: serverAPI, apps: apps,
           catalogue: try await CatalogueCache(ledger: ledger, logger: quietLogger),
@@ -139,8 +139,8 @@ struct AppleTellingTests {
       }
       try await test(
         Stage(
-          api: api, teller: try await teller(api.ledger),
-          silent: try await teller(Ledger(database: api.database))))
+          api: api, appStoreWriteBack: try await appStoreWriteBack(api.ledger),
+          silent: try await appStoreWriteBack(Ledger(database: api.database))))
     }
   }
 
@@ -187,7 +187,7 @@ struct AppleTellingTests {
       try await stage.transfer(last, to: "anna")
       try await stage.transfer(last, to: "ben")
       #expect(try await stage.waiting() == 1)
-      #expect(try await stage.work() == [.nothingToTell])
+      #expect(try await stage.work() == [.nothingToSend])
       #expect(try await stage.waiting() == 0)
       #expect(try await stage.record().count == 3)
     }

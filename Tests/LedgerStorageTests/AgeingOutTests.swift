@@ -51,7 +51,7 @@ struct AgeingOutTests {
       id: "n\(number)", version: .two, receivedAt: day(Double(number)), body: "body \(number)")
   }
 
-  private func ageOut(_ ledger: Ledger, on date: Double) async throws -> PayloadRetention {
+  private func prunePayloads(_ ledger: Ledger, on date: Double) async throws -> PayloadRetention {
     try await ledger.jobs.seed([.prunePayloads], at: day(date))
     _ = try await ledger.database.execute(
       "UPDATE tenure.job SET run_at = \(day(date)) WHERE kind = 'prune_payloads'")
@@ -59,7 +59,7 @@ struct AgeingOutTests {
       try await ledger.jobs.claimJobs(
         limits: [.maintenance: 10], worker: "w", at: day(date), lease: .seconds(60)
       ).first { $0.kind == .prunePayloads })
-    return try await ledger.maintenance.ageOut(
+    return try await ledger.maintenance.prunePayloads(
       job, keeping: retention, every: .days(1), at: day(date))
   }
 
@@ -77,21 +77,21 @@ struct AgeingOutTests {
   @Test func `what is older goes, and its hash and length stay`() async throws {
     try await withTenDays { ledger in
       // On the 36th day the submissions of the first five are older than 30 days.
-      let aged = try await ageOut(ledger, on: 36)
+      let aged = try await prunePayloads(ledger, on: 36)
       #expect(aged.payloads == 5)
       #expect(aged.notifications == 0)
       #expect(aged.answers == 5)
       #expect(try await kept(ledger) == [5, 5, 10, 10])
       // And on the 65th all of them, with the notifications of the first four.
-      #expect(try await ageOut(ledger, on: 65).notifications == 4)
+      #expect(try await prunePayloads(ledger, on: 65).notifications == 4)
       #expect(try await kept(ledger) == [0, 0, 6, 6])
-      #expect(try await ageOut(ledger, on: 65) == .none)
+      #expect(try await prunePayloads(ledger, on: 65) == .none)
 
       let id = try await ledger.database.query(
         "SELECT submission_id FROM tenure.submission ORDER BY received_at LIMIT 1"
       ).decodeOnly(UUID.self)
       #expect(try await ledger.submissions.payload(of: id) == nil)
-      let payload = try #require(try await ledger.submissions.agedOutPayload(of: id))
+      let payload = try #require(try await ledger.submissions.prunedPayload(of: id))
       #expect(payload.sha256 == Array(SHA256.hash(data: Data("receipt".utf8))))
       #expect(payload.bytes == 7)
       #expect(payload.at == day(36))
@@ -112,7 +112,7 @@ struct AgeingOutTests {
 
   @Test func `neither an audit nor a rebuild misses it`() async throws {
     try await withTenDays { ledger in
-      _ = try await ageOut(ledger, on: 100)
+      _ = try await prunePayloads(ledger, on: 100)
       #expect(try await kept(ledger) == [0, 0, 0, 0])
       #expect(try await ledger.auditor.audit().differences == [])
       _ = try await ledger.database.execute("DELETE FROM tenure.holding")
@@ -141,7 +141,7 @@ struct AgeingOutTests {
   {
     try await withTenDays { ledger in
       try await ledger.database.runScript(change)
-      _ = try await ageOut(ledger, on: 100)
+      _ = try await prunePayloads(ledger, on: 100)
       #expect(try await kept(ledger) == expected)
     }
   }
@@ -158,8 +158,8 @@ struct AgeingOutTests {
       let submission = try #require(try await ledger.submissions.submission(id))
       try await ledger.verify(submission, [charge("1", on: 0)], claiming: [key("1")], on: 0)
       try await Self.noteSources(ledger)
-      #expect(try await ageOut(ledger, on: 100).payloads == 1)
-      let aged = try #require(try await ledger.submissions.agedOutPayload(of: id))
+      #expect(try await prunePayloads(ledger, on: 100).payloads == 1)
+      let aged = try #require(try await ledger.submissions.prunedPayload(of: id))
       #expect(aged.sha256 == Array(SHA256.hash(data: Data("a.b.c\nd.e.f\ng.h.i".utf8))))
       #expect(aged.bytes == 17)
     }
@@ -174,11 +174,11 @@ struct AgeingOutTests {
         try await ledger.jobs.claimJobs(
           limits: [.maintenance: 10], worker: "w", at: day(36), lease: .seconds(60)
         ).first { $0.kind == .prunePayloads })
-      let aged = try await ledger.maintenance.ageOut(
+      let aged = try await ledger.maintenance.prunePayloads(
         job, keeping: RawRetention(submissions: .days(30)), every: .days(1), at: day(36)
       ) { true }
       #expect(aged == .none)
-      #expect(try await ageOut(ledger, on: 36).payloads == 5)
+      #expect(try await prunePayloads(ledger, on: 36).payloads == 5)
     }
   }
 
@@ -186,7 +186,7 @@ struct AgeingOutTests {
     async throws
   {
     try await withTenDays { ledger in
-      _ = try await ageOut(ledger, on: 36)
+      _ = try await prunePayloads(ledger, on: 36)
       let runAt = try await ledger.database.query(
         "SELECT run_at FROM tenure.job WHERE kind = 'prune_payloads'"
       ).decodeOnly(Timestamp.self)
@@ -196,7 +196,7 @@ struct AgeingOutTests {
           limits: [.maintenance: 10], worker: "w", at: day(37), lease: .seconds(60)
         ).first { $0.kind == .prunePayloads })
       #expect(
-        try await ledger.maintenance.ageOut(
+        try await ledger.maintenance.prunePayloads(
           job, keeping: RawRetention(), every: .days(1), at: day(37)) == .none
       )
       let left = try await ledger.database.query(

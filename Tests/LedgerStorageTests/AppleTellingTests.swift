@@ -113,9 +113,9 @@ struct AppleTellingTests {
             .consumption, of: lineID, at: day(5), request: request, account: anna.key,
             outcome: .skipped($0))
         }
-      for telling in tellings {
+      for writeBack in tellings {
         try await ledger.jobs.seed([.setAppAccountToken(lineID)], at: start)
-        try await ledger.writeBacks.record(telling, ending: try await claim(ledger, on: 1))
+        try await ledger.writeBacks.record(writeBack, ending: try await claim(ledger, on: 1))
         #expect(try await waiting(ledger) == [])
       }
       #expect(
@@ -126,10 +126,10 @@ struct AppleTellingTests {
       let first = try await ledger.writeBacks.appleTellings(of: anna.key, after: nil, limit: 2)
       let rest = try await ledger.writeBacks.appleTellings(
         of: anna.key, after: first.last?.id, limit: 100)
-      #expect((first + rest).map(\.telling) == tellings)
-      let told = try await ledger.writeBacks.ownershipToTell(of: lineID, to: anna.key)
-      #expect(told?.lastTold?.at == day(1))
-      #expect(told?.lastTold?.account == anna.key)
+      #expect((first + rest).map(\.writeBack) == tellings)
+      let told = try await ledger.writeBacks.pendingOwnership(of: lineID, to: anna.key)
+      #expect(told?.lastSent?.at == day(1))
+      #expect(told?.lastSent?.account == anna.key)
       #expect(told?.token == anna.appAccountToken)
     }
   }

@@ -135,7 +135,7 @@ struct ExportTests {
       }
       #expect(notifications.map(\.count) == [ExportStore.exportPage, 3])
       #expect(Set(notifications.flatMap { $0.map(\.id) }).count == count)
-      let tellings = try await pages(ledger.exports.exportTellings)
+      let tellings = try await pages(ledger.exports.exportWriteBacks)
       #expect(tellings.map(\.count) == [ExportStore.exportPage, 3])
       #expect(Set(tellings.flatMap { $0.map(\.id) }).count == count)
       let rates = try await pages(ledger.exports.exportRates)

@@ -267,7 +267,7 @@ struct FeedTests {
       // The same after the event was pruned, because the last pruned one is noted.
       _ = try await ledger.database.execute(
         "UPDATE tenure.event SET stored_at = stored_at - interval '31 days' WHERE position <= 4")
-      try await trim(ledger)
+      try await pruneEvents(ledger)
       #expect(try await ledger.events.events(after: cursor, limit: 10) == .cursorUnknown)
     }
   }
@@ -283,8 +283,8 @@ struct FeedTests {
       ).first)
   }
 
-  private func trim(_ ledger: Ledger, days: Int = 30) async throws {
-    try await ledger.maintenance.trim(
+  private func pruneEvents(_ ledger: Ledger, days: Int = 30) async throws {
+    try await ledger.maintenance.pruneEvents(
       try await trimming(ledger), olderThan: .days(days), every: .hours(1), at: start)
   }
 
@@ -320,7 +320,7 @@ struct FeedTests {
       // Its age counts from when it was stored.
       try await write(1, to: ledger, daysOld: 31)
       try await ledger.events.placeEvents()
-      try await trim(ledger)
+      try await pruneEvents(ledger)
       #expect(try await places(ledger) == [4, 5, 6])
       #expect(try await page(ledger)?.events.count == 3)
       #expect(try await page(ledger, after: 3)?.next.position == 6)
@@ -331,7 +331,7 @@ struct FeedTests {
       #expect(runAt == start + .hours(1))
       #expect(isFree)
 
-      try await trim(ledger, days: 1)
+      try await pruneEvents(ledger, days: 1)
       #expect(try await places(ledger) == [])
       #expect(try await page(ledger)?.next.position == 6)
       #expect(try await page(ledger, after: 5) == nil)
@@ -346,7 +346,7 @@ struct FeedTests {
       try await ledger.events.placeEvents()
       // Pruning assigns positions, too, for feeds without readers.
       try await write(1, to: ledger, daysOld: 31)
-      try await trim(ledger)
+      try await pruneEvents(ledger)
       let count = try await ledger.database.query("SELECT count(*) FROM tenure.event")
       #expect(try count.decodeOnly(Int.self) == 0)
       #expect(try await page(ledger)?.next.position == 11_001)
@@ -369,14 +369,14 @@ struct FeedTests {
         FROM tenure.event WHERE position IN (2, 3)
         """)
       _ = try await ledger.database.execute("UPDATE tenure.feed SET pushed_to = 4")
-      try await trim(ledger)
+      try await pruneEvents(ledger)
       #expect(try await places(ledger) == [2, 5, 6])
       #expect(try await page(ledger)?.events.count == 2)
       #expect(try await page(ledger, after: 1) == nil)
 
       // Delivered, and webhooks turned off: nothing is kept forever.
       _ = try await ledger.database.execute("DELETE FROM tenure.webhook_delivery")
-      try await trim(ledger, days: 28)
+      try await pruneEvents(ledger, days: 28)
       #expect(try await places(ledger) == [])
     }
   }
@@ -404,7 +404,7 @@ struct FeedTests {
         _ = try await transaction.query(
           "UPDATE tenure.webhook_delivery SET parked_at = NULL, last_error = NULL")
         let trimming = Task {
-          try await ledger.maintenance.trim(job, olderThan: .days(30), every: .hours(1), at: start)
+          try await ledger.maintenance.pruneEvents(job, olderThan: .days(30), every: .hours(1), at: start)
         }
         try await other.waitForALock()
         return trimming

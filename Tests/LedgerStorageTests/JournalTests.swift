@@ -149,9 +149,9 @@ struct JournalTests {
           period: CalendarPeriod(months: 1), priceMilliunits: 5000, currency: "EUR")
       ])
       #expect(
-        try await ledger.maintenance.catchUpJournal(of: [lineID], by: priced, at: day(50)) == 1)
+        try await ledger.maintenance.updateMovements(of: [lineID], by: priced, at: day(50)) == 1)
       #expect(
-        try await ledger.maintenance.catchUpJournal(of: [lineID], by: priced, at: day(51)) == 0)
+        try await ledger.maintenance.updateMovements(of: [lineID], by: priced, at: day(51)) == 0)
       try await ledger.submit(
         [charge("2", on: 30)], claiming: [], by: "anna", on: 29,
         terms: AccessTerms(catalogue: priced))
@@ -185,7 +185,7 @@ struct JournalTests {
           period: CalendarPeriod(months: 1), priceMilliunits: 5000, currency: "EUR")
       ])
       #expect(
-        try await ledger.maintenance.catchUpJournal(of: [lineID], by: priced, at: day(5)) == 1)
+        try await ledger.maintenance.updateMovements(of: [lineID], by: priced, at: day(5)) == 1)
       let known = try await ledger.database.query(
         "SELECT min(known_from) FROM tenure.movement WHERE price_source = 'catalogue'"
       ).decodeOnly(Timestamp.self)
@@ -208,7 +208,7 @@ struct JournalTests {
       func fold(on date: Double) async throws -> [PostgresError] {
         let jobs = try await ledger.jobs.claimJobs(
           limits: [.maintenance: 1], worker: "w", at: day(date), lease: .seconds(60))
-        return try await ledger.maintenance.foldMovements(
+        return try await ledger.maintenance.rollUpMovements(
           try #require(jobs.first), every: .seconds(10), at: day(date))
       }
       try await ledger.jobs.seed([.rollUpMovements], at: day(0))
@@ -235,7 +235,7 @@ struct JournalTests {
       try await ledger.jobs.seed([.rollUpMovements], at: day(1))
       let jobs = try await ledger.jobs.claimJobs(
         limits: [.maintenance: 1], worker: "w", at: day(1), lease: .seconds(60))
-      try await ledger.maintenance.foldMovements(
+      try await ledger.maintenance.rollUpMovements(
         try #require(jobs.first), every: .seconds(10), at: day(1))
       try await ledger.database.runScript("UPDATE tenure.movement_day SET number = number + 1")
       try await ledger.database.withConnection { holder in
@@ -352,7 +352,7 @@ struct JournalTests {
       func fold(on date: Double) async throws {
         let jobs = try await ledger.jobs.claimJobs(
           limits: [.maintenance: 1], worker: "w", at: day(date), lease: .seconds(60))
-        try await ledger.maintenance.foldMovements(
+        try await ledger.maintenance.rollUpMovements(
           try #require(jobs.first), every: .seconds(10), at: day(date))
       }
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)

@@ -152,7 +152,7 @@ struct TellingTests {
   }
 
   @Test("a product that is described later grants, and is told to, by a survey")
-  func survey() async throws {
+  func reconcile() async throws {
     try await withLedger { ledger in
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.work(until: 1)
@@ -177,7 +177,7 @@ struct TellingTests {
   }
 
   @Test("a survey goes on where a worker died, and begins again when something changes meanwhile")
-  func surveyPlace() async throws {
+  func reconciliationPlace() async throws {
     let text = ReconciliationPlace(.accounts, after: "an account").text(generation: 3)
     #expect(
       ReconciliationPlace(text, generation: 3)
@@ -202,7 +202,7 @@ struct TellingTests {
       let anna = ReconciliationPlace(.accounts, after: "anna").text(generation: 0)
       _ = try await ledger.database.execute("UPDATE tenure.job SET place = \(anna)")
       let job = try await ledger.claim(by: "b", on: 2)
-      try await ledger.maintenance.survey(job, terms: terms, at: day(2))
+      try await ledger.maintenance.reconcile(job, terms: terms, at: day(2))
       #expect(try await ledger.told("anna").last?.kind != .entitlementGranted)
       #expect(try await ledger.told("ben").last?.kind == .entitlementGranted)
       _ = try await ledger.products.describe(

@@ -95,7 +95,7 @@ extension Ledger {
         case .publishEntitlements:
           #expect(try await accounts.tell([job], terms: terms, at: day(date)).isEmpty)
         case .expireOrder: #expect(try await orders.expire([job], at: day(date)).isEmpty)
-        case .reconcile: try await maintenance.survey(job, terms: terms, at: day(date))
+        case .reconcile: try await maintenance.reconcile(job, terms: terms, at: day(date))
         case .mergeAccount:
           let account = AccountKey(rawValue: try job.subjectID)
           while try await !accounts.continueMerge(of: account, terms: terms, at: day(date)) {}

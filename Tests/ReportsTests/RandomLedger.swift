@@ -130,7 +130,7 @@ struct RandomLedger: Sendable {
     let jobs = try await ledger.jobs.claimJobs(
       limits: [.maintenance: 9], worker: "w", at: moment, lease: .seconds(60))
     for job in jobs where job.kind == .rollUpMovements {
-      try await ledger.maintenance.foldMovements(job, every: .seconds(10), at: moment)
+      try await ledger.maintenance.rollUpMovements(job, every: .seconds(10), at: moment)
     }
   }
 

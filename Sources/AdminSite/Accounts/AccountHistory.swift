@@ -28,7 +28,7 @@ struct AccountHistoryRows: Sendable {
       of: ties, before: place.entry, limit: part.limit + 1)
     let events = try await Self.events(found.entries, in: ledger)
     let sources = try await SourceText(of: found.entries, in: ledger)
-    var acts = try await ledger.administration.actsBesidesPlacing(
+    var acts = try await ledger.administration.otherActions(
       on: account.key, before: place.act, limit: part.limit + 1)
     // Older actions belong to the next page: the ledger was only read back to this date.
     if let end = found.lookedBackTo { acts.removeAll { $0.actedAt < end.recordedAt } }

@@ -93,7 +93,7 @@ struct AccountPageController: Sendable {
 
   /// A sentence on deleted events, or nil if none were deleted.
   private func forgotten() async throws -> String? {
-    try await ledger.accounts.feedTrimming().map { trimming in
+    try await ledger.accounts.eventPruning().map { trimming in
       "Events are kept for a limited time. "
         + (trimming.storedAt.map { "Events of all accounts stored until \(Moment($0).text)" }
           ?? "The oldest events of all accounts")

@@ -217,11 +217,11 @@ extension EntrySource.Kind {
 }
 
 extension FactRow {
-  init(_ telling: WriteBack, name: (AccountKey) -> String) {
+  init(_ writeBack: WriteBack, name: (AccountKey) -> String) {
     self.init(
-      anchor: nil, at: Moment(telling.toldAt), sentence: telling.sentence(name),
+      anchor: nil, at: Moment(writeBack.toldAt), sentence: writeBack.sentence(name),
       source: "Write-back", sourceClass: TimelineLayout.Symbol.poll.rawValue,
-      sourceDetail: telling.outcome.name, sourceID: telling.request?.transactionID.rawValue,
+      sourceDetail: writeBack.outcome.name, sourceID: writeBack.request?.transactionID.rawValue,
       sourceHref: nil, recordedAt: nil)
   }
 }
@@ -269,7 +269,7 @@ struct OverrideActions: Sendable {
 
   init(of entries: [HistoryEntry], in ledger: Ledger) async throws {
     let placing = entries.filter { $0.source.kind == .administrator }.map(\.entry.content)
-    acts = try await ledger.administration.placingActs(
+    acts = try await ledger.administration.overrideActions(
       of: Set(placing.compactMap(\.charge)), concerning: Set(placing.flatMap(\.accounts)))
   }
 

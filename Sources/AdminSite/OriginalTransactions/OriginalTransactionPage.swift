@@ -264,7 +264,7 @@ struct LineState: Sendable {
 /// All ledger entries of an original transaction and those linked with it, with their sources, and
 /// the latest write-backs.
 struct OriginalTransactionFacts: Sendable {
-  private static let mostTellings = 10
+  private static let mostWriteBacks = 10
 
   /// In order of recording.
   let events: [ChargeEvent]
@@ -283,7 +283,7 @@ struct OriginalTransactionFacts: Sendable {
         < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
     }
     tellings = try await ledger.writeBacks.appleTellings(
-      of: family.line.heads.keys.sorted(), limit: Self.mostTellings)
+      of: family.line.heads.keys.sorted(), limit: Self.mostWriteBacks)
     let unnamed = Set(
       entries.flatMap { $0.entry.content.accounts } + tellings.compactMap(\.account)
     ).subtracting(family.names.keys)
@@ -302,8 +302,8 @@ struct OriginalTransactionFacts: Sendable {
     var rows: [FactRow] = []
     var told = tellings[...]
     for event in events.reversed() {
-      while let telling = told.first, telling.toldAt > event.entry.recordedAt {
-        rows.append(FactRow(telling, name: name))
+      while let writeBack = told.first, writeBack.toldAt > event.entry.recordedAt {
+        rows.append(FactRow(writeBack, name: name))
         told.removeFirst()
       }
       rows.append(sources.fact(event, anchor: Self.anchor(event.entry)))

@@ -94,14 +94,14 @@ extension Job.Kind {
         retries: .apple,
         run: { job, runner in
           JobOutcome(
-            try await runner.tools.teller.tellOwnership(of: job.originalTransaction, doing: job))
+            try await runner.tools.appStoreWriteBack.sendOwnership(of: job.originalTransaction, doing: job))
         })
 
     case .sendConsumption:
       // Ends when Apple no longer waits for it.
       JobDefinition(run: { job, runner in
         JobOutcome(
-          try await runner.tools.teller.tellConsumption(askedBy: job.scope.name, doing: job))
+          try await runner.tools.appStoreWriteBack.sendConsumption(askedBy: job.scope.name, doing: job))
       })
 
     case .reconcile:
@@ -109,13 +109,13 @@ extension Job.Kind {
         var terms = runner.tools.terms()
         // Another process may have changed the catalogue a moment ago.
         terms.catalogue = try await runner.ledger.products.catalogue()
-        try await runner.ledger.maintenance.survey(job, terms: terms, at: runner.now())
+        try await runner.ledger.maintenance.reconcile(job, terms: terms, at: runner.now())
         return .settled
       })
 
     case .rollUpMovements:
       .recurring(every: .seconds(10), { _ in [.rollUpMovements] }) { job, runner, interval in
-        let errors = try await runner.ledger.maintenance.foldMovements(
+        let errors = try await runner.ledger.maintenance.rollUpMovements(
           job, every: interval, at: runner.now())
         if let error = errors.first {
           runner.logger.error(
@@ -127,7 +127,7 @@ extension Job.Kind {
 
     case .pruneEvents:
       .recurring(every: .hours(1), { _ in [.pruneEvents] }) { job, runner, interval in
-        try await runner.ledger.maintenance.trim(
+        try await runner.ledger.maintenance.pruneEvents(
           job, olderThan: runner.tools.eventRetention, every: interval, at: runner.now())
         return .settled
       }
@@ -136,7 +136,7 @@ extension Job.Kind {
       .recurring(
         every: .days(1), { $0.rawRetention.isEndless ? [] : [.prunePayloads] }
       ) { job, runner, interval in
-        let pruned = try await runner.ledger.maintenance.ageOut(
+        let pruned = try await runner.ledger.maintenance.prunePayloads(
           job, keeping: runner.tools.rawRetention, every: interval, at: runner.now()
         ) {
           Task.isShuttingDownGracefully
@@ -201,7 +201,7 @@ enum JobOutcome: Sendable {
     self =
       switch outcome {
       case .told: .settled
-      case .nothingToTell: .nothingLeft
+      case .nothingToSend: .nothingLeft
       case .postponed(let reason, let notBefore): .retry(because: reason, notBefore: notBefore)
       }
   }

@@ -101,13 +101,13 @@ package struct EventPusher: Service {
   package func run() async throws {
     await cancelWhenGracefulShutdown {
       await withTaskGroup { group in
-        let (rings, bell) = AsyncStream.makeStream(
+        let (rings, notifier) = AsyncStream.makeStream(
           of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let hearing = Hearing()
         group.addTask {
-          await ledger.bell.listen(to: .events) { isListening in
+          await ledger.notifier.listen(to: .events) { isListening in
             hearing.works = isListening
-            bell.yield()
+            notifier.yield()
           }
         }
         group.addTask {
@@ -115,7 +115,7 @@ package struct EventPusher: Service {
             for: hearing.works ? ChangeNotifier.longestSilence : Self.deafSleep))
             != nil
           {
-            bell.yield()
+            notifier.yield()
           }
         }
         for await _ in rings { await push() }

@@ -83,7 +83,7 @@ package struct AccountExport: Sendable {
     } cursor: {
       $0.id
     } piece: {
-      $0.telling
+      $0.writeBack
     }
     try await list("events", to: &writer) { (last: Int64?) in
       try await ledger.accounts.events(of: account.key, after: last, limit: Self.page)
@@ -156,7 +156,7 @@ package struct AccountExport: Sendable {
     guard let submission = try await ledger.submissions.submission(id) else { return nil }
     return ExportedSubmission(
       submission: submission, payload: try await ledger.submissions.payload(of: id),
-      agedOut: try await ledger.submissions.agedOutPayload(of: id),
+      agedOut: try await ledger.submissions.prunedPayload(of: id),
       exchanges: try await ledger.submissions.exchanges(of: id))
   }
 

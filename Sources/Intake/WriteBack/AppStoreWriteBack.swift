@@ -14,7 +14,7 @@ package struct AppStoreWriteBack: Sendable {
     /// Recorded, and the job is completed.
     case told(WriteBack.Outcome)
     /// Apple has the same already.
-    case nothingToTell
+    case nothingToSend
     /// Apple was not available, and may have named the time of the next try.
     case postponed(because: String, notBefore: Timestamp?)
   }
@@ -59,12 +59,12 @@ package struct AppStoreWriteBack: Sendable {
 
   /// Sends a write-back, records its outcome and completes the job.
   func tell(
-    _ telling: WriteBack, doing job: Job, _ send: () async throws -> Void
+    _ writeBack: WriteBack, doing job: Job, _ send: () async throws -> Void
   ) async throws -> Outcome {
-    var telling = telling
+    var writeBack = writeBack
     do {
       try await send()
-      telling.outcome = .accepted
+      writeBack.outcome = .accepted
     } catch let error as AppStoreServerAPIError {
       if error.isRetryable {
         return .postponed(because: error.description, notBefore: error.notBefore)
@@ -73,43 +73,43 @@ package struct AppStoreWriteBack: Sendable {
       case .unauthorized, .misconfigured:
         logger.error(
           "Write-back to Apple failed: configuration error",
-          metadata: ["kind": "\(telling.kind.rawValue)", "reason": "\(error)"])
+          metadata: ["kind": "\(writeBack.kind.rawValue)", "reason": "\(error)"])
         return .postponed(
           because: error.description, notBefore: now() + Self.waitAfterMisconfiguration)
       case .invalidRequest, .notFound, .forbidden, .unexpectedAnswer, .rateLimited, .unavailable,
         .unreachable:
-        telling.outcome = .refused(httpStatus: error.httpStatus, code: error.code?.rawValue)
-        telling.deliveryStatus = nil
+        writeBack.outcome = .refused(httpStatus: error.httpStatus, code: error.code?.rawValue)
+        writeBack.deliveryStatus = nil
         logger.warning(
           "Apple refused a write-back",
           metadata: [
-            "kind": "\(telling.kind.rawValue)", "line": "\(telling.line)", "reason": "\(error)",
+            "kind": "\(writeBack.kind.rawValue)", "line": "\(writeBack.line)", "reason": "\(error)",
           ])
       }
     }
-    telling.toldAt = now()
-    return try await settle(telling, ending: job)
+    writeBack.toldAt = now()
+    return try await settle(writeBack, ending: job)
   }
 
   /// Records why nothing is sent, and completes the job.
   func skip(
-    _ telling: WriteBack, because reason: WriteBack.Reason, ending job: Job
+    _ writeBack: WriteBack, because reason: WriteBack.Reason, ending job: Job
   ) async throws -> Outcome {
-    var telling = telling
-    telling.outcome = .skipped(reason)
-    return try await settle(telling, ending: job)
+    var writeBack = writeBack
+    writeBack.outcome = .skipped(reason)
+    return try await settle(writeBack, ending: job)
   }
 
-  private func settle(_ telling: WriteBack, ending job: Job) async throws -> Outcome {
-    try await ledger.writeBacks.record(telling, ending: job)
-    metrics.count(telling.kind, telling.outcome.name)
+  private func settle(_ writeBack: WriteBack, ending job: Job) async throws -> Outcome {
+    try await ledger.writeBacks.record(writeBack, ending: job)
+    metrics.count(writeBack.kind, writeBack.outcome.name)
     logger.info(
       "Write-back to Apple finished",
       metadata: [
-        "kind": "\(telling.kind.rawValue)", "line": "\(telling.line)",
-        "outcome": "\(telling.outcome.name)",
+        "kind": "\(writeBack.kind.rawValue)", "line": "\(writeBack.line)",
+        "outcome": "\(writeBack.outcome.name)",
       ])
-    return .told(telling.outcome)
+    return .told(writeBack.outcome)
   }
 }
 

@@ -10,39 +10,39 @@ extension AppStoreWriteBack {
   package static let patienceOfApple: Duration = .hours(12)
 
   /// Answers a notification that asks about a purchase, if the customer has consented.
-  package func tellConsumption(
+  package func sendConsumption(
     askedBy notificationID: String, doing job: Job
   ) async throws -> Outcome {
     guard let question = try await ledger.writeBacks.consumptionQuestion(notificationID) else {
-      return .nothingToTell
+      return .nothingToSend
     }
-    var telling = WriteBack(
+    var writeBack = WriteBack(
       .consumption, of: question.line, at: now(), bundleID: app(question.bundleID),
       request: question.request, outcome: .skipped(.unowned))
     let family = try await ledger.ownership.family(of: question.line)
     let charge = family?.charge(on: question.line, question.request.transactionID)
     if let family, let charge {
-      telling.account = family.charge(of: charge.id)?.recorded.decision.owner
+      writeBack.account = family.charge(of: charge.id)?.recorded.decision.owner
     }
     guard let serverAPI = serverAPI(for: .consumption) else {
-      return try await skip(telling, because: .turnedOff, ending: job)
+      return try await skip(writeBack, because: .turnedOff, ending: job)
     }
     guard now() < question.askedAt + Self.patienceOfApple else {
-      return try await skip(telling, because: .tooLate, ending: job)
+      return try await skip(writeBack, because: .tooLate, ending: job)
     }
-    guard let family, let charge, let owner = telling.account, let name = family.names[owner]
-    else { return try await skip(telling, because: .unowned, ending: job) }
+    guard let family, let charge, let owner = writeBack.account, let name = family.names[owner]
+    else { return try await skip(writeBack, because: .unowned, ending: job) }
     if family.line.history.erasures[owner] != nil {
-      return try await skip(telling, because: .accountErased, ending: job)
+      return try await skip(writeBack, because: .accountErased, ending: job)
     }
     if family.isFamilyShared(charge) {
-      return try await skip(telling, because: .familyShared, ending: job)
+      return try await skip(writeBack, because: .familyShared, ending: job)
     }
-    guard let bundleID = telling.bundleID else {
-      return try await skip(telling, because: .unknownApp, ending: job)
+    guard let bundleID = writeBack.bundleID else {
+      return try await skip(writeBack, because: .unknownApp, ending: job)
     }
     guard try await ledger.writeBacks.hasConsumptionConsent(owner) else {
-      return try await skip(telling, because: .noConsent, ending: job)
+      return try await skip(writeBack, because: .noConsent, ending: job)
     }
     var request = ConsumptionRequest()
     request.customerConsented = true
@@ -52,9 +52,9 @@ extension AppStoreWriteBack {
       of: charge, deliveredAt: family.deliveries[charge.id], to: name,
       by: catalogue.terms(sandboxAccess))
     request.deliveryStatus = status
-    telling.deliveryStatus = status.rawValue
+    writeBack.deliveryStatus = status.rawValue
     let body = request
-    return try await tell(telling, doing: job) {
+    return try await tell(writeBack, doing: job) {
       _ = try await serverAPI.sendConsumptionInformation(
         body, on: question.request.transactionID, of: bundleID, in: question.line.environment)
     }

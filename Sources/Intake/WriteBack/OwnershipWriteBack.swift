@@ -11,36 +11,36 @@ extension AppStoreWriteBack {
   ///
   /// Renewals and StoreKit carry it from then on. Nothing is sent if Apple has the token already or
   /// accepts none.
-  package func tellOwnership(of line: OriginalTransactionKey, doing job: Job) async throws
+  package func sendOwnership(of line: OriginalTransactionKey, doing job: Job) async throws
     -> Outcome
   {
-    var telling = WriteBack(.ownership, of: line, at: now(), outcome: .skipped(.unowned))
+    var writeBack = WriteBack(.ownership, of: line, at: now(), outcome: .skipped(.unowned))
     guard let serverAPI = serverAPI(for: .ownership) else {
-      return try await skip(telling, because: .turnedOff, ending: job)
+      return try await skip(writeBack, because: .turnedOff, ending: job)
     }
     guard let family = try await ledger.ownership.family(of: line),
       let charge = family.rule.charges.latestCharge,
       let owner = family.charge(of: charge.id)?.recorded.decision.owner
-    else { return try await skip(telling, because: .unowned, ending: job) }
+    else { return try await skip(writeBack, because: .unowned, ending: job) }
     // Of linked original transactions, the one that renews.
-    telling.line = charge.id.line
-    telling.account = owner
-    guard let known = try await ledger.writeBacks.ownershipToTell(of: telling.line, to: owner)
+    writeBack.line = charge.id.line
+    writeBack.account = owner
+    guard let known = try await ledger.writeBacks.pendingOwnership(of: writeBack.line, to: owner)
     else {
-      return try await skip(telling, because: .unowned, ending: job)
+      return try await skip(writeBack, because: .unowned, ending: job)
     }
-    telling.bundleID = app(known.bundleID)
+    writeBack.bundleID = app(known.bundleID)
     if let reason = reason(against: charge, in: family, known) {
-      return try await skip(telling, because: reason, ending: job)
+      return try await skip(writeBack, because: reason, ending: job)
     }
-    guard let bundleID = telling.bundleID else {
-      return try await skip(telling, because: .unknownApp, ending: job)
+    guard let bundleID = writeBack.bundleID else {
+      return try await skip(writeBack, because: .unknownApp, ending: job)
     }
-    if known.isTold(owner, after: family.token(of: charge)) { return .nothingToTell }
-    return try await tell(telling, doing: job) {
+    if known.isSent(owner, after: family.token(of: charge)) { return .nothingToSend }
+    return try await tell(writeBack, doing: job) {
       _ = try await serverAPI.setAppAccountToken(
-        known.token, on: telling.line.originalTransactionID, of: bundleID,
-        in: telling.line.environment)
+        known.token, on: writeBack.line.originalTransactionID, of: bundleID,
+        in: writeBack.line.environment)
     }
   }
 
@@ -66,8 +66,8 @@ extension RecordedOriginalTransaction {
 
 extension WriteBackStore.PendingOwnership {
   /// Whether Apple has the account's token already, by its evidence or by a later write-back.
-  fileprivate func isTold(_ owner: AccountKey, after word: Dated<UUID>?) -> Bool {
-    if let lastTold, lastTold.at >= word?.asOf ?? lastTold.at { return lastTold.account == owner }
+  fileprivate func isSent(_ owner: AccountKey, after word: Dated<UUID>?) -> Bool {
+    if let lastSent, lastSent.at >= word?.asOf ?? lastSent.at { return lastSent.account == owner }
     return word?.value == token
   }
 }

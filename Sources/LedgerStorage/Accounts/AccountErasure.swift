@@ -79,7 +79,7 @@ extension AccountStore {
           erasure, of: account, results, by: administrator, at: now, in: transaction)
       )
     }
-    if !known.isErased { bell.ring(.events) }
+    if !known.isErased { notifier.notify(.events) }
     // Accounts merged into it during the erasure.
     try await eraseAccounts(mergedInto: key, by: administrator, at: now)
     return erasure

@@ -320,7 +320,7 @@ extension AccountStore {
   }
 
   /// Nil if nothing was pruned.
-  package func feedTrimming() async throws -> EventPruning? {
+  package func eventPruning() async throws -> EventPruning? {
     let (trimmedTo, storedAt) = try await database.query(
       "SELECT trimmed_to, trimmed_stored_at FROM tenure.feed"
     ).decodeOnly(Int64.self, Timestamp?.self)

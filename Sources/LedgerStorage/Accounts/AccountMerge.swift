@@ -68,7 +68,7 @@ extension AccountStore {
       return try await place(
         merging, by: administrator, terms: terms, at: now, in: transaction)
     }
-    bell.ring(channels)
+    notifier.notify(channels)
     return merger
   }
 
@@ -91,7 +91,7 @@ extension AccountStore {
         merging, by: Administrator(name: administrator ?? "unknown"), terms: terms, at: now,
         in: transaction)
     }
-    bell.ring(channels)
+    notifier.notify(channels)
     return merger.completedAt != nil
   }
 
@@ -246,7 +246,7 @@ extension AccountStore {
       in: transaction
     ).decide(arrival, at: now)
 
-    var told = try await recorder.lockTold(
+    var told = try await recorder.lockPublished(
       [account.key, other.key], knowing: [account.key: account.id, other.key: other.id],
       in: transaction
     ).told

@@ -212,7 +212,7 @@ extension AdministrationStore {
 
   /// Reads actions on an account except transfers and releases, which are also ledger entries;
   /// latest first.
-  package func actsBesidesPlacing(on account: AccountKey, before last: Int64?, limit: Int)
+  package func otherActions(on account: AccountKey, before last: Int64?, limit: Int)
     async throws -> [AdministratorAction]
   {
     let placing = [AdministratorAction.Action.transfer, .release].map(\.rawValue)
@@ -229,7 +229,7 @@ extension AdministrationStore {
   /// ``AdministratorAction/brought(_:from:)`` matches them with entries.
   ///
   /// - Parameter accounts: The owners before and after.
-  package func placingActs(of charges: Set<TransactionKey>, concerning accounts: Set<AccountKey>)
+  package func overrideActions(of charges: Set<TransactionKey>, concerning accounts: Set<AccountKey>)
     async throws -> [AdministratorAction]
   {
     guard !charges.isEmpty, !accounts.isEmpty else { return [] }

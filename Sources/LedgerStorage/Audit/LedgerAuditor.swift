@@ -53,18 +53,18 @@ extension LedgerAuditor {
       audit.lines += page.count
       progress(audit.lines)
     }
-    let (holdings, strays) = try await strayRows()
+    let (holdings, orphans) = try await orphanRows()
     audit.holdings = holdings
-    for row in strays {
+    for row in orphans {
       audit.report(.projection, row.line, "\(row.description) should not be there")
     }
-    try await maintenance.checkJournal(&audit)
+    try await maintenance.checkMovements(&audit)
     let (orders, broken) = try await brokenOrders()
     audit.orders = orders
     for order in broken {
       audit.report(.order, order.charge?.line, "no charge says to have fulfilled order \(order.id)")
     }
-    for line in try await submissions.strayProvisionalGrants() {
+    for line in try await submissions.orphanedProvisionalGrants() {
       audit.report(.grant, line, "a provisional grant outlives the decision on its submission")
     }
     audit.entries = try await count(&marks)
@@ -90,16 +90,16 @@ extension LedgerAuditor {
     let catalogue = try await products.catalogue()
     let (lines, mended) = try await rebuildLines(by: catalogue, progress: progress)
     var rewritten = mended
-    let strays = try await strayRows().strays
-    for row in strays {
+    let orphans = try await orphanRows().orphans
+    for row in orphans {
       rewritten.insert(row.line)
       _ = try await database.execute(row.delete)
     }
     // The removed rows no longer block others.
-    if !strays.isEmpty {
+    if !orphans.isEmpty {
       rewritten.formUnion(try await rebuildLines(by: catalogue) { _ in }.rewritten)
     }
-    rewritten.formUnion(try await maintenance.mendJournal())
+    rewritten.formUnion(try await maintenance.repairMovements())
     return (lines, rewritten.count)
   }
 
@@ -377,7 +377,7 @@ extension LedgerAudit {
     for row in tables.holdings.sorted() where !holdings.contains(where: row.hasSameKey) {
       report(.projection, row.holding.charge.line, "\(row.description) should not be there")
     }
-    if let catalogue { checkJournal(of: family, tables.movements, in: catalogue) }
+    if let catalogue { checkMovements(of: family, tables.movements, in: catalogue) }
     let names = Set(tables.lookups.map(\.name))
     for row in family.lookups.subtracting(tables.lookups).sorted(by: LookupRow.precedes)
     // A transaction or line item may lead to any of the linked original transactions.
@@ -386,7 +386,7 @@ extension LedgerAudit {
     }
   }
 
-  private mutating func checkJournal(
+  private mutating func checkMovements(
     of family: AuditedOriginalTransaction, _ movements: Set<MovementRow>, in catalogue: Catalogue
   ) {
     let expected = family.movements(in: catalogue)

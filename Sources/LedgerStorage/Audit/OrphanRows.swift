@@ -3,14 +3,14 @@ import Postgres
 import Subscriptions
 
 extension LedgerAuditor {
-  private static let strayPage = 1000
+  private static let orphanPage = 1000
 
   /// Counts the holdings, and finds look-up rows that no entry gives.
   ///
   /// Runs after the audit of original transactions, whose own tables are trusted here.
-  func strayRows() async throws -> (holdings: Int, strays: [LookupRow]) {
+  func orphanRows() async throws -> (holdings: Int, orphans: [LookupRow]) {
     var holdings = 0
-    var strays: [LookupRow] = []
+    var orphans: [LookupRow] = []
     for table in LookupRow.Table.allCases {
       var last: LookupRow?
       while true {
@@ -20,7 +20,7 @@ extension LedgerAuditor {
         ) { transaction in
           let page = try await LookupRow.decode(
             transaction.query(
-              LookupRow.page(of: table, after: after, limit: Self.strayPage),
+              LookupRow.page(of: table, after: after, limit: Self.orphanPage),
               deadline: Self.auditDeadline), table: table)
           let given = try await givenRows(of: Set(page.map(\.line)), in: transaction)
           return (page, page.filter { !given.contains($0) })
@@ -29,13 +29,13 @@ extension LedgerAuditor {
         last = page.last
         if table == .holding { holdings += page.count }
         for (line, rows) in Dictionary(grouping: suspects, by: \.line) {
-          strays += try await database.withTransaction { transaction in
-            try await self.strays(among: rows, of: line, in: transaction)
+          orphans += try await database.withTransaction { transaction in
+            try await self.orphans(among: rows, of: line, in: transaction)
           }
         }
       }
     }
-    return (holdings, strays)
+    return (holdings, orphans)
   }
 
   /// The rows explained by their original transactions, read without locks.
@@ -91,7 +91,7 @@ extension LedgerAuditor {
   }
 
   /// Checks suspicious rows again under a lock.
-  private func strays(
+  private func orphans(
     among suspects: [LookupRow], of line: OriginalTransactionKey, in transaction: Transaction
   ) async throws -> [LookupRow] {
     let exists = try await transaction.query(
@@ -104,10 +104,10 @@ extension LedgerAuditor {
     let family =
       exists.isEmpty
       ? nil : try await audited(line, catalogue: nil, locking: true, in: transaction)
-    let strays = suspects.filter { family?.accounts(for: $0) != true }
-    guard !strays.isEmpty else { return [] }
-    let found = try await transaction.batch(strays.map(\.select))
-    return zip(strays, found).filter { !$1.isEmpty }.map(\.0)
+    let orphans = suspects.filter { family?.accounts(for: $0) != true }
+    guard !orphans.isEmpty else { return [] }
+    let found = try await transaction.batch(orphans.map(\.select))
+    return zip(orphans, found).filter { !$1.isEmpty }.map(\.0)
   }
 }
 

@@ -82,7 +82,7 @@ extension ProductStore {
           + [Job.schedule(.reconcile, runAt: product.validFrom, at: product.validFrom)])
       return (product, true)
     }
-    if isNews { bell.ring(.jobs) }
+    if isNews { notifier.notify(.jobs) }
     return described
   }
 }

@@ -30,7 +30,7 @@ extension ProductStore {
       }
       return changed > 0
     }
-    if hasChanged { bell.ring(.jobs) }
+    if hasChanged { notifier.notify(.jobs) }
     return hasChanged
   }
 }

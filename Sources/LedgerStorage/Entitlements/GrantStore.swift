@@ -70,7 +70,7 @@ extension GrantStore {
         ] + consequences.statements + [act.insert(at: now)])
       return (nil, consequences.channels)
     }
-    bell.ring(channels)
+    notifier.notify(channels)
     if let known { return (known, false) }
     let stored = StoredGrant(grant: grant, accountID: accountID, recordedAt: now, reason: reason)
     return (stored, true)
@@ -146,7 +146,7 @@ extension GrantStore {
         ] + consequences.statements + [act.insert(at: now)])
       return (grant, consequences.channels)
     }
-    bell.ring(channels)
+    notifier.notify(channels)
     return grant
   }
 

@@ -31,7 +31,7 @@ extension WebhookQueue {
       try await transaction.commit(with: ["SELECT FROM tenure.feed FOR UPDATE", push(at: now)])[1]
         .decodeOnly(Int.self)
     }
-    if count > 0 { bell.ring(.jobs) }
+    if count > 0 { notifier.notify(.jobs) }
     return count
   }
 
@@ -181,7 +181,7 @@ extension WebhookQueue {
           + (act.map { [$0.insert(at: now)] } ?? []))
       return .scheduled
     }
-    if redelivery == .scheduled { bell.ring(.jobs) }
+    if redelivery == .scheduled { notifier.notify(.jobs) }
     return redelivery
   }
 
@@ -206,7 +206,7 @@ extension WebhookQueue {
       try await transaction.commit(with: [act.insert(at: now)])
       return count
     }
-    if count > 0 { bell.ring(.jobs) }
+    if count > 0 { notifier.notify(.jobs) }
     return count
   }
 

@@ -321,7 +321,7 @@ extension ExportStore {
   /// A pending or completed write-back to Apple.
   package struct ExportedWriteBack: Hashable, Sendable {
     package var id: Int64
-    package var telling: WriteBack
+    package var writeBack: WriteBack
     /// The account of the token or purchase, if any.
     package var accountID: String?
   }
@@ -329,7 +329,7 @@ extension ExportStore {
   package typealias WriteBackPlace = (line: OriginalTransactionKey, id: Int64)
 
   /// Reads write-backs after another, ordered by original transaction.
-  package func exportTellings(after last: WriteBackPlace?) async throws
+  package func exportWriteBacks(after last: WriteBackPlace?) async throws
     -> ExportPage<ExportedWriteBack, WriteBackPlace>
   {
     let rest =
@@ -346,13 +346,13 @@ extension ExportStore {
         WHERE \(rest)
         ORDER BY environment, original_transaction_id, telling_id LIMIT \(Self.exportPage)
         """))
-    let names = try await ownership.accountIDs(of: Set(found.compactMap(\.telling.account)))
+    let names = try await ownership.accountIDs(of: Set(found.compactMap(\.writeBack.account)))
     return ExportPage(
       rows: found.map { row in
         ExportedWriteBack(
-          id: row.id, telling: row.telling,
-          accountID: row.telling.account.flatMap { names[$0] })
+          id: row.id, writeBack: row.writeBack,
+          accountID: row.writeBack.account.flatMap { names[$0] })
       },
-      next: found.count < Self.exportPage ? nil : found.last.map { ($0.telling.line, $0.id) })
+      next: found.count < Self.exportPage ? nil : found.last.map { ($0.writeBack.line, $0.id) })
   }
 }

@@ -232,7 +232,7 @@ extension ImportStore {
       try await Self.copy(lines, at: now, in: transaction)
       try await transaction.commit(with: Self.companions(of: lines, at: now))
     }
-    bell.ring(.jobs)
+    notifier.notify(.jobs)
   }
 
   private static func copy(_ accounts: [Account], in transaction: Transaction) async throws {
@@ -412,7 +412,7 @@ extension ImportStore {
           + (waiting.isEmpty ? [] : [Job.insertPolls(of: waiting, at: now)]))
       return (verdicts, plan.channels.union([.jobs]))
     }
-    bell.ring(channels)
+    notifier.notify(channels)
     return verdicts
   }
 

@@ -111,7 +111,7 @@ extension JobQueue {
       try await transaction.commit(with: [act.insert(at: now)])
       return count
     }
-    if count > 0 { bell.ring(.jobs) }
+    if count > 0 { notifier.notify(.jobs) }
     return count
   }
 

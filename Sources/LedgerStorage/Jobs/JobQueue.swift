@@ -136,7 +136,7 @@ extension JobQueue {
         attempts = greatest(attempts - 1, 0)
       WHERE job_id = ANY (\(jobs.map(\.id))) AND locked_by = \(worker)
       """)
-    bell.ring(.jobs)
+    notifier.notify(.jobs)
   }
 
   /// Returns a job to its queue after a failed run; a `run_at` set after the claim is kept.
@@ -219,6 +219,6 @@ extension JobQueue {
 
   /// Wakes workers that sleep until the next job is due, after a clock has jumped.
   package func wakeWorkers() {
-    bell.ring(.jobs)
+    notifier.notify(.jobs)
   }
 }

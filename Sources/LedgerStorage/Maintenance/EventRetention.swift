@@ -14,7 +14,7 @@ extension Maintenance {
   /// because the pruning process doesn't know whether a webhook is configured.
   ///
   /// - Parameter age: The retention, by the database's clock.
-  package func trim(
+  package func pruneEvents(
     _ job: Job, olderThan age: Duration, every interval: Duration, at now: Timestamp
   ) async throws {
     // Without readers of the feed, no other process assigns positions; events without one stay.

@@ -12,7 +12,7 @@ extension Maintenance {
   /// - Parameter lines: Original transactions; those that Apple links with them are included.
   /// - Returns: How many were out of date, linked ones counted once.
   @discardableResult
-  func catchUpJournal(
+  func updateMovements(
     of lines: [OriginalTransactionKey], by catalogue: Catalogue, at now: Timestamp
   ) async throws
     -> Int
@@ -81,7 +81,7 @@ extension Maintenance {
   }
 
   /// Original transactions that have movements but don't exist.
-  private func strayJournals() async throws -> [OriginalTransactionKey] {
+  private func orphanedMovements() async throws -> [OriginalTransactionKey] {
     try await database.query(
       """
       SELECT DISTINCT m.environment, m.original_transaction_id FROM tenure.movement AS m
@@ -99,8 +99,8 @@ extension Maintenance {
 
   /// Reports movements without an original transaction, and daily sums that differ from the current
   /// movements or charges.
-  func checkJournal(_ audit: inout LedgerAudit) async throws {
-    for line in try await strayJournals() {
+  func checkMovements(_ audit: inout LedgerAudit) async throws {
+    for line in try await orphanedMovements() {
       audit.report(.projection, line, "movements without an original transaction")
     }
     let differing = try await database.query(
@@ -142,14 +142,14 @@ extension Maintenance {
   /// Closes movements without an original transaction and corrects the daily sums.
   ///
   /// - Returns: The missing original transactions.
-  func mendJournal() async throws -> Set<OriginalTransactionKey> {
-    let strays = try await strayJournals()
+  func repairMovements() async throws -> Set<OriginalTransactionKey> {
+    let orphans = try await orphanedMovements()
     let now = try await database.query("SELECT clock_timestamp()").decodeOnly(Timestamp.self)
-    for line in strays {
+    for line in orphans {
       try await database.batch(MovementRow.replaceAll(of: [line], by: [], at: now))
     }
     try await mendSums()
-    return Set(strays)
+    return Set(orphans)
   }
 
   /// Advisory lock that serializes corrections of the sums: "sums" in ASCII.

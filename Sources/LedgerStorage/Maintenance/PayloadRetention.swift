@@ -28,7 +28,7 @@ extension Maintenance {
   /// original transaction, which polls send to Apple.
   ///
   /// - Parameter isStopping: Whether to leave the rest to another run, due at once.
-  package func ageOut(
+  package func prunePayloads(
     _ job: Job, keeping retention: RawRetention, every interval: Duration, at now: Timestamp,
     isStopping: @Sendable () -> Bool = { false }
   ) async throws -> PayloadRetention {

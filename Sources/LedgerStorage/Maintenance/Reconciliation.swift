@@ -31,11 +31,11 @@ extension Maintenance {
   /// - Parameters:
   ///   - job: A claimed job of kind `reconcile`.
   ///   - terms: With a catalogue read for this run, not a cached one.
-  package func survey(_ job: Job, terms: AccessTerms, at now: Timestamp) async throws {
-    var place = try await surveyPlace(of: job)
+  package func reconcile(_ job: Job, terms: AccessTerms, at now: Timestamp) async throws {
+    var place = try await reconciliationPlace(of: job)
     for page in 0..<Self.pagesAtOnce {
       guard let here = place, page == 0 || !here.isSecondLook else { break }
-      place = try await surveyPage(here, of: job, terms: terms, at: now)
+      place = try await reconcilePage(here, of: job, terms: terms, at: now)
     }
     guard let place else { return try await jobs.complete(job) }
     _ = try await database.batch(
@@ -43,7 +43,7 @@ extension Maintenance {
   }
 
   /// The stored position; the beginning if something changed since it was stored.
-  private func surveyPlace(of job: Job) async throws -> ReconciliationPlace? {
+  private func reconciliationPlace(of job: Job) async throws -> ReconciliationPlace? {
     let kept = try await database.query(
       "SELECT place FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker)"
     ).decodeFirst(String?.self)
@@ -55,17 +55,17 @@ extension Maintenance {
   /// Processes one page.
   ///
   /// - Returns: The next page's position; nil at the end, or if another worker has the job.
-  private func surveyPage(
+  private func reconcilePage(
     _ place: ReconciliationPlace, of job: Job, terms: AccessTerms, at now: Timestamp
   ) async throws -> ReconciliationPlace? {
     let last: String?
     switch place.stage {
     case .accounts, .accountsAgain:
-      last = try await surveyAccounts(after: place.last, terms: terms, at: now)
+      last = try await reconcileAccounts(after: place.last, terms: terms, at: now)
     case .lines:
-      last = try await surveyLines(after: place.line, at: now)
+      last = try await reconcileLines(after: place.line, at: now)
     case .journal:
-      last = try await surveyJournal(after: place.line, by: terms.catalogue, at: now)
+      last = try await reconcileMovements(after: place.line, by: terms.catalogue, at: now)
     }
     guard let next = last.map({ ReconciliationPlace(place.stage, after: $0) }) ?? place.nextStage
     else {
@@ -85,7 +85,7 @@ extension Maintenance {
   /// Most are current, so they are read without locks first, and only the others are locked.
   ///
   /// - Returns: The page's last account, if any.
-  private func surveyAccounts(after last: String?, terms: AccessTerms, at now: Timestamp)
+  private func reconcileAccounts(after last: String?, terms: AccessTerms, at now: Timestamp)
     async throws -> String?
   {
     let page = try await database.query(
@@ -117,14 +117,14 @@ extension Maintenance {
     if !behind.isEmpty {
       let channels = try await database.withTransaction { transaction in
         // An account locked by another transaction is published by that one.
-        let told = try await recorder.lockTold(
+        let told = try await recorder.lockPublished(
           Set(behind.map(\.key)), waits: false, in: transaction
         ).told.map { AccountEvents($0, terms: terms, at: now) }
         let consequences = Outbox(told, rescheduling: told, at: now)
         try await transaction.commit(with: consequences.statements)
         return consequences.channels
       }
-      bell.ring(channels)
+      notifier.notify(channels)
     }
     return end
   }
@@ -132,10 +132,10 @@ extension Maintenance {
   /// Schedules polls for a page of original transactions where they are missing.
   ///
   /// - Returns: The page's last original transaction, if any.
-  private func surveyLines(after last: OriginalTransactionKey?, at now: Timestamp) async throws
+  private func reconcileLines(after last: OriginalTransactionKey?, at now: Timestamp) async throws
     -> String?
   {
-    let page = try await surveyedLines(after: last)
+    let page = try await reconciledLines(after: last)
     guard let end = page.last else { return nil }
     let subjects = page.map(\.subject)
     let planned: [String] = try await database.query(
@@ -166,18 +166,18 @@ extension Maintenance {
   /// Brings the movements of a page of original transactions up to date.
   ///
   /// - Returns: The page's last original transaction, if any.
-  private func surveyJournal(
+  private func reconcileMovements(
     after last: OriginalTransactionKey?, by catalogue: Catalogue, at now: Timestamp
   )
     async throws -> String?
   {
-    let page = try await surveyedLines(after: last)
+    let page = try await reconciledLines(after: last)
     guard let end = page.last else { return nil }
-    try await catchUpJournal(of: page, by: catalogue, at: now)
+    try await updateMovements(of: page, by: catalogue, at: now)
     return end.subject
   }
 
-  private func surveyedLines(after last: OriginalTransactionKey?) async throws
+  private func reconciledLines(after last: OriginalTransactionKey?) async throws
     -> [OriginalTransactionKey]
   {
     try await database.query(

@@ -55,7 +55,7 @@ extension NotificationStore {
   ) async throws {
     _ = try await database.execute(
       Self.scheduleComparison(bundleID: bundleID, environment: environment, at: moment))
-    bell.ring(.jobs)
+    notifier.notify(.jobs)
   }
 
   static func scheduleComparison(
@@ -126,7 +126,7 @@ extension NotificationStore {
       """
     let results = try await database.batch(
       [insert] + job.repetition(at: next, now: comparison.comparedAt))
-    bell.ring(.jobs)
+    notifier.notify(.jobs)
     var recorded = comparison
     let (missing, first, delay) = try results[0].decodeOnly(
       Int.self, Timestamp?.self, Int64?.self)
@@ -183,7 +183,7 @@ extension NotificationStore {
           } : [])
       return (last, isLate)
     }
-    if isLate { bell.ring(.jobs) }
+    if isLate { notifier.notify(.jobs) }
     return (last, isLate)
   }
 }

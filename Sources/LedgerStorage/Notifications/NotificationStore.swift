@@ -38,7 +38,7 @@ extension NotificationStore {
       ON CONFLICT (kind, subject) DO NOTHING
       """,
     ])
-    bell.ring(forJobAt: processAt, now: new.receivedAt)
+    notifier.notify(forJobAt: processAt, now: new.receivedAt)
     return results[0].affectedRows > 0
   }
 
@@ -147,7 +147,7 @@ extension NotificationStore {
       let recording = try await recorder.load(arrival, on: lines, in: transaction).decide(
         arrival, at: now)
       let plan = try await recorder.plan(recording, terms: terms, at: now, in: transaction)
-      let tellings = writeBacks.consumptionTellings(of: verified, at: now)
+      let tellings = writeBacks.consumptionWriteBacks(of: verified, at: now)
       let outcome: NotificationOutcome =
         verified.evidence.isEmpty ? .nothingToRecord : recording.isNews ? .recorded : .known
       try await transaction.commit(
@@ -160,7 +160,7 @@ extension NotificationStore {
         channels: tellings.isEmpty ? plan.channels : plan.channels.union([.jobs]))
     }
     if let processed {
-      bell.ring(processed.channels)
+      notifier.notify(processed.channels)
       metrics.count(processed.recording)
     }
     return processed

@@ -183,7 +183,7 @@ extension OrderStore {
       try await transaction.commit(with: statements)
       return (busy.compactMap { jobOf[$0] }, !told.isEmpty)
     }
-    if hasNews { bell.ring(.events) }
+    if hasNews { notifier.notify(.events) }
     return left
   }
 

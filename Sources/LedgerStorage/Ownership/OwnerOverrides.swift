@@ -73,7 +73,7 @@ extension OwnershipStore {
       try await database.commit(with: plan.statements + [act.insert(at: now)])
       return (recording, plan.channels)
     }
-    bell.ring(channels)
+    notifier.notify(channels)
     if let recording { metrics.count(recording) }
     return recording != nil
   }

@@ -17,7 +17,7 @@ extension Maintenance {
   ///
   /// - Throws: Database errors that concern no single change.
   @discardableResult
-  package func foldMovements(
+  package func rollUpMovements(
     _ job: Job, every interval: Duration, at now: Timestamp
   ) async throws -> [PostgresError] {
     var movements = Folding(table: "movement_change", summing: Self.movementSums)
@@ -295,7 +295,7 @@ enum ChargeSums {
 
 extension Maintenance {
   /// Corrects the sums by day after movements were written by other means than recordings.
-  package func sumUpJournal() async throws {
-    _ = try await mendJournal()
+  package func rollUpAll() async throws {
+    _ = try await repairMovements()
   }
 }

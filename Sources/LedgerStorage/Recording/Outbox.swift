@@ -13,7 +13,7 @@ extension Recorder {
   ///   - names: The known account ids, of accounts that are not erased.
   ///   - waits: Whether to wait for accounts that another transaction has locked; else they are
   ///     returned as busy.
-  func lockTold(
+  func lockPublished(
     _ keys: Set<AccountKey>, knowing names: [AccountKey: String] = [:], waits: Bool = true,
     in transaction: Transaction
   ) async throws -> (told: [PublishedEntitlements], busy: Set<AccountKey>) {
@@ -46,14 +46,14 @@ struct Outbox: Sendable {
   ) {
     let told = accounts.map { AccountEvents($0, terms: terms, at: now) }
     self.init(
-      telling: news.events(with: told), told,
+      writeBack: news.events(with: told), told,
       rescheduling: told.filter { news.holders.contains($0.key) || $0.changesWhatIsTold },
       at: now)
   }
 
   /// - Parameter rescheduled: The accounts whose next change by time may have moved.
   init(
-    telling events: [LedgerEvent] = [], _ news: [AccountEvents],
+    writeBack events: [LedgerEvent] = [], _ news: [AccountEvents],
     rescheduling rescheduled: [AccountEvents],
     at now: Timestamp
   ) {
@@ -71,8 +71,8 @@ struct Outbox: Sendable {
 }
 
 extension ChangeNotifier {
-  func ring(_ channels: Set<Channel>) {
-    for channel in channels { ring(channel) }
+  func notify(_ channels: Set<Channel>) {
+    for channel in channels { notify(channel) }
   }
 }
 

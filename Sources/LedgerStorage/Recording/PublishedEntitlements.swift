@@ -160,7 +160,7 @@ extension AccountStore {
   ) async throws -> [Job] {
     let keys = try jobs.map { AccountKey(rawValue: try $0.subjectID) }
     let (left, channels) = try await database.withTransaction { transaction in
-      let (told, busy) = try await recorder.lockTold(
+      let (told, busy) = try await recorder.lockPublished(
         Set(keys), waits: jobs.count == 1, in: transaction)
       let news = told.map { AccountEvents($0, terms: terms, at: now) }
       let nextChanges = Dictionary(
@@ -179,7 +179,7 @@ extension AccountStore {
       try await transaction.commit(with: statements + ended.completion)
       return (left, consequences.channels)
     }
-    bell.ring(channels)
+    notifier.notify(channels)
     return left
   }
 }

@@ -121,7 +121,7 @@ extension Recorder {
     var accounts = known.filter { wanted.contains($0.key) }
     let others = wanted.subtracting(known.map(\.key))
     if !others.isEmpty {
-      let (told, gone) = try await lockTold(others, knowing: news.names, in: transaction)
+      let (told, gone) = try await lockPublished(others, knowing: news.names, in: transaction)
       // An account was erased since the names were read. On the line nothing was known of it (it
       // holds a token that Apple has just named), so the erasure did not wait for the line.
       guard gone.isEmpty else {
@@ -148,7 +148,7 @@ extension Recorder {
       try ProjectionWriter($0, source: recording.source, catalogue: terms.catalogue).statements()
     }
     let published = Outbox(affected.news, affected.accounts, terms: terms, at: now)
-    let tellings = writeBacks.ownershipTellings(of: recording, at: now)
+    let tellings = writeBacks.ownershipWriteBacks(of: recording, at: now)
     return WritePlan(
       statements: projections + affected.orders.statements + published.statements
         + polls.appointments(of: recording, at: now) + tellings,

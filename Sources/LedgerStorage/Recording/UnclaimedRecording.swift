@@ -34,7 +34,7 @@ extension PollStore {
       try await transaction.commit(with: statements)
       return (recording, plan.channels)
     }
-    bell.ring(channels)
+    notifier.notify(channels)
     metrics.count(recording)
     return UnclaimedRecording(recording: recording)
   }

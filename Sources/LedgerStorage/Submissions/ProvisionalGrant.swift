@@ -102,7 +102,7 @@ extension SubmissionStore {
   }
 
   /// Original transactions with provisional grants of decided submissions, which should not exist.
-  func strayProvisionalGrants() async throws -> [OriginalTransactionKey] {
+  func orphanedProvisionalGrants() async throws -> [OriginalTransactionKey] {
     // The decision deletes the grants. Read before and after the submissions' status, so that
     // grants of a concurrent decision are not reported.
     let before = try await provisionalGrants()

@@ -168,7 +168,7 @@ extension SubmissionStore {
   }
 
   /// The remains of a pruned payload; nil if it was not pruned.
-  package func agedOutPayload(of submission: UUID) async throws -> PrunedPayload? {
+  package func prunedPayload(of submission: UUID) async throws -> PrunedPayload? {
     try await database.query(
       """
       SELECT pruned_at, sha256, bytes FROM tenure.submission_payload

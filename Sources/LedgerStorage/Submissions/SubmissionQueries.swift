@@ -80,7 +80,7 @@ extension SubmissionStore {
           + [act.insert(at: now)])
       return reopened
     }
-    if !reopened.isEmpty { bell.ring(.jobs) }
+    if !reopened.isEmpty { notifier.notify(.jobs) }
     return reopened.count
   }
 }

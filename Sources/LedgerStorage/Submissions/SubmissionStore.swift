@@ -31,7 +31,7 @@ extension SubmissionStore {
       new.payload.insert(for: new.id),
       Job.insert(.verifySubmission(new.id), runAt: retryAt, at: new.receivedAt),
     ])
-    bell.ring(forJobAt: retryAt, now: new.receivedAt)
+    notifier.notify(forJobAt: retryAt, now: new.receivedAt)
     return Submission(
       id: new.id, account: account.key, accountID: account.id, receivedAt: new.receivedAt,
       transactionID: new.transactionID, orderID: new.orderID, isRestore: new.isRestore,
@@ -226,7 +226,7 @@ extension SubmissionStore {
         fulfilledOrder: affected.orders.fulfilledOrder, holdings: account.held, order: order)
       return (recorded, plan.channels, recording)
     }
-    bell.ring(channels)
+    notifier.notify(channels)
     if let recording { metrics.count(recording) }
     return recorded
   }
@@ -290,7 +290,7 @@ extension SubmissionStore {
       ]
       return Change(statements, grants: grants)
     }
-    bell.ring(forJobAt: retryAt, now: now)
+    notifier.notify(forJobAt: retryAt, now: now)
   }
 
   private struct Change {
@@ -341,7 +341,7 @@ extension SubmissionStore {
           + consequences.statements)
       return consequences.channels
     }
-    bell.ring(channels)
+    notifier.notify(channels)
   }
 
   // MARK: Statements

@@ -15,7 +15,7 @@ extension WriteBackStore {
   /// if this is turned off.
   ///
   /// An original transaction that begins with Apple's token for its owner needs no job.
-  func ownershipTellings(of recording: Recording, at now: Timestamp) -> [SQL] {
+  func ownershipWriteBacks(of recording: Recording, at now: Timestamp) -> [SQL] {
     guard tellings.contains(.ownership) else { return [] }
     return recording.distinctFamilies.compactMap { family in
       guard let bound = family.newlyBound, !bound.charge.isConsumable,
@@ -35,7 +35,7 @@ extension WriteBackStore {
   private static let ownershipPriority = 1
 
   /// The job that answers a notification's question about a purchase.
-  func consumptionTellings(of verified: NotificationStore.VerifiedNotification, at now: Timestamp)
+  func consumptionWriteBacks(of verified: NotificationStore.VerifiedNotification, at now: Timestamp)
     -> [SQL]
   {
     guard tellings.contains(.consumption), let line = verified.asksAbout else { return [] }
@@ -55,11 +55,11 @@ extension WriteBackStore {
     /// The app, if known.
     package let bundleID: String?
     /// The owner of the token that Apple accepted last.
-    package let lastTold: (account: AccountKey, at: Timestamp)?
+    package let lastSent: (account: AccountKey, at: Timestamp)?
   }
 
   /// Reads the data for writing an owner to Apple; nil for an unknown account.
-  package func ownershipToTell(of line: OriginalTransactionKey, to owner: AccountKey) async throws
+  package func pendingOwnership(of line: OriginalTransactionKey, to owner: AccountKey) async throws
     -> PendingOwnership?
   {
     let results = try await database.batch(
@@ -80,11 +80,11 @@ extension WriteBackStore {
       let (token, isErased, isMerged) = try results[0].decodeFirst(
         UUID.self, Bool.self, Bool.self)
     else { return nil }
-    let lastTold = try results[1].decodeFirst(AccountKey.self, Timestamp.self)
+    let lastSent = try results[1].decodeFirst(AccountKey.self, Timestamp.self)
     return PendingOwnership(
       token: token, isErased: isErased, isMerged: isMerged,
       bundleID: try PollTarget(from: Array(results.dropFirst(2))).bundleID,
-      lastTold: lastTold.map { (account: $0, at: $1) })
+      lastSent: lastSent.map { (account: $0, at: $1) })
   }
 
   /// A notification that asks about a purchase.
@@ -119,9 +119,9 @@ extension WriteBackStore {
   }
 
   /// Records a write-back and completes its job in one commit.
-  package func record(_ telling: WriteBack, ending job: Job) async throws {
+  package func record(_ writeBack: WriteBack, ending job: Job) async throws {
     _ = try await database.withTransaction { transaction in
-      try await transaction.commit(with: [telling.insert] + job.completion)
+      try await transaction.commit(with: [writeBack.insert] + job.completion)
     }
   }
 
@@ -143,14 +143,14 @@ extension WriteBackStore {
         """
       })
     return try results.flatMap(WriteBack.tellings)
-      .sorted { ($0.telling.toldAt, $0.id) > ($1.telling.toldAt, $1.id) }.map(\.telling)
+      .sorted { ($0.writeBack.toldAt, $0.id) > ($1.writeBack.toldAt, $1.id) }.map(\.writeBack)
   }
 
   /// Lists the write-backs of an account's purchases, in order.
   ///
   /// - Parameter last: The ID after which the page begins.
   package func appleTellings(of account: AccountKey, after last: Int64?, limit: Int) async throws
-    -> [(id: Int64, telling: WriteBack)]
+    -> [(id: Int64, writeBack: WriteBack)]
   {
     let start = last ?? 0
     return try WriteBack.tellings(
@@ -296,7 +296,7 @@ extension WriteBack {
     notification_id, account_key, outcome, reason, http_status, error_code, delivery_status
     """
 
-  static func tellings(from rows: Rows) throws -> [(id: Int64, telling: WriteBack)] {
+  static func tellings(from rows: Rows) throws -> [(id: Int64, writeBack: WriteBack)] {
     try rows.decode(
       Int64.self, Environment.self, OriginalTransactionID.self, Kind.self, Timestamp.self,
       String?.self, TransactionID?.self, String?.self, AccountKey?.self, String.self,

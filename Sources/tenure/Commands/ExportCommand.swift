@@ -75,7 +75,7 @@ struct ExportCommand: AsyncParsableCommand {
       case .accounts: try await exportAccounts(of: ledger)
       case .submissions: try await exportSubmissions(of: ledger)
       case .notifications: try await exportNotifications(of: ledger)
-      case .tellings: try await exportTellings(of: ledger)
+      case .tellings: try await exportWriteBacks(of: ledger)
       case .ledger: try await exportLedger(of: ledger)
       case .checkpoints: try await exportCheckpoints(of: ledger)
       case .acts: try await exportActs(of: ledger)
@@ -234,21 +234,21 @@ extension ExportCommand {
     }
   }
 
-  func exportTellings(of ledger: Ledger) async throws {
+  func exportWriteBacks(of ledger: Ledger) async throws {
     try await export(
       [
         "environment", "original_transaction_id", "telling_id", "kind", "told_at", "bundle_id",
         "transaction_id", "notification_id", "account_id", "outcome", "reason", "http_status",
         "error_code", "delivery_status",
-      ], ledger.exports.exportTellings
+      ], ledger.exports.exportWriteBacks
     ) { row in
-      let telling = row.telling
-      let refusal = telling.outcome.refusal
-      return Self.fields(telling.line) + [
-        "\(row.id)", telling.kind.rawValue, telling.toldAt.description, telling.bundleID,
-        telling.request?.transactionID.rawValue, telling.request?.notificationID,
-        row.accountID, telling.outcome.name, telling.outcome.reason?.rawValue,
-        refusal.httpStatus?.description, refusal.code?.description, telling.deliveryStatus,
+      let writeBack = row.writeBack
+      let refusal = writeBack.outcome.refusal
+      return Self.fields(writeBack.line) + [
+        "\(row.id)", writeBack.kind.rawValue, writeBack.toldAt.description, writeBack.bundleID,
+        writeBack.request?.transactionID.rawValue, writeBack.request?.notificationID,
+        row.accountID, writeBack.outcome.name, writeBack.outcome.reason?.rawValue,
+        refusal.httpStatus?.description, refusal.code?.description, writeBack.deliveryStatus,
       ]
     }
   }

@@ -22,7 +22,7 @@ extension AppStoreState {
         let targets = targets.filter { $0.version == version }
         guard !targets.isEmpty else { continue }
         switch version {
-        case .v1, .v1Before2021: ring(about: event, subject, as: version, at: targets)
+        case .v1, .v1Before2021: notify(about: event, subject, as: version, at: targets)
         case .v2: write(about: event, subject, to: targets)
         }
       }
@@ -171,7 +171,7 @@ extension AppStoreState {
   private static let mostTransactions = 100
 
   /// Creates an event's notifications for servers that use version 1.
-  mutating func ring(
+  mutating func notify(
     about event: SimulatedEvent, _ subject: Subject, as version: SimulatedNotification.Version,
     at targets: [NotificationTarget]
   ) {

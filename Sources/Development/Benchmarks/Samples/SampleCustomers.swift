@@ -137,7 +137,7 @@ struct SampleCustomers {
     if kind == .familyShared { life.ownership = .familyShared }
     try await life.customer.insertAccount(in: database, at: start)
     try await subscribe(&life, kind, from: start)
-    if life.isHeardOfLate { try await life.tellAll(at: present - .hours(1)) }
+    if life.isHeardOfLate { try await life.publishAll(at: present - .hours(1)) }
     try await beSpecial(&life, kind, since: start)
     return life
   }

@@ -201,7 +201,7 @@ struct SampleLife {
   }
 
   /// Submits all evidence withheld so far in one receipt.
-  mutating func tellAll(at moment: Timestamp) async throws {
+  mutating func publishAll(at moment: Timestamp) async throws {
     let keys = unheard.compactMap { item -> TransactionKey? in
       if case .transaction(let record) = item { record.key } else { nil }
     }

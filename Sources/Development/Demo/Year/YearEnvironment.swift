@@ -53,7 +53,7 @@ struct YearEnvironment: Sendable {
     _ body: (String) async throws -> Void
   ) async throws {
     let settings = try await DemoSettings(
-      in: directory, simulation: try plan.openAppStore(), port: Self.nobodysPort
+      in: directory, simulation: try plan.openAppStore(), port: Self.unusedPort
     ).read(keys: keys)
     let end = plan.end
     try await serve(database, with: settings, clock: .jumping { end }, isWorking: false) {
@@ -90,7 +90,7 @@ struct YearEnvironment: Sendable {
   }
 
   /// The year's App Store is gone, so its URL has the discard port (RFC 863).
-  private static let nobodysPort = 9
+  private static let unusedPort = 9
 }
 
 extension YearPlan {
