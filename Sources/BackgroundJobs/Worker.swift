@@ -71,7 +71,8 @@ package struct Worker: Service {
     let slots = JobSlots(concurrency: concurrency)
     let runner = JobRunner(tools: tools, logger: logger, now: clock.now)
     // Signals that a job ended or came, that time passed, and the shutdown.
-    let (rings, notifier) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    let (rings, notifier) = AsyncStream.makeStream(
+      of: Void.self, bufferingPolicy: .bufferingNewest(1))
     await withGracefulShutdownHandler {
       await withDiscardingTaskGroup { group in
         group.addTask { await hear(slots, notifier) }
@@ -188,7 +189,8 @@ package struct Worker: Service {
 
   /// Runs the jobs of one slot until there are none.
   private func work(
-    _ jobs: [Job], _ slots: JobSlots, _ runner: JobRunner, _ notifier: AsyncStream<Void>.Continuation
+    _ jobs: [Job], _ slots: JobSlots, _ runner: JobRunner,
+    _ notifier: AsyncStream<Void>.Continuation
   ) async {
     var next = jobs
     while !next.isEmpty {

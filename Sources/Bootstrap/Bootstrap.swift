@@ -173,7 +173,8 @@ package struct Assembly: Sendable {
   package var jobTools: JobTools {
     let (catalogue, sandboxAccess) = (catalogue, settings.sandboxAccess)
     return JobTools(
-      ledger: ledger, submissions: intake, notifications: notifications, poll: poll, appStoreWriteBack: appStoreWriteBack,
+      ledger: ledger, submissions: intake, notifications: notifications, poll: poll,
+      appStoreWriteBack: appStoreWriteBack,
       webhook: webhook, histories: histories, eventRetention: settings.eventRetention,
       rawRetention: settings.rawRetention,
       terms: { catalogue.terms(sandboxAccess) })

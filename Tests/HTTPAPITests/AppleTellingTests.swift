@@ -23,7 +23,9 @@ struct AppleTellingTests {
     var simulation: AppStoreSimulation { api.apple.simulation }
 
     /// Runs due jobs like a worker.
-    func work(_ appStoreWriteBack: AppStoreWriteBack? = nil) async throws -> [AppStoreWriteBack.Outcome] {
+    func work(_ appStoreWriteBack: AppStoreWriteBack? = nil) async throws -> [AppStoreWriteBack
+      .Outcome]
+    {
       let appStoreWriteBack = appStoreWriteBack ?? self.appStoreWriteBack
       let jobs = try await api.ledger.jobs.claimJobs(
         limits: [.writeBack: 10, .sandboxWriteBack: 10], worker: "w", at: simulation.now,

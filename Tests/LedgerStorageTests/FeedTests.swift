@@ -404,7 +404,8 @@ struct FeedTests {
         _ = try await transaction.query(
           "UPDATE tenure.webhook_delivery SET parked_at = NULL, last_error = NULL")
         let trimming = Task {
-          try await ledger.maintenance.pruneEvents(job, olderThan: .days(30), every: .hours(1), at: start)
+          try await ledger.maintenance.pruneEvents(
+            job, olderThan: .days(30), every: .hours(1), at: start)
         }
         try await other.waitForALock()
         return trimming

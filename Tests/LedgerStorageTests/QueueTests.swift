@@ -302,7 +302,8 @@ struct QueueTests {
         lease: .seconds(20))
       let (reconcile, first, second) = (jobs[0], jobs[1], jobs[2])
       #expect(try await ledger.jobs.discard(first, because: "first", at: start + .seconds(5)))
-      #expect(try await ledger.jobs.discard(reconcile, because: "reconcile", at: start + .seconds(6)))
+      #expect(
+        try await ledger.jobs.discard(reconcile, because: "reconcile", at: start + .seconds(6)))
       try await ledger.jobs.release(second, until: start + .seconds(90), because: "second")
 
       let counts = try await ledger.jobs.jobCounts(at: start + .seconds(5))

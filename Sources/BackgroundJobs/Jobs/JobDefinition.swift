@@ -94,14 +94,16 @@ extension Job.Kind {
         retries: .apple,
         run: { job, runner in
           JobOutcome(
-            try await runner.tools.appStoreWriteBack.sendOwnership(of: job.originalTransaction, doing: job))
+            try await runner.tools.appStoreWriteBack.sendOwnership(
+              of: job.originalTransaction, doing: job))
         })
 
     case .sendConsumption:
       // Ends when Apple no longer waits for it.
       JobDefinition(run: { job, runner in
         JobOutcome(
-          try await runner.tools.appStoreWriteBack.sendConsumption(askedBy: job.scope.name, doing: job))
+          try await runner.tools.appStoreWriteBack.sendConsumption(
+            askedBy: job.scope.name, doing: job))
       })
 
     case .reconcile:

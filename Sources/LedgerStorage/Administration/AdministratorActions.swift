@@ -229,7 +229,9 @@ extension AdministrationStore {
   /// ``AdministratorAction/brought(_:from:)`` matches them with entries.
   ///
   /// - Parameter accounts: The owners before and after.
-  package func overrideActions(of charges: Set<TransactionKey>, concerning accounts: Set<AccountKey>)
+  package func overrideActions(
+    of charges: Set<TransactionKey>, concerning accounts: Set<AccountKey>
+  )
     async throws -> [AdministratorAction]
   {
     guard !charges.isEmpty, !accounts.isEmpty else { return [] }
