@@ -87,7 +87,7 @@ package struct API: Sendable {
 package protocol Site: Sendable {
   /// Whether a path is one of the site's, whether or not there is a page.
   func serves(_ path: String) -> Bool
-  /// Adds what handles every request inside the interface's own middleware.
+  /// Adds middleware that runs inside the API's own, for every request.
   func addMiddleware(to router: Router<APIContext>)
   func addRoutes(to router: Router<APIContext>)
 }
@@ -97,7 +97,7 @@ package struct APIContext: RequestContext, Sendable {
   /// Nil without a valid API key.
   package var caller: APIKeys.Caller?
   let channel: any Channel
-  /// What the ``Site`` knows of the request.
+  /// The ``Site``'s own context of the request.
   package var site: (any Sendable)?
 
   package init(source: ApplicationRequestContextSource) {

@@ -60,7 +60,7 @@ package struct Ledger: LedgerStore {
   }
 }
 
-/// What all stores work with.
+/// The database, settings and caches that all stores share.
 final class LedgerCore: Sendable {
   let database: ConnectionPool
   let holdingReader: HoldingBatcher
@@ -86,7 +86,7 @@ final class LedgerCore: Sendable {
   }
 }
 
-/// The statements of one subject, over the core that all subjects share.
+/// The statements of one subject.
 protocol LedgerStore: Sendable {
   var core: LedgerCore { get }
 }

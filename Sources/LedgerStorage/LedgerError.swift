@@ -8,7 +8,7 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
   case unknownAccount(String)
   /// The account was erased and can't be changed.
   case erasedAccount(String)
-  /// The account was merged; use the other one.
+  /// The account was merged; use the account that it was merged into.
   case mergedAccount(String, into: String)
   case mergesIntoItself(String)
   case unknownTransaction(TransactionID)

@@ -69,7 +69,7 @@ package struct Report: Sendable {
   struct Views: Sendable {
     let parameters: [ReportParameter]
     let query: @Sendable (ReportChoices, Int?, Timestamp) -> SQL
-    /// What the choices leave of the items.
+    /// The filter that the choices put on the items.
     let condition: @Sendable (ReportChoices, Timestamp) -> SQL
   }
 

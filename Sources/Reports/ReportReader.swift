@@ -47,7 +47,7 @@ package struct ReportReader: Sendable {
     try await check(choices, for: report, at: now)
     let columns = report.columns(choices)
     let limit = choices.limit ?? ReportChoices.usualLimit
-    // One row beyond the limit tells whether there are more.
+    // One row beyond the limit shows whether there are more.
     let found = try await rows(report.query(choices, rows: limit + 1, at: now))
     let rows = try found.prefix(limit).map { row in try columns.map(row.value) }
     return ReportTable(

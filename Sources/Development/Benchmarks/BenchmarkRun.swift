@@ -390,7 +390,7 @@ private func median(_ values: [Double]) -> Double? {
   values.isEmpty ? nil : median(values) as Double
 }
 
-/// What `tenure bench` measures.
+/// The subjects of `tenure bench`.
 package enum BenchSubject: String, CaseIterable, Sendable {
   case reads, submissions, signatures, jobs, polling, `import`, all, growth, reports
 }

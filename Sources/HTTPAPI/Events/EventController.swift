@@ -8,7 +8,7 @@ import Subscriptions
 /// The feed of events.
 struct EventController: Sendable {
   /// Shorter than the usual timeouts of load balancers and clients, and than
-  /// ``ConnectionLimits.idle``.
+  /// ``ConnectionLimits/idle``.
   static let longestWaitSeconds = 60
 
   let ledger: Ledger

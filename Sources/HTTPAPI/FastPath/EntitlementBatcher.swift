@@ -4,8 +4,8 @@ import NIOCore
 import Subscriptions
 import Synchronization
 
-/// Asks for all connections of one event loop together, and hands the answers to all of them in one
-/// go: what a request costs to pass between threads is shared by all that arrive at the same time.
+/// Batches the reads of all connections of one event loop, so that requests which arrive together
+/// share the cost of passing between threads.
 final class EntitlementBatcher {
   private let eventLoop: any EventLoop
   private let reader: EntitlementReader
@@ -24,18 +24,15 @@ final class EntitlementBatcher {
     self.now = now
   }
 
-  /// Calls ``EntitlementHandler/answer(_:)`` when an account has been read, or could not be.
+  /// Reads an account and calls ``EntitlementHandler/answer(_:)`` with the result or the error.
   ///
-  /// - Parameters:
-  ///   - accountID: The account.
-  ///   - mayLag: Whether a replica may be asked.
-  ///   - handler: Who is answered.
+  /// - Parameter mayLag: Whether a replica may answer.
   func ask(_ accountID: String, mayLag: Bool, for handler: EntitlementHandler) {
     waiting.append((handler, accountID, mayLag))
     if waiting.count == EntitlementReader.maximumBatch {
       submit()
     } else if waiting.count == 1 {
-      // When everything has been read that has arrived already.
+      // After everything that has arrived already is read.
       eventLoop.assumeIsolated().execute { self.submit() }
     }
   }
@@ -78,7 +75,7 @@ final class EntitlementBatcher {
   }
 }
 
-/// The desks of all event loops.
+/// The batchers of all event loops.
 final class EntitlementBatchers: Sendable {
   private let reader: EntitlementReader
   private let now: @Sendable () -> Timestamp
@@ -89,7 +86,7 @@ final class EntitlementBatchers: Sendable {
     self.now = now
   }
 
-  /// The desk of an event loop, for who runs on it.
+  /// The batcher of an event loop; call it on that event loop.
   func desk(of eventLoop: any EventLoop) -> EntitlementBatcher {
     desks.withLock { desks in
       if let desk = desks[ObjectIdentifier(eventLoop)] { return desk }

@@ -8,15 +8,14 @@ import NIOHTTP1
 
 /// Answers `GET /v1/accounts/{account_id}/entitlements` before the request reaches Hummingbird.
 ///
-/// This read comes with every launch of an app, and with the router half of its cost is the way
-/// there and back: a task, the middlewares, two conversions of every header field. Here it is a
-/// callback on the event loop. ``EntitlementRequest`` says what is answered here; all else goes on
-/// to the router, untouched. What is answered is what the router would have answered, to the byte.
-/// A read that failed goes to the router with its failure, so that one place words errors and
-/// nobody waits for the database a second time.
+/// Apps send this request at every launch, and half of its cost in the router is overhead: a task,
+/// the middleware, two conversions of every header field. Here it is a callback on the event loop.
+/// ``EntitlementRequest`` selects the requests that are answered here, with the same bytes as the
+/// router's; all others go to the router unchanged. A read that failed goes to the router with its
+/// error, so that error texts have one source and the database is not queried twice.
 ///
-/// Answers keep the order of the requests: while one is being read here, what the connection sends
-/// after it is held back, and while the router has a request, it gets the following ones too.
+/// Answers keep the order of the requests: while one is being read here, later parts from the
+/// connection are held back, and while the router has a request, it gets the following ones too.
 final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias InboundOut = HTTPServerRequestPart
@@ -24,9 +23,9 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   typealias OutboundOut = HTTPServerResponsePart
 
   private enum Phase {
-    /// What comes goes to the router, unless it is a request of ours.
+    /// Parts go to the router, unless one begins a request that is answered here.
     case open
-    /// A request of ours has begun.
+    /// A request that is answered here has begun.
     case begun(EntitlementRequest, HTTPRequestHead)
     /// It is complete, and being read from the database.
     case asked(EntitlementRequest, HTTPRequestHead)
@@ -34,17 +33,17 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     case draining(until: NIODeadline)
   }
 
-  /// What came while a request was being read.
+  /// Something that arrived while a request was being read.
   private enum Held {
     case part(HTTPServerRequestPart)
-    /// Such as the end of the input, or that the server shuts down.
+    /// For example the end of the input, or the server's shutdown.
     case event(Any)
     case error(any Error)
   }
 
-  /// So many parts may be held back before reading stops.
+  /// The number of held-back parts at which reading stops (back-pressure).
   private static let heldLimit = 32
-  /// How much of an answer counts as taken: less is not worth a connection.
+  /// The bytes of an answer that a client must take in time to keep its connection.
   private static let leastTaken = 64 * 1024
 
   private let desk: EntitlementBatcher?
@@ -56,46 +55,41 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   private let connection: OpenConnection
 
   private var context: ChannelHandlerContext?
-  /// Where answers are written: in front of the encoder, for they are bytes already.
+  /// The encoder's context: writing from it bypasses the encoder, as answers are encoded already.
   private var encoder: ChannelHandlerContext?
   private var phase = Phase.open
   private var held = CircularBuffer<Held>()
   private var isReleasing = false
   private var isReadHeld = false
-  /// Whether the router was given something since it was last told that this was all for now.
+  /// Whether the router got parts since the last `channelReadComplete`.
   private var hasForwarded = false
 
-  /// The router's requests that are not answered to their end.
+  /// The number of the router's requests that are not completely answered.
   private var routerRequests = 0
-  /// Whether the last of them has not come to its end.
+  /// Whether the last of them has not arrived completely.
   private var isRouterReading = false
   /// Whether one of them was the connection's last.
   private var isRouterClosing = false
 
   private var isOneTooMany = false
-  /// Whether the connection is closed after the answer that is being written, because its request
-  /// has not been read to its end.
+  /// Whether to close the connection after the current answer, because the request was not read
+  /// to its end.
   private var closesAfterAnswer = false
   /// Whether the connection has sent a valid key.
   private var isAuthenticated = false
-  /// How much of the router's current request is still to come, of one with a length.
+  /// The bytes still to come of the body of the router's current request, if it has a length.
   private var bodyLeft = 0
   private var hasLargeReads = false
   private var lastActive = NIODeadline.now()
-  /// When the router's current request began.
+  /// The beginning of the router's current request.
   private var requestBegan = NIODeadline.now()
-  /// Since when an answer has not been taken, and how much of it was left then.
+  /// The beginning of a stall of the client, and the bytes that were unsent then.
   private var stall: (since: NIODeadline, bytes: Int)?
   private var nextCheck: Scheduled<Void>?
 
   /// - Parameters:
-  ///   - desk: The event loop's; nil: the router answers everything.
-  ///   - keys: Who may ask.
-  ///   - failures: Where the router finds why a read has failed.
-  ///   - metrics: Where it is counted what is answered here.
-  ///   - limits: When to close the connection.
-  ///   - open: The server's connections.
-  ///   - connection: This one.
+  ///   - desk: The event loop's batcher; nil: the router answers everything.
+  ///   - failures: The errors of failed reads, for the router.
   init(
     desk: EntitlementBatcher?, keys: APIKeys, failures: FailedReads, metrics: RequestMetrics,
     limits: ConnectionLimits, open: OpenConnections, connection: OpenConnection
@@ -116,7 +110,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     scheduleCheck(in: min(limits.idle, limits.interval))
   }
 
-  /// Says that there are too many connections, in front of the router.
+  /// Refuses the connection if there are too many.
   func channelActive(context: ChannelHandlerContext) {
     context.fireChannelActive()
     guard isOneTooMany else { return }
@@ -127,7 +121,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     context.close(promise: nil)
   }
 
-  /// The channel is closed: an answer that comes now finds nobody.
+  /// The channel is closed: an answer that arrives now is dropped.
   func handlerRemoved(context: ChannelHandlerContext) {
     if case .asked = phase { metrics.inFlight.decrement() }
     _ = failures.take(from: context.channel)
@@ -228,11 +222,11 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     if !isAuthenticated { connection.note(use, since: lastActive) }
   }
 
-  /// The request if it can be answered here and now.
+  /// The request if it can be answered here, now.
   private func request(_ head: HTTPRequestHead, _ context: ChannelHandlerContext)
     -> EntitlementRequest?
   {
-    // To whom doesn't take his answers the router gives no more, for its writer waits.
+    // The router's writer waits for a client that does not take its answers; this must, too.
     guard desk != nil, routerRequests <= 0, !isRouterClosing, context.channel.isWritable else {
       return nil
     }
@@ -242,7 +236,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   private func forward(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
     switch part {
     case .head(let head):
-      // What follows the connection's last request is not answered.
+      // Requests after the connection's last one are not answered.
       if routerRequests <= 0 { requestBegan = .now() }
       if !isRouterClosing { routerRequests += 1 }
       isRouterReading = true
@@ -258,9 +252,9 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     context.fireChannelRead(wrapInboundOut(part))
   }
 
-  /// Reads more at once where only the body of an authenticated caller can come.
+  /// Uses large reads only for the body of an authenticated caller's request.
   ///
-  /// What follows it is read as before: 64 KB of pipelined requests would be megabytes of heads.
+  /// After it reads are small again: 64 KB of pipelined requests would be megabytes of heads.
   private func chooseReads(_ context: ChannelHandlerContext) {
     let areLarge = isAuthenticated && bodyLeft >= LargeReads.bytes
     guard areLarge != hasLargeReads else { return }
@@ -269,7 +263,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       .recvAllocator, value: areLarge ? LargeReads() : EntitlementChannel.usualReads)
   }
 
-  /// Lets go of what was held back, until it is a request's turn that is answered here.
+  /// Passes held-back parts on, up to the next request that is answered here.
   private func release(_ context: ChannelHandlerContext) {
     guard !isReleasing else { return }
     isReleasing = true
@@ -303,7 +297,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     metrics.inFlight.decrement()
     switch outcome {
     case .success(let answer):
-      // Nothing else was read from the connection since the request came.
+      // Nothing else was read from the connection since the request arrived.
       let begin = lastActive
       lastActive = .now()
       metrics.entitlements.count(
@@ -318,7 +312,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     release(context)
   }
 
-  /// The answer as Hummingbird and NIO's encoder put it on the wire.
+  /// The answer with the bytes that Hummingbird and NIO's encoder would write.
   private func encoded(
     _ answer: AccountEntitlements, id: String, _ context: ChannelHandlerContext
   ) -> ByteBuffer {
@@ -337,7 +331,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     return buffer
   }
 
-  /// Counts the router's answers, and ends the connection with one whose request is not read.
+  /// Counts the router's answers, and closes the connection after one whose request is not read.
   func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
     switch unwrapOutboundIn(data) {
     case .head(var head) where isRouterReading && routerRequests == 1:
@@ -358,7 +352,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
   /// Drops the rest of the request.
   ///
-  /// Closed at once, the connection would be reset while bytes arrive, and the answer lost.
+  /// Closing at once would reset the connection while bytes arrive, and lose the answer.
   private func drain(_ context: ChannelHandlerContext) {
     context.flush()
     guard isRouterReading else {
@@ -370,7 +364,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     scheduleDrain(context)
   }
 
-  /// Reads on in a moment: as fast as it comes, it would keep the event loop from others.
+  /// Reads on after a pause, so that one client can't occupy the event loop.
   private func scheduleDrain(_ context: ChannelHandlerContext) {
     context.eventLoop.assumeIsolated().scheduleTask(in: ConnectionLimits.drainInterval) {
       self.context?.read()
@@ -392,7 +386,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
   }
 
-  /// Whether the client has not got on with its request, its answer or its next request.
+  /// Whether the client has made no progress with its request, its answer or its next request.
   private func isOverdue(_ context: ChannelHandlerContext, at now: NIODeadline) -> Bool {
     if case .draining(let deadline) = phase { return now >= deadline }
     if isStalled(context, at: now) { return true }
@@ -401,7 +395,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     return !isAnswering && now - lastActive >= limits.idle
   }
 
-  /// Whether the client takes nothing of its answers, of which more are written only once it does.
+  /// Whether the client takes none of its answers; no more are written until it does.
   private func isStalled(_ context: ChannelHandlerContext, at now: NIODeadline) -> Bool {
     guard !context.channel.isWritable,
       let left = try? context.channel.syncOptions?.getOption(.bufferedWritableBytes)
@@ -421,8 +415,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   }
 }
 
-/// Hummingbird's HTTP/1.1 channel with an ``EntitlementHandler`` in front of everything that is
-/// Hummingbird's.
+/// Hummingbird's HTTP/1.1 channel with an ``EntitlementHandler`` before its own handlers.
 struct EntitlementChannel: ServerChildChannel {
   private let http: HTTP1Channel
   private let keys: APIKeys
@@ -433,10 +426,9 @@ struct EntitlementChannel: ServerChildChannel {
   private let limits: ConnectionLimits
   private let open: OpenConnections
 
-  /// How much is read from a connection at once.
+  /// The size of one read from a connection.
   ///
-  /// What was read is decoded before it is taken: 64 KB of pipelined requests would be megabytes of
-  /// heads.
+  /// All of it is decoded at once: 64 KB of pipelined requests would be megabytes of heads.
   static let usualReads = FixedSizeRecvByteBufferAllocator(capacity: 4096)
   /// The largest head of a request: the request line and all header fields.
   static let longestHead = 16 * 1024
@@ -447,8 +439,8 @@ struct EntitlementChannel: ServerChildChannel {
     failures: FailedReads, metrics: RequestMetrics, limits: ConnectionLimits,
     open: OpenConnections
   ) {
-    // Without an idle timeout, which is the handler's business: Hummingbird's knows nothing of what
-    // passes it by.
+    // Without Hummingbird's idle timeout, which ignores the requests that the handler answers; the
+    // handler has its own.
     http = HTTP1Channel(
       responder: responder,
       configuration: HTTP1Channel.Configuration(
@@ -494,6 +486,6 @@ struct LargeReads: RecvByteBufferAllocator {
     allocator.buffer(capacity: Self.bytes)
   }
 
-  /// True, or the last buffer would be used again instead of a large one.
+  /// True; otherwise the last buffer would be reused instead of a large one.
   mutating func record(actualReadBytes: Int) -> Bool { true }
 }

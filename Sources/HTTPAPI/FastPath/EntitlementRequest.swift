@@ -3,20 +3,17 @@ import NIOHTTP1
 /// A request for an account's entitlements that ``EntitlementHandler`` may answer without the
 /// router.
 ///
-/// In every doubt a request is none, and the router looks at it: so this knows no errors.
+/// Any doubtful request is left to the router, so this type has no errors.
 struct EntitlementRequest {
   let accountID: String
-  /// The caller's `X-Request-ID`; nil: one has to be made.
+  /// The caller's `X-Request-ID`; nil: a new one is generated.
   let id: String?
-  /// Whether the answer may be a replica's: not for who asks past all copies.
+  /// Whether a replica may answer; false if the request forbids cached answers.
   private(set) var mayLag = true
 
   private static let pathStart = Array("/v1/accounts/".utf8)
   private static let pathEnd = Array("/entitlements".utf8)
 
-  /// - Parameters:
-  ///   - head: The request's.
-  ///   - keys: Who may ask: both roles.
   init?(_ head: HTTPRequestHead, keys: APIKeys) {
     guard head.method == .GET, head.version == .http1_1,
       let accountID = Self.accountID(inPath: head.uri)
@@ -27,12 +24,12 @@ struct EntitlementRequest {
       case .authorization where authorization == nil: authorization = value
       case .requestID where id == nil && RequestLog.isUsable(value): id = value
       case .cacheControl: mayLag = mayLag && !CacheControl.asksForCurrent(value)
-      // Given twice or unusable, or something that concerns the connection or a body.
+      // Repeated, unusable, or about the connection or a body.
       case .some: return nil
       case nil: break
       }
     }
-    // Every key there is may read entitlements: see the routes.
+    // Every key may read entitlements: see the routes.
     guard let authorization, let caller = keys.caller(authorization: authorization),
       caller.role >= .app
     else { return nil }
@@ -40,7 +37,7 @@ struct EntitlementRequest {
     self.id = id
   }
 
-  /// The account in a path that has neither a query nor anything that is to be decoded.
+  /// The account in a path without a query or percent-encoding.
   private static func accountID(inPath path: String) -> String? {
     let bytes = path.utf8Span.span
     let end = bytes.count - pathEnd.count
@@ -59,7 +56,7 @@ struct EntitlementRequest {
     }
   }
 
-  /// Whether a byte is visible ASCII that means nothing but itself in a path.
+  /// Whether a byte is visible ASCII without a special meaning in a path.
   private static func isPlain(_ byte: UInt8) -> Bool {
     switch byte {
     case UInt8(ascii: "/"), UInt8(ascii: "%"), UInt8(ascii: "?"), UInt8(ascii: "#"): false
@@ -74,7 +71,7 @@ struct EntitlementRequest {
     case cacheControl
     case other
 
-    /// Nil for a field that changes nothing.
+    /// Nil for an irrelevant field.
     init?(_ name: String) {
       switch name.utf8.count {
       case 6 where Self.equal(name, "expect"): self = .other

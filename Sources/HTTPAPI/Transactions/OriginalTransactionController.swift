@@ -156,7 +156,7 @@ struct OriginalTransactionResponse: JSONWritable {
 }
 
 extension RecordedOriginalTransaction {
-  /// The state of the charges at a moment, whoever owns them, or nil if none lasts any time.
+  /// The state of the charges at a moment, regardless of owners; nil if none has a duration.
   ///
   /// Computed as the entitlement of one account that owns every charge, with every product granting
   /// the same entitlement.

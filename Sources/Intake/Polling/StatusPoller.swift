@@ -59,9 +59,9 @@ package struct StatusPoller: Sendable {
 
   /// Asks the App Store Server API for the customer's transactions and subscription statuses.
   ///
-  /// `line` is any original transaction of the customer, and `transaction` the one to ask with, if
-  /// that is another. The job ends with the recording. If Apple does not know the stored revision
-  /// any more, the whole history is read. Without a complete answer it throws an
+  /// `line` is any original transaction of the customer, and `transaction` the transaction to ask
+  /// with, if that is another. The job ends with the recording. If Apple does not know the stored
+  /// revision any more, the whole history is read. Without a complete answer it throws an
   /// `AppStoreServerAPIError`, and nothing is recorded; without a key for the API it returns nil.
   package func poll(
     _ line: OriginalTransactionKey, of bundleID: String, naming transaction: TransactionID? = nil,

@@ -26,7 +26,7 @@ package enum SubmissionAnswer: Sendable {
   }
 }
 
-/// What a verified submission came to when it was decided, for lists of submissions.
+/// The result of a verified submission at its decision, for lists of submissions.
 package struct SubmissionFindings: Hashable, Sendable {
   /// The number of transactions that it claimed.
   package let claimed: Int
@@ -45,7 +45,7 @@ package struct SubmissionFindings: Hashable, Sendable {
   }
 }
 
-/// What an app server submits.
+/// A submission as an app server sends it.
 package struct SubmissionRequest: Sendable {
   package var accountID: String
   package var payload: SubmissionPayload

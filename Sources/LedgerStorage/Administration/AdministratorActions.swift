@@ -188,7 +188,7 @@ enum KeyedText {
   }
 }
 
-/// What administrators did, and their sessions.
+/// Administrator actions and administrators' sessions.
 package struct AdministrationStore: LedgerStore {
   let core: LedgerCore
 }

@@ -214,7 +214,7 @@ struct AuditedOriginalTransaction: Sendable {
 
 /// The statements that write the projections again from the entries.
 ///
-/// Heads of chains, orders and deliveries are no projections, and stay.
+/// Chain heads, orders and deliveries are not projections and are kept.
 struct ProjectionRebuild {
   private let stored: StoredOriginalTransaction
   private let folded: OriginalTransaction
@@ -222,7 +222,7 @@ struct ProjectionRebuild {
   private let movements: Set<MovementRow>
   private let catalogue: Catalogue
 
-  /// - Parameter folded: The state that the entries give.
+  /// - Parameter folded: The state after applying all entries.
   init(
     _ stored: StoredOriginalTransaction, folded: OriginalTransaction, entries: [StoredEntry],
     movements: Set<MovementRow>,

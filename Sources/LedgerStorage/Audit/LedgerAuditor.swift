@@ -167,7 +167,7 @@ extension LedgerAuditor {
     ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
   }
 
-  // MARK: One family
+  // MARK: One original transaction
 
   private func auditedFamily(of id: OriginalTransactionKey, catalogue: Catalogue?, locking: Bool)
     async throws

@@ -158,7 +158,7 @@ package struct ReadEntitlements: Sendable {
   }
 }
 
-/// What accounts hold, uncached.
+/// The holdings and grants of accounts, uncached.
 package struct HoldingStore: LedgerStore {
   let core: LedgerCore
 }

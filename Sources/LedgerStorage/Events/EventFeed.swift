@@ -154,7 +154,7 @@ extension SQL {
 
 /// A position in the feed, after an event.
 ///
-/// The date tells the event from others with the same position: after a restore from a backup,
+/// The date distinguishes the event from others with the same position: after a restore from a backup,
 /// positions are assigned again.
 package struct FeedCursor: Hashable, Sendable {
   /// 0: before the first event.

@@ -12,7 +12,7 @@ extension ExportStore {
     package var number: Int
     package var recordedAt: Timestamp
     package var kind: String
-    /// Nil for acts and decisions.
+    /// Nil for actions and decisions.
     package var evidenceDate: Timestamp?
     package var source: String
     package var sourceID: String?

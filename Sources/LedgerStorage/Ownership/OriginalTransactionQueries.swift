@@ -2,7 +2,7 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-/// Charges and who owns them.
+/// Charges, their owners and their history.
 package struct OwnershipStore: LedgerStore {
   let core: LedgerCore
 }
@@ -56,7 +56,7 @@ extension OwnershipStore {
 
   /// Completes a stored original transaction with its accounts.
   ///
-  /// - Parameter line: Its state, now or at an earlier time.
+  /// - Parameter line: The state of the original transaction, now or at an earlier time.
   private func recorded(
     _ stored: StoredOriginalTransaction, as line: OriginalTransaction, claimant: AccountKey?,
     in transaction: Transaction
@@ -152,7 +152,7 @@ extension OwnershipStore {
 }
 
 extension OriginalTransaction {
-  /// Folds the entries of an original transaction and of those that they link with it.
+  /// Applies the entries of an original transaction and of those linked to it.
   ///
   /// - Parameter entries: In any order; entries of unlinked original transactions are ignored.
   init(folding entries: [LedgerEntry], around id: OriginalTransactionKey) {

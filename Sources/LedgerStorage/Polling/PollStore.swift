@@ -2,7 +2,7 @@ import Postgres
 package import Subscriptions
 import Synchronization
 
-/// What to ask Apple, and when.
+/// The schedule of polls, and the recording of their results.
 package struct PollStore: LedgerStore {
   let core: LedgerCore
 }
@@ -57,8 +57,8 @@ extension PollStore {
 
   package struct PollRequest: Sendable {
     package let line: OriginalTransactionKey
-    /// Whether the latest charge is of an auto-renewable subscription; if not, only a refund can be
-    /// news.
+    /// Whether the latest charge is of an auto-renewable subscription; if not, only a refund can
+    /// follow.
     package let isSubscription: Bool
     package let source: PollTarget
     package let imported: ImportStore.ImportedSource?

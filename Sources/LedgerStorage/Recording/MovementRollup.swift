@@ -239,7 +239,7 @@ enum ChargeSums {
     """
   }
 
-  // MARK: Folding and proof
+  // MARK: Sums
 
   static func fold(of lines: [OriginalTransactionID], in changes: [Int64]) -> SQL {
     """

@@ -32,7 +32,8 @@ struct MovementRow: Hashable, Comparable, Sendable {
 
   // MARK: Columns
 
-  /// All but the family, the expiry, and the time for which the row is known.
+  /// All columns except the original transaction, the expiry and the known-from and known-until
+  /// times.
   private static let columns: [Column<Movement>] = [
     Column("kind", \.kind),
     Column("at", \.at),

@@ -51,9 +51,11 @@ struct Snapshot: Sendable {
   fileprivate let evidence: [Evidence]
 }
 
-// Every recording takes the same steps in one database transaction of two round trips: lock and
-// load, decide, load what it affects, plan, commit. After the commit come notifications.
-/// Records evidence and overrides: loads, decides, plans, commits.
+/// Records evidence and overrides.
+///
+/// Every recording takes the same steps in one database transaction, usually of two round trips:
+/// lock and load, decide, load the affected orders and accounts, plan, commit. Notifications are
+/// sent after the commit.
 package struct Recorder: LedgerStore {
   let core: LedgerCore
 }
@@ -96,7 +98,7 @@ extension Recorder {
     return Snapshot(families: families, evidence: locked.evidence)
   }
 
-  /// Locks and loads everything that recording an arrival is decided from.
+  /// Locks and loads everything that the decision on an evidence batch depends on.
   func load(_ arrival: EvidenceBatch, in transaction: Transaction) async throws -> Snapshot {
     let lines = try await lock(
       linesOf: arrival.evidence, before: Query([]), after: Query([]), in: transaction
@@ -122,8 +124,8 @@ extension Recorder {
     let others = wanted.subtracting(known.map(\.key))
     if !others.isEmpty {
       let (told, gone) = try await lockPublished(others, knowing: news.names, in: transaction)
-      // An account was erased since the names were read. On the line nothing was known of it (it
-      // holds a token that Apple has just named), so the erasure did not wait for the line.
+      // An account was erased since the names were read. It had nothing on the original
+      // transaction yet (Apple has just named its token), so the erasure did not wait for its lock.
       guard gone.isEmpty else {
         throw PostgresError.overtaken("an account was erased while something was recorded for it")
       }
@@ -155,7 +157,7 @@ extension Recorder {
       channels: tellings.isEmpty ? published.channels : published.channels.union([.jobs]))
   }
 
-  /// Loads what a recording affects, and plans its statements.
+  /// Loads the affected orders and accounts, and plans the statements.
   func plan(
     _ recording: Recording, terms: AccessTerms, at now: Timestamp,
     knowing known: [PublishedEntitlements] = [], in transaction: Transaction
@@ -183,7 +185,7 @@ struct WritePlan: Sendable {
 // MARK: Deciding
 
 extension Snapshot {
-  /// Records an arrival in memory: the ownership rule runs once.
+  /// Records an evidence batch in memory: the ownership rule runs once.
   ///
   /// - Parameter now: The recording date, unless an entry of an original transaction is as late.
   func decide(_ arrival: EvidenceBatch, at now: Timestamp) -> Recording {
@@ -192,7 +194,7 @@ extension Snapshot {
       var line = stored.line
       line.updateContext(context.apply)
       let evidence = evidence.filter { stored.members[$0.line] != nil }
-      // Later than everything before, for the dates order what happened on linked lines.
+      // Later than all earlier entries: the dates order events of linked original transactions.
       let recordedAt = max(now, stored.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
       let (entries, rule) = line.record(
         evidence, acts: arrival.acts(on: stored, evidence: evidence), at: recordedAt)
@@ -245,7 +247,7 @@ extension EvidenceBatch {
 
 // MARK: Results
 
-/// The original transactions that an arrival touched, by the ids of all that Apple links.
+/// The original transactions in an evidence batch, by the IDs of all that Apple links.
 package struct Recording: Sendable {
   package private(set) var families: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
   let source: EntrySource
@@ -258,12 +260,12 @@ package struct Recording: Sendable {
     for id in family.line.heads.keys { families[id] = family }
   }
 
-  /// The family of a transaction; nil if the arrival did not touch it.
+  /// The recorded original transaction of a transaction; nil if the batch is not about it.
   package func family(of transaction: TransactionKey) -> RecordedOriginalTransaction? {
     families[transaction.line]
   }
 
-  /// Each family once, in the order of their ids.
+  /// Each recorded original transaction once, by its smallest ID.
   var distinctFamilies: [RecordedOriginalTransaction] {
     families.filter { $0.key == $0.value.line.heads.keys.min() }.sorted { $0.key < $1.key }
       .map(\.value)
@@ -277,11 +279,11 @@ package struct Recording: Sendable {
 package struct RecordedOriginalTransaction: Sendable {
   package let line: OriginalTransaction
   package let rule: OwnershipRule
-  /// The decisions that the recording made; none where the family was only read.
+  /// The decisions that the recording made; empty if it was only read.
   package let changes: [OwnershipChange]
   /// The charges that the recording found revoked, or restored.
   package let revocationChanges: [Charge]
-  /// The state before it: the same where the family was only read.
+  /// The state before the recording; the current one if it was only read.
   let before: StoredOriginalTransaction
   let holdings: HoldingChange
   /// The entries that it appends, in order.

@@ -107,7 +107,7 @@ extension SubmissionStore {
     package var bundleID: String?
     /// The claimed transactions, by purchase date.
     package var selected: [TransactionKey]
-    /// What its sender is warned of, whatever is recorded.
+    /// Warnings for the sender that do not depend on the recording.
     package var warnings: Set<SubmissionWarning>
     package var exchanges: [SubmissionExchange]
     /// When to verify again, because Apple listed less than expected or something was unreadable.

@@ -2,12 +2,11 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// What Apple is to be sent.
+/// Write-backs to Apple: their jobs, their data and their outcomes.
 package struct WriteBackStore: LedgerStore {
   let core: LedgerCore
 }
 
-/// Write-backs to Apple: their jobs, their data and their outcomes.
 extension WriteBackStore {
   // MARK: Scheduling
 
@@ -92,7 +91,7 @@ extension WriteBackStore {
     package let line: OriginalTransactionKey
     package let request: WriteBack.Request
     package let bundleID: String?
-    /// The signature's date, or without one, that of the arrival.
+    /// The signature's date, or the date of receipt if it has none.
     package let askedAt: Timestamp
   }
 

@@ -4,9 +4,9 @@ import Subscriptions
 extension Report {
   /// Reads views, which take no parameters: the statements narrow them down.
   ///
-  /// What is open, pending, overdue or failed is so now and has no day: every answer that includes
-  /// today has it. Everything else is counted over the chosen days. Items without a known
-  /// environment are in every answer.
+  /// Open, pending, overdue and failed items are counted as of now and have no day: every answer
+  /// that includes today has them. Everything else is counted over the chosen days. Items without
+  /// a known environment are in every answer.
   package static let intake = Report(
     "intake", label: "Intake", group: .operations,
     summary: "Processing: backlog, retries, rejections, missed notifications, failed jobs.",

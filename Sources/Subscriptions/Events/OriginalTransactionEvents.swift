@@ -110,7 +110,7 @@ package struct OriginalTransactionEvents: Sendable {
     return items
   }
 
-  // MARK: The line
+  // MARK: Bindings
 
   private var bindingNews: [Item] {
     let (old, new) = (before.boundAccount, after.boundAccount)

@@ -143,7 +143,7 @@ package struct RenewalStatus: Hashable, Codable, Sendable {
     case gracePeriod(until: Timestamp)
     /// The charge failed and Apple retries, without access.
     case billingRetry
-    /// Apple has stopped trying, or was told to.
+    /// Apple has stopped retrying, or was asked to stop.
     case expired
   }
 
