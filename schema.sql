@@ -49,7 +49,7 @@ CREATE TABLE schema_version (
     -- The SHA-256 of the reports' SQL that was applied to this version; null: none yet.
     reports_sha256 text CHECK (reports_sha256 ~ '^[0-9a-f]{64}$')
 );
-COMMENT ON TABLE schema_version IS 'Which steps of the schema were applied, and when. [reference]';
+COMMENT ON TABLE schema_version IS 'Applied steps of the schema, with their dates. [reference]';
 
 -- The progress of a step that is applied in several parts, one row for each part but the last.
 CREATE TABLE schema_part (
@@ -58,7 +58,7 @@ CREATE TABLE schema_part (
     applied_at timestamptz NOT NULL,
     PRIMARY KEY (version, part)
 );
-COMMENT ON TABLE schema_part IS 'Which parts of steps of the schema were applied, and when. [reference]';
+COMMENT ON TABLE schema_part IS 'Applied parts of steps of the schema, with their dates. [reference]';
 
 -- ------------------------------------------------------------------------------------------------
 -- Catalogue: what can be sold, and what it entitles to.
@@ -92,7 +92,7 @@ CREATE TABLE product_entitlement (
     PRIMARY KEY (product_id, valid_from, entitlement),
     FOREIGN KEY (product_id, valid_from) REFERENCES product
 );
-COMMENT ON TABLE product_entitlement IS 'What a version of a product lets its owner use. [reference]';
+COMMENT ON TABLE product_entitlement IS 'Entitlements granted by a version of a product. [reference]';
 
 -- ------------------------------------------------------------------------------------------------
 -- Accounts and orders: what the app knows.
@@ -112,7 +112,7 @@ CREATE TABLE account (
     -- The account that it was merged into, which gets later submissions and orders.
     merged_into_key   uuid
 );
-COMMENT ON TABLE account IS 'Accounts of the app as it names them. [by account_id]';
+COMMENT ON TABLE account IS 'Accounts, by the IDs that the app gives them. [by account_id]';
 
 -- Accounts by key.
 CREATE TABLE account_by_key (
@@ -169,7 +169,7 @@ CREATE TABLE purchase_order (
         CHECK (NOT is_named OR fulfilled_at IS NOT NULL)
 );
 COMMENT ON TABLE purchase_order IS
-    'Orders: fulfilled at most once, by a charge decided to the same account. [by account_key]';
+    'Orders, each fulfilled at most once, by a charge of the same account. [by account_key]';
 -- For recording a charge: the owner's open orders for its product.
 CREATE INDEX purchase_order_by_product
     ON purchase_order (account_key, product_id, created_at);
@@ -180,7 +180,7 @@ CREATE TABLE purchase_order_account (
     order_id    uuid NOT NULL PRIMARY KEY,
     account_key uuid NOT NULL
 );
-COMMENT ON TABLE purchase_order_account IS 'Look-up: whose order it is. [by order_id]';
+COMMENT ON TABLE purchase_order_account IS 'Look-up: the account of an order. [by order_id]';
 
 -- The customer's consent to report consumption to Apple, as the app server sent it last. Deleted
 -- when the account is erased.
@@ -190,7 +190,7 @@ CREATE TABLE consumption_consent (
     decided_at   timestamptz NOT NULL
 );
 COMMENT ON TABLE consumption_consent IS
-    'Who lets Apple be told of consumption. [by account_key]';
+    'Customers'' consent to report consumption to Apple. [by account_key]';
 
 -- ------------------------------------------------------------------------------------------------
 -- Intake: the audit trail of what arrived, durable before Apple is asked.
@@ -228,7 +228,7 @@ CREATE TABLE submission (
         CHECK (status <> 'verified' OR (outcome IS NOT NULL AND environment IS NOT NULL))
 );
 COMMENT ON TABLE submission IS
-    'What was submitted, by whom, when, and what came of it. [by submission_id]';
+    'Submissions and their results. [by submission_id]';
 -- For administrators, so that it may fan out.
 CREATE INDEX submission_by_account ON submission (account_key, submission_id);
 CREATE INDEX submission_rejected
@@ -261,7 +261,7 @@ CREATE TABLE submission_payload (
         (pruned_at IS NULL) = (sha256 IS NULL) AND (pruned_at IS NULL) = (bytes IS NULL))
 );
 COMMENT ON TABLE submission_payload IS
-    'What was submitted, apart from the submission so that it can be aged out. [by submission_id]';
+    'Submitted payloads, in a table of their own so that they can be pruned. [by submission_id]';
 
 -- Apple's answers, byte by byte (compressed by TOAST).
 CREATE TABLE submission_exchange (
@@ -292,7 +292,7 @@ CREATE INDEX submission_exchange_failed
 
 -- Erases an erased account's submissions and Apple's answers about them. The programs lack the
 -- privilege to delete them (see below), so this runs with the owner's rights, and checks that the
--- account is erased. Pending submissions are ended: nobody remains to be asked about them. The
+-- account is erased. Pending submissions are ended, because their account is gone. The
 -- ledger keeps what was recorded, under a key without a name; so do notifications, which Apple
 -- wrote about original transactions.
 CREATE OR REPLACE FUNCTION erase_submissions(erased_key uuid, moment timestamptz)
@@ -322,7 +322,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION erase_submissions IS
-    'Erases what an erased account submitted, and says how much of it there was.';
+    'Erases the submissions of an erased account, and returns the numbers of deleted rows.';
 
 -- Prunes submissions and Apple's answers about them: bodies are deleted, hashes stay. Of those in
 -- `kept` only the answers are deleted. The programs may not change them, so this runs with the
@@ -368,7 +368,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION prune_submissions IS
-    'Ages out the bodies of submissions that are old and decided, and says how many.';
+    'Prunes the payloads of old, decided submissions, and returns their number.';
 
 -- The inbox of Apple's notifications: durable before the response of 200, processed exactly once.
 CREATE TABLE notification (
@@ -475,7 +475,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION prune_notifications IS
-    'Ages out the bodies of notifications that are old and processed, and says how many.';
+    'Prunes the bodies of old, processed notifications, and returns their number.';
 
 -- Refused requests to the notification URL. Anyone can post anything, so nothing of it is kept, and
 -- the table grows by a few rows an hour at most.
@@ -495,7 +495,7 @@ CREATE TABLE notification_refusal (
     PRIMARY KEY (hour, version, reason)
 );
 COMMENT ON TABLE notification_refusal IS
-    'Refused notifications, counted by hour and reason; never their content. [local]';
+    'Refused notifications, counted by hour and reason, without content. [local]';
 
 -- Comparisons of Apple's notification history with the inbox. Missing notifications are stored in
 -- `notification` with arrival 'history'.
@@ -522,14 +522,14 @@ CREATE TABLE notification_history_check (
         AND (missing = 0) = (longest_delay_ms IS NULL))
 );
 COMMENT ON TABLE notification_history_check IS
-    'What Apple''s notification history had that had not arrived. [local]';
+    'Comparisons with Apple''s notification history, with the number of missed ones. [local]';
 
 -- The last sign of life of each kind of program: after a downtime Apple's history is read at once.
 CREATE TABLE program_heartbeat (
     program  text        NOT NULL PRIMARY KEY CHECK (program IN ('serve', 'work')),
     alive_at timestamptz NOT NULL
 );
-COMMENT ON TABLE program_heartbeat IS 'When programs were last alive. [local]';
+COMMENT ON TABLE program_heartbeat IS 'Heartbeats of running programs. [local]';
 
 -- Open sessions of the administrators' pages. A cookie counts only while its session is listed, so
 -- logging out ends every copy of it.
@@ -552,7 +552,7 @@ CREATE TABLE poll_target (
     PRIMARY KEY (environment, original_transaction_id)
 );
 COMMENT ON TABLE poll_target IS
-    'What Apple can be asked about a line with. [by original_transaction_id]';
+    'Identifiers with which to poll an original transaction. [by original_transaction_id]';
 
 -- Further ways to poll Apple, named by an import. Deleted when the account is erased.
 CREATE TABLE imported_source (
@@ -570,7 +570,7 @@ CREATE TABLE imported_source (
         CHECK (transaction_id IS NOT NULL OR receipt_data IS NOT NULL)
 );
 COMMENT ON TABLE imported_source IS
-    'What imports named for asking Apple about lines. [by original_transaction_id]';
+    'Identifiers for polling that imports supplied. [by original_transaction_id]';
 -- For erasures.
 CREATE INDEX imported_source_by_account ON imported_source (account_key);
 
@@ -581,7 +581,7 @@ CREATE TABLE rate_budget (
     tokens       double precision NOT NULL,
     refreshed_at timestamptz      NOT NULL
 );
-COMMENT ON TABLE rate_budget IS 'What may still be asked of Apple, for all programs. [local]';
+COMMENT ON TABLE rate_budget IS 'Budgets of requests to Apple, shared by all programs. [local]';
 
 -- The position up to which Apple's histories were read; later reads ask only for changes. A lost
 -- row costs only a longer answer.
@@ -598,7 +598,7 @@ CREATE TABLE history_revision (
     PRIMARY KEY (environment, original_transaction_id, history)
 );
 COMMENT ON TABLE history_revision IS
-    'How far Apple''s histories were read. [by original_transaction_id]';
+    'Positions in Apple''s transaction histories. [by original_transaction_id]';
 
 -- Requests that jobs sent to Apple or skipped. Accounts are stored by key, so that an erasure
 -- changes nothing here.
@@ -639,7 +639,7 @@ CREATE TABLE app_store_write_back (
         CHECK (outcome = 'refused' OR http_status IS NULL AND error_code IS NULL)
 );
 COMMENT ON TABLE app_store_write_back IS
-    'What Apple was told, and what was not sent. Only ever appended. [by original_transaction_id]';
+    'Write-backs to Apple, sent or skipped. Append-only. [by original_transaction_id]';
 -- For administrators, so that it may fan out.
 CREATE INDEX app_store_write_back_by_account
     ON app_store_write_back (account_key, telling_id) WHERE account_key IS NOT NULL;
@@ -679,7 +679,7 @@ CREATE TABLE original_transaction (
         AND (head_number = 0) = (head_recorded_at IS NULL))
 );
 COMMENT ON TABLE original_transaction IS
-    'Lines: the head of the chain and the current state. [by original_transaction_id]';
+    'The head of each chain and the current state. [by original_transaction_id]';
 -- The append-only ledger. `body` is JSON of a format version; `hash` is SHA-256 over the previous
 -- hash and every column above it, so that no entry can change without all later ones.
 CREATE TABLE ledger_entry (
@@ -706,7 +706,7 @@ CREATE TABLE ledger_entry (
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
 );
 COMMENT ON TABLE ledger_entry IS
-    'Entries: only ever appended, chained by hash. [by original_transaction_id]';
+    'Entries, append-only and chained by hash. [by original_transaction_id]';
 
 -- A mark over all chains, made by a clean audit: it reveals a removed tail even if the head in
 -- original_transaction was changed, too.
@@ -718,10 +718,10 @@ CREATE TABLE ledger_checkpoint (
     -- The exclusive or of their hashes.
     digest        bytea       NOT NULL CHECK (length(digest) = 32)
 );
-COMMENT ON TABLE ledger_checkpoint IS 'Marks over all chains. Only ever appended. [local]';
+COMMENT ON TABLE ledger_checkpoint IS 'Checkpoints over all chains. Append-only. [local]';
 
 -- ------------------------------------------------------------------------------------------------
--- Projections of the ledger by line: what recording the next thing needs to know.
+-- Projections of the ledger by original transaction, which recording reads.
 -- ------------------------------------------------------------------------------------------------
 
 -- A transaction, merged from all of Apple's answers, and the decision on its charge.
@@ -884,7 +884,7 @@ CREATE TABLE renewal_status (
         ((phase IS NOT DISTINCT FROM 'grace_period') = (grace_ends_at IS NOT NULL))
 );
 COMMENT ON TABLE renewal_status IS
-    'Projection: what Apple said of renewal, by date. [by original_transaction_id]';
+    'Projection: renewal statuses from Apple, by date. [by original_transaction_id]';
 
 -- Claims, in order.
 CREATE TABLE claim (
@@ -901,7 +901,7 @@ CREATE TABLE claim (
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
 );
 COMMENT ON TABLE claim IS
-    'Projection: which submission claimed which transaction. [by original_transaction_id]';
+    'Projection: claims of transactions by submissions. [by original_transaction_id]';
 
 -- Administrators' overrides, in order.
 CREATE TABLE placement (
@@ -922,7 +922,7 @@ CREATE TABLE placement (
         AND (transaction_id IS NOT NULL OR account_key IS NOT NULL))
 );
 COMMENT ON TABLE placement IS
-    'Projection: charges placed by administrators. [by original_transaction_id]';
+    'Projection: owner overrides by administrators and imports. [by original_transaction_id]';
 
 -- Original transactions that Apple links; each pair is stored both ways.
 CREATE TABLE original_transaction_link (
@@ -932,10 +932,11 @@ CREATE TABLE original_transaction_link (
     PRIMARY KEY (environment, original_transaction_id, linked_original_transaction_id),
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
 );
-COMMENT ON TABLE original_transaction_link IS 'Projection: lines that Apple links. [by original_transaction_id]';
+COMMENT ON TABLE original_transaction_link IS
+    'Projection: links between original transactions. [by original_transaction_id]';
 
 -- ------------------------------------------------------------------------------------------------
--- Look-ups: so that no question fans out over all lines.
+-- Look-ups, so that no query fans out over all original transactions.
 -- ------------------------------------------------------------------------------------------------
 
 -- The original transaction on which a transaction id or line item was recorded first; others with
@@ -948,7 +949,7 @@ CREATE TABLE transaction_lookup (
     PRIMARY KEY (transaction_id, environment)
 );
 COMMENT ON TABLE transaction_lookup IS
-    'Look-up, projection: the first line on which a transaction id occurs. [by transaction_id]';
+    'Look-up, projection: the first original transaction with a transaction id. [by transaction_id]';
 
 CREATE TABLE web_order_line_item (
     web_order_line_item_id  text NOT NULL,
@@ -957,7 +958,7 @@ CREATE TABLE web_order_line_item (
     PRIMARY KEY (web_order_line_item_id, environment)
 );
 COMMENT ON TABLE web_order_line_item IS
-    'Look-up, projection: the first line on which a line item occurs. [by web_order_line_item_id]';
+    'Look-up, projection: the first original transaction with a line item. [by web_order_line_item_id]';
 
 CREATE TABLE account_original_transaction (
     account_key             uuid NOT NULL,
@@ -966,7 +967,7 @@ CREATE TABLE account_original_transaction (
     PRIMARY KEY (account_key, environment, original_transaction_id)
 );
 COMMENT ON TABLE account_original_transaction IS
-    'Look-up, projection: the lines on which an account ever owned or claimed. [by account_key]';
+    'Look-up, projection: original transactions of an account, past or present. [by account_key]';
 
 -- ------------------------------------------------------------------------------------------------
 -- What accounts hold: the read model.
@@ -996,7 +997,7 @@ CREATE TABLE holding (
     PRIMARY KEY (account_id, environment, original_transaction_id, transaction_id, product_id),
     CONSTRAINT holding_renewal CHECK ((auto_renews IS NULL) = (phase IS NULL))
 );
-COMMENT ON TABLE holding IS 'Projection: what accounts hold. [by account_id]';
+COMMENT ON TABLE holding IS 'Projection: holdings of accounts. [by account_id]';
 
 -- An entitlement given by an administrator, or provisionally while Apple could not be asked.
 -- Provisional ones end with the decision on their submission.
@@ -1039,7 +1040,7 @@ CREATE TABLE account_grant_account (
     account_key uuid NOT NULL
 );
 COMMENT ON TABLE account_grant_account IS
-    'Look-up: whom an administrator gave a grant. [by grant_id]';
+    'Look-up: the account of a grant. [by grant_id]';
 
 -- The entitlements that events have published: the next event describes the difference. Written
 -- under the lock of the account's row.
@@ -1051,7 +1052,7 @@ CREATE TABLE published_entitlement (
     PRIMARY KEY (account_id, entitlement)
 );
 COMMENT ON TABLE published_entitlement IS
-    'What the feed has told of the entitlements of accounts. [by account_id]';
+    'Entitlements as published in events. [by account_id]';
 
 -- The accounts to which sandbox purchases grant anything: the programs copy their setting
 -- TENURE_SANDBOX_ACCESS here for the view below.
@@ -1060,7 +1061,7 @@ CREATE TABLE sandbox_access (
     everybody   boolean NOT NULL,
     account_ids text[]  NOT NULL
 );
-COMMENT ON TABLE sandbox_access IS 'Whose sandbox purchases grant anything. [reference]';
+COMMENT ON TABLE sandbox_access IS 'Accounts whose sandbox purchases grant entitlements. [reference]';
 INSERT INTO sandbox_access (everybody, account_ids) VALUES (true, '{}') ON CONFLICT DO NOTHING;
 
 -- Every account's current entitlements, for SQL: row for row the same as GET
@@ -1239,7 +1240,7 @@ ORDER BY account_id, entitlement, active DESC,
     coalesce(original_transaction_id, '') COLLATE "C" DESC,
     octet_length(coalesce(product_id, '')) DESC, coalesce(product_id, '') COLLATE "C" DESC,
     coalesce(environment, '') COLLATE "C", source COLLATE "C";
-COMMENT ON VIEW current_entitlement IS 'What accounts may use now.';
+COMMENT ON VIEW current_entitlement IS 'Current entitlements of accounts.';
 
 -- ------------------------------------------------------------------------------------------------
 -- Movements, which reports count: dated changes of subscriptions and money.
@@ -1299,7 +1300,7 @@ CREATE TABLE movement (
     -- The owner of the charge at that time.
     account_key             uuid,
     -- For 'charged': the rule and date of the decision; whether the binding went to the owner with
-    -- this charge, from whom (null: nobody), and the first owner, if this is the second account;
+    -- this charge, its previous owner (null: none), and the first owner, if this is the second;
     -- and whether it was an automatic renewal. Null for other kinds.
     rule                    text        CHECK (rule IN ('administrator', 'actively_auto_renewing',
         'submitter', 'app_account_token', 'unclaimed')),
@@ -1360,7 +1361,7 @@ CREATE TABLE movement (
     CONSTRAINT movement_known CHECK (known_from <= known_until)
 );
 COMMENT ON TABLE movement IS
-    'Projection: dated, signed happenings, each as long as it was known. [by original_transaction_id]';
+    'Projection: dated, signed changes, and when each was known. [by original_transaction_id]';
 -- By time; the movements of one original transaction are read by primary key.
 CREATE INDEX movement_by_time ON movement (environment, kind, at);
 CREATE INDEX movement_by_origin ON movement (environment, kind, origin_at)
@@ -1437,7 +1438,7 @@ CREATE TABLE movement_change (
     PRIMARY KEY (original_transaction_id, change_id)
 );
 COMMENT ON TABLE movement_change IS
-    'Changes of the journal that are not summed up yet. [by original_transaction_id]';
+    'Changes of movements that are not rolled up yet. [by original_transaction_id]';
 
 -- Sums over the movements known now. A job rolls up the changes into it.
 CREATE TABLE movement_day (
@@ -1459,7 +1460,7 @@ CREATE TABLE movement_day (
         period_type, currency, price_source),
     CONSTRAINT movement_day_cohort CHECK ((basis = 'at') = (cohort = '-infinity'))
 );
-COMMENT ON TABLE movement_day IS 'Projection: sums over movements by the day. [local]';
+COMMENT ON TABLE movement_day IS 'Projection: daily sums of movements. [local]';
 
 -- The counts of a charge besides movements, by day of UTC: decided and corrected by a rule; paid
 -- without an order; and not delivered, of ordered products, consumables, and products of unknown
@@ -1514,7 +1515,7 @@ CREATE TABLE charge_change (
     PRIMARY KEY (original_transaction_id, change_id)
 );
 COMMENT ON TABLE charge_change IS
-    'Changes of charges that are not summed up yet. [by original_transaction_id]';
+    'Changes of charges that are not rolled up yet. [by original_transaction_id]';
 
 -- Sums over store_transaction. A job rolls up the changes into it.
 CREATE TABLE charge_day (
@@ -1528,7 +1529,7 @@ CREATE TABLE charge_day (
     number         bigint NOT NULL,
     PRIMARY KEY (environment, measure, day, cause, product_id, ownership_type)
 );
-COMMENT ON TABLE charge_day IS 'Projection: sums over charges by the day. [local]';
+COMMENT ON TABLE charge_day IS 'Projection: daily sums of charges. [local]';
 
 -- Exchange rates to the operator's currency, from a day on: sums across currencies need them. A
 -- rate is corrected by another row for the same day; the earlier one stays for reports as of then.
@@ -1615,7 +1616,7 @@ CREATE TABLE feed (
     -- nothing was deleted yet.
     trimmed_stored_at timestamptz
 );
-COMMENT ON TABLE feed IS 'How far the feed of changes goes. [local]';
+COMMENT ON TABLE feed IS 'The positions up to which events were numbered, deleted and queued for the webhook. [local]';
 INSERT INTO feed DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 -- Pending and failed webhook deliveries; successful ones are deleted.
@@ -1633,7 +1634,7 @@ CREATE TABLE webhook_delivery (
     CONSTRAINT webhook_delivery_parked_has_reason
         CHECK (parked_at IS NULL OR last_error IS NOT NULL)
 );
-COMMENT ON TABLE webhook_delivery IS 'Where the pushing of events stands. [local]';
+COMMENT ON TABLE webhook_delivery IS 'Pending and failed webhook deliveries. [local]';
 CREATE INDEX webhook_delivery_next
     ON webhook_delivery (stream, position) WHERE parked_at IS NULL;
 CREATE INDEX webhook_delivery_parked
@@ -1656,7 +1657,7 @@ CREATE TABLE administrator_action (
     account_key          uuid,
     previous_account_key uuid
 );
-COMMENT ON TABLE administrator_action IS 'The record of administrators'' acts. [local]';
+COMMENT ON TABLE administrator_action IS 'Administrator actions, append-only. [local]';
 CREATE INDEX administrator_action_by_account
     ON administrator_action (account_key, action_id) WHERE account_key IS NOT NULL;
 CREATE INDEX administrator_action_by_previous_account
@@ -1667,15 +1668,15 @@ CREATE INDEX administrator_action_by_subject
 
 -- ------------------------------------------------------------------------------------------------
 -- Privileges. `serve` and `work` run as members of tenure_program, which can append to the ledger and
--- can neither change nor delete an entry; the owner takes the same right from himself, so that one
--- role for everything is no hole either (a superuser is bound by nothing). BI tools use
+-- can neither change nor delete an entry; the owner revokes the same rights from itself, so that
+-- one role for everything is safe, too (except for a superuser, to whom nothing applies). BI tools use
 -- tenure_reader.
 -- ------------------------------------------------------------------------------------------------
 
--- Functions are everybody's unless this is said.
+-- By default, everyone may execute functions.
 REVOKE EXECUTE ON FUNCTION erase_submissions, prune_submissions, prune_notifications FROM PUBLIC;
 
--- Whoever may not create roles makes them by other means and calls this again.
+-- An owner that may not create roles has them created otherwise, and calls this again.
 CREATE OR REPLACE FUNCTION grant_privileges()
 RETURNS void
 LANGUAGE plpgsql
@@ -1713,7 +1714,7 @@ BEGIN
             ON FUNCTION erase_submissions, prune_submissions, prune_notifications
             TO tenure_program;
         IF NOT (SELECT prosecdef FROM pg_proc WHERE oid = 'erase_submissions'::regproc) THEN
-            -- On a Citus, where it has the rights of whoever calls it: see SchemaDistributor.
+            -- On Citus, where it runs with the caller's rights: see SchemaDistributor.
             GRANT DELETE ON submission_payload, submission_exchange TO tenure_program;
         END IF;
         GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;

@@ -211,7 +211,7 @@ struct ReplicaProgress: Sendable {
     while questions.count > 1, moment - questions[1].at > staleness { questions.removeFirst() }
   }
 
-  /// Notes the standby's applied position; nil if it didn't answer or is no standby.
+  /// Notes the standby's applied position; nil if it didn't answer or is not a standby.
   ///
   /// A standby left behind on an old timeline may be far ahead on it, but has nothing of this one.
   mutating func applied(_ position: LogPosition?) {

@@ -154,8 +154,8 @@ extension SQL {
 
 /// A position in the feed, after an event.
 ///
-/// The date distinguishes the event from others with the same position: after a restore from a backup,
-/// positions are assigned again.
+/// The date distinguishes the event from others with the same position: after a restore from a
+/// backup, positions are assigned again.
 package struct FeedCursor: Hashable, Sendable {
   /// 0: before the first event.
   package let position: Int64

@@ -20,7 +20,8 @@ extension ImportStore {
   ///
   /// ```swift
   /// let owner = ImportedOwner(
-  ///   line: OriginalTransactionKey(.production, "100000000000001"), accountID: "klara", asOf: exportedAt)
+  ///   line: OriginalTransactionKey(.production, "100000000000001"), accountID: "klara",
+  ///   asOf: exportedAt)
   /// let verdicts = try await ledger.imports.importOwners(
   ///   [owner], from: "owners.csv", terms: reader.terms, at: now)
   /// ```

@@ -74,7 +74,8 @@ extension OrderStore {
   /// Opens an order and schedules its expiry, creating the account if necessary.
   ///
   /// ```swift
-  /// let order = try await ledger.orders.openOrder(accountID: "klara", productID: "pro.monthly", at: now)
+  /// let order = try await ledger.orders.openOrder(
+  ///   accountID: "klara", productID: "pro.monthly", at: now)
   /// // The app passes order.appAccountToken to StoreKit, and order.order.id with the receipt.
   /// ```
   ///

@@ -260,7 +260,7 @@ struct OrderMatching: Sendable {
     }
   }
 
-  /// Whether the charge was refunded before: a new date is no change.
+  /// Whether the charge was refunded before: a new date is not a change.
   private func wasRefunded(_ charge: Charge) -> Bool {
     guard let rule = recording.family(of: charge.id)?.before.rule,
       let position = rule.position(of: charge.id)

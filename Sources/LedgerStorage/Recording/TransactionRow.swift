@@ -2,7 +2,7 @@ import Foundation
 import Postgres
 import Subscriptions
 
-/// A row of `store_transaction` without order and delivery, which are no projections.
+/// A row of `store_transaction` without order and delivery, which are not projections.
 struct TransactionRow: Hashable, Sendable {
   var transaction: StoreTransaction
   /// The account that the transaction's token was issued to.

@@ -34,7 +34,7 @@ package struct ReportSQL: Sendable {
   /// Creates or replaces everything, within a transaction.
   ///
   /// PostgreSQL can't replace a function or view whose columns changed, and adds one with other
-  /// parameters beside the old one: all are then dropped first, which fails if other objects depend
+  /// parameters next to the old one: all are then dropped first, which fails if other objects depend
   /// on them.
   func apply(in connection: Connection, deadline: Duration) async throws {
     _ = try await connection.query("SET LOCAL search_path TO tenure")

@@ -44,7 +44,7 @@ package struct OriginalTransaction: Sendable {
     self.links = links
   }
 
-  /// Sets token holders, orders, erasures and merges, which are no part of the entries.
+  /// Sets token holders, orders, erasures and merges, which are not part of the entries.
   package mutating func updateContext(_ update: (inout EvidenceHistory) -> Void) {
     update(&history)
   }

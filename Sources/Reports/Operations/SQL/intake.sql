@@ -1,7 +1,7 @@
 -- ------------------------------------------------------------------------------------------------
 -- Reports: each number has one definition, and it is here. Of the two of a report, the one
--- called _item has what the other counts. Privileges: whoever may read a report sees what it shows,
--- whatever tables it is made of.
+-- called _item lists the items that the other counts. A role that may read a report needs no
+-- privileges on its tables.
 -- ------------------------------------------------------------------------------------------------
 
 CREATE OR REPLACE VIEW report_intake_item AS
