@@ -1604,19 +1604,20 @@ CREATE INDEX event_unplaced ON event (event_id) WHERE position IS NULL;
 -- For administrators.
 CREATE INDEX event_by_account ON event (account_key, event_id);
 
--- The end of the feed. Giving places to events locks its row.
+-- The end of the feed. Numbering events locks its row.
 CREATE TABLE feed (
     is_only_row boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (is_only_row),
     position    bigint  NOT NULL DEFAULT 0 CHECK (position >= 0),
-    -- Events up to this place were deleted after the retention time.
+    -- Events up to this position were deleted after the retention time.
     trimmed_to  bigint  NOT NULL DEFAULT 0 CHECK (trimmed_to BETWEEN 0 AND position),
-    -- Events up to this place have their webhook_delivery; null: webhooks were never on.
+    -- Events up to this position have their webhook_delivery; null: webhooks were never on.
     pushed_to   bigint  CHECK (pushed_to BETWEEN 0 AND position),
     -- When the event at trimmed_to was stored, to recognize cursors of another history. Null:
     -- nothing was deleted yet.
     trimmed_stored_at timestamptz
 );
-COMMENT ON TABLE feed IS 'The positions up to which events were numbered, deleted and queued for the webhook. [local]';
+COMMENT ON TABLE feed IS
+    'The positions up to which events are numbered, deleted and queued for the webhook. [local]';
 INSERT INTO feed DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 -- Pending and failed webhook deliveries; successful ones are deleted.
