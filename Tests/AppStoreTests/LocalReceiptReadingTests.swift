@@ -169,7 +169,7 @@ struct LocalReceiptReadingTests {
     receipt.add(TestPurchase("21", of: "20", from: "2024-04-01T00:00:00Z"))
     // As Xcode writes it, without an original.
     receipt.add(TestPurchase("7", of: "", from: "2024-02-01T00:00:00Z"))
-    // Nobody has signed it: ids may be learned all the same.
+    // It is unsigned: IDs may be learned all the same.
     receipt.key = try ReceiptAuthority.shared.strangeKey
     let form = try ReceiptForm(try receipt.base64())
     #expect(form.transactionIDs == ["30", "20", "10", "7"])

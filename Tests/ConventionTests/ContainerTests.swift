@@ -127,7 +127,7 @@ struct ContainerTests {
     }
   }
 
-  /// Whoever has a file to import finds a line to copy, and what that needs.
+  /// The compose file has a line to copy for imports, with everything that it needs.
   @Test func commandsCanBeRun() throws {
     let service = try #require(try ComposeForm.postgres.file.services["tenure"])
     let head = try Self.head

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// Whoever opens the repository sees six things.
+/// The top level of the repository has six entries.
 struct LayoutTests {
   /// What is visible at the top level.
   private static let topLevel: Set = [

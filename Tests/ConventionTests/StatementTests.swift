@@ -1,6 +1,6 @@
 import Testing
 
-/// SQL has one home: whoever looks for what is asked of PostgreSQL looks there.
+/// SQL has one home.
 struct StatementTests {
   /// The targets that know tables, the client itself, what the benchmarks compare with, and the
   /// schema step that the rehearsal makes up.

@@ -35,7 +35,7 @@ struct AccountCommandTests {
             arguments + ["--reason", "asked"], database, in: directory, settings: settings)
           #expect(outcome.status == status, "\(outcome.errors)")
           var lines = outcome.errors.split(separator: "\n")
-          // Whoever ran it is told in words why it failed.
+          // The operator is told in words why it failed.
           if status != 0 { lines.removeLast() }
           #expect(!lines.isEmpty)
           for line in lines {

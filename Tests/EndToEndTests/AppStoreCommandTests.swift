@@ -154,7 +154,7 @@ struct AppStoreCommandTests {
 
   // MARK: Support
 
-  /// A key that is one, and that nobody knows.
+  /// A valid key that Apple does not know.
   static let key = [
     "TENURE_APPSTORE_ISSUER_ID": "57246542-96fe-1a63-e053-0824d011072a",
     "TENURE_APPSTORE_KEY_ID": "2X9R4HXF34",

@@ -79,7 +79,7 @@ struct CommandTests {
     }
   }
 
-  /// Nobody listens there: a setting that is let through shows in another error.
+  /// No server listens there: a setting that is accepted leads to another error.
   static let settings = [
     "DATABASE_URL": "postgresql://127.0.0.1:1/none",
     "TENURE_API_KEYS": "shop:app:s3cr3t-for-trying",

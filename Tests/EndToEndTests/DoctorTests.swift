@@ -74,7 +74,7 @@ struct DoctorTests {
         ] {
           #expect(report.verdicts(of: check) == ["ok"], "\(check)")
         }
-        // Nobody has ever served or notified.
+        // No server has run and no notification has arrived.
         #expect(report.verdicts(of: "work.server") == ["warning"])
         #expect(report.verdicts(of: "work.notifications") == ["warning"])
         let text = try await TenureProgram.run(

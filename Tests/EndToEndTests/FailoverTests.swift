@@ -16,7 +16,7 @@ struct FailoverTests {
   /// What becomes of the primary.
   enum Mishap: CaseIterable, Sendable {
     case killed
-    /// It keeps its connections and takes new ones, and answers nobody.
+    /// It keeps its connections and accepts new ones, but does not answer.
     case frozen
   }
 
@@ -197,7 +197,7 @@ private final class Checkout: Sendable {
       state.soldSince += 1
       if state.firstWrite == nil { state.firstWrite = .now }
     }
-    // What was acknowledged is there, whoever is the primary by now.
+    // Everything that was acknowledged is there, on any primary.
     let (entitlements, askedAt) = try await repeated {
       try await self.tenure.entitlements(of: id)
     }

@@ -26,7 +26,7 @@ struct KilledYearTests {
   func sameResult() async throws {
     let seed = Seed.chosen()
     print("Programs that are killed: TENURE_TEST_SEED=\(seed)")
-    // Whoever opens an order and gets no answer opens another one, and nobody names the first.
+    // An app that gets no answer to an order opens another one, and never names the first.
     let plan = YearPlan(
       seed: seed, customers: Self.customers, length: CalendarPeriod(months: Self.months),
       opensOrders: false)
@@ -83,7 +83,7 @@ struct KilledYearTests {
       do {
         try await year.live { try await killer.work(at: $0.now) }
       } catch {
-        // Nobody is started again after the others have stopped.
+        // No program is started again after the others have stopped.
         try? await killer.end()
         throw error
       }
@@ -166,7 +166,7 @@ private actor Killer {
       }.sorted { $0.0 < $1.0 }[...]
   }
 
-  /// Lets the work of a moment begin, and perhaps kills somebody meanwhile.
+  /// Lets the work of a moment begin, and perhaps kills a program in between.
   func work(at moment: Timestamp) async throws {
     try await end()
     guard let next = moments.first, next.at <= moment else { return }

@@ -53,7 +53,7 @@ struct MissedNotificationTests {
       #expect(Set(first.map(\.environment)) == [.production, .sandbox])
       #expect(first.count == 26 + 5)
 
-      // The server stands still, and somebody buys.
+      // The server is down during a purchase.
       try simulation.addAppleID("anna")
       try simulation.addDevice("anna", appleID: "anna")
       let bought = try simulation.buy("monthly", on: "anna")

@@ -10,7 +10,7 @@ import Testing
 @testable import Intake
 @testable import tenure
 
-/// A schema whose owner may not create roles, as on many servers that somebody else runs.
+/// A schema whose owner may not create roles, as on many managed servers.
 struct OwnerWithoutRolesTests {
   private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
 

@@ -70,7 +70,7 @@ struct PgBouncerTests {
     }
   }
 
-  /// Whether somebody begins to listen soon.
+  /// Whether a session begins to listen soon.
   ///
   /// Later the connection is asked whether it lives, and LISTEN is not its last statement any more.
   private static func isListening(in database: ConnectionPool) async throws -> Bool {

@@ -18,7 +18,7 @@ import Testing
 struct PollCommandTests {
   private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
 
-  /// Anna's month ended two weeks ago, and nobody has heard of it since: the poll is due.
+  /// Anna's month ended two weeks ago without any news since: the poll is due.
   private func withAnna(
     _ test: @Sendable (SimulatedApple, ConnectionPool, SimulatedEvent) async throws -> Void
   ) async throws {

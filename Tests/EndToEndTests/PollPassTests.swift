@@ -21,7 +21,7 @@ struct PollPassTests {
   private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
   private static let start = Timestamp(CalendarDate(year: 2026, month: 1, day: 1))
 
-  /// Apple, which knows nobody, and counts who asks.
+  /// An Apple without customers, which counts requests.
   private final class ForgetfulAppStore: AppStoreTransport {
     private let asked = Mutex<[String: Int]>([:])
 
@@ -43,7 +43,7 @@ struct PollPassTests {
     let clock: SimulatedClock
     let database: ConnectionPool
 
-    /// Records a month that began 40 days ago, and of which nobody has heard since.
+    /// Records a month that began 40 days ago, without any evidence since.
     func addLine(_ number: Int, phase: RenewalStatus.Phase = .undisturbed) async throws {
       let line = OriginalTransactionKey(.production, OriginalTransactionID("\(1000 + number)"))
       let begin = PollPassTests.start

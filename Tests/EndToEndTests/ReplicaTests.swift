@@ -93,7 +93,7 @@ struct ReplicaTests {
         #expect(try await Self.entitlements(of: account, way, url) == ["gold"])
       }
     }
-    // Whoever asks meanwhile hears nothing of it.
+    // Requests in between notice nothing.
     await pair.killStandby()
     for way in Way.allCases {
       #expect(try await Self.entitlements(of: "ben", way, url) == ["gold"])

@@ -58,7 +58,7 @@ struct SchemaWatchTests {
       let audit = try await TenureProgram.run("audit", environment: environment)
       #expect(audit.status == 0)
       #expect(audit.errors.contains("an upgrade is in progress"))
-      // Of all that it looks at only the schema matters: nobody is there who could be Apple.
+      // Only the schema matters here: there is no Apple to ask.
       let nobody = "http://127.0.0.1:1/"
       let doctor = try await TenureProgram.run(
         "doctor",

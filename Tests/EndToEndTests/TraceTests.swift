@@ -83,7 +83,7 @@ struct TraceTests {
         #expect(!request.body.contains("somebody"))
       }
       let spans = try Self.spans(requests)
-      // What nobody else traces is not traced either, by this setting.
+      // Requests that the caller does not trace are not traced either, by this setting.
       #expect(spans.allSatisfy { $0.traceId == trace })
       let server = try #require(spans.first { $0.name == "POST /v1/receipts" })
       #expect(server.kind == 2 && server.parentSpanId == "b7ad6b7169203331")

@@ -357,7 +357,7 @@ struct AdministrationTests {
       #expect(act["reason"]?.string == "\(pseudonym) asked for it.")
       #expect(try await api.ledger.auditor.audit().differences == [])
 
-      // The name is free, and the pseudonym is nobody's to use.
+      // The name is free, and the pseudonym can't be used.
       #expect(try await api.call(.put, "/v1/accounts/4711").status == 200)
       let refusals = [
         try await api.submit(pseudonym, from: "anna"),

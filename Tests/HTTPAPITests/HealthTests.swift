@@ -43,7 +43,7 @@ struct HealthTests {
   @Test func `a database that does not answer is not waited for`() async throws {
     try await TestAPI.run { api in
       let start = ContinuousClock.now
-      // Somebody holds the table, as a migration does.
+      // Another session locks the table, as a migration does.
       try await api.database.withTransaction { transaction in
         _ = try await transaction.query(
           "LOCK TABLE tenure.schema_version IN ACCESS EXCLUSIVE MODE")

@@ -53,7 +53,7 @@ struct NotificationComparisonTests {
       #expect(before.first.map { simulation.now - $0.windowStart } == .days(180) - .hours(1))
       #expect(before.last?.windowEnd == simulation.now - .minutes(1))
 
-      // A week is lost, and a day on which somebody is told that it is.
+      // A week is lost, and a day on which an operator learns that it is.
       simulation.advance(by: .days(7))
       let lost = simulation.notifications(after: delivered)
       #expect(lost.count >= 25)

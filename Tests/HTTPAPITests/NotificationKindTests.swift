@@ -67,7 +67,7 @@ struct NotificationKindTests {
     Row([inRetry], "anna, in_billing_retry, on, until 30, no access", Told("DID_RENEW", "BILLING_RECOVERY", Payment(id: "2", from: 50, to: 80, reason: "RENEWAL"), on(80), on: 50.1), "anna, active, on, until 80, access"),
     Row([inGrace], "anna, in_grace_period, on, until 30, access", Told("DID_RENEW", "BILLING_RECOVERY", renewal, on(60), on: 40.1),                   "anna, active, on, until 60, access"),
     Row([],        "anna, active, on, until 30, access",     Told("DID_CHANGE_RENEWAL_PREF", "UPGRADE", year, Future(product: "yearly", isOn: true, end: 370), on: 5.1), "anna, active, on, until 370, access"),
-    // What it replaces would have lasted longer, and nobody says that it is replaced.
+    // The replaced charge would have lasted longer, and no source reports the replacement.
     Row([],        "anna, active, on, until 30, access",     Told("DID_CHANGE_RENEWAL_PREF", "UPGRADE", Payment(id: "2", product: "yearly", from: 5, to: 12), Future(product: "yearly", isOn: true, end: 12), on: 5.1), "anna, active, on, until 12, access"),
     Row([],        "anna, active, on, until 30, access",     Told("DID_CHANGE_RENEWAL_PREF", "DOWNGRADE", month, on(next: "basic"), on: 5),           "anna, active, on, next basic, until 30, access"),
     Row([toBasic], "anna, active, on, next basic, until 30, access", Told("DID_CHANGE_RENEWAL_PREF", nil, month, on(), on: 5),                       "anna, active, on, until 30, access"),

@@ -109,7 +109,7 @@ struct NotificationTests {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")
       try await api.claim(Self.month, Self.on, by: "anna", on: 0.1)
-      // Nobody heard of the retry: 20 days later it looks as if somebody had bought again.
+      // The retry was not reported: 20 days later it looks like a new purchase.
       let late = Payment(id: "2", from: 50, to: 80, reason: nil)
       let claimed = try await api.claim(late, by: "ben", on: 50.1)
       #expect(claimed["transactions"]?[0]["owner_account_id"] == "ben")
@@ -424,7 +424,7 @@ struct NotificationTests {
         }
         try await group.waitForAll()
       }
-      // Whoever wrote last has written for all.
+      // The last writer has written for all.
       let trace = try await api.ledger.notifications.refusedNotifications(since: storyDay(0))
       #expect(trace.map(\.count) == [40])
     }

@@ -48,7 +48,7 @@ struct ProvisionalAccessTests {
       #expect(granted["original_transaction_id"]?.string == line.rawValue)
       #expect(granted["expires_at"]?.string == "\(api.apple.simulation.now + .hours(24))")
       #expect(granted["will_renew"] == false)
-      // Whoever asks is told the same, and the ledger knows of no charge.
+      // A later request gets the same answer, and the ledger has no charge.
       #expect(try await api.entitlements(of: "4711") == answer["entitlements"])
       let id = try #require(answer["submission_id"]?.string)
       #expect(try await api.get("/v1/receipts/\(id)")["entitlements"] == answer["entitlements"])
@@ -128,7 +128,7 @@ struct ProvisionalAccessTests {
       let granted = try await api.entitlements(of: "4711")[0]
       #expect(granted["expires_at"]?.string == "\(end)")
       #expect(granted["access_ends_at"]?.string == "\(end)")
-      // It ends by itself, and the next attempt clears it away.
+      // It expires, and the next attempt deletes it.
       simulation.advance(to: end)
       #expect(try await api.entitlements(of: "4711")[0]["active"] == false)
       _ = try await api.intake.resume(id)
@@ -225,7 +225,7 @@ struct ProvisionalAccessTests {
       _ = try await api.intake.resume(first)
       #expect(try await api.sources(of: "4711") == ["pro": "provisional"])
       #expect(try await api.sources(of: "4712") == [:])
-      // Whoever is decided first owns it: that is the rule's business, and not the grant's.
+      // The first decided submission owns it: the rule decides, not the grant.
       api.apple.setDown(false)
       _ = try await api.intake.resume(second)
       _ = try await api.intake.resume(first)

@@ -33,7 +33,7 @@ struct RedeliveryTests {
         #expect(answer["event_id"] == .string("\(id)"))
       }
       #expect(try await api.ledger.webhooks.webhookStanding().waiting == 1)
-      // Being new, it would have been pushed by itself: it is not pushed twice for that.
+      // Being new, it would have been pushed anyway: it is not pushed twice.
       _ = try await api.ledger.webhooks.pushEvents(at: .distantPast)
       #expect(try await api.ledger.webhooks.webhookStanding().waiting == 1)
     }

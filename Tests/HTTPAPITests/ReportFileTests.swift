@@ -42,7 +42,7 @@ struct ReportFileTests {
       #expect(file.text == page.text)
       #expect(file.headers[.contentType] == "text/csv; charset=utf-8")
       #expect(file.headers[.contentDisposition] == nil)
-      // Whoever asks for so many gets so many.
+      // A limit as large as that is respected.
       let few = try await api.get("/v1/reports/churn?limit=3&" + choices, as: .admin)
       #expect(few.text.split(separator: "\r\n") == Array(lines.prefix(4)))
     }
@@ -89,7 +89,7 @@ struct ReportFileTests {
           #expect(await database.reading().leased == 1)
         }
         try await Self.untilNothingIsLeased(of: database)
-        // Nobody would have read the answer to this one.
+        // The answer to this one would never be read.
         try await RawConnection.to(live.port) { connection in
           try await connection.send(
             "HEAD \(Self.items) HTTP/1.1\r\nHost: localhost\r\n"
@@ -144,7 +144,7 @@ struct ReportFileTests {
     #expect(begun.hasPrefix("HTTP/1.1 200"))
   }
 
-  /// Ends the connection that a file is read on, while nobody takes its rows.
+  /// Ends the connection that a file is read on, while no client takes its rows.
   private static func terminateReader(of database: ConnectionPool) async throws {
     for _ in 0..<5000 {
       let ended = try await database.query(

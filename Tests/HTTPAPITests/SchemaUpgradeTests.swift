@@ -34,7 +34,7 @@ struct SchemaUpgradeTests {
     }
   }
 
-  /// How often somebody has bought, submitted and read, and whether that is enough.
+  /// The number of completed rounds of buying, submitting and reading, and whether it is enough.
   private final class Laps: Sendable {
     private let state = Mutex((count: 0, isOver: false))
 
@@ -57,7 +57,7 @@ struct SchemaUpgradeTests {
       try await withThrowingTaskGroup(of: Void.self) { group in
         for name in ["anna", "ben", "cora"] {
           group.addTask {
-            // Nobody waits for one that failed.
+            // A failed round is not waited for.
             defer { laps.end() }
             try await Self.live(name, on: api, laps)
           }

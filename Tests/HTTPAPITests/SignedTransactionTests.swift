@@ -23,7 +23,7 @@ struct SignedTransactionTests {
       let transaction = try simulation.signedTransaction(of: bought.transactionID)
       let renewalInfo =
         withRenewalInfo ? [try simulation.signedRenewalInfo(of: bought.originalTransactionID)] : []
-      // Nobody needs Apple for this.
+      // Apple is not needed for this.
       api.apple.setDown(true)
       let answer = try await api.submit("4711", signed: [transaction], renewalInfo: renewalInfo)
       #expect(answer.status == 200, "\(answer)")
@@ -434,7 +434,7 @@ struct SignedTransactionTests {
       let simulation = api.apple.simulation
       try simulation.buy("monthly", on: "anna")
       _ = try await api.submit("4711", from: "anna")
-      // The card fails, and nobody hears of it before Apple has its money.
+      // The card fails, which is not reported before Apple has charged it.
       try simulation.failCard(of: "anna")
       simulation.advance(by: .days(31 + 20))
       let recovered = try #require(try simulation.repairCard(of: "anna").first)

@@ -15,7 +15,7 @@ struct TransactionTests {
       let bought = try api.apple.simulation.buy("monthly", on: "anna")
       _ = try await api.submit("4711", from: "anna")
       let renewed = try #require(api.apple.simulation.advance(by: .days(31)).last)
-      // Whoever submits it: the account that was renewing owns it.
+      // Any account may submit it: the account that was renewing owns it.
       let submitted = try await api.submit("4712", from: "anna")
       #expect(submitted["warnings"] == ["owned_by_another_account"])
 

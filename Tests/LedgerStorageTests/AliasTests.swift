@@ -123,11 +123,11 @@ struct AliasTests {
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 30.1)
       #expect(try await ledger.acknowledgeDelivery(of: key("2"), by: "anna", on: 31) != nil)
-      // Late evidence: auto-renew was off, and nobody has claimed what was bought again.
+      // Late evidence: auto-renew was off, and the new purchase is unclaimed.
       try await ledger.submit([status(false, on: 10)], claiming: [], by: "anna", on: 32)
       #expect(try await ledger.owner(of: "2") == nil)
       #expect(try await ledger.acknowledgeDelivery(of: key("2"), by: "anna", on: 33) == nil)
-      // Whoever claims it now gets it, but not a second time.
+      // The next claimant gets it, but not a second time.
       try await ledger.submit([charge("2", on: 30)], claiming: [key("2")], by: "ben", on: 34)
       #expect(try await ledger.owner(of: "2") == "ben")
       let again = try await ledger.acknowledgeDelivery(of: key("2"), by: "ben", on: 35)

@@ -23,7 +23,7 @@ struct AppleBudgetTests {
         try await ledger.polls.takeBudget(Self.budget, upTo: 100, at: start + .minutes(60)) == 10)
       // A clock that is behind gives nothing, and takes nothing away.
       #expect(try await ledger.polls.takeBudget(Self.budget, upTo: 1, at: start) == 0)
-      // A clock that was an hour ahead, and is right again, holds nobody up for an hour.
+      // A clock that was an hour ahead and is right again does not block requests for an hour.
       #expect(try await ledger.polls.takeBudget(Self.budget, upTo: 1, at: start + .seconds(7)) == 1)
       // Another budget has nothing to do with it.
       let sandbox = AppleBudget("polls/sandbox", perHour: 60)

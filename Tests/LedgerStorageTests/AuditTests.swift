@@ -6,7 +6,7 @@ import Testing
 
 @testable import LedgerStorage
 
-/// What somebody who can write to the tables might do, and what the audit says of it.
+/// Manipulations by an attacker who can write to the tables, and the audit's findings.
 ///
 /// The tests' server knows only its superuser, whom no privilege binds.
 @Suite("The audit")
@@ -15,7 +15,7 @@ struct AuditTests {
     var what: String
     var statement: String
     var kind: LedgerAudit.Difference.Kind
-    /// Whether `rebuild` mends it.
+    /// Whether `rebuild` repairs it.
     var isMendable: Bool
     var testDescription: String { what }
   }
@@ -271,7 +271,7 @@ struct AuditTests {
       try await ledger.submit([status(false, on: 5)], claiming: [], by: "anna", on: 5)
       try await checkpoint(ledger)
       #expect(try await ledger.auditor.audit().checkpoints == 1)
-      // Whoever does this knows the schema well.
+      // An attacker who does this knows the schema well.
       try await database.runScript(
         """
         DELETE FROM tenure.ledger_entry WHERE evidence_date = '2026-01-06';

@@ -101,7 +101,7 @@ struct BackupTests {
         "pg_dump", "--format", "custom", "--file", file.path(percentEncoded: false), "--dbname",
         ledger.database.uri)
       let (rest, jobs) = (try await Self.page(ledger, after: begin), try await Self.jobs(ledger))
-      // What is recorded after the backup is lost, and somebody has heard of it.
+      // Whatever is recorded after the backup is lost, though events of it were read.
       for number in 5...6 { try await Self.sell(number, in: ledger) }
       let future = try await Self.page(ledger).next
       #expect(future.position > end.next.position)
@@ -127,7 +127,7 @@ struct BackupTests {
         // By now another event has the place.
         #expect(try await restored.events.events(after: future, limit: 10) == .cursorUnknown)
         #expect(try await restored.auditor.audit().differences == [])
-        // Nobody can do more than before.
+        // The privileges are the same as before.
         let rights = try await restored.database.query(
           """
           SELECT has_table_privilege('tenure_program', 'tenure.ledger_entry', 'INSERT'),

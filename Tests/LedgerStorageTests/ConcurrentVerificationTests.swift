@@ -84,7 +84,7 @@ struct ConcurrentVerificationTests {
       let answer = try JSONDecoder().decode(SubmissionOutcome.self, from: Data(outcome.utf8))
       #expect(answer.selected == [key("1")] && answer.newlyOwned == [key("1")])
       #expect(try await ledger.answers(to: submission) == ["first", "second"])
-      // It is known, and nobody's.
+      // It is known and unclaimed.
       let family = try #require(
         try await ledger.ownership.family(of: OriginalTransactionKey(.production, "7")))
       #expect(family.rule.charges.count == 1)

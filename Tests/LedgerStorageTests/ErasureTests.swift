@@ -288,7 +288,7 @@ struct ErasureTests {
     try await withAnna { [name] ledger in
       let line = OriginalTransactionKey(.production, "7000")
       let submission = try await ledger.store(by: name, on: 2)
-      // Somebody else has the account: the recording waits, and after it the erasure.
+      // Another transaction locks the account: the recording waits, and after it the erasure.
       try await ledger.database.withTransaction { other in
         _ = try await other.batch(PublishedEntitlements.lock([name]))
         async let recorded = ledger.verify(

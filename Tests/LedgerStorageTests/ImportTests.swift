@@ -111,7 +111,7 @@ struct ImportTests {
     try await withShop { ledger in
       _ = try await ledger.imports.importOwners(
         [owner("anna", asOf: 10)], from: "f", terms: .shop, at: day(11))
-      // Somebody has bought again after a lapse: at the other backend, as it turns out.
+      // A customer has bought again after a lapse: at the other backend, as it turns out.
       try await hear([charge("1", on: 0), charge("2", on: 40)], on: 41, ledger)
       #expect(try await ledger.owner(of: "2") == nil)
       #expect(
@@ -273,7 +273,7 @@ struct ImportTests {
     try await withShop { ledger in
       _ = try await ledger.imports.importOwners(
         [owner("anna")], from: "f", terms: .shop, at: day(41))
-      // The renewal alone, after the day of the file: nobody knows yet whose it is.
+      // The renewal alone, after the day of the file: its owner is not known yet.
       try await hear([charge("2", on: 60)], on: 59.5, ledger)
       #expect(try await ledger.owner(of: "2") == nil)
       let runAt = try await ledger.database.query(
@@ -353,7 +353,7 @@ struct ImportTests {
   func erasedMeanwhile() async throws {
     try await withShop { ledger in
       _ = try await ledger.accounts.findOrCreateAccount("anna", at: day(30))
-      // Somebody is just writing another line of the file.
+      // Another transaction is writing another original transaction of the file.
       try await ledger.database.withTransaction { other in
         _ = try await other.query(
           """

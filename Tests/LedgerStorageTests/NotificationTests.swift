@@ -258,7 +258,7 @@ struct NotificationTests {
       #expect(rejected.problem == "Not authentic.")
       #expect(rejected.attempts == 2)
       #expect(try await ledger.jobCount() == 0)
-      // Whoever comes late changes nothing.
+      // A late process changes nothing.
       try await ledger.notifications.postponeNotification(
         "n1", until: day(3), because: "late", exchanges: [exchange("late")], worker: nil)
       let late = try await ledger.notifications.process(

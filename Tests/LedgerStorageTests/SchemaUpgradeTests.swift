@@ -7,7 +7,7 @@ import Testing
 
 @testable import LedgerStorage
 
-/// What a step of the schema means to programs that go on meanwhile.
+/// The effects of a schema step on running programs.
 struct SchemaUpgradeTests {
   private static let current = SchemaMigrator.currentVersion
   private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
@@ -42,7 +42,7 @@ struct SchemaUpgradeTests {
       let migrator = SchemaMigrator(database: database, logger: Self.quiet)
       do {
         #expect(try await migrator.check() == standing)
-        // Whoever migrates with the old program leaves it as it is.
+        // Migrating with the old program changes nothing.
         #expect(try await migrator.migrate() == version)
       } catch let error as LedgerError {
         #expect(standing == nil)
@@ -151,7 +151,7 @@ struct SchemaUpgradeTests {
         _ = try await report.query("SELECT count(*) FROM tenure.submission")
         async let before = migrator.migrate()
         var reads = 0
-        // Whoever waited for the report behind the step would wait for ever.
+        // Waiting for the report behind the step would never end.
         while log.count < 3 || reads < 10 {
           _ = try await database.query(
             "SELECT count(*) FROM tenure.submission", deadline: .seconds(60))

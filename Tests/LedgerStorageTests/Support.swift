@@ -38,7 +38,7 @@ func key(_ id: TransactionID, line: OriginalTransactionKey = lineID, product: Pr
   TransactionKey(line: line, transactionID: id, productID: product)
 }
 
-/// Somebody at the support desk.
+/// A support agent.
 let support = Administrator(name: "ops", reason: "They asked for it.")
 
 /// An exchange with Apple, told from others by its answer.

@@ -41,7 +41,7 @@ struct SupportLifeTests {
             of: name, holding: folded.holdings, granted: folded.grants, at: day(end)
           ).filter(\.isActive).map { ($0.name, $0.accessEndsAt) })
         #expect(try await ledger.usable(by: name, on: end) == decided, "\(name), seed \(seed)")
-        // Whoever was erased is told nothing any more.
+        // Nothing is published for an erased account.
         guard !name.hasPrefix("erased-") else { continue }
         #expect(usable[name] ?? [:] == decided, "\(name), seed \(seed)")
       }
@@ -115,7 +115,7 @@ private struct SupportStep: Sendable {
         _ = try await ledger.grants.revokeGrant(
           grants[choice % grants.count], by: support, terms: .shop, at: day(date))
       } catch LedgerError.erasedAccount {
-        // It was given to somebody who is erased.
+        // It was granted to an erased account.
       }
     case 11:
       let into = Self.accounts[choice % 3]

@@ -84,7 +84,7 @@ extension Ledger {
       ).first)
   }
 
-  /// Does the jobs that are due by a moment, as a worker does, and those that come up meanwhile.
+  /// Runs the jobs that are due by a moment, as a worker does, and new ones that they create.
   func work(until date: Double, terms: AccessTerms = .shop) async throws {
     while true {
       let jobs = try await jobs.claimJobs(
@@ -118,7 +118,7 @@ extension Ledger {
   }
 }
 
-/// What somebody knows who has heard every event from the beginning.
+/// The state that follows from all events from the beginning.
 struct FeedReplay {
   private(set) var usable: [String: [String: Timestamp?]] = [:]
 

@@ -44,7 +44,7 @@ struct TransferTests {
         told.filter { $0.account == "ben" }.map(\.kind.rawValue)
           == ["transaction.owner_corrected", "binding.opened", "entitlement.granted"])
 
-      // It renews; whoever sends it, it is ben's.
+      // It renews; it is ben's for any submitter.
       try await ledger.submit(
         [charge("2", on: 30)], claiming: [key("2")], by: "anna", on: 30.1, terms: .shop)
       #expect(try await ledger.owner(of: "2") == "ben")
@@ -61,7 +61,7 @@ struct TransferTests {
       #expect(try await ledger.owner(of: "1") == nil)
       #expect(try await ledger.rule(of: "1") == .unclaimed)
       #expect(try await ledger.usable(by: "anna", on: 6).isEmpty)
-      // What is nobody's is not released once more.
+      // An unclaimed charge is not released again.
       #expect(try await transfer(ledger, to: nil, on: 5.5) == false)
       #expect(try await ledger.auditor.audit().differences == [])
 

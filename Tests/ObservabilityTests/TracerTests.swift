@@ -81,7 +81,7 @@ struct TracerTests {
         tracer.inject(span.context, into: &sent, using: Fields())
       }
       #expect(exporter.buffer.take(atMost: 10).spans.count == count)
-      // Whoever is asked next is told so.
+      // The next service in the chain gets it, too.
       #expect(sent["traceparent"]?.hasSuffix(count == 1 ? "-01" : "-00") == true)
     }
   }

@@ -69,7 +69,7 @@ import Testing
         #expect(try await pool.query("SELECT 2").decodeOnly(Int.self) == 2)
 
         try await server.kill()
-        // Whoever asks before the pool has heard of it loses a statement; whoever asks later waits.
+        // Requests before the pool notices lose a statement; later ones wait.
         let isHeardOf = try await eventually {
           let limit = Duration.milliseconds(200)
           let error = await postgresError { _ = try await pool.query("SELECT 1", deadline: limit) }
@@ -266,7 +266,7 @@ import Testing
       let victim = Task { await postgresError { _ = try await pool.query("SELECT pg_sleep(600)") } }
       let isSent = try await eventually { await pool.driver.requestsSent == 2 }
       #expect(isSent)
-      // By now it is known to be slow, and nobody is put behind it.
+      // It is known to be slow by now, so no request is queued behind it.
       try await Task.sleep(for: .milliseconds(50))
       let session = Session()
       let waiting = await Answers(

@@ -51,7 +51,7 @@ import Testing
     state.wait(Waiter("lease"), .lease, since: start, until: start + .seconds(1))
     state.wait(Waiter("shared"), .shared, since: start, until: start + .seconds(1))
     state.released(0)
-    // The shared one goes first, for it holds nobody up; the lease follows behind it at once.
+    // The shared one goes first, because it delays no other; the lease follows at once.
     #expect(state.placeWaiting(now: start).map(\.waiter.name) == ["shared", "lease"])
     #expect(state.place(.shared, now: start) == nil)
   }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Reports
 
-/// What a report says of what was known at a moment is what it said at that moment, for ever.
+/// A report as known at a moment never changes after that moment.
 struct FrozenReportTests {
   /// Reports of what was known at a moment, with all choices of them.
   private static func questions(

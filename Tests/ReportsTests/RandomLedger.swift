@@ -112,7 +112,7 @@ struct RandomLedger: Sendable {
           _ = try await ledger.ownership.transfer(
             charge, to: account, by: support, terms: terms, at: day(date))
         } catch is LedgerError {
-          // Shared ones, for example, are nobody's to give.
+          // Shared charges, for example, can't be assigned.
         }
       default:
         _ = try await ledger.grants.grant(

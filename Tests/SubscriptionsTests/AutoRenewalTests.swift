@@ -313,7 +313,7 @@ struct AutoRenewalTests {
     #expect(
       timeline.spans.last { $0.state != .expired }?.state
         == (test.isOff ? .activeCancelled : .activeRenewing))
-    // The next charge is unknown to be a renewal: it is whoever submits it that bought it.
+    // The next charge is not known to be a renewal: its submitter bought it.
     ledger.hear(charge("4", from: day(end + 30), to: day(end + 60)))
     ledger.claim(key("4"), by: c)
     #expect(ledger.owner("4") == (test.isOff ? c : owner))

@@ -143,7 +143,7 @@ struct DecisionTableTests {
   }
 
   @Test func aClaimOfTheChargeBeforeCanShowWhoWasRenewing() {
-    // An upgrade with T's token, of a month that nobody has claimed yet.
+    // An upgrade with T's token, of an unclaimed month.
     var ledger = Ledger()
     ledger.hear(
       Self.month,

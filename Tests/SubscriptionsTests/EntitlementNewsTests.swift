@@ -73,7 +73,7 @@ struct EntitlementNewsTests {
     #expect(again.told.isSame(as: told))
   }
 
-  // MARK: Whoever listens
+  // MARK: Listeners
 
   @Test func `the events from the beginning give what accounts may use`() {
     var kinds: [LedgerEvent.Kind: Int] = [:]

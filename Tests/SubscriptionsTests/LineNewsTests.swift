@@ -366,7 +366,7 @@ struct LineNewsTests {
     #expect(events.allSatisfy { $0.data.line == otherLine })
   }
 
-  // MARK: Whoever listens
+  // MARK: Listeners
 
   /// What a listener knows who has heard everything from the beginning.
   struct Listener {

@@ -50,7 +50,7 @@ struct LinePlacementTests {
     var ledger = Ledger()
     ledger.hear(Self.month)
     ledger.claim(key("1"), by: b)
-    // Nobody has claimed it, and B had lapsed.
+    // It is unclaimed, and B had lapsed.
     ledger.hear(charge("2", from: day(80), to: day(110), kind: .purchase), at: day(80))
     ledger.import(for: a, boughtUntil: day(90))
     #expect(ledger.owner("1") == b)

@@ -24,7 +24,7 @@ struct MergeTests {
     ledger.hear(charge("1", from: day(0), to: day(30), token: issuedToken(a)))
     ledger.claim(key("1"), by: b)
     ledger.merge(a, into: b)
-    // Switched off and on again: the token would else be somebody else's.
+    // Switched off and on again: otherwise the token would be another account's.
     ledger.hear([off(day(5)), on(day(10))])
     ledger.hear(
       charge("2", from: day(30), to: day(60), kind: .renewal, token: issuedToken(a)))

@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// Charges that administrators release: nobody's, until somebody claims them.
+/// Charges that administrators release: unclaimed until an account claims them.
 ///
 /// A owns a month from day 0 to day 30, which has renewed until day 60.
 struct ReleaseTests {
@@ -69,7 +69,7 @@ struct ReleaseTests {
     claimed.claim(key("2"), by: b)
     claimed.hear(third3)
     #expect(claimed.owner("3") == thirdOfClaimed)
-    // The claim gives what nobody had meanwhile.
+    // The claim grants what was unclaimed in between.
     ledger.claim(key("2"), by: b)
     #expect(ledger.owner("3") == thirdOfClaimed)
     #expect(ledger.owner("1") == a)

@@ -66,7 +66,7 @@ struct RenewalPlanTests {
     ("the end of grace",                 line(phase: .gracePeriod(until: day(46)), polled: 45.99), 45.995, on(46, .minutes(5), 1)),
     ("billing retry",                    line(phase: .billingRetry, polled: 40),      40,   on(40, .hours(27), 1)),
     ("the end of billing retry",         line(phase: .billingRetry, polled: 91),      91,   on(150, .hours(24), 2)),
-    // Nobody expects anything.
+    // Nothing is expected.
     ("off, in the period",               line(autoRenews: false, polled: 10),         10,   on(30, .minutes(5), 1)),
     ("off, after the end",               line(autoRenews: false, polled: 31),         31,   on(60, .hours(24), 2)),
     ("expired",                          line(phase: .expired, polled: 31),           31,   on(60, .hours(24), 2)),

@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// When auto-renew was switched off, by the word of somebody who can't prove it.
+/// The date at which auto-renew was switched off, from a source that can't prove it.
 ///
 /// A owns P, a month from day 0 to day 30; Apple's answer of a day says that auto-renew is off.
 struct ReportedSwitchOffTests {

@@ -365,7 +365,7 @@ struct RevocationTests {
       #expect(ledger.premium(a, at: day(31))?.willRenew == true)
       #expect(
         Binding.bindings(of: ledger.rule.charges, decisions: ledger.rule.decisions).count == 1)
-      // Somebody else's receipt tells of the quarter's renewal first, or of none at all.
+      // Another account's receipt reports the quarter's renewal first, or no renewal at all.
       if !isQuiet { ledger.hear(charge("4", .quarterly, from: day(120), to: day(210))) }
       ledger.claim(key("4", .quarterly), by: b)
       if isQuiet { ledger.hear(charge("4", .quarterly, from: day(120), to: day(210))) }

@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// Auto-renew was off, and the line was charged all the same: somebody had switched it on again.
+/// Auto-renew was off and Apple charged all the same: it had been switched on again.
 ///
 /// A owns P, a month from day 0 to day 30. C begins on day 30, and B claims it. It is A's unless a
 /// token or B's order shows that it was B who switched.

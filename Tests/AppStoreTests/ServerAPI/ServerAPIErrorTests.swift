@@ -47,7 +47,7 @@ struct ServerAPIErrorTests {
     (502, nil,         .unavailable,     true),
     (503, nil,         .unavailable,     true),
     (408, nil,         .unavailable,     true),
-    // Codes that nobody knows yet.
+    // Unknown codes.
     (400, 9_990_000,   .invalidRequest,  false),
     (404, 9_990_000,   .notFound,        false),
     (409, 4_090_001,   .invalidRequest,  false),

@@ -8,7 +8,7 @@ import X509
 /// A root and an intermediate authority like Apple's, with keys made for the test.
 struct TestAuthority: Sendable {
   static let apple = TestAuthority()
-  /// Somebody else's, with the same names on it.
+  /// Another authority with the same names.
   static let forger = TestAuthority()
 
   static let leafMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 11, 1]

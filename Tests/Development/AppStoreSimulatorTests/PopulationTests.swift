@@ -140,7 +140,7 @@ struct PopulationTests {
         #expect(item.text("product_id") == charge.productID.rawValue)
         #expect(item.date("purchase") == charge.purchaseDate)
         guard let lineItem = item.text("web_order_line_item_id") else { continue }
-        // The line item names the same charge for ever, whatever a restore calls the transaction.
+        // The line item permanently names the charge, whatever a restore calls the transaction.
         let known = lineItems.updateValue(charge.transactionID.rawValue, forKey: lineItem)
         #expect(known == nil || known == charge.transactionID.rawValue, "seed \(seed)")
       }

@@ -69,7 +69,7 @@ struct SignedDataTests {
       try simulation.signedAppTransaction(on: "phone")
     ).get()
     #expect(app.bundleID == SimulatedApp.sample.bundleID)
-    // Decades later, too, and by nobody who trusts another.
+    // Decades later, too, but not with another root.
     try simulation.setAutoRenew(false, bought.originalTransactionID)
     simulation.advance(by: .days(36_500))
     let late = try simulation.signedTransaction(of: bought.transactionID)

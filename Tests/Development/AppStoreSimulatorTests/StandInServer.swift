@@ -54,7 +54,7 @@ extension Stage {
     try simulation.setNotificationTargets(versions.map { NotificationTarget($0, url: Self.url) })
   }
 
-  /// What believes the simulation, and nobody else.
+  /// Trusts the simulation only.
   func verifier() throws -> SignedDataVerifier {
     let simulation = simulation
     let app = SimulatedApp.sample

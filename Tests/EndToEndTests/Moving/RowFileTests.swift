@@ -9,7 +9,7 @@ import Testing
 @testable import Intake
 @testable import tenure
 
-/// Files that somebody moves in with, as far as their form goes.
+/// The forms of import files.
 @Suite("Rows of a file")
 struct RowFileTests {
   private static let columns = [

@@ -9,7 +9,7 @@ import Secrets
 /// A primary, and a standby that has every commit before it is confirmed.
 actor ServerPair {
   private static let database = "tenure"
-  /// Whoever waits for its turn on a busy machine has not failed.
+  /// Waiting for a turn on a busy machine is not a failure.
   private static let patience: Duration = .seconds(120)
   private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
 

@@ -140,7 +140,7 @@ struct KilledPusherTests {
             var random = SplitMix64(seed: seed &+ UInt64(writer))
             for _ in 0..<KilledPusherTests.events / writers {
               let key = keys.randomElement(using: &random)
-              // Some concern a charge that nobody owns.
+              // Some concern an unclaimed charge.
               let account = Int.random(in: 0..<10, using: &random) == 0 ? nil : key
               let line = Int.random(in: 1...3, using: &random)
               let data =

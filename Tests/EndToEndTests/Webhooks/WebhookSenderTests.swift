@@ -198,7 +198,7 @@ struct WebhookSenderTests {
       to: "https://receiver.example:\(channel.localAddress?.port ?? 0)/",
       addresses: { _ in ["127.0.0.1"] }
     ) { sender async throws in
-      // Nobody answers: the name stands in clear in what was sent first.
+      // No answer comes: the name is in clear text in the first bytes sent.
       #expect(try await sender.send("{}", at: Self.moment) != .delivered)
     }
     #expect(hello.text.contains("receiver.example"))

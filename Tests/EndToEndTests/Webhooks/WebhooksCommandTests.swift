@@ -72,7 +72,7 @@ struct WebhooksCommandTests {
       #expect(acts.last?.administrator == "cli:ops")
       #expect(acts.map(\.reason) == [nil, "anna's app lost it."])
       #expect(acts.last?.accountID == "anna")
-      // Kept by the key, so that whoever erases her erases the name here, too.
+      // Stored by key, so that erasing her erases the name here, too.
       let kept = try await database.query(
         "SELECT reason FROM tenure.administrator_action WHERE reason IS NOT NULL"
       ).decodeOnly(String.self)

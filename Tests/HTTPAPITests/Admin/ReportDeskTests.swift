@@ -8,7 +8,7 @@ import Testing
 @testable import AdminSite
 @testable import HTTPAPI
 
-/// Whoever asks for a report waits a little, and finds it made later.
+/// A request for a report waits a little, and later finds the result.
 struct ReportDeskTests {
   /// A desk whose every answer is of another moment.
   private func desk(_ api: TestAPI) -> ReportCoordinator {
@@ -38,7 +38,7 @@ struct ReportDeskTests {
   @Test func `what takes too long is being worked at, and is asked once`() async throws {
     try await TestAPI.run { api in
       let desk = desk(api)
-      // Nobody answers yet.
+      // No answer yet.
       for _ in 0..<2 {
         #expect(isWorking(await desk.outcome(question(1), within: .milliseconds(1))))
       }
@@ -98,7 +98,7 @@ struct ReportDeskTests {
   @Test func `the overview asks for what takes longest when all else is answered`() async throws {
     try await TestAPI.run { api in
       let desk = desk(api)
-      // Nobody answers.
+      // No answer comes.
       let answers = await OverviewAnswers.ask(desk)
       #expect(answers.working == Set(OverviewQuestion.allCases))
       // So many were asked; and no more than these can wait.

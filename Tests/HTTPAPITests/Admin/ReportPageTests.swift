@@ -33,7 +33,7 @@ struct ReportPageTests {
     }
   }
 
-  /// Asks again as a browser does by itself, until the report is made.
+  /// Reloads automatically, as a browser does, until the report is ready.
   private func get(_ path: String, _ browser: inout AdminBrowser) async throws -> AdminBrowser.Page
   {
     var page = try await browser.get(path)
@@ -347,7 +347,7 @@ struct ReportPageTests {
           try await browser.get("/admin/reports/churn/transactions?\(query)").status == 400,
           "\(query)")
       }
-      // Nobody turns pages backwards beyond the first one.
+      // No page is before the first one.
       for offset in ["-5", "x", "99999999999999999999", "5000"] {
         let path = "/admin/reports/churn/transactions?cell=expired&offset=\(offset)"
         #expect(try await browser.get(path).status == 200, "\(offset)")

@@ -60,7 +60,7 @@ struct LiveAPI: Sendable {
 }
 
 extension ConnectionPool {
-  /// Runs a body while nobody can read what accounts hold.
+  /// Runs a body while holdings can't be read.
   func whileHoldingsAreLocked<Value: Sendable>(
     _ body: (Connection) async throws -> Value
   ) async throws -> Value {

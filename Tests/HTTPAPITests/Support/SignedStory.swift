@@ -182,7 +182,7 @@ extension TestAPI {
     ).decodeOnly(Int.self)
   }
 
-  /// How many submissions and notifications somebody still has to see to.
+  /// The number of submissions and notifications that need attention.
   func openJobs() async throws -> Int {
     try await count("job", where: "kind IN ('verify_submission', 'process_notification')")
   }

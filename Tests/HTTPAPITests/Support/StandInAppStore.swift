@@ -32,7 +32,7 @@ final class StandInAppStore: AppStoreTransport {
     simulation = try AppStoreSimulation(configuration: configuration)
   }
 
-  /// Answers with these bytes whoever asks about the receipt.
+  /// Answers every request about the receipt with these bytes.
   func answer(_ receipt: String, with body: [UInt8]) {
     state.withLock { $0.answers[receipt] = body }
   }
@@ -129,7 +129,7 @@ extension AppStoreSimulation {
   }
 }
 
-/// Something that is closed until it is opened, and says when somebody waits in front of it.
+/// A gate that is closed until it is opened, and reports when a task waits at it.
 actor Gate {
   private var isOpen = false
   private var isReached = false
@@ -150,7 +150,7 @@ actor Gate {
     passers = []
   }
 
-  /// Returns when somebody stands in front of the gate.
+  /// Returns when a task waits at the gate.
   func reached() async {
     guard !isReached else { return }
     await withCheckedContinuation { watchers.append($0) }

@@ -37,7 +37,7 @@ struct TestAPI: Sendable {
     var sandboxAccess = SandboxAccess.all
     /// Nil: no provisional access.
     var provisionalAccess: Duration?
-    /// Of what Apple is told by itself.
+    /// The enabled write-backs to Apple.
     var tellings: Set<WriteBack.Kind> = []
   }
 

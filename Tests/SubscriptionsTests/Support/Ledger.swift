@@ -1,7 +1,7 @@
 import Foundation
 import Subscriptions
 
-/// What happens at one moment: one answer of Apple's, or what somebody did at once.
+/// The facts of one moment: one answer from Apple, or simultaneous actions.
 enum Item: Hashable, Sendable {
   case evidence(Evidence)
   case acts([OwnershipAction])

@@ -158,7 +158,7 @@ private actor ScratchServer {
     guard let name = ScratchPlace.database(of: uri), let server = try? await server() else {
       return
     }
-    // The next run uses other names, so a database that can't be removed is in nobody's way.
+    // The next run uses other names, so a database that can't be removed does no harm.
     switch server {
     case .plain(let uri): try? await run(["DROP DATABASE IF EXISTS \(name) WITH (FORCE)"], on: uri)
     case .citus(let citus): try? await citus.remove(name)

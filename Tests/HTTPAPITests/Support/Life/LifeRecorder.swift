@@ -52,7 +52,7 @@ final class LifeRecorder {
 
   // MARK: Living
 
-  /// Lets time pass until a moment, and then something be done by whoever holds a device.
+  /// Advances the time to a moment, then performs an action on a device.
   func at(
     _ moment: String, on device: DeviceID, _ act: (LifeRecorder) throws -> [SimulatedEvent]
   ) async throws {
@@ -60,7 +60,7 @@ final class LifeRecorder {
     try await note(try act(self), first: device)
   }
 
-  /// Lets an hour after the other pass; what happens by itself is noted within the hour.
+  /// Advances the time hour by hour; automatic events are noted within the hour.
   func pass(until moment: Timestamp) async throws {
     while simulation.now < moment {
       let next = min(simulation.now + .hours(1), moment)
