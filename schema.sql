@@ -41,13 +41,13 @@ SET LOCAL search_path TO tenure;
 
 -- The version of the schema, one row for each step that was applied.
 CREATE TABLE schema_version (
-    version    integer     NOT NULL PRIMARY KEY CHECK (version > 0),
-    applied_at timestamptz NOT NULL,
+    version          integer     NOT NULL PRIMARY KEY CHECK (version > 0),
+    applied_at       timestamptz NOT NULL,
     -- The oldest version whose programs work with this one.
-    compatible_since integer   NOT NULL
+    compatible_since integer     NOT NULL
         CONSTRAINT schema_version_compatible_since CHECK (compatible_since BETWEEN 1 AND version),
     -- The SHA-256 of the reports' SQL that was applied to this version; null: none yet.
-    reports_sha256 text CHECK (reports_sha256 ~ '^[0-9a-f]{64}$')
+    reports_sha256   text        CHECK (reports_sha256 ~ '^[0-9a-f]{64}$')
 );
 COMMENT ON TABLE schema_version IS 'Applied steps of the schema, with their dates. [reference]';
 
@@ -108,7 +108,7 @@ CREATE TABLE account (
     app_account_token uuid        NOT NULL,
     created_at        timestamptz NOT NULL,
     -- The moment as of which entitlements were published last; never moves back.
-    published_at           timestamptz,
+    published_at      timestamptz,
     -- The account that it was merged into, which gets later submissions and orders.
     merged_into_key   uuid
 );
@@ -251,7 +251,7 @@ CREATE TABLE submission_payload (
         AND length(array_to_string(signed_renewal_info, '')) <= 16777216),
     -- When it was pruned, with the SHA-256 and the length in bytes of the receipt, or of the
     -- transactions and the renewal infos joined by line feeds. Null: it is there.
-    pruned_at         timestamptz,
+    pruned_at           timestamptz,
     sha256              bytea CHECK (length(sha256) = 32),
     bytes               bigint CHECK (bytes >= 0),
     CONSTRAINT submission_payload_is_of_one_kind CHECK (
@@ -276,7 +276,7 @@ CREATE TABLE submission_exchange (
     -- Why there is no usable answer.
     fault         text        CHECK (length(fault) BETWEEN 1 AND 1000),
     -- When the answer was pruned, with its SHA-256 and length in bytes.
-    pruned_at   timestamptz,
+    pruned_at     timestamptz,
     sha256        bytea       CHECK (length(sha256) = 32),
     bytes         bigint      CHECK (bytes >= 0),
     PRIMARY KEY (submission_id, number),
@@ -399,7 +399,7 @@ CREATE TABLE notification (
     outcome         text        CHECK (outcome IN
         ('recorded', 'known', 'nothing_to_record', 'rejected')),
     -- When the body was pruned, with its SHA-256 and length in bytes.
-    pruned_at     timestamptz,
+    pruned_at       timestamptz,
     sha256          bytea       CHECK (length(sha256) = 32),
     bytes           bigint      CHECK (bytes >= 0),
     CONSTRAINT notification_aged_out CHECK (
@@ -428,7 +428,7 @@ CREATE TABLE notification_exchange (
     answer          bytea,
     -- Why there is no usable answer.
     fault           text        CHECK (length(fault) BETWEEN 1 AND 1000),
-    pruned_at     timestamptz,
+    pruned_at       timestamptz,
     sha256          bytea       CHECK (length(sha256) = 32),
     bytes           bigint      CHECK (bytes >= 0),
     PRIMARY KEY (notification_id, number),
