@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-/// What every target of Tenure is compiled with: the strict settings of tomorrow's language mode.
+/// The compiler settings of every target: upcoming features, memory safety, warnings as errors.
 let strict: [SwiftSetting] = [
   .enableUpcomingFeature("ExistentialAny"),  // SE-0335
   .enableUpcomingFeature("InternalImportsByDefault"),  // SE-0409
@@ -59,7 +59,7 @@ let pages = [
   "unclaimed-row.mustache", "unclaimed.mustache",
 ].map { Resource.embedInCode("Resources/\($0)") }
 
-/// What the executable and the development tools may import: the product, and what it is built on.
+/// The dependencies of the executable and the development tools: the product and its libraries.
 let assembled: [Target.Dependency] = [
   "AdminSite", "AppStore", "AppStoreSimulator", "BackgroundJobs", "Bootstrap", "HTTPAPI", "Intake",
   "JSONText", "LedgerStorage", "Observability", "Postgres", "PrivatePostgres", "Reports", "Secrets",

@@ -1,9 +1,9 @@
-/// Which of our targets may import which others.
+/// The allowed imports between our targets.
 ///
-/// SwiftPM lets a target import what it never declared, if only something else has built it; so the
-/// arrows of the architecture are held here. They point downward only: a row names earlier rows.
+/// SwiftPM lets a target import modules that it never declared, if another target has built them.
+/// So the dependencies are checked here. They point downward only: a row names earlier rows.
 enum ImportTable {
-  /// The product but its executable and its composition root.
+  /// The product without its executable and `Bootstrap`.
   private static let product: Set<String> = [
     "AdminSite", "AppStore", "BackgroundJobs", "HTTPAPI", "Intake", "JSONText", "LedgerStorage",
     "Observability", "Postgres", "Reports", "Secrets", "Subscriptions",
@@ -12,8 +12,8 @@ enum ImportTable {
     "AppStoreSimulator", "Bootstrap", "PrivatePostgres",
   ]
 
-  /// No target of the product imports one of `Sources/Development`, but that `Bootstrap` may start a
-  /// private PostgreSQL.
+  /// No target of the product imports one of `Sources/Development`, except that `Bootstrap` may
+  /// start a private PostgreSQL.
   static let rows: [(target: String, mayImport: Set<String>)] = [
     ("Subscriptions", []),
     ("JSONText", ["Subscriptions"]),
@@ -47,20 +47,20 @@ enum ImportTable {
     ),
   ]
 
-  /// What every test target may import beside what it tests.
+  /// The targets that every test target may import in addition to the tested one.
   static let support: Set<String> = ["AppStoreSimulator", "PrivatePostgres", "ScratchDatabases"]
 
-  /// What the rules may import from outside: values, and no sockets, loggers or libraries.
+  /// The outside modules that the rules may import: values, without sockets, loggers or libraries.
   ///
-  /// Every other target imports what its dependencies in the manifest offer.
+  /// Other targets import any dependency in the manifest.
   static let pure: [String: Set<String>] = ["Subscriptions": ["Foundation"]]
 
   private static let allowed = Dictionary(
     uniqueKeysWithValues: rows.map { ($0.target, $0.mayImport) })
 
-  /// What a target may import of ours; nil for one that the table doesn't know.
+  /// Our targets that a target may import; nil if the table doesn't know it.
   ///
-  /// A test target may import what it tests with everything below that, and the support targets.
+  /// A test target may import the tested one with everything below it, and the support targets.
   static func mayImport(_ target: String) -> Set<String>? {
     if let row = allowed[target] { return row }
     guard target.hasSuffix("Tests") else { return nil }
@@ -73,7 +73,7 @@ enum ImportTable {
     return below([row.target]).union(below(support))
   }
 
-  /// Targets, and whatever they may import directly or not.
+  /// Targets, and everything that they may import, directly or not.
   private static func below(_ targets: Set<String>) -> Set<String> {
     let next = targets.union(targets.flatMap { allowed[$0] ?? [] })
     return next == targets ? targets : below(next)
