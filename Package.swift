@@ -175,7 +175,7 @@ let package = Package(
       dependencies: [
         "HTTPAPI", "Intake", "JSONText", "LedgerStorage", "Reports", "Secrets", "Subscriptions",
         crypto, httpTypes, hummingbird, hummingbirdCore, logging, mustache, nioCore,
-        serviceLifecycle,
+        nioHTTP1,
       ],
       resources: pages, swiftSettings: strict),
 
@@ -183,9 +183,9 @@ let package = Package(
     .target(
       name: "Bootstrap",
       dependencies: [
-        "AdminSite", "AppStore", "BackgroundJobs", "HTTPAPI", "Intake", "JSONText",
+        "AdminSite", "AppStore", "BackgroundJobs", "HTTPAPI", "Intake",
         "LedgerStorage", "Observability", "Postgres", "PrivatePostgres", "Reports", "Secrets",
-        "Subscriptions", asyncHTTPClient, configuration, coreMetrics, crypto, logging,
+        "Subscriptions", asyncHTTPClient, configuration, coreMetrics, logging, nioCore,
         serviceLifecycle, tracing,
       ],
       swiftSettings: strict),
@@ -271,7 +271,7 @@ let package = Package(
       resources: [.copy("Samples")], swiftSettings: strict),
     .testTarget(
       name: "EndToEndTests",
-      dependencies: assembled + ["Development", "ScratchDatabases", "tenure"],
+      dependencies: assembled + ["Development", "ScratchDatabases", "tenure", argumentParser],
       exclude: [
         "Clients/app_server.py", "Clients/app-server.mjs", "Clients/scenario.py",
         "Clients/scenario.mjs",

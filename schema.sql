@@ -257,7 +257,7 @@ CREATE TABLE submission_payload (
     CONSTRAINT submission_payload_is_of_one_kind CHECK (
         ((receipt_data IS NULL) <> (signed_transactions IS NULL)) = (pruned_at IS NULL)
         AND (signed_transactions IS NULL) = (signed_renewal_info IS NULL)),
-    CONSTRAINT submission_payload_aged_out CHECK (
+    CONSTRAINT submission_payload_pruned CHECK (
         (pruned_at IS NULL) = (sha256 IS NULL) AND (pruned_at IS NULL) = (bytes IS NULL))
 );
 COMMENT ON TABLE submission_payload IS
@@ -280,7 +280,7 @@ CREATE TABLE submission_exchange (
     sha256        bytea       CHECK (length(sha256) = 32),
     bytes         bigint      CHECK (bytes >= 0),
     PRIMARY KEY (submission_id, number),
-    CONSTRAINT submission_exchange_aged_out CHECK (
+    CONSTRAINT submission_exchange_pruned CHECK (
         (pruned_at IS NULL) = (sha256 IS NULL) AND (pruned_at IS NULL) = (bytes IS NULL)
         AND (pruned_at IS NULL OR answer IS NULL))
 );
@@ -402,7 +402,7 @@ CREATE TABLE notification (
     pruned_at       timestamptz,
     sha256          bytea       CHECK (length(sha256) = 32),
     bytes           bigint      CHECK (bytes >= 0),
-    CONSTRAINT notification_aged_out CHECK (
+    CONSTRAINT notification_pruned CHECK (
         (pruned_at IS NULL) = (sha256 IS NULL) AND (pruned_at IS NULL) = (bytes IS NULL)
         AND (pruned_at IS NULL) = (body IS NOT NULL)),
     CONSTRAINT notification_processed_has_outcome
@@ -432,7 +432,7 @@ CREATE TABLE notification_exchange (
     sha256          bytea       CHECK (length(sha256) = 32),
     bytes           bigint      CHECK (bytes >= 0),
     PRIMARY KEY (notification_id, number),
-    CONSTRAINT notification_exchange_aged_out CHECK (
+    CONSTRAINT notification_exchange_pruned CHECK (
         (pruned_at IS NULL) = (sha256 IS NULL) AND (pruned_at IS NULL) = (bytes IS NULL)
         AND (pruned_at IS NULL OR answer IS NULL))
 );
@@ -1032,7 +1032,7 @@ CREATE UNIQUE INDEX account_grant_of_submission
     ON account_grant (account_id, submission_id, entitlement);
 -- While Apple is down, one purchase gives provisional access to one account. This looks through all
 -- accounts, of which few have such grants.
-CREATE INDEX account_grant_of_line
+CREATE INDEX account_grant_of_original_transaction
     ON account_grant (original_transaction_id) WHERE source = 'provisional';
 
 CREATE TABLE account_grant_account (
