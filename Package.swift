@@ -139,6 +139,7 @@ let package = Package(
         "JSONText", "Secrets", "Subscriptions", asn1, asyncHTTPClient, coreMetrics, crypto, logging,
         nioCore, nioHTTP1, nioPosix, nioSSL, tracing, x509,
       ],
+      resources: [.embedInCode("Resources")],
       swiftSettings: strict),
 
     // Verify, then record.

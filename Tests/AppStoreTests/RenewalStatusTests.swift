@@ -1,4 +1,4 @@
-import AppStore
+@testable import AppStore
 import Subscriptions
 import Testing
 

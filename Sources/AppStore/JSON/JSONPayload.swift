@@ -1,87 +1,120 @@
 package import JSONText
 package import Subscriptions
 
-/// A JSON object of Apple's, read and written through one list of fields.
+/// A JSON object of Apple's, whose documented members are the properties of `Fields`.
 ///
-/// Members that the list does not name are kept unchanged, because Apple adds fields at any time.
-package protocol JSONPayload: Hashable, Sendable, JSONFieldValue {
-  init()
-  static var fields: JSONFields<Self> { get }
-  /// Members that ``fields`` does not name, and null members.
-  var unknownFields: [JSONValue.Member] { get set }
-}
+/// ```swift
+/// var payload = JWSTransactionDecodedPayload()
+/// payload.productID = "monthly"  // {"productId": "monthly"}
+/// ```
+/// All members are kept unchanged, because Apple adds fields at any time.
+@dynamicMemberLookup
+package struct JSONPayload<Fields: JSONFields>: Hashable, Sendable, JSONFieldValue {
+  private(set) var members: [JSONValue.Member] = []
 
-extension JSONPayload {
+  package init() {}
+
   /// Reads the object; fails if a documented field has the wrong type.
   package init(json: JSONValue) throws(JSONError) {
     guard case .object(let members) = json else { throw JSONError("is not an object") }
-    self.init()
-    let fields = Self.fields
-    for member in members {
-      guard member.value != .null, let index = fields.index(of: member.key) else {
-        unknownFields.append(member)
-        continue
-      }
+    for member in members where member.value != .null {
       do {
-        try fields.all[index].read(member.value, &self)
+        try Fields.schema.named[member.key]?.check(member.value)
       } catch {
-        throw JSONError("has a field \(fields.all[index].name) that \(error)")
+        throw JSONError("has a field \(member.key.rawValue) that \(error)")
       }
     }
+    self.members = members
   }
 
-  /// The documented fields in their order, then the others.
-  package var json: JSONValue {
-    .object(
-      Self.fields.all.compactMap { field in
-        field.write(self).map { JSONValue.Member(key: field.name, value: $0) }
-      } + unknownFields)
+  package init?(checked json: JSONValue) {
+    guard case .object(let members) = json else { return nil }
+    self.members = members
   }
 
   package init(parsing bytes: some Sequence<UInt8>) throws {
     try self.init(json: JSONValue(parsing: bytes))
   }
+
+  package var json: JSONValue { .object(members) }
+
+  /// The value of a documented field; nil if it is absent or null.
+  package subscript<Value>(dynamicMember field: KeyPath<Fields, JSONField<Value>>) -> Value? {
+    get {
+      let name = Fields.schema.fields[keyPath: field].name
+      guard let member = members.first(where: { $0.key == name }), member.value != .null else {
+        return nil
+      }
+      return Value(checked: member.value)
+    }
+    set {
+      let name = Fields.schema.fields[keyPath: field].name
+      members.removeAll { $0.key == name }
+      if let json = newValue?.json {
+        members.append(JSONValue.Member(key: name.rawValue, value: json))
+      }
+    }
+  }
+}
+
+/// The documented members of a JSON object, each a stored ``JSONField``.
+package protocol JSONFields: Sendable {
+  typealias Payload = JSONPayload<Self>
+  static var schema: JSONSchema<Self> { get }
+}
+
+package struct JSONSchema<Fields: JSONFields>: Sendable {
+  let fields: Fields
+  let named: [ExactText: any NamedJSONField]
+
+  /// Finds the fields among the stored properties; their names must be unique.
+  package init(_ fields: Fields) {
+    self.fields = fields
+    let all = Mirror(reflecting: fields).children.compactMap { $0.value as? any NamedJSONField }
+    named = Dictionary(uniqueKeysWithValues: all.map { ($0.name, $0) })
+  }
+
+  func name<Value>(_ field: KeyPath<Fields, JSONField<Value>>) -> String {
+    fields[keyPath: field].name.rawValue
+  }
+}
+
+package struct JSONField<Value: JSONFieldValue>: NamedJSONField {
+  let name: ExactText
+
+  /// - Parameter name: Apple's name.
+  package init(_ name: String) { self.name = ExactText(name) }
+
+  func check(_ json: JSONValue) throws(JSONError) { _ = try Value(json: json) }
+}
+
+/// A field of any type.
+protocol NamedJSONField: Sendable {
+  var name: ExactText { get }
+  func check(_ json: JSONValue) throws(JSONError)
 }
 
 package protocol JSONFieldValue: Sendable {
   /// Reads the value; a ``JSONError`` is a clause such as "is not a string".
   init(json: JSONValue) throws(JSONError)
+  /// Reads a value that ``init(json:)`` accepts, without checking its fields again.
+  init?(checked json: JSONValue)
   var json: JSONValue { get }
 }
 
-package struct JSONField<Payload: Sendable>: Sendable {
-  /// Apple's name of the field.
-  package let name: String
-  let read: @Sendable (JSONValue, inout Payload) throws(JSONError) -> Void
-  let write: @Sendable (Payload) -> JSONValue?
-
-  /// - Parameter property: Nil if the field is absent.
-  package init<Value: JSONFieldValue>(
-    _ name: String, _ property: any WritableKeyPath<Payload, Value?> & Sendable
-  ) {
-    self.name = name
-    read = { json, payload throws(JSONError) in
-      payload[keyPath: property] = try Value(json: json)
-    }
-    write = { $0[keyPath: property]?.json }
+extension JSONFieldValue {
+  package init?(checked json: JSONValue) {
+    guard let value = try? Self(json: json) else { return nil }
+    self = value
   }
-}
-
-/// The fields of an object, in the order in which they are written.
-package struct JSONFields<Payload: Sendable>: Sendable {
-  let all: [JSONField<Payload>]
-  private let indices: [ExactText: Int]
-
-  /// Field names must be unique.
-  package init(_ fields: [JSONField<Payload>]) {
-    all = fields
-    indices = Dictionary(uniqueKeysWithValues: fields.enumerated().map { (ExactText($1.name), $0) })
-  }
-
-  func index(of name: ExactText) -> Int? { indices[name] }
 }
 
 // MARK: - Values
+
+extension JSONValue: JSONFieldValue {
+  package init(json: JSONValue) { self = json }
+  package var json: JSONValue { self }
+}
 
 extension String: JSONFieldValue {
   /// Also accepts an integer, because old data contain identifiers written as numbers.

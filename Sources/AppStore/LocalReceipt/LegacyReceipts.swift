@@ -9,10 +9,8 @@ package struct TransactionReceipt: Hashable, Sendable {
   /// Apple's name; missing in production.
   package let environmentName: String?
   package let bundleID: String?
-  package let productID: String?
   package let transactionID: String
   package let originalTransactionID: String?
-  package let purchaseDate: Timestamp?
 
   /// Nil for anything else, or without a transaction ID.
   init?(parsing bytes: [UInt8]) {
@@ -27,9 +25,6 @@ package struct TransactionReceipt: Hashable, Sendable {
       "original-transaction-id", upTo: AppleIdentifier.longestNumber)
     environmentName = outer["environment"]
     bundleID = inner.identifier("bid")
-    productID = inner.identifier("product-id")
-    purchaseDate = inner["purchase-date-ms"].flatMap { Int64($0) }
-      .map { Timestamp(milliseconds: $0) }.flatMap { Timestamp.writable.contains($0) ? $0 : nil }
   }
 
   /// Nil for an unknown name.
@@ -94,7 +89,7 @@ struct OldStylePropertyList {
   /// Nil for anything else, a repeated key, or invalid UTF-8.
   init?(_ bytes: [UInt8]) {
     guard bytes.count <= Self.longest else { return nil }
-    var reader = Reader(bytes: bytes)
+    var reader = Reader(rest: bytes[...])
     guard reader.skip("{") else { return nil }
     while !reader.skip("}") {
       guard let key = reader.string(), reader.skip("="), let value = reader.string(),
@@ -102,28 +97,18 @@ struct OldStylePropertyList {
         values.updateValue(value, forKey: ExactText(key)) == nil
       else { return nil }
     }
-    guard reader.isAtEnd else { return nil }
+    guard reader.rest.allSatisfy(Self.isSpace) else { return nil }
   }
 
   static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || (0x09...0x0d).contains(byte) }
 
   private struct Reader {
-    let bytes: [UInt8]
-    private var position = 0
-
-    init(bytes: [UInt8]) { self.bytes = bytes }
-
-    var isAtEnd: Bool {
-      mutating get {
-        skipSpace()
-        return position == bytes.count
-      }
-    }
+    var rest: ArraySlice<UInt8>
 
     mutating func skip(_ character: Unicode.Scalar) -> Bool {
-      skipSpace()
-      guard position < bytes.count, UInt32(bytes[position]) == character.value else { return false }
-      position += 1
+      rest = rest.drop(while: OldStylePropertyList.isSpace)
+      guard let first = rest.first, UInt32(first) == character.value else { return false }
+      rest.removeFirst()
       return true
     }
 
@@ -131,18 +116,15 @@ struct OldStylePropertyList {
     mutating func string() -> String? {
       guard skip("\"") else { return word() }
       var text: [UInt8] = []
-      while position < bytes.count {
-        let byte = bytes[position]
-        position += 1
+      while let byte = rest.popFirst() {
         switch byte {
         case UInt8(ascii: "\""): return String(validating: text, as: UTF8.self)
         case UInt8(ascii: "\\"):
           // No receipt is known to use escapes, so only the two necessary ones are supported.
-          guard position < bytes.count,
-            bytes[position] == UInt8(ascii: "\"") || bytes[position] == UInt8(ascii: "\\")
+          guard let escaped = rest.popFirst(),
+            escaped == UInt8(ascii: "\"") || escaped == UInt8(ascii: "\\")
           else { return nil }
-          text.append(bytes[position])
-          position += 1
+          text.append(escaped)
         default: text.append(byte)
         }
       }
@@ -150,23 +132,16 @@ struct OldStylePropertyList {
     }
 
     private mutating func word() -> String? {
-      let start = position
-      while position < bytes.count, Self.isWord(bytes[position]) { position += 1 }
-      guard position > start else { return nil }
-      return String(decoding: bytes[start..<position], as: UTF8.self)
-    }
-
-    private static func isWord(_ byte: UInt8) -> Bool {
-      switch byte {
-      case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-        UInt8(ascii: "0")...UInt8(ascii: "9"):
-        true
-      default: "_-.:/$+".utf8.contains(byte)
+      let word = rest.prefix { byte in
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+          UInt8(ascii: "0")...UInt8(ascii: "9"):
+          true
+        default: "_-.:/$+".utf8.contains(byte)
+        }
       }
-    }
-
-    private mutating func skipSpace() {
-      while position < bytes.count, OldStylePropertyList.isSpace(bytes[position]) { position += 1 }
+      rest = rest.dropFirst(word.count)
+      return word.isEmpty ? nil : String(decoding: word, as: UTF8.self)
     }
   }
 }

@@ -187,11 +187,11 @@ extension ASN1Node {
     return bytes
   }
 
-  /// Nil if it exceeds 128 bits.
-  func integer(_ name: String) throws -> Int128? {
+  /// Nil if it exceeds 64 bits.
+  func integer(_ name: String) throws -> Int64? {
     let bytes = try integerBytes(name)
-    guard bytes.count <= 16 else { return nil }
+    guard bytes.count <= 8 else { return nil }
     let isNegative = (bytes.first ?? 0) & 0x80 != 0
-    return bytes.reduce(isNegative ? -1 : 0) { $0 << 8 | Int128($1) }
+    return bytes.reduce(isNegative ? -1 : 0) { $0 << 8 | Int64($1) }
   }
 }

@@ -62,7 +62,7 @@ extension ResponseBodyV2DecodedPayload {
   /// Only notifications that report a charge determine it; others contain the latest transaction,
   /// whatever it is.
   var chargeKind: ChargeKind {
-    switch (notificationType, subtype) {
+    switch (self.notificationType, self.subtype) {
     case (.didRenew, _): .renewal
     case (.subscribed, _), (.oneTimeCharge, _): .purchase
     case (.didChangeRenewalPref, .upgrade), (.offerRedeemed, .upgrade): .purchase

@@ -41,8 +41,8 @@ package struct NotificationV1: Sendable {
 
   /// Nil if there is no `notification_type`.
   package init?(_ json: JSONValue) {
-    guard case .object(let members) = json,
-      let type = json.name("notification_type")
+    guard case .object(let members) = json, let fields = json.answerFields,
+      let type = try? fields.identifier("notification_type")
     else { return nil }
     notificationType = type
     password = json["password"]?.string
@@ -51,12 +51,11 @@ package struct NotificationV1: Sendable {
     let unified = json["unified_receipt"] ?? .null
     let old = ["latest_receipt_info", "latest_expired_receipt_info"].compactMap { json[$0] }
     environment = [json, unified].lazy.compactMap { Self.environment($0["environment"]) }.first
-    bundleID = ([json] + old).lazy.compactMap { $0.name("bid") }.first
+    bundleID = ([json] + old).lazy.compactMap { try? $0.answerFields?.identifier("bid") }.first
     originalTransactionID = Self.line(of: json, unified, old)
-    autoRenews = json.flag("auto_renew_status")
-    autoRenewProductID = json.name("auto_renew_product_id")
-      .map { ProductID($0) }
-    autoRenewStatusChangedAt = json.moment("auto_renew_status_change_date")
+    autoRenews = try? fields.flag("auto_renew_status")
+    autoRenewProductID = (try? fields.identifier("auto_renew_product_id")).map { ProductID($0) }
+    autoRenewStatusChangedAt = try? fields.moment("auto_renew_status_change_date")
     receiptData = [
       unified["latest_receipt"], json["latest_receipt"], json["latest_expired_receipt"],
     ].lazy.compactMap { $0?.string }.first { !$0.isEmpty }
@@ -67,7 +66,7 @@ package struct NotificationV1: Sendable {
     of json: JSONValue, _ unified: JSONValue, _ old: [JSONValue]
   ) -> OriginalTransactionID? {
     func id(_ item: JSONValue) -> OriginalTransactionID? {
-      item.name("original_transaction_id", upTo: AppleIdentifier.longestNumber)
+      (try? item.answerFields?.transactionIdentifier("original_transaction_id"))
         .map { OriginalTransactionID($0) }
     }
     if let named = id(json) { return named }
@@ -100,38 +99,16 @@ package struct NotificationV1: Sendable {
 }
 
 extension JSONValue {
-  /// A member that can be part of a key.
-  fileprivate func name(_ key: String, upTo limit: Int = AppleIdentifier.longest) -> String? {
-    let text: String?
-    switch self[key] {
-    case .string(let value): text = value
-    case .integer(let value): text = String(value)
-    default: text = nil
-    }
-    guard let text, !text.isEmpty, AppleIdentifier.fault(of: text, upTo: limit) == nil else {
-      return nil
-    }
-    return text
-  }
+  /// The fields of an object, to be read as in a verifyReceipt response; nil for anything else.
+  fileprivate var answerFields: KeyedDecodingContainer<AnswerKey>? {
+    struct Fields: Decodable {
+      let container: KeyedDecodingContainer<AnswerKey>
 
-  /// `true`, `"true"` or `"1"`, and their opposites.
-  fileprivate func flag(_ key: String) -> Bool? {
-    switch self[key] {
-    case true, "true", "1", 1: true
-    case false, "false", "0", 0: false
-    default: nil
-    }
-  }
-
-  /// A date from `…_ms`, or from the field itself.
-  fileprivate func moment(_ name: String) -> Timestamp? {
-    [name + "_ms", name].lazy.compactMap { key -> Timestamp? in
-      switch self[key] {
-      case .string(let text): Timestamp(appStoreDate: text)
-      case .integer(let number): Timestamp(appStoreDate: String(number))
-      default: nil
+      init(from decoder: any Decoder) throws {
+        container = try decoder.container(keyedBy: AnswerKey.self)
       }
-    }.first
+    }
+    return try? decode(Fields.self).container
   }
 }
 

@@ -1,3 +1,4 @@
+import JSONText
 package import Subscriptions
 
 package import struct Foundation.UUID
@@ -11,14 +12,10 @@ extension AppStoreServerAPI {
   package func setAppAccountToken(
     _ token: UUID, on id: OriginalTransactionID, of bundleID: String,
     in environment: Environment? = nil
-  ) async throws -> ServerAPIAnswer<ServerAPIAcknowledgement> {
-    var request = UpdateAppAccountTokenRequest()
-    request.appAccountToken = token.uuidString.lowercased()
-    let path = try ServerAPICall.path(
-      "/inApps/v1/transactions", id.rawValue, to: .appAccountToken)
-    let call = ServerAPICall(
-      endpoint: .appAccountToken, bundleID: bundleID, method: "PUT",
-      path: path + "/appAccountToken", body: request.json)
+  ) async throws -> ServerAPIAnswer<Void> {
+    let call = try ServerAPICall(
+      .appAccountToken, bundleID, "PUT", "/inApps/v1/transactions", id.rawValue, "appAccountToken",
+      body: ["appAccountToken": .string(token.uuidString.lowercased())])
     return try await acknowledgement(of: call, in: environment)
   }
 
@@ -29,11 +26,9 @@ extension AppStoreServerAPI {
   package func sendConsumptionInformation(
     _ request: ConsumptionRequest, on id: TransactionID, of bundleID: String,
     in environment: Environment? = nil
-  ) async throws -> ServerAPIAnswer<ServerAPIAcknowledgement> {
-    let call = ServerAPICall(
-      endpoint: .consumptionInformation, bundleID: bundleID, method: "PUT",
-      path: try ServerAPICall.path(
-        "/inApps/v2/transactions/consumption", id.rawValue, to: .consumptionInformation),
+  ) async throws -> ServerAPIAnswer<Void> {
+    let call = try ServerAPICall(
+      .consumptionInformation, bundleID, "PUT", "/inApps/v2/transactions/consumption", id.rawValue,
       body: request.json)
     return try await acknowledgement(of: call, in: environment)
   }
@@ -44,10 +39,8 @@ extension AppStoreServerAPI {
     _ request: ExtendRenewalDateRequest, of id: OriginalTransactionID, in bundleID: String,
     environment: Environment? = nil
   ) async throws -> ServerAPIAnswer<ExtendRenewalDateResponse> {
-    let call = ServerAPICall(
-      endpoint: .renewalDateExtension, bundleID: bundleID, method: "PUT",
-      path: try ServerAPICall.path(
-        "/inApps/v1/subscriptions/extend", id.rawValue, to: .renewalDateExtension),
+    let call = try ServerAPICall(
+      .renewalDateExtension, bundleID, "PUT", "/inApps/v1/subscriptions/extend", id.rawValue,
       body: request.json)
     return try await answer(to: call, in: environment, as: ExtendRenewalDateResponse.self)
   }
@@ -56,9 +49,8 @@ extension AppStoreServerAPI {
   package func extendRenewalDates(
     _ request: MassExtendRenewalDateRequest, in bundleID: String, environment: Environment
   ) async throws -> ServerAPIAnswer<MassExtendRenewalDateResponse> {
-    let call = ServerAPICall(
-      endpoint: .massExtension, bundleID: bundleID, method: "POST",
-      path: "/inApps/v1/subscriptions/extend/mass", body: request.json)
+    let call = try ServerAPICall(
+      .massExtension, bundleID, "POST", "/inApps/v1/subscriptions/extend/mass", body: request.json)
     return try await answer(to: call, in: environment, as: MassExtendRenewalDateResponse.self)
   }
 
@@ -66,13 +58,10 @@ extension AppStoreServerAPI {
   package func extensionStatus(
     of requestIdentifier: String, productID: ProductID, in bundleID: String,
     environment: Environment
-  ) async throws -> ServerAPIAnswer<MassExtendRenewalDateStatusResponse> {
-    let call = ServerAPICall(
-      endpoint: .massExtensionStatus, bundleID: bundleID, method: "GET",
-      path: try ServerAPICall.path(
-        "/inApps/v1/subscriptions/extend/mass", productID.rawValue, requestIdentifier,
-        to: .massExtensionStatus))
-    return try await answer(
-      to: call, in: environment, as: MassExtendRenewalDateStatusResponse.self)
+  ) async throws -> ServerAPIAnswer<MassExtendRenewalDateResponse> {
+    let call = try ServerAPICall(
+      .massExtensionStatus, bundleID, "GET", "/inApps/v1/subscriptions/extend/mass",
+      productID.rawValue, requestIdentifier)
+    return try await answer(to: call, in: environment, as: MassExtendRenewalDateResponse.self)
   }
 }

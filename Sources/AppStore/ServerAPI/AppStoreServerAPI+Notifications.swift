@@ -1,3 +1,4 @@
+import JSONText
 package import Subscriptions
 
 extension AppStoreServerAPI {
@@ -8,16 +9,14 @@ extension AppStoreServerAPI {
     _ query: NotificationHistoryQuery, of bundleID: String, in environment: Environment,
     paginationToken: String? = nil
   ) async throws -> ServerAPIAnswer<NotificationPage> {
-    let call = ServerAPICall(
-      endpoint: .notificationHistory, bundleID: bundleID, method: "POST",
-      path: "/inApps/v1/notifications/history",
-      query: paginationToken.map { [("paginationToken", $0)] } ?? [], body: query.request.json)
+    let call = try ServerAPICall(
+      .notificationHistory, bundleID, "POST", "/inApps/v1/notifications/history",
+      query: paginationToken.map { [("paginationToken", $0)] } ?? [], body: query.json)
     let answer = try await answer(to: call, in: environment, as: NotificationHistoryResponse.self)
     return await answer.map { content in
       var notifications: [SentNotification] = []
       for item in content.notificationHistory ?? [] {
-        notifications.append(
-          await sent(item.signedPayload, item.sendAttempts, call, environment))
+        notifications.append(await sent(item, call, environment))
       }
       return NotificationPage(
         notifications: notifications, paginationToken: content.paginationToken,
@@ -42,14 +41,9 @@ extension AppStoreServerAPI {
   package func requestTestNotification(
     of bundleID: String, in environment: Environment
   ) async throws -> ServerAPIAnswer<String> {
-    let call = ServerAPICall(
-      endpoint: .testNotification, bundleID: bundleID, method: "POST",
-      path: "/inApps/v1/notifications/test")
-    let answer = try await answer(to: call, in: environment, as: SendTestNotificationResponse.self)
-    guard let token = answer.content.testNotificationToken else {
-      throw unexpected(call, environment, nil, "it has no testNotificationToken", isRetryable: true)
-    }
-    return await answer.map { _ in token }
+    let call = try ServerAPICall(
+      .testNotification, bundleID, "POST", "/inApps/v1/notifications/test")
+    return try await text(\.testNotificationToken, from: call, in: environment, isRetryable: true)
   }
 
   /// The outcome of a test notification.
@@ -58,22 +52,18 @@ extension AppStoreServerAPI {
   package func testNotificationStatus(
     _ token: String, of bundleID: String, in environment: Environment
   ) async throws -> ServerAPIAnswer<SentNotification> {
-    let call = try get(
-      .testNotificationStatus, bundleID, "/inApps/v1/notifications/test", token)
-    let answer = try await answer(
-      to: call, in: environment, as: CheckTestNotificationResponse.self)
-    return await answer.map { content in
-      await sent(content.signedPayload, content.sendAttempts, call, environment)
-    }
+    let call = try ServerAPICall(
+      .testNotificationStatus, bundleID, "GET", "/inApps/v1/notifications/test", token)
+    let answer = try await answer(to: call, in: environment, as: NotificationHistoryItem.self)
+    return await answer.map { await sent($0, call, environment) }
   }
 
   private func sent(
-    _ jws: String?, _ attempts: [SendAttemptItem]?, _ call: ServerAPICall,
-    _ environment: Environment
+    _ item: NotificationHistoryItem, _ call: ServerAPICall, _ environment: Environment
   ) async -> SentNotification {
     var part: SignedPart<SignedNotification>?
-    if let jws { part = await notification(jws, call, environment) }
-    return SentNotification(notification: part, attempts: attempts ?? [])
+    if let jws = item.signedPayload { part = await notification(jws, call, environment) }
+    return SentNotification(notification: part, attempts: item.sendAttempts ?? [])
   }
 }
 
@@ -100,19 +90,18 @@ package struct NotificationHistoryQuery: Hashable, Sendable {
     self.endDate = endDate
   }
 
-  var request: NotificationHistoryRequest {
-    var request = NotificationHistoryRequest()
-    request.startDate = startDate
-    request.endDate = endDate
+  // https://developer.apple.com/documentation/appstoreserverapi/notificationhistoryrequest
+  var json: JSONValue {
+    var members = [("startDate", startDate.json), ("endDate", endDate.json)]
     switch subject {
     case .everything: break
     case .type(let type, let subtype):
-      request.notificationType = type
-      request.notificationSubtype = subtype
-    case .transaction(let id): request.transactionID = id.rawValue
+      members.append(("notificationType", type.json))
+      if let subtype { members.append(("notificationSubtype", subtype.json)) }
+    case .transaction(let id): members.append(("transactionId", .string(id.rawValue)))
     }
-    if onlyFailures { request.onlyFailures = true }
-    return request
+    if onlyFailures { members.append(("onlyFailures", true)) }
+    return .object(members.map { JSONValue.Member(key: $0, value: $1) })
   }
 }
 

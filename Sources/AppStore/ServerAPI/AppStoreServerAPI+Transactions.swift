@@ -5,14 +5,10 @@ extension AppStoreServerAPI {
   package func transactionInfo(
     _ id: TransactionID, of bundleID: String, in environment: Environment? = nil
   ) async throws -> ServerAPIAnswer<SignedPart<SignedTransaction>> {
-    let call = try get(
-      .transactionInfo, bundleID, "/inApps/v1/transactions", id.rawValue)
-    let answer = try await answer(to: call, in: environment, as: TransactionInfoResponse.self)
-    guard let jws = answer.content.signedTransactionInfo else {
-      throw unexpected(
-        call, answer.environment, nil, "it has no signedTransactionInfo", isRetryable: false)
-    }
-    return await answer.map { _ in await transaction(jws, call, answer.environment) }
+    let call = try ServerAPICall(
+      .transactionInfo, bundleID, "GET", "/inApps/v1/transactions", id.rawValue)
+    let answer = try await text(\.signedTransactionInfo, from: call, in: environment)
+    return await answer.map { await transaction($0, call, answer.environment) }
   }
 
   /// One page of a customer's transactions in an app, in the order of their changes.
@@ -23,17 +19,10 @@ extension AppStoreServerAPI {
     of id: String, in bundleID: String, environment: Environment? = nil,
     query: TransactionHistoryQuery = TransactionHistoryQuery(), revision: String? = nil
   ) async throws -> ServerAPIAnswer<TransactionPage> {
-    var call = try get(.transactionHistory, bundleID, "/inApps/v2/history", id)
-    call.query = query.items + (revision.map { [("revision", $0)] } ?? [])
-    let answer = try await answer(to: call, in: environment, as: HistoryResponse.self)
-    let content = answer.content
-    try check(
-      call, answer.environment, bundleID: content.bundleID, environment: content.environment)
-    return await answer.map { content in
-      TransactionPage(
-        transactions: await transactions(content.signedTransactions, call, answer.environment),
-        revision: content.revision, hasMore: content.hasMore ?? false)
-    }
+    let call = try ServerAPICall(
+      .transactionHistory, bundleID, "GET", "/inApps/v2/history", id,
+      query: query.items + (revision.map { [("revision", $0)] } ?? []))
+    return try await transactionPage(of: call, in: environment)
   }
 
   /// All pages of a customer's transactions in an app; with the last revision of an earlier run,
@@ -54,9 +43,19 @@ extension AppStoreServerAPI {
   package func refundHistory(
     of id: String, in bundleID: String, environment: Environment? = nil, revision: String? = nil
   ) async throws -> ServerAPIAnswer<TransactionPage> {
-    var call = try get(.refundHistory, bundleID, "/inApps/v2/refund/lookup", id)
-    call.query = revision.map { [("revision", $0)] } ?? []
-    let answer = try await answer(to: call, in: environment, as: RefundHistoryResponse.self)
+    let call = try ServerAPICall(
+      .refundHistory, bundleID, "GET", "/inApps/v2/refund/lookup", id,
+      query: revision.map { [("revision", $0)] } ?? [])
+    return try await transactionPage(of: call, in: environment)
+  }
+
+  private func transactionPage(
+    of call: ServerAPICall, in environment: Environment?
+  ) async throws -> ServerAPIAnswer<TransactionPage> {
+    let answer = try await answer(to: call, in: environment, as: HistoryResponse.self)
+    let content = answer.content
+    try check(
+      call, answer.environment, bundleID: content.bundleID, environment: content.environment)
     return await answer.map { content in
       TransactionPage(
         transactions: await transactions(content.signedTransactions, call, answer.environment),
@@ -80,8 +79,9 @@ extension AppStoreServerAPI {
     of id: String, in bundleID: String, environment: Environment? = nil,
     only statuses: [SubscriptionStatus] = []
   ) async throws -> ServerAPIAnswer<SubscriptionStatuses> {
-    var call = try get(.subscriptionStatuses, bundleID, "/inApps/v1/subscriptions", id)
-    call.query = statuses.map { ("status", "\($0.rawValue)") }
+    let call = try ServerAPICall(
+      .subscriptionStatuses, bundleID, "GET", "/inApps/v1/subscriptions", id,
+      query: statuses.map { ("status", "\($0.rawValue)") })
     let answer = try await answer(to: call, in: environment, as: StatusResponse.self)
     let content = answer.content
     try check(
@@ -103,35 +103,23 @@ extension AppStoreServerAPI {
   package func appTransactionInfo(
     of id: String, in bundleID: String, environment: Environment? = nil
   ) async throws -> ServerAPIAnswer<SignedPart<JWSAppTransactionDecodedPayload>> {
-    let call = try get(
-      .appTransactionInfo, bundleID, "/inApps/v1/transactions/appTransactions", id)
-    let answer = try await answer(to: call, in: environment, as: AppTransactionInfoResponse.self)
-    guard let jws = answer.content.signedAppTransactionInfo else {
-      throw unexpected(
-        call, answer.environment, nil, "it has no signedAppTransactionInfo", isRetryable: false)
-    }
-    return await answer.map { _ in await appTransaction(jws, call, answer.environment) }
+    let call = try ServerAPICall(
+      .appTransactionInfo, bundleID, "GET", "/inApps/v1/transactions/appTransactions", id)
+    let answer = try await text(\.signedAppTransactionInfo, from: call, in: environment)
+    return await answer.map { await appTransaction($0, call, answer.environment) }
   }
 
   /// The transactions of an order, by the order ID in Apple's email receipt; production only.
   package func orderLookup(
     _ orderID: String, in bundleID: String, environment: Environment = .production
   ) async throws -> ServerAPIAnswer<OrderLookup> {
-    let call = try get(.orderLookup, bundleID, "/inApps/v1/lookup", orderID)
+    let call = try ServerAPICall(.orderLookup, bundleID, "GET", "/inApps/v1/lookup", orderID)
     let answer = try await answer(to: call, in: environment, as: OrderLookupResponse.self)
     return await answer.map { content in
       OrderLookup(
         status: content.status,
         transactions: await transactions(content.signedTransactions, call, answer.environment))
     }
-  }
-
-  func get(
-    _ endpoint: ServerAPIEndpoint, _ bundleID: String, _ path: String, _ identifier: String
-  ) throws -> ServerAPICall {
-    ServerAPICall(
-      endpoint: endpoint, bundleID: bundleID, method: "GET",
-      path: try ServerAPICall.path(path, identifier, to: endpoint))
   }
 }
 
@@ -194,54 +182,37 @@ package protocol ServerAPIPage: Hashable, Sendable {
 ///
 /// All pages are requested with the same query from the environment that returned the first one. An
 /// error ends the list; reading can resume from the last page's ``ServerAPIPage/next``.
-package struct ServerAPIPages<Page: ServerAPIPage>: AsyncSequence, Sendable {
-  package typealias Element = ServerAPIAnswer<Page>
-
+package struct ServerAPIPages<Page: ServerAPIPage>: AsyncSequence, AsyncIteratorProtocol, Sendable {
   let endpoint: ServerAPIEndpoint
-  let token: String?
-  let environment: Environment?
+  /// The token for the next page.
+  var token: String?
+  var environment: Environment?
   /// Bounds a list that never ends: twenty times this number is more transactions than one Apple
   /// account can sensibly have.
   var pageLimit = 10_000
+  var count = 0
+  var isAtEnd = false
+  /// An error in the list, thrown after the page that shows it.
+  var fault: AppStoreServerAPIError?
   let ask: @Sendable (String?, Environment?) async throws -> ServerAPIAnswer<Page>
 
-  package func makeAsyncIterator() -> Iterator {
-    Iterator(pages: self, token: token, environment: environment)
-  }
+  package func makeAsyncIterator() -> ServerAPIPages { self }
 
-  package struct Iterator: AsyncIteratorProtocol {
-    fileprivate let pages: ServerAPIPages
-    fileprivate var token: String?
-    fileprivate var environment: Environment?
-    private var count = 0
-    private var isAtEnd = false
-    /// An error in the list, thrown after the page that shows it.
-    private var fault: AppStoreServerAPIError?
-
-    fileprivate init(pages: ServerAPIPages, token: String?, environment: Environment?) {
-      self.pages = pages
-      self.token = token
-      self.environment = environment
+  package mutating func next() async throws -> ServerAPIAnswer<Page>? {
+    guard !isAtEnd else { return nil }
+    isAtEnd = true
+    if let fault { throw fault }
+    let answer = try await ask(token, environment)
+    count += 1
+    isAtEnd = !answer.content.hasMore
+    // A list that does not advance, or never ends, is a server error.
+    if answer.content.next == nil || answer.content.next == token || count == pageLimit {
+      fault = AppStoreServerAPIError(
+        .unexpectedAnswer, endpoint, answer.environment,
+        message: "it has more pages but no new token for the next one", isRetryable: false)
     }
-
-    package mutating func next() async throws -> ServerAPIAnswer<Page>? {
-      guard !isAtEnd else { return nil }
-      isAtEnd = true
-      if let fault { throw fault }
-      let answer = try await pages.ask(token, environment)
-      count += 1
-      isAtEnd = !answer.content.hasMore
-      // A list that does not advance, or never ends, is a server error.
-      if answer.content.next == nil || answer.content.next == token
-        || count == pages.pageLimit
-      {
-        fault = AppStoreServerAPIError(
-          .unexpectedAnswer, pages.endpoint, answer.environment,
-          message: "it has more pages but no new token for the next one", isRetryable: false)
-      }
-      token = answer.content.next
-      environment = answer.environment
-      return answer
-    }
+    token = answer.content.next
+    environment = answer.environment
+    return answer
   }
 }

@@ -103,9 +103,6 @@ package struct ServerAPIAnswer<Content: Sendable>: Sendable {
   }
 }
 
-/// An accepted request whose response has no content.
-package struct ServerAPIAcknowledgement: Hashable, Sendable {}
-
 /// A signed part of a response, with the result of its verification; its description shows no
 /// signed content.
 package struct SignedPart<Value: Hashable & Sendable>: Hashable, Sendable, CustomStringConvertible {

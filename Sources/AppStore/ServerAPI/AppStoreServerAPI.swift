@@ -36,13 +36,12 @@ package struct AppStoreServerAPI: Sendable {
 
   let verifier: SignedDataVerifier
   let now: @Sendable () -> Timestamp
-  private let transport: any AppStoreTransport
   private let addresses: ServerAPIAddresses
   private let tokens: BearerTokens
   private let limits: ServerAPIRateLimits
   private let timeout: Duration
   private let patience: Duration
-  private let logger: Logger
+  private let requests: AppleRequests
   private let metrics: ServerAPIMetrics
 
   /// - Parameters:
@@ -56,14 +55,17 @@ package struct AppStoreServerAPI: Sendable {
     now: @escaping @Sendable () -> Timestamp,
     sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
   ) {
-    self.transport = transport
+    requests = AppleRequests(
+      transport: transport,
+      metrics: AppleMetrics(
+        api: "server_api", calls: ServerAPIEndpoint.allCases.map(\.rawValue), metrics),
+      logger: logger, message: "Asked the App Store Server API")
     self.addresses = addresses
     tokens = BearerTokens(key: key)
     limits = ServerAPIRateLimits(now: now, sleep: sleep)
     self.verifier = verifier
     self.timeout = timeout
     self.patience = patience
-    self.logger = logger
     self.metrics = ServerAPIMetrics(metrics)
     self.now = now
   }
@@ -71,9 +73,9 @@ package struct AppStoreServerAPI: Sendable {
   /// Makes a call that returns a body.
   ///
   /// A nil environment means production, then the sandbox.
-  func answer<Body: JSONPayload>(
-    to call: ServerAPICall, in environment: Environment?, as body: Body.Type
-  ) async throws -> ServerAPIAnswer<Body> {
+  func answer<Fields>(
+    to call: ServerAPICall, in environment: Environment?, as body: JSONPayload<Fields>.Type
+  ) async throws -> ServerAPIAnswer<JSONPayload<Fields>> {
     let (spoken, response) = try await route(call, in: environment)
     let json: JSONValue
     do {
@@ -83,18 +85,32 @@ package struct AppStoreServerAPI: Sendable {
       throw unexpected(call, spoken, response, "the JSON \(error)", isRetryable: true)
     }
     do {
-      return ServerAPIAnswer(environment: spoken, content: try Body(json: json))
+      return ServerAPIAnswer(environment: spoken, content: try JSONPayload(json: json))
     } catch {
       throw unexpected(call, spoken, response, "it \(error)", isRetryable: false)
     }
   }
 
+  /// Makes a call that returns a body with one text.
+  func text(
+    _ field: KeyPath<SingleTextFields, JSONField<String>>, from call: ServerAPICall,
+    in environment: Environment?, isRetryable: Bool = false
+  ) async throws -> ServerAPIAnswer<String> {
+    let answer = try await answer(to: call, in: environment, as: SingleTextResponse.self)
+    guard let text = answer.content[dynamicMember: field] else {
+      throw unexpected(
+        call, answer.environment, nil, "it has no \(SingleTextFields.schema.name(field))",
+        isRetryable: isRetryable)
+    }
+    return await answer.map { _ in text }
+  }
+
   /// Makes a call that returns no body.
   func acknowledgement(
     of call: ServerAPICall, in environment: Environment?
-  ) async throws -> ServerAPIAnswer<ServerAPIAcknowledgement> {
+  ) async throws -> ServerAPIAnswer<Void> {
     let (spoken, _) = try await route(call, in: environment)
-    return ServerAPIAnswer(environment: spoken, content: ServerAPIAcknowledgement())
+    return ServerAPIAnswer(environment: spoken, content: ())
   }
 
   /// Fails if a response is for another app or environment than the request.
@@ -183,10 +199,8 @@ package struct AppStoreServerAPI: Sendable {
     let request = AppStoreRequest(
       method: call.method, url: addresses[environment] + call.target, headers: headers,
       body: call.body?.bytes ?? [], timeout: timeout)
-    let start = ContinuousClock.now
-    do {
-      let response = try await transport.send(request)
-      finished(call, environment, ContinuousClock.now - start, response: response)
+    switch await requests.send(request, call.endpoint.rawValue, to: environment).outcome {
+    case .success(let response):
       guard response.body.count <= Self.answerLimitBytes else {
         throw unexpected(
           call, environment, response,
@@ -194,35 +208,12 @@ package struct AppStoreServerAPI: Sendable {
           isRetryable: false)
       }
       return response
-    } catch let error as AppStoreTransportError {
-      finished(call, environment, ContinuousClock.now - start, fault: error)
-      let isMisconfigured = error.kind == .invalidURL
+    case .failure(let error as AppStoreTransportError):
       throw AppStoreServerAPIError(
-        isMisconfigured ? .misconfigured : .unreachable, call.endpoint, environment,
+        error.kind == .invalidURL ? .misconfigured : .unreachable, call.endpoint, environment,
         httpStatus: error.partial?.status, message: error.clause)
+    case .failure(let error): throw error
     }
-  }
-
-  private func finished(
-    _ call: ServerAPICall, _ environment: Environment, _ duration: Duration,
-    response: AppStoreResponse? = nil, fault: AppStoreTransportError? = nil
-  ) {
-    let outcome =
-      response.map { AppleMetrics.Outcome(httpStatus: $0.status) }
-      ?? fault.map { AppleMetrics.Outcome($0) }
-    if let outcome {
-      metrics.requests.count(call.endpoint.rawValue, in: environment, outcome, after: duration)
-    }
-    logger.debug(
-      "Asked the App Store Server API",
-      metadata: [
-        "appstore.call": "\(call.endpoint.rawValue)",
-        "appstore.endpoint": "\(environment.rawValue)",
-        "appstore.http_status": "\(response.map { "\($0.status)" } ?? "none")",
-        "appstore.bytes": "\(response?.body.count ?? 0)",
-        "appstore.milliseconds": "\(duration.inMilliseconds)",
-        "appstore.fault": "\(fault.map { "\($0)" } ?? "none")",
-      ])
   }
 }
 
@@ -257,14 +248,37 @@ extension AppStoreTransportError {
 
 /// A request, before its environment and token are chosen.
 struct ServerAPICall: Sendable {
-  var endpoint: ServerAPIEndpoint
-  var bundleID: String
-  var method: String  // Such as `GET`
+  let endpoint: ServerAPIEndpoint
+  let bundleID: String
+  let method: String
   /// Relative to the environment's address, percent-encoded.
-  var path: String
+  private let path: String
   /// Unencoded, in the order in which they are sent.
-  var query: [(name: String, value: String)] = []
-  var body: JSONValue?
+  private let query: [(name: String, value: String)]
+  let body: JSONValue?
+
+  /// Appends external identifiers to the path; fails if one could change the request's target.
+  init(
+    _ endpoint: ServerAPIEndpoint, _ bundleID: String, _ method: String, _ path: String,
+    _ identifiers: String..., query: [(name: String, value: String)] = [], body: JSONValue? = nil
+  ) throws {
+    self.endpoint = endpoint
+    self.bundleID = bundleID
+    self.method = method
+    self.query = query
+    self.body = body
+    self.path = try identifiers.reduce(path) { path, identifier in
+      guard !identifier.isEmpty, identifier.utf8.count <= Self.longestIdentifier,
+        identifier.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }),
+        !identifier.allSatisfy({ $0 == "." })
+      else {
+        throw AppStoreServerAPIError(
+          .invalidRequest, endpoint, nil,
+          message: "an identifier is empty, too long, or contains invalid characters")
+      }
+      return path + "/" + Self.escaped(identifier)
+    }
+  }
 
   var target: String {
     let items = query.map { "\(Self.escaped($0.name))=\(Self.escaped($0.value))" }
@@ -274,23 +288,6 @@ struct ServerAPICall: Sendable {
   /// The longest identifier sent: Apple's have about twenty digits, product IDs a hundred
   /// characters.
   private static let longestIdentifier = 255
-
-  /// Appends external identifiers to a path; fails if one could change the request's target.
-  static func path(_ path: String, _ identifiers: String..., to endpoint: ServerAPIEndpoint) throws
-    -> String
-  {
-    try identifiers.reduce(path) { path, identifier in
-      guard !identifier.isEmpty, identifier.utf8.count <= longestIdentifier,
-        identifier.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }),
-        !identifier.allSatisfy({ $0 == "." })
-      else {
-        throw AppStoreServerAPIError(
-          .invalidRequest, endpoint, nil,
-          message: "an identifier is empty, too long, or contains invalid characters")
-      }
-      return path + "/" + escaped(identifier)
-    }
-  }
 
   /// Encodes everything except RFC 3986's unreserved characters.
   private static func escaped(_ text: String) -> String {
@@ -337,56 +334,6 @@ package enum ServerAPIEndpoint: String, CaseIterable, Sendable {
     case .renewalDateExtension, .appAccountToken: 20
     case .orderLookup, .refundHistory: 10
     case .massExtension, .massExtensionStatus, .testNotification, .testNotificationStatus: 1
-    }
-  }
-}
-
-/// The base URLs of the App Store Server API, without a trailing slash.
-package struct ServerAPIAddresses: Hashable, Sendable {
-  package let production: String
-  package let sandbox: String
-
-  /// Apple's, with the host names introduced in May 2026.
-  package static let apple = ServerAPIAddresses(
-    unchecked: "https://api.storekit.apple.com",
-    sandbox: "https://api.storekit-sandbox.apple.com")
-
-  /// The maximum length, which keeps complete URLs within common server limits.
-  private static let longest = 255
-
-  /// Fails unless each URL is HTTP with a host and at most a path, and not too long.
-  package init(production: String, sandbox: String) throws {
-    for url in [production, sandbox] {
-      let parts = URLComponents(string: url)
-      guard ["http", "https"].contains(parts?.scheme?.lowercased()), parts?.host?.isEmpty == false,
-        parts?.query == nil, parts?.fragment == nil, parts?.user == nil
-      else {
-        throw AppStoreSettingError(
-          "\"\(url)\" is not the base URL of an App Store Server API: leave out the calls' own "
-            + "paths, for example \(ServerAPIAddresses.apple.production)")
-      }
-      guard url.unicodeScalars.count <= Self.longest else {
-        throw AppStoreSettingError(
-          "the URL has \(url.unicodeScalars.count) characters; at most \(Self.longest) are "
-            + "allowed")
-      }
-    }
-    self.init(unchecked: Self.withoutSlash(production), sandbox: Self.withoutSlash(sandbox))
-  }
-
-  private init(unchecked production: String, sandbox: String) {
-    self.production = production
-    self.sandbox = sandbox
-  }
-
-  private static func withoutSlash(_ url: String) -> String {
-    String(url.reversed().drop { $0 == "/" }.reversed())
-  }
-
-  package subscript(environment: Environment) -> String {
-    switch environment {
-    case .production: production
-    case .sandbox: sandbox
     }
   }
 }

@@ -1,4 +1,3 @@
-package import JSONText
 package import Subscriptions
 
 /// The reason why an App Store Server API call failed.
@@ -139,17 +138,12 @@ extension AppStoreServerAPIError.Kind {
 /// The body of an error response.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/error-codes. A 401 has no such body.
-package struct ServerAPIErrorBody: JSONPayload {
-  package var errorCode: ServerAPIErrorCode?
-  package var errorMessage: String?
-  package var unknownFields: [JSONValue.Member] = []
+package typealias ServerAPIErrorBody = JSONPayload<ServerAPIErrorBodyFields>
 
-  package init() {}
-
-  package static let fields = JSONFields<Self>([
-    JSONField("errorCode", \.errorCode),
-    JSONField("errorMessage", \.errorMessage),
-  ])
+package struct ServerAPIErrorBodyFields: JSONFields {
+  package let errorCode = JSONField<ServerAPIErrorCode>("errorCode")
+  package let errorMessage = JSONField<String>("errorMessage")
+  package static let schema = JSONSchema(Self())
 }
 
 /// Apple's `errorCode`: the HTTP status followed by four digits.
@@ -160,28 +154,20 @@ package struct ServerAPIErrorCode: OpenEnumeration {
   package init(rawValue: Int64) { self.rawValue = rawValue }
 
   /// The revision belongs to another query.
-  package static let invalidRequestRevision = ServerAPIErrorCode(rawValue: 4_000_005)
-  package static let invalidTransactionID = ServerAPIErrorCode(rawValue: 4_000_006)
-  package static let paginationTokenExpired = ServerAPIErrorCode(rawValue: 4_000_017)
-  package static let familyTransactionNotSupported = ServerAPIErrorCode(rawValue: 4_000_185)
-  package static let transactionIDIsNotOriginal = ServerAPIErrorCode(rawValue: 4_000_187)
-  package static let subscriptionExtensionIneligible = ServerAPIErrorCode(rawValue: 4_030_004)
-  package static let subscriptionMaxExtension = ServerAPIErrorCode(rawValue: 4_030_005)
-  package static let accountNotFound = ServerAPIErrorCode(rawValue: 4_040_001)
-  package static let accountNotFoundRetryable = ServerAPIErrorCode(rawValue: 4_040_002)
-  package static let appNotFound = ServerAPIErrorCode(rawValue: 4_040_003)
-  package static let appNotFoundRetryable = ServerAPIErrorCode(rawValue: 4_040_004)
-  package static let originalTransactionIDNotFound = ServerAPIErrorCode(rawValue: 4_040_005)
-  package static let originalTransactionIDNotFoundRetryable = ServerAPIErrorCode(
-    rawValue: 4_040_006)
-  package static let serverNotificationURLNotFound = ServerAPIErrorCode(rawValue: 4_040_007)
+  package static let invalidRequestRevision = Self(rawValue: 4_000_005)
+  package static let invalidTransactionID = Self(rawValue: 4_000_006)
+  package static let paginationTokenExpired = Self(rawValue: 4_000_017)
+  package static let accountNotFound = Self(rawValue: 4_040_001)
+  package static let accountNotFoundRetryable = Self(rawValue: 4_040_002)
+  package static let appNotFoundRetryable = Self(rawValue: 4_040_004)
+  package static let originalTransactionIDNotFound = Self(rawValue: 4_040_005)
+  package static let originalTransactionIDNotFoundRetryable = Self(rawValue: 4_040_006)
+  package static let serverNotificationURLNotFound = Self(rawValue: 4_040_007)
   /// Also returned if it has not been sent yet.
-  package static let testNotificationNotFound = ServerAPIErrorCode(rawValue: 4_040_008)
-  package static let transactionIDNotFound = ServerAPIErrorCode(rawValue: 4_040_010)
-  package static let appTransactionDoesNotExist = ServerAPIErrorCode(rawValue: 4_040_019)
-  package static let rateLimitExceeded = ServerAPIErrorCode(rawValue: 4_290_000)
-  package static let generalInternal = ServerAPIErrorCode(rawValue: 5_000_000)
-  package static let generalInternalRetryable = ServerAPIErrorCode(rawValue: 5_000_001)
+  package static let testNotificationNotFound = Self(rawValue: 4_040_008)
+  package static let transactionIDNotFound = Self(rawValue: 4_040_010)
+  package static let rateLimitExceeded = Self(rawValue: 4_290_000)
+  package static let generalInternalRetryable = Self(rawValue: 5_000_001)
 
   /// Apple documents these with "but you can try again".
   static let retryable: Set<ServerAPIErrorCode> = [

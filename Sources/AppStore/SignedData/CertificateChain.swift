@@ -8,11 +8,6 @@ import Synchronization
 
 /// The certificates of a JWS, not yet trusted.
 struct CertificateChain {
-  /// Marks leaf certificates that sign receipts; only its presence matters.
-  private static let leafMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 11, 1]
-  /// Marks Apple's intermediate authority for developers.
-  private static let intermediateMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 2, 1]
-
   let leaf: Certificate
   let intermediate: Certificate
   /// The leaf's key.
@@ -44,11 +39,11 @@ struct CertificateChain {
   func verify(
     at moment: Timestamp, roots: TrustedRoots
   ) async throws(SignedDataFault) -> Validity {
-    guard leaf.extensions[oid: Self.leafMarker] != nil else {
+    guard leaf.signsReceipts else {
       throw SignedDataFault(
         .missingLeafMarker, "was signed with a certificate that is not for signing receipts")
     }
-    guard intermediate.extensions[oid: Self.intermediateMarker] != nil else {
+    guard intermediate.isAppleIntermediate else {
       throw SignedDataFault(
         .missingIntermediateMarker, "has an intermediate certificate that is not Apple's")
     }
@@ -75,7 +70,13 @@ struct CertificateChain {
   }
 }
 
+// Apple marks its certificates by the presence of extensions, see
+// https://images.apple.com/certificateauthority/pdf/Apple_WWDR_CPS_v1.31.pdf
 extension Certificate {
+  var signsReceipts: Bool { extensions[oid: [1, 2, 840, 113635, 100, 6, 11, 1]] != nil }
+  /// Whether it belongs to Apple's intermediate authority for developers.
+  var isAppleIntermediate: Bool { extensions[oid: [1, 2, 840, 113635, 100, 6, 2, 1]] != nil }
+
   /// Whether the key may be used this way; a certificate without a restriction permits any use.
   func permits(_ use: KeyPath<KeyUsage, Bool>) -> Bool {
     do {
@@ -174,13 +175,17 @@ final class ChainCache: Sendable {
 /// The root certificates that signed data must lead to.
 package struct TrustedRoots: Sendable {
   /// Only Apple Root CA - G3.
-  package static let apple: TrustedRoots = {
+  package static let apple = bundled(appleRootCAG3)
+  /// Only Apple Root CA, which receipts lead to.
+  package static let appleReceipts = bundled(appleRootCA)
+
+  private static func bundled(_ pem: String) -> TrustedRoots {
     do {
-      return try TrustedRoots(pem: appleRootCAG3)
+      return try TrustedRoots(pem: pem)
     } catch {
       preconditionFailure("Apple's bundled certificate can't be read: \(error)")
     }
-  }()
+  }
 
   let certificates: [Certificate]
   let store: CertificateStore
@@ -221,21 +226,12 @@ package struct TrustedRoots: Sendable {
   ///
   /// SHA-256 of its DER:
   /// `63343ABFB89A6A03EBB57E9B3F5FA7BE7C4F5C756F3017B3A8C488C3653E9179`, which a test compares.
-  static let appleRootCAG3 = """
-    -----BEGIN CERTIFICATE-----
-    MIICQzCCAcmgAwIBAgIILcX8iNLFS5UwCgYIKoZIzj0EAwMwZzEbMBkGA1UEAwwS
-    QXBwbGUgUm9vdCBDQSAtIEczMSYwJAYDVQQLDB1BcHBsZSBDZXJ0aWZpY2F0aW9u
-    IEF1dGhvcml0eTETMBEGA1UECgwKQXBwbGUgSW5jLjELMAkGA1UEBhMCVVMwHhcN
-    MTQwNDMwMTgxOTA2WhcNMzkwNDMwMTgxOTA2WjBnMRswGQYDVQQDDBJBcHBsZSBS
-    b290IENBIC0gRzMxJjAkBgNVBAsMHUFwcGxlIENlcnRpZmljYXRpb24gQXV0aG9y
-    aXR5MRMwEQYDVQQKDApBcHBsZSBJbmMuMQswCQYDVQQGEwJVUzB2MBAGByqGSM49
-    AgEGBSuBBAAiA2IABJjpLz1AcqTtkyJygRMc3RCV8cWjTnHcFBbZDuWmBSp3ZHtf
-    TjjTuxxEtX/1H7YyYl3J6YRbTzBPEVoA/VhYDKX1DyxNB0cTddqXl5dvMVztK517
-    IDvYuVTZXpmkOlEKMaNCMEAwHQYDVR0OBBYEFLuw3qFYM4iapIqZ3r6966/ayySr
-    MA8GA1UdEwEB/wQFMAMBAf8wDgYDVR0PAQH/BAQDAgEGMAoGCCqGSM49BAMDA2gA
-    MGUCMQCD6cHEFl4aXTQY2e3v9GwOAEZLuN+yRhHFD/3meoyhpmvOwgPUnPWTxnS4
-    at+qIxUCMG1mihDK1A3UT82NQz60imOlM27jbdoXt2QfyFMm+YhidDkLF1vLUagM
-    6BgD56KyKA==
-    -----END CERTIFICATE-----
-    """
+  static let appleRootCAG3 = String(
+    decoding: PackageResources.AppleRootCA_G3_pem, as: UTF8.self)
+
+  /// From https://www.apple.com/appleca/AppleIncRootCertificate.cer, valid until 2035-02-09.
+  ///
+  /// SHA-256 of its DER:
+  /// `b0b1730ecbc7ff4505142c49f1295e6eda6bcaed7e2c68c5be91b5a11001f024`, which a test compares.
+  static let appleRootCA = String(decoding: PackageResources.AppleRootCA_pem, as: UTF8.self)
 }

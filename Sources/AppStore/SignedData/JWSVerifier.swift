@@ -3,11 +3,11 @@ import Foundation
 import JSONText
 import Subscriptions
 
-/// A payload that Apple signs as a JWS.
-protocol SignedPayload: JSONPayload {
+/// The fields of a payload that Apple signs as a JWS.
+protocol SignedFields: JSONFields {
   /// The signing date that the payload names.
-  var signedAt: Timestamp? { get }
-  var namedEnvironment: SignedEnvironment? { get }
+  static func signedAt(_ payload: Payload) -> Timestamp?
+  static func environment(_ payload: Payload) -> SignedEnvironment?
 }
 
 /// Verifies signatures and their certificates: that data is Apple's, not that it is for this
@@ -30,9 +30,9 @@ struct JWSVerifier: Sendable {
   /// for backdating; Apple's own verifier trusts the date as well.
   ///
   /// - Parameter receivedAt: Used if the payload has no date.
-  func payload<Payload: SignedPayload>(
-    _ text: String, as type: Payload.Type, receivedAt: Timestamp
-  ) async throws(SignedDataFault) -> Payload {
+  func payload<Fields: SignedFields>(
+    _ text: String, as type: Fields.Payload.Type, receivedAt: Timestamp
+  ) async throws(SignedDataFault) -> Fields.Payload {
     let now = now()
     let chain = chains.chain(of: text, now: now)
     let jws = try CompactJWS(text, headerLength: chain.map { $0.prefix.utf8.count - 1 })
@@ -51,9 +51,9 @@ struct JWSVerifier: Sendable {
   }
 
   /// Verifies a JWS whose chain is not cached.
-  private func payload<Payload: SignedPayload>(
-    _ jws: CompactJWS, as type: Payload.Type, receivedAt: Timestamp, now: Timestamp
-  ) async throws(SignedDataFault) -> Payload {
+  private func payload<Fields: SignedFields>(
+    _ jws: CompactJWS, as type: Fields.Payload.Type, receivedAt: Timestamp, now: Timestamp
+  ) async throws(SignedDataFault) -> Fields.Payload {
     let header = jws.header
     let chain = try CertificateChain(try JWSHeader(header).certificates)
     let prefix = header + "."
@@ -69,11 +69,11 @@ struct JWSVerifier: Sendable {
   }
 
   /// The payload if Xcode or a local test made it; nil if Apple must have signed it.
-  private func unsignedPayload<Payload: SignedPayload>(
-    _ jws: CompactJWS, as type: Payload.Type, now: Timestamp
-  ) throws(SignedDataFault) -> Payload? {
+  private func unsignedPayload<Fields: SignedFields>(
+    _ jws: CompactJWS, as type: Fields.Payload.Type, now: Timestamp
+  ) throws(SignedDataFault) -> Fields.Payload? {
     let payload = try jws.payload(as: type)
-    guard let environment = payload.namedEnvironment,
+    guard let environment = Fields.environment(payload),
       environment == .xcode || environment == .localTesting
     else { return nil }
     _ = try JWSHeader(jws.header, needsCertificates: false)
@@ -96,10 +96,10 @@ struct JWSVerifier: Sendable {
     }
   }
 
-  private static func date(
-    of payload: some SignedPayload, now: Timestamp
+  private static func date<Fields: SignedFields>(
+    of payload: JSONPayload<Fields>, now: Timestamp
   ) throws(SignedDataFault) -> Timestamp? {
-    guard let date = payload.signedAt else { return nil }
+    guard let date = Fields.signedAt(payload) else { return nil }
     guard date <= now + tolerance else {
       throw SignedDataFault(.signedInTheFuture, "is dated more than a day in the future")
     }
@@ -107,25 +107,25 @@ struct JWSVerifier: Sendable {
   }
 }
 
-extension JWSTransactionDecodedPayload: SignedPayload {
-  var signedAt: Timestamp? { signedDate }
-  var namedEnvironment: SignedEnvironment? { environment }
+extension TransactionFields: SignedFields {
+  static func signedAt(_ payload: Payload) -> Timestamp? { payload.signedDate }
+  static func environment(_ payload: Payload) -> SignedEnvironment? { payload.environment }
 }
 
-extension JWSRenewalInfoDecodedPayload: SignedPayload {
-  var signedAt: Timestamp? { signedDate }
-  var namedEnvironment: SignedEnvironment? { environment }
+extension RenewalInfoFields: SignedFields {
+  static func signedAt(_ payload: Payload) -> Timestamp? { payload.signedDate }
+  static func environment(_ payload: Payload) -> SignedEnvironment? { payload.environment }
 }
 
-extension JWSAppTransactionDecodedPayload: SignedPayload {
-  var signedAt: Timestamp? { receiptCreationDate }
-  var namedEnvironment: SignedEnvironment? { receiptType }
+extension AppTransactionFields: SignedFields {
+  static func signedAt(_ payload: Payload) -> Timestamp? { payload.receiptCreationDate }
+  static func environment(_ payload: Payload) -> SignedEnvironment? { payload.receiptType }
 }
 
-extension ResponseBodyV2DecodedPayload: SignedPayload {
-  var signedAt: Timestamp? { signedDate }
-  var namedEnvironment: SignedEnvironment? {
-    data?.environment ?? summary?.environment ?? appData?.environment
+extension NotificationFields: SignedFields {
+  static func signedAt(_ payload: Payload) -> Timestamp? { payload.signedDate }
+  static func environment(_ payload: Payload) -> SignedEnvironment? {
+    payload.data?.environment ?? payload.summary?.environment ?? payload.appData?.environment
   }
 }
 
@@ -182,12 +182,12 @@ struct CompactJWS {
     return bytes
   }
 
-  func payload<Payload: JSONPayload>(
-    as type: Payload.Type
-  ) throws(SignedDataFault) -> Payload {
+  func payload<Fields: JSONFields>(
+    as type: Fields.Payload.Type
+  ) throws(SignedDataFault) -> Fields.Payload {
     let bytes = try Self.decoded(payload, "payload")
     do {
-      return try Payload(parsing: bytes)
+      return try JSONPayload(parsing: bytes)
     } catch {
       throw SignedDataFault(.invalidPayload, "has a payload that \(error)")
     }

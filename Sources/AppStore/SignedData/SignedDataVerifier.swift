@@ -79,11 +79,12 @@ package struct SignedDataVerifier: Sendable {
       var transaction: SignedTransaction?
       var renewalInfo: SignedRenewalInfo?
       var appTransaction: JWSAppTransactionDecodedPayload?
-      if let signed = payload.data?.signedTransactionInfo {
+      let data = payload.data
+      if let signed = data?.signedTransactionInfo {
         transaction = try await self.transaction(signed, within: outer, receivedAt: receivedAt)
       }
       subject = .renewalInfo
-      if let signed = payload.data?.signedRenewalInfo {
+      if let signed = data?.signedRenewalInfo {
         renewalInfo = try await self.renewalInfo(signed, within: outer, receivedAt: receivedAt)
       }
       if let renewalInfo, let transaction, renewalInfo.line != transaction.record.key.line {
@@ -151,14 +152,13 @@ package struct SignedDataVerifier: Sendable {
   ///
   /// A notification with only unknown contents is accepted for any app.
   private func outer(of payload: ResponseBodyV2DecodedPayload) throws(SignedDataFault) -> Outer {
-    typealias Fields = PayloadFields
+    let type = payload.notificationType.flatMap { $0.rawValue.isEmpty ? nil : $0 }
+    if let fault = type.flatMap({ AppleIdentifier.fault(of: $0.rawValue) }) {
+      throw .unusable("notificationType", fault)
+    }
     var outer = Outer(
-      notificationUUID: try Fields.required(
-        Fields.number(payload.notificationUUID, "notificationUUID"), "notificationUUID"),
-      notificationType: NotificationTypeV2(
-        rawValue: try Fields.required(
-          Fields.identifier(payload.notificationType?.rawValue, "notificationType"),
-          "notificationType")))
+      notificationUUID: try payload.requiredNumber(\.notificationUUID),
+      notificationType: try payload.required(\.notificationType, type))
     let data = payload.data.map { ($0.environment, $0.bundleID, $0.appAppleID) }
     let summary = payload.summary.map { ($0.environment, $0.bundleID, $0.appAppleID) }
     let appData = payload.appData.map { ($0.environment, $0.bundleID, $0.appAppleID) }
@@ -185,14 +185,21 @@ package struct SignedDataVerifier: Sendable {
       throw SignedDataFault(
         .otherEnvironment, "is for a different environment than the rest of the notification")
     }
-    return try PayloadFields.environment(
-      name ?? outer?.environmentName, field, acceptsXcode: signatures.acceptsXcode)
+    guard let name = name ?? outer?.environmentName else { throw .missing(field) }
+    guard let environment = name.environment else {
+      throw SignedDataFault(.wrongEnvironment, "is for an unknown environment")
+    }
+    guard signatures.acceptsXcode || name.isSignedByApple else {
+      throw SignedDataFault(
+        .notSignedByApple, "comes from Xcode instead of Apple, which is not accepted")
+    }
+    return environment
   }
 
   private func app(
     _ bundleID: String?, within outer: Outer?
   ) throws(SignedDataFault) -> AppStoreApp {
-    let bundleID = try PayloadFields.required(bundleID, "bundleId")
+    guard let bundleID else { throw .missing("bundleId") }
     if let other = outer?.bundleID, other != bundleID {
       throw SignedDataFault(.otherApp, "is for a different app than the rest of the notification")
     }
@@ -216,6 +223,6 @@ package struct SignedDataVerifier: Sendable {
 
 extension ExternalPurchaseToken {
   fileprivate var environment: SignedEnvironment? {
-    externalPurchaseID.map { $0.hasPrefix("SANDBOX") ? .sandbox : .production }
+    self.externalPurchaseID.map { $0.hasPrefix("SANDBOX") ? .sandbox : .production }
   }
 }

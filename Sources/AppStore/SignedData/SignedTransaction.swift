@@ -25,9 +25,8 @@ package struct SignedTransaction: Hashable, Sendable {
     self.bundleID = bundleID
     record = try TransactionRecord(payload, environment: environment)
     let line = record.key.line
-    let previous = try PayloadFields.number(
-      payload.previousOriginalTransactionID, "previousOriginalTransactionId"
-    ).map { OriginalTransactionKey(environment, OriginalTransactionID($0)) }
+    let previous = try payload.number(\.previousOriginalTransactionID)
+      .map { OriginalTransactionKey(environment, OriginalTransactionID($0)) }
     previousLine = previous == line ? nil : previous
   }
 
@@ -60,23 +59,18 @@ package struct SignedRenewalInfo: Hashable, Sendable {
   init(
     _ payload: JWSRenewalInfoDecodedPayload, environment: Environment
   ) throws(SignedDataFault) {
-    typealias Fields = PayloadFields
     // A transaction also has the fields checked here, but says nothing about renewals.
-    guard !payload.unknownFields.contains(where: { Self.otherFields.contains($0.key) }) else {
+    guard !payload.members.contains(where: { Self.otherFields.contains($0.key) }) else {
       throw SignedDataFault(.wrongType, "is another type of data signed by Apple")
     }
     self.payload = payload
     self.environment = environment
-    let original = try Fields.required(
-      Fields.number(payload.originalTransactionID, "originalTransactionId"),
-      "originalTransactionId")
-    line = OriginalTransactionKey(environment, OriginalTransactionID(original))
-    signedDate = try Fields.required(payload.signedDate, "signedDate")
-    autoRenewProductID = try Fields.identifier(payload.autoRenewProductID, "autoRenewProductId")
-      .map { ProductID($0) }
-    expirationIntent = try Fields.integer(
-      payload.expirationIntent, "expirationIntent", in: 0...Int(Int16.max))
-    _ = try Fields.integer(payload.autoRenewStatus, "autoRenewStatus", in: 0...1)
+    line = OriginalTransactionKey(
+      environment, OriginalTransactionID(try payload.requiredNumber(\.originalTransactionID)))
+    signedDate = try payload.required(\.signedDate)
+    autoRenewProductID = try payload.identifier(\.autoRenewProductID).map { ProductID($0) }
+    expirationIntent = try payload.integer(\.expirationIntent, in: 0...Int(Int16.max))
+    _ = try payload.integer(\.autoRenewStatus, in: 0...1)
   }
 
   /// Members of a transaction that a renewal info never has.
@@ -100,7 +94,7 @@ package struct SignedRenewalInfo: Hashable, Sendable {
     return RenewalStatus(
       asOf: signedDate, autoRenews: payload.autoRenewStatus.map { $0 == 1 }, phase: phase.phase,
       autoRenewProductID: autoRenewProductID, expirationIntent: expirationIntent,
-      appAccountToken: PayloadFields.token(payload.appAccountToken),
+      appAccountToken: payload.appAccountToken.flatMap { UUID(uuidString: $0) },
       isCommitment: payload.renewalBillingPlanType == .monthly || payload.commitmentInfo != nil)
   }
 }
@@ -111,40 +105,34 @@ extension TransactionRecord {
   init(
     _ payload: JWSTransactionDecodedPayload, environment: Environment
   ) throws(SignedDataFault) {
-    typealias Fields = PayloadFields
-    let original = try Fields.required(
-      Fields.number(payload.originalTransactionID, "originalTransactionId"),
-      "originalTransactionId")
-    let transaction = try Fields.required(
-      Fields.number(payload.transactionID, "transactionId"), "transactionId")
-    let product = try Fields.required(
-      Fields.identifier(payload.productID, "productId"), "productId")
+    let original = try payload.requiredNumber(\.originalTransactionID)
+    let transaction = try payload.requiredNumber(\.transactionID)
+    let product = try payload.required(\.productID, payload.identifier(\.productID))
     let type = payload.type?.productType
     // Without its expiry, a subscription would look like a permanent purchase.
-    if type == .autoRenewable { _ = try Fields.required(payload.expiresDate, "expiresDate") }
+    if type == .autoRenewable { _ = try payload.required(\.expiresDate) }
     self.init(
       key: TransactionKey(
         line: OriginalTransactionKey(environment, OriginalTransactionID(original)),
         transactionID: TransactionID(transaction), productID: ProductID(product)),
-      asOf: try Fields.required(payload.signedDate, "signedDate"),
+      asOf: try payload.required(\.signedDate),
       kind: payload.transactionReason?.kind ?? .unknown,
-      purchaseDate: try Fields.required(payload.purchaseDate, "purchaseDate"),
+      purchaseDate: try payload.required(\.purchaseDate),
       originalPurchaseDate: payload.originalPurchaseDate, expiresDate: payload.expiresDate,
       webOrderLineItemID: WebOrderLineItemID(
-        reported: try Fields.number(payload.webOrderLineItemID, "webOrderLineItemId")),
+        reported: try payload.number(\.webOrderLineItemID)),
       productType: type,
-      subscriptionGroup: try Fields.identifier(
-        payload.subscriptionGroupIdentifier, "subscriptionGroupIdentifier"),
-      quantity: try Fields.integer(payload.quantity, "quantity", in: 1...Int(Int32.max)) ?? 1,
-      appAccountToken: Fields.token(payload.appAccountToken),
+      subscriptionGroup: try payload.identifier(\.subscriptionGroupIdentifier),
+      quantity: try payload.integer(\.quantity, in: 1...Int(Int32.max)) ?? 1,
+      appAccountToken: payload.appAccountToken.flatMap { UUID(uuidString: $0) },
       ownershipType: payload.inAppOwnershipType == .familyShared ? .familyShared : .purchased,
       periodType: payload.periodType,
-      offerID: try Fields.identifier(payload.offerIdentifier, "offerIdentifier"),
+      offerID: try payload.identifier(\.offerIdentifier),
       isUpgraded: payload.isUpgraded ?? false, revocation: payload.revocation,
       priceMilliunits: payload.price.flatMap {
         ChargePrice.believable.contains($0) ? $0 : nil
       },
-      currency: try Fields.currency(payload.currency, "currency"),
+      currency: try payload.currencyCode(\.currency),
       isCommitment: payload.billingPlanType == .monthly || payload.commitmentInfo != nil)
   }
 }
@@ -152,9 +140,9 @@ extension TransactionRecord {
 extension JWSTransactionDecodedPayload {
   /// A trial counts as a trial even if it came with an offer code, as in receipts.
   fileprivate var periodType: PeriodType {
-    if offerDiscountType == .freeTrial { return .trial }
-    switch offerType {
-    case nil: return offerIdentifier == nil ? .normal : .offer
+    if self.offerDiscountType == .freeTrial { return .trial }
+    switch self.offerType {
+    case nil: return self.offerIdentifier == nil ? .normal : .offer
     case 1: return .intro
     default: return .offer
     }
@@ -162,13 +150,13 @@ extension JWSTransactionDecodedPayload {
 
   /// Signed data is current, so a missing revocation means that there is none.
   fileprivate var revocation: RevocationStatus {
-    guard let revocationDate else { return .notRevoked }
+    guard let revocationDate = self.revocationDate else { return .notRevoked }
     return .revoked(
       Revocation(
-        at: revocationDate, reason: revocationReason.map(String.init),
+        at: revocationDate, reason: self.revocationReason.map(String.init),
         // Longer than the column, and so not one of Apple's.
-        type: revocationType.flatMap { 1...64 ~= $0.utf8.count ? $0 : nil },
-        percentage: revocationPercentage))
+        type: self.revocationType.flatMap { 1...64 ~= $0.utf8.count ? $0 : nil },
+        percentage: self.revocationPercentage))
   }
 }
 
@@ -194,64 +182,64 @@ extension ProductTypeName {
   }
 }
 
-/// Checks the payload fields that enter the ledger.
-///
-/// Apple documents all fields as optional; required ones are enforced here by name. A field that is
-/// present but unusable is an error.
-enum PayloadFields {
-  static func required<Value>(_ value: Value?, _ field: String) throws(SignedDataFault) -> Value {
-    guard let value else { throw .missing(field) }
+// Checks the fields that enter the ledger.
+//
+// Apple documents all fields as optional; required ones are enforced here by name. A field that is
+// present but unusable is an error.
+extension JSONPayload {
+  typealias Text = KeyPath<Fields, JSONField<String>>
+
+  func required<Value>(
+    _ field: KeyPath<Fields, JSONField<Value>>
+  ) throws(SignedDataFault) -> Value {
+    try required(field, self[dynamicMember: field])
+  }
+
+  /// The value of a field that was checked otherwise.
+  func required<Value, Checked>(
+    _ field: KeyPath<Fields, JSONField<Value>>, _ value: Checked?
+  ) throws(SignedDataFault) -> Checked {
+    guard let value else { throw .missing(Fields.schema.name(field)) }
     return value
   }
 
   /// A text that can be part of a key; nil if it is absent or empty.
-  static func identifier(
-    _ text: String?, _ field: String, upTo limit: Int = AppleIdentifier.longest
+  func identifier(
+    _ field: Text, upTo limit: Int = AppleIdentifier.longest
   ) throws(SignedDataFault) -> String? {
-    guard let text, !text.isEmpty else { return nil }
-    if let fault = AppleIdentifier.fault(of: text, upTo: limit) { throw .unusable(field, fault) }
+    guard let text = self[dynamicMember: field], !text.isEmpty else { return nil }
+    if let fault = AppleIdentifier.fault(of: text, upTo: limit) {
+      throw .unusable(Fields.schema.name(field), fault)
+    }
     return text
   }
 
   /// A transaction ID or a web order line item ID.
-  static func number(_ text: String?, _ field: String) throws(SignedDataFault) -> String? {
-    try identifier(text, field, upTo: AppleIdentifier.longestNumber)
+  func number(_ field: Text) throws(SignedDataFault) -> String? {
+    try identifier(field, upTo: AppleIdentifier.longestNumber)
   }
 
-  static func integer(
-    _ number: Int64?, _ field: String, in range: ClosedRange<Int>
+  func requiredNumber(_ field: Text) throws(SignedDataFault) -> String {
+    try required(field, number(field))
+  }
+
+  func integer(
+    _ field: KeyPath<Fields, JSONField<Int64>>, in range: ClosedRange<Int>
   ) throws(SignedDataFault) -> Int? {
-    guard let number else { return nil }
+    guard let number = self[dynamicMember: field] else { return nil }
     guard let value = Int(exactly: number), range.contains(value) else {
-      throw .unusable(field, "is out of range")
+      throw .unusable(Fields.schema.name(field), "is out of range")
     }
     return value
   }
 
   /// ISO 4217: three capital letters.
-  static func currency(_ text: String?, _ field: String) throws(SignedDataFault) -> String? {
-    guard let text, !text.isEmpty else { return nil }
+  func currencyCode(_ field: Text) throws(SignedDataFault) -> String? {
+    guard let text = self[dynamicMember: field], !text.isEmpty else { return nil }
     guard text.utf8.count == 3,
       text.utf8.allSatisfy((UInt8(ascii: "A")...UInt8(ascii: "Z")).contains)
-    else { throw .unusable(field, "is not a currency code") }
+    else { throw .unusable(Fields.schema.name(field), "is not a currency code") }
     return text
-  }
-
-  /// Nil for anything but a UUID, because apps may set any value.
-  static func token(_ text: String?) -> UUID? { text.flatMap { UUID(uuidString: $0) } }
-
-  static func environment(
-    _ environment: SignedEnvironment?, _ field: String, acceptsXcode: Bool
-  ) throws(SignedDataFault) -> Environment {
-    let named = try required(environment, field)
-    guard let environment = named.environment else {
-      throw SignedDataFault(.wrongEnvironment, "is for an unknown environment")
-    }
-    guard acceptsXcode || named.isSignedByApple else {
-      throw SignedDataFault(
-        .notSignedByApple, "comes from Xcode instead of Apple, which is not accepted")
-    }
-    return environment
   }
 }
 
@@ -300,7 +288,7 @@ enum AppleIdentifier {
   ///
   /// Identifiers must fit their column in `schema.sql` and contain no control characters, which
   /// PostgreSQL or a terminal would not accept.
-  static func fault(of text: String, upTo limit: Int) -> String? {
+  static func fault(of text: String, upTo limit: Int = longest) -> String? {
     if text.utf8.count > limit { return "is longer than \(limit) bytes" }
     let isPrintable = text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }
     return isPrintable ? nil : "contains control characters"

@@ -1,5 +1,43 @@
 import CoreMetrics
+import Logging
 import Subscriptions
+
+/// Sends requests to one of Apple's services, counts them, and logs them without their contents.
+struct AppleRequests: Sendable {
+  let transport: any AppStoreTransport
+  let metrics: AppleMetrics
+  let logger: Logger
+  /// The text of the log lines.
+  let message: String
+
+  /// - Parameter call: Apple's name of the endpoint.
+  func send(
+    _ request: AppStoreRequest, _ call: String, to environment: Environment
+  ) async -> (outcome: Result<AppStoreResponse, any Error>, duration: Duration) {
+    let start = ContinuousClock.now
+    var response: AppStoreResponse?
+    let outcome: Result<AppStoreResponse, any Error>
+    var fault = "none"
+    do {
+      let complete = try await transport.send(request)
+      (outcome, response) = (.success(complete), complete)
+    } catch {
+      (outcome, response) = (.failure(error), (error as? AppStoreTransportError)?.partial)
+      fault = "\(error)"
+    }
+    let duration = ContinuousClock.now - start
+    metrics.count(call, in: environment, AppleMetrics.Outcome(outcome), after: duration)
+    logger.debug(
+      "\(message)",
+      metadata: [
+        "appstore.call": "\(call)", "appstore.endpoint": "\(environment.rawValue)",
+        "appstore.http_status": "\(response.map { "\($0.status)" } ?? "none")",
+        "appstore.bytes": "\(response?.body.count ?? 0)",
+        "appstore.milliseconds": "\(duration.inMilliseconds)", "appstore.fault": "\(fault)",
+      ])
+    return (outcome, duration)
+  }
+}
 
 final class AppleMetrics: Sendable {
   enum Outcome: String, CaseIterable {
@@ -13,24 +51,22 @@ final class AppleMetrics: Sendable {
     case unreachable
     case cancelled
 
-    init(httpStatus: Int) {
+    init(_ outcome: Result<AppStoreResponse, any Error>) {
       self =
-        switch httpStatus {
-        case 200...299: .succeeded
-        case 401: .unauthorized
-        case 404: .notFound
-        case 429: .rateLimited
-        case 500...: .serverError
-        default: .clientError
+        switch outcome {
+        case .success(let response):
+          switch response.status {
+          case 200...299: .succeeded
+          case 401: .unauthorized
+          case 404: .notFound
+          case 429: .rateLimited
+          case 500...: .serverError
+          default: .clientError
+          }
+        case .failure(is CancellationError): .cancelled
+        case .failure(let error):
+          (error as? AppStoreTransportError)?.kind == .timedOut ? .timedOut : .unreachable
         }
-    }
-
-    init(_ error: any Error) {
-      guard let error = error as? AppStoreTransportError else {
-        self = error is CancellationError ? .cancelled : .unreachable
-        return
-      }
-      self = error.kind == .timedOut ? .timedOut : .unreachable
     }
   }
 
@@ -50,23 +86,19 @@ final class AppleMetrics: Sendable {
         Outcome.allCases.map { Key(call: call, environment: environment, outcome: $0) }
       }
     }
-    requests = Dictionary(
-      uniqueKeysWithValues: keys.map { key in
-        let counter = Counter(
-          label: "tenure_apple_requests_total",
-          dimensions: [
-            ("call", key.call), ("environment", key.environment.rawValue),
-            ("outcome", key.outcome.rawValue),
-          ], factory: factory)
-        return (key, counter)
-      })
-    durations = Dictionary(
-      uniqueKeysWithValues: Environment.allCases.map { environment in
-        let timer = CoreMetrics.Timer(
-          label: "tenure_apple_request_duration_seconds",
-          dimensions: [("api", api), ("environment", environment.rawValue)], factory: factory)
-        return (environment, timer)
-      })
+    requests = keys.reduce(into: [:]) { requests, key in
+      requests[key] = Counter(
+        label: "tenure_apple_requests_total",
+        dimensions: [
+          ("call", key.call), ("environment", key.environment.rawValue),
+          ("outcome", key.outcome.rawValue),
+        ], factory: factory)
+    }
+    durations = Environment.allCases.reduce(into: [:]) { durations, environment in
+      durations[environment] = CoreMetrics.Timer(
+        label: "tenure_apple_request_duration_seconds",
+        dimensions: [("api", api), ("environment", environment.rawValue)], factory: factory)
+    }
   }
 
   func count(
@@ -99,29 +131,24 @@ final class ReceiptStatusMetrics: Sendable {
   }
 }
 
-/// Counts App Store Server API requests, retries and requests that were not sent.
+/// Counts retries of App Store Server API requests, and requests that were not sent.
 final class ServerAPIMetrics: Sendable {
-  let requests: AppleMetrics
   let newTokens: Counter
   let waits: Counter
   private let heldBack: [Environment: Counter]
 
   init(_ factory: any MetricsFactory) {
-    requests = AppleMetrics(
-      api: "server_api", calls: ServerAPIEndpoint.allCases.map(\.rawValue), factory)
     func retries(_ reason: String) -> Counter {
       Counter(
         label: "tenure_apple_retries_total", dimensions: [("reason", reason)], factory: factory)
     }
     newTokens = retries("new_token")
     waits = retries("rate_limited")
-    heldBack = Dictionary(
-      uniqueKeysWithValues: Environment.allCases.map { environment in
-        let counter = Counter(
-          label: "tenure_apple_held_back_total",
-          dimensions: [("environment", environment.rawValue)], factory: factory)
-        return (environment, counter)
-      })
+    heldBack = Environment.allCases.reduce(into: [:]) { heldBack, environment in
+      heldBack[environment] = Counter(
+        label: "tenure_apple_held_back_total", dimensions: [("environment", environment.rawValue)],
+        factory: factory)
+    }
   }
 
   /// Counts a request that is not sent because its turn would come too late.

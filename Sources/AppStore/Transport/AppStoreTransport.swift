@@ -124,16 +124,4 @@ package struct Exchange: Hashable, Sendable {
   package var answer: [UInt8] { response?.body ?? [] }
   /// The time at which the response was complete or the attempt failed.
   package var endedAt: Timestamp { startedAt + duration }
-
-  package init(
-    endpoint: Environment, url: String, startedAt: Timestamp, duration: Duration,
-    response: AppStoreResponse? = nil, fault: String? = nil
-  ) {
-    self.endpoint = endpoint
-    self.url = url
-    self.startedAt = startedAt
-    self.duration = duration
-    self.response = response
-    self.fault = fault
-  }
 }

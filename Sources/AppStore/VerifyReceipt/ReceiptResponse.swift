@@ -13,7 +13,12 @@ extension ReceiptReading {
   /// The content type is not checked, only named if the body can't be read.
   init(_ response: AppStoreResponse, url: String, answeredAt: Timestamp) {
     switch response.status {
-    case 200: self.init(body: response)
+    case 200:
+      do {
+        self = .answer(try JSONDecoder().decode(ReceiptResponse.self, from: Data(response.body)))
+      } catch {
+        self = .verdict(.retry(ReceiptRetry(reason: Self.fault(of: response, error))))
+      }
     case 300..<400, 401, 403, 404, 405, 407, 410:
       self = .verdict(
         .misconfigured(
@@ -28,14 +33,6 @@ extension ReceiptReading {
           ReceiptRetry(
             reason: "Apple returned HTTP \(response.status)\(meaning) with \(response.contents).",
             notBefore: notBefore)))
-    }
-  }
-
-  private init(body response: AppStoreResponse) {
-    do {
-      self = .answer(try JSONDecoder().decode(ReceiptResponse.self, from: Data(response.body)))
-    } catch {
-      self = .verdict(.retry(ReceiptRetry(reason: Self.fault(of: response, error))))
     }
   }
 

@@ -1,4 +1,3 @@
-import Foundation
 package import Subscriptions
 
 /// The verdict on a receipt, with the exchanges that led to it.
@@ -6,11 +5,6 @@ package struct ReceiptVerification: Sendable {
   package var verdict: ReceiptVerdict
   /// In order; empty if no request was needed.
   package var exchanges: [Exchange]
-
-  package init(verdict: ReceiptVerdict, exchanges: [Exchange]) {
-    self.verdict = verdict
-    self.exchanges = exchanges
-  }
 }
 
 package enum ReceiptVerdict: Hashable, Sendable {
@@ -37,12 +31,6 @@ package struct ReceiptRejection: Hashable, Sendable {
   package var reason: String
   /// Nil if the rejection was not Apple's.
   package var appleStatus: Int?
-
-  package init(code: Code, reason: String, appleStatus: Int? = nil) {
-    self.code = code
-    self.reason = reason
-    self.appleStatus = appleStatus
-  }
 }
 
 package struct ReceiptRetry: Hashable, Sendable {
@@ -61,11 +49,6 @@ package struct ReceiptRetry: Hashable, Sendable {
     /// The verdict once the limit is reached.
     package var rejection: ReceiptRejection
 
-    package init(status: Int, rejection: ReceiptRejection) {
-      self.status = status
-      self.rejection = rejection
-    }
-
     /// Whether the verification that ended `now` reaches the limit, given Apple's earlier responses
     /// about the receipt.
     package func isReached(
@@ -83,15 +66,6 @@ package struct ReceiptRetry: Hashable, Sendable {
   package var notBefore: Timestamp?
   /// Nil: retried until the retry window ends.
   package var limit: Limit?
-
-  package init(
-    reason: String, appleStatus: Int? = nil, notBefore: Timestamp? = nil, limit: Limit? = nil
-  ) {
-    self.reason = reason
-    self.appleStatus = appleStatus
-    self.notBefore = notBefore
-    self.limit = limit
-  }
 }
 
 /// An error in the configuration.
@@ -99,11 +73,6 @@ package struct ReceiptMisconfiguration: Hashable, Sendable {
   /// One sentence for the operator, without secrets.
   package var reason: String
   package var appleStatus: Int?
-
-  package init(reason: String, appleStatus: Int? = nil) {
-    self.reason = reason
-    self.appleStatus = appleStatus
-  }
 }
 
 /// The meaning of each verifyReceipt `status`.
@@ -147,50 +116,5 @@ enum VerifyReceiptStatus: Hashable {
       // 21001 is no longer sent, so it is treated like any unknown number.
       default: .retry("Apple returned an undocumented status")
       }
-  }
-}
-
-/// The URLs of verifyReceipt.
-package struct VerifyReceiptEndpoints: Hashable, Sendable {
-  package let production: String
-  package let sandbox: String
-
-  /// Apple's URLs (https://developer.apple.com/documentation/appstorereceipts/verifyreceipt).
-  package static let apple = VerifyReceiptEndpoints(
-    unchecked: "https://buy.itunes.apple.com/verifyReceipt",
-    sandbox: "https://sandbox.itunes.apple.com/verifyReceipt")
-
-  /// The length of the column in which exchanges store their URL.
-  private static let longest = 255
-
-  /// Fails unless each URL is HTTP with a host, and not too long.
-  package init(production: String, sandbox: String) throws {
-    for url in [production, sandbox] {
-      let parts = URLComponents(string: url)
-      guard ["http", "https"].contains(parts?.scheme?.lowercased()), parts?.host?.isEmpty == false
-      else {
-        throw AppStoreSettingError(
-          "\"\(url)\" is not a verifyReceipt URL: use the complete URL, for example "
-            + VerifyReceiptEndpoints.apple.production)
-      }
-      guard url.unicodeScalars.count <= Self.longest else {
-        throw AppStoreSettingError(
-          "the URL has \(url.unicodeScalars.count) characters; at most \(Self.longest) are "
-            + "allowed")
-      }
-    }
-    self.init(unchecked: production, sandbox: sandbox)
-  }
-
-  private init(unchecked production: String, sandbox: String) {
-    self.production = production
-    self.sandbox = sandbox
-  }
-
-  package subscript(environment: Environment) -> String {
-    switch environment {
-    case .production: production
-    case .sandbox: sandbox
-    }
   }
 }

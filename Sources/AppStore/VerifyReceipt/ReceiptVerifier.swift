@@ -1,5 +1,5 @@
 package import CoreMetrics
-import Foundation
+import JSONText
 package import Logging
 package import Secrets
 package import Subscriptions
@@ -14,12 +14,11 @@ package import Subscriptions
 /// ```
 /// It is stateless and knows nothing of accounts. Logs contain no receipt, secret or token.
 package struct ReceiptVerifier: Sendable {
-  private let transport: any AppStoreTransport
   private let endpoints: VerifyReceiptEndpoints
   private let apps: AppStoreApps
   private let timeout: Duration
   private let logger: Logger
-  private let requests: AppleMetrics
+  private let requests: AppleRequests
   private let statuses: ReceiptStatusMetrics
   private let now: @Sendable () -> Timestamp
 
@@ -33,9 +32,11 @@ package struct ReceiptVerifier: Sendable {
     metrics: any MetricsFactory = MetricsSystem.factory,
     now: @escaping @Sendable () -> Timestamp
   ) {
-    requests = AppleMetrics(api: "verify_receipt", calls: [Self.call], metrics)
+    requests = AppleRequests(
+      transport: transport,
+      metrics: AppleMetrics(api: "verify_receipt", calls: [Self.call], metrics), logger: logger,
+      message: "Asked Apple about a receipt")
     statuses = ReceiptStatusMetrics(metrics)
-    self.transport = transport
     self.endpoints = endpoints
     self.apps = apps
     self.timeout = timeout
@@ -74,65 +75,42 @@ package struct ReceiptVerifier: Sendable {
   private func ask(
     _ endpoint: Environment, _ body: VerifyReceiptRequest
   ) async -> (Exchange, ReceiptVerdict?) {
-    let (startedAt, start) = (now(), ContinuousClock.now)
     var exchange = Exchange(
-      endpoint: endpoint, url: endpoints[endpoint], startedAt: startedAt, duration: .zero)
-    var verdict: ReceiptVerdict?
-    let outcome: AppleMetrics.Outcome
-    do {
-      let response = try await transport.send(try request(exchange.url, body))
+      endpoint: endpoint, url: endpoints[endpoint], startedAt: now(), duration: .zero)
+    let request = AppStoreRequest(
+      method: "POST", url: exchange.url, headers: [HTTPHeader("Content-Type", "application/json")],
+      body: body.json.bytes, timeout: timeout)
+    let (outcome, duration) = await requests.send(request, Self.call, to: endpoint)
+    exchange.duration = duration
+    switch outcome {
+    case .success(let response):
       exchange.response = response
-      outcome = AppleMetrics.Outcome(httpStatus: response.status)
       if let status = ReceiptResponse.status(of: response.body) { statuses.count(status) }
-    } catch let error as AppStoreTransportError {
-      outcome = AppleMetrics.Outcome(error)
+      return (exchange, nil)
+    case .failure(let error as AppStoreTransportError):
       exchange.response = error.partial
       exchange.fault = error.description
-      verdict =
+      return (
+        exchange,
         error.kind == .invalidURL
-        ? .misconfigured(ReceiptMisconfiguration(reason: error.description))
-        : .retry(ReceiptRetry(reason: error.description))
-    } catch {
-      outcome = AppleMetrics.Outcome(error)
+          ? .misconfigured(ReceiptMisconfiguration(reason: error.description))
+          : .retry(ReceiptRetry(reason: error.description))
+      )
+    case .failure(let error):
       let reason =
         error is CancellationError
         ? "The verification was interrupted: the program is stopping."
         : "The request to Apple failed: \(error)."
       exchange.fault = reason
-      verdict = .retry(ReceiptRetry(reason: reason))
+      return (exchange, .retry(ReceiptRetry(reason: reason)))
     }
-    exchange.duration = ContinuousClock.now - start
-    requests.count(Self.call, in: endpoint, outcome, after: exchange.duration)
-    log(exchange)
-    return (exchange, verdict)
-  }
-
-  private func request(_ url: String, _ body: VerifyReceiptRequest) throws -> AppStoreRequest {
-    let encoder = JSONEncoder()
-    // Receipts contain many slashes; sorted keys make equal requests byte-identical.
-    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-    return AppStoreRequest(
-      method: "POST", url: url, headers: [HTTPHeader("Content-Type", "application/json")],
-      body: Array(try encoder.encode(body)), timeout: timeout)
-  }
-
-  private func log(_ exchange: Exchange) {
-    logger.debug(
-      "Asked Apple about a receipt",
-      metadata: [
-        "appstore.endpoint": "\(exchange.endpoint.rawValue)",
-        "appstore.http_status": "\(exchange.httpStatus.map(String.init) ?? "none")",
-        "appstore.bytes": "\(exchange.answer.count)",
-        "appstore.milliseconds": "\(exchange.duration.inMilliseconds)",
-        "appstore.fault": "\(exchange.fault ?? "none")",
-      ])
   }
 }
 
 /// The body of a verifyReceipt request.
 ///
 /// See https://developer.apple.com/documentation/appstorereceipts/requestbody.
-package struct VerifyReceiptRequest: Encodable, Sendable, CustomStringConvertible {
+package struct VerifyReceiptRequest: Sendable, CustomStringConvertible {
   /// The receipt in base64, as sent by the app.
   package var receiptData: String
   /// The shared secret; required for receipts with subscriptions.
@@ -143,16 +121,11 @@ package struct VerifyReceiptRequest: Encodable, Sendable, CustomStringConvertibl
     self.password = password
   }
 
-  private enum CodingKeys: String, CodingKey {
-    case receiptData = "receipt-data"
-    case password
-  }
-
-  /// Encodes the body including the secret.
-  package func encode(to encoder: any Encoder) throws {
-    var container = encoder.container(keyedBy: CodingKeys.self)
-    try container.encode(receiptData, forKey: .receiptData)
-    try container.encodeIfPresent(password?.revealed, forKey: .password)
+  /// The body including the secret; equal requests have equal bytes.
+  var json: JSONValue {
+    let secret = password.map { [JSONValue.Member(key: "password", value: .string($0.revealed))] }
+    let receipt = JSONValue.Member(key: "receipt-data", value: .string(receiptData))
+    return .object((secret ?? []) + [receipt])
   }
 
   package var description: String { "verifyReceipt of \(receiptData.utf8.count) bytes" }

@@ -15,29 +15,11 @@ package struct VerifiedReceipt: Hashable, Sendable {
   /// Each transaction once, by purchase date.
   package var records: [TransactionRecord]
   /// At most one status per original transaction.
-  package var statuses: [OriginalTransactionKey: RenewalStatus]
+  package var statuses: [OriginalTransactionKey: RenewalStatus] = [:]
   /// Entries that could not be read; the exchange contains them.
   package var unreadable: [UnreadableRecord]
   /// The number of transactions with an `app_account_token` that is not a UUID and is ignored.
   package var unusableAppAccountTokens: Int
-
-  package init(
-    environment: Environment, bundleID: String, status: Int = 0, requestDate: Timestamp,
-    clockSkew: Duration = .zero, records: [TransactionRecord],
-    statuses: [OriginalTransactionKey: RenewalStatus] = [:],
-    unreadable: [UnreadableRecord] = [],
-    unusableAppAccountTokens: Int = 0
-  ) {
-    self.environment = environment
-    self.bundleID = bundleID
-    self.status = status
-    self.requestDate = requestDate
-    self.clockSkew = clockSkew
-    self.records = records
-    self.statuses = statuses
-    self.unreadable = unreadable
-    self.unusableAppAccountTokens = unusableAppAccountTokens
-  }
 
   /// Transactions first; independent of the order in Apple's response.
   package var evidence: [Evidence] {
@@ -53,12 +35,6 @@ package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringCon
   package var reason: String
   /// Nil if it can't be read either.
   package var purchaseDate: Timestamp?
-
-  package init(list: String, reason: String, purchaseDate: Timestamp? = nil) {
-    self.list = list
-    self.reason = reason
-    self.purchaseDate = purchaseDate
-  }
 
   package var description: String { "\(list): \(reason)" }
 

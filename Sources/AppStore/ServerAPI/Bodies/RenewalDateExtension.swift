@@ -1,94 +1,57 @@
-package import JSONText
 package import Subscriptions
 
 /// A free extension of one subscription:
 /// <https://developer.apple.com/documentation/appstoreserverapi/extendrenewaldaterequest>.
-package struct ExtendRenewalDateRequest: JSONPayload {
-  package var extendByDays: Int64?  // 1 to 90
-  package var extendReasonCode: ExtendReasonCode?
+package typealias ExtendRenewalDateRequest = JSONPayload<ExtensionRequestFields>
+
+package struct ExtensionRequestFields: JSONFields {
+  package let extendByDays = JSONField<Int64>("extendByDays")  // 1 to 90
+  package let extendReasonCode = JSONField<ExtendReasonCode>("extendReasonCode")
   /// Chosen by the caller, usually a UUID.
-  package var requestIdentifier: String?
-  package var unknownFields: [JSONValue.Member] = []
-
-  package init() {}
-
-  package static let fields = JSONFields<Self>([
-    JSONField("extendByDays", \.extendByDays),
-    JSONField("extendReasonCode", \.extendReasonCode),
-    JSONField("requestIdentifier", \.requestIdentifier),
-  ])
+  package let requestIdentifier = JSONField<String>("requestIdentifier")
+  package static let schema = JSONSchema(Self())
 }
 
 /// See <https://developer.apple.com/documentation/appstoreserverapi/extendrenewaldateresponse>.
-package struct ExtendRenewalDateResponse: JSONPayload {
-  package var originalTransactionID: String?
-  package var webOrderLineItemID: String?
-  package var success: Bool?
+package typealias ExtendRenewalDateResponse = JSONPayload<ExtensionResponseFields>
+
+package struct ExtensionResponseFields: JSONFields {
+  package let originalTransactionID = JSONField<String>("originalTransactionId")
+  package let webOrderLineItemID = JSONField<String>("webOrderLineItemId")
+  package let success = JSONField<Bool>("success")
   /// The new end of the period.
-  package var effectiveDate: Timestamp?
-  package var unknownFields: [JSONValue.Member] = []
-
-  package init() {}
-
-  package static let fields = JSONFields<Self>([
-    JSONField("originalTransactionId", \.originalTransactionID),
-    JSONField("webOrderLineItemId", \.webOrderLineItemID),
-    JSONField("success", \.success),
-    JSONField("effectiveDate", \.effectiveDate),
-  ])
+  package let effectiveDate = JSONField<Timestamp>("effectiveDate")
+  package static let schema = JSONSchema(Self())
 }
 
 /// A free extension of all subscriptions to a product:
 /// <https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldaterequest>.
-package struct MassExtendRenewalDateRequest: JSONPayload {
-  package var extendByDays: Int64?  // 1 to 90
-  package var extendReasonCode: ExtendReasonCode?
-  package var requestIdentifier: String?  // A UUID chosen by the caller, for requesting the status
-  package var storefrontCountryCodes: [String]?  // ISO 3166-1 alpha-3; absent for all storefronts
-  package var productID: String?
-  package var unknownFields: [JSONValue.Member] = []
+package typealias MassExtendRenewalDateRequest = JSONPayload<MassExtensionRequestFields>
 
-  package init() {}
-
-  package static let fields = JSONFields<Self>([
-    JSONField("extendByDays", \.extendByDays),
-    JSONField("extendReasonCode", \.extendReasonCode),
-    JSONField("requestIdentifier", \.requestIdentifier),
-    JSONField("storefrontCountryCodes", \.storefrontCountryCodes),
-    JSONField("productId", \.productID),
-  ])
+package struct MassExtensionRequestFields: JSONFields {
+  package let extendByDays = JSONField<Int64>("extendByDays")  // 1 to 90
+  package let extendReasonCode = JSONField<ExtendReasonCode>("extendReasonCode")
+  /// A UUID chosen by the caller, for requesting the status.
+  package let requestIdentifier = JSONField<String>("requestIdentifier")
+  /// ISO 3166-1 alpha-3; absent for all storefronts.
+  package let storefrontCountryCodes = JSONField<[String]>("storefrontCountryCodes")
+  package let productID = JSONField<String>("productId")
+  package static let schema = JSONSchema(Self())
 }
 
-/// See <https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldateresponse>.
-package struct MassExtendRenewalDateResponse: JSONPayload {
-  package var requestIdentifier: String?
-  package var unknownFields: [JSONValue.Member] = []
+/// The progress of a free extension of all subscriptions:
+/// <https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldatestatusresponse>.
+///
+/// The response to the request itself has only the identifier.
+package typealias MassExtendRenewalDateResponse = JSONPayload<MassExtensionResponseFields>
 
-  package init() {}
-
-  package static let fields = JSONFields<Self>([
-    JSONField("requestIdentifier", \.requestIdentifier)
-  ])
-}
-
-// https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldatestatusresponse
-package struct MassExtendRenewalDateStatusResponse: JSONPayload {
-  package var requestIdentifier: String?
-  package var complete: Bool?
-  package var completeDate: Timestamp?
-  package var succeededCount: Int64?
-  package var failedCount: Int64?
-  package var unknownFields: [JSONValue.Member] = []
-
-  package init() {}
-
-  package static let fields = JSONFields<Self>([
-    JSONField("requestIdentifier", \.requestIdentifier),
-    JSONField("complete", \.complete),
-    JSONField("completeDate", \.completeDate),
-    JSONField("succeededCount", \.succeededCount),
-    JSONField("failedCount", \.failedCount),
-  ])
+package struct MassExtensionResponseFields: JSONFields {
+  package let requestIdentifier = JSONField<String>("requestIdentifier")
+  package let complete = JSONField<Bool>("complete")
+  package let completeDate = JSONField<Timestamp>("completeDate")
+  package let succeededCount = JSONField<Int64>("succeededCount")
+  package let failedCount = JSONField<Int64>("failedCount")
+  package static let schema = JSONSchema(Self())
 }
 
 /// See <https://developer.apple.com/documentation/appstoreserverapi/extendreasoncode>.
@@ -96,8 +59,8 @@ package struct ExtendReasonCode: OpenEnumeration {
   package var rawValue: Int64
   package init(rawValue: Int64) { self.rawValue = rawValue }
 
-  package static let undeclared = ExtendReasonCode(rawValue: 0)
-  package static let customerSatisfaction = ExtendReasonCode(rawValue: 1)
-  package static let other = ExtendReasonCode(rawValue: 2)
-  package static let serviceIssueOrOutage = ExtendReasonCode(rawValue: 3)
+  package static let undeclared = Self(rawValue: 0)
+  package static let customerSatisfaction = Self(rawValue: 1)
+  package static let other = Self(rawValue: 2)
+  package static let serviceIssueOrOutage = Self(rawValue: 3)
 }

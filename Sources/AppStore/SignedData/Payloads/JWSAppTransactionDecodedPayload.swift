@@ -1,42 +1,25 @@
-package import JSONText
 package import Subscriptions
 
 /// The signed data about an app's download by an Apple account.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/jwsapptransactiondecodedpayload
-package struct JWSAppTransactionDecodedPayload: JSONPayload {
+package typealias JWSAppTransactionDecodedPayload = JSONPayload<AppTransactionFields>
+
+package struct AppTransactionFields: JSONFields {
   /// The environment, under its name from receipts.
-  package var receiptType: SignedEnvironment?
-  package var appAppleID: Int64?
-  package var bundleID: String?
-  package var applicationVersion: String?
-  package var versionExternalIdentifier: Int64?
+  package let receiptType = JSONField<SignedEnvironment>("receiptType")
+  package let appAppleID = JSONField<Int64>("appAppleId")
+  package let bundleID = JSONField<String>("bundleId")
+  package let applicationVersion = JSONField<String>("applicationVersion")
+  package let versionExternalIdentifier = JSONField<Int64>("versionExternalIdentifier")
   /// The signing date.
-  package var receiptCreationDate: Timestamp?
-  package var originalPurchaseDate: Timestamp?
-  package var originalApplicationVersion: String?
-  package var deviceVerification: String?
-  package var deviceVerificationNonce: String?
-  package var preorderDate: Timestamp?
-  package var appTransactionID: String?
-  package var originalPlatform: String?
-  package var unknownFields: [JSONValue.Member] = []
-
-  package init() {}
-
-  package static let fields = JSONFields<Self>([
-    JSONField("receiptType", \.receiptType),
-    JSONField("appAppleId", \.appAppleID),
-    JSONField("bundleId", \.bundleID),
-    JSONField("applicationVersion", \.applicationVersion),
-    JSONField("versionExternalIdentifier", \.versionExternalIdentifier),
-    JSONField("receiptCreationDate", \.receiptCreationDate),
-    JSONField("originalPurchaseDate", \.originalPurchaseDate),
-    JSONField("originalApplicationVersion", \.originalApplicationVersion),
-    JSONField("deviceVerification", \.deviceVerification),
-    JSONField("deviceVerificationNonce", \.deviceVerificationNonce),
-    JSONField("preorderDate", \.preorderDate),
-    JSONField("appTransactionId", \.appTransactionID),
-    JSONField("originalPlatform", \.originalPlatform),
-  ])
+  package let receiptCreationDate = JSONField<Timestamp>("receiptCreationDate")
+  package let originalPurchaseDate = JSONField<Timestamp>("originalPurchaseDate")
+  package let originalApplicationVersion = JSONField<String>("originalApplicationVersion")
+  package let deviceVerification = JSONField<String>("deviceVerification")
+  package let deviceVerificationNonce = JSONField<String>("deviceVerificationNonce")
+  package let preorderDate = JSONField<Timestamp>("preorderDate")
+  package let appTransactionID = JSONField<String>("appTransactionId")
+  package let originalPlatform = JSONField<String>("originalPlatform")
+  package static let schema = JSONSchema(Self())
 }

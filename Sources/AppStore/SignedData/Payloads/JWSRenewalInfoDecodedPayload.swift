@@ -6,84 +6,53 @@ package import Subscriptions
 /// https://developer.apple.com/documentation/appstoreserverapi/jwsrenewalinfodecodedpayload, and
 /// later changelogs. It names neither app nor transaction, so it only has meaning together with a
 /// transaction of the same original transaction.
-package struct JWSRenewalInfoDecodedPayload: JSONPayload {
-  package var originalTransactionID: String?
+package typealias JWSRenewalInfoDecodedPayload = JSONPayload<RenewalInfoFields>
+
+package struct RenewalInfoFields: JSONFields {
+  package let originalTransactionID = JSONField<String>("originalTransactionId")
   /// The current product.
-  package var productID: String?
+  package let productID = JSONField<String>("productId")
   /// The product of the next renewal.
-  package var autoRenewProductID: String?
-  package var autoRenewStatus: Int64?  // 0: off, 1: on
+  package let autoRenewProductID = JSONField<String>("autoRenewProductId")
+  package let autoRenewStatus = JSONField<Int64>("autoRenewStatus")  // 0: off, 1: on
   /// Why the subscription ended or will end, 1 to 5; see `RenewalStatus.expirationIntent`.
-  package var expirationIntent: Int64?
-  package var isInBillingRetryPeriod: Bool?
-  package var gracePeriodExpiresDate: Timestamp?
-  package var priceIncreaseStatus: Int64?  // 0: no response yet, 1: consented or only informed
+  package let expirationIntent = JSONField<Int64>("expirationIntent")
+  package let isInBillingRetryPeriod = JSONField<Bool>("isInBillingRetryPeriod")
+  package let gracePeriodExpiresDate = JSONField<Timestamp>("gracePeriodExpiresDate")
+  /// 0: no response yet, 1: consented or only informed.
+  package let priceIncreaseStatus = JSONField<Int64>("priceIncreaseStatus")
   /// The end of the current period.
-  package var renewalDate: Timestamp?
-  package var renewalPrice: Int64?
-  package var currency: String?
-  package var offerType: Int64?
-  package var offerIdentifier: String?
-  package var offerDiscountType: OfferDiscountType?
-  package var offerPeriod: String?  // ISO 8601
-  package var signedDate: Timestamp?
-  package var environment: SignedEnvironment?
+  package let renewalDate = JSONField<Timestamp>("renewalDate")
+  package let renewalPrice = JSONField<Int64>("renewalPrice")
+  package let currency = JSONField<String>("currency")
+  package let offerType = JSONField<Int64>("offerType")
+  package let offerIdentifier = JSONField<String>("offerIdentifier")
+  package let offerDiscountType = JSONField<OfferDiscountType>("offerDiscountType")
+  package let offerPeriod = JSONField<String>("offerPeriod")  // ISO 8601
+  package let signedDate = JSONField<Timestamp>("signedDate")
+  package let environment = JSONField<SignedEnvironment>("environment")
   /// The start of the current run of periods, ignoring gaps of less than 60 days.
-  package var recentSubscriptionStartDate: Timestamp?
-  package var eligibleWinBackOfferIDs: [String]?  // Best first
-  package var appTransactionID: String?
-  package var appAccountToken: String?  // A UUID in either case
-  package var advancedCommerceInfo: AdvancedCommerceInfo?
-  package var renewalBillingPlanType: BillingPlanType?
-  package var commitmentInfo: CommitmentInfo?
-  package var unknownFields: [JSONValue.Member] = []
+  package let recentSubscriptionStartDate = JSONField<Timestamp>("recentSubscriptionStartDate")
+  /// Best first.
+  package let eligibleWinBackOfferIDs = JSONField<[String]>("eligibleWinBackOfferIds")
+  package let appTransactionID = JSONField<String>("appTransactionId")
+  package let appAccountToken = JSONField<String>("appAccountToken")  // A UUID in either case
+  package let advancedCommerceInfo = JSONField<JSONValue>("advancedCommerceInfo")
+  package let renewalBillingPlanType = JSONField<BillingPlanType>("renewalBillingPlanType")
+  package let commitmentInfo = JSONField<RenewalCommitment>("commitmentInfo")
+  package static let schema = JSONSchema(Self())
+}
 
-  package init() {}
+/// The terms after an annual commitment billed monthly.
+package typealias RenewalCommitment = JSONPayload<RenewalCommitmentFields>
 
-  package static let fields = JSONFields<Self>([
-    JSONField("originalTransactionId", \.originalTransactionID),
-    JSONField("productId", \.productID),
-    JSONField("autoRenewProductId", \.autoRenewProductID),
-    JSONField("autoRenewStatus", \.autoRenewStatus),
-    JSONField("expirationIntent", \.expirationIntent),
-    JSONField("isInBillingRetryPeriod", \.isInBillingRetryPeriod),
-    JSONField("gracePeriodExpiresDate", \.gracePeriodExpiresDate),
-    JSONField("priceIncreaseStatus", \.priceIncreaseStatus),
-    JSONField("renewalDate", \.renewalDate),
-    JSONField("renewalPrice", \.renewalPrice),
-    JSONField("currency", \.currency),
-    JSONField("offerType", \.offerType),
-    JSONField("offerIdentifier", \.offerIdentifier),
-    JSONField("offerDiscountType", \.offerDiscountType),
-    JSONField("offerPeriod", \.offerPeriod),
-    JSONField("signedDate", \.signedDate),
-    JSONField("environment", \.environment),
-    JSONField("recentSubscriptionStartDate", \.recentSubscriptionStartDate),
-    JSONField("eligibleWinBackOfferIds", \.eligibleWinBackOfferIDs),
-    JSONField("appTransactionId", \.appTransactionID),
-    JSONField("appAccountToken", \.appAccountToken),
-    JSONField("advancedCommerceInfo", \.advancedCommerceInfo),
-    JSONField("renewalBillingPlanType", \.renewalBillingPlanType),
-    JSONField("commitmentInfo", \.commitmentInfo),
-  ])
-
-  /// The terms after an annual commitment billed monthly.
-  package struct CommitmentInfo: JSONPayload {
-    package var commitmentAutoRenewProductID: String?
-    package var commitmentAutoRenewStatus: Int64?  // 0: off, 1: on
-    package var commitmentRenewalBillingPlanType: BillingPlanType?
-    package var commitmentRenewalDate: Timestamp?
-    package var commitmentRenewalPrice: Int64?
-    package var unknownFields: [JSONValue.Member] = []
-
-    package init() {}
-
-    package static let fields = JSONFields<Self>([
-      JSONField("commitmentAutoRenewProductId", \.commitmentAutoRenewProductID),
-      JSONField("commitmentAutoRenewStatus", \.commitmentAutoRenewStatus),
-      JSONField("commitmentRenewalBillingPlanType", \.commitmentRenewalBillingPlanType),
-      JSONField("commitmentRenewalDate", \.commitmentRenewalDate),
-      JSONField("commitmentRenewalPrice", \.commitmentRenewalPrice),
-    ])
-  }
+package struct RenewalCommitmentFields: JSONFields {
+  package let commitmentAutoRenewProductID = JSONField<String>("commitmentAutoRenewProductId")
+  /// 0: off, 1: on.
+  package let commitmentAutoRenewStatus = JSONField<Int64>("commitmentAutoRenewStatus")
+  package let commitmentRenewalBillingPlanType = JSONField<BillingPlanType>(
+    "commitmentRenewalBillingPlanType")
+  package let commitmentRenewalDate = JSONField<Timestamp>("commitmentRenewalDate")
+  package let commitmentRenewalPrice = JSONField<Int64>("commitmentRenewalPrice")
+  package static let schema = JSONSchema(Self())
 }

@@ -5,103 +5,62 @@ package import Subscriptions
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/jwstransactiondecodedpayload, and
 /// later changelogs. Every field is optional.
-package struct JWSTransactionDecodedPayload: JSONPayload {
-  package var originalTransactionID: String?
-  package var transactionID: String?
-  package var webOrderLineItemID: String?
+package typealias JWSTransactionDecodedPayload = JSONPayload<TransactionFields>
+
+package struct TransactionFields: JSONFields {
+  package let originalTransactionID = JSONField<String>("originalTransactionId")
+  package let transactionID = JSONField<String>("transactionId")
+  package let webOrderLineItemID = JSONField<String>("webOrderLineItemId")
   /// The original transaction that this one continues, after a migration or a move into a bundle.
-  package var previousOriginalTransactionID: String?
-  package var bundleID: String?
-  package var productID: String?
-  package var subscriptionGroupIdentifier: String?
+  package let previousOriginalTransactionID = JSONField<String>("previousOriginalTransactionId")
+  package let bundleID = JSONField<String>("bundleId")
+  package let productID = JSONField<String>("productId")
+  package let subscriptionGroupIdentifier = JSONField<String>("subscriptionGroupIdentifier")
   /// The start of the period for a renewal, which may be after ``signedDate``.
-  package var purchaseDate: Timestamp?
-  package var originalPurchaseDate: Timestamp?
-  package var expiresDate: Timestamp?
-  package var quantity: Int64?
-  package var type: ProductTypeName?
-  package var appAccountToken: String?  // A UUID in either case; see RFC 9562
-  package var inAppOwnershipType: InAppOwnershipType?
-  package var signedDate: Timestamp?
+  package let purchaseDate = JSONField<Timestamp>("purchaseDate")
+  package let originalPurchaseDate = JSONField<Timestamp>("originalPurchaseDate")
+  package let expiresDate = JSONField<Timestamp>("expiresDate")
+  package let quantity = JSONField<Int64>("quantity")
+  package let type = JSONField<ProductTypeName>("type")
+  /// A UUID in either case; see RFC 9562.
+  package let appAccountToken = JSONField<String>("appAccountToken")
+  package let inAppOwnershipType = JSONField<InAppOwnershipType>("inAppOwnershipType")
+  package let signedDate = JSONField<Timestamp>("signedDate")
   /// 1: a problem with the app; 0: another reason, or Family Sharing.
-  package var revocationReason: Int64?
-  package var revocationDate: Timestamp?
-  package var revocationType: String?
-  package var revocationPercentage: Int64?  // In thousandths of a percent
+  package let revocationReason = JSONField<Int64>("revocationReason")
+  package let revocationDate = JSONField<Timestamp>("revocationDate")
+  package let revocationType = JSONField<String>("revocationType")
+  /// In thousandths of a percent.
+  package let revocationPercentage = JSONField<Int64>("revocationPercentage")
   /// Replaced by an upgrade, and so no entitlement, whatever ``expiresDate`` is.
-  package var isUpgraded: Bool?
-  package var offerType: Int64?  // 1: introductory, 2: promotional, 3: offer code, 4: win-back
-  package var offerIdentifier: String?
-  package var environment: SignedEnvironment?
-  package var transactionReason: TransactionReason?
-  package var storefront: String?  // ISO 3166-1 alpha-3
-  package var storefrontID: String?
-  package var price: Int64?
-  package var currency: String?  // ISO 4217
-  package var offerDiscountType: OfferDiscountType?
-  package var appTransactionID: String?
-  package var offerPeriod: String?  // ISO 8601
-  package var advancedCommerceInfo: AdvancedCommerceInfo?
-  package var billingPlanType: BillingPlanType?
-  package var commitmentInfo: CommitmentInfo?
-  package var unknownFields: [JSONValue.Member] = []
+  package let isUpgraded = JSONField<Bool>("isUpgraded")
+  /// 1: introductory, 2: promotional, 3: offer code, 4: win-back.
+  package let offerType = JSONField<Int64>("offerType")
+  package let offerIdentifier = JSONField<String>("offerIdentifier")
+  package let environment = JSONField<SignedEnvironment>("environment")
+  package let transactionReason = JSONField<TransactionReason>("transactionReason")
+  package let storefront = JSONField<String>("storefront")  // ISO 3166-1 alpha-3
+  package let storefrontID = JSONField<String>("storefrontId")
+  package let price = JSONField<Int64>("price")
+  package let currency = JSONField<String>("currency")  // ISO 4217
+  package let offerDiscountType = JSONField<OfferDiscountType>("offerDiscountType")
+  package let appTransactionID = JSONField<String>("appTransactionId")
+  package let offerPeriod = JSONField<String>("offerPeriod")  // ISO 8601
+  package let advancedCommerceInfo = JSONField<JSONValue>("advancedCommerceInfo")
+  package let billingPlanType = JSONField<BillingPlanType>("billingPlanType")
+  package let commitmentInfo = JSONField<TransactionCommitment>("commitmentInfo")
+  package static let schema = JSONSchema(Self())
+}
 
-  package init() {}
+/// The position of a payment in an annual commitment billed monthly.
+package typealias TransactionCommitment = JSONPayload<TransactionCommitmentFields>
 
-  package static let fields = JSONFields<Self>([
-    JSONField("originalTransactionId", \.originalTransactionID),
-    JSONField("transactionId", \.transactionID),
-    JSONField("webOrderLineItemId", \.webOrderLineItemID),
-    JSONField("previousOriginalTransactionId", \.previousOriginalTransactionID),
-    JSONField("bundleId", \.bundleID),
-    JSONField("productId", \.productID),
-    JSONField("subscriptionGroupIdentifier", \.subscriptionGroupIdentifier),
-    JSONField("purchaseDate", \.purchaseDate),
-    JSONField("originalPurchaseDate", \.originalPurchaseDate),
-    JSONField("expiresDate", \.expiresDate),
-    JSONField("quantity", \.quantity),
-    JSONField("type", \.type),
-    JSONField("appAccountToken", \.appAccountToken),
-    JSONField("inAppOwnershipType", \.inAppOwnershipType),
-    JSONField("signedDate", \.signedDate),
-    JSONField("revocationReason", \.revocationReason),
-    JSONField("revocationDate", \.revocationDate),
-    JSONField("revocationType", \.revocationType),
-    JSONField("revocationPercentage", \.revocationPercentage),
-    JSONField("isUpgraded", \.isUpgraded),
-    JSONField("offerType", \.offerType),
-    JSONField("offerIdentifier", \.offerIdentifier),
-    JSONField("environment", \.environment),
-    JSONField("transactionReason", \.transactionReason),
-    JSONField("storefront", \.storefront),
-    JSONField("storefrontId", \.storefrontID),
-    JSONField("price", \.price),
-    JSONField("currency", \.currency),
-    JSONField("offerDiscountType", \.offerDiscountType),
-    JSONField("appTransactionId", \.appTransactionID),
-    JSONField("offerPeriod", \.offerPeriod),
-    JSONField("advancedCommerceInfo", \.advancedCommerceInfo),
-    JSONField("billingPlanType", \.billingPlanType),
-    JSONField("commitmentInfo", \.commitmentInfo),
-  ])
-
-  /// The position of a payment in an annual commitment billed monthly.
-  package struct CommitmentInfo: JSONPayload {
-    package var billingPeriodNumber: Int64?
-    package var totalBillingPeriods: Int64?
-    package var commitmentPrice: Int64?
-    package var commitmentExpiresDate: Timestamp?
-    package var unknownFields: [JSONValue.Member] = []
-
-    package init() {}
-
-    package static let fields = JSONFields<Self>([
-      JSONField("billingPeriodNumber", \.billingPeriodNumber),
-      JSONField("totalBillingPeriods", \.totalBillingPeriods),
-      JSONField("commitmentPrice", \.commitmentPrice),
-      JSONField("commitmentExpiresDate", \.commitmentExpiresDate),
-    ])
-  }
+package struct TransactionCommitmentFields: JSONFields {
+  package let billingPeriodNumber = JSONField<Int64>("billingPeriodNumber")
+  package let totalBillingPeriods = JSONField<Int64>("totalBillingPeriods")
+  package let commitmentPrice = JSONField<Int64>("commitmentPrice")
+  package let commitmentExpiresDate = JSONField<Timestamp>("commitmentExpiresDate")
+  package static let schema = JSONSchema(Self())
 }
 
 package struct TransactionReason: OpenEnumeration {
@@ -109,46 +68,44 @@ package struct TransactionReason: OpenEnumeration {
   package init(rawValue: String) { self.rawValue = rawValue }
 
   /// The customer acted.
-  package static let purchase = TransactionReason(rawValue: "PURCHASE")
+  package static let purchase = Self(rawValue: "PURCHASE")
   /// Apple renewed.
-  package static let renewal = TransactionReason(rawValue: "RENEWAL")
+  package static let renewal = Self(rawValue: "RENEWAL")
 }
 
 package struct InAppOwnershipType: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 
-  package static let purchased = InAppOwnershipType(rawValue: "PURCHASED")
-  package static let familyShared = InAppOwnershipType(rawValue: "FAMILY_SHARED")
+  package static let purchased = Self(rawValue: "PURCHASED")
+  package static let familyShared = Self(rawValue: "FAMILY_SHARED")
 }
 
 package struct ProductTypeName: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 
-  package static let autoRenewable = ProductTypeName(rawValue: "Auto-Renewable Subscription")
-  package static let nonConsumable = ProductTypeName(rawValue: "Non-Consumable")
-  package static let consumable = ProductTypeName(rawValue: "Consumable")
-  package static let nonRenewing = ProductTypeName(rawValue: "Non-Renewing Subscription")
+  package static let autoRenewable = Self(rawValue: "Auto-Renewable Subscription")
+  package static let nonConsumable = Self(rawValue: "Non-Consumable")
+  package static let consumable = Self(rawValue: "Consumable")
+  package static let nonRenewing = Self(rawValue: "Non-Renewing Subscription")
 }
 
 package struct OfferDiscountType: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 
-  package static let freeTrial = OfferDiscountType(rawValue: "FREE_TRIAL")
-  package static let payAsYouGo = OfferDiscountType(rawValue: "PAY_AS_YOU_GO")
-  package static let payUpFront = OfferDiscountType(rawValue: "PAY_UP_FRONT")
-  package static let oneTime = OfferDiscountType(rawValue: "ONE_TIME")
+  package static let freeTrial = Self(rawValue: "FREE_TRIAL")
+  package static let payUpFront = Self(rawValue: "PAY_UP_FRONT")
+  package static let oneTime = Self(rawValue: "ONE_TIME")
 }
 
 package struct BillingPlanType: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 
-  package static let billedUpfront = BillingPlanType(rawValue: "BILLED_UPFRONT")
   /// An annual commitment billed monthly.
-  package static let monthly = BillingPlanType(rawValue: "MONTHLY")
+  package static let monthly = Self(rawValue: "MONTHLY")
 }
 
 /// Apple's name of the environment.
@@ -156,12 +113,12 @@ package struct SignedEnvironment: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 
-  package static let production = SignedEnvironment(rawValue: "Production")
-  package static let sandbox = SignedEnvironment(rawValue: "Sandbox")
+  package static let production = Self(rawValue: "Production")
+  package static let sandbox = Self(rawValue: "Sandbox")
   /// StoreKit Testing in Xcode, not signed by Apple.
-  package static let xcode = SignedEnvironment(rawValue: "Xcode")
+  package static let xcode = Self(rawValue: "Xcode")
   /// StoreKit Testing on a device, not signed by Apple.
-  package static let localTesting = SignedEnvironment(rawValue: "LocalTesting")
+  package static let localTesting = Self(rawValue: "LocalTesting")
 
   /// Nil for an unknown name; data from Xcode counts as sandbox where it is accepted.
   package var environment: Environment? {

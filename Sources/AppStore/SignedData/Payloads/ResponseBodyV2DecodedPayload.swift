@@ -1,131 +1,80 @@
-package import JSONText
 package import Subscriptions
 
 /// The signed data of a version 2 notification, Apple's `responseBodyV2DecodedPayload`.
 ///
 /// https://developer.apple.com/documentation/appstoreservernotifications. Exactly one of ``data``,
 /// ``summary``, ``externalPurchaseToken`` and ``appData`` is present.
-package struct ResponseBodyV2DecodedPayload: JSONPayload {
-  package var notificationType: NotificationTypeV2?
-  package var subtype: NotificationSubtype?
+package typealias ResponseBodyV2DecodedPayload = JSONPayload<NotificationFields>
+
+package struct NotificationFields: JSONFields {
+  package let notificationType = JSONField<NotificationTypeV2>("notificationType")
+  package let subtype = JSONField<NotificationSubtype>("subtype")
   /// The same in every delivery attempt.
-  package var notificationUUID: String?
-  package var data: NotificationData?
-  package var summary: NotificationSummary?
-  package var externalPurchaseToken: ExternalPurchaseToken?
-  package var appData: AppData?
-  package var version: String?  // "2.0"
-  package var signedDate: Timestamp?  // Absent in notifications of 2022
-  package var unknownFields: [JSONValue.Member] = []
-
-  package init() {}
-
-  package static let fields = JSONFields<Self>([
-    JSONField("notificationType", \.notificationType),
-    JSONField("subtype", \.subtype),
-    JSONField("notificationUUID", \.notificationUUID),
-    JSONField("data", \.data),
-    JSONField("summary", \.summary),
-    JSONField("externalPurchaseToken", \.externalPurchaseToken),
-    JSONField("appData", \.appData),
-    JSONField("version", \.version),
-    JSONField("signedDate", \.signedDate),
-  ])
+  package let notificationUUID = JSONField<String>("notificationUUID")
+  package let data = JSONField<NotificationData>("data")
+  package let summary = JSONField<NotificationSummary>("summary")
+  package let externalPurchaseToken = JSONField<ExternalPurchaseToken>("externalPurchaseToken")
+  package let appData = JSONField<AppData>("appData")
+  package let version = JSONField<String>("version")  // "2.0"
+  package let signedDate = JSONField<Timestamp>("signedDate")  // Absent in notifications of 2022
+  package static let schema = JSONSchema(Self())
 }
 
 /// The content of most notifications: a transaction and its renewal info.
-package struct NotificationData: JSONPayload {
-  package var environment: SignedEnvironment?
-  package var appAppleID: Int64?  // Absent in the sandbox
-  package var bundleID: String?
-  package var bundleVersion: String?
-  package var signedTransactionInfo: String?  // A JWS of a `JWSTransactionDecodedPayload`
+package typealias NotificationData = JSONPayload<NotificationDataFields>
+
+package struct NotificationDataFields: JSONFields {
+  package let environment = JSONField<SignedEnvironment>("environment")
+  package let appAppleID = JSONField<Int64>("appAppleId")  // Absent in the sandbox
+  package let bundleID = JSONField<String>("bundleId")
+  package let bundleVersion = JSONField<String>("bundleVersion")
+  package let signedTransactionInfo = JSONField<String>("signedTransactionInfo")  // JWS
   /// A JWS of a ``JWSRenewalInfoDecodedPayload``, for subscriptions only.
-  package var signedRenewalInfo: String?
+  package let signedRenewalInfo = JSONField<String>("signedRenewalInfo")
   /// For subscriptions, 1: active, 2: expired, 3: billing retry, 4: grace period, 5: revoked.
-  package var status: Int64?
-  package var consumptionRequestReason: String?
-  package var unknownFields: [JSONValue.Member] = []
-
-  package init() {}
-
-  package static let fields = JSONFields<Self>([
-    JSONField("environment", \.environment),
-    JSONField("appAppleId", \.appAppleID),
-    JSONField("bundleId", \.bundleID),
-    JSONField("bundleVersion", \.bundleVersion),
-    JSONField("signedTransactionInfo", \.signedTransactionInfo),
-    JSONField("signedRenewalInfo", \.signedRenewalInfo),
-    JSONField("status", \.status),
-    JSONField("consumptionRequestReason", \.consumptionRequestReason),
-  ])
+  package let status = JSONField<Int64>("status")
+  package let consumptionRequestReason = JSONField<String>("consumptionRequestReason")
+  package static let schema = JSONSchema(Self())
 }
 
 /// The result of a mass extension of renewal dates.
-package struct NotificationSummary: JSONPayload {
-  package var environment: SignedEnvironment?
-  package var appAppleID: Int64?
-  package var bundleID: String?
-  package var productID: String?
-  package var requestIdentifier: String?
-  package var storefrontCountryCodes: [String]?
-  package var succeededCount: Int64?
-  package var failedCount: Int64?
-  package var unknownFields: [JSONValue.Member] = []
+package typealias NotificationSummary = JSONPayload<NotificationSummaryFields>
 
-  package init() {}
-
-  package static let fields = JSONFields<Self>([
-    JSONField("environment", \.environment),
-    JSONField("appAppleId", \.appAppleID),
-    JSONField("bundleId", \.bundleID),
-    JSONField("productId", \.productID),
-    JSONField("requestIdentifier", \.requestIdentifier),
-    JSONField("storefrontCountryCodes", \.storefrontCountryCodes),
-    JSONField("succeededCount", \.succeededCount),
-    JSONField("failedCount", \.failedCount),
-  ])
+package struct NotificationSummaryFields: JSONFields {
+  package let environment = JSONField<SignedEnvironment>("environment")
+  package let appAppleID = JSONField<Int64>("appAppleId")
+  package let bundleID = JSONField<String>("bundleId")
+  package let productID = JSONField<String>("productId")
+  package let requestIdentifier = JSONField<String>("requestIdentifier")
+  package let storefrontCountryCodes = JSONField<[String]>("storefrontCountryCodes")
+  package let succeededCount = JSONField<Int64>("succeededCount")
+  package let failedCount = JSONField<Int64>("failedCount")
+  package static let schema = JSONSchema(Self())
 }
 
 /// A purchase outside of the App Store that must be reported to Apple.
-package struct ExternalPurchaseToken: JSONPayload {
+package typealias ExternalPurchaseToken = JSONPayload<ExternalPurchaseTokenFields>
+
+package struct ExternalPurchaseTokenFields: JSONFields {
   /// Begins with `SANDBOX` in the sandbox.
-  package var externalPurchaseID: String?
-  package var tokenCreationDate: Timestamp?
-  package var appAppleID: Int64?
-  package var bundleID: String?
-  package var tokenType: String?
-  package var tokenExpirationDate: Timestamp?
-  package var unknownFields: [JSONValue.Member] = []
-
-  package init() {}
-
-  package static let fields = JSONFields<Self>([
-    JSONField("externalPurchaseId", \.externalPurchaseID),
-    JSONField("tokenCreationDate", \.tokenCreationDate),
-    JSONField("appAppleId", \.appAppleID),
-    JSONField("bundleId", \.bundleID),
-    JSONField("tokenType", \.tokenType),
-    JSONField("tokenExpirationDate", \.tokenExpirationDate),
-  ])
+  package let externalPurchaseID = JSONField<String>("externalPurchaseId")
+  package let tokenCreationDate = JSONField<Timestamp>("tokenCreationDate")
+  package let appAppleID = JSONField<Int64>("appAppleId")
+  package let bundleID = JSONField<String>("bundleId")
+  package let tokenType = JSONField<String>("tokenType")
+  package let tokenExpirationDate = JSONField<Timestamp>("tokenExpirationDate")
+  package static let schema = JSONSchema(Self())
 }
 
 /// A download of the app for which a guardian has withdrawn consent.
-package struct AppData: JSONPayload {
-  package var appAppleID: Int64?
-  package var bundleID: String?
-  package var environment: SignedEnvironment?
-  package var signedAppTransactionInfo: String?  // A JWS of a `JWSAppTransactionDecodedPayload`
-  package var unknownFields: [JSONValue.Member] = []
+package typealias AppData = JSONPayload<AppDataFields>
 
-  package init() {}
-
-  package static let fields = JSONFields<Self>([
-    JSONField("appAppleId", \.appAppleID),
-    JSONField("bundleId", \.bundleID),
-    JSONField("environment", \.environment),
-    JSONField("signedAppTransactionInfo", \.signedAppTransactionInfo),
-  ])
+package struct AppDataFields: JSONFields {
+  package let appAppleID = JSONField<Int64>("appAppleId")
+  package let bundleID = JSONField<String>("bundleId")
+  package let environment = JSONField<SignedEnvironment>("environment")
+  package let signedAppTransactionInfo = JSONField<String>("signedAppTransactionInfo")  // JWS
+  package static let schema = JSONSchema(Self())
 }
 
 /// Apple's `notificationType` of version 2, as of 2026-06; unknown types are kept.
@@ -175,23 +124,21 @@ package struct NotificationSubtype: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 
-  package static let initialBuy = NotificationSubtype(rawValue: "INITIAL_BUY")
-  package static let resubscribe = NotificationSubtype(rawValue: "RESUBSCRIBE")
-  package static let billingRecovery = NotificationSubtype(rawValue: "BILLING_RECOVERY")
-  package static let upgrade = NotificationSubtype(rawValue: "UPGRADE")
-  package static let downgrade = NotificationSubtype(rawValue: "DOWNGRADE")
-  package static let autoRenewDisabled = NotificationSubtype(rawValue: "AUTO_RENEW_DISABLED")
-  package static let autoRenewEnabled = NotificationSubtype(rawValue: "AUTO_RENEW_ENABLED")
-  package static let gracePeriod = NotificationSubtype(rawValue: "GRACE_PERIOD")
-  package static let voluntary = NotificationSubtype(rawValue: "VOLUNTARY")
-  package static let billingRetry = NotificationSubtype(rawValue: "BILLING_RETRY")
-  package static let priceIncrease = NotificationSubtype(rawValue: "PRICE_INCREASE")
-  package static let productNotForSale = NotificationSubtype(rawValue: "PRODUCT_NOT_FOR_SALE")
-  package static let pending = NotificationSubtype(rawValue: "PENDING")
-  package static let accepted = NotificationSubtype(rawValue: "ACCEPTED")
-  package static let summary = NotificationSubtype(rawValue: "SUMMARY")
-  package static let failure = NotificationSubtype(rawValue: "FAILURE")
-  package static let unreported = NotificationSubtype(rawValue: "UNREPORTED")
-  package static let created = NotificationSubtype(rawValue: "CREATED")
-  package static let activeTokenReminder = NotificationSubtype(rawValue: "ACTIVE_TOKEN_REMINDER")
+  package static let initialBuy = Self(rawValue: "INITIAL_BUY")
+  package static let resubscribe = Self(rawValue: "RESUBSCRIBE")
+  package static let billingRecovery = Self(rawValue: "BILLING_RECOVERY")
+  package static let upgrade = Self(rawValue: "UPGRADE")
+  package static let downgrade = Self(rawValue: "DOWNGRADE")
+  package static let autoRenewDisabled = Self(rawValue: "AUTO_RENEW_DISABLED")
+  package static let autoRenewEnabled = Self(rawValue: "AUTO_RENEW_ENABLED")
+  package static let gracePeriod = Self(rawValue: "GRACE_PERIOD")
+  package static let voluntary = Self(rawValue: "VOLUNTARY")
+  package static let billingRetry = Self(rawValue: "BILLING_RETRY")
+  package static let priceIncrease = Self(rawValue: "PRICE_INCREASE")
+  package static let productNotForSale = Self(rawValue: "PRODUCT_NOT_FOR_SALE")
+  package static let pending = Self(rawValue: "PENDING")
+  package static let accepted = Self(rawValue: "ACCEPTED")
+  package static let summary = Self(rawValue: "SUMMARY")
+  package static let failure = Self(rawValue: "FAILURE")
+  package static let created = Self(rawValue: "CREATED")
 }
