@@ -11,7 +11,8 @@ struct SettingOptions: ParsableArguments {
   @Option(name: .customLong("config"), help: "Settings file with NAME=value lines.")
   var file: String?
 
-  @Option(help: "Database connection URI; overrides DATABASE_URL.")
+  @Option(
+    help: "Database connection URI; overrides DATABASE_URL.", transform: { Secret($0) })
   var databaseURL: Secret<String>?
 
   @Option(help: "Log level; overrides TENURE_LOG_LEVEL.")
@@ -40,11 +41,6 @@ struct SettingOptions: ParsableArguments {
   }
 }
 
-/// An option whose value is never printed.
-extension Secret: ExpressibleByArgument where Value == String {
-  init?(argument: String) { self.init(argument) }
-}
-
 /// Parses arguments; error texts follow "The value … is invalid for …:".
 enum ArgumentText {
   static func moment(_ text: String) throws -> Timestamp {
@@ -64,12 +60,5 @@ enum ArgumentText {
       throw ValidationError("must be production or sandbox")
     }
     return environment
-  }
-
-  static func logLevel(_ text: String) throws -> Logger.Level {
-    guard let level = Logger.Level(rawValue: text) else {
-      throw ValidationError("must be trace, debug, info, notice, warning, error or critical")
-    }
-    return level
   }
 }
