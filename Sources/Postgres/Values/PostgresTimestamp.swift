@@ -38,7 +38,6 @@ extension PostgresTimestamp: PostgresEncodable, PostgresDecodable {
   package static var postgresType: PostgresType { .timestamptz }
   package func encode(into buffer: inout PostgresBuffer) { buffer.append(microsecondsSince2000) }
 
-  package static var expectedPostgresType: String { "timestamptz" }
   package static func canDecode(_ type: PostgresType) -> Bool { type == .timestamptz }
 
   package init(postgresBytes: RawSpan, type: PostgresType) throws {
