@@ -110,10 +110,7 @@ struct JobsCommand: AsyncParsableCommand {
   private static func withLedger<Value>(
     _ options: SettingOptions, _ body: (Ledger, _ now: Timestamp) async throws -> Value
   ) async throws -> Value {
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    return try await withDatabase(settings, logger: logger) { database in
+    try await options.useDatabase { database, settings, _ in
       try await body(Ledger(database: database), settings.clock.now())
     }
   }

@@ -26,8 +26,7 @@ struct MigrateCommand: AsyncParsableCommand {
 
   func run() async throws {
     let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
+    let logger = settings.bootstrapLogger()
     let database = try await Database.openForMigration(
       settings, creating: !check, logger: logger)
     do {

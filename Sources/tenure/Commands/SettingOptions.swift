@@ -34,11 +34,15 @@ struct SettingOptions: ParsableArguments {
     _ body: (ConnectionPool, Settings, Logger) async throws -> Value
   ) async throws -> Value {
     let settings = try await settings()
-    let logger = Logger.bootstrapTenure(level: settings.logLevel, format: settings.logFormat)
+    let logger = settings.bootstrapLogger()
     return try await withDatabase(settings, logger: logger) { database in
       try await body(database, settings, logger)
     }
   }
+}
+
+extension Settings {
+  func bootstrapLogger() -> Logger { .bootstrapTenure(level: logLevel, format: logFormat) }
 }
 
 /// Parses arguments; error texts follow "The value … is invalid for …:".

@@ -49,8 +49,7 @@ struct AppStoreOptions: ParsableArguments {
     }
     let apps = try settings.appStoreApps()
     let key = try settings.neededServerAPIKey()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
+    let logger = settings.bootstrapLogger()
     let app = try app(apps)
     let now = settings.clock.now
     let report = try await withHTTPClient { [settings] client in
