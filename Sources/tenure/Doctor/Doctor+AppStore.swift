@@ -122,17 +122,32 @@ extension Doctor {
 /// Checks that the settings are complete and consistent.
 extension Doctor {
   func settingFindings() -> [DoctorFinding] {
-    unread() + [apiKeys(), apps(), sharedSecrets(), privateKey()]
-      + rootCertificates() + developmentSettings()
+    oddSettings() + [apiKeys(), apps(), sharedSecrets(), privateKey()] + rootCertificates()
   }
 
-  private func unread() -> [DoctorFinding] {
-    guard !settings.unread.isEmpty else { return [] }
-    return [
-      .warning(
-        "settings.unread", "Unknown settings: \(settings.unread.joined(separator: ", ")).",
-        remedy: "Check the spelling of these names; they have no effect.")
-    ]
+  /// Settings that are misspelt or for development only.
+  private func oddSettings() -> [DoctorFinding] {
+    [
+      (
+        !settings.unread.isEmpty, "unread",
+        "Unknown settings: \(settings.unread.joined(separator: ", ")).",
+        "Check the spelling of these names; they have no effect."
+      ),
+      (
+        settings.acceptsXcode, "xcode",
+        "Transactions signed by Xcode are accepted; anyone can forge them.",
+        "Unset TENURE_APPSTORE_ACCEPT_XCODE outside of development."
+      ),
+      (
+        settings.isClockSet, "clock", "The time is read from a file.",
+        "Unset TENURE_CLOCK_FILE outside of development."
+      ),
+      (
+        settings.databaseURL == nil, "database",
+        "The database is a private one in \(settings.dataDirectory).",
+        "Set DATABASE_URL: the private database is for evaluation only."
+      ),
+    ].filter(\.0).map { .warning("settings.\($1)", $2, remedy: $3) }
   }
 
   private func apiKeys() -> DoctorFinding {
@@ -220,29 +235,6 @@ extension Doctor {
         }
         return .ok(check, "\(subject) is valid until \(end).")
       }
-  }
-
-  private func developmentSettings() -> [DoctorFinding] {
-    var findings: [DoctorFinding] = []
-    if settings.acceptsXcode {
-      findings.append(
-        .warning(
-          "settings.xcode", "Transactions signed by Xcode are accepted; anyone can forge them.",
-          remedy: "Unset TENURE_APPSTORE_ACCEPT_XCODE outside of development."))
-    }
-    if settings.isClockSet {
-      findings.append(
-        .warning(
-          "settings.clock", "The time is read from a file.",
-          remedy: "Unset TENURE_CLOCK_FILE outside of development."))
-    }
-    if settings.databaseURL == nil {
-      findings.append(
-        .warning(
-          "settings.database", "The database is a private one in \(settings.dataDirectory).",
-          remedy: "Set DATABASE_URL: the private database is for evaluation only."))
-    }
-    return findings
   }
 }
 
