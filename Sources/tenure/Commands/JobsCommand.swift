@@ -56,7 +56,7 @@ struct JobsCommand: AsyncParsableCommand {
         try await $0.jobs.jobs(named: id, at: $1)
       }
       guard !jobs.isEmpty else {
-        throw NoSuchJob(description: "no job has the ID or subject \(id)")
+        throw CommandFailure(description: "no job has the ID or subject \(id)")
       }
       print(jobs.map(JobsReport.details).joined(separator: "\n\n"))
     }
@@ -101,7 +101,7 @@ struct JobsCommand: AsyncParsableCommand {
         try await $0.jobs.restartJobs(selection, by: act.administrator, at: $1)
       }
       guard count > 0 || ids.isEmpty else {
-        throw NoSuchJob(description: "no job with this ID or subject is waiting or parked")
+        throw CommandFailure(description: "no job with this ID or subject is waiting or parked")
       }
       print("retried  \(count)")
     }
@@ -123,10 +123,6 @@ struct JobsCommand: AsyncParsableCommand {
     }
     return kind
   }
-}
-
-struct NoSuchJob: Error, CustomStringConvertible {
-  let description: String
 }
 
 enum JobsReport {

@@ -41,6 +41,11 @@ struct SettingOptions: ParsableArguments {
   }
 }
 
+/// A failure that the command reports with its text alone.
+struct CommandFailure: Error, CustomStringConvertible {
+  let description: String
+}
+
 extension Settings {
   func bootstrapLogger() -> Logger { .bootstrapTenure(level: logLevel, format: logFormat) }
 }

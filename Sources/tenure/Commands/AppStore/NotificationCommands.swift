@@ -119,7 +119,8 @@ struct TestNotificationCommand: AsyncParsableCommand {
       let sent = try await outcome(token, desk, environment)
       report.show(sent)
       if !sent.attempts.contains(where: { $0.sendAttemptResult == .success }) {
-        report.failure = NotDelivered()
+        report.failure = CommandFailure(
+          description: "The app's server has not accepted the test notification")
       }
       return report
     }
@@ -141,9 +142,5 @@ struct TestNotificationCommand: AsyncParsableCommand {
     }
     return try await desk.api.testNotificationStatus(token, of: desk.bundleID, in: environment)
       .content
-  }
-
-  struct NotDelivered: Error, CustomStringConvertible {
-    let description = "The app's server has not accepted the test notification"
   }
 }

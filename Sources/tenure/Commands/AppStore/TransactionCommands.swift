@@ -56,7 +56,7 @@ struct HistoryCommand: AsyncParsableCommand {
   var group: [String] = []
 
   @Option(help: "Only purchased, or only family-shared transactions.")
-  var ownership: Ownership?
+  var ownership: InAppOwnershipType?
 
   @Option(help: "true: only revoked transactions; false: only others.")
   var revoked: Bool?
@@ -66,13 +66,6 @@ struct HistoryCommand: AsyncParsableCommand {
 
   @OptionGroup var options: AppStoreOptions
 
-  enum Ownership: String, CaseIterable, ExpressibleByArgument {
-    case purchased
-    case familyShared = "family-shared"
-
-    var apple: InAppOwnershipType { self == .purchased ? .purchased : .familyShared }
-  }
-
   private var query: TransactionHistoryQuery {
     var query = TransactionHistoryQuery()
     query.startDate = from?.timestamp
@@ -80,7 +73,7 @@ struct HistoryCommand: AsyncParsableCommand {
     query.productIDs = product.map { ProductID($0) }
     query.productTypes = type
     query.subscriptionGroupIdentifiers = group
-    query.inAppOwnershipType = ownership?.apple
+    query.inAppOwnershipType = ownership
     query.revoked = revoked
     query.order = newestFirst ? .descending : .ascending
     return query
@@ -223,6 +216,12 @@ extension AppStoreReport {
     report.failure = failure
     return report
   }
+}
+
+extension InAppOwnershipType: NamedArgument {
+  static let names: KeyValuePairs<String, Self> = [
+    "purchased": .purchased, "family-shared": .familyShared,
+  ]
 }
 
 extension TransactionHistoryQuery.ProductType: ExpressibleByArgument {
