@@ -3,7 +3,6 @@ import BackgroundJobs
 import Bootstrap
 import Foundation
 import LedgerStorage
-import Logging
 import Subscriptions
 
 /// `tenure jobs`: lists, shows and retries jobs.

@@ -1,6 +1,5 @@
 import ArgumentParser
 import Bootstrap
-import Logging
 import Reports
 import Subscriptions
 
@@ -82,10 +81,10 @@ extension ReportFormat: ExpressibleByArgument {}
 /// The options of reports; each report accepts some of them.
 struct ReportOptions: ParsableArguments {
   @Option(help: "First day, such as 2026-01-31.")
-  var from: Day?
+  var from: CalendarDate?
 
   @Option(help: "Last day. (default: today)")
-  var to: Day?
+  var to: CalendarDate?
 
   @Option(help: "Period of a row: day, week (from Monday) or month.")
   var bucket: ReportChoices.Bucket?
@@ -165,8 +164,8 @@ struct ReportOptions: ParsableArguments {
     ) {
       choose(parameter, choice, value.map(Optional.some))
     }
-    choose(.from, \.from, from?.date)
-    choose(.to, \.to, to?.date)
+    choose(.from, \.from, from)
+    choose(.to, \.to, to)
     choose(.bucket, \.bucket, bucket)
     choose(.timeZone, \.timeZone, timeZone)
     choose(.product, \.product, product)
@@ -193,12 +192,7 @@ struct ReportOptions: ParsableArguments {
 
 extension ReportChoices.Bucket: ExpressibleByArgument {}
 
-/// A date argument, such as 2026-01-31.
-struct Day: ExpressibleByArgument {
-  let date: CalendarDate
-
-  init?(argument: String) {
-    guard let date = CalendarDate(iso8601: argument) else { return nil }
-    self.date = date
-  }
+extension CalendarDate: ExpressibleByArgument {
+  /// A date such as 2026-01-31.
+  package init?(argument: String) { self.init(iso8601: argument) }
 }

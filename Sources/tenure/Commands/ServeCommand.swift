@@ -1,10 +1,8 @@
-import AppStore
 import ArgumentParser
 import AsyncHTTPClient
 import BackgroundJobs
 import Bootstrap
 import HTTPAPI
-import Hummingbird
 import Logging
 import Observability
 import ServiceLifecycle

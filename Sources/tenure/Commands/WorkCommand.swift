@@ -2,10 +2,7 @@ import ArgumentParser
 import BackgroundJobs
 import Bootstrap
 import HTTPAPI
-import Hummingbird
 import Logging
-import Observability
-import ServiceLifecycle
 
 struct WorkCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(

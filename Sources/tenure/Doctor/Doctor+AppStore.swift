@@ -240,34 +240,27 @@ extension Doctor {
 
 /// Checks that the webhook's receiver responds.
 extension Doctor {
-  func webhookFindings() async -> [DoctorFinding] {
-    guard let receiver = settings.webhook else { return [] }
+  func finding(on receiver: WebhookReceiver) async -> DoctorFinding {
     let check = "webhook.receiver"
     let sender = WebhookSender(to: receiver)
     let reached = await sender.reach()
     await sender.shutDown()
     switch reached {
     case .success(300..<400):
-      return [
-        .fault(
-          check, "The receiver redirects, which deliveries do not follow.",
-          remedy: "Set TENURE_WEBHOOK_URL to the redirect's target.")
-      ]
+      return .fault(
+        check, "The receiver redirects, which deliveries do not follow.",
+        remedy: "Set TENURE_WEBHOOK_URL to the redirect's target.")
     case .success(let status) where status >= 500 && status != 501:
-      return [
-        .warning(
-          check, "The receiver responds with a server error (HTTP \(status) to HEAD).",
-          remedy: "See its log. Deliveries are retried for three days, then parked.")
-      ]
+      return .warning(
+        check, "The receiver responds with a server error (HTTP \(status) to HEAD).",
+        remedy: "See its log. Deliveries are retried for three days, then parked.")
     case .success(let status):
       // Most receivers accept only POST; an error that says so, even 501, is enough.
-      return [.ok(check, "The receiver responds (HTTP \(status) to HEAD, without an event).")]
+      return .ok(check, "The receiver responds (HTTP \(status) to HEAD, without an event).")
     case .failure(let unreachable):
-      return [
-        .fault(
-          check, unreachable.reason,
-          remedy: "Start the receiver, or fix TENURE_WEBHOOK_URL, DNS, firewall or certificate.")
-      ]
+      return .fault(
+        check, unreachable.reason,
+        remedy: "Start the receiver, or fix TENURE_WEBHOOK_URL, DNS, firewall or certificate.")
     }
   }
 }

@@ -154,18 +154,27 @@ extension Doctor {
     let server = try await DatabaseCheck(pool)
     let took = ContinuousClock.now - start
     let skew = server.time - (before + took / 2)
-    return [
+    var findings = [
       version(server),
       Doctor.clockFinding("database.clock", of: "PostgreSQL", skew: skew, precision: took / 2),
       durability(server), autovacuum(server), compiling(server),
-    ] + pooling(server, sharesSessions: sharesSessions)
-      + (server.isStandby
-        ? [
-          .fault(
-            "database.standby", "The database is a read-only standby.",
-            remedy: "Set DATABASE_URL to the primary, or to all hosts with "
-              + "target_session_attrs=read-write.")
-        ] : [])
+      pooling(server, sharesSessions: sharesSessions),
+    ]
+    if server.isPooled, !settings.usesPreparedStatements, settings.listenDatabaseURL == nil {
+      findings.append(
+        .warning(
+          "database.listen",
+          "LISTEN does not work through a PgBouncer, so changes are noticed seconds later.",
+          remedy: "Set TENURE_LISTEN_DATABASE_URL to PostgreSQL's own address."))
+    }
+    if server.isStandby {
+      findings.append(
+        .fault(
+          "database.standby", "The database is a read-only standby.",
+          remedy: "Set DATABASE_URL to the primary, or to all hosts with "
+            + "target_session_attrs=read-write."))
+    }
+    return findings
   }
 
   private func version(_ server: DatabaseCheck) -> DoctorFinding {
@@ -185,44 +194,25 @@ extension Doctor {
     return .ok(check, found)
   }
 
-  private func pooling(_ server: DatabaseCheck, sharesSessions: Bool) -> [DoctorFinding] {
+  private func pooling(_ server: DatabaseCheck, sharesSessions: Bool) -> DoctorFinding {
     let check = "database.prepared_statements"
     let off = "TENURE_DATABASE_PREPARED_STATEMENTS=off"
-    switch (settings.usesPreparedStatements, server.isPooled) {
+    return switch (settings.usesPreparedStatements, server.isPooled) {
     case (true, _) where sharesSessions:
-      return [
-        .fault(
-          check,
-          "Prepared statements are on, behind a PgBouncer in transaction mode.",
-          remedy: "Set \(off): no program starts otherwise.")
-      ]
+      .fault(
+        check, "Prepared statements are on, behind a PgBouncer in transaction mode.",
+        remedy: "Set \(off): no program starts otherwise.")
     case (true, true):
-      return [
-        .warning(
-          check, "Prepared statements are on, behind a PgBouncer.",
-          remedy: "Set \(off) if it runs in transaction mode; session mode is fine.")
-      ]
-    case (false, true):
-      return [.ok(check, "Prepared statements are off, behind a PgBouncer.")]
-        + notListening()
-    case (false, false):
-      return [
-        .warning(
-          check, "Prepared statements are off, without a PgBouncer.",
-          remedy: "Unset TENURE_DATABASE_PREPARED_STATEMENTS: every execution is planned again.")
-      ]
-    case (true, false): return [.ok(check, "Prepared statements are on.")]
-    }
-  }
-
-  private func notListening() -> [DoctorFinding] {
-    guard settings.listenDatabaseURL == nil else { return [] }
-    return [
       .warning(
-        "database.listen",
-        "LISTEN does not work through a PgBouncer, so changes are noticed seconds later.",
-        remedy: "Set TENURE_LISTEN_DATABASE_URL to PostgreSQL's own address.")
-    ]
+        check, "Prepared statements are on, behind a PgBouncer.",
+        remedy: "Set \(off) if it runs in transaction mode; session mode is fine.")
+    case (false, true): .ok(check, "Prepared statements are off, behind a PgBouncer.")
+    case (false, false):
+      .warning(
+        check, "Prepared statements are off, without a PgBouncer.",
+        remedy: "Unset TENURE_DATABASE_PREPARED_STATEMENTS: every execution is planned again.")
+    case (true, false): .ok(check, "Prepared statements are on.")
+    }
   }
 
   private func durability(_ server: DatabaseCheck) -> DoctorFinding {
@@ -326,9 +316,10 @@ extension Doctor {
     let ledger = Ledger(database: pool)
     let now = settings.clock.now()
     let reading = try await ledger.maintenance.reading(at: now)
-    return [heartbeat(reading, now), backlog(reading, now), parked(reading)]
-      + webhookLag(reading, now)
-      + [try await notifications(ledger, now), try await bloat(ledger)]
+    return [
+      heartbeat(reading, now), backlog(reading, now), parked(reading), webhookLag(reading, now),
+      try await notifications(ledger, now), try await bloat(ledger),
+    ].compactMap(\.self)
   }
 
   private func heartbeat(_ reading: LedgerReading, _ now: Timestamp) -> DoctorFinding {
@@ -363,24 +354,19 @@ extension Doctor {
       remedy: "`tenure jobs` shows the reasons; `tenure jobs retry` retries them.")
   }
 
-  private func webhookLag(_ reading: LedgerReading, _ now: Timestamp) -> [DoctorFinding] {
-    guard settings.webhook != nil else { return [] }
+  private func webhookLag(_ reading: LedgerReading, _ now: Timestamp) -> DoctorFinding? {
+    guard settings.webhook != nil else { return nil }
     let check = "work.webhook"
     if let since = reading.waitingDeliveriesSince, now - since > Self.lateAfter {
-      return [
-        .warning(
-          check, "Webhook deliveries have been pending since \(since).",
-          remedy: "`tenure webhooks` shows the receiver's responses.")
-      ]
+      return .warning(
+        check, "Webhook deliveries have been pending since \(since).",
+        remedy: "`tenure webhooks` shows the receiver's responses.")
     }
-    guard reading.parkedDeliveries == 0 else {
-      return [
-        .warning(
-          check, "Parked webhook deliveries: \(reading.parkedDeliveries).",
-          remedy: "Fix the receiver, then run `tenure webhooks redeliver --parked`.")
-      ]
-    }
-    return [.ok(check, "Webhook deliveries are on time.")]
+    return reading.parkedDeliveries == 0
+      ? .ok(check, "Webhook deliveries are on time.")
+      : .warning(
+        check, "Parked webhook deliveries: \(reading.parkedDeliveries).",
+        remedy: "Fix the receiver, then run `tenure webhooks redeliver --parked`.")
   }
 
   private func notifications(_ ledger: Ledger, _ now: Timestamp) async throws -> DoctorFinding {
