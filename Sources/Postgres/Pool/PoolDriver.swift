@@ -193,9 +193,7 @@ final class PoolDriver {
     advance()
   }
 
-  private func take(
-    _ backend: Backend, _ slot: Int, _ now: ContinuousClock.Instant
-  ) {
+  private func take(_ backend: Backend, _ slot: Int, _ now: ContinuousClock.Instant) {
     backends[slot] = backend
     backend.start(owner: self)
     state.connected(slot, now: now)

@@ -160,9 +160,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
   /// Removes requests that have waited for `patience` while the server is unreachable.
   ///
   /// It is if the last connect has failed and no connection has responded for as long.
-  mutating func removeRefused(
-    now: ContinuousClock.Instant, patience: Duration
-  ) -> [Waiter] {
+  mutating func removeRefused(now: ContinuousClock.Instant, patience: Duration) -> [Waiter] {
     let isOutOfReach =
       failures > 0
       && !slots.contains {

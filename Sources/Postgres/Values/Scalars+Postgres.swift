@@ -125,7 +125,6 @@ extension UUID: PostgresEncodable, PostgresDecodable {
       throw DecodingFault.malformed
     }
     // The guard checks that there are exactly 16 bytes.
-    self = unsafe UUID(
-      uuid: postgresBytes.unsafeLoadUnaligned(fromByteOffset: 0, as: uuid_t.self))
+    self = unsafe UUID(uuid: postgresBytes.unsafeLoadUnaligned(fromByteOffset: 0, as: uuid_t.self))
   }
 }

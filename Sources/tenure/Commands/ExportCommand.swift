@@ -63,9 +63,7 @@ struct ExportCommand: AsyncParsableCommand {
   }
 
   /// Writes the subject's columns and rows.
-  private func export(
-    from ledger: Ledger, _ settings: Settings, _ logger: Logger
-  ) async throws {
+  private func export(from ledger: Ledger, _ settings: Settings, _ logger: Logger) async throws {
     switch subject {
     case .owners:
       try await export(

@@ -117,8 +117,7 @@ struct JobsCommand: AsyncParsableCommand {
   private static func known(_ kind: String) throws -> String {
     let kinds = Job.Kind.allCases.map(\.rawValue)
     guard kinds.contains(kind) else {
-      throw ValidationError(
-        "Unknown kind \(kind). Kinds: \(kinds.joined(separator: ", ")).")
+      throw ValidationError("Unknown kind \(kind). Kinds: \(kinds.joined(separator: ", ")).")
     }
     return kind
   }
@@ -140,9 +139,9 @@ enum JobsReport {
     table(
       ["id", "kind", "subject", "parked at", "attempts", "reason"],
       jobs.map { job in
-        let discardedAt = job.discardedAt.map { "\($0)" } ?? ""
-        return [
-          "\(job.id)", job.kind, job.subject, discardedAt, "\(job.attempts)", job.lastError ?? "",
+        [
+          "\(job.id)", job.kind, job.subject, job.discardedAt?.description ?? "",
+          "\(job.attempts)", job.lastError ?? "",
         ]
       })
   }

@@ -11,8 +11,7 @@ struct SettingOptions: ParsableArguments {
   @Option(name: .customLong("config"), help: "Settings file with NAME=value lines.")
   var file: String?
 
-  @Option(
-    help: "Database connection URI; overrides DATABASE_URL.", transform: { Secret($0) })
+  @Option(help: "Database connection URI; overrides DATABASE_URL.", transform: { Secret($0) })
   var databaseURL: Secret<String>?
 
   @Option(help: "Log level; overrides TENURE_LOG_LEVEL.")

@@ -245,8 +245,7 @@ extension Doctor {
   // MARK: The schema
 
   private func schema(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
-    let migrator = SchemaMigrator(
-      database: pool, reports: ReportSQL(Report.sql), logger: logger)
+    let migrator = SchemaMigrator(database: pool, reports: ReportSQL(Report.sql), logger: logger)
     var findings: [DoctorFinding]
     do {
       switch try await migrator.check() {

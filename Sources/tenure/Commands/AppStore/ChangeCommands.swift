@@ -180,8 +180,7 @@ struct ConsumptionCommand: AsyncParsableCommand {
 
   func validate() throws {
     guard customerConsented else {
-      throw ValidationError(
-        "--customer-consented is required: nothing is sent without consent.")
+      throw ValidationError("--customer-consented is required: nothing is sent without consent.")
     }
     guard let consumed else { return }
     guard (0...100).contains(consumed) else {

@@ -66,8 +66,7 @@ struct NotificationsCommand: AsyncParsableCommand {
       var report = AppStoreReport(environment)
       var notifications: [SentNotification] = []
       do {
-        let pages = desk.api.notificationHistoryPages(
-          query, of: desk.bundleID, in: environment)
+        let pages = desk.api.notificationHistoryPages(query, of: desk.bundleID, in: environment)
         for try await page in pages {
           notifications += page.content.notifications
           progress.show(notifications.count)

@@ -6,8 +6,7 @@ import Subscriptions
 struct TransactionCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "transaction", abstract: "Shows a transaction's current state at Apple.",
-    discussion: "Without --environment, queries production, then the sandbox if not found."
-  )
+    discussion: "Without --environment, queries production, then the sandbox if not found.")
 
   @Argument(help: "A transaction ID.")
   var id: String
@@ -91,8 +90,7 @@ struct HistoryCommand: AsyncParsableCommand {
 struct RefundsCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "refunds", abstract: "Lists a customer's refunded transactions in an app.",
-    discussion: "Without --environment, queries production, then the sandbox if not found."
-  )
+    discussion: "Without --environment, queries production, then the sandbox if not found.")
 
   @Argument(help: "A transaction ID, original transaction ID or app transaction ID.")
   var id: String
@@ -114,8 +112,7 @@ struct RefundsCommand: AsyncParsableCommand {
 struct StatusesCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "statuses", abstract: "Shows the status of a customer's subscriptions in an app.",
-    discussion: "Without --environment, queries production, then the sandbox if not found."
-  )
+    discussion: "Without --environment, queries production, then the sandbox if not found.")
 
   @Argument(help: "A transaction ID, original transaction ID or app transaction ID.")
   var id: String
@@ -144,8 +141,7 @@ struct StatusesCommand: AsyncParsableCommand {
 struct AppTransactionCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "app-transaction", abstract: "Shows a customer's download of an app.",
-    discussion: "Without --environment, queries production, then the sandbox if not found."
-  )
+    discussion: "Without --environment, queries production, then the sandbox if not found.")
 
   @Argument(help: "A transaction ID, original transaction ID or app transaction ID.")
   var id: String
