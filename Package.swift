@@ -203,7 +203,8 @@ let package = Package(
       ],
       path: "Sources/Development/AppStoreSimulator", swiftSettings: strict),
     .target(
-      name: "Development", dependencies: assembled, path: "Sources/Development",
+      name: "Development", dependencies: assembled + [argumentParser],
+      path: "Sources/Development",
       exclude: ["AppStoreSimulator", "PrivatePostgres"], swiftSettings: strict),
 
     .executableTarget(

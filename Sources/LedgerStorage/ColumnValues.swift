@@ -2,13 +2,20 @@ import Foundation
 package import Postgres
 package import Subscriptions
 
-extension Timestamp: PostgresRepresentable {
-  package var postgresValue: PostgresTimestamp {
-    PostgresTimestamp(millisecondsSince1970: milliseconds)
+extension Timestamp: PostgresEncodable, PostgresDecodable {
+  package static var postgresType: PostgresType { .timestamptz }
+  package static func canDecode(_ type: PostgresType) -> Bool { type == .timestamptz }
+
+  package func encode(into buffer: inout PostgresBuffer) {
+    PostgresTimestamp(millisecondsSince1970: milliseconds).encode(into: &buffer)
+  }
+
+  package init(postgresBytes: RawSpan, type: PostgresType) throws {
+    try self.init(postgresValue: PostgresTimestamp(postgresBytes: postgresBytes, type: type))
   }
 
   /// Rounds down to the millisecond: SQL writes microseconds.
-  package init(postgresValue: PostgresTimestamp) throws {
+  fileprivate init(postgresValue: PostgresTimestamp) throws {
     guard postgresValue.isFinite else { throw DecodingFault.outOfRange }
     self.init(milliseconds: postgresValue.millisecondsSince1970)
   }

@@ -28,7 +28,6 @@ package struct PostgresError: Error, Sendable {
   /// `ERROR`, `FATAL` or `PANIC`, in English whatever the server's language.
   package internal(set) var severity: String?
   package internal(set) var constraint: String?
-  package internal(set) var schema: String?
   package internal(set) var table: String?
   package internal(set) var column: String?
   /// The statement's text, with `$1` in place of values.

@@ -1,5 +1,5 @@
 import ArgumentParser
-import Bootstrap
+import Development
 
 @main
 struct Tenure: AsyncParsableCommand {
@@ -17,12 +17,5 @@ struct Tenure: AsyncParsableCommand {
       ReportCommand.self, ImportCommand.self, ExportCommand.self, CompareCommand.self,
       AppStoreCommand.self, DoctorCommand.self, MetricsCommand.self,
     ],
-    groupedSubcommands: [
-      CommandGroup(
-        name: "Development",
-        subcommands: [
-          DemoCommand.self, RehearseCommand.self, SimulateAppStoreCommand.self, BenchCommand.self,
-          FuzzCommand.self,
-        ])
-    ])
+    groupedSubcommands: [developmentCommands])
 }

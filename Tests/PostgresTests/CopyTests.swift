@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 
 @testable import Postgres
@@ -8,11 +9,13 @@ import Testing
   @Test func rowsAreCopiedFromASequence() async throws {
     try await TestServer.withPool { pool in
       try await pool.execute("CREATE TABLE copied (id int8, name text, at timestamptz)")
-      let copied = try await pool.copyIn(
-        "COPY copied (id, name, at) FROM STDIN", rows: 0..<50_000
-      ) { number, row in
-        row.append(
-          number, number.isMultiple(of: 2) ? "even \(number)" : nil, PostgresTimestamp.infinity)
+      let copied = try await pool.withTransaction { transaction in
+        try await transaction.copyIn(
+          "COPY copied (id, name, at) FROM STDIN", rows: 0..<50_000
+        ) { number, row in
+          row.append(
+            number, number.isMultiple(of: 2) ? "even \(number)" : nil, PostgresTimestamp.infinity)
+        }
       }
       #expect(copied == 50_000)
       let counts = try await pool.query("SELECT count(*), count(name), sum(id)::int8 FROM copied")
@@ -24,13 +27,9 @@ import Testing
   @Test func rowsAreCopiedInATransaction() async throws {
     try await TestServer.withPool { pool in
       try await pool.execute("CREATE TABLE copied_in_transaction (id int8)")
-      let rows = AsyncStream { continuation in
-        for number in 0..<1000 { continuation.yield(number) }
-        continuation.finish()
-      }
       try await pool.withTransaction { transaction in
         try await transaction.execute("INSERT INTO copied_in_transaction VALUES (-1)")
-        try await transaction.copyIn("COPY copied_in_transaction FROM STDIN", rows: rows) {
+        try await transaction.copyIn("COPY copied_in_transaction FROM STDIN", rows: 0..<1000) {
           $1.append($0)
         }
         try await transaction.commit(with: ["INSERT INTO copied_in_transaction VALUES (-2)"])
@@ -46,17 +45,23 @@ import Testing
     } _: { pool in
       try await pool.execute("CREATE TABLE uncopied (id int8 CHECK (id < 100))")
       await #expect(throws: Broken.self) {
-        try await pool.copyIn("COPY uncopied FROM STDIN", rows: 0..<50) { number, row in
-          row.append(number)
-          if number == 40 { throw Broken() }
+        try await pool.withTransaction { transaction in
+          try await transaction.copyIn("COPY uncopied FROM STDIN", rows: 0..<50) { number, row in
+            row.append(number)
+            if number == 40 { throw Broken() }
+          }
         }
       }
       let refused = await postgresError {
-        try await pool.copyIn("COPY uncopied FROM STDIN", rows: 0..<200_000) { $1.append($0) }
+        try await pool.withTransaction {
+          _ = try await $0.copyIn("COPY uncopied FROM STDIN", rows: 0..<200_000) { $1.append($0) }
+        }
       }
       #expect(refused?.sqlState == .checkViolation)
       let noCopy = await postgresError {
-        try await pool.copyIn("SELECT 1", rows: 0..<2) { $1.append($0) }
+        try await pool.withTransaction {
+          _ = try await $0.copyIn("SELECT 1", rows: 0..<2) { $1.append($0) }
+        }
       }
       #expect(noCopy != nil)
       #expect(try await pool.query("TABLE uncopied").isEmpty)
@@ -78,7 +83,9 @@ import Testing
         for _ in 0..<4 {
           group.addTask {
             let copy: SQL = "COPY copied_and_dropped FROM STDIN"
-            try await pool.copyIn(copy, rows: 0..<10_000) { _, row in row.append(data) }
+            try await pool.withTransaction {
+              try await $0.copyIn(copy, rows: 0..<10_000) { _, row in row.append(data) }
+            }
           }
         }
         try await group.waitForAll()
@@ -89,18 +96,14 @@ import Testing
   @Test func rowsMayBeSlowToCome() async throws {
     try await TestServer.withPool { pool in
       try await pool.execute("CREATE TABLE copied_slowly (id int8)")
-      let rows = AsyncStream<Int> { continuation in
-        Task {
-          for number in 0..<5 {
-            try await Task.sleep(for: .milliseconds(600))
-            continuation.yield(number)
-          }
-          continuation.finish()
+      let copied = try await pool.withTransaction {
+        try await $0.copyIn(
+          "COPY copied_slowly FROM STDIN", rows: 0..<5, deadline: .seconds(2)
+        ) { number, row in
+          Thread.sleep(forTimeInterval: 0.6)
+          row.append(number)
         }
       }
-      let copied = try await pool.copyIn(
-        "COPY copied_slowly FROM STDIN", rows: rows, deadline: .seconds(2)
-      ) { $1.append($0) }
       #expect(copied == 5)
     }
   }

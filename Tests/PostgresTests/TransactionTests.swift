@@ -170,34 +170,6 @@ import Testing
     }
   }
 
-  @Test func savepointsUndoTheirPartOnly() async throws {
-    try await TestServer.withPool { pool in
-      try await pool.execute("CREATE TABLE saved (id int PRIMARY KEY)")
-      let before = await pool.driver.requestsSent
-      try await pool.withTransaction { transaction in
-        try await transaction.execute("INSERT INTO saved VALUES (1)")
-        await #expect(throws: PostgresError.self) {
-          try await transaction.savepoint {
-            try await transaction.execute("INSERT INTO saved VALUES (2)")
-            try await transaction.execute("INSERT INTO saved VALUES (1)")
-          }
-        }
-        try await transaction.savepoint {
-          try await transaction.execute("INSERT INTO saved VALUES (3)")
-          try? await transaction.savepoint {
-            try await transaction.execute("INSERT INTO saved VALUES (4)")
-            throw Refused()
-          }
-          try await transaction.savepoint {}
-        }
-        try await transaction.commit(with: ["INSERT INTO saved VALUES (5)"])
-      }
-      #expect(await pool.driver.requestsSent == before + 6)
-      let ids = try await pool.query("SELECT id FROM saved ORDER BY id").decode(Int.self)
-      #expect(ids == [1, 3, 5])
-    }
-  }
-
   @Test func serializationFailuresAreRepeated() async throws {
     try await TestServer.withPool { pool in
       try await pool.execute("CREATE TABLE counted AS SELECT 0 AS n")

@@ -21,11 +21,8 @@ struct RoundTrip: Sendable, CustomTestStringConvertible {
 enum Mood: String, PostgresCodable { case happy, sad }
 enum Level: Int16, PostgresCodable { case low = 1, high = 2 }
 
-struct Celsius: PostgresRepresentable, Equatable {
-  let degrees: Double
-  init(degrees: Double) { self.degrees = degrees }
-  init(postgresValue: Double) { degrees = postgresValue }
-  var postgresValue: Double { degrees }
+struct Celsius: PostgresCodable, RawRepresentable, Equatable {
+  let rawValue: Double
 }
 
 @Suite struct TypesTests {
@@ -51,15 +48,13 @@ struct Celsius: PostgresRepresentable, Equatable {
     RoundTrip(someUUID,                             "6f9619ff-8b86-d011-b42d-00cf4fc964ff"),
     RoundTrip([UInt8](),                            "\\x"),
     RoundTrip([0, 255, 92] as [UInt8],              "\\x00ff5c"),
-    RoundTrip(JSONB(text: #"{"a": [1, null]}"#),    #"{"a": [1, null]}"#),
-    RoundTrip(JSON(text: #"{ "a":1 }"#),            #"{ "a":1 }"#),
     RoundTrip(PostgresTimestamp(microsecondsSince2000: 0),  "2000-01-01 00:00:00+00"),
     RoundTrip(PostgresTimestamp(microsecondsSince2000: -1), "1999-12-31 23:59:59.999999+00"),
     RoundTrip(PostgresTimestamp.infinity,           "infinity"),
     RoundTrip(PostgresTimestamp.negativeInfinity,   "-infinity"),
     RoundTrip(Mood.sad,                             "sad"),
     RoundTrip(Level.high,                           "2"),
-    RoundTrip(Celsius(degrees: 36.5),               "36.5"),
+    RoundTrip(Celsius(rawValue: 36.5),              "36.5"),
     RoundTrip(Int64?.none,                          nil),
     RoundTrip(Int64?.some(7),                       "7"),
     RoundTrip(String?.none,                         nil),
@@ -74,7 +69,6 @@ struct Celsius: PostgresRepresentable, Equatable {
     RoundTrip([someUUID],                           "{6f9619ff-8b86-d011-b42d-00cf4fc964ff}"),
     RoundTrip([[1], [2, 3]] as [[UInt8]],           "{\"\\\\x01\",\"\\\\x0203\"}"),
     RoundTrip([PostgresTimestamp.infinity, nil],    "{infinity,NULL}"),
-    RoundTrip([JSONB(text: "{}")],                  "{{}}".replacing("{{}}", with: "{\"{}\"}")),
     RoundTrip([Mood.happy, .sad],                   "{happy,sad}"),
     RoundTrip([Int64]?.none,                        nil),
   ]

@@ -25,7 +25,7 @@ final class Backend: EventSource {
   let handle: ConnectionHandle
   let descriptor: Int32
   let usesPreparedStatements: Bool
-  let server: ServerName
+  let server: [String]
   /// Whether the URI selects the server that takes writes.
   let followsPrimary: Bool
   weak var owner: (any BackendOwner)?

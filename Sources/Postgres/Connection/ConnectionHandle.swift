@@ -1,4 +1,5 @@
 internal import CLibpq
+internal import Foundation
 
 /// The only owner of a libpq connection, closed in deinit.
 ///
@@ -52,11 +53,12 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   }
 
   private static func open(_ parameters: [(name: String, value: String)]) -> Self {
-    let names = CStrings(parameters.map(\.name))
-    let values = CStrings(parameters.map(\.value))
-    let pointer = unsafe names.withPointers { names in
-      unsafe values.withPointers { values in unsafe PQconnectdbParams(names, values, 1) }
-    }
+    // Each list ends with a null pointer.
+    let names = unsafe parameters.map { unsafe strdup($0.name) } + [nil]
+    let values = unsafe parameters.map { unsafe strdup($0.value) } + [nil]
+    defer { unsafe (names + values).forEach { unsafe free($0) } }
+    let pointer = unsafe PQconnectdbParams(
+      names.map { unsafe UnsafePointer($0) }, values.map { unsafe UnsafePointer($0) }, 1)
     guard let pointer = unsafe pointer else { preconditionFailure("libpq is out of memory.") }
     return unsafe Self(adopting: pointer)
   }
@@ -66,11 +68,13 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   var processID: Int32 { unsafe PQbackendPID(pointer) }
   var usesTLS: Bool { unsafe PQsslInUse(pointer) != 0 }
 
-  /// The connected server, among those that the URI lists.
-  var server: ServerName {
-    unsafe ServerName(
-      host: String(cString: PQhost(pointer)), address: String(cString: PQhostaddr(pointer)),
-      port: String(cString: PQport(pointer)))
+  /// The connected server's host, address (a host may have several) and port, which identify it
+  /// among those that the URI lists.
+  var server: [String] {
+    unsafe [
+      String(cString: PQhost(pointer)), String(cString: PQhostaddr(pointer)),
+      String(cString: PQport(pointer)),
+    ]
   }
 
   /// Whether the URI asks for a server that takes writes.
@@ -180,39 +184,5 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   func makeCancellation() -> Cancellation? {
     guard let cancel = unsafe PQgetCancel(pointer) else { return nil }
     return unsafe Cancellation(adopting: cancel)
-  }
-}
-
-/// Identifies a server among those that a URI can lead to.
-struct ServerName: Hashable, Sendable {
-  let host: String
-  /// A host name may have several.
-  let address: String
-  let port: String
-}
-
-/// Strings as a C array of pointers, terminated by a null pointer.
-struct CStrings {
-  private let bytes: [CChar]
-  private let offsets: [Int]
-
-  init(_ strings: [String]) {
-    var bytes: [CChar] = []
-    var offsets: [Int] = []
-    for string in strings {
-      offsets.append(bytes.count)
-      bytes.append(contentsOf: string.utf8CString)
-    }
-    self.bytes = bytes
-    self.offsets = offsets
-  }
-
-  func withPointers<T>(_ body: (UnsafePointer<UnsafePointer<CChar>?>?) -> T) -> T {
-    unsafe bytes.withUnsafeBufferPointer { bytes in
-      var pointers: [UnsafePointer<CChar>?] = unsafe []
-      for offset in offsets { unsafe pointers.append(bytes.extracting(offset...).baseAddress) }
-      unsafe pointers.append(nil)
-      return unsafe pointers.withUnsafeBufferPointer { unsafe body($0.baseAddress) }
-    }
   }
 }

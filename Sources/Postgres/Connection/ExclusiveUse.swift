@@ -115,10 +115,6 @@ final class ExclusiveUse {
     try await flush()
   }
 
-  func putCopyEnd(aborting reason: String?) -> Bool {
-    !backend.isClosed && backend.handle.putCopyEnd(aborting: reason)
-  }
-
   /// Writes all buffered data.
   ///
   /// Also reads, to avoid a deadlock in which both sides wait to write. Flushing and watching the
@@ -165,6 +161,28 @@ final class ExclusiveUse {
 }
 
 extension ExclusiveUse {
+  /// Runs a body that uses a session's connection outside of the pipeline, and then ends that use.
+  ///
+  /// Cancelling the task cancels what is running. Errors name the statement.
+  nonisolated static func of<Value>(
+    _ session: Session, running statement: String, timeout: Duration,
+    _ body: (ExclusiveUse) async throws -> Value
+  ) async throws -> Value {
+    let use = try await begin(session, timeout: timeout)
+    do {
+      let value = try await withTaskCancellationHandler {
+        try await body(use)
+      } onCancel: {
+        PostgresLoop.submit { use.cancel() }
+      }
+      await use.end()
+      return value
+    } catch {
+      await use.end()
+      throw (error as? PostgresError)?.during(statement) ?? error
+    }
+  }
+
   static func begin(_ session: Session, timeout: Duration) async throws -> ExclusiveUse {
     switch session.state {
     case .leased(let backend):
@@ -178,12 +196,8 @@ extension ExclusiveUse {
 
   /// Runs a script; results with rows are dropped.
   func runScript(_ text: String) async throws {
-    try await withTaskCancellationHandler {
-      try send(text)
-      while try await nextResult() != nil {}
-    } onCancel: {
-      PostgresLoop.submit { self.cancel() }
-    }
+    try send(text)
+    while try await nextResult() != nil {}
   }
 
   func beginCopy(_ text: String) async throws {
@@ -196,7 +210,7 @@ extension ExclusiveUse {
 
   /// Ends COPY and returns the number of rows; given a reason, the rows are discarded.
   func endCopy(aborting reason: String? = nil) async throws -> Int {
-    guard putCopyEnd(aborting: reason) else { throw failure }
+    guard !backend.isClosed, backend.handle.putCopyEnd(aborting: reason) else { throw failure }
     var rows = 0
     while let result = try await nextResult() { rows = result.affectedRows }
     return rows

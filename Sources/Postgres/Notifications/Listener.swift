@@ -47,7 +47,7 @@ final class Listener {
   }
 
   /// Closes a connection to a server other than this one.
-  func leave(otherThan server: ServerName, _ reason: PostgresError) {
+  func leave(otherThan server: [String], _ reason: PostgresError) {
     if let backend, backend.server != server { backend.close(reason) }
   }
 

@@ -193,14 +193,9 @@ package final class Connection: StatementRunner {
   package func runScript(_ text: String, deadline: Duration? = nil) async throws {
     _ = try await pool.run(
       Request([], session: session, timeout: pool.configuration.acquireTimeout))
-    let use = try await ExclusiveUse.begin(session, timeout: pool.timeout(deadline))
-    do {
-      try await use.runScript(text)
-    } catch {
-      await use.end()
-      throw (error as? PostgresError)?.during(text) ?? error
+    try await ExclusiveUse.of(session, running: text, timeout: pool.timeout(deadline)) {
+      try await $0.runScript(text)
     }
-    await use.end()
   }
 }
 

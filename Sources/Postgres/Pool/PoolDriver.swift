@@ -193,9 +193,7 @@ final class PoolDriver {
     advance()
   }
 
-  private func take(
-    _ backend: Backend, _ slot: Int, _ now: ContinuousClock.Instant
-  ) {
+  private func take(_ backend: Backend, _ slot: Int, _ now: ContinuousClock.Instant) {
     backends[slot] = backend
     backend.start(owner: self)
     state.connected(slot, now: now)
@@ -220,7 +218,7 @@ final class PoolDriver {
 
   /// Closes connections to servers other than the new primary: their requests would wait in vain
   /// or, worse, succeed on a demoted server.
-  private func leaveOthers(than server: ServerName) {
+  private func leaveOthers(than server: [String]) {
     let reason = PostgresError(.connectionLost, "another server is the primary now")
     for case let backend? in backends where backend.server != server { backend.close(reason) }
     guard configuration.listenURI == nil else { return }

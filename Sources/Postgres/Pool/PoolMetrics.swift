@@ -75,7 +75,6 @@ final class PoolMetrics: Sendable {
     }
     connectsSucceeded = connects("succeeded")
     connectsFailed = connects("failed")
-    connectionsLost = Counter(
-      label: "tenure_database_connections_lost_total", factory: factory)
+    connectionsLost = Counter(label: "tenure_database_connections_lost_total", factory: factory)
   }
 }

@@ -70,7 +70,10 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     }
     guard let best else { return nil }
     isCrowded = slots[best].inFlight >= Self.crowdedDepth
-    book(best, need, now)
+    switch need {
+    case .shared: sent(on: best, now: now)
+    case .lease: slots[best].isLeased = true
+    }
     return best
   }
 
@@ -157,9 +160,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
   /// Removes requests that have waited for `patience` while the server is unreachable.
   ///
   /// It is if the last connect has failed and no connection has responded for as long.
-  mutating func removeRefused(
-    now: ContinuousClock.Instant, patience: Duration
-  ) -> [Waiter] {
+  mutating func removeRefused(now: ContinuousClock.Instant, patience: Duration) -> [Waiter] {
     let isOutOfReach =
       failures > 0
       && !slots.contains {
@@ -185,13 +186,6 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
   private func isOpen(_ slot: Slot, _ now: ContinuousClock.Instant) -> Bool {
     guard slot.status == .ready, !slot.isLeased else { return false }
     return slot.inFlight == 0 || now - slot.lastProgress < Self.slowAfter
-  }
-
-  private mutating func book(_ slot: Int, _ need: Need, _ now: ContinuousClock.Instant) {
-    switch need {
-    case .shared: sent(on: slot, now: now)
-    case .lease: slots[slot].isLeased = true
-    }
   }
 }
 

@@ -153,7 +153,6 @@ extension ResultHandle {
   private static let severityField = Int32(UInt8(ascii: "V"))
   private static let sqlStateField = Int32(UInt8(ascii: "C"))
   private static let messageField = Int32(UInt8(ascii: "M"))
-  private static let schemaField = Int32(UInt8(ascii: "s"))
   private static let tableField = Int32(UInt8(ascii: "t"))
   private static let columnField = Int32(UInt8(ascii: "c"))
   private static let constraintField = Int32(UInt8(ascii: "n"))
@@ -165,7 +164,6 @@ extension ResultHandle {
     var error = PostgresError(.server, Self.withoutValues(message, state))
     error.sqlState = state
     error.severity = field(Self.severityField)
-    error.schema = field(Self.schemaField)
     error.table = field(Self.tableField)
     error.column = field(Self.columnField)
     error.constraint = field(Self.constraintField)

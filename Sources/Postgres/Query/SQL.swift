@@ -16,7 +16,7 @@ package struct SQL: Sendable {
     /// The number of bytes; -1 for NULL.
     let length: Int
     /// Offset of `$n` in the text, in UTF-8 bytes, so that inserting the statement needs no search.
-    var placeholder: Int
+    let placeholder: Int
   }
 
   /// The text sent to the server, with `$1`, `$2`, … for the parameters.
@@ -37,10 +37,7 @@ package struct SQL: Sendable {
     let offset = values.count
     let isNull = value.isPostgresNull
     if !isNull { value.encode(into: &values) }
-    appendPlaceholder(
-      Parameter(
-        type: Value.postgresType, offset: offset, length: isNull ? -1 : values.count - offset,
-        placeholder: 0))
+    append(Value.postgresType, at: offset, length: isNull ? -1 : values.count - offset)
   }
 
   /// Appends another statement and renumbers its parameters.
@@ -52,18 +49,14 @@ package struct SQL: Sendable {
       let start = other.text.utf8.index(other.text.utf8.startIndex, offsetBy: parameter.placeholder)
       text.append(contentsOf: other.text[copied..<start])
       copied = other.text.utf8.index(start, offsetBy: "$\(index + 1)".utf8.count)
-      appendPlaceholder(
-        Parameter(
-          type: parameter.type, offset: base + parameter.offset, length: parameter.length,
-          placeholder: 0))
+      append(parameter.type, at: base + parameter.offset, length: parameter.length)
     }
     text.append(contentsOf: other.text[copied...])
   }
 
-  private mutating func appendPlaceholder(_ parameter: Parameter) {
-    var parameter = parameter
-    parameter.placeholder = text.utf8.count
-    parameters.append(parameter)
+  private mutating func append(_ type: PostgresType, at offset: Int, length: Int) {
+    parameters.append(
+      Parameter(type: type, offset: offset, length: length, placeholder: text.utf8.count))
     text.append("$")
     text.append(String(parameters.count))
   }

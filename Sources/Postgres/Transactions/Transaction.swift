@@ -61,22 +61,6 @@ package final class Transaction: StatementRunner {
     followUps.withLock { $0.append(followUp) }
   }
 
-  /// Runs a body whose statements are undone if it throws, while the transaction continues.
-  ///
-  /// Costs no round trip: SAVEPOINT, RELEASE and ROLLBACK TO are sent with the statements that
-  /// follow.
-  package func savepoint<Value>(_ body: () async throws -> Value) async throws -> Value {
-    let savepoint = state.withLock { $0.beginSavepoint() }
-    do {
-      let value = try await body()
-      state.withLock { $0.endSavepoint(savepoint, rollingBack: false) }
-      return value
-    } catch {
-      state.withLock { $0.endSavepoint(savepoint, rollingBack: true) }
-      throw error
-    }
-  }
-
   /// Sends pending statements, so that the connection is leased and the transaction begun.
   func sendPending() async throws {
     _ = try await send([], committing: false, deadline: nil)

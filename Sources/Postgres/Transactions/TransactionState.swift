@@ -1,35 +1,25 @@
 /// The statements that a transaction still has to send, and its phase; without I/O.
 ///
-/// BEGIN with its settings, SAVEPOINT and the statements that end a savepoint are not sent on their
-/// own but with the next statements.
+/// BEGIN and its settings are not sent on their own but with the next statements.
 struct TransactionState {
   private enum Phase { case open, committing, finished }
 
   private var phase = Phase.open
   private var pending: [SQL]
-  /// The number of requests that carried pending statements.
-  private var sent = 0
-  private var savepoints = 0
+  private(set) var wasSent = false
   private var commitWasSent = false
   private var isCommitted = false
   private(set) var failure: PostgresError?
   /// Whether it is unknown what the server has received, so that only a rollback is possible.
   private var isBroken = false
 
-  struct Savepoint {
-    fileprivate let name: String
-    fileprivate let sentBefore: Int
-    fileprivate let pendingBefore: Int
-  }
-
-  init(isolation: IsolationLevel, readOnly: Bool, settings: [SQL] = []) {
+  init(isolation: IsolationLevel, readOnly: Bool, settings: [SQL]) {
     var begin = "BEGIN ISOLATION LEVEL \(isolation.rawValue)"
     if readOnly { begin += " READ ONLY" }
     pending = [SQL(unescaped: begin)] + settings
   }
 
   var isOpen: Bool { phase == .open }
-  var wasSent: Bool { sent > 0 }
 
   /// Takes the statements to send before the next ones.
   mutating func takePending(committing: Bool) throws(PostgresError) -> [SQL] {
@@ -39,7 +29,7 @@ struct TransactionState {
         ?? PostgresError(.closed, "the transaction has failed and can only be rolled back")
     }
     defer { pending.removeAll() }
-    sent += 1
+    wasSent = true
     if committing {
       phase = .committing
       commitWasSent = true
@@ -69,28 +59,6 @@ struct TransactionState {
   mutating func mustRollBack() -> Bool {
     defer { phase = .finished }
     return phase != .finished && wasSent
-  }
-
-  mutating func beginSavepoint() -> Savepoint {
-    savepoints += 1
-    let savepoint = Savepoint(
-      name: "s\(savepoints)", sentBefore: sent, pendingBefore: pending.count)
-    pending.append(SQL(unescaped: "SAVEPOINT \(savepoint.name)"))
-    return savepoint
-  }
-
-  mutating func endSavepoint(_ savepoint: Savepoint, rollingBack: Bool) {
-    savepoints -= 1
-    guard sent > savepoint.sentBefore else {
-      // Nothing was sent since then, not even the savepoint.
-      pending.removeSubrange(savepoint.pendingBefore...)
-      return
-    }
-    if rollingBack {
-      pending = [SQL(unescaped: "ROLLBACK TO SAVEPOINT \(savepoint.name)")]
-      if !isBroken { failure = nil }
-    }
-    pending.append(SQL(unescaped: "RELEASE SAVEPOINT \(savepoint.name)"))
   }
 
   /// Whether the transaction should run again: the cause was external, and nothing was committed.

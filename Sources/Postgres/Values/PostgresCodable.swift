@@ -1,6 +1,6 @@
 /// A value that can be a statement's parameter, in PostgreSQL's binary format.
 ///
-/// Types of other targets usually conform through ``PostgresRepresentable`` or a raw value.
+/// Types of other targets usually conform through a raw value.
 package protocol PostgresEncodable: Sendable {
   /// The parameter's type; where the statement needs another, cast it there.
   static var postgresType: PostgresType { get }
@@ -66,38 +66,8 @@ package enum DecodingFault: Error {
   case unknownValue
 }
 
-/// A type stored as another PostgreSQL type: a moment as a timestamp, an identifier as text.
-/// ```swift
-/// extension Moment: PostgresRepresentable {
-///   var postgresValue: PostgresTimestamp { … }
-///   init(postgresValue: PostgresTimestamp) throws { … }
-/// }
-/// ```
-package protocol PostgresRepresentable: PostgresCodable {
-  associatedtype PostgresValue: PostgresCodable
-
-  var postgresValue: PostgresValue { get }
-
-  /// Fails with ``DecodingFault`` or an error of the type's own if the stored value is not valid.
-  init(postgresValue: PostgresValue) throws
-}
-
-extension PostgresRepresentable {
-  package static var postgresType: PostgresType { PostgresValue.postgresType }
-
-  package var isPostgresNull: Bool { postgresValue.isPostgresNull }
-
-  package func encode(into buffer: inout PostgresBuffer) {
-    postgresValue.encode(into: &buffer)
-  }
-
-  package static var expectedPostgresType: String { PostgresValue.expectedPostgresType }
-
-  package static func canDecode(_ type: PostgresType) -> Bool { PostgresValue.canDecode(type) }
-
-  package init(postgresBytes: RawSpan, type: PostgresType) throws {
-    try self.init(postgresValue: PostgresValue(postgresBytes: postgresBytes, type: type))
-  }
+extension PostgresDecodable where Self: PostgresEncodable {
+  package static var expectedPostgresType: String { "\(postgresType)" }
 }
 
 /// Raw-value types conform without code if their raw value does.
@@ -112,8 +82,6 @@ extension PostgresEncodable where Self: RawRepresentable, RawValue: PostgresEnco
 }
 
 extension PostgresDecodable where Self: RawRepresentable, RawValue: PostgresDecodable {
-  package static var expectedPostgresType: String { RawValue.expectedPostgresType }
-
   package static func canDecode(_ type: PostgresType) -> Bool { RawValue.canDecode(type) }
 
   package init(postgresBytes: RawSpan, type: PostgresType) throws {

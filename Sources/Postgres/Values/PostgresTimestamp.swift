@@ -1,6 +1,6 @@
 /// A `timestamptz` as PostgreSQL stores it: microseconds since 2000-01-01 00:00:00 UTC, without
 /// leap seconds.
-package struct PostgresTimestamp: Hashable, Comparable, Sendable {
+package struct PostgresTimestamp: Hashable, Sendable {
   package let microsecondsSince2000: Int64
 
   package init(microsecondsSince2000: Int64) {
@@ -28,17 +28,12 @@ package struct PostgresTimestamp: Hashable, Comparable, Sendable {
     let (milliseconds, rest) = microsecondsSince2000.quotientAndRemainder(dividingBy: 1000)
     return milliseconds - (rest < 0 ? 1 : 0) + Self.unixSecondsAtEpoch * 1000
   }
-
-  package static func < (left: PostgresTimestamp, right: PostgresTimestamp) -> Bool {
-    left.microsecondsSince2000 < right.microsecondsSince2000
-  }
 }
 
 extension PostgresTimestamp: PostgresEncodable, PostgresDecodable {
   package static var postgresType: PostgresType { .timestamptz }
   package func encode(into buffer: inout PostgresBuffer) { buffer.append(microsecondsSince2000) }
 
-  package static var expectedPostgresType: String { "timestamptz" }
   package static func canDecode(_ type: PostgresType) -> Bool { type == .timestamptz }
 
   package init(postgresBytes: RawSpan, type: PostgresType) throws {

@@ -4,7 +4,6 @@ extension Bool: PostgresEncodable, PostgresDecodable {
   package static var postgresType: PostgresType { .bool }
   package func encode(into buffer: inout PostgresBuffer) { buffer.append(UInt8(self ? 1 : 0)) }
 
-  package static var expectedPostgresType: String { "bool" }
   package static func canDecode(_ type: PostgresType) -> Bool { type == .bool }
   package init(postgresBytes: RawSpan, type: PostgresType) throws {
     self = try postgresBytes.integer(UInt8.self) != 0
@@ -15,7 +14,6 @@ extension Double: PostgresEncodable, PostgresDecodable {
   package static var postgresType: PostgresType { .float8 }
   package func encode(into buffer: inout PostgresBuffer) { buffer.append(bitPattern) }
 
-  package static var expectedPostgresType: String { "float8" }
   package static func canDecode(_ type: PostgresType) -> Bool { type == .float8 || type == .float4 }
   package init(postgresBytes: RawSpan, type: PostgresType) throws {
     if type == .float4 {
@@ -32,9 +30,16 @@ package protocol PostgresInteger: FixedWidthInteger, PostgresEncodable, Postgres
 private let integerTypes: Set<PostgresType> = [.int2, .int4, .int8]
 
 extension PostgresInteger {
+  package static var postgresType: PostgresType {
+    switch bitWidth {
+    case 16: .int2
+    case 32: .int4
+    default: .int8
+    }
+  }
+
   package func encode(into buffer: inout PostgresBuffer) { buffer.append(self) }
 
-  package static var expectedPostgresType: String { "\(postgresType)" }
   package static func canDecode(_ type: PostgresType) -> Bool { integerTypes.contains(type) }
 
   /// A value that does not fit is an error; it is never truncated.
@@ -51,28 +56,15 @@ extension PostgresInteger {
   }
 }
 
-extension Int16: PostgresInteger {
-  package static var postgresType: PostgresType { .int2 }
-}
-
-extension Int32: PostgresInteger {
-  package static var postgresType: PostgresType { .int4 }
-}
-
-extension Int64: PostgresInteger {
-  package static var postgresType: PostgresType { .int8 }
-}
-
-extension Int: PostgresInteger {
-  package static var postgresType: PostgresType { .int8 }
-}
+extension Int16: PostgresInteger {}
+extension Int32: PostgresInteger {}
+extension Int64: PostgresInteger {}
+extension Int: PostgresInteger {}
 
 /// Encoded as `text`; a column of an enum type needs a cast, `\(state)::renewal_state`.
 extension String: PostgresEncodable, PostgresDecodable {
   package static var postgresType: PostgresType { .text }
   package func encode(into buffer: inout PostgresBuffer) { buffer.append(utf8) }
-
-  package static var expectedPostgresType: String { "text" }
 
   /// Includes user-defined types, because an enum's binary format is its label.
   ///
@@ -126,7 +118,6 @@ extension UUID: PostgresEncodable, PostgresDecodable {
     unsafe withUnsafeBytes(of: uuid) { unsafe buffer.append($0) }
   }
 
-  package static var expectedPostgresType: String { "uuid" }
   package static func canDecode(_ type: PostgresType) -> Bool { type == .uuid }
 
   package init(postgresBytes: RawSpan, type: PostgresType) throws {
@@ -134,7 +125,6 @@ extension UUID: PostgresEncodable, PostgresDecodable {
       throw DecodingFault.malformed
     }
     // The guard checks that there are exactly 16 bytes.
-    self = unsafe UUID(
-      uuid: postgresBytes.unsafeLoadUnaligned(fromByteOffset: 0, as: uuid_t.self))
+    self = unsafe UUID(uuid: postgresBytes.unsafeLoadUnaligned(fromByteOffset: 0, as: uuid_t.self))
   }
 }

@@ -4,7 +4,6 @@ import Bootstrap
 import Foundation
 import HTTPAPI
 import LedgerStorage
-import Logging
 import Subscriptions
 
 struct AccountCommand: AsyncParsableCommand {

@@ -1,9 +1,6 @@
 import ArgumentParser
 import Bootstrap
-import Foundation
 import LedgerStorage
-import Logging
-import Subscriptions
 
 struct AuditCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(

@@ -65,25 +65,13 @@ struct CompareCommand: AsyncParsableCommand {
 }
 
 struct ComparisonRun {
-  private var rows: RowFile
-  private let reader: EntitlementReader
-  private let explanation: AccessExplanation
-  private let comparison: AccessComparison
+  var rows: RowFile
+  let reader: EntitlementReader
+  let explanation: AccessExplanation
+  let comparison: AccessComparison
   /// Whether accounts that are not in the file are compared too.
-  private let isOfAll: Bool
-  private var printer: DifferencePrinter
-
-  init(
-    rows: RowFile, reader: EntitlementReader, explanation: AccessExplanation,
-    comparison: AccessComparison, isOfAll: Bool, printer: DifferencePrinter
-  ) {
-    self.rows = rows
-    self.reader = reader
-    self.explanation = explanation
-    self.comparison = comparison
-    self.isOfAll = isOfAll
-    self.printer = printer
-  }
+  let isOfAll: Bool
+  var printer: DifferencePrinter
 
   /// Compares the file a batch of accounts at a time and prints the differences.
   ///
@@ -105,8 +93,7 @@ struct ComparisonRun {
         } else {
           told = .failure(
             RowFault(
-              code: "not_sorted",
-              reason: "Rows must be grouped by account: sort the file."))
+              code: "not_sorted", reason: "Rows must be grouped by account: sort the file."))
         }
       }
       switch told {
@@ -206,9 +193,7 @@ struct DifferencePrinter {
   func finish(lines: Int, faults: Int) {
     let numbers =
       ["lines       \(lines)", "unreadable  \(faults)"]
-      + AccessDifference.Kind.allCases.map { kind in
-        "\(Self.column(kind))\(counts[kind] ?? 0)"
-      }
+      + AccessDifference.Kind.allCases.map { "\(Self.column($0))\(counts[$0] ?? 0)" }
     let text = numbers.joined(separator: "\n") + "\n"
     if format == .table {
       print(text, terminator: "")

@@ -50,10 +50,7 @@ struct DoctorCommand: AsyncParsableCommand {
   }
 
   private func examine() async -> DoctorReport {
-    let settings: Settings
-    do {
-      settings = try await options.settings()
-    } catch {
+    guard let settings = try? await options.settings() else {
       return DoctorReport(findings: await settingFaults())
     }
     // The findings report faults, so they aren't logged as well.

@@ -37,8 +37,10 @@ struct ImportCommand: AsyncParsableCommand {
   @Option(help: "Error file. (default: FILE.errors.csv)")
   var errors: String?
 
-  @Option(help: "Point in time the file reflects. (default: its modification time)")
-  var asOf: String?
+  @Option(
+    help: "Point in time the file reflects. (default: its modification time)",
+    transform: ArgumentText.moment)
+  var asOf: Timestamp?
 
   @Option(help: "Source recorded in the ledger. (default: the file name)")
   var source: String?
@@ -49,9 +51,6 @@ struct ImportCommand: AsyncParsableCommand {
     }
     guard !status || !dryRun else {
       throw ValidationError("--status and --dry-run can't be combined.")
-    }
-    if let asOf, Timestamp(rfc3339: asOf) == nil {
-      throw ValidationError("--as-of must be a time such as 2026-11-21T09:30:00Z.")
     }
   }
 
@@ -99,7 +98,7 @@ struct ImportCommand: AsyncParsableCommand {
     let rows = try RowFile(FileBytes(input.handle), columns: OwnerRow.columns)
     let taking = OwnerImport(
       ledger: ledger, terms: terms, source: source ?? input.name,
-      asOf: asOf.flatMap { Timestamp(rfc3339: $0) } ?? input.writtenAt, isDryRun: dryRun, now: now)
+      asOf: asOf ?? input.writtenAt, isDryRun: dryRun, now: now)
     let summary = try await taking.run(rows, report: faults.write) { bar.show($0) }
     bar.finish()
     try faults.finish()

@@ -3,7 +3,6 @@ import BackgroundJobs
 import Bootstrap
 import Foundation
 import LedgerStorage
-import Logging
 import Subscriptions
 
 /// `tenure jobs`: lists, shows and retries jobs.
@@ -56,7 +55,7 @@ struct JobsCommand: AsyncParsableCommand {
         try await $0.jobs.jobs(named: id, at: $1)
       }
       guard !jobs.isEmpty else {
-        throw NoSuchJob(description: "no job has the ID or subject \(id)")
+        throw CommandFailure(description: "no job has the ID or subject \(id)")
       }
       print(jobs.map(JobsReport.details).joined(separator: "\n\n"))
     }
@@ -101,7 +100,7 @@ struct JobsCommand: AsyncParsableCommand {
         try await $0.jobs.restartJobs(selection, by: act.administrator, at: $1)
       }
       guard count > 0 || ids.isEmpty else {
-        throw NoSuchJob(description: "no job with this ID or subject is waiting or parked")
+        throw CommandFailure(description: "no job with this ID or subject is waiting or parked")
       }
       print("retried  \(count)")
     }
@@ -110,10 +109,7 @@ struct JobsCommand: AsyncParsableCommand {
   private static func withLedger<Value>(
     _ options: SettingOptions, _ body: (Ledger, _ now: Timestamp) async throws -> Value
   ) async throws -> Value {
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    return try await withDatabase(settings, logger: logger) { database in
+    try await options.useDatabase { database, settings, _ in
       try await body(Ledger(database: database), settings.clock.now())
     }
   }
@@ -121,15 +117,10 @@ struct JobsCommand: AsyncParsableCommand {
   private static func known(_ kind: String) throws -> String {
     let kinds = Job.Kind.allCases.map(\.rawValue)
     guard kinds.contains(kind) else {
-      throw ValidationError(
-        "Unknown kind \(kind). Kinds: \(kinds.joined(separator: ", ")).")
+      throw ValidationError("Unknown kind \(kind). Kinds: \(kinds.joined(separator: ", ")).")
     }
     return kind
   }
-}
-
-struct NoSuchJob: Error, CustomStringConvertible {
-  let description: String
 }
 
 enum JobsReport {
@@ -148,9 +139,9 @@ enum JobsReport {
     table(
       ["id", "kind", "subject", "parked at", "attempts", "reason"],
       jobs.map { job in
-        let discardedAt = job.discardedAt.map { "\($0)" } ?? ""
-        return [
-          "\(job.id)", job.kind, job.subject, discardedAt, "\(job.attempts)", job.lastError ?? "",
+        [
+          "\(job.id)", job.kind, job.subject, job.discardedAt?.description ?? "",
+          "\(job.attempts)", job.lastError ?? "",
         ]
       })
   }

@@ -26,10 +26,8 @@ struct MigrateCommand: AsyncParsableCommand {
 
   func run() async throws {
     let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    let database = try await Database.openForMigration(
-      settings, creating: !check, logger: logger)
+    let logger = settings.bootstrapLogger()
+    let database = try await Database.openForMigration(settings, creating: !check, logger: logger)
     do {
       try await database.use { pool in try await run(on: pool, logger: logger) }
     } catch let error as PostgresError where error.sqlState == .insufficientPrivilege {
@@ -41,8 +39,7 @@ struct MigrateCommand: AsyncParsableCommand {
   }
 
   private func run(on pool: ConnectionPool, logger: Logger) async throws {
-    let migrator = SchemaMigrator(
-      database: pool, reports: ReportSQL(Report.sql), logger: logger)
+    let migrator = SchemaMigrator(database: pool, reports: ReportSQL(Report.sql), logger: logger)
     let distributor = SchemaDistributor(database: pool, logger: logger)
     if check {
       let standing = try await migrator.check()
@@ -57,9 +54,7 @@ struct MigrateCommand: AsyncParsableCommand {
     }
   }
 
-  private func tell(
-    _ standing: SchemaStatus, _ distributor: SchemaDistributor
-  ) async throws {
+  private func tell(_ standing: SchemaStatus, _ distributor: SchemaDistributor) async throws {
     let current = SchemaMigrator.currentVersion
     let tables = try await distributor.check()
     if distributed && tables == 0 { throw DistributionError.notBegun }

@@ -43,8 +43,7 @@ struct PollCommand: AsyncParsableCommand {
 
   func run() async throws {
     let settings = try await options.settings(needing: [.apps])
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
+    let logger = settings.bootstrapLogger()
     let isWell = try await withAssembly(settings, logger: logger) { assembly in
       if let originalTransactionID {
         return try await poll(OriginalTransactionID(originalTransactionID), with: assembly)

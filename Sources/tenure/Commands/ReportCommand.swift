@@ -1,6 +1,5 @@
 import ArgumentParser
 import Bootstrap
-import Logging
 import Reports
 import Subscriptions
 
@@ -64,8 +63,12 @@ struct ReportCommand: AsyncParsableCommand {
 extension ReportFault {
   /// The fault of the command-line option of the same name.
   fileprivate var asValidationError: ValidationError {
-    ValidationError("--\(parameter.rawValue.replacing("_", with: "-")) \(text).")
+    ValidationError("\(parameter.option) \(text).")
   }
+}
+
+extension ReportParameter {
+  fileprivate var option: String { "--" + rawValue.replacing("_", with: "-") }
 }
 
 extension Report: ExpressibleByArgument {
@@ -78,10 +81,10 @@ extension ReportFormat: ExpressibleByArgument {}
 /// The options of reports; each report accepts some of them.
 struct ReportOptions: ParsableArguments {
   @Option(help: "First day, such as 2026-01-31.")
-  var from: Day?
+  var from: CalendarDate?
 
   @Option(help: "Last day. (default: today)")
-  var to: Day?
+  var to: CalendarDate?
 
   @Option(help: "Period of a row: day, week (from Monday) or month.")
   var bucket: ReportChoices.Bucket?
@@ -137,10 +140,6 @@ struct ReportOptions: ParsableArguments {
   /// - Throws: `ValidationError` for an option that the report does not accept, or a number out of
   ///   range.
   func choices(for report: Report) throws -> ReportChoices {
-    for parameter in given where !report.parameters.contains(parameter) {
-      throw ValidationError(
-        "--\(Self.name(parameter)) is not accepted by \(report.name).")
-    }
     for (name, value, range) in [
       ("days", days, ReportChoices.dayRange), ("limit", limit, ReportChoices.limitRange),
       ("period", period, ReportChoices.periodRange),
@@ -150,66 +149,50 @@ struct ReportOptions: ParsableArguments {
           "--\(name) is \(value), but must be from \(range.lowerBound) to \(range.upperBound).")
       }
     }
+    var given: [ReportParameter] = []
     var choices = ReportChoices()
-    choices.from = from?.date
-    choices.to = to?.date
-    choices.bucket = bucket
-    choices.timeZone = timeZone ?? choices.timeZone
-    choices.product = product
-    choices.environment = environment ?? choices.environment
-    choices.includesFamilyShared = includeFamilyShared
-    choices.includesTrials = includeTrials
-    choices.includesGrants = includeGrants
-    choices.splitsByProduct = byProduct
-    choices.reportingCurrency = reportingCurrency
-    choices.knownAt = knownAt?.timestamp
-    choices.asOf = asOf?.timestamp
-    choices.days = days ?? choices.days
-    choices.period = period
-    choices.includesSandbox = includeSandbox
-    choices.listsItems = items
-    choices.column = column
-    choices.limit = limit
-    return choices
-  }
-
-  private var given: [ReportParameter] {
-    ReportParameter.allCases.filter { parameter in
-      switch parameter {
-      case .from: from != nil
-      case .to: to != nil
-      case .bucket: bucket != nil
-      case .timeZone: timeZone != nil
-      case .product: product != nil
-      case .environment: environment != nil
-      case .includeFamilyShared: includeFamilyShared
-      case .includeTrials: includeTrials
-      case .includeGrants: includeGrants
-      case .byProduct: byProduct != nil
-      case .reportingCurrency: reportingCurrency != nil
-      case .knownAt: knownAt != nil
-      case .asOf: asOf != nil
-      case .days: days != nil
-      case .period: period != nil
-      case .includeSandbox: includeSandbox
-      case .column: column != nil
-      }
+    func choose<Value>(
+      _ parameter: ReportParameter, _ choice: WritableKeyPath<ReportChoices, Value>, _ value: Value?
+    ) {
+      guard let value else { return }
+      given.append(parameter)
+      choices[keyPath: choice] = value
     }
-  }
-
-  private static func name(_ parameter: ReportParameter) -> String {
-    parameter.rawValue.replacing("_", with: "-")
+    func choose<Value>(
+      _ parameter: ReportParameter, _ choice: WritableKeyPath<ReportChoices, Value?>,
+      _ value: Value?
+    ) {
+      choose(parameter, choice, value.map(Optional.some))
+    }
+    choose(.from, \.from, from)
+    choose(.to, \.to, to)
+    choose(.bucket, \.bucket, bucket)
+    choose(.timeZone, \.timeZone, timeZone)
+    choose(.product, \.product, product)
+    choose(.environment, \.environment, environment)
+    choose(.includeFamilyShared, \.includesFamilyShared, includeFamilyShared ? true : nil)
+    choose(.includeTrials, \.includesTrials, includeTrials ? true : nil)
+    choose(.includeGrants, \.includesGrants, includeGrants ? true : nil)
+    choose(.byProduct, \.splitsByProduct, byProduct)
+    choose(.reportingCurrency, \.reportingCurrency, reportingCurrency)
+    choose(.knownAt, \.knownAt, knownAt?.timestamp)
+    choose(.asOf, \.asOf, asOf?.timestamp)
+    choose(.days, \.days, days)
+    choose(.period, \.period, period)
+    choose(.includeSandbox, \.includesSandbox, includeSandbox ? true : nil)
+    choose(.column, \.column, column)
+    choices.listsItems = items
+    choices.limit = limit
+    if let refused = given.first(where: { !report.parameters.contains($0) }) {
+      throw ValidationError("\(refused.option) is not accepted by \(report.name).")
+    }
+    return choices
   }
 }
 
 extension ReportChoices.Bucket: ExpressibleByArgument {}
 
-/// A date argument, such as 2026-01-31.
-struct Day: ExpressibleByArgument {
-  let date: CalendarDate
-
-  init?(argument: String) {
-    guard let date = CalendarDate(iso8601: argument) else { return nil }
-    self.date = date
-  }
+extension CalendarDate: ExpressibleByArgument {
+  /// A date such as 2026-01-31.
+  package init?(argument: String) { self.init(iso8601: argument) }
 }

@@ -1,10 +1,8 @@
-import AppStore
 import ArgumentParser
 import AsyncHTTPClient
 import BackgroundJobs
 import Bootstrap
 import HTTPAPI
-import Hummingbird
 import Logging
 import Observability
 import ServiceLifecycle
@@ -34,45 +32,49 @@ struct ServeCommand: AsyncParsableCommand {
       ["TENURE_HTTP_HOST": host, "TENURE_HTTP_PORT": port.map(String.init)],
       needing: [.apiKeys, .apps])
     let keys = try settings.apiKeys()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    PrometheusRegistry.bootstrapTenure()
-    let traces = SpanExporter.bootstrapTenure(settings.traces, from: "serve", logger: logger)
     let (host, port) = (settings.httpHost, settings.httpPort)
-    do {
-      try await withProgram(settings, logger: logger) { assembly in
-        let application = assembly.api(keys: keys).application(
-          host: host, port: port,
-          limits: ConnectionLimits(connections: settings.httpMaxConnections)
-        ) { port in
-          logger.info("Serving", metadata: ["http.url": "http://\(host):\(port)"])
-        }
-        return traces + [
-          application, CatalogueRefresh(catalogue: assembly.catalogue), assembly.heartbeat(),
-          assembly.schemaWatch(ending: .nothing),
-        ] + assembly.replicaWatch + (withWorker ? assembly.worker() : [])
+    try await withProgram(
+      "serve", settings, listeningOn: host, port: port, settings: "TENURE_HTTP"
+    ) { assembly, _, logger in
+      let application = assembly.api(keys: keys).application(
+        host: host, port: port,
+        limits: ConnectionLimits(connections: settings.httpMaxConnections)
+      ) { port in
+        logger.info("Serving", metadata: ["http.url": "http://\(host):\(port)"])
       }
-    } catch {
-      throw SettingError(
-        listeningOn: host, named: "TENURE_HTTP_HOST", port: port, named: "TENURE_HTTP_PORT",
-        error) ?? error
+      return [
+        application, CatalogueRefresh(catalogue: assembly.catalogue), assembly.heartbeat(),
+        assembly.schemaWatch(ending: .nothing),
+      ] + assembly.replicaWatch + (withWorker ? assembly.worker() : [])
     }
   }
 }
 
-/// Runs services until SIGTERM or SIGINT, then releases all resources in reverse order.
+/// Runs a program's services until SIGTERM or SIGINT, then releases all resources in reverse order.
 ///
-/// - Parameter services: Makes the services; each may depend on earlier ones.
+/// - Parameters:
+///   - prefix: The beginning of the names of the settings `_HOST` and `_PORT`, for errors.
+///   - services: Makes the services; each may depend on earlier ones.
 func withProgram(
-  _ settings: Settings, logger: Logger,
-  _ services: @Sendable (Assembly) throws -> [any Service]
+  _ name: String, _ settings: Settings, listeningOn host: String, port: Int,
+  settings prefix: String,
+  _ services: @Sendable (Assembly, PrometheusRegistry, Logger) throws -> [any Service]
 ) async throws {
-  try await withAssembly(settings, logger: logger) { assembly in
-    var configuration = ServiceGroupConfiguration(
-      services: try services(assembly), gracefulShutdownSignals: [.sigterm, .sigint],
-      logger: logger)
-    // Longer than any request or job should take; cancelled jobs are retried.
-    configuration.maximumGracefulShutdownDuration = .seconds(60)
-    try await ServiceGroup(configuration: configuration).run()
+  let logger = settings.bootstrapLogger()
+  let registry = PrometheusRegistry.bootstrapTenure()
+  let traces = SpanExporter.bootstrapTenure(settings.traces, from: name, logger: logger)
+  do {
+    try await withAssembly(settings, logger: logger) { assembly in
+      var configuration = ServiceGroupConfiguration(
+        services: traces + (try services(assembly, registry, logger)),
+        gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
+      // Longer than any request or job should take; cancelled jobs are retried.
+      configuration.maximumGracefulShutdownDuration = .seconds(60)
+      try await ServiceGroup(configuration: configuration).run()
+    }
+  } catch {
+    throw SettingError(
+      listeningOn: host, named: "\(prefix)_HOST", port: port, named: "\(prefix)_PORT", error)
+      ?? error
   }
 }

@@ -11,7 +11,7 @@ struct SettingOptions: ParsableArguments {
   @Option(name: .customLong("config"), help: "Settings file with NAME=value lines.")
   var file: String?
 
-  @Option(help: "Database connection URI; overrides DATABASE_URL.")
+  @Option(help: "Database connection URI; overrides DATABASE_URL.", transform: { Secret($0) })
   var databaseURL: Secret<String>?
 
   @Option(help: "Log level; overrides TENURE_LOG_LEVEL.")
@@ -33,16 +33,20 @@ struct SettingOptions: ParsableArguments {
     _ body: (ConnectionPool, Settings, Logger) async throws -> Value
   ) async throws -> Value {
     let settings = try await settings()
-    let logger = Logger.bootstrapTenure(level: settings.logLevel, format: settings.logFormat)
+    let logger = settings.bootstrapLogger()
     return try await withDatabase(settings, logger: logger) { database in
       try await body(database, settings, logger)
     }
   }
 }
 
-/// An option whose value is never printed.
-extension Secret: ExpressibleByArgument where Value == String {
-  init?(argument: String) { self.init(argument) }
+/// A failure that the command reports with its text alone.
+struct CommandFailure: Error, CustomStringConvertible {
+  let description: String
+}
+
+extension Settings {
+  func bootstrapLogger() -> Logger { .bootstrapTenure(level: logLevel, format: logFormat) }
 }
 
 /// Parses arguments; error texts follow "The value … is invalid for …:".
@@ -64,12 +68,5 @@ enum ArgumentText {
       throw ValidationError("must be production or sandbox")
     }
     return environment
-  }
-
-  static func logLevel(_ text: String) throws -> Logger.Level {
-    guard let level = Logger.Level(rawValue: text) else {
-      throw ValidationError("must be trace, debug, info, notice, warning, error or critical")
-    }
-    return level
   }
 }

@@ -2,7 +2,6 @@ import ArgumentParser
 import Bootstrap
 import Foundation
 import LedgerStorage
-import Logging
 import Subscriptions
 
 struct WebhooksCommand: AsyncParsableCommand {

@@ -2,10 +2,7 @@ import ArgumentParser
 import BackgroundJobs
 import Bootstrap
 import HTTPAPI
-import Hummingbird
 import Logging
-import Observability
-import ServiceLifecycle
 
 struct WorkCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -19,36 +16,19 @@ struct WorkCommand: AsyncParsableCommand {
 
   func run() async throws {
     let settings = try await options.settings(needing: [.apps])
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    let registry = PrometheusRegistry.bootstrapTenure()
-    let traces = SpanExporter.bootstrapTenure(settings.traces, from: "work", logger: logger)
-    do {
-      try await withProgram(settings, logger: logger) { assembly in
-        logger.info("Working")
-        return traces + metricsServer(assembly.metricsPage(of: registry), settings, logger)
-          + [
-            CatalogueRefresh(catalogue: assembly.catalogue),
-            assembly.schemaWatch(ending: .program),
-          ] + assembly.worker()
+    let (host, port) = (settings.metricsHost, settings.metricsPort)
+    try await withProgram(
+      "work", settings, listeningOn: host, port: port ?? 0, settings: "TENURE_METRICS"
+    ) { assembly, registry, logger in
+      logger.info("Working")
+      let metrics = port.map { port in
+        assembly.metricsPage(of: registry).application(host: host, port: port) { port in
+          logger.info("Serving metrics", metadata: ["http.url": "http://\(host):\(port)/metrics"])
+        }
       }
-    } catch {
-      throw SettingError(
-        listeningOn: settings.metricsHost, named: "TENURE_METRICS_HOST",
-        port: settings.metricsPort ?? 0, named: "TENURE_METRICS_PORT", error) ?? error
+      return (metrics.map { [$0] } ?? []) + [
+        CatalogueRefresh(catalogue: assembly.catalogue), assembly.schemaWatch(ending: .program),
+      ] + assembly.worker()
     }
-  }
-
-  /// The server of `/metrics`, if a port is set.
-  private func metricsServer(
-    _ page: MetricsPage, _ settings: Settings, _ logger: Logger
-  ) -> [any Service] {
-    guard let port = settings.metricsPort else { return [] }
-    let host = settings.metricsHost
-    return [
-      page.application(host: host, port: port) { port in
-        logger.info("Serving metrics", metadata: ["http.url": "http://\(host):\(port)/metrics"])
-      }
-    ]
   }
 }

@@ -122,17 +122,32 @@ extension Doctor {
 /// Checks that the settings are complete and consistent.
 extension Doctor {
   func settingFindings() -> [DoctorFinding] {
-    unread() + [apiKeys(), apps(), sharedSecrets(), privateKey()]
-      + rootCertificates() + developmentSettings()
+    oddSettings() + [apiKeys(), apps(), sharedSecrets(), privateKey()] + rootCertificates()
   }
 
-  private func unread() -> [DoctorFinding] {
-    guard !settings.unread.isEmpty else { return [] }
-    return [
-      .warning(
-        "settings.unread", "Unknown settings: \(settings.unread.joined(separator: ", ")).",
-        remedy: "Check the spelling of these names; they have no effect.")
-    ]
+  /// Settings that are misspelt or for development only.
+  private func oddSettings() -> [DoctorFinding] {
+    [
+      (
+        !settings.unread.isEmpty, "unread",
+        "Unknown settings: \(settings.unread.joined(separator: ", ")).",
+        "Check the spelling of these names; they have no effect."
+      ),
+      (
+        settings.acceptsXcode, "xcode",
+        "Transactions signed by Xcode are accepted; anyone can forge them.",
+        "Unset TENURE_APPSTORE_ACCEPT_XCODE outside of development."
+      ),
+      (
+        settings.isClockSet, "clock", "The time is read from a file.",
+        "Unset TENURE_CLOCK_FILE outside of development."
+      ),
+      (
+        settings.databaseURL == nil, "database",
+        "The database is a private one in \(settings.dataDirectory).",
+        "Set DATABASE_URL: the private database is for evaluation only."
+      ),
+    ].filter(\.0).map { .warning("settings.\($1)", $2, remedy: $3) }
   }
 
   private func apiKeys() -> DoctorFinding {
@@ -221,61 +236,31 @@ extension Doctor {
         return .ok(check, "\(subject) is valid until \(end).")
       }
   }
-
-  private func developmentSettings() -> [DoctorFinding] {
-    var findings: [DoctorFinding] = []
-    if settings.acceptsXcode {
-      findings.append(
-        .warning(
-          "settings.xcode", "Transactions signed by Xcode are accepted; anyone can forge them.",
-          remedy: "Unset TENURE_APPSTORE_ACCEPT_XCODE outside of development."))
-    }
-    if settings.isClockSet {
-      findings.append(
-        .warning(
-          "settings.clock", "The time is read from a file.",
-          remedy: "Unset TENURE_CLOCK_FILE outside of development."))
-    }
-    if settings.databaseURL == nil {
-      findings.append(
-        .warning(
-          "settings.database", "The database is a private one in \(settings.dataDirectory).",
-          remedy: "Set DATABASE_URL: the private database is for evaluation only."))
-    }
-    return findings
-  }
 }
 
 /// Checks that the webhook's receiver responds.
 extension Doctor {
-  func webhookFindings() async -> [DoctorFinding] {
-    guard let receiver = settings.webhook else { return [] }
+  func finding(on receiver: WebhookReceiver) async -> DoctorFinding {
     let check = "webhook.receiver"
     let sender = WebhookSender(to: receiver)
     let reached = await sender.reach()
     await sender.shutDown()
     switch reached {
     case .success(300..<400):
-      return [
-        .fault(
-          check, "The receiver redirects, which deliveries do not follow.",
-          remedy: "Set TENURE_WEBHOOK_URL to the redirect's target.")
-      ]
+      return .fault(
+        check, "The receiver redirects, which deliveries do not follow.",
+        remedy: "Set TENURE_WEBHOOK_URL to the redirect's target.")
     case .success(let status) where status >= 500 && status != 501:
-      return [
-        .warning(
-          check, "The receiver responds with a server error (HTTP \(status) to HEAD).",
-          remedy: "See its log. Deliveries are retried for three days, then parked.")
-      ]
+      return .warning(
+        check, "The receiver responds with a server error (HTTP \(status) to HEAD).",
+        remedy: "See its log. Deliveries are retried for three days, then parked.")
     case .success(let status):
       // Most receivers accept only POST; an error that says so, even 501, is enough.
-      return [.ok(check, "The receiver responds (HTTP \(status) to HEAD, without an event).")]
+      return .ok(check, "The receiver responds (HTTP \(status) to HEAD, without an event).")
     case .failure(let unreachable):
-      return [
-        .fault(
-          check, unreachable.reason,
-          remedy: "Start the receiver, or fix TENURE_WEBHOOK_URL, DNS, firewall or certificate.")
-      ]
+      return .fault(
+        check, unreachable.reason,
+        remedy: "Start the receiver, or fix TENURE_WEBHOOK_URL, DNS, firewall or certificate.")
     }
   }
 }

@@ -31,9 +31,18 @@ extension Doctor {
         }
         return findings
       } catch let error as PostgresError where error.sqlState == .insufficientPrivilege {
-        return [forbidden(error)]
+        return [
+          .fault(
+            "database.role", "The role lacks a privilege: \(error.message).",
+            remedy: Self.membership)
+        ]
       } catch {
-        return [unreachable("database", error)]
+        return [
+          .fault(
+            "database", "\(error).",
+            remedy: "Check that it runs, that DATABASE_URL has the right host, port, role and "
+              + "database, and that pg_hba.conf allows this machine.")
+        ]
       }
     }
     if let url = settings.readDatabaseURL { findings.append(await replica(url)) }
@@ -45,61 +54,73 @@ extension Doctor {
   /// Checks that NOTIFY arrives at the address for LISTEN.
   private func listener(_ url: Secret<String>) async -> DoctorFinding {
     let check = "database.listen"
-    return await withPool(url) { pool in
-      do {
-        let server = try await DatabaseCheck(pool)
-        guard !server.isStandby else {
-          return .warning(
-            check, "TENURE_LISTEN_DATABASE_URL names a standby, where LISTEN does not work.",
-            remedy: "Set it to the primary.")
-        }
-        let isPooled = try await DatabaseCheck.sharesSessions(pool)
-        guard !isPooled else {
-          return .warning(
-            check, "TENURE_LISTEN_DATABASE_URL names a PgBouncer, where LISTEN does not work.",
-            remedy: "Set it to PostgreSQL's own address.")
-        }
-        return .ok(check, "LISTEN uses a direct connection.")
-      } catch {
+    return await connect(
+      to: url, check, failing: "LISTEN does not work, so changes are noticed seconds later",
+      remedy: "Set TENURE_LISTEN_DATABASE_URL to PostgreSQL's own address."
+    ) { pool in
+      guard try await !DatabaseCheck(pool).isStandby else {
         return .warning(
-          check, "LISTEN does not work, so changes are noticed seconds later: \(error).",
-          remedy: "Set TENURE_LISTEN_DATABASE_URL to PostgreSQL's own address.")
+          check, "TENURE_LISTEN_DATABASE_URL names a standby, where LISTEN does not work.",
+          remedy: "Set it to the primary.")
       }
+      guard try await !DatabaseCheck.sharesSessions(pool) else {
+        return .warning(
+          check, "TENURE_LISTEN_DATABASE_URL names a PgBouncer, where LISTEN does not work.",
+          remedy: "Set it to PostgreSQL's own address.")
+      }
+      return .ok(check, "LISTEN uses a direct connection.")
     }
   }
 
   private func owner(_ url: Secret<String>) async -> DoctorFinding {
     let check = "database.owner"
-    return await withPool(url) { pool in
-      do {
-        guard try await SchemaMigrator(database: pool, logger: logger).roleOwnsSchema() else {
-          return .warning(
-            check, "The role in TENURE_MIGRATION_DATABASE_URL does not own the schema.",
-            remedy: "Set it to the owner: otherwise `tenure migrate` can't change anything.")
-        }
-        return .ok(check, "The schema's owner can connect.")
-      } catch {
-        return .warning(
-          check, "The schema's owner can't connect: \(error).",
-          remedy: "Check TENURE_MIGRATION_DATABASE_URL, which `tenure migrate` uses.")
-      }
+    return await connect(
+      to: url, check, failing: "The schema's owner can't connect",
+      remedy: "Check TENURE_MIGRATION_DATABASE_URL, which `tenure migrate` uses."
+    ) { pool in
+      try await SchemaMigrator(database: pool, logger: logger).roleOwnsSchema()
+        ? .ok(check, "The schema's owner can connect.")
+        : .warning(
+          check, "The role in TENURE_MIGRATION_DATABASE_URL does not own the schema.",
+          remedy: "Set it to the owner: otherwise `tenure migrate` can't change anything.")
     }
   }
 
   private func replica(_ url: Secret<String>) async -> DoctorFinding {
     let check = "database.replica"
-    return await withPool(url) { pool in
+    return await connect(
+      to: url, check, failing: "The replica is unreachable, so DATABASE_URL answers reads",
+      remedy: "Check that it runs and that TENURE_READ_DATABASE_URL names it."
+    ) { pool in
+      try await DatabaseCheck(pool).isStandby
+        ? .ok(check, "A standby answers reads.")
+        : .warning(
+          check, "TENURE_READ_DATABASE_URL names a primary, so DATABASE_URL answers reads.",
+          remedy: "Set it to a standby, or unset it.")
+    }
+  }
+
+  private func reach(_ host: DatabaseHost) async -> DoctorFinding {
+    let check = "database.host"
+    return await connect(
+      to: host.uri, check, failing: "\(host.name) is unreachable",
+      remedy: "Fix it or remove it from DATABASE_URL: a failover to it would fail."
+    ) { pool in
+      let role = try await DatabaseCheck(pool).isStandby ? "standby" : "primary"
+      return .ok(check, "\(host.name) is reachable (\(role)).")
+    }
+  }
+
+  /// Runs a check on a database; an error is a warning.
+  private func connect(
+    to uri: Secret<String>, _ check: String, failing found: String, remedy: String,
+    _ body: (ConnectionPool) async throws -> DoctorFinding
+  ) async -> DoctorFinding {
+    await withPool(uri) { pool in
       do {
-        guard try await DatabaseCheck(pool).isStandby else {
-          return .warning(
-            check, "TENURE_READ_DATABASE_URL names a primary, so DATABASE_URL answers reads.",
-            remedy: "Set it to a standby, or unset it.")
-        }
-        return .ok(check, "A standby answers reads.")
+        return try await body(pool)
       } catch {
-        return .warning(
-          check, "The replica is unreachable, so DATABASE_URL answers reads: \(error).",
-          remedy: "Check that it runs and that TENURE_READ_DATABASE_URL names it.")
+        return .warning(check, "\(found): \(error).", remedy: remedy)
       }
     }
   }
@@ -117,38 +138,11 @@ extension Doctor {
     return value
   }
 
-  private func unreachable(_ check: String, _ error: any Error) -> DoctorFinding {
-    .fault(
-      check, "\(error).",
-      remedy: "Check that it runs, that DATABASE_URL has the right host, port, role and database, "
-        + "and that pg_hba.conf allows this machine.")
-  }
-
-  private func forbidden(_ error: PostgresError) -> DoctorFinding {
-    .fault(
-      "database.role", "The role lacks a privilege: \(error.message).",
-      remedy: Self.membership)
-  }
-
   private func remedy(_ error: LedgerError) -> String {
     if case .schemaVersion(let found?, let needed) = error, found > needed {
       return "Update Tenure: a newer version has upgraded the schema."
     }
     return "Run `tenure migrate` with the schema's owner in TENURE_MIGRATION_DATABASE_URL."
-  }
-
-  private func reach(_ host: DatabaseHost) async -> DoctorFinding {
-    let check = "database.host"
-    return await withPool(host.uri) { pool in
-      do {
-        let isStandby = try await DatabaseCheck(pool).isStandby
-        return .ok(check, "\(host.name) is reachable (\(isStandby ? "standby" : "primary")).")
-      } catch {
-        return .warning(
-          check, "\(host.name) is unreachable: \(error).",
-          remedy: "Fix it or remove it from DATABASE_URL: a failover to it would fail.")
-      }
-    }
   }
 
   // MARK: The server
@@ -160,11 +154,27 @@ extension Doctor {
     let server = try await DatabaseCheck(pool)
     let took = ContinuousClock.now - start
     let skew = server.time - (before + took / 2)
-    return [
+    var findings = [
       version(server),
       Doctor.clockFinding("database.clock", of: "PostgreSQL", skew: skew, precision: took / 2),
       durability(server), autovacuum(server), compiling(server),
-    ] + pooling(server, sharesSessions: sharesSessions) + standby(server)
+      pooling(server, sharesSessions: sharesSessions),
+    ]
+    if server.isPooled, !settings.usesPreparedStatements, settings.listenDatabaseURL == nil {
+      findings.append(
+        .warning(
+          "database.listen",
+          "LISTEN does not work through a PgBouncer, so changes are noticed seconds later.",
+          remedy: "Set TENURE_LISTEN_DATABASE_URL to PostgreSQL's own address."))
+    }
+    if server.isStandby {
+      findings.append(
+        .fault(
+          "database.standby", "The database is a read-only standby.",
+          remedy: "Set DATABASE_URL to the primary, or to all hosts with "
+            + "target_session_attrs=read-write."))
+    }
+    return findings
   }
 
   private func version(_ server: DatabaseCheck) -> DoctorFinding {
@@ -184,104 +194,78 @@ extension Doctor {
     return .ok(check, found)
   }
 
-  private func pooling(_ server: DatabaseCheck, sharesSessions: Bool) -> [DoctorFinding] {
+  private func pooling(_ server: DatabaseCheck, sharesSessions: Bool) -> DoctorFinding {
     let check = "database.prepared_statements"
     let off = "TENURE_DATABASE_PREPARED_STATEMENTS=off"
-    switch (settings.usesPreparedStatements, server.isPooled) {
+    return switch (settings.usesPreparedStatements, server.isPooled) {
     case (true, _) where sharesSessions:
-      return [
-        .fault(
-          check,
-          "Prepared statements are on, behind a PgBouncer in transaction mode.",
-          remedy: "Set \(off): no program starts otherwise.")
-      ]
+      .fault(
+        check, "Prepared statements are on, behind a PgBouncer in transaction mode.",
+        remedy: "Set \(off): no program starts otherwise.")
     case (true, true):
-      return [
-        .warning(
-          check, "Prepared statements are on, behind a PgBouncer.",
-          remedy: "Set \(off) if it runs in transaction mode; session mode is fine.")
-      ]
-    case (false, true):
-      return [.ok(check, "Prepared statements are off, behind a PgBouncer.")]
-        + notListening()
-    case (false, false):
-      return [
-        .warning(
-          check, "Prepared statements are off, without a PgBouncer.",
-          remedy: "Unset TENURE_DATABASE_PREPARED_STATEMENTS: every execution is planned again.")
-      ]
-    case (true, false): return [.ok(check, "Prepared statements are on.")]
-    }
-  }
-
-  private func notListening() -> [DoctorFinding] {
-    guard settings.listenDatabaseURL == nil else { return [] }
-    return [
       .warning(
-        "database.listen",
-        "LISTEN does not work through a PgBouncer, so changes are noticed seconds later.",
-        remedy: "Set TENURE_LISTEN_DATABASE_URL to PostgreSQL's own address.")
-    ]
+        check, "Prepared statements are on, behind a PgBouncer.",
+        remedy: "Set \(off) if it runs in transaction mode; session mode is fine.")
+    case (false, true): .ok(check, "Prepared statements are off, behind a PgBouncer.")
+    case (false, false):
+      .warning(
+        check, "Prepared statements are off, without a PgBouncer.",
+        remedy: "Unset TENURE_DATABASE_PREPARED_STATEMENTS: every execution is planned again.")
+    case (true, false): .ok(check, "Prepared statements are on.")
+    }
   }
 
   private func durability(_ server: DatabaseCheck) -> DoctorFinding {
     let check = "database.durability"
     let off = server.durability.filter { $0.value == "off" }.map { "\($0.setting) is off" }
-    guard off.isEmpty else {
-      return .warning(
+    return off.isEmpty
+      ? .ok(check, "Committed data survives a crash.")
+      : .warning(
         check, "A crash can lose committed data: \(off.joined(separator: ", ")).",
         remedy: "Reset these in the server's configuration and for the role, then reload.")
-    }
-    return .ok(check, "Committed data survives a crash.")
   }
 
   private func autovacuum(_ server: DatabaseCheck) -> DoctorFinding {
-    let check = "database.autovacuum"
-    guard server.hasAutovacuum else {
-      return .fault(
-        check, "Autovacuum is off.",
+    server.hasAutovacuum
+      ? .ok("database.autovacuum", "Autovacuum is on.")
+      : .fault(
+        "database.autovacuum", "Autovacuum is off.",
         remedy: "Set autovacuum = on: the job table is updated constantly.")
-    }
-    return .ok(check, "Autovacuum is on.")
   }
 
   private func compiling(_ server: DatabaseCheck) -> DoctorFinding {
-    let check = "database.jit"
-    guard !server.compilesStatements else {
-      return .warning(
-        check, "JIT compilation is on.",
+    server.compilesStatements
+      ? .warning(
+        "database.jit", "JIT compilation is on.",
         remedy: "Set jit = off for the database: Tenure's statements take less time than compiling "
           + "them.")
-    }
-    return .ok(check, "JIT compilation is off.")
-  }
-
-  private func standby(_ server: DatabaseCheck) -> [DoctorFinding] {
-    guard server.isStandby else { return [] }
-    return [
-      .fault(
-        "database.standby", "The database is a read-only standby.",
-        remedy: "Set DATABASE_URL to the primary, or to all hosts with "
-          + "target_session_attrs=read-write.")
-    ]
+      : .ok("database.jit", "JIT compilation is off.")
   }
 
   // MARK: The schema
 
   private func schema(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
-    let migrator = SchemaMigrator(
-      database: pool, reports: ReportSQL(Report.sql), logger: logger)
-    let standing: SchemaStatus
+    let migrator = SchemaMigrator(database: pool, reports: ReportSQL(Report.sql), logger: logger)
+    var findings: [DoctorFinding]
     do {
-      standing = try await migrator.check()
+      switch try await migrator.check() {
+      case .current:
+        findings = [
+          .ok("database.schema", "The schema has version \(SchemaMigrator.currentVersion)."),
+          try await reports(migrator),
+        ]
+      case .ahead(let version):
+        findings = [
+          .warning(
+            "database.schema", SchemaStatus.sentence(on: version),
+            remedy: "Restart `tenure serve` and `tenure work` with the new version of Tenure.")
+        ]
+      }
     } catch let error as LedgerError {
-      return [
-        .fault("database.schema", "\(error)", remedy: remedy(error))
-      ]
+      return [.fault("database.schema", "\(error)", remedy: remedy(error))]
     }
-    return [finding(on: standing)]
-      + (standing == .current ? [try await reports(migrator)] : [])
-      + [try await role(migrator), try await distribution(pool)]
+    findings += [try await role(migrator), try await distribution(pool)]
+    return findings
   }
 
   private func reports(_ migrator: SchemaMigrator) async throws -> DoctorFinding {
@@ -312,17 +296,6 @@ extension Doctor {
     return .ok(check, "The role can append to the ledger but not change it.")
   }
 
-  private func finding(on standing: SchemaStatus) -> DoctorFinding {
-    let check = "database.schema"
-    return switch standing {
-    case .current: .ok(check, "The schema has version \(SchemaMigrator.currentVersion).")
-    case .ahead(let version):
-      .warning(
-        check, SchemaStatus.sentence(on: version),
-        remedy: "Restart `tenure serve` and `tenure work` with the new version of Tenure.")
-    }
-  }
-
   private func distribution(_ pool: ConnectionPool) async throws -> DoctorFinding {
     let check = "database.distribution"
     do {
@@ -342,9 +315,10 @@ extension Doctor {
     let ledger = Ledger(database: pool)
     let now = settings.clock.now()
     let reading = try await ledger.maintenance.reading(at: now)
-    return [heartbeat(reading, now), backlog(reading, now), parked(reading)]
-      + webhookLag(reading, now)
-      + [try await notifications(ledger, now), try await bloat(ledger)]
+    return [
+      heartbeat(reading, now), backlog(reading, now), parked(reading), webhookLag(reading, now),
+      try await notifications(ledger, now), try await bloat(ledger),
+    ].compactMap(\.self)
   }
 
   private func heartbeat(_ reading: LedgerReading, _ now: Timestamp) -> DoctorFinding {
@@ -379,24 +353,19 @@ extension Doctor {
       remedy: "`tenure jobs` shows the reasons; `tenure jobs retry` retries them.")
   }
 
-  private func webhookLag(_ reading: LedgerReading, _ now: Timestamp) -> [DoctorFinding] {
-    guard settings.webhook != nil else { return [] }
+  private func webhookLag(_ reading: LedgerReading, _ now: Timestamp) -> DoctorFinding? {
+    guard settings.webhook != nil else { return nil }
     let check = "work.webhook"
     if let since = reading.waitingDeliveriesSince, now - since > Self.lateAfter {
-      return [
-        .warning(
-          check, "Webhook deliveries have been pending since \(since).",
-          remedy: "`tenure webhooks` shows the receiver's responses.")
-      ]
+      return .warning(
+        check, "Webhook deliveries have been pending since \(since).",
+        remedy: "`tenure webhooks` shows the receiver's responses.")
     }
-    guard reading.parkedDeliveries == 0 else {
-      return [
-        .warning(
-          check, "Parked webhook deliveries: \(reading.parkedDeliveries).",
-          remedy: "Fix the receiver, then run `tenure webhooks redeliver --parked`.")
-      ]
-    }
-    return [.ok(check, "Webhook deliveries are on time.")]
+    return reading.parkedDeliveries == 0
+      ? .ok(check, "Webhook deliveries are on time.")
+      : .warning(
+        check, "Parked webhook deliveries: \(reading.parkedDeliveries).",
+        remedy: "Fix the receiver, then run `tenure webhooks redeliver --parked`.")
   }
 
   private func notifications(_ ledger: Ledger, _ now: Timestamp) async throws -> DoctorFinding {
@@ -425,11 +394,10 @@ extension Doctor {
   private func bloat(_ ledger: Ledger) async throws -> DoctorFinding {
     let check = "database.vacuum"
     let tables = try await ledger.maintenance.bloatedTables()
-    guard tables.isEmpty else {
-      return .warning(
+    return tables.isEmpty
+      ? .ok(check, "Vacuum keeps up.")
+      : .warning(
         check, "Tables with many dead rows: \(tables.joined(separator: ", ")).",
         remedy: "VACUUM them, and look for long-running transactions, which block vacuum.")
-    }
-    return .ok(check, "Vacuum keeps up.")
   }
 }

@@ -17,7 +17,7 @@ struct Doctor: Sendable {
     var findings = settingFindings()
     findings += await databaseFindings()
     findings += await appleFindings()
-    findings += await webhookFindings()
+    if let receiver = settings.webhook { findings.append(await finding(on: receiver)) }
     return DoctorReport(findings: findings)
   }
 

@@ -49,8 +49,7 @@ struct AppStoreOptions: ParsableArguments {
     }
     let apps = try settings.appStoreApps()
     let key = try settings.neededServerAPIKey()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
+    let logger = settings.bootstrapLogger()
     let app = try app(apps)
     let now = settings.clock.now
     let report = try await withHTTPClient { [settings] client in
@@ -71,14 +70,12 @@ struct AppStoreOptions: ParsableArguments {
   private func app(_ apps: AppStoreApps) throws -> AppStoreApp {
     guard let bundleID else {
       guard apps.all.count == 1 else {
-        throw SettingError(
-          name: "--bundle-id", fault: "required: several apps are configured")
+        throw SettingError(name: "--bundle-id", fault: "required: several apps are configured")
       }
       return apps.all[0]
     }
     guard let app = apps[bundleID] else {
-      throw SettingError(
-        name: "--bundle-id", fault: "the app \(bundleID) is not configured")
+      throw SettingError(name: "--bundle-id", fault: "the app \(bundleID) is not configured")
     }
     return app
   }

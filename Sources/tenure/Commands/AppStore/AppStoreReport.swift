@@ -53,12 +53,8 @@ struct AppStoreReport {
   func check() throws {
     if let failure { throw failure }
     guard refused == 0 else {
-      throw RefusedParts(description: "\(refused) of \(parts) signed parts were refused")
+      throw CommandFailure(description: "\(refused) of \(parts) signed parts were refused")
     }
-  }
-
-  struct RefusedParts: Error, CustomStringConvertible {
-    let description: String
   }
 }
 

@@ -16,19 +16,12 @@ struct SetAppAccountTokenCommand: AsyncParsableCommand {
   @Argument(help: "An original transaction ID.")
   var originalID: String
 
-  @Argument(help: "The account's token (UUID).")
-  var token: String
+  @Argument(help: "The account's token (UUID).", transform: ArgumentText.uuid)
+  var token: UUID
 
   @OptionGroup var options: AppStoreOptions
 
-  func validate() throws {
-    guard UUID(uuidString: token) != nil else {
-      throw ValidationError("The app account token is not a UUID.")
-    }
-  }
-
   func run() async throws {
-    guard let token = UUID(uuidString: token) else { return }
     try await options.report { desk in
       let answer = try await desk.api.setAppAccountToken(
         token, on: OriginalTransactionID(originalID), of: desk.bundleID, in: desk.environment)
@@ -46,26 +39,10 @@ struct ExtensionOptions: ParsableArguments {
   var days: Int64
 
   @Option(help: "The reason.")
-  var reason: Reason
+  var reason: ExtendReasonCode
 
   @Option(help: "Request ID (UUID). (default: a new ID)")
   var requestID: String?
-
-  enum Reason: String, CaseIterable, ExpressibleByArgument {
-    case undeclared
-    case customerSatisfaction = "customer-satisfaction"
-    case other
-    case serviceIssue = "service-issue"
-
-    var apple: ExtendReasonCode {
-      switch self {
-      case .undeclared: .undeclared
-      case .customerSatisfaction: .customerSatisfaction
-      case .other: .other
-      case .serviceIssue: .serviceIssueOrOutage
-      }
-    }
-  }
 
   var requestIdentifier: String { requestID ?? UUID().uuidString.lowercased() }
 
@@ -95,7 +72,7 @@ struct ExtendCommand: AsyncParsableCommand {
     try await options.report { desk in
       var body = ExtendRenewalDateRequest()
       body.extendByDays = request.days
-      body.extendReasonCode = request.reason.apple
+      body.extendReasonCode = request.reason
       body.requestIdentifier = request.requestIdentifier
       let answer = try await desk.api.extendRenewalDate(
         body, of: OriginalTransactionID(originalID), in: desk.bundleID,
@@ -103,13 +80,11 @@ struct ExtendCommand: AsyncParsableCommand {
       var report = AppStoreReport(answer.environment)
       report.show("requestIdentifier", body.requestIdentifier.map { .string($0) })
       report.show(members: answer.content.json)
-      if answer.content.success != true { report.failure = NotExtended() }
+      if answer.content.success != true {
+        report.failure = CommandFailure(description: "Apple has not extended the subscription")
+      }
       return report
     }
-  }
-
-  struct NotExtended: Error, CustomStringConvertible {
-    let description = "Apple has not extended the subscription"
   }
 }
 
@@ -135,7 +110,7 @@ struct ExtendAllCommand: AsyncParsableCommand {
     try await options.report { desk in
       var body = MassExtendRenewalDateRequest()
       body.extendByDays = request.days
-      body.extendReasonCode = request.reason.apple
+      body.extendReasonCode = request.reason
       body.requestIdentifier = request.requestIdentifier
       body.productID = productID
       if !storefront.isEmpty { body.storefrontCountryCodes = storefront }
@@ -190,7 +165,7 @@ struct ConsumptionCommand: AsyncParsableCommand {
   var customerConsented = false
 
   @Option(help: "Delivery status of the purchase.")
-  var delivery: Delivery
+  var delivery: DeliveryStatus
 
   @Flag(help: "The customer could try the content, or read about it, before buying.")
   var sampleContentProvided = false
@@ -199,46 +174,13 @@ struct ConsumptionCommand: AsyncParsableCommand {
   var consumed: Double?
 
   @Option(help: "The refund that you prefer.")
-  var preference: Preference?
+  var preference: RefundPreference?
 
   @OptionGroup var options: AppStoreOptions
 
-  enum Delivery: String, CaseIterable, ExpressibleByArgument {
-    case delivered
-    case qualityIssue = "quality-issue"
-    case wrongItem = "wrong-item"
-    case serverOutage = "server-outage"
-    case other
-
-    var apple: DeliveryStatus {
-      switch self {
-      case .delivered: .delivered
-      case .qualityIssue: .undeliveredQualityIssue
-      case .wrongItem: .undeliveredWrongItem
-      case .serverOutage: .undeliveredServerOutage
-      case .other: .undeliveredOther
-      }
-    }
-  }
-
-  enum Preference: String, CaseIterable, ExpressibleByArgument {
-    case decline
-    case grantFull = "grant-full"
-    case grantProrated = "grant-prorated"
-
-    var apple: RefundPreference {
-      switch self {
-      case .decline: .decline
-      case .grantFull: .grantFull
-      case .grantProrated: .grantProrated
-      }
-    }
-  }
-
   func validate() throws {
     guard customerConsented else {
-      throw ValidationError(
-        "--customer-consented is required: nothing is sent without consent.")
+      throw ValidationError("--customer-consented is required: nothing is sent without consent.")
     }
     guard let consumed else { return }
     guard (0...100).contains(consumed) else {
@@ -252,10 +194,10 @@ struct ConsumptionCommand: AsyncParsableCommand {
   func run() async throws {
     var body = ConsumptionRequest()
     body.customerConsented = customerConsented
-    body.deliveryStatus = delivery.apple
+    body.deliveryStatus = delivery
     body.sampleContentProvided = sampleContentProvided
     body.consumptionPercentage = consumed.map { Int64(($0 * 1000).rounded()) }
-    body.refundPreference = preference?.apple
+    body.refundPreference = preference
     try await options.report { [body] desk in
       let answer = try await desk.api.sendConsumptionInformation(
         body, on: TransactionID(id), of: desk.bundleID, in: desk.environment)
@@ -266,6 +208,42 @@ struct ConsumptionCommand: AsyncParsableCommand {
       return report
     }
   }
+}
+
+/// Apple's values that have names of their own on the command line.
+protocol NamedArgument: ExpressibleByArgument, RawRepresentable
+where RawValue: ExpressibleByArgument {
+  static var names: KeyValuePairs<String, Self> { get }
+}
+
+extension NamedArgument {
+  init?(argument: String) {
+    guard let named = Self.names.first(where: { $0.key == argument }) else { return nil }
+    self = named.value
+  }
+
+  static var allValueStrings: [String] { names.map(\.key) }
+}
+
+extension ExtendReasonCode: NamedArgument {
+  static let names: KeyValuePairs<String, Self> = [
+    "undeclared": .undeclared, "customer-satisfaction": .customerSatisfaction, "other": .other,
+    "service-issue": .serviceIssueOrOutage,
+  ]
+}
+
+extension DeliveryStatus: NamedArgument {
+  static let names: KeyValuePairs<String, Self> = [
+    "delivered": .delivered, "quality-issue": .undeliveredQualityIssue,
+    "wrong-item": .undeliveredWrongItem, "server-outage": .undeliveredServerOutage,
+    "other": .undeliveredOther,
+  ]
+}
+
+extension RefundPreference: NamedArgument {
+  static let names: KeyValuePairs<String, Self> = [
+    "decline": .decline, "grant-full": .grantFull, "grant-prorated": .grantProrated,
+  ]
 }
 
 extension AppStoreReport {

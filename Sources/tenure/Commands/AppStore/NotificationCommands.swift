@@ -66,8 +66,7 @@ struct NotificationsCommand: AsyncParsableCommand {
       var report = AppStoreReport(environment)
       var notifications: [SentNotification] = []
       do {
-        let pages = desk.api.notificationHistoryPages(
-          query, of: desk.bundleID, in: environment)
+        let pages = desk.api.notificationHistoryPages(query, of: desk.bundleID, in: environment)
         for try await page in pages {
           notifications += page.content.notifications
           progress.show(notifications.count)
@@ -119,7 +118,8 @@ struct TestNotificationCommand: AsyncParsableCommand {
       let sent = try await outcome(token, desk, environment)
       report.show(sent)
       if !sent.attempts.contains(where: { $0.sendAttemptResult == .success }) {
-        report.failure = NotDelivered()
+        report.failure = CommandFailure(
+          description: "The app's server has not accepted the test notification")
       }
       return report
     }
@@ -141,9 +141,5 @@ struct TestNotificationCommand: AsyncParsableCommand {
     }
     return try await desk.api.testNotificationStatus(token, of: desk.bundleID, in: environment)
       .content
-  }
-
-  struct NotDelivered: Error, CustomStringConvertible {
-    let description = "The app's server has not accepted the test notification"
   }
 }

@@ -6,8 +6,7 @@ import Subscriptions
 struct TransactionCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "transaction", abstract: "Shows a transaction's current state at Apple.",
-    discussion: "Without --environment, queries production, then the sandbox if not found."
-  )
+    discussion: "Without --environment, queries production, then the sandbox if not found.")
 
   @Argument(help: "A transaction ID.")
   var id: String
@@ -56,7 +55,7 @@ struct HistoryCommand: AsyncParsableCommand {
   var group: [String] = []
 
   @Option(help: "Only purchased, or only family-shared transactions.")
-  var ownership: Ownership?
+  var ownership: InAppOwnershipType?
 
   @Option(help: "true: only revoked transactions; false: only others.")
   var revoked: Bool?
@@ -66,13 +65,6 @@ struct HistoryCommand: AsyncParsableCommand {
 
   @OptionGroup var options: AppStoreOptions
 
-  enum Ownership: String, CaseIterable, ExpressibleByArgument {
-    case purchased
-    case familyShared = "family-shared"
-
-    var apple: InAppOwnershipType { self == .purchased ? .purchased : .familyShared }
-  }
-
   private var query: TransactionHistoryQuery {
     var query = TransactionHistoryQuery()
     query.startDate = from?.timestamp
@@ -80,7 +72,7 @@ struct HistoryCommand: AsyncParsableCommand {
     query.productIDs = product.map { ProductID($0) }
     query.productTypes = type
     query.subscriptionGroupIdentifiers = group
-    query.inAppOwnershipType = ownership?.apple
+    query.inAppOwnershipType = ownership
     query.revoked = revoked
     query.order = newestFirst ? .descending : .ascending
     return query
@@ -98,8 +90,7 @@ struct HistoryCommand: AsyncParsableCommand {
 struct RefundsCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "refunds", abstract: "Lists a customer's refunded transactions in an app.",
-    discussion: "Without --environment, queries production, then the sandbox if not found."
-  )
+    discussion: "Without --environment, queries production, then the sandbox if not found.")
 
   @Argument(help: "A transaction ID, original transaction ID or app transaction ID.")
   var id: String
@@ -121,8 +112,7 @@ struct RefundsCommand: AsyncParsableCommand {
 struct StatusesCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "statuses", abstract: "Shows the status of a customer's subscriptions in an app.",
-    discussion: "Without --environment, queries production, then the sandbox if not found."
-  )
+    discussion: "Without --environment, queries production, then the sandbox if not found.")
 
   @Argument(help: "A transaction ID, original transaction ID or app transaction ID.")
   var id: String
@@ -151,8 +141,7 @@ struct StatusesCommand: AsyncParsableCommand {
 struct AppTransactionCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "app-transaction", abstract: "Shows a customer's download of an app.",
-    discussion: "Without --environment, queries production, then the sandbox if not found."
-  )
+    discussion: "Without --environment, queries production, then the sandbox if not found.")
 
   @Argument(help: "A transaction ID, original transaction ID or app transaction ID.")
   var id: String
@@ -223,6 +212,12 @@ extension AppStoreReport {
     report.failure = failure
     return report
   }
+}
+
+extension InAppOwnershipType: NamedArgument {
+  static let names: KeyValuePairs<String, Self> = [
+    "purchased": .purchased, "family-shared": .familyShared,
+  ]
 }
 
 extension TransactionHistoryQuery.ProductType: ExpressibleByArgument {

@@ -1,7 +1,6 @@
 import AppStore
 import AppStoreSimulator
-import ArgumentParser
-import Development
+package import ArgumentParser
 import Bootstrap
 import Foundation
 import HTTPAPI
@@ -11,6 +10,14 @@ import Secrets
 import ServiceLifecycle
 import Subscriptions
 import UnixSignals
+
+/// The commands that the product does not need.
+package let developmentCommands = CommandGroup(
+  name: "Development",
+  subcommands: [
+    DemoCommand.self, RehearseCommand.self, SimulateAppStoreCommand.self, BenchCommand.self,
+    FuzzCommand.self,
+  ])
 
 struct DemoCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -34,7 +41,7 @@ struct DemoCommand: AsyncParsableCommand {
   @Option(help: "Number of customers in the simulated year; 0 skips it.")
   var customers = 200
 
-  @Option(help: "Log level.", transform: ArgumentText.logLevel)
+  @Option(help: "Log level.", transform: Logger.Level.argument)
   var logLevel = Logger.Level.warning
 
   /// More would take hours.
@@ -80,7 +87,7 @@ struct RehearseCommand: AsyncParsableCommand {
   @Option(help: "Seed; the same seed gives the same customers.")
   var seed: UInt64 = 1
 
-  @Option(help: "Log level.", transform: ArgumentText.logLevel)
+  @Option(help: "Log level.", transform: Logger.Level.argument)
   var logLevel = Logger.Level.error
 
   func validate() throws {
@@ -128,6 +135,15 @@ private func untilSignalled<Value: Sendable>(
   let result = await work.result
   watch.cancel()
   return await watch.value ? nil : try result.get()
+}
+
+extension Logger.Level {
+  fileprivate static func argument(_ text: String) throws -> Self {
+    guard let level = Self(rawValue: text) else {
+      throw ValidationError("must be trace, debug, info, notice, warning, error or critical")
+    }
+    return level
+  }
 }
 
 extension BenchSubject: ExpressibleByArgument {}
@@ -204,7 +220,9 @@ struct BenchCommand: AsyncParsableCommand {
   @Option(help: "Output format: table or json.")
   var format = BenchFormat.table
 
-  @Option(help: "An empty database to use instead of a private one; emptied again afterwards.")
+  @Option(
+    help: "An empty database to use instead of a private one; emptied again afterwards.",
+    transform: { Secret($0) })
   var databaseURL: Secret<String>?
 
   @Option(
@@ -417,7 +435,7 @@ struct SimulateAppStoreCommand: AsyncParsableCommand {
   @Option(help: "Rate limit of the Server API as a multiple of Apple's. (default: no limit)")
   var rateLimitScale: Double?
 
-  @Option(help: "Log level.", transform: ArgumentText.logLevel)
+  @Option(help: "Log level.", transform: Logger.Level.argument)
   var logLevel = Logger.Level.info
 
   func validate() throws {
