@@ -2,8 +2,26 @@ import AppStore
 import CoreMetrics
 import LedgerStorage
 
+/// The counters of one metric, all created at the beginning, so that each is reported from zero on.
+struct CounterTable: Sendable {
+  private let counters: [[String]: Counter]
+
+  /// - Parameter values: The values of the dimensions, one list for each counter.
+  init(
+    _ label: String, by dimensions: String..., of values: [[String]],
+    factory: any MetricsFactory
+  ) {
+    counters = Dictionary(
+      uniqueKeysWithValues: values.map {
+        ($0, Counter(label: label, dimensions: Array(zip(dimensions, $0)), factory: factory))
+      })
+  }
+
+  func increment(_ values: String...) { counters[values]?.increment() }
+}
+
 /// Counters of verified submissions.
-final class SubmissionMetrics: Sendable {
+struct SubmissionMetrics: Sendable {
   enum Outcome: String, CaseIterable {
     case verified
     case rejected
@@ -13,41 +31,26 @@ final class SubmissionMetrics: Sendable {
     case misconfigured
   }
 
-  private let receipts: [Outcome: Counter]
-  private let signed: [Outcome: Counter]
+  private let submissions: CounterTable
 
   init(_ factory: any MetricsFactory) {
-    func counters(_ source: String) -> [Outcome: Counter] {
-      Dictionary(
-        uniqueKeysWithValues: Outcome.allCases.map { outcome in
-          let counter = Counter(
-            label: "tenure_submissions_total",
-            dimensions: [("source", source), ("outcome", outcome.rawValue)], factory: factory)
-          return (outcome, counter)
-        })
-    }
-    receipts = counters("receipt")
-    signed = counters("signed_transactions")
+    submissions = CounterTable(
+      "tenure_submissions_total", by: "source", "outcome",
+      of: ["receipt", "signed_transactions"].flatMap { source in
+        Outcome.allCases.map { [source, $0.rawValue] }
+      }, factory: factory)
   }
 
   func count(_ outcome: Outcome, of payload: SubmissionPayload) {
     switch payload {
-    case .receipt: receipts[outcome]?.increment()
-    case .signedData: signed[outcome]?.increment()
+    case .receipt: submissions.increment("receipt", outcome.rawValue)
+    case .signedData: submissions.increment("signed_transactions", outcome.rawValue)
     }
   }
 }
 
 /// Counters of received and processed notifications.
-final class NotificationMetrics: Sendable {
-  private enum EvidenceBatch: String, CaseIterable { case stored, repeated, refused }
-
-  private struct Key: Hashable {
-    let version: String
-    let type: String
-    let arrival: EvidenceBatch
-  }
-
+struct NotificationMetrics: Sendable {
   /// Anybody can post a notification, so unknown types are counted as one.
   private static let other = "other"
   private static let types: [NotificationVersion: Set<String>] = [
@@ -55,70 +58,50 @@ final class NotificationMetrics: Sendable {
     .two: Set(NotificationTypeV2.allCases.map(\.rawValue) + [other]),
   ]
 
-  private let arrivals: [Key: Counter]
-  private let outcomes: [NotificationOutcome: Counter]
-  private let postponed: Counter
+  private let arrivals: CounterTable
+  private let outcomes: CounterTable
   private let factory: any MetricsFactory
 
   init(_ factory: any MetricsFactory) {
     self.factory = factory
-    var keys = Self.types.flatMap { version, types in
+    let stored = Self.types.flatMap { version, types in
       types.flatMap { type in
-        [EvidenceBatch.stored, .repeated].map {
-          Key(version: "\(version.rawValue)", type: type, arrival: $0)
-        }
+        ["stored", "repeated"].map { ["\(version.rawValue)", type, $0] }
       }
     }
     // The type of a refused notification is not trusted.
-    keys += ["1", "2", "none"].map { Key(version: $0, type: "none", arrival: .refused) }
-    arrivals = Dictionary(
-      uniqueKeysWithValues: keys.map { key in
-        let counter = Counter(
-          label: "tenure_notifications_total",
-          dimensions: [
-            ("version", key.version), ("type", key.type), ("outcome", key.arrival.rawValue),
-          ], factory: factory)
-        return (key, counter)
-      })
-    func outcome(_ outcome: String) -> Counter {
-      Counter(
-        label: "tenure_notifications_processed_total", dimensions: [("outcome", outcome)],
-        factory: factory)
-    }
-    outcomes = Dictionary(
-      uniqueKeysWithValues: NotificationOutcome.allCases.map { ($0, outcome($0.rawValue)) })
-    postponed = outcome("postponed")
-    // Creates the metric before the first refusal.
-    _ = Counter(
-      label: "tenure_notifications_refused_total", dimensions: [("reason", "unreadable")],
+    let refused = ["1", "2", "none"].map { [$0, "none", "refused"] }
+    arrivals = CounterTable(
+      "tenure_notifications_total", by: "version", "type", "outcome", of: stored + refused,
       factory: factory)
+    outcomes = CounterTable(
+      "tenure_notifications_processed_total", by: "outcome",
+      of: NotificationOutcome.allCases.map { [$0.rawValue] } + [["postponed"]], factory: factory)
+    // Creates the metric before the first refusal.
+    _ = refusals(for: "unreadable")
   }
 
   func stored(_ new: NewNotification, isNew: Bool) {
     let type = new.notificationType.flatMap { name in
       Self.types[new.version]?.contains(name) == true ? name : nil
     }
-    let key = Key(
-      version: "\(new.version.rawValue)", type: type ?? Self.other,
-      arrival: isNew ? .stored : .repeated)
-    arrivals[key]?.increment()
+    arrivals.increment(
+      "\(new.version.rawValue)", type ?? Self.other, isNew ? "stored" : "repeated")
   }
 
   func refused(_ refusal: NotificationRefusal) {
-    let version = refusal.version.map { "\($0.rawValue)" } ?? "none"
-    arrivals[Key(version: version, type: "none", arrival: .refused)]?.increment()
-    // There are a few dozen reasons.
+    arrivals.increment(refusal.version.map { "\($0.rawValue)" } ?? "none", "none", "refused")
+    refusals(for: refusal.reason).increment()
+  }
+
+  /// There are a few dozen reasons.
+  private func refusals(for reason: String) -> Counter {
     Counter(
-      label: "tenure_notifications_refused_total", dimensions: [("reason", refusal.reason)],
-      factory: factory
-    ).increment()
+      label: "tenure_notifications_refused_total", dimensions: [("reason", reason)],
+      factory: factory)
   }
 
-  func processed(_ outcome: NotificationOutcome) {
-    outcomes[outcome]?.increment()
-  }
+  func processed(_ outcome: NotificationOutcome) { outcomes.increment(outcome.rawValue) }
 
-  func wasPostponed() {
-    postponed.increment()
-  }
+  func wasPostponed() { outcomes.increment("postponed") }
 }

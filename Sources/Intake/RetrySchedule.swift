@@ -38,10 +38,7 @@ package struct RetrySchedule: Hashable, Sendable {
     return limit / 2 + limit / 2 * min(max(random, 0), 1)
   }
 
-  /// The time of the next attempt.
-  ///
-  /// - Parameter notBefore: The time that the other side asked for, respected up to
-  ///   ``longestWish``.
+  /// The time of the next attempt; `notBefore` is the other side's wish, up to ``longestWish``.
   package func next(
     afterAttempts attempts: Int, at now: Timestamp, notBefore: Timestamp? = nil
   ) -> Timestamp {

@@ -190,7 +190,6 @@ struct LinePollTests {
         ledger: api.ledger, serverAPI: nil, receipts: receipts, apps: apps,
         catalogue: try await CatalogueCache(ledger: api.ledger, logger: quietLogger),
         sandboxAccess: .all, logger: quietLogger, now: { clock.now })
-      #expect(!poll.canAskByID)
       #expect(
         try await poll.poll(OriginalTransactionKey(.production, "1"), of: Self.bundleID) == nil)
     }

@@ -38,54 +38,44 @@ package struct AccessExplanation: Sendable {
   }
 
   /// A reason why an original transaction grants nothing; lower ranks are more informative.
-  private struct Reason {
-    var rank: Int
-    var sentence: String
-
-    init(_ rank: Int, _ sentence: String) {
-      self.rank = rank
-      self.sentence = sentence
-    }
-  }
+  private typealias Reason = (rank: Int, sentence: String)
 
   private func reason(
     _ family: RecordedOriginalTransaction, _ line: OriginalTransactionKey, account: Account,
-    granting products: Set<ProductID>,
-    had: Entitlement?
+    granting products: Set<ProductID>, had: Entitlement?
   ) -> Reason {
     guard !family.rule.charges.isEmpty else {
-      return Reason(0, "\(line) was imported, but Apple has not confirmed it yet.")
+      return (0, "\(line) was imported, but Apple has not confirmed it yet.")
     }
     guard let latest = family.rule.charges.last(where: { products.contains($0.productID) }) else {
       let ids = Set(family.rule.charges.map(\.productID)).sorted()
       if let unknown = ids.first(where: { terms.catalogue[$0] == nil }) {
-        return Reason(6, "Product \(unknown) is not in the catalogue.")
+        return (6, "Product \(unknown) is not in the catalogue.")
       }
       let names = ids.map(\.rawValue).joined(separator: ", ")
-      return Reason(7, "No product of \(line) grants it: \(names).")
+      return (7, "No product of \(line) grants it: \(names).")
     }
     let transaction = "Transaction \(latest.id.transactionID) of \(line)"
     guard let decision = family.line.decisions[latest.id]?.decision else {
-      return Reason(7, "\(transaction) has no ownership decision.")
+      return (7, "\(transaction) has no ownership decision.")
     }
     guard let owner = decision.owner else {
-      return Reason(1, "\(transaction) has no owner: \(family.explanation(of: decision))")
+      return (1, "\(transaction) has no owner: \(family.explanation(of: decision))")
     }
     guard owner == account.key else {
       let name = family.names[owner] ?? "an erased account"
-      return Reason(
-        2, "\(transaction) belongs to “\(name)”: \(family.explanation(of: decision))")
+      return (2, "\(transaction) belongs to “\(name)”: \(family.explanation(of: decision))")
     }
     if let revocation = latest.revocation {
-      return Reason(3, "\(transaction) was refunded on \(revocation.at).")
+      return (3, "\(transaction) was refunded on \(revocation.at).")
     }
     if !terms.grantsAccess(in: latest.id.line.environment, to: account.id) {
-      return Reason(4, "\(transaction) is from the sandbox, which grants this account nothing.")
+      return (4, "\(transaction) is from the sandbox, which grants this account nothing.")
     }
     if let had, had.transactionID == latest.id.transactionID {
-      return Reason(5, Self.sentence(for: had))
+      return (5, Self.sentence(for: had))
     }
-    return Reason(5, latest.end.map { "\(transaction) expired on \($0)." } ?? "It is not active.")
+    return (5, latest.end.map { "\(transaction) expired on \($0)." } ?? "It is not active.")
   }
 
   private static func sentence(for entitlement: Entitlement) -> String {

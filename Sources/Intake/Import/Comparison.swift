@@ -34,10 +34,8 @@ package struct PublishedAccess: Hashable, Sendable {
     PublishedAccess, RowFault
   > {
     guard let account = values[0], let entitlement = values[1] else {
-      return .failure(
-        RowFault(
-          code: "missing_value",
-          reason: "\(values[0] == nil ? "account_id" : "entitlement") is missing."))
+      let column = values[0] == nil ? "account_id" : "entitlement"
+      return .failure(RowFault("missing_value", "\(column) is missing."))
     }
     let until: End
     switch values[2] {
@@ -47,8 +45,8 @@ package struct PublishedAccess: Hashable, Sendable {
       guard let moment = Timestamp(rfc3339: text) else {
         return .failure(
           RowFault(
-            code: "invalid_time",
-            reason: "until must be a time such as 2026-11-21T09:30:00Z, not “\(text.quotable)”."))
+            "invalid_time",
+            "until must be a time such as 2026-11-21T09:30:00Z, not “\(text.quotable)”."))
       }
       until = .at(moment)
     }
@@ -60,8 +58,7 @@ package struct PublishedAccess: Hashable, Sendable {
     case let text?:
       return .failure(
         RowFault(
-          code: "invalid_active",
-          reason: "active must be true or false, not “\(text.rawValue.quotable)”."))
+          "invalid_active", "active must be true or false, not “\(text.rawValue.quotable)”."))
     }
     return .success(
       PublishedAccess(
@@ -114,29 +111,24 @@ package struct AccessComparison: Sendable {
     // Of several rows for an entitlement, the best one counts.
     let there = Dictionary(told.map { (ExactText($0.entitlement), $0) }) { Self.better($0, $1) }
     for name in Set(here.keys).union(there.keys).sorted() {
-      let (mine, other) = (here[name], there[name])
-      switch (mine?.isActive ?? false, other?.isActive ?? false) {
-      case (false, true):
-        differences.append(
-          AccessDifference(
-            kind: .onlyThere, accountID: other?.accountID ?? "", entitlement: name.rawValue,
-            untilThere: other?.until.moment, explanation: try await explain(name.rawValue)))
-      case (true, false):
-        guard let mine, let account = told.first?.accountID else { continue }
-        differences.append(
-          AccessDifference(
-            kind: .onlyHere, accountID: account, entitlement: name.rawValue,
-            untilThere: other?.until.moment, untilHere: mine.accessEndsAt,
-            explanation: Self.reason(of: mine)))
-      case (true, true):
-        guard let mine, let other, !isSame(mine.accessEndsAt, other.until) else { continue }
-        differences.append(
-          AccessDifference(
-            kind: .otherEnd, accountID: other.accountID, entitlement: name.rawValue,
-            untilThere: other.until.moment, untilHere: mine.accessEndsAt,
-            explanation: Self.reason(of: mine)))
-      case (false, false): continue
+      let (mine, other) = (here[name].flatMap { $0.isActive ? $0 : nil }, there[name])
+      let kind: AccessDifference.Kind
+      switch (mine, other?.isActive ?? false) {
+      case (nil, true): kind = .onlyThere
+      case (_?, false): kind = .onlyHere
+      case (let mine?, true):
+        guard let other, !isSame(mine.accessEndsAt, other.until) else { continue }
+        kind = .otherEnd
+      case (nil, false): continue
       }
+      guard let account = other?.accountID ?? told.first?.accountID else { continue }
+      let explanation =
+        if let mine { Self.reason(of: mine) } else { try await explain(name.rawValue) }
+      differences.append(
+        AccessDifference(
+          kind: kind, accountID: account, entitlement: name.rawValue,
+          untilThere: other?.until.moment, untilHere: mine?.accessEndsAt,
+          explanation: explanation))
     }
     return differences
   }
@@ -167,13 +159,9 @@ package struct AccessComparison: Sendable {
   private func isSame(_ here: Timestamp?, _ there: PublishedAccess.End) -> Bool {
     switch (here, there) {
     case (_, .unsaid), (nil, .never): true
-    case (let here?, .at(let there)): abs(here, there) <= tolerance
+    case (let here?, .at(let there)): (here - there).isWithin(tolerance)
     case (nil, .at), (_?, .never): false
     }
-  }
-
-  private func abs(_ one: Timestamp, _ other: Timestamp) -> Duration {
-    one > other ? one - other : other - one
   }
 
   package static func reason(of entitlement: Entitlement) -> String {

@@ -102,30 +102,19 @@ package struct OwnerImport: Sendable {
 
   // MARK: Parts
 
-  private struct Item: Sendable {
-    package var line: Int
-    var owner: Result<ImportedOwner, RowFault>
-  }
-
-  private struct Done: Sendable {
-    package var line: Int
-    var outcome: Result<ImportVerdict, RowFault>
-  }
+  private typealias Item = (line: Int, owner: Result<ImportedOwner, RowFault>)
+  private typealias Done = (line: Int, outcome: Result<ImportVerdict, RowFault>)
 
   /// Parses a row; nil if it repeats an earlier one.
   private func item(_ row: FileRow, seen: inout SeenOwners) -> Item? {
     let owner = row.values.flatMap { OwnerRow.owner($0, asOf: asOf) }
-    guard case .success(let imported) = owner else { return Item(line: row.line, owner: owner) }
+    guard case .success(let imported) = owner else { return (row.line, owner) }
     switch seen.add(imported) {
-    case .new: return Item(line: row.line, owner: owner)
+    case .new: return (row.line, owner)
     case .repeated: return nil
     case .contradicted:
-      return Item(
-        line: row.line,
-        owner: .failure(
-          RowFault(
-            code: "different_accounts",
-            reason: "An earlier line assigns \(imported.line) to another account.")))
+      let reason = "An earlier line assigns \(imported.line) to another account."
+      return (row.line, .failure(RowFault("different_accounts", reason)))
     }
   }
 
@@ -145,26 +134,23 @@ package struct OwnerImport: Sendable {
     var verdicts = try await ledger.imports.importOwners(
       owners, from: source, isDryRun: isDryRun, terms: terms, at: now()
     ).makeIterator()
-    return items.map { item in
-      Done(
-        line: item.line,
-        outcome: item.owner.flatMap { owner in
-          switch verdicts.next() {
-          case .recorded?: .success(.recorded)
-          case .known?: .success(.known)
-          case .ownedByAnotherAccount(let other)?:
-            .failure(
-              RowFault(
-                code: "owned_by_another_account",
-                reason: "\(owner.line) belongs to \(other) in Tenure; nothing was changed."))
-          case .accountErased?:
-            .failure(
-              RowFault(
-                code: "account_erased",
-                reason: "The account \(owner.accountID.quotable) was erased."))
-          case nil: preconditionFailure("Each owner has a verdict.")
-          }
-        })
+    return items.map { line, owner in
+      let outcome = owner.flatMap { owner -> Result<ImportVerdict, RowFault> in
+        switch verdicts.next() {
+        case .recorded?: .success(.recorded)
+        case .known?: .success(.known)
+        case .ownedByAnotherAccount(let other)?:
+          .failure(
+            RowFault(
+              "owned_by_another_account",
+              "\(owner.line) belongs to \(other) in Tenure; nothing was changed."))
+        case .accountErased?:
+          .failure(
+            RowFault("account_erased", "The account \(owner.accountID.quotable) was erased."))
+        case nil: preconditionFailure("Each owner has a verdict.")
+        }
+      }
+      return (line, outcome)
     }
   }
 }

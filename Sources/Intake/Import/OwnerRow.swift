@@ -22,7 +22,7 @@ package enum OwnerRow {
     _ values: [String?], asOf moment: Timestamp
   ) -> Result<ImportedOwner, RowFault> {
     func fault(_ code: String, _ reason: String) -> Result<ImportedOwner, RowFault> {
-      .failure(RowFault(code: code, reason: reason))
+      .failure(RowFault(code, reason))
     }
     for (column, value) in zip(columns, values) where column.isNeeded && value == nil {
       return fault("missing_value", "\(column.names[0]) is missing.")
@@ -68,32 +68,28 @@ package enum OwnerRow {
 
   /// Apple's IDs are digits today; letters and hyphens are accepted in case that changes.
   private static func isID(_ text: String) -> Bool {
-    (1...longestID).contains(text.utf8.count)
-      && text.utf8.allSatisfy { byte in
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-          UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "-"):
-          true
-        default: false
-        }
-      }
+    text.isAlphanumeric(or: "-", upTo: longestID)
   }
 
   private static func isReceipt(_ text: String) -> Bool {
-    (1...longestReceipt).contains(text.utf8.count)
-      && text.utf8.allSatisfy { byte in
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-          UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "+"), UInt8(ascii: "/"),
-          UInt8(ascii: "="):
-          true
-        default: false
-        }
-      }
+    text.isAlphanumeric(or: "+/=", upTo: longestReceipt)
   }
 }
 
 extension String {
+  /// Whether it has ASCII letters, digits and `others` only, and 1 to `longest` of them.
+  fileprivate func isAlphanumeric(or others: String, upTo longest: Int) -> Bool {
+    (1...longest).contains(utf8.count)
+      && utf8.allSatisfy { byte in
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+          UInt8(ascii: "A")...UInt8(ascii: "Z"):
+          true
+        default: others.utf8.contains(byte)
+        }
+      }
+  }
+
   /// The first 40 characters of external text, on one line, for messages.
   package var quotable: String {
     let start = unicodeScalars.prefix(40).map { scalar in

@@ -18,9 +18,13 @@ package struct RowFault: Error, Hashable, Sendable {
   /// A sentence.
   package var reason: String
 
-  package init(code: String, reason: String) {
+  package init(_ code: String, _ reason: String) {
     self.code = code
     self.reason = reason
+  }
+
+  static func unreadable(_ why: String) -> RowFault {
+    RowFault("unreadable", "The line can't be read: \(why).")
   }
 }
 
@@ -28,9 +32,7 @@ package struct RowFault: Error, Hashable, Sendable {
 package struct FileFault: Error, Hashable, CustomStringConvertible {
   package let description: String
 
-  package init(description: String) {
-    self.description = description
-  }
+  package init(description: String) { self.description = description }
 }
 
 /// Streams a file of rows: CSV with a header (RFC 4180), or JSON lines, which begin with a brace.
@@ -76,9 +78,7 @@ package struct RowFile {
     self.columns = columns
     self.bytes = bytes
     try self.bytes.skipByteOrderMark()
-    while let next = try self.bytes.peek(), next == Self.lineFeed || next == Self.carriageReturn {
-      skipLineEnd()
-    }
+    try skipLineEnds()
     guard let first = try self.bytes.peek() else {
       throw FileFault(description: "The file is empty.")
     }
@@ -86,7 +86,7 @@ package struct RowFile {
     switch try csvRow() {
     case .failure(let fault):
       throw FileFault(description: "The first line can't be read: \(fault.reason)")
-    case .success(let names): try read(names: names ?? [])
+    case .success(let names): try read(names: names)
     }
   }
 
@@ -94,34 +94,21 @@ package struct RowFile {
 
   /// Reads the next row; nil at the end.
   package mutating func next() throws -> FileRow? {
-    while let byte = try bytes.peek() {
-      if byte == Self.lineFeed || byte == Self.carriageReturn {
-        skipLineEnd()
-        continue
+    try skipLineEnds()
+    guard try bytes.peek() != nil else { return nil }
+    let number = line
+    guard let positions else { return FileRow(line: number, values: try jsonRow()) }
+    let values = try csvRow().flatMap { fields -> Result<[String?], RowFault> in
+      guard fields.count == width else {
+        let count = fields.count == 1 ? "one field" : "\(fields.count) fields"
+        return .failure(.unreadable("it has \(count), but the header has \(width)"))
       }
-      let number = line
-      guard let positions else { return FileRow(line: number, values: try jsonRow()) }
-      switch try csvRow() {
-      case .failure(let fault): return FileRow(line: number, values: .failure(fault))
-      case .success(nil): return nil
-      case .success(let fields?):
-        guard fields.count == width else {
-          return FileRow(
-            line: number,
-            values: .failure(
-              .unreadable(
-                "it has \(fields.count == 1 ? "one field" : "\(fields.count) fields"), "
-                  + "but the header has \(width)")))
-        }
-        return FileRow(
-          line: number,
-          values: .success(
-            zip(columns, positions).map { column, position in
-              position.map { fields[$0] }.flatMap { column.value($0) }
-            }))
-      }
+      return .success(
+        zip(columns, positions).map { column, position in
+          position.map { fields[$0] }.flatMap { column.value($0) }
+        })
     }
-    return nil
+    return FileRow(line: number, values: values)
   }
 
   // MARK: CSV
@@ -150,13 +137,11 @@ package struct RowFile {
     width = names.count
   }
 
-  /// Reads the fields of a row; nil at the end of the file.
-  private mutating func csvRow() throws -> Result<[String]?, RowFault> {
+  /// Reads the fields of a row, which begins with the next byte.
+  private mutating func csvRow() throws -> Result<[String], RowFault> {
     var (fields, field): ([String], [UInt8]) = ([], [])
     var fault: String?
     var (isQuoted, wasQuoted, length) = (false, false, 0)
-    func text(_ bytes: [UInt8]) -> String? { String(validating: bytes, as: UTF8.self) }
-    guard try bytes.peek() != nil else { return .success(nil) }
     while true {
       let byte = try bytes.next()
       length += 1
@@ -185,7 +170,7 @@ package struct RowFile {
       }
       switch byte {
       case Self.comma?, Self.lineFeed?, Self.carriageReturn?, nil:
-        if let text = text(field) {
+        if let text = String(validating: field, as: UTF8.self) {
           fields.append(text)
         } else {
           fault = fault ?? "it is not UTF-8"
@@ -205,10 +190,13 @@ package struct RowFile {
     return .failure(.unreadable(fault ?? "it can't be read"))
   }
 
-  private mutating func skipLineEnd() {
-    guard let byte = try? bytes.next() else { return }
-    if byte == Self.carriageReturn, (try? bytes.peek()) == Self.lineFeed { _ = try? bytes.next() }
-    line += 1
+  /// Skips empty lines.
+  private mutating func skipLineEnds() throws {
+    while let byte = try bytes.peek(), byte == Self.lineFeed || byte == Self.carriageReturn {
+      _ = try bytes.next()
+      if byte == Self.carriageReturn, try bytes.peek() == Self.lineFeed { _ = try bytes.next() }
+      line += 1
+    }
   }
 
   // MARK: JSON lines
@@ -251,12 +239,6 @@ package struct RowFile {
       values.append(found)
     }
     return .success(values)
-  }
-}
-
-extension RowFault {
-  package static func unreadable(_ why: String) -> RowFault {
-    RowFault(code: "unreadable", reason: "The line can't be read: \(why).")
   }
 }
 

@@ -52,8 +52,7 @@ extension StatusPoller {
     if job != nil, !known.isSubscription, hasNotifications { return .over }
     let bundleID = known.source.bundleID ?? (apps.all.count == 1 ? apps.all[0].bundleID : nil)
     if let bundleID, apps[bundleID] == nil {
-      return try await passOver(
-        job, because: "The app \(bundleID) is not configured.")
+      return try await passOver(job, because: "The app \(bundleID) is not configured.")
     }
     if serverAPI != nil, let bundleID {
       return try await ask(about: known, of: bundleID, doing: job)
@@ -87,8 +86,7 @@ extension StatusPoller {
         return .postponed(because: error.description, notBefore: error.notBefore)
       }
       switch error.kind {
-      case .notFound:
-        return try await passOver(job, because: error.description)
+      case .notFound: return try await passOver(job, because: error.description)
       case .invalidRequest where error.code == .invalidTransactionID:
         return try await passOver(job, because: error.description)
       case .unauthorized, .misconfigured:
@@ -123,8 +121,7 @@ extension StatusPoller {
   private func show(
     _ receipt: String, for known: PollStore.PollRequest, of bundleID: String?, doing job: Job?
   ) async throws -> Outcome {
-    let polled = try await poll(
-      receipt: receipt, of: bundleID, about: known.line, doing: job)
+    let polled = try await poll(receipt: receipt, of: bundleID, about: known.line, doing: job)
     switch polled.verification.verdict {
     case .verified: return .polled(isNews: (polled.recorded?.changedFamilies ?? 0) > 0)
     case .rejected(let rejection):
@@ -139,6 +136,7 @@ extension StatusPoller {
         because: fault.reason, notBefore: now() + Self.waitAfterMisconfiguration)
     }
   }
+
   private func passOver(_ job: Job?, because reason: String) async throws -> Outcome {
     if let job { try await ledger.polls.passOver(job, because: reason, at: now()) }
     return .passedOver(because: reason)

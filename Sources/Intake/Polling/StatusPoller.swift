@@ -34,9 +34,6 @@ package struct StatusPoller: Sendable {
     self.now = now
   }
 
-  /// Whether there is a key for the App Store Server API.
-  package var canAskByID: Bool { serverAPI != nil }
-
   // MARK: By original transaction ID
 
   /// Apple's answer about an original transaction.
@@ -49,43 +46,20 @@ package struct StatusPoller: Sendable {
     package let refusals: [SignedDataError]
   }
 
-  /// The revision of Apple's transaction history after which to read.
-  package enum Start: Hashable, Sendable {
-    /// The one of the last poll, or else the beginning.
-    case lastRevision
-    case beginning
-    case revision(String)
-  }
-
   /// Asks the App Store Server API for the customer's transactions and subscription statuses.
   ///
   /// `line` is any original transaction of the customer, and `transaction` the transaction to ask
-  /// with, if that is another. The job ends with the recording. If Apple does not know the stored
-  /// revision any more, the whole history is read. Without a complete answer it throws an
-  /// `AppStoreServerAPIError`, and nothing is recorded; without a key for the API it returns nil.
+  /// with, if that is another. The job ends with the recording. Without a complete answer it throws
+  /// an `AppStoreServerAPIError`, and nothing is recorded; without a key for the API it returns nil.
   package func poll(
     _ line: OriginalTransactionKey, of bundleID: String, naming transaction: TransactionID? = nil,
-    from start: Start = .lastRevision, doing job: Job? = nil
+    doing job: Job? = nil
   ) async throws -> Polled? {
     guard let serverAPI else { return nil }
     let id = transaction?.rawValue ?? line.originalTransactionID.rawValue
-    func history(after revision: String?) async throws -> PolledAnswer {
-      try await self.history(of: id, on: line.environment, in: bundleID, after: revision, serverAPI)
-    }
-    var answer: PolledAnswer
-    switch start {
-    case .beginning: answer = try await history(after: nil)
-    case .revision(let revision):
-      answer = try await history(after: revision)
-    case .lastRevision:
-      let last = try await ledger.polls.historyRevision(of: line)
-      do {
-        answer = try await history(after: last)
-      } catch let error as AppStoreServerAPIError
-        where error.code == .invalidRequestRevision && last != nil
-      {
-        answer = try await history(after: nil)
-      }
+    var answer = try await history(.transactions, of: line) {
+      serverAPI.transactionHistoryPages(
+        of: id, in: bundleID, environment: line.environment, after: $0)
     }
     // Asked after the history, so that the renewal status is the latest one.
     answer.add(
@@ -104,24 +78,10 @@ package struct StatusPoller: Sendable {
     of line: OriginalTransactionKey, in bundleID: String, doing job: Job? = nil
   ) async throws -> Polled? {
     guard let serverAPI else { return nil }
-    func refunds(after revision: String?) async throws -> PolledAnswer {
-      var answer = PolledAnswer(revision: revision)
-      for try await page in serverAPI.refundHistoryPages(
+    let answer = try await history(.refunds, of: line) {
+      serverAPI.refundHistoryPages(
         of: line.originalTransactionID.rawValue, in: bundleID, environment: line.environment,
-        after: revision)
-      {
-        answer.add(page.content)
-      }
-      return answer
-    }
-    let last = try await ledger.polls.historyRevision(of: line, in: .refunds)
-    let answer: PolledAnswer
-    do {
-      answer = try await refunds(after: last)
-    } catch let error as AppStoreServerAPIError
-      where error.code == .invalidRequestRevision && last != nil
-    {
-      answer = try await refunds(after: nil)
+        after: $0)
     }
     return try await record(
       answer, of: .refunds, about: PollStore.PolledOriginalTransaction(line, of: bundleID, job: job)
@@ -146,17 +106,25 @@ package struct StatusPoller: Sendable {
       revision: answer.revision, refusals: answer.refusals)
   }
 
+  /// Reads a history after the revision of the last poll, or all of it if Apple does not know that
+  /// revision any more.
   private func history(
-    of id: String, on environment: Environment, in bundleID: String, after revision: String?,
-    _ serverAPI: AppStoreServerAPI
+    _ history: HistoryRevision.History, of line: OriginalTransactionKey,
+    _ pages: (_ revision: String?) -> ServerAPIPages<TransactionPage>
   ) async throws -> PolledAnswer {
-    var answer = PolledAnswer(revision: revision)
-    for try await page in serverAPI.transactionHistoryPages(
-      of: id, in: bundleID, environment: environment, after: revision)
-    {
-      answer.add(page.content)
+    func read(after revision: String?) async throws -> PolledAnswer {
+      var answer = PolledAnswer(revision: revision)
+      for try await page in pages(revision) { answer.add(page.content) }
+      return answer
     }
-    return answer
+    let last = try await ledger.polls.historyRevision(of: line, in: history)
+    do {
+      return try await read(after: last)
+    } catch let error as AppStoreServerAPIError
+      where error.code == .invalidRequestRevision && last != nil
+    {
+      return try await read(after: nil)
+    }
   }
 
   // MARK: By receipt

@@ -6,10 +6,9 @@ package import Subscriptions
 /// The status of a submission, as its sender sees it.
 package enum SubmissionAnswer: Sendable {
   case verified(Verified)
-  /// Stored, and being decided or waiting for Apple.
+  /// Stored, and being decided or waiting for Apple; without `retryAt` retries have stopped.
   ///
-  /// Without `retryAt` retries have stopped, and the problem explains it. The entitlements are
-  /// those that the account has until then; nil if provisional access is turned off.
+  /// The entitlements are those until then; nil if provisional access is turned off.
   case pending(
     id: UUID, retryAt: Timestamp?, problem: SubmissionProblem?, entitlements: [Entitlement]?)
   case rejected(id: UUID, problem: SubmissionProblem)

@@ -7,9 +7,8 @@ package import Subscriptions
 
 /// Processes submissions from their arrival to the answer, in the server and the worker.
 ///
-/// A submission is stored durably, together with a job, before it is verified, and answered only
-/// after its consequences are committed, so that a crash loses nothing. A receipt may have to wait
-/// for Apple; signed data is decided immediately, and its job matters only after a crash.
+/// A submission is stored durably with a job before it is verified, and answered after its
+/// consequences are committed, so that a crash loses nothing. A receipt may have to wait for Apple.
 package struct SubmissionIntake: Sendable {
   /// The time for storing a decision; generous, for a slow database.
   private static let storingTime: Duration = .seconds(30)
@@ -49,8 +48,12 @@ package struct SubmissionIntake: Sendable {
   private var terms: AccessTerms { catalogue.terms(sandboxAccess) }
 
   /// The time after which a worker may take over.
-  package var longestDecision: Duration {
-    verifier.receipts.longestVerification + Self.storingTime
+  package func longestDecision(on payload: SubmissionPayload) -> Duration {
+    switch payload {
+    case .receipt: verifier.receipts.longestVerification + Self.storingTime
+    // Verified in milliseconds.
+    case .signedData: Self.storingTime
+    }
   }
 
   /// Stores, verifies and records a submission.
@@ -61,14 +64,12 @@ package struct SubmissionIntake: Sendable {
         id: UUID.version7(at: receivedAt), accountID: request.accountID, receivedAt: receivedAt,
         payload: request.payload, transactionID: request.transactionID,
         orderID: request.orderID, isRestore: request.isRestore, bundleID: request.bundleID),
-      retryAt: receivedAt + verifier.longestVerification(of: request.payload) + Self.storingTime)
+      retryAt: receivedAt + longestDecision(on: request.payload))
     return try await decide(submission, payload: request.payload, worker: nil)
   }
 
-  /// Verifies a stored submission again.
-  ///
-  /// `worker` is the one that has claimed its job. Returns nil if the submission is decided or its
-  /// payload was pruned.
+  /// Verifies a stored submission again, for the worker that has claimed its job; nil if it is
+  /// decided or its payload was pruned.
   package func resume(_ id: UUID, worker: String? = nil) async throws -> SubmissionAnswer? {
     guard let submission = try await ledger.submissions.submission(id), submission.isOpen,
       let payload = try await ledger.submissions.payload(of: id)

@@ -23,15 +23,6 @@ struct SubmissionVerifier: Sendable {
     case misconfigured(ReceiptMisconfiguration)
   }
 
-  /// The longest time that a verification can take.
-  func longestVerification(of payload: SubmissionPayload) -> Duration {
-    switch payload {
-    case .receipt: receipts.longestVerification
-    // Milliseconds, covered by the time for storing.
-    case .signedData: .zero
-    }
-  }
-
   func verify(_ payload: SubmissionPayload, of submission: Submission) async -> Verification {
     switch payload {
     case .receipt(let data):

@@ -28,7 +28,7 @@ package struct AppStoreWriteBack: Sendable {
   let logger: Logger
   let now: @Sendable () -> Timestamp
   private let apps: AppStoreApps
-  private let metrics: WriteBackMetrics
+  private let counters: CounterTable
 
   /// - Parameter serverAPI: Nil without a key.
   package init(
@@ -42,7 +42,13 @@ package struct AppStoreWriteBack: Sendable {
     self.catalogue = catalogue
     self.sandboxAccess = sandboxAccess
     self.logger = logger
-    self.metrics = WriteBackMetrics(metrics)
+    let outcomes: [WriteBack.Outcome] = [
+      .accepted, .refused(httpStatus: nil, code: nil), .skipped(.unowned),
+    ]
+    counters = CounterTable(
+      "tenure_apple_tellings_total", by: "kind", "outcome",
+      of: WriteBack.Kind.allCases.flatMap { kind in outcomes.map { [kind.rawValue, $0.name] } },
+      factory: metrics)
     self.now = now
   }
 
@@ -102,7 +108,7 @@ package struct AppStoreWriteBack: Sendable {
 
   private func settle(_ writeBack: WriteBack, ending job: Job) async throws -> Outcome {
     try await ledger.writeBacks.record(writeBack, ending: job)
-    metrics.count(writeBack.kind, writeBack.outcome.name)
+    counters.increment(writeBack.kind.rawValue, writeBack.outcome.name)
     logger.info(
       "Write-back to Apple finished",
       metadata: [
@@ -110,36 +116,5 @@ package struct AppStoreWriteBack: Sendable {
         "outcome": "\(writeBack.outcome.name)",
       ])
     return .told(writeBack.outcome)
-  }
-}
-
-/// Counters of write-backs by outcome.
-final class WriteBackMetrics: Sendable {
-  private struct Key: Hashable {
-    let kind: WriteBack.Kind
-    let outcome: String
-  }
-
-  private static let outcomes: [WriteBack.Outcome] = [
-    .accepted, .refused(httpStatus: nil, code: nil), .skipped(.unowned),
-  ]
-
-  private let tellings: [Key: Counter]
-
-  init(_ factory: any MetricsFactory) {
-    let keys = WriteBack.Kind.allCases.flatMap { kind in
-      Self.outcomes.map { Key(kind: kind, outcome: $0.name) }
-    }
-    tellings = Dictionary(
-      uniqueKeysWithValues: keys.map { key in
-        let counter = Counter(
-          label: "tenure_apple_tellings_total",
-          dimensions: [("kind", key.kind.rawValue), ("outcome", key.outcome)], factory: factory)
-        return (key, counter)
-      })
-  }
-
-  func count(_ kind: WriteBack.Kind, _ outcome: String) {
-    tellings[Key(kind: kind, outcome: outcome)]?.increment()
   }
 }

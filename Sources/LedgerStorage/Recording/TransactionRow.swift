@@ -196,12 +196,12 @@ extension TransactionRow {
           at: $0, reason: revocationReason, type: revocationType,
           percentage: revocationPercentage)
       }
-      transaction.revocation = RevocationHistory(
-        signed: dated(signed, asOf: revocationAsOf),
-        unsigned: dated(
-          unsignedAt.map { Revocation(at: $0, reason: unsignedReason) }, asOf: unsignedAsOf),
-        known: dated(knownRevocationAt, asOf: revocationKnownAt),
-        notRevokedAsOf: notRevokedAsOf, notMentionedAsOf: notMentionedAsOf)
+      transaction.revocation.signed = dated(signed, asOf: revocationAsOf)
+      transaction.revocation.unsigned = dated(
+        unsignedAt.map { Revocation(at: $0, reason: unsignedReason) }, asOf: unsignedAsOf)
+      transaction.revocation.known = dated(knownRevocationAt, asOf: revocationKnownAt)
+      transaction.revocation.notRevokedAsOf = notRevokedAsOf
+      transaction.revocation.notMentionedAsOf = notMentionedAsOf
       return (transaction, tokenHolder, revokedAt)
     }
   }

@@ -11,17 +11,9 @@ package struct Entitlement: Hashable, Sendable {
 
     package var isActive: Bool { self == .active || self == .inGracePeriod }
 
-    /// The order in which inactive holdings of one entitlement are shown: the likeliest to return
-    /// first.
-    fileprivate var rank: Int {
-      switch self {
-      case .active: 0
-      case .inGracePeriod: 1
-      case .inBillingRetry: 2
-      case .revoked: 3
-      case .expired: 4
-      }
-    }
+    /// The order in which inactive holdings of one entitlement are shown, by the cases: the
+    /// likeliest to return first.
+    fileprivate var rank: Int? { Self.allCases.firstIndex(of: self) }
   }
 
   package enum Source: String, Codable, Sendable {
@@ -114,8 +106,7 @@ extension Entitlement {
     self.init(
       name: grant.entitlement, state: isRevoked ? .revoked : isOver ? .expired : .active,
       expiresAt: grant.accessEnd, accessEndsAt: grant.accessEnd, willRenew: false,
-      periodType: .normal,
-      environment: grant.line?.environment,
+      periodType: .normal, environment: grant.line?.environment,
       originalTransactionID: grant.line?.originalTransactionID, source: grant.source)
   }
 
@@ -123,18 +114,17 @@ extension Entitlement {
   /// depends on the order of reading.
   private func isBetter(than other: Entitlement) -> Bool {
     if isActive != other.isActive { return isActive }
-    if !isActive, state != other.state { return state.rank < other.state.rank }
-    let (end, otherEnd) = (
-      accessEndsAt?.milliseconds ?? .max, other.accessEndsAt?.milliseconds ?? .max
-    )
-    if end != otherEnd { return end > otherEnd }
-    let (id, otherID) = (
-      (transactionID ?? "", originalTransactionID ?? "", productID ?? ""),
-      (other.transactionID ?? "", other.originalTransactionID ?? "", other.productID ?? "")
-    )
-    if id != otherID { return id > otherID }
+    if !isActive, state != other.state { return state.rank ?? 0 < other.state.rank ?? 0 }
+    if order != other.order { return order > other.order }
     return (environment?.rawValue ?? "", source.rawValue)
       < (other.environment?.rawValue ?? "", other.source.rawValue)
+  }
+
+  private var order: (Int64, TransactionID, OriginalTransactionID, ProductID) {
+    (
+      accessEndsAt?.milliseconds ?? .max, transactionID ?? "", originalTransactionID ?? "",
+      productID ?? ""
+    )
   }
 }
 
@@ -148,9 +138,7 @@ package struct AccessTerms: Sendable {
     self.sandboxAccess = sandboxAccess
   }
 
-  /// Whether a charge of the environment grants anything to an account.
-  ///
-  /// If not, it fulfils no order either.
+  /// Whether a charge of the environment grants an account anything; if not, it fulfils no order.
   package func grantsAccess(in environment: Environment, to accountID: String) -> Bool {
     sandboxAccess.grants(environment, to: accountID)
   }
@@ -179,18 +167,17 @@ package struct AccessTerms: Sendable {
   private func counted(_ holdings: [Holding], _ grants: [Grant], of accountID: String)
     -> (holdings: [Holding], grants: [Grant])
   {
-    guard !sandboxAccess.grants(.sandbox, to: accountID) else { return (holdings, grants) }
-    return (
-      holdings.filter { $0.charge.line.environment != .sandbox },
-      grants.filter { $0.line?.environment != .sandbox }
-    )
+    sandboxAccess.grants(.sandbox, to: accountID)
+      ? (holdings, grants)
+      : (
+        holdings.filter { $0.charge.line.environment != .sandbox },
+        grants.filter { $0.line?.environment != .sandbox }
+      )
   }
 }
 
-/// The accounts to which purchases in Apple's sandbox grant anything.
-///
-/// App Review and TestFlight buy in the sandbox with production builds, so refusing it fails the
-/// review; but anyone who can buy in the sandbox pays nothing.
+/// The accounts to which purchases in Apple's sandbox, which cost nothing, grant anything; App
+/// Review and TestFlight buy there with production builds, so refusing them fails the review.
 package enum SandboxAccess: Hashable, Sendable {
   case all
   case none

@@ -1,8 +1,7 @@
 /// A charge that an account owns, with everything needed to compute its entitlements at any later
-/// moment.
+/// moment: the read model.
 ///
-/// Holdings are the read model. They contain no state: an entitlement ends on time because the
-/// state is computed when asked, and no job has to run for it.
+/// It contains no state: an entitlement ends on time because the state is computed when asked.
 package struct Holding: Hashable, Sendable {
   package var charge: Charge.ID
   /// The smallest original transaction id of those that Apple links; nil if it is the charge's own.
@@ -88,10 +87,9 @@ extension OriginalTransaction {
   /// clock that was ahead once moves all later entries of an original transaction.
   private static let recordingTolerance: Duration = .days(2)
 
-  /// The holdings that can still matter at or after `moment`, by date.
-  ///
-  /// Those left out ended over two days before, and the same account holds the same product of the
-  /// same original transaction for longer: they can't grant anything or be shown.
+  /// The holdings that can still matter at or after `moment`, by date: without those that ended
+  /// over two days before, if the same account holds the same product of the same original
+  /// transaction for longer.
   ///
   /// - Parameter moment: The recording date of the last entry, so that the result depends on the
   ///   entries alone.
@@ -102,20 +100,24 @@ extension OriginalTransaction {
       let account: AccountKey
       let family: OriginalTransactionKey
       let productID: ProductID
+
+      init(_ account: AccountKey, _ holding: Holding) {
+        self.account = account
+        family = holding.family
+        productID = holding.productID
+      }
     }
     let all = allHoldings(rule)
     var longest: [Group: Holding] = [:]
     for (account, holding) in all
     where holding.hasBegun(by: moment) && holding.revokedAt == nil && holding.endsAt != nil {
-      let group = Group(account: account, family: holding.family, productID: holding.productID)
+      let group = Group(account, holding)
       if let known = longest[group], !known.endsEarlier(than: holding) { continue }
       longest[group] = holding
     }
     return all.filter { account, holding in
-      let group = Group(account: account, family: holding.family, productID: holding.productID)
       guard let end = holding.reportedEnd, end + Self.recordingTolerance <= moment,
-        holding.renewal == nil,
-        let longest = longest[group]
+        holding.renewal == nil, let longest = longest[Group(account, holding)]
       else { return true }
       return !holding.endsEarlier(than: longest)
     }
@@ -212,12 +214,9 @@ struct OriginalTransactionEntitlements {
         entitlement(named: $0, of: prolonged(unrevoked, for: $0), state: state(of: unrevoked))
       }
     }
-    let revoked =
-      begun
-      .filter { part in
-        part.holding.isRevoked(at: moment) && part.end.map { moment < $0 } ?? true
-      }
-      .max(by: isLess)
+    let revoked = begun.filter { part in
+      part.holding.isRevoked(at: moment) && part.end.map { moment < $0 } ?? true
+    }.max(by: isLess)
     if let revoked {
       return revoked.entitlements.map { entitlement(named: $0, of: revoked, state: .revoked) }
     }
@@ -269,9 +268,7 @@ struct OriginalTransactionEntitlements {
   /// The end of access, including the grace period.
   private func accessEnd(of part: Part) -> Timestamp? {
     var part = part
-    if let end = part.end, case .gracePeriod(let until) = part.holding.renewal?.phase {
-      part.end = max(end, until)
-    }
+    part.end = part.end.map { max($0, part.holding.renewal?.phase.graceEnd ?? $0) }
     return part.accessEnd
   }
 

@@ -1,12 +1,13 @@
 /// The App Store's four product types.
-package enum ProductType: String, Codable, CaseIterable, Sendable {
+package enum ProductType: String, Codable, CaseIterable, Comparable, Sendable {
   case autoRenewable = "auto_renewable"
   case nonRenewing = "non_renewing"
   case nonConsumable = "non_consumable"
   case consumable
-}
 
-extension ProductType {
+  /// By name, so that merging has an order.
+  package static func < (lhs: ProductType, rhs: ProductType) -> Bool { lhs.rawValue < rhs.rawValue }
+
   /// A product's type as reported by Apple, else by the catalogue, else inferred from an expiry,
   /// which only auto-renewable subscriptions have; nil: unknown.
   static func known(
@@ -16,9 +17,8 @@ extension ProductType {
   }
 }
 
-/// One version of a product's description in the catalogue.
-///
-/// Versions are never rewritten, so a new price or period does not change the past.
+/// One version of a product's description in the catalogue, never rewritten: so a new price or
+/// period does not change the past.
 package struct Product: Hashable, Sendable {
   package var id: ProductID
   package var validFrom: Timestamp
@@ -28,9 +28,8 @@ package struct Product: Hashable, Sendable {
   package var subscriptionGroup: String?
   /// The product's rank in its group; 1 is the highest, as in App Store Connect.
   package var level: Int?
-  /// The length of the period that one charge pays for.
-  ///
-  /// Needed only for non-renewing subscriptions, whose end Apple does not report.
+  /// The length of the period that one charge pays for; needed only for non-renewing subscriptions,
+  /// whose end Apple does not report.
   package var period: CalendarPeriod?
   package var priceMilliunits: Int64?
   /// ISO 4217.
@@ -70,8 +69,7 @@ package struct Catalogue: Sendable {
 
   /// The version in force at `moment`; before the first version, that one.
   package func product(_ id: ProductID, at moment: Timestamp) -> Product? {
-    guard let versions = versions[id] else { return nil }
-    return versions.last { $0.validFrom <= moment } ?? versions.first
+    versions[id].flatMap { all in all.last { $0.validFrom <= moment } ?? all.first }
   }
 
   /// The catalogue without the versions added after `moment`.
@@ -101,9 +99,8 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
     self.days = days
   }
 
-  /// Reads an ISO 8601 duration of years, months, weeks and days, such as `P1M` or `P1Y`.
-  ///
-  /// Nil for anything else, for a time part, for zero, and for more than a hundred years.
+  /// Reads an ISO 8601 duration of years, months, weeks and days, such as `P1M` or `P1Y`; nil for
+  /// anything else, for a time part, for zero, and for more than a hundred years.
   package init?(iso8601 text: String) {
     var rest = text.utf8[...]
     guard rest.popFirst() == UInt8(ascii: "P") else { return nil }

@@ -25,9 +25,9 @@ package enum EntitlementEvents {
       }
       if case .some(.some(let end)) = known, end <= now {
         let shown = current[name].flatMap { $0.isActive ? nil : $0 }
+        let source = current[name]?.source ?? .appStore
         tell(
-          .entitlementExpired, at: end,
-          shown ?? .over(name.rawValue, like: current[name], since: end))
+          .entitlementExpired, at: end, shown ?? .ended(name, .expired, at: end, from: source))
         known = nil
       }
       switch (known, active[name]) {
@@ -38,11 +38,9 @@ package enum EntitlementEvents {
         let isLonger = entitlement.accessEndsAt.map { new in end.map { $0 < new } ?? false } ?? true
         tell(isLonger ? .entitlementExtended : .entitlementShortened, at: now, entitlement)
       case (.some, nil):
-        let shown = current[name] ?? .withdrawn(name.rawValue, at: now)
-        tell(
-          shown.state == .revoked ? .entitlementRevoked : .entitlementExpired, at: now, shown)
-      case (nil, nil):
-        continue
+        let shown = current[name] ?? .ended(name, .revoked, at: now)
+        tell(shown.state == .revoked ? .entitlementRevoked : .entitlementExpired, at: now, shown)
+      case (nil, nil): continue
       }
     }
     return (events, active.mapValues(\.accessEndsAt))
@@ -52,43 +50,25 @@ package enum EntitlementEvents {
   package static func nextChange(
     holdings: [Holding], grants: [Grant], catalogue: Catalogue, after now: Timestamp
   ) -> Timestamp? {
-    let held = holdings.lazy.filter { $0.grantsAnything(in: catalogue) }
+    let held = holdings.lazy.filter { $0.entitlements(in: catalogue)?.isEmpty == false }
       .flatMap { holding -> [Timestamp?] in
-        var moments = [
+        [
           holding.startsAt - .clockTolerance, holding.startsAt, holding.end(in: catalogue),
-          holding.revokedAt,
+          holding.revokedAt, holding.renewal?.phase.graceEnd,
         ]
-        if case .gracePeriod(let until) = holding.renewal?.phase { moments.append(until) }
-        return moments
       }
     let granted = grants.lazy.flatMap { [$0.startsAt, $0.accessEnd] }
     return (held.compactMap(\.self) + granted.compactMap(\.self)).filter { now < $0 }.min()
   }
 }
 
-extension Holding {
-  fileprivate func grantsAnything(in catalogue: Catalogue) -> Bool {
-    guard let product = catalogue[productID], type(in: catalogue) != .consumable else {
-      return false
-    }
-    return !product.entitlements.isEmpty
-  }
-}
-
 extension Entitlement {
-  /// Access that ended before it began again.
-  fileprivate static func over(_ name: String, like current: Entitlement?, since end: Timestamp)
-    -> Entitlement
-  {
+  /// Access that ended and is not held as such: it began again, or was withdrawn.
+  fileprivate static func ended(
+    _ name: ExactText, _ state: State, at end: Timestamp, from source: Source = .appStore
+  ) -> Entitlement {
     Entitlement(
-      name: name, state: .expired, expiresAt: end, accessEndsAt: end, willRenew: false,
-      periodType: .normal, source: current?.source ?? .appStore)
-  }
-
-  /// An entitlement that the account does not hold any more.
-  fileprivate static func withdrawn(_ name: String, at now: Timestamp) -> Entitlement {
-    Entitlement(
-      name: name, state: .revoked, expiresAt: now, accessEndsAt: now, willRenew: false,
-      periodType: .normal, source: .appStore)
+      name: name.rawValue, state: state, expiresAt: end, accessEndsAt: end, willRenew: false,
+      periodType: .normal, source: source)
   }
 }

@@ -1,6 +1,5 @@
-/// A change that concerns one account, for the feed and the webhooks.
-///
-/// A change that concerns two accounts is two events; neither names the other account.
+/// A change that concerns one account, for the feed and the webhooks; one that concerns two is two
+/// events, of which neither names the other account.
 package struct LedgerEvent: Hashable, Sendable {
   package enum Kind: String, CaseIterable, Codable, Sendable {
     case transactionRecorded = "transaction.recorded"
@@ -48,9 +47,7 @@ package struct LedgerEvent: Hashable, Sendable {
   }
 }
 
-/// The details of an event; nil where they don't apply.
-///
-/// It names no account, because events outlive erased accounts.
+/// The details of an event, nil where they don't apply; without accounts, which events outlive.
 package struct EventData: Hashable, Sendable {
   package var line: OriginalTransactionKey?
   package var transactionID: TransactionID?

@@ -3,15 +3,14 @@
 /// Compares the states before and after, and takes changes of owners from the entries: recording
 /// known evidence again publishes nothing.
 package struct OriginalTransactionEvents: Sendable {
-  let before: LineState
-  let after: LineState
+  private let before: LineState
+  private let after: LineState
   private let entries: [LedgerEntry]
 
   /// - Parameter entries: The entries of the recording, in order.
   package init(
     before: OriginalTransaction, ruleBefore: OwnershipRule, after: OriginalTransaction,
-    rule: OwnershipRule,
-    entries: [LedgerEntry]
+    rule: OwnershipRule, entries: [LedgerEntry]
   ) {
     self.before = LineState(line: before, rule: ruleBefore)
     self.after = LineState(line: after, rule: rule)
@@ -28,45 +27,33 @@ package struct OriginalTransactionEvents: Sendable {
     let news =
       recordedCharges + entries.flatMap(ownerNews) + revocationNews + bindingNews + statusNews
       + phaseNews + productNews
-    return news.map { LedgerEvent($0.kind, at: now, account: $0.account, data: $0.data) }
+    return news.map { LedgerEvent($0, at: now, account: $1, data: $2) }
   }
 
-  struct Item {
-    var kind: LedgerEvent.Kind
-    var account: AccountKey?
-    var data: EventData
-
-    init(_ kind: LedgerEvent.Kind, to account: AccountKey?, _ data: EventData) {
-      self.kind = kind
-      self.account = account
-      self.data = data
-    }
-  }
+  private typealias Item = (kind: LedgerEvent.Kind, account: AccountKey?, data: EventData)
 
   // MARK: Charges
 
   /// Charges that were not known by any of their transactions.
   private var recordedCharges: [Item] {
-    after.rule.charges.compactMap { charge in
-      guard !charge.transactions.contains(where: { before.line.history[$0] != nil }) else {
-        return nil
-      }
-      return Item(.transactionRecorded, to: after.owner(of: charge), EventData(charge))
-    }
+    after.rule.charges
+      .filter { !$0.transactions.contains { before.line.history[$0] != nil } }
+      .map { (.transactionRecorded, after.owner(of: $0), EventData($0)) }
   }
 
   /// Charges that were revoked since, or restored.
   ///
   /// One that turned out to be upgraded is restored, because it was not refunded.
   private var revocationNews: [Item] {
-    after.rule.charges.compactMap { charge in
+    after.rule.charges.compactMap { charge -> Item? in
       let known = before.charge(of: charge.id).flatMap {
         $0.id == charge.id ? $0.revocation?.at : nil
       }
       guard known != charge.revocation?.at else { return nil }
-      return Item(
+      return (
         charge.revocation == nil ? .transactionRestored : .transactionRevoked,
-        to: after.owner(of: charge), EventData(charge))
+        after.owner(of: charge), EventData(charge)
+      )
     }
   }
 
@@ -79,18 +66,15 @@ package struct OriginalTransactionEvents: Sendable {
       // The charge that its transaction reports has an owner and events of its own.
       var data = EventData(change.charge)
       data.isOwner = false
-      return old.map { [Item(.ownerCorrected, to: $0, data.decided(change.decision, for: $0))] }
-        ?? []
+      return old.map { [(.ownerCorrected, $0, data.decided(change.decision, for: $0))] } ?? []
     }
     guard change.changesOwner else { return [] }
     var data = after.charge(of: change.charge).map { EventData($0) } ?? EventData(change.charge)
     data.isOwner = false
     var items: [Item] = []
     if let old {
-      items.append(
-        Item(
-          .ownerCorrected, to: old,
-          data.decided(change.decision, for: old, counterpart: .beside(old, new))))
+      let data = data.decided(change.decision, for: old, counterpart: .beside(old, new))
+      items.append((.ownerCorrected, old, data))
     }
     if let new {
       data.isOwner = true
@@ -101,11 +85,8 @@ package struct OriginalTransactionEvents: Sendable {
         case .decided, .placed: isFirst ? .ownerDecided : .ownerCorrected
         case .corrected: .ownerCorrected
         }
-      items.append(
-        Item(
-          kind, to: new,
-          data.decided(
-            change.decision, for: new, counterpart: isFirst ? nil : .beside(new, old))))
+      let counterpart: EventData.Counterpart? = isFirst ? nil : .beside(new, old)
+      items.append((kind, new, data.decided(change.decision, for: new, counterpart: counterpart)))
     }
     return items
   }
@@ -118,18 +99,12 @@ package struct OriginalTransactionEvents: Sendable {
     let charge = movingCharge
     let data = charge.map { EventData($0) } ?? EventData(line: before.latest?.id.line)
     let decision = charge.flatMap { after.decision(on: $0) }
-    return [
-      old.map {
-        Item(
-          .bindingClosed, to: $0,
-          data.decided(decision, for: $0, counterpart: .beside($0, new)))
-      },
-      new.map {
-        Item(
-          .bindingOpened, to: $0,
-          data.decided(decision, for: $0, counterpart: .beside($0, old)))
-      },
-    ].compactMap(\.self)
+    func news(_ kind: LedgerEvent.Kind, _ account: AccountKey?, _ other: AccountKey?) -> [Item] {
+      account.map {
+        [(kind, $0, data.decided(decision, for: $0, counterpart: .beside($0, other)))]
+      } ?? []
+    }
+    return news(.bindingClosed, old, new) + news(.bindingOpened, new, old)
   }
 
   /// The charge that moved the binding: the first in the last stretch of the new account's charges
@@ -165,7 +140,7 @@ package struct OriginalTransactionEvents: Sendable {
     var data = EventData(charge)
     data.autoRenewing = outlook.autoRenews
     data.autoRenewProductID = outlook.productID
-    return [Item(.renewalStatusChanged, to: after.boundAccount, data)]
+    return [(.renewalStatusChanged, after.boundAccount, data)]
   }
 
   private var phaseNews: [Item] {
@@ -173,18 +148,15 @@ package struct OriginalTransactionEvents: Sendable {
     let known = knownOutlook?.phase ?? .undisturbed
     guard outlook.phase != known else { return [] }
     var data = EventData(charge)
+    data.graceEndsAt = outlook.phase.graceEnd
     let kind: LedgerEvent.Kind? =
       switch outlook.phase {
-      case .gracePeriod(let until):
-        {
-          data.graceEndsAt = until
-          return .inGracePeriod
-        }()
+      case .gracePeriod: .inGracePeriod
       case .billingRetry: .inBillingRetry
-      case .undisturbed where known != .expired: .recovered
-      case .undisturbed, .expired: nil
+      case .undisturbed: known == .expired ? nil : .recovered
+      case .expired: nil
       }
-    return kind.map { [Item($0, to: after.boundAccount, data)] } ?? []
+    return kind.map { [($0, after.boundAccount, data)] } ?? []
   }
 
   private var productNews: [Item] {
@@ -194,7 +166,7 @@ package struct OriginalTransactionEvents: Sendable {
     else { return [] }
     var data = EventData(charge)
     data.previousProductID = previous.productID
-    return [Item(.productChanged, to: after.boundAccount, data)]
+    return [(.productChanged, after.boundAccount, data)]
   }
 }
 

@@ -1,10 +1,10 @@
 package import struct Foundation.UUID
 
-/// A payment by the customer.
+/// A payment by the customer: usually one transaction, but a restore or another device can report
+/// it under another `transaction_id`.
 ///
-/// Usually one transaction, but a restore or another device can report the same charge under
-/// another `transaction_id`. The first one recorded names the charge; the others are its aliases,
-/// never owned, granted, counted or delivered a second time.
+/// The first one recorded names the charge; the others are its aliases, never owned, granted,
+/// counted or delivered a second time.
 package struct Charge: Hashable, Sendable {
   package typealias ID = TransactionKey
 
@@ -37,9 +37,8 @@ package struct Charge: Hashable, Sendable {
     ProductType.known(of: productID, as: productType, hasExpiry: end != nil, in: catalogue)
   }
 
-  /// Whether it was replaced before it began: Apple had charged early and dated it ahead.
-  ///
-  /// It never ran, so nothing follows it.
+  /// Whether it was replaced before it began, so that nothing follows it: Apple had charged early
+  /// and dated it ahead.
   package var neverBegan: Bool { supersededAt.map { $0 < date } ?? false }
 
   /// Every transaction that reports this charge, the naming one first.
@@ -73,7 +72,7 @@ extension Charge {
     kind = reports.map(\.kind).min() ?? facts.kind
     date = reports.map(\.chargedAt).min() ?? facts.chargedAt
     end = reports.reduce(nil) { latest($0, $1.expiresDate, <) }?.value
-    productType = reports.compactMap(\.productType).min { $0.rawValue < $1.rawValue }
+    productType = reports.compactMap(\.productType).min()
     isCommitment = reports.contains(where: \.isCommitment)
     appAccountToken = reports.reduce(nil) { latest($0, $1.appAccountToken, <) }?.value
     upgradedAsOf = reports.compactMap(\.upgradedAsOf).min()
@@ -91,8 +90,7 @@ extension [Charge] {
     return begun.isEmpty ? positions.map(\.self) : begun
   }
 
-  /// The position of the latest charge that ran, which the next charge follows; charges are by
-  /// date.
+  /// The position of the latest charge that ran, which the next charge follows.
   package var latestPosition: Int? { positionsThatRan(among: indices).last }
 
   package var latestCharge: Charge? { latestPosition.map { self[$0] } }
@@ -167,14 +165,8 @@ struct Partition {
   /// The groups, each in ascending order, by their first members.
   var groups: [[Int]] {
     var copy = self
-    var members: [Int: [Int]] = [:]
-    var roots: [Int] = []
-    for position in parents.indices {
-      let root = copy.root(of: position)
-      if members[root] == nil { roots.append(root) }
-      members[root, default: []].append(position)
-    }
-    return roots.compactMap { members[$0] }
+    return Dictionary(grouping: parents.indices) { copy.root(of: $0) }.values
+      .sorted { $0[0] < $1[0] }
   }
 
   mutating func unite(_ one: Int, _ other: Int) {
@@ -198,22 +190,16 @@ extension Partition {
   /// the line item id: a subscription's share the product and the purchase date or the expiry;
   /// others share the product, unless the earlier was revoked before the later was bought.
   mutating func uniteReportsOfOneCharge(_ transactions: [StoreTransaction]) {
-    uniteAll(positions(in: transactions, by: \.webOrderLineItemID))
-    uniteAll(
-      positions(in: transactions, by: \.key.transactionID).filter { positions in
-        Set(positions.map { transactions[$0].key.line }).count > 1
-      })
-
-    func lacksLineItem(_ position: Int) -> Bool {
-      transactions[position].webOrderLineItemID == nil
+    func lacksLineItem(_ positions: [Int]) -> Bool {
+      positions.contains { transactions[$0].webOrderLineItemID == nil }
     }
-    uniteAll(
-      positions(in: transactions, by: \.productAndPurchaseDate)
-        .filter { $0.contains(where: lacksLineItem) })
-    uniteAll(
-      positions(in: transactions, by: \.productAndExpiry)
-        .filter { $0.contains(where: lacksLineItem) })
-
+    func areLinked(_ positions: [Int]) -> Bool {
+      Set(positions.map { transactions[$0].key.line }).count > 1
+    }
+    unite(transactions, by: \.webOrderLineItemID)
+    unite(transactions, by: \.key.transactionID, where: areLinked)
+    unite(transactions, by: \.productAndPurchaseDate, where: lacksLineItem)
+    unite(transactions, by: \.productAndExpiry, where: lacksLineItem)
     for positions in positions(in: transactions, by: \.productBoughtOnce) {
       uniteRestores(positions, of: transactions)
     }
@@ -260,8 +246,12 @@ extension Partition {
     return positions.values
   }
 
-  private mutating func uniteAll(_ groups: some Sequence<[Int]>) {
-    for group in groups {
+  /// Joins the transactions that share a feature.
+  private mutating func unite<Feature: Hashable>(
+    _ transactions: [StoreTransaction], by feature: (StoreTransaction) -> Feature?,
+    where condition: ([Int]) -> Bool = { _ in true }
+  ) {
+    for group in positions(in: transactions, by: feature) where condition(group) {
       for position in group { unite(group[0], position) }
     }
   }
@@ -280,8 +270,8 @@ extension StoreTransaction {
   }
 
   fileprivate var productAndExpiry: ProductAndDate? {
-    guard isSubscription, let expiresDate else { return nil }
-    return ProductAndDate(productID: key.productID, date: expiresDate.value)
+    guard isSubscription else { return nil }
+    return expiresDate.map { ProductAndDate(productID: key.productID, date: $0.value) }
   }
 
   fileprivate var productBoughtOnce: ProductID? { isSubscription ? nil : key.productID }

@@ -124,10 +124,8 @@ package struct TransactionRecord: Hashable, Codable, Sendable {
     self.isCommitment = isCommitment
   }
 
-  /// The date of the charge.
-  ///
-  /// Receipts restored before 2015 contain the restore's date, which lies after the expiry: then
-  /// the original purchase date is the charge's.
+  /// The date of the charge: the purchase date, or the original one if that lies after the expiry,
+  /// because receipts restored before 2015 contain the restore's date.
   package var chargedAt: Timestamp {
     guard let expiresDate, purchaseDate > expiresDate else { return purchaseDate }
     return originalPurchaseDate ?? purchaseDate
@@ -145,6 +143,20 @@ package struct RenewalStatus: Hashable, Codable, Sendable {
     case billingRetry
     /// Apple has stopped retrying, or was asked to stop.
     case expired
+
+    /// The severity, from 1 for an undisturbed subscription.
+    package var gravity: Int {
+      switch self {
+      case .undisturbed: 1
+      case .gracePeriod: 2
+      case .billingRetry: 3
+      case .expired: 4
+      }
+    }
+
+    package var graceEnd: Timestamp? {
+      if case .gracePeriod(let until) = self { until } else { nil }
+    }
   }
 
   /// The date of Apple's answer, or of the change itself if reported.

@@ -1,9 +1,7 @@
 package import struct Foundation.UUID
 
-/// Everything that the ownership rule reads: Apple's evidence as a set, and people's actions in
-/// order.
-///
-/// Original transactions that Apple links have one history.
+/// Everything that the ownership rule reads, of one original transaction and those that Apple links
+/// with it: Apple's evidence as a set, and people's actions in order.
 package struct EvidenceHistory: Sendable {
   /// In the order of recording.
   package private(set) var transactions: [StoreTransaction] = []
@@ -28,16 +26,15 @@ package struct EvidenceHistory: Sendable {
     positions[key].map { transactions[$0] }
   }
 
-  package enum Change: Sendable {
+  enum Change {
     case nothing
     /// The facts are known; the answer is later than all before.
     case confirmation
     case facts
-    case new
   }
 
-  package func change(by record: TransactionRecord) -> Change {
-    guard let known = self[record.key] else { return .new }
+  func change(by record: TransactionRecord) -> Change {
+    guard let known = self[record.key] else { return .facts }
     var merged = known
     merged.merge(record)
     if merged == known { return .nothing }
@@ -71,10 +68,8 @@ package struct EvidenceHistory: Sendable {
     return true
   }
 
-  /// Adds an action and returns true, unless it is known.
-  ///
-  /// Actions must be added in the order of recording: a claim before a release does not count after
-  /// it.
+  /// Adds an action and returns true, unless it is known; actions must be added in the order of
+  /// recording, because a claim before a release does not count after it.
   @discardableResult
   package mutating func add(_ act: OwnershipAction, recorded: RecordingOrder) -> Bool {
     if says(act) { return false }
@@ -93,8 +88,7 @@ package struct EvidenceHistory: Sendable {
     switch act {
     case .claim(let claim): hasClaim(by: claim.account, on: claim.transaction)
     case .placement: false
-    case .linePlacement(let placement):
-      linePlacements.contains { $0.includes(placement) }
+    case .linePlacement(let placement): linePlacements.contains { $0.includes(placement) }
     }
   }
 
@@ -105,16 +99,13 @@ package struct EvidenceHistory: Sendable {
   package func hasClaim(by account: AccountKey, on transaction: TransactionKey) -> Bool {
     let released = acts.lastIndex { $0.act.isRelease }
     return acts.suffix(from: released ?? acts.startIndex).contains {
-      if case .claim(let claim) = $0.act {
-        claim.account == account && claim.transaction == transaction
-      } else {
-        false
-      }
+      guard case .claim(let claim) = $0.act else { return false }
+      return claim.account == account && claim.transaction == transaction
     }
   }
 
   /// Records that Apple's answer of `asOf` lists every transaction of `line` as it is recorded.
-  package mutating func confirm(_ line: OriginalTransactionKey, asOf: Timestamp) {
+  mutating func confirm(_ line: OriginalTransactionKey, asOf: Timestamp) {
     for index in transactions.indices where transactions[index].key.line == line {
       transactions[index].confirm(asOf: asOf)
     }
@@ -134,9 +125,7 @@ package struct EvidenceHistory: Sendable {
   }
 
   /// The account to which this ledger issued a token.
-  package func holder(of token: UUID?) -> AccountKey? {
-    token.flatMap { tokenHolders[$0] }
-  }
+  package func holder(of token: UUID?) -> AccountKey? { token.flatMap { tokenHolders[$0] } }
 
   /// The account that had a token as of a moment, after merges until then.
   func holder(of token: UUID?, asOf moment: Timestamp) -> AccountKey? {
@@ -177,25 +166,9 @@ extension RenewalStatus {
     // A missing value differs from every value, the empty text included.
     func said(_ value: (some CustomStringConvertible)?) -> String { value.map { "=\($0)" } ?? "" }
     return [
-      autoRenews.map { $0 ? "1" : "2" } ?? "0", String(phase?.gravity ?? 0), said(phase?.until),
+      autoRenews.map { $0 ? "1" : "2" } ?? "0", String(phase?.gravity ?? 0), said(phase?.graceEnd),
       said(autoRenewProductID), said(expirationIntent), said(appAccountToken),
       isCommitment ? "1" : "0",
     ]
-  }
-}
-
-extension RenewalStatus.Phase {
-  /// The severity, from 1 for an undisturbed subscription.
-  package var gravity: Int {
-    switch self {
-    case .undisturbed: 1
-    case .gracePeriod: 2
-    case .billingRetry: 3
-    case .expired: 4
-    }
-  }
-
-  fileprivate var until: Timestamp? {
-    if case .gracePeriod(let until) = self { until } else { nil }
   }
 }

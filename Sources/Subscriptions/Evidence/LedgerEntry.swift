@@ -1,6 +1,4 @@
-/// An entry of the ledger: something learned or decided.
-///
-/// Entries are appended and never changed; the accounts' holdings are a pure function of them.
+/// Something learned or decided, appended and never changed; the holdings are a pure function of it.
 package struct LedgerEntry: Hashable, Codable, Sendable {
   package var line: OriginalTransactionKey
   /// From 1, without gaps, in each original transaction.
@@ -89,26 +87,15 @@ package struct OwnershipChange: Hashable, Sendable {
   package var previousOwner: AccountKey?
   package var decision: Decision
 
-  package init(
-    action: Action, charge: Charge.ID, previousOwner: AccountKey?, decision: Decision
-  ) {
-    self.action = action
-    self.charge = charge
-    self.previousOwner = previousOwner
-    self.decision = decision
-  }
-
   package var changesOwner: Bool { previousOwner != decision.owner }
-
-  /// Whether `charge` has no decision any more, because its transaction reports another charge:
-  /// `decision.finding.previous`.
+  /// Whether `charge` reports another charge, `decision.finding.previous`, and has no decision now.
   package var retiresCharge: Bool { decision.finding.ground == .reportsAnotherCharge }
 }
 
 extension OwnershipChange: Codable {
+  /// The decision's members, and those of its evidence, are among the change's own.
   private enum CodingKeys: String, CodingKey {
     case action, charge, previousOwner, owner, rule, isProvisional
-    case ground, previousCharge, statusAsOf, switchedOffAt, renewingAccount
   }
 
   package init(from decoder: any Decoder) throws {
@@ -119,12 +106,7 @@ extension OwnershipChange: Codable {
     decision = Decision(
       owner: try values.decodeIfPresent(AccountKey.self, forKey: .owner),
       rule: try values.decode(Decision.Rule.self, forKey: .rule),
-      finding: RenewalEvidence(
-        account: try values.decodeIfPresent(AccountKey.self, forKey: .renewingAccount),
-        ground: try values.decode(RenewalEvidence.Ground.self, forKey: .ground),
-        previous: try values.decodeIfPresent(Charge.ID.self, forKey: .previousCharge),
-        statusAsOf: try values.decodeIfPresent(Timestamp.self, forKey: .statusAsOf),
-        switchedOffAt: try values.decodeIfPresent(Timestamp.self, forKey: .switchedOffAt)),
+      finding: try RenewalEvidence(from: decoder),
       isProvisional: try values.decode(Bool.self, forKey: .isProvisional))
   }
 
@@ -136,10 +118,6 @@ extension OwnershipChange: Codable {
     try values.encodeIfPresent(decision.owner, forKey: .owner)
     try values.encode(decision.rule, forKey: .rule)
     try values.encode(decision.isProvisional, forKey: .isProvisional)
-    try values.encode(decision.finding.ground, forKey: .ground)
-    try values.encodeIfPresent(decision.finding.account, forKey: .renewingAccount)
-    try values.encodeIfPresent(decision.finding.previous, forKey: .previousCharge)
-    try values.encodeIfPresent(decision.finding.statusAsOf, forKey: .statusAsOf)
-    try values.encodeIfPresent(decision.finding.switchedOffAt, forKey: .switchedOffAt)
+    try decision.finding.encode(to: encoder)
   }
 }

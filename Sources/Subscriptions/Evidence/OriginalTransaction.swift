@@ -29,6 +29,7 @@ package struct OriginalTransaction: Sendable {
     }
   }
 
+  /// - Parameter members: The keys that Apple links.
   package init(members: some Sequence<OriginalTransactionKey>) {
     heads = Dictionary(members.map { ($0, 0) }) { first, _ in first }
   }
@@ -72,7 +73,7 @@ package struct OriginalTransaction: Sendable {
         case .confirmation:
           confirmations.append(record)
           continue
-        case .new, .facts: break
+        case .facts: break
         }
       case .renewalStatus(let status, _):
         guard !history.statuses.contains(status) else { continue }

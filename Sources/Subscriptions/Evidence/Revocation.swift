@@ -43,9 +43,9 @@ package struct Revocation: Hashable, Codable, Sendable {
   }
 }
 
-/// Apple's answers about the revocation of one transaction.
+/// Apple's answers about the revocation of one transaction: extremes of all answers, so that
+/// merging is commutative, associative and idempotent.
 ///
-/// Every part is an extreme of all answers, so merging is commutative, associative and idempotent.
 /// Signed answers are current. Unsigned ones can lag: they can omit a new revocation, and repeat
 /// one that a signed answer has lifted.
 package struct RevocationHistory: Hashable, Sendable {
@@ -63,30 +63,14 @@ package struct RevocationHistory: Hashable, Sendable {
   /// The latest unsigned answer without a revocation, if later than the signed one.
   package var notMentionedAsOf: Timestamp?
 
-  package init(
-    signed: Dated<Revocation>? = nil, unsigned: Dated<Revocation>? = nil,
-    known: Dated<Timestamp>? = nil, notRevokedAsOf: Timestamp? = nil,
-    notMentionedAsOf: Timestamp? = nil
-  ) {
-    self.signed = signed
-    self.unsigned = unsigned
-    self.known = known
-    self.notRevokedAsOf = notRevokedAsOf
-    self.notMentionedAsOf = notMentionedAsOf
-  }
-
   init(_ record: TransactionRecord) {
-    let asOf = record.asOf
+    known = record.revocation.revocation.map { Dated($0.at, asOf: record.asOf) }
     switch record.revocation {
-    case .notSaid: self.init()
-    case .notMentioned: self.init(notMentionedAsOf: asOf)
-    case .notRevoked: self.init(notRevokedAsOf: asOf)
-    case .mentioned(let moment, let reason):
-      self.init(
-        unsigned: Dated(Revocation(at: moment, reason: reason), asOf: asOf),
-        known: Dated(moment, asOf: asOf))
-    case .revoked(let revocation):
-      self.init(signed: Dated(revocation, asOf: asOf), known: Dated(revocation.at, asOf: asOf))
+    case .notSaid: break
+    case .notMentioned: notMentionedAsOf = record.asOf
+    case .notRevoked: notRevokedAsOf = record.asOf
+    case .mentioned: unsigned = record.revocation.revocation.map { Dated($0, asOf: record.asOf) }
+    case .revoked(let revocation): signed = Dated(revocation, asOf: record.asOf)
     }
   }
 
@@ -96,10 +80,8 @@ package struct RevocationHistory: Hashable, Sendable {
     return Dated(known.value, asOf: notRevokedAsOf)
   }
 
-  /// The revocation in effect.
-  ///
-  /// A later signed answer without it lifts a revocation at once, an unsigned one only if dated at
-  /// least 24 hours after the revocation became known.
+  /// The revocation in effect: a later signed answer without it lifts it at once, an unsigned one
+  /// only if dated at least 24 hours after it became known.
   ///
   /// - Parameter lifted: The revocations that signed answers lifted on transactions of the charge.
   ///   An unsigned answer that repeats one within 24 hours lags.
@@ -128,9 +110,9 @@ package struct RevocationHistory: Hashable, Sendable {
       ($0.value, $1.asOf) < ($1.value, $0.asOf)
     }
     notRevokedAsOf = [notRevokedAsOf, other.notRevokedAsOf].compactMap(\.self).max()
-    let notMentioned = [notMentionedAsOf, other.notMentionedAsOf].compactMap(\.self).max()
-    notMentionedAsOf = notMentioned.flatMap { unsigned in
-      notRevokedAsOf.map { unsigned <= $0 } ?? false ? nil : unsigned
+    notMentionedAsOf = [notMentionedAsOf, other.notMentionedAsOf].compactMap(\.self).max()
+    if let notRevokedAsOf, let unsigned = notMentionedAsOf, unsigned <= notRevokedAsOf {
+      notMentionedAsOf = nil
     }
   }
 
@@ -141,8 +123,8 @@ package struct RevocationHistory: Hashable, Sendable {
     let unsignedAsOf = isRevoked ? unsigned?.asOf : notMentionedAsOf
     let isSigned = signedAsOf.map { signed in unsignedAsOf.map { $0 <= signed } ?? true } ?? false
     switch (isRevoked, isSigned) {
-    case (true, true): signed = signed.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
-    case (true, false): unsigned = unsigned.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
+    case (true, true): signed?.confirm(asOf: asOf)
+    case (true, false): unsigned?.confirm(asOf: asOf)
     case (false, true): notRevokedAsOf = notRevokedAsOf.map { max($0, asOf) }
     case (false, false): notMentionedAsOf = notMentionedAsOf.map { max($0, asOf) }
     }

@@ -9,6 +9,8 @@ package struct Dated<Value: Hashable & Sendable>: Hashable, Sendable {
     self.value = value
     self.asOf = asOf
   }
+
+  mutating func confirm(asOf moment: Timestamp) { asOf = max(asOf, moment) }
 }
 
 /// All of Apple's answers about one transaction, merged.
@@ -34,9 +36,7 @@ package struct StoreTransaction: Hashable, Sendable {
   package var priceMilliunits: Int64?
   package var currency: String?
   package var isCommitment: Bool
-  /// The date of the first answer with `isUpgraded`.
-  ///
-  /// Never reset.
+  /// The date of the first answer with `isUpgraded`; never reset.
   package var upgradedAsOf: Timestamp?
 
   package var expiresDate: Dated<Timestamp>?
@@ -78,39 +78,36 @@ package struct StoreTransaction: Hashable, Sendable {
   }
 
   package mutating func merge(_ record: TransactionRecord) {
-    kind = min(kind, record.kind)
-    purchaseDate = min(purchaseDate, record.purchaseDate)
-    originalPurchaseDate = least(originalPurchaseDate, record.originalPurchaseDate)
-    chargedAt = min(chargedAt, record.chargedAt)
-    webOrderLineItemID = least(webOrderLineItemID, record.webOrderLineItemID)
-    productType = least(productType, record.productType) { $0.rawValue < $1.rawValue }
-    subscriptionGroup = least(subscriptionGroup, record.subscriptionGroup)
-    quantity = min(quantity, record.quantity)
-    ownershipType = min(ownershipType, record.ownershipType)
-    periodType = min(periodType, record.periodType)
-    offerID = least(offerID, record.offerID)
-    priceMilliunits = least(priceMilliunits, record.priceMilliunits)
-    currency = least(currency, record.currency)
-    isCommitment = isCommitment || record.isCommitment
-    upgradedAsOf = least(upgradedAsOf, record.isUpgraded ? record.asOf : nil)
-    expiresDate = latest(expiresDate, record.expiresDate.map { Dated($0, asOf: record.asOf) }) {
-      $0 < $1
-    }
-    appAccountToken = latest(
-      appAccountToken, record.appAccountToken.map { Dated($0, asOf: record.asOf) }
-    ) { $0 < $1 }
-    revocation.merge(RevocationHistory(record))
+    let other = StoreTransaction(record, recorded: recorded)
+    kind = min(kind, other.kind)
+    purchaseDate = min(purchaseDate, other.purchaseDate)
+    originalPurchaseDate = least(originalPurchaseDate, other.originalPurchaseDate)
+    chargedAt = min(chargedAt, other.chargedAt)
+    webOrderLineItemID = least(webOrderLineItemID, other.webOrderLineItemID)
+    productType = least(productType, other.productType)
+    subscriptionGroup = least(subscriptionGroup, other.subscriptionGroup)
+    quantity = min(quantity, other.quantity)
+    ownershipType = min(ownershipType, other.ownershipType)
+    periodType = min(periodType, other.periodType)
+    offerID = least(offerID, other.offerID)
+    priceMilliunits = least(priceMilliunits, other.priceMilliunits)
+    currency = least(currency, other.currency)
+    isCommitment = isCommitment || other.isCommitment
+    upgradedAsOf = least(upgradedAsOf, other.upgradedAsOf)
+    expiresDate = latest(expiresDate, other.expiresDate, <)
+    appAccountToken = latest(appAccountToken, other.appAccountToken, <)
+    revocation.merge(other.revocation)
   }
 
   /// Records that Apple's answer of `asOf` repeats everything.
   package mutating func confirm(asOf: Timestamp) {
-    expiresDate = expiresDate.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
-    appAccountToken = appAccountToken.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
+    expiresDate?.confirm(asOf: asOf)
+    appAccountToken?.confirm(asOf: asOf)
     revocation.confirm(asOf: asOf)
   }
 
   /// Whether both hold the same facts, whatever the dates of the answers.
-  package func statesTheSame(as other: StoreTransaction) -> Bool {
+  func statesTheSame(as other: StoreTransaction) -> Bool {
     var copy = self
     if let dated = other.expiresDate { copy.expiresDate?.asOf = dated.asOf }
     if let dated = other.appAccountToken { copy.appAccountToken?.asOf = dated.asOf }
@@ -143,15 +140,10 @@ func latest<Value>(
   return isBefore(lhs.value, rhs.value) ? rhs : lhs
 }
 
+/// The smaller value; nil if there is none.
 func least<Value: Comparable>(_ lhs: Value?, _ rhs: Value?) -> Value? {
-  least(lhs, rhs, by: <)
-}
-
-private func least<Value>(
-  _ lhs: Value?, _ rhs: Value?, by isBefore: (Value, Value) -> Bool
-) -> Value? {
   guard let lhs, let rhs else { return lhs ?? rhs }
-  return isBefore(rhs, lhs) ? rhs : lhs
+  return min(lhs, rhs)
 }
 
 /// Known before unknown, so that merging prefers knowledge.

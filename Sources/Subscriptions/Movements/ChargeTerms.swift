@@ -59,10 +59,8 @@ package struct ChargePrice: Hashable, Sendable {
 }
 
 extension OriginalTransaction {
-  /// The terms of each of the rule's charges, in their order.
-  ///
-  /// They combine all transactions that report a charge; where these disagree, the smallest
-  /// identifier wins, so that the order of arrival does not matter.
+  /// The terms of each of the rule's charges, in their order, by all transactions that report it;
+  /// where these disagree, the smallest identifier wins, whatever the order of arrival.
   package func terms(_ rule: OwnershipRule, in catalogue: Catalogue) -> [ChargeTerms] {
     zip(rule.charges, rule.decisions).map { charge, decision in
       terms(of: charge, owner: decision.owner, in: catalogue)
@@ -108,7 +106,7 @@ extension OriginalTransaction {
   }
 }
 
-/// The lengths of subscription periods that Apple sells.
+/// The subscription periods that Apple sells.
 package enum BillingPeriod: String, CaseIterable, Sendable {
   case day
   case week
@@ -119,20 +117,20 @@ package enum BillingPeriod: String, CaseIterable, Sendable {
   case sixMonths = "six_months"
   case year
 
-  /// Twelfths of a period's price per month.
-  ///
-  /// A day counts thirty times, a week four times and two weeks twice; longer periods count in
-  /// part. Twelfths make all of these whole numbers, so that sums are exact.
-  package var monthlyTwelfths: Int64 {
+  /// Twelfths of a period's price per month, whole numbers so that sums are exact.
+  package var monthlyTwelfths: Int64 { terms.twelfths }
+
+  /// A day counts thirty times, a week four times and two weeks twice; longer periods in part.
+  private var terms: (twelfths: Int64, length: Duration) {
     switch self {
-    case .day: 360
-    case .week: 48
-    case .twoWeeks: 24
-    case .month: 12
-    case .twoMonths: 6
-    case .threeMonths: 4
-    case .sixMonths: 2
-    case .year: 1
+    case .day: (360, Self.length(days: 1))
+    case .week: (48, Self.length(days: 7))
+    case .twoWeeks: (24, Self.length(days: 14))
+    case .month: (12, Self.length(months: 1))
+    case .twoMonths: (6, Self.length(months: 2))
+    case .threeMonths: (4, Self.length(months: 3))
+    case .sixMonths: (2, Self.length(months: 6))
+    case .year: (1, Self.length(months: 12))
     }
   }
 
@@ -141,10 +139,9 @@ package enum BillingPeriod: String, CaseIterable, Sendable {
   ///
   /// A tenth covers February and daylight saving time, and no length is within it of two periods.
   package init?(nearest length: Duration) {
-    let milliseconds = length.inMilliseconds
-    let nearest = Self.allCases.first { period in
-      let deviation = (milliseconds - period.milliseconds).magnitude
-      return deviation <= period.milliseconds.magnitude / 10
+    let nearest = Self.allCases.first {
+      let period = $0.terms.length
+      return (length - period).isWithin(period / 10)
     }
     guard let nearest else { return nil }
     self = nearest
@@ -153,19 +150,6 @@ package enum BillingPeriod: String, CaseIterable, Sendable {
   /// `P1M`, `P4W` and `P30D` are all a month.
   package init?(_ period: CalendarPeriod) {
     self.init(nearest: Self.length(months: period.months, days: period.days))
-  }
-
-  private var milliseconds: Int64 {
-    switch self {
-    case .day: Self.length(days: 1).inMilliseconds
-    case .week: Self.length(days: 7).inMilliseconds
-    case .twoWeeks: Self.length(days: 14).inMilliseconds
-    case .month: Self.length(months: 1).inMilliseconds
-    case .twoMonths: Self.length(months: 2).inMilliseconds
-    case .threeMonths: Self.length(months: 3).inMilliseconds
-    case .sixMonths: Self.length(months: 6).inMilliseconds
-    case .year: Self.length(months: 12).inMilliseconds
-    }
   }
 
   /// A month has 487/16 days on average.

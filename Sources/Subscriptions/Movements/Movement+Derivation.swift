@@ -3,9 +3,7 @@ extension Movement {
   /// expected; in order, with unique keys.
   package static func movements(
     of line: OriginalTransaction, rule: OwnershipRule, in catalogue: Catalogue
-  )
-    -> [Movement]
-  {
+  ) -> [Movement] {
     let terms = line.terms(rule, in: catalogue)
     var journal = Journal()
     let ownerships = line.ownerships(rule)
@@ -64,11 +62,10 @@ private struct Journal {
   // MARK: The subscription
 
   mutating func add(_ timeline: SubscriptionTimeline) {
-    let spans = timeline.spans
-    addStates(spans)
-    addPaid(spans)
-    addTrials(spans)
-    addTrouble(spans)
+    addStates(timeline.spans)
+    addPaid(timeline.spans)
+    addTrials(timeline.spans)
+    addTrouble(timeline.spans)
     for word in timeline.switches {
       add(word.isOn ? .autoRenewOn : .autoRenewOff, at: word.at, word.terms)
     }

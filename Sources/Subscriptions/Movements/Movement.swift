@@ -1,7 +1,6 @@
 /// A dated, signed change of a subscription or a purchase: the unit that reports count.
 ///
-/// All movements are derived from an original transaction. Their sums up to a moment are the stocks
-/// at it: subscriptions by state, paid subscriptions, and MRR.
+/// The sums up to a moment are the stocks at it: subscriptions by state, paid ones, and MRR.
 package struct Movement: Hashable, Sendable {
   package enum Kind: String, Codable, CaseIterable, Sendable {
     /// A payment for a product of any type.
@@ -33,16 +32,6 @@ package struct Movement: Hashable, Sendable {
     case billingRecovered = "billing_recovered"
     /// Apple stopped retrying, as far as is known.
     case billingLost = "billing_lost"
-
-    /// Whether it changes paid subscriptions or MRR.
-    package var isOfPaidStock: Bool {
-      switch self {
-      case .started, .resumed, .ended, .changedFrom, .changedTo, .repriced: true
-      case .charged, .refunded, .state, .trialStarted, .trialEnded, .autoRenewOff, .autoRenewOn,
-        .graceEntered, .retryEntered, .billingRecovered, .billingLost:
-        false
-      }
-    }
   }
 
   /// The cause of `trialEnded` if the customer paid; any other is a
@@ -180,8 +169,7 @@ package struct Movement: Hashable, Sendable {
   }
 
   package var key: Key {
-    Key(
-      kind: kind, at: at, productID: productID, transactionID: transactionID, cause: cause)
+    Key(kind: kind, at: at, productID: productID, transactionID: transactionID, cause: cause)
   }
 }
 

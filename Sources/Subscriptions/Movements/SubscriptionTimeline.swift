@@ -1,9 +1,8 @@
 /// A subscription's whole life: one state of one charge at every moment from the first charge on.
 ///
-/// A function of Apple's statements, the owners and the catalogue, and not of the present: expected
-/// changes are included at their dates. Linked original transactions are one subscription, and so
-/// are all products of one: Apple lets one of them run at a time. Should paid periods overlap all
-/// the same, the charge that began last counts.
+/// It does not depend on the present: expected changes are included at their dates. Linked original
+/// transactions are one subscription, and so are all products of one, of which Apple lets one run
+/// at a time. Should paid periods overlap all the same, the charge that began last counts.
 package struct SubscriptionTimeline: Hashable, Sendable {
   /// The states that reports count.
   package enum State: String, Codable, CaseIterable, Sendable {

@@ -6,10 +6,9 @@ package struct AutoRenewal {
   /// Apple charges up to this long before the period ends, so an *off* within it is about the next
   /// period.
   package static let earlyCharge: Duration = .hours(24)
-  /// How long Apple retries a failed charge.
-  package static let billingRetry: Duration = .days(60)
-  /// The same on a twelve-month commitment.
-  package static let commitmentBillingRetry: Duration = .days(90)
+
+  /// How long Apple retries a failed charge; longer on a twelve-month commitment.
+  static func billingRetry(isCommitment: Bool) -> Duration { .days(isCommitment ? 90 : 60) }
 
   let history: EvidenceHistory
   let charges: [Charge]
@@ -29,7 +28,7 @@ package struct AutoRenewal {
   ) -> RenewalEvidence {
     let charge = charges[position]
     guard charge.isSubscription else { return RenewalEvidence(ground: .notASubscription) }
-    guard let previousPosition = positionBefore(position) else {
+    guard let previousPosition = charges.positionBefore(position) else {
       return RenewalEvidence(ground: .noEarlierCharge)
     }
     let previous = charges[previousPosition]
@@ -42,34 +41,30 @@ package struct AutoRenewal {
     guard let account = owner(previousPosition, charge.date) else {
       return notRenewing(.earlierChargeUnclaimed)
     }
-    if history.isErased(account, by: charge.date) {
-      return notRenewing(.accountErased)
-    }
+    if history.isErased(account, by: charge.date) { return notRenewing(.accountErased) }
     guard previous.isSubscription else { return notRenewing(.earlierChargeWithoutPeriod) }
     if let revocation = previous.revocation, revocation.at < charge.date {
       return notRenewing(.earlierChargeRevoked)
     }
 
     let statement = course.autoRenewStatement(after: previousPosition, before: charge.date)
-    let verdict = verdict(on: charge, after: previous, statement: statement)
-    guard verdict.isRenewing else {
-      return notRenewing(verdict.ground, statusAsOf: verdict.statusAsOf)
-    }
+    let (ground, statusAsOf) = verdict(on: charge, after: previous, statement: statement)
+    guard ground.isRenewing else { return notRenewing(ground, statusAsOf: statusAsOf) }
     if let offSince = statement?.offSince,
       tokenNamesAnother(than: account, for: charge, since: offSince)
     {
       return notRenewing(.tokenOfAnotherAccount, statusAsOf: offSince)
     }
     return RenewalEvidence(
-      account: account, ground: verdict.ground, previous: previous.id,
-      statusAsOf: verdict.statusAsOf, switchedOffAt: statement?.offSince)
+      account: account, ground: ground, previous: previous.id, statusAsOf: statusAsOf,
+      switchedOffAt: statement?.offSince)
   }
 
   /// Whether the claimant had switched auto-renew on again before a charge: it opened an order for
   /// the charge's product while auto-renew was off, and before the claim arrived.
   package func wasSwitchedOn(byOrderBehind claim: Claim, beforeChargeAt position: Int) -> Bool {
     let charge = charges[position]
-    guard let previous = positionBefore(position),
+    guard let previous = charges.positionBefore(position),
       let statement = course.autoRenewStatement(after: previous, before: charge.date),
       let offSince = statement.offSince
     else { return false }
@@ -85,37 +80,29 @@ package struct AutoRenewal {
 
   // MARK: The table
 
-  private struct Verdict {
-    var isRenewing: Bool
-    var ground: RenewalEvidence.Ground
-    var statusAsOf: Timestamp?
-  }
+  private typealias Verdict = (ground: RenewalEvidence.Ground, statusAsOf: Timestamp?)
 
   private func verdict(
     on charge: Charge, after previous: Charge, statement: RenewalForecast.AutoRenewStatus?
   ) -> Verdict {
-    if charge.kind == .renewal { return Verdict(isRenewing: true, ground: .renewedByApple) }
-    guard let periodEnd = previous.end else {
-      return Verdict(isRenewing: false, ground: .earlierChargeWithoutPeriod)
-    }
+    if charge.kind == .renewal { return (.renewedByApple, nil) }
+    guard let periodEnd = previous.end else { return (.earlierChargeWithoutPeriod, nil) }
     let isNearPeriodEnd = (charge.date - periodEnd).isWithin(.gapTolerance)
     let isOff = statement.map { !$0.autoRenews } ?? false
 
     switch charge.kind {
     case .purchase where charge.date >= accessEnd(of: previous, at: periodEnd, for: charge):
-      return Verdict(isRenewing: false, ground: .boughtAfterPeriodEnd)
+      return (.boughtAfterPeriodEnd, nil)
     case .unknown where isNearPeriodEnd:
       // An off in the last day may be later than Apple's charge.
       if isOff, let statement, statement.since < charge.date - Self.earlyCharge {
-        return Verdict(isRenewing: false, ground: .autoRenewOff, statusAsOf: statement.since)
+        return (.autoRenewOff, statement.since)
       }
-      return Verdict(isRenewing: true, ground: .renewedAtPeriodEnd, statusAsOf: statement?.asOf)
+      return (.renewedAtPeriodEnd, statement?.asOf)
     case .unknown where charge.date > periodEnd:
       return verdictOnLateCharge(charge, after: previous, endingAt: periodEnd)
     case .renewal, .purchase, .unknown:
-      return isOff
-        ? Verdict(isRenewing: false, ground: .autoRenewOff, statusAsOf: statement?.since)
-        : Verdict(isRenewing: true, ground: .changedWhileRenewing, statusAsOf: statement?.asOf)
+      return isOff ? (.autoRenewOff, statement?.since) : (.changedWhileRenewing, statement?.asOf)
     }
   }
 
@@ -124,20 +111,15 @@ package struct AutoRenewal {
     _ charge: Charge, after previous: Charge, endingAt periodEnd: Timestamp
   ) -> Verdict {
     guard let status = course.phaseStatement(from: periodEnd, before: charge.date) else {
-      return Verdict(isRenewing: false, ground: .lapsed)
+      return (.lapsed, nil)
     }
     switch status.phase {
     case .gracePeriod, .billingRetry:
-      let isCommitment = previous.isCommitment || status.isCommitment
-      let limit = isCommitment ? Self.commitmentBillingRetry : Self.billingRetry
-      return charge.date <= periodEnd + limit
-        ? Verdict(
-          isRenewing: true, ground: .recoveredFromBillingProblem, statusAsOf: status.at)
-        : Verdict(isRenewing: false, ground: .billingRetryOver, statusAsOf: status.at)
-    case .expired:
-      return Verdict(isRenewing: false, ground: .expired, statusAsOf: status.at)
-    case .undisturbed:
-      return Verdict(isRenewing: false, ground: .lapsed, statusAsOf: status.at)
+      let limit = Self.billingRetry(isCommitment: previous.isCommitment || status.isCommitment)
+      let isInTime = charge.date <= periodEnd + limit
+      return (isInTime ? .recoveredFromBillingProblem : .billingRetryOver, status.at)
+    case .expired: return (.expired, status.at)
+    case .undisturbed: return (.lapsed, status.at)
     }
   }
 
@@ -146,11 +128,8 @@ package struct AutoRenewal {
   /// The end of a charge's period, with the grace period that was known before the next charge.
   private func accessEnd(of charge: Charge, at periodEnd: Timestamp, for next: Charge) -> Timestamp
   {
-    guard
-      case .gracePeriod(let until) = course.phaseStatement(from: charge.date, before: next.date)?
-        .phase
-    else { return periodEnd }
-    return max(periodEnd, until)
+    let phase = course.phaseStatement(from: charge.date, before: next.date)?.phase
+    return max(periodEnd, phase?.graceEnd ?? periodEnd)
   }
 
   /// Whether the charge, or a later renewal status, carries another account's token.
@@ -164,12 +143,17 @@ package struct AutoRenewal {
       history.holder(of: token, asOf: charge.date).map { $0 != account } ?? false
     }
   }
-
-  func positionBefore(_ position: Int) -> Int? { charges.positionBefore(position) }
 }
 
 /// Whether an account was actively auto-renewing when a charge was made, and the evidence for it.
-package struct RenewalEvidence: Hashable, Sendable {
+package struct RenewalEvidence: Hashable, Codable, Sendable {
+  private enum CodingKeys: String, CodingKey {
+    case account = "renewingAccount"
+    case ground
+    case previous = "previousCharge"
+    case statusAsOf, switchedOffAt
+  }
+
   package var account: AccountKey?
   package var ground: Ground
   /// The latest charge before: the one that would have been renewed.
@@ -190,9 +174,7 @@ package struct RenewalEvidence: Hashable, Sendable {
     self.switchedOffAt = switchedOffAt
   }
 
-  /// The reason for the result.
-  ///
-  /// Raw values are stored.
+  /// The reason for the result; raw values are stored.
   package enum Ground: String, Codable, CaseIterable, Sendable {
     // An account is renewing:
     case renewedByApple = "renewed_by_apple"
@@ -217,5 +199,10 @@ package struct RenewalEvidence: Hashable, Sendable {
     case released
     // There is nothing to decide:
     case reportsAnotherCharge = "reports_another_charge"
+
+    var isRenewing: Bool {
+      [.renewedByApple, .renewedAtPeriodEnd, .recoveredFromBillingProblem, .changedWhileRenewing]
+        .contains(self)
+    }
   }
 }

@@ -13,10 +13,8 @@ package enum ClaimSelection: Hashable, Sendable {
   /// Signed transactions, which are sent one by one.
   case submitted
 
-  /// Selects from the merged records of a submission, by purchase date.
-  ///
-  /// Purchases after the submission was received are never selected, however late Apple verifies
-  /// it.
+  /// Selects from the merged records of a submission, by purchase date; never purchases after it
+  /// was received, however late Apple verifies it.
   ///
   /// - Parameters:
   ///   - records: One record for each transaction.

@@ -48,9 +48,8 @@ extension Decision {
     isProvisional: true)
 }
 
-/// A stretch in which an original transaction is bound to one account, or to none.
-///
-/// As of a moment, it is bound to the owner of its latest charge dated before that moment.
+/// A stretch in which an original transaction is bound to one account, or to none: to the owner of
+/// its latest charge dated before a moment.
 package struct Binding: Hashable, Sendable {
   /// Nil: the latest charge is unclaimed.
   package var account: AccountKey?

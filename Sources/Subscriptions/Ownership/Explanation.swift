@@ -15,13 +15,12 @@ package struct Explanation {
   /// Explains to an account, naming none.
   package init(_ decision: Decision, toldTo account: AccountKey) {
     self.decision = decision
-    guard let holder = decision.owner else {
-      (owner, subject) = ("no account", "No account")
-      return
-    }
     (owner, subject) =
-      holder == account
-      ? ("this account", "This account") : ("another account", "Another account")
+      switch decision.owner {
+      case nil: ("no account", "No account")
+      case account: ("this account", "This account")
+      default: ("another account", "Another account")
+      }
   }
 
   package var sentence: String {
@@ -102,11 +101,7 @@ package struct Explanation {
     decision.finding.statusAsOf.map { ", as Apple reported on \($0)" } ?? ""
   }
 
-  private var since: String {
-    decision.finding.statusAsOf.map { " since \($0)" } ?? ""
-  }
+  private var since: String { decision.finding.statusAsOf.map { " since \($0)" } ?? "" }
 
-  private var sinceSwitch: String {
-    decision.finding.switchedOffAt.map { " on \($0)" } ?? ""
-  }
+  private var sinceSwitch: String { decision.finding.switchedOffAt.map { " on \($0)" } ?? "" }
 }

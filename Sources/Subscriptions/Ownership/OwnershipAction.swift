@@ -29,10 +29,8 @@ package struct OwnerOverride: Hashable, Codable, Sendable {
   package var isRelease: Bool { account == nil }
 }
 
-/// An import's override of the owner of a whole original transaction, for purchases up to a date.
-///
-/// It settles charges that are not settled yet, recorded or still unknown, as a claim on each
-/// would, and takes none away. Later purchases follow the rule.
+/// An import's override of the owner of a whole original transaction, for purchases up to a date:
+/// it settles what is not settled yet, recorded or still unknown, and takes none away.
 package struct OriginalTransactionOverride: Hashable, Codable, Sendable {
   package var account: AccountKey
   package var line: OriginalTransactionKey
@@ -111,10 +109,8 @@ package struct OpenedOrder: Hashable, Sendable {
   }
 }
 
-/// The merge of an account into another, such as a guest's into a member's.
-///
-/// The other account was made the owner of everything that this one owned then, and gets whatever
-/// the rule assigns to this one later.
+/// The merge of an account, such as a guest's, into another, which got everything that it owned
+/// then and gets all that the rule assigns to it later.
 package struct AccountMerge: Hashable, Sendable {
   package var into: AccountKey
   /// Charges from here on treat both accounts as one; later than every charge of this account.

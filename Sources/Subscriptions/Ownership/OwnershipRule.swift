@@ -90,7 +90,7 @@ package struct OwnershipRule: Sendable {
     var changed: Set = [start]
     var last = start
     for position in charges.indices.suffix(from: start + 1) {
-      guard let previous = autoRenewal.positionBefore(position), previous >= start else { continue }
+      guard let previous = charges.positionBefore(position), previous >= start else { continue }
       if previous > last { break }
       guard !isSettled[position], changed.contains(previous) else { continue }
       let before = decisions[position]
@@ -168,7 +168,7 @@ package struct OwnershipRule: Sendable {
   }
 
   private func restsOnProvisionalOwner(_ position: Int) -> Bool {
-    guard let previous = autoRenewal.positionBefore(position) else { return false }
+    guard let previous = charges.positionBefore(position) else { return false }
     return placement(at: previous, asOf: charges[position].date) == nil && !isSettled[previous]
   }
 

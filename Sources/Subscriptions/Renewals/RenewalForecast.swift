@@ -41,10 +41,6 @@ package struct RenewalForecast: Sendable {
     package var at: Timestamp
     package var phase: RenewalStatus.Phase
     package var isCommitment: Bool
-
-    fileprivate var graceEnd: Timestamp? {
-      if case .gracePeriod(let until) = phase { until } else { nil }
-    }
   }
 
   private let charges: [Charge]
@@ -153,8 +149,8 @@ package struct RenewalForecast: Sendable {
 
     var trouble = Trouble()
     var rest = phases
-    if let index = phases.lastIndex(where: { $0.graceEnd != nil }),
-      let until = phases[index].graceEnd
+    if let index = phases.lastIndex(where: { $0.phase.graceEnd != nil }),
+      let until = phases[index].phase.graceEnd
     {
       rest = phases[(index + 1)...]
       let end = rest.first.map { min(until, $0.at) } ?? until
@@ -162,11 +158,8 @@ package struct RenewalForecast: Sendable {
     }
     if let index = rest.lastIndex(where: { $0.phase == .billingRetry }) {
       let isCommitment = charge.isCommitment || rest[index].isCommitment
-      let limit =
-        paidEnd + (isCommitment ? AutoRenewal.commitmentBillingRetry : AutoRenewal.billingRetry)
-      let end =
-        rest.index(after: index) < rest.endIndex
-        ? rest[index + 1].at : max(limit, rest[index].at)
+      let limit = paidEnd + AutoRenewal.billingRetry(isCommitment: isCommitment)
+      let end = index + 1 < rest.endIndex ? rest[index + 1].at : max(limit, rest[index].at)
       if end > trouble.graceEnd ?? paidEnd { trouble.retryEnd = end }
     }
     return trouble == Trouble() ? nil : trouble

@@ -24,9 +24,9 @@ package enum RenewalSchedule {
 
     package init(
       id: OriginalTransactionKey, isSubscription: Bool, periodStart: Timestamp,
-      periodEnd: Timestamp?,
-      autoRenews: Bool = true, phase: RenewalStatus.Phase = .undisturbed, isRevoked: Bool = false,
-      isCommitment: Bool = false, lastPolledAt: Timestamp? = nil, hasNotifications: Bool = true
+      periodEnd: Timestamp?, autoRenews: Bool = true, phase: RenewalStatus.Phase = .undisturbed,
+      isRevoked: Bool = false, isCommitment: Bool = false, lastPolledAt: Timestamp? = nil,
+      hasNotifications: Bool = true
     ) {
       self.id = id
       self.isSubscription = isSubscription
@@ -45,11 +45,6 @@ package enum RenewalSchedule {
     package var at: Timestamp
     /// From ``urgent`` to ``quiet``; smaller ones run first.
     package var priority: Int
-
-    package init(at: Timestamp, priority: Int) {
-      self.at = at
-      self.priority = priority
-    }
   }
 
   /// Access depends on the answer.
@@ -103,25 +98,25 @@ package enum RenewalSchedule {
     func moment(_ moment: Timestamp, _ priority: Int, jitter: Duration) -> Appointment {
       Appointment(at: moment + Self.jitter(line.id, moment, upTo: jitter), priority: priority)
     }
-    let atEnd = min(.clockTolerance, period / 10)
-    let quietOnes = quietLooks(from: end, until: end + quietPatience).map {
-      moment($0, quiet, jitter: .hours(24))
+    func quietOnes(from start: Timestamp) -> [Appointment] {
+      stride(from: start + firstQuietGap, before: end + quietPatience, by: quietGap).map {
+        moment($0, quiet, jitter: .hours(24))
+      }
     }
-
+    let atEnd = min(.clockTolerance, period / 10)
     if line.isRevoked {
       // A refund can be reversed, and a refunded subscription can continue.
-      return
-        (quietLooks(from: line.periodStart, until: end + quietPatience).map {
-          moment($0, quiet, jitter: .hours(24))
-        } + [moment(end, usual, jitter: atEnd)]).sorted { $0.at < $1.at }
+      return (quietOnes(from: line.periodStart) + [moment(end, usual, jitter: atEnd)])
+        .sorted { $0.at < $1.at }
     }
+    let quietOnes = quietOnes(from: end)
     switch line.phase {
     case .expired: return quietOnes
     case .gracePeriod, .billingRetry:
       var looks = afterEnd(of: line, end: end, shortestGap: shortestGapOfTrouble).map {
         moment($0.moment, usual, jitter: $0.gap / 10)
       }
-      if case .gracePeriod(let until) = line.phase, until > end {
+      if let until = line.phase.graceEnd, until > end {
         looks.append(moment(until, usual, jitter: .clockTolerance))
       }
       return (looks + quietOnes).sorted { $0.at < $1.at }
@@ -151,22 +146,15 @@ package enum RenewalSchedule {
     guard !line.hasNotifications, !line.isRevoked else { return [] }
     return refundDays.map { days in
       let moment = line.periodStart + .days(days)
-      return Appointment(
-        at: moment + jitter(line.id, moment, upTo: .hours(6)), priority: quiet)
+      return Appointment(at: moment + jitter(line.id, moment, upTo: .hours(6)), priority: quiet)
     }
-  }
-
-  private static func quietLooks(from start: Timestamp, until limit: Timestamp) -> [Timestamp] {
-    Array(stride(from: start + firstQuietGap, before: limit, by: quietGap))
   }
 
   /// The end, and moments after it in growing intervals, while Apple retries.
   private static func afterEnd(
     of line: Subject, end: Timestamp, shortestGap: Duration
   ) -> [(moment: Timestamp, gap: Duration)] {
-    let limit =
-      end
-      + (line.isCommitment ? AutoRenewal.commitmentBillingRetry : AutoRenewal.billingRetry)
+    let limit = end + AutoRenewal.billingRetry(isCommitment: line.isCommitment)
     var looks: [(moment: Timestamp, gap: Duration)] = []
     var moment = end
     while moment <= limit {

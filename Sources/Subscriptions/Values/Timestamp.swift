@@ -42,10 +42,8 @@ extension Duration {
   /// are whole.
   package static let clockTolerance: Duration = .minutes(5)
 
-  /// The accepted gap between two periods of which one continues the other.
-  ///
-  /// A renewal begins where the last period ends, give or take this; a charge of unknown kind so
-  /// close to the end counts as one.
+  /// The accepted gap between two periods of which one continues the other; a charge of unknown
+  /// kind so close to the last end counts as a renewal.
   package static let gapTolerance: Duration = .seconds(60)
 
   /// Rounded towards zero.
@@ -64,9 +62,7 @@ extension Duration {
 }
 
 extension Timestamp {
-  /// The moments with four-digit years in UTC, all that RFC 3339 can write.
-  ///
-  /// Moments from outside are limited to them.
+  /// The moments with four-digit years in UTC, all that RFC 3339 can write and we accept.
   package static let writable =
     Timestamp(milliseconds: -62_167_219_200_000)...Timestamp(milliseconds: 253_402_300_799_999)
 }
@@ -83,11 +79,9 @@ extension Timestamp: CustomStringConvertible {
   }
 
   /// Reads RFC 3339: a date, `T` or a space, a time with an optional fraction, and `Z` or an
-  /// offset.
+  /// offset; nil for anything else, including a date alone and moments outside ``writable``.
   ///
   /// Digits beyond the millisecond are cut off.
-  ///
-  /// Nil for anything else, including a date alone and moments outside ``writable``.
   package init?(rfc3339 text: some StringProtocol) {
     var reader = DigitReader(text)
     guard let year = reader.digits(4), reader.skip("-"),

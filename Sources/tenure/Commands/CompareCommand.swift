@@ -92,8 +92,7 @@ struct ComparisonRun {
           last = account
         } else {
           told = .failure(
-            RowFault(
-              code: "not_sorted", reason: "Rows must be grouped by account: sort the file."))
+            RowFault("not_sorted", "Rows must be grouped by account: sort the file."))
         }
       }
       switch told {

@@ -129,3 +129,10 @@ extension Timestamp {
     return rest == 0 ? "\(days)" : "\(days)+\(rest / 1000)s"
   }
 }
+
+extension Movement.Kind {
+  /// Whether it changes paid subscriptions or MRR.
+  var isOfPaidStock: Bool {
+    [.started, .resumed, .ended, .changedFrom, .changedTo, .repriced].contains(self)
+  }
+}
