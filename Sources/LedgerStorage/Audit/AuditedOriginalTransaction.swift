@@ -75,21 +75,21 @@ struct AuditedOriginalTransaction: Sendable {
       })
   }
 
-  func statuses(of member: OriginalTransactionKey) -> [OriginalTransactionRows.StatusRow] {
+  func statuses(of member: OriginalTransactionKey) -> [StatusRow] {
     entries.compactMap { entry in
       guard entry.line == member, case .evidence(.renewalStatus(let status, _)) = entry.content
       else { return nil }
-      return OriginalTransactionRows.StatusRow(
+      return StatusRow(
         number: entry.number, status: status,
         tokenHolder: folded.history.holder(of: status.appAccountToken))
     }
   }
 
-  func acts(of member: OriginalTransactionKey) -> [OriginalTransactionRows.AdministratorActionRow] {
+  func acts(of member: OriginalTransactionKey) -> [RecordedAction] {
     entries.compactMap { entry in
       guard entry.line == member, case .act(let act) = entry.content else { return nil }
-      return OriginalTransactionRows.AdministratorActionRow(
-        recorded: RecordingOrder(at: entry.recordedAt, number: entry.number), act: act)
+      return RecordedAction(
+        act, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
     }
   }
 

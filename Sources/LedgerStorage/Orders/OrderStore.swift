@@ -306,10 +306,7 @@ extension OrderStore {
   static func set(_ order: UUID?, on transaction: TransactionKey) -> SQL {
     """
     UPDATE tenure.store_transaction SET order_id = \(order)
-    WHERE environment = \(transaction.line.environment)
-      AND original_transaction_id = \(transaction.line.originalTransactionID)
-      AND transaction_id = \(transaction.transactionID)
-      AND product_id = \(transaction.productID)
+    WHERE \(transaction.condition)
     """
   }
 
@@ -364,10 +361,7 @@ extension OrderStore {
         with: [
           """
           UPDATE tenure.store_transaction SET delivered_at = \(now)
-          WHERE environment = \(charge.id.line.environment)
-            AND original_transaction_id = \(charge.id.line.originalTransactionID)
-            AND transaction_id = \(charge.id.transactionID)
-            AND product_id = \(charge.id.productID)
+          WHERE \(charge.id.condition)
           """
         ] + ChargeSums.change(of: charge.id, from: counted, to: CountedCharge(row, fulfilment)))
       return (now, true)

@@ -98,8 +98,7 @@ extension PollTarget {
         """
         SELECT bundle_id, receipt_submission_id, receipt_notification_id
         FROM tenure.poll_target
-        WHERE environment = \(line.environment)
-          AND original_transaction_id = \(line.originalTransactionID)
+        WHERE \(line.condition)
         """,
         """
         SELECT c.submission_id

@@ -96,8 +96,7 @@ struct ProjectionWriter {
         confirmed_as_of = \(confirmation?.asOf), confirmed_number = \(confirmation?.number ?? 0),
         latest_charged_at = \(state.latest?.date), latest_owner_key = \(state.latestOwner),
         paid_through = \(state.paidThrough), auto_renew_product_id = \(state.autoRenewProductID)
-      WHERE environment = \(id.environment)
-        AND original_transaction_id = \(id.originalTransactionID)
+      WHERE \(id.condition)
       """
   }
 
@@ -146,7 +145,7 @@ struct ProjectionWriter {
       return switch entry.content {
       case .evidence(.renewalStatus(let status, _)):
         [
-          OriginalTransactionRows.StatusRow(
+          StatusRow(
             number: entry.number, status: status,
             tokenHolder: line.history.holder(of: status.appAccountToken)
           ).insert(line: entry.line)
@@ -158,9 +157,8 @@ struct ProjectionWriter {
         ]
       case .act(let act):
         [
-          OriginalTransactionRows.AdministratorActionRow(
-            recorded: RecordingOrder(at: entry.recordedAt, number: entry.number), act: act
-          ).insert(source: sourced.source)
+          RecordedAction(act, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
+            .insert(source: sourced.source)
         ]
       case .evidence(.transaction), .confirmation, .ownership: []
       }

@@ -46,8 +46,7 @@ extension PollStore {
     try await database.query(
       """
       SELECT revision FROM tenure.history_revision
-      WHERE environment = \(line.environment)
-        AND original_transaction_id = \(line.originalTransactionID)
+      WHERE \(line.condition)
         AND history = \(history)
       """
     ).decodeFirst(String.self)

@@ -69,8 +69,7 @@ extension WriteBackStore {
         """,
         """
         SELECT account_key, sent_at FROM tenure.app_store_write_back
-        WHERE environment = \(line.environment)
-          AND original_transaction_id = \(line.originalTransactionID)
+        WHERE \(line.condition)
           AND kind = 'ownership' AND outcome = 'accepted'
         ORDER BY telling_id DESC LIMIT 1
         """,
@@ -136,8 +135,7 @@ extension WriteBackStore {
       lines.map { line in
         """
         SELECT \(WriteBack.columns) FROM tenure.app_store_write_back
-        WHERE environment = \(line.environment)
-          AND original_transaction_id = \(line.originalTransactionID)
+        WHERE \(line.condition)
         ORDER BY telling_id DESC LIMIT \(limit)
         """
       })
