@@ -226,7 +226,12 @@ package struct SubmissionIntake: Sendable {
     }
     guard let proof, sandboxAccess.grants(proof.evidence.environment, to: submission.accountID)
     else { return [] }
-    let recording = try await ledger.submissions.rehearse(proof.arrival(of: submission), at: now)
+    let recording = try await ledger.submissions.rehearse(
+      SubmissionStore.VerifiedSubmission(
+        submission: submission, source: proof.evidence.source,
+        environment: proof.evidence.environment, evidence: proof.evidence.evidence,
+        selected: proof.selected, exchanges: []),
+      at: now)
     return proof.grants(
       from: recording, to: submission.account, catalogue: catalogue, at: now)
   }

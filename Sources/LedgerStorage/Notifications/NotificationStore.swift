@@ -64,24 +64,14 @@ extension NotificationStore {
   }
 
   package func exchanges(ofNotification id: String) async throws -> [SubmissionExchange] {
-    try await database.query(
-      """
-      SELECT \(SubmissionExchange.columns)
-      FROM tenure.notification_exchange WHERE notification_id = \(id) ORDER BY number
-      """
-    ).decodeExchanges()
+    try await database.read(ExchangeLog.of(notification: id).exchanges)
   }
 
-  /// Apple's short responses about a notification, which may be a status only.
+  /// Apple's responses that are short enough to be a status only.
   package func shortAnswers(toNotification id: String) async throws
     -> [(askedAt: Timestamp, answer: [UInt8])]
   {
-    try await database.query(
-      """
-      SELECT asked_at, answer FROM tenure.notification_exchange
-      WHERE notification_id = \(id) AND octet_length(answer) <= 10000
-      """
-    ).decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) }
+    try await database.read(ExchangeLog.of(notification: id).shortAnswers)
   }
 
   package struct VerifiedNotification: Sendable {
@@ -132,10 +122,10 @@ extension NotificationStore {
   ) async throws -> ProcessedNotification? {
     // Two round trips: all reads, then all writes.
     let processed = try await database.withTransaction { transaction -> ProcessedNotification? in
-      var (lines, notification, _) = try await recorder.lock(
-        linesOf: verified.evidence, before: OpenNotification.query(verified.id),
-        after: Query([]), in: transaction)
-      guard let notification else {
+      var (lines, lastExchange, _) = try await recorder.lock(
+        linesOf: verified.evidence, before: Self.lock(verified.id), after: Query([]),
+        in: transaction)
+      guard let lastExchange else {
         await transaction.rollBack()
         return nil
       }
@@ -152,8 +142,8 @@ extension NotificationStore {
         verified.evidence.isEmpty ? .nothingToRecord : recording.isNews ? .recorded : .known
       try await transaction.commit(
         with: plan.statements + verified.source.upsert(for: verified.evidence)
-          + Self.insert(
-            verified.exchanges, ofNotification: verified.id, after: notification.lastExchange)
+          + ExchangeLog.of(notification: verified.id).insert(
+            verified.exchanges, after: lastExchange)
           + Self.close(verified.id, as: outcome, because: verified.problem, at: now) + tellings)
       return ProcessedNotification(
         outcome: outcome, recording: recording,
@@ -198,11 +188,9 @@ extension NotificationStore {
     _ id: String, exchanges: [SubmissionExchange], with statements: @Sendable () -> [SQL]
   ) async throws {
     try await database.withTransaction { transaction in
-      guard let notification = try await transaction.read(OpenNotification.query(id)) else {
-        return
-      }
+      guard let lastExchange = try await transaction.read(Self.lock(id)) else { return }
       try await transaction.commit(
-        with: Self.insert(exchanges, ofNotification: id, after: notification.lastExchange)
+        with: ExchangeLog.of(notification: id).insert(exchanges, after: lastExchange)
           + statements())
     }
   }
@@ -222,44 +210,17 @@ extension NotificationStore {
     ]
   }
 
-  private static func insert(
-    _ exchanges: [SubmissionExchange], ofNotification id: String, after lastNumber: Int
-  ) -> [SQL] {
-    exchanges.enumerated().map { index, exchange in
-      """
-      INSERT INTO tenure.notification_exchange (notification_id, number, endpoint, asked_at,
-        duration_ms, http_status, answer, fault)
-      VALUES (\(id), \(lastNumber + index + 1), \(exchange.endpoint), \(exchange.askedAt),
-        \(exchange.duration.inMilliseconds), \(exchange.httpStatus), \(exchange.answer),
-        \(exchange.fault))
-      """
-    }
-  }
-}
-
-/// A locked notification that is still to be processed.
-private struct OpenNotification {
-  /// The number of its last exchange; 0 for none.
-  var lastExchange: Int
-
-  /// Locks and reads a notification; nil if there is none of this id, or it is processed.
-  static func query(_ id: String) -> Query<OpenNotification?> {
+  /// Locks a notification and reads the number of its last exchange; nil if there is none of this
+  /// id, or it is processed.
+  private static func lock(_ id: String) -> Query<Int?> {
     Query(
       Query(
         """
         SELECT processed_at IS NOT NULL FROM tenure.notification WHERE notification_id = \(id)
         FOR UPDATE
         """
-      ) { try $0.decodeFirst(Bool.self) },
-      Query(
-        """
-        SELECT coalesce(max(number), 0) FROM tenure.notification_exchange
-        WHERE notification_id = \(id)
-        """
-      ) { try $0.decodeOnly(Int.self) }
-    ).map { isProcessed, lastExchange in
-      isProcessed == false ? OpenNotification(lastExchange: lastExchange) : nil
-    }
+      ) { try $0.decodeFirst(Bool.self) }, ExchangeLog.of(notification: id).lastNumber
+    ).map { isProcessed, lastExchange in isProcessed == false ? lastExchange : nil }
   }
 }
 

@@ -141,7 +141,7 @@ package struct EntrySource: Hashable, Sendable {
   /// The identifier of the submission, notification, poll or administrator.
   package var id: String?
 
-  package init(_ kind: Kind, id: String?) {
+  init(_ kind: Kind, id: String?) {
     self.kind = kind
     self.id = id
   }

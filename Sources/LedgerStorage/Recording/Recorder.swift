@@ -3,39 +3,14 @@ import Postgres
 package import Subscriptions
 
 /// Evidence, claims and overrides that are recorded in one database transaction.
-package struct EvidenceBatch: Sendable {
-  package var evidence: [Evidence]
-  /// The transactions that an account claims; nil for evidence without a claim.
-  package var claim: SubmissionClaim?
-  package var placements: [OwnerOverride]
+struct EvidenceBatch: Sendable {
+  var evidence: [Evidence]
+  /// An account's claim on transactions that it submitted, in the order of their purchase dates.
+  var claim: (account: AccountKey, transactions: [TransactionKey], receivedAt: Timestamp)?
+  var placements: [OwnerOverride] = []
   /// Overrides of whole original transactions, by an import.
-  package var linePlacements: [OriginalTransactionOverride]
-  package var source: EntrySource
-
-  package init(
-    evidence: [Evidence], claim: SubmissionClaim? = nil, placements: [OwnerOverride] = [],
-    linePlacements: [OriginalTransactionOverride] = [], source: EntrySource
-  ) {
-    self.evidence = evidence
-    self.claim = claim
-    self.placements = placements
-    self.linePlacements = linePlacements
-    self.source = source
-  }
-
-  /// An account's claim on transactions that it submitted.
-  package struct SubmissionClaim: Sendable {
-    package var account: AccountKey
-    /// In the order of their purchase dates.
-    package var transactions: [TransactionKey]
-    package var receivedAt: Timestamp
-
-    package init(account: AccountKey, transactions: [TransactionKey], receivedAt: Timestamp) {
-      self.account = account
-      self.transactions = transactions
-      self.receivedAt = receivedAt
-    }
-  }
+  var linePlacements: [OriginalTransactionOverride] = []
+  var source: EntrySource
 }
 
 /// Original transactions that stay locked until the database transaction ends.
@@ -56,11 +31,9 @@ struct Snapshot: Sendable {
 /// Every recording takes the same steps in one database transaction, usually of two round trips:
 /// lock and load, decide, load the affected orders and accounts, plan, commit. Notifications are
 /// sent after the commit.
-package struct Recorder: LedgerStore {
+struct Recorder: LedgerStore {
   let core: LedgerCore
-}
 
-extension Recorder {
   /// Locks and reads the original transactions that evidence is about, in one round trip with other
   /// queries.
   ///

@@ -16,9 +16,7 @@ package struct ProvisionalGrant: Hashable, Sendable {
     self.endsAt = endsAt
     self.line = line
   }
-}
 
-extension ProvisionalGrant {
   private static let reason = "Granted until Apple can verify a submitted receipt."
 
   /// Keeps others from granting the same, and reads the original transactions by which another
@@ -93,7 +91,13 @@ extension ProvisionalGrant {
 
 extension SubmissionStore {
   /// Loads and decides as a recording does, and then rolls back.
-  package func rehearse(_ arrival: EvidenceBatch, at now: Timestamp) async throws -> Recording {
+  package func rehearse(
+    _ verified: VerifiedSubmission, at now: Timestamp
+  ) async throws -> Recording {
+    try await rehearse(verified.arrival(claims: true), at: now)
+  }
+
+  func rehearse(_ arrival: EvidenceBatch, at now: Timestamp) async throws -> Recording {
     try await database.withTransaction { transaction in
       let recording = try await recorder.load(arrival, in: transaction).decide(arrival, at: now)
       await transaction.rollBack()
