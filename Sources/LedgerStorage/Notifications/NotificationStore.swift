@@ -5,9 +5,7 @@ package import Subscriptions
 /// The inbox of Apple's notifications.
 package struct NotificationStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension NotificationStore {
   /// Stores a notification durably, unless it is stored already.
   ///
   /// - Parameter processAt: When a worker processes it unless it was processed before; nil if there
