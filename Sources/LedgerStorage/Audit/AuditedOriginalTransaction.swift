@@ -253,7 +253,7 @@ struct ProjectionRebuild {
     let writes = ProjectionWriter(
       stored: nothing, line: folded, rule: rule, entries: entries,
       holdings: HoldingChange(from: nothing, to: folded, rule, by: entries.map(\.entry)),
-      names: names, catalogue: nil, over: stored)
+      names: names, catalogue: nil, written: stored)
     let rows = MovementRow.rows(of: folded, rule: rule, in: catalogue)
     return stored.members.keys.sorted().flatMap { Self.clear($0, names: names) }
       + stored.rows.keys.filter { folded.history[$0] == nil }.sorted().map(ChargeSums.deletion)

@@ -35,10 +35,7 @@ extension Maintenance {
   }
 
   private struct Folding {
-    struct Change {
-      var line: OriginalTransactionID
-      var id: Int64
-    }
+    typealias Change = (line: OriginalTransactionID, id: Int64)
 
     let table: String
     /// The statement that adds up changes.
@@ -54,7 +51,7 @@ extension Maintenance {
       WHERE change_id <> ALL(\(folding.faults.map(\.change)))
       LIMIT \(Self.foldingBatch)
       """
-    ).decode(OriginalTransactionID.self, Int64.self).map { Folding.Change(line: $0, id: $1) }
+    ).decode(OriginalTransactionID.self, Int64.self).map { (line: $0, id: $1) }
     try await fold(page[...], &folding)
     return page.count
   }
@@ -291,11 +288,4 @@ enum ChargeSums {
     GROUP BY environment, measure, day, cause, product_id, ownership_type
     HAVING sum(number) <> 0
     """
-}
-
-extension Maintenance {
-  /// Corrects the sums by day after movements were written by other means than recordings.
-  package func rollUpAll() async throws {
-    _ = try await repairMovements()
-  }
 }

@@ -100,8 +100,6 @@ struct HoldingChange: Sendable {
   /// Whether original transactions are linked by it.
   private(set) var isOfNewlyLinked = false
 
-  init() {}
-
   init(
     from stored: StoredOriginalTransaction, to line: OriginalTransaction, _ rule: OwnershipRule,
     by entries: [LedgerEntry]
