@@ -57,10 +57,9 @@ package struct SubmissionIntake: Sendable {
   package func submit(_ request: SubmissionRequest) async throws -> SubmissionAnswer {
     let receivedAt = now()
     let submission = try await ledger.submissions.store(
-      NewSubmission(
-        id: UUID.version7(at: receivedAt), accountID: request.accountID, receivedAt: receivedAt,
-        payload: request.payload, transactionID: request.transactionID,
-        orderID: request.orderID, isRestore: request.isRestore, bundleID: request.bundleID),
+      id: UUID.version7(at: receivedAt), accountID: request.accountID, receivedAt: receivedAt,
+      payload: request.payload, transactionID: request.transactionID,
+      orderID: request.orderID, isRestore: request.isRestore, bundleID: request.bundleID,
       retryAt: receivedAt + verifier.longestVerification(of: request.payload) + Self.storingTime)
     return try await decide(submission, payload: request.payload, worker: nil)
   }

@@ -87,8 +87,6 @@ extension NotificationStore {
   ///
   /// Also counts notifications found since the previous comparison by a worker that died before
   /// recording.
-  ///
-  /// - Returns: The comparison as recorded.
   package func record(
     _ comparison: NotificationComparison, by job: Job, next: Timestamp
   ) async throws -> NotificationComparison {

@@ -41,24 +41,23 @@ package struct NotificationStore: LedgerStore {
   }
 
   package func notification(_ id: String) async throws -> StoredNotification? {
-    let rows = try await database.query(
+    try await database.query(
       """
       SELECT version, received_at, coalesce(body, ''), notification_type, bundle_id, attempts,
         outcome, problem
       FROM tenure.notification WHERE notification_id = \(id)
-      """)
-    guard
-      let (version, receivedAt, body, type, bundleID, attempts, outcome, problem) =
-        try rows.decodeFirst(
-          Int.self, Timestamp.self, String.self, String?.self, String?.self, Int.self,
-          NotificationOutcome?.self, String?.self)
-    else { return nil }
-    guard let version = NotificationVersion(rawValue: version) else {
-      preconditionFailure("The table allows no other version.")
+      """
+    ).decodeFirst(
+      Int.self, Timestamp.self, String.self, String?.self, String?.self, Int.self,
+      NotificationOutcome?.self, String?.self
+    ).map { version, receivedAt, body, type, bundleID, attempts, outcome, problem in
+      guard let version = NotificationVersion(rawValue: version) else {
+        preconditionFailure("The table allows no other version.")
+      }
+      return StoredNotification(
+        id: id, version: version, receivedAt: receivedAt, body: body, notificationType: type,
+        bundleID: bundleID, attempts: attempts, outcome: outcome, problem: problem)
     }
-    return StoredNotification(
-      id: id, version: version, receivedAt: receivedAt, body: body, notificationType: type,
-      bundleID: bundleID, attempts: attempts, outcome: outcome, problem: problem)
   }
 
   package func exchanges(ofNotification id: String) async throws -> [SubmissionExchange] {
@@ -102,12 +101,6 @@ package struct NotificationStore: LedgerStore {
     }
   }
 
-  package struct ProcessedNotification: Sendable {
-    package let outcome: NotificationOutcome
-    package let recording: Recording
-    fileprivate let channels: Set<ChangeNotifier.Channel>
-  }
-
   /// Records a verified notification's evidence and its consequences, and marks it as processed, in
   /// one database transaction.
   ///
@@ -117,9 +110,10 @@ package struct NotificationStore: LedgerStore {
   package func process(
     _ verified: VerifiedNotification, at now: Timestamp,
     terms: AccessTerms
-  ) async throws -> ProcessedNotification? {
+  ) async throws -> (outcome: NotificationOutcome, recording: Recording)? {
     // Two round trips: all reads, then all writes.
-    let processed = try await database.withTransaction { transaction -> ProcessedNotification? in
+    let processed = try await database.withTransaction {
+      transaction -> (NotificationOutcome, Recording, Set<ChangeNotifier.Channel>)? in
       var (lines, lastExchange, _) = try await recorder.lock(
         linesOf: verified.evidence, before: Self.lock(verified.id), after: Query([]),
         in: transaction)
@@ -143,15 +137,14 @@ package struct NotificationStore: LedgerStore {
           + ExchangeLog.of(notification: verified.id).insert(
             verified.exchanges, after: lastExchange)
           + Self.close(verified.id, as: outcome, because: verified.problem, at: now) + tellings)
-      return ProcessedNotification(
-        outcome: outcome, recording: recording,
-        channels: tellings.isEmpty ? plan.channels : plan.channels.union([.jobs]))
+      return (
+        outcome, recording, tellings.isEmpty ? plan.channels : plan.channels.union([.jobs])
+      )
     }
-    if let processed {
-      notifier.notify(processed.channels)
-      metrics.count(processed.recording)
-    }
-    return processed
+    guard let (outcome, recording, channels) = processed else { return nil }
+    notifier.notify(channels)
+    metrics.count(recording)
+    return (outcome, recording)
   }
 
   /// Marks a notification as rejected: Apple did not verify its receipt.

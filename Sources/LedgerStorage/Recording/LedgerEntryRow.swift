@@ -38,10 +38,7 @@ struct StoredEntry: Hashable, Sendable {
     return Array(hasher.finalize())
   }
 
-  /// Decodes the entry.
-  ///
-  /// - Throws: ``LedgerError/unreadableEntry`` for a format, kind or body that this version can't
-  ///   read.
+  /// Decodes the entry; throws ``LedgerError/unreadableEntry`` if this version can't read it.
   func entry() throws -> LedgerEntry {
     guard format == Self.currentFormat, let kind = LedgerEntry.Kind(rawValue: kind),
       let content = try? LedgerEntry.Content(kind: kind, body: body, line: line)

@@ -132,10 +132,6 @@ struct MovementRow: Hashable, Comparable, Sendable {
   // MARK: Writing
 
   /// Closes and adds movements: one statement for each original transaction with changes.
-  ///
-  /// - Parameters:
-  ///   - known: The movements known so far.
-  ///   - moment: The date of the new knowledge.
   static func write(
     from known: Set<MovementRow>, to rows: Set<MovementRow>, at moment: Timestamp
   ) -> [SQL] {

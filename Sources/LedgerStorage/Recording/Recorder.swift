@@ -114,8 +114,6 @@ struct Recorder: LedgerStore {
   }
 
   /// Plans the statements of a recording, without asking the database.
-  ///
-  /// - Throws: The errors of the entries' encoder.
   func plan(
     _ recording: Recording, _ affected: AffectedState, terms: AccessTerms, at now: Timestamp
   ) throws -> WritePlan {
@@ -245,7 +243,7 @@ package struct Recording: Sendable {
   }
 
   /// Whether anything is recorded that was not known.
-  var isNews: Bool { families.contains { !$0.value.entries.isEmpty } }
+  package var isNews: Bool { families.contains { !$0.value.entries.isEmpty } }
 }
 
 /// An original transaction, with those that Apple links, after a recording or as it was read.

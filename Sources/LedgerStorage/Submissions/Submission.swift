@@ -2,31 +2,6 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-package struct NewSubmission: Sendable {
-  package var id: UUID
-  package var accountID: String
-  package var receivedAt: Timestamp
-  package var payload: SubmissionPayload
-  package var transactionID: TransactionID?
-  package var orderID: UUID?
-  package var isRestore: Bool
-  package var bundleID: String?
-
-  package init(
-    id: UUID, accountID: String, receivedAt: Timestamp, payload: SubmissionPayload,
-    transactionID: TransactionID?, orderID: UUID?, isRestore: Bool, bundleID: String?
-  ) {
-    self.id = id
-    self.accountID = accountID
-    self.receivedAt = receivedAt
-    self.payload = payload
-    self.transactionID = transactionID
-    self.orderID = orderID
-    self.isRestore = isRestore
-    self.bundleID = bundleID
-  }
-}
-
 package struct Submission: Sendable {
   package enum Status: String, CaseIterable, Sendable {
     /// Not decided yet, or Apple could not be asked.

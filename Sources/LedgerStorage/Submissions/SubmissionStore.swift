@@ -15,26 +15,28 @@ package struct SubmissionStore: LedgerStore {
   ///
   /// - Parameter retryAt: When a worker takes over, unless the submission is decided before.
   /// - Throws: ``LedgerError/erasedAccount(_:)``.
-  package func store(_ new: NewSubmission, retryAt: Timestamp) async throws -> Submission {
+  package func store(
+    id: UUID, accountID: String, receivedAt: Timestamp, payload: SubmissionPayload,
+    transactionID: TransactionID?, orderID: UUID?, isRestore: Bool, bundleID: String?,
+    retryAt: Timestamp
+  ) async throws -> Submission {
     let account = try await accounts.successor(
-      of: accounts.findOrCreateAccount(new.accountID, at: new.receivedAt))
-    guard !account.isErased else { throw LedgerError.erasedAccount(new.accountID) }
+      of: accounts.findOrCreateAccount(accountID, at: receivedAt))
+    guard !account.isErased else { throw LedgerError.erasedAccount(accountID) }
     _ = try await database.batch([
       """
       INSERT INTO tenure.submission (submission_id, account_key, received_at, transaction_id,
         order_id, restore, bundle_id, status, retry_at)
-      VALUES (\(new.id), \(account.key), \(new.receivedAt), \(new.transactionID), \(new.orderID),
-        \(new.isRestore), \(new.bundleID), 'pending', \(retryAt))
+      VALUES (\(id), \(account.key), \(receivedAt), \(transactionID), \(orderID), \(isRestore),
+        \(bundleID), 'pending', \(retryAt))
       """,
-      new.payload.insert(for: new.id),
-      Job.insert(.verifySubmission(new.id), runAt: retryAt, at: new.receivedAt),
+      payload.insert(for: id), Job.insert(.verifySubmission(id), runAt: retryAt, at: receivedAt),
     ])
-    notifier.notify(forJobAt: retryAt, now: new.receivedAt)
+    notifier.notify(forJobAt: retryAt, now: receivedAt)
     return Submission(
-      id: new.id, account: account.key, accountID: account.id, receivedAt: new.receivedAt,
-      transactionID: new.transactionID, orderID: new.orderID, isRestore: new.isRestore,
-      bundleID: new.bundleID, status: .pending, environment: nil, retryAt: retryAt, attempts: 0,
-      problem: nil, outcome: nil)
+      id: id, account: account.key, accountID: account.id, receivedAt: receivedAt,
+      transactionID: transactionID, orderID: orderID, isRestore: isRestore, bundleID: bundleID,
+      status: .pending, environment: nil, retryAt: retryAt, attempts: 0, problem: nil, outcome: nil)
   }
 
   package func submission(_ id: UUID) async throws -> Submission? {
