@@ -56,7 +56,7 @@ struct AuditedOriginalTransaction: Sendable {
     entries.compactMap { if case .evidence(let evidence) = $0.content { evidence } else { nil } }
   }
 
-  var accounts: Set<AccountKey> { Set(entries.flatMap(\.accounts)) }
+  var accounts: Set<AccountKey> { Set(entries.compactMap(\.account)) }
 
   /// Whether the tables can be written again: they differ, and the entries are intact.
   var isMendable: Bool {
@@ -133,7 +133,7 @@ struct AuditedOriginalTransaction: Sendable {
       for line in members { lookups.insert(LookupRow(account: account, line: line)) }
     }
     for entry in entries {
-      for account in entry.accounts {
+      if let account = entry.account {
         lookups.insert(LookupRow(account: account, line: entry.line))
       }
     }

@@ -152,6 +152,17 @@ struct StatusRow: Hashable, Sendable {
   }
 }
 
+extension OwnershipAction {
+  /// The claimant, or the owner by an override; nil: released.
+  var account: AccountKey? {
+    switch self {
+    case .claim(let claim): claim.account
+    case .placement(let placement): placement.account
+    case .linePlacement(let placement): placement.account
+    }
+  }
+}
+
 extension RecordedAction {
   /// Reads the claims on an original transaction's charges.
   static func claims(on line: OriginalTransactionKey) -> Query<[RecordedAction]> {
@@ -217,23 +228,18 @@ extension RecordedAction {
         \(recorded.at), \(claim.transaction.transactionID), \(claim.transaction.productID),
         \(claim.account), \(claim.receivedAt), \(source.id)::uuid)
       """
-    case .placement(let placement):
-      insertOverride(
-        of: placement.transaction, by: placement.account, from: placement.effectiveFrom)
-    case .linePlacement(let placement):
-      insertOverride(of: nil, by: placement.account, from: placement.boughtUntil)
+    case .placement(let placement): insertOverride(from: placement.effectiveFrom)
+    case .linePlacement(let placement): insertOverride(from: placement.boughtUntil)
     }
   }
 
-  private func insertOverride(
-    of transaction: TransactionKey?, by account: AccountKey?, from date: Timestamp
-  ) -> SQL {
+  private func insertOverride(from date: Timestamp) -> SQL {
     """
     INSERT INTO tenure.placement (environment, original_transaction_id, number, recorded_at,
       transaction_id, product_id, account_key, effective_from)
     VALUES (\(act.line.environment), \(act.line.originalTransactionID), \(recorded.number),
-      \(recorded.at), \(transaction?.transactionID), \(transaction?.productID), \(account),
-      \(date))
+      \(recorded.at), \(act.transaction?.transactionID), \(act.transaction?.productID),
+      \(act.account), \(date))
     """
   }
 }
@@ -283,16 +289,8 @@ struct StoredOriginalTransaction: Sendable {
 
   /// The owners and claimants.
   var accounts: Set<AccountKey> {
-    var accounts = Set(line.decisions.values.compactMap(\.decision.owner))
-    for act in line.history.acts {
-      switch act.act {
-      case .claim(let claim): accounts.insert(claim.account)
-      case .placement(let placement):
-        if let account = placement.account { accounts.insert(account) }
-      case .linePlacement(let placement): accounts.insert(placement.account)
-      }
-    }
-    return accounts
+    Set(line.decisions.values.compactMap(\.decision.owner))
+      .union(line.history.acts.compactMap(\.act.account))
   }
 
   var lastRecordedAt: Timestamp? { members.values.compactMap(\.head.recordedAt).max() }

@@ -140,7 +140,7 @@ struct ProjectionWriter {
 
   /// The look-up rows of accounts; ``TransactionLookup`` wrote those of transactions and line items.
   private func lookups() -> [SQL] {
-    let newcomers = Set(entries.flatMap(\.entry.accounts)).union(
+    let newcomers = Set(entries.compactMap(\.entry.account)).union(
       holdings.isOfNewlyLinked ? stored.accounts : [])
     return newcomers.sorted().flatMap { account in
       stored.members.keys.sorted().map { OriginalTransactionRows.insertLookup(account, line: $0) }
@@ -192,14 +192,12 @@ struct SourcedEntry: Sendable {
 }
 
 extension LedgerEntry {
-  /// The accounts that the entry connects with its original transaction.
-  var accounts: [AccountKey] {
+  /// The account that the entry connects with its original transaction.
+  var account: AccountKey? {
     switch content {
-    case .act(.claim(let claim)): [claim.account]
-    case .act(.placement(let placement)): [placement.account].compactMap(\.self)
-    case .act(.linePlacement(let placement)): [placement.account]
-    case .ownership(let change): [change.decision.owner].compactMap(\.self)
-    case .evidence, .confirmation: []
+    case .act(let act): act.account
+    case .ownership(let change): change.decision.owner
+    case .evidence, .confirmation: nil
     }
   }
 }

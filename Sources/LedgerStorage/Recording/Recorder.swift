@@ -188,15 +188,15 @@ extension EvidenceBatch {
       evidence.compactMap { item -> TransactionKey? in
         if case .transaction(let record) = item { record.key } else { nil }
       })
-    let claims: [OwnershipAction] =
-      claim.map { claim in
-        claim.transactions
-          .filter { arriving.contains($0) || family.line.history[$0] != nil }
-          .map {
-            .claim(Claim(account: claim.account, transaction: $0, receivedAt: claim.receivedAt))
-          }
-      } ?? []
-    return claims + overrides(on: family)
+    var acts: [OwnershipAction] = []
+    if let claim {
+      acts = claim.transactions
+        .filter { arriving.contains($0) || family.line.history[$0] != nil }
+        .map {
+          .claim(Claim(account: claim.account, transaction: $0, receivedAt: claim.receivedAt))
+        }
+    }
+    return acts + overrides(on: family)
   }
 
   private func overrides(on family: StoredOriginalTransaction) -> [OwnershipAction] {
@@ -205,14 +205,7 @@ extension EvidenceBatch {
   }
 
   fileprivate func placedAccounts(on family: StoredOriginalTransaction) -> Set<AccountKey> {
-    Set(
-      overrides(on: family).compactMap { act in
-        switch act {
-        case .claim: nil
-        case .placement(let placement): placement.account
-        case .linePlacement(let placement): placement.account
-        }
-      })
+    Set(overrides(on: family).compactMap(\.account))
   }
 }
 

@@ -63,17 +63,12 @@ package struct ProvisionalGrant: Hashable, Sendable {
   static func replace(
     _ grants: [ProvisionalGrant], of submission: Submission, after attempts: Int, at now: Timestamp
   ) -> [SQL] {
-    let obsolete: [SQL] =
-      attempts == 0
-      ? []
-      : [
-        """
-        DELETE FROM tenure.account_grant
-        WHERE account_id = \(submission.accountID) AND submission_id = \(submission.id)
-          AND entitlement <> ALL(\(grants.map(\.entitlement)))
-        """
-      ]
-    return obsolete
+    let deletion: SQL = """
+      DELETE FROM tenure.account_grant
+      WHERE account_id = \(submission.accountID) AND submission_id = \(submission.id)
+        AND entitlement <> ALL(\(grants.map(\.entitlement)))
+      """
+    return (attempts == 0 ? [] : [deletion])
       + grants.map { grant in
         """
         INSERT INTO tenure.account_grant (account_id, grant_id, entitlement, source, starts_at,
