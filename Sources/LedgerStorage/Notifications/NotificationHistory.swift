@@ -120,8 +120,7 @@ extension NotificationStore {
       [insert] + job.repetition(at: next, now: comparison.comparedAt))
     notifier.notify(.jobs)
     var recorded = comparison
-    let (missing, first, delay) = try results[0].decodeOnly(
-      Int.self, Timestamp?.self, Int64?.self)
+    let (missing, first, delay) = try results[0].decodeOnly(Int.self, Timestamp?.self, Int64?.self)
     recorded.missing = missing
     recorded.firstMissingAt = first
     recorded.longestDelay = delay.map { .milliseconds($0) }

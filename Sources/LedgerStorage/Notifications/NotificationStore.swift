@@ -87,9 +87,8 @@ package struct NotificationStore: LedgerStore {
 
     package init(
       id: String, evidence: [Evidence], source: PollTarget = PollTarget(bundleID: nil),
-      switchOff: AutoRenewOffDate? = nil,
-      exchanges: [SubmissionExchange] = [], problem: String? = nil,
-      asksAbout: OriginalTransactionKey? = nil
+      switchOff: AutoRenewOffDate? = nil, exchanges: [SubmissionExchange] = [],
+      problem: String? = nil, asksAbout: OriginalTransactionKey? = nil
     ) {
       self.id = id
       self.evidence = evidence
@@ -108,8 +107,7 @@ package struct NotificationStore: LedgerStore {
   ///
   /// - Returns: Nil if another process has processed it.
   package func process(
-    _ verified: VerifiedNotification, at now: Timestamp,
-    terms: AccessTerms
+    _ verified: VerifiedNotification, at now: Timestamp, terms: AccessTerms
   ) async throws -> (outcome: NotificationOutcome, recording: Recording)? {
     // Two round trips: all reads, then all writes.
     let processed = try await database.withTransaction {
@@ -137,9 +135,7 @@ package struct NotificationStore: LedgerStore {
           + ExchangeLog.of(notification: verified.id).insert(
             verified.exchanges, after: lastExchange)
           + Self.close(verified.id, as: outcome, because: verified.problem, at: now) + tellings)
-      return (
-        outcome, recording, tellings.isEmpty ? plan.channels : plan.channels.union([.jobs])
-      )
+      return (outcome, recording, tellings.isEmpty ? plan.channels : plan.channels.union([.jobs]))
     }
     guard let (outcome, recording, channels) = processed else { return nil }
     notifier.notify(channels)

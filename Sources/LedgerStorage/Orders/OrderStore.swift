@@ -27,9 +27,7 @@ package struct StoredOrder: Hashable, Sendable {
   }
 
   /// Reads an order of an account; nil if the account has none of this id.
-  static func query(_ id: UUID, of key: AccountKey, lifetime: Duration)
-    -> Query<StoredOrder?>
-  {
+  static func query(_ id: UUID, of key: AccountKey, lifetime: Duration) -> Query<StoredOrder?> {
     Query(
       Query(
         """

@@ -28,8 +28,7 @@ package struct PollStore: LedgerStore {
   func missingAppointments(of family: RecordedOriginalTransaction, at now: Timestamp) -> [SQL] {
     guard family.isPolledByPlan, let (line, poll) = nextPoll(of: family, at: now) else { return [] }
     return [
-      Job.insert(
-        .pollLine(line), runAt: poll.at, priority: poll.priority, at: max(now, poll.at))
+      Job.insert(.pollLine(line), runAt: poll.at, priority: poll.priority, at: max(now, poll.at))
     ]
   }
 
@@ -118,7 +117,7 @@ package struct PollStore: LedgerStore {
     guard let family = recording.families[asked.line] else {
       // Nothing was recorded and locked, so a schedule made concurrently is kept.
       guard let job = asked.job else { return [] }
-      return try await ending(job, of: asked.line, at: now, in: transaction) { _ in }
+      return try await ending(job, of: asked.line, at: now, in: transaction)
     }
     let plan = RenewalSchedule.Subject(
       family.line, family.rule, heardAt: now, notifications: notificationMemory)
@@ -143,10 +142,7 @@ package struct PollStore: LedgerStore {
   package func passOver(_ job: Job, because reason: String, at now: Timestamp) async throws {
     let line = try job.originalTransaction
     try await database.withTransaction { transaction in
-      let ending = try await ending(job, of: line, at: now, in: transaction) { plan in
-        plan.phase = .expired
-        plan.isRevoked = false
-      }
+      let ending = try await ending(job, of: line, asExpired: true, at: now, in: transaction)
       try await transaction.commit(
         with: ending + [
           """
@@ -159,17 +155,17 @@ package struct PollStore: LedgerStore {
 
   /// Ends the job of an unlocked original transaction and schedules its next poll.
   private func ending(
-    _ job: Job, of line: OriginalTransactionKey, at now: Timestamp, in transaction: Transaction,
-    _ change: (inout RenewalSchedule.Subject) -> Void
+    _ job: Job, of line: OriginalTransactionKey, asExpired: Bool = false, at now: Timestamp,
+    in transaction: Transaction
   ) async throws -> [SQL] {
     var reader = OriginalTransactionReader(isLocking: false)
     try await reader.read([line], in: transaction)
     var plan = reader.families.first.flatMap {
       RenewalSchedule.Subject($0.line, $0.rule, heardAt: now, notifications: notificationMemory)
     }
-    if var changed = plan {
-      change(&changed)
-      plan = changed
+    if asExpired {
+      plan?.phase = .expired
+      plan?.isRevoked = false
     }
     // Linked original transactions share one poll, that of the one with the latest charge.
     guard let plan, plan.id == line, let next = RenewalSchedule.next(plan, after: now) else {
@@ -185,9 +181,7 @@ package struct PollStore: LedgerStore {
   // MARK: Counting
 
   /// Counts due polls by queue.
-  package func dueJobs(
-    in queues: [Job.Queue], at now: Timestamp
-  ) async throws -> [Job.Queue: Int] {
+  package func dueJobs(in queues: [Job.Queue], at now: Timestamp) async throws -> [Job.Queue: Int] {
     // By queue and priority, as in the index, so that jobs of the future are not read.
     let rows = try await database.query(
       """

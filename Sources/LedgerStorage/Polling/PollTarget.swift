@@ -66,8 +66,7 @@ package struct PollTarget: Hashable, Sendable {
       , receipt_submission_id = excluded.receipt_submission_id,
       receipt_notification_id = excluded.receipt_notification_id
       """
-    return upsert(
-      lines.filter { !others.contains($0) }, settingReceipt: receipt, where: "true")
+    return upsert(lines.filter { !others.contains($0) }, settingReceipt: receipt, where: "true")
       + upsert(
         lines.filter(others.contains), settingReceipt: receipt,
         where: "known.receipt_submission_id IS NULL AND known.receipt_notification_id IS NULL")

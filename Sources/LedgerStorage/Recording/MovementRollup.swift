@@ -90,9 +90,7 @@ extension Maintenance {
   }
 
   /// The movements that each change added, less those that it closed.
-  private static func movementSums(
-    of lines: [OriginalTransactionID], in changes: [Int64]
-  ) -> SQL {
+  private static func movementSums(of lines: [OriginalTransactionID], in changes: [Int64]) -> SQL {
     """
     INSERT INTO tenure.movement_day AS d (environment, basis, kind, day, cohort, cause,
       product_id, ownership_type, period_type, currency, price_source, number,
@@ -153,8 +151,7 @@ struct CountedCharge: Hashable, Sendable {
     correctedAt = recorded.correctedAt
     chargedAt = row.transaction.chargedAt
     kind =
-      recorded.decision.isAutomaticRenewal(row.transaction.kind)
-      ? .renewal : row.transaction.kind
+      recorded.decision.isAutomaticRenewal(row.transaction.kind) ? .renewal : row.transaction.kind
     productType = row.transaction.productType
     ownershipType = row.transaction.ownershipType
     isOwned = recorded.decision.owner != nil

@@ -281,8 +281,7 @@ struct StoredOriginalTransaction: Sendable {
     for act in members.flatMap(\.acts).sorted() { history.add(act.act, recorded: act.recorded) }
     history.tokenHolders = holders
     line = OriginalTransaction(
-      history: history, decisions: decisions,
-      heads: self.members.mapValues(\.head.number),
+      history: history, decisions: decisions, heads: self.members.mapValues(\.head.number),
       links: self.members.mapValues { Set($0.linked) })
     rule = OwnershipRule(recordedOn: line)
   }

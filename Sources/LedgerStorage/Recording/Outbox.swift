@@ -47,8 +47,7 @@ struct Outbox: Sendable {
     let told = accounts.map { AccountEvents($0, terms: terms, at: now) }
     self.init(
       events: news.events(with: told), told,
-      rescheduling: told.filter { news.holders.contains($0.key) || $0.changesWhatIsTold },
-      at: now)
+      rescheduling: told.filter { news.holders.contains($0.key) || $0.changesWhatIsTold }, at: now)
   }
 
   /// - Parameter rescheduled: The accounts whose next change by time may have moved.

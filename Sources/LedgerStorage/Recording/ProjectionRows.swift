@@ -23,8 +23,7 @@ extension TransactionRow {
     let charge = rule.charges[position]
     return TransactionRow(
       transaction: transaction,
-      tokenHolder: line.history.holder(of: transaction.appAccountToken?.value),
-      charge: charge.id,
+      tokenHolder: line.history.holder(of: transaction.appAccountToken?.value), charge: charge.id,
       revokedAt: line.history.revocation(of: transaction, in: charge)?.at,
       recorded: charge.id == transaction.key ? line.decisions[charge.id] : nil)
   }

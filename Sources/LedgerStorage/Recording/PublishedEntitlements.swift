@@ -96,8 +96,7 @@ struct AccountEvents: Sendable {
     entitlements = terms.entitlements(of: id, holding: holdings, granted: grants, at: now)
     nextChange = terms.nextChange(of: id, holding: holdings, granted: grants, after: now)
     before = account.told
-    (events, after) = EntitlementEvents.events(
-      for: key, told: before, now: entitlements, at: now)
+    (events, after) = EntitlementEvents.events(for: key, told: before, now: entitlements, at: now)
   }
 
   var changesWhatIsTold: Bool { before != after }
@@ -144,9 +143,7 @@ extension AccountStore {
   /// - Parameter jobs: Jobs of kind `publish_entitlements`, claimed by one worker.
   /// - Returns: Jobs to run one by one, because their accounts are locked and several must not be
   ///   waited for at once.
-  package func tell(
-    _ jobs: [Job], terms: AccessTerms, at now: Timestamp
-  ) async throws -> [Job] {
+  package func tell(_ jobs: [Job], terms: AccessTerms, at now: Timestamp) async throws -> [Job] {
     let keys = try jobs.map { AccountKey(rawValue: try $0.subjectID) }
     let (left, channels) = try await database.withTransaction { transaction in
       let (told, busy) = try await recorder.lockPublished(

@@ -57,8 +57,7 @@ struct Recorder: LedgerStore {
   /// - Parameter accounts: Accounts that are known already, as they are after the recording.
   func load(
     _ arrival: EvidenceBatch, on locked: LockedOriginalTransactions,
-    knowing accounts: [AccountKey: KnownAccount] = [:],
-    in transaction: Transaction
+    knowing accounts: [AccountKey: KnownAccount] = [:], in transaction: Transaction
   ) async throws -> Snapshot {
     var families: [(stored: StoredOriginalTransaction, context: Context)] = []
     for family in locked.families {
@@ -109,8 +108,7 @@ struct Recorder: LedgerStore {
       }
     }
     changes.note(accounts.map(\.id), in: transaction)
-    return AffectedState(
-      orders: orders, news: news, accounts: accounts.sorted { $0.key < $1.key })
+    return AffectedState(orders: orders, news: news, accounts: accounts.sorted { $0.key < $1.key })
   }
 
   /// Plans the statements of a recording, without asking the database.
@@ -169,9 +167,9 @@ extension Snapshot {
       let recordedAt = max(now, stored.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
       let (entries, rule) = line.record(
         evidence, acts: arrival.acts(on: stored, evidence: evidence), at: recordedAt)
-      recording.add(
-        RecordedOriginalTransaction(
-          stored, line: line, rule: rule ?? stored.rule, entries: entries, names: context.names))
+      let recorded = RecordedOriginalTransaction(
+        stored, line: line, rule: rule ?? stored.rule, entries: entries, names: context.names)
+      for id in line.heads.keys { recording.families[id] = recorded }
     }
     return recording
   }
@@ -190,8 +188,7 @@ extension EvidenceBatch {
       })
     var acts: [OwnershipAction] = []
     if let claim {
-      acts = claim.transactions
-        .filter { arriving.contains($0) || family.line.history[$0] != nil }
+      acts = claim.transactions.filter { arriving.contains($0) || family.line.history[$0] != nil }
         .map {
           .claim(Claim(account: claim.account, transaction: $0, receivedAt: claim.receivedAt))
         }
@@ -213,16 +210,8 @@ extension EvidenceBatch {
 
 /// The original transactions in an evidence batch, by the IDs of all that Apple links.
 package struct Recording: Sendable {
-  package private(set) var families: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
+  package internal(set) var families: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
   let source: EntrySource
-
-  fileprivate init(source: EntrySource) {
-    self.source = source
-  }
-
-  fileprivate mutating func add(_ family: RecordedOriginalTransaction) {
-    for id in family.line.heads.keys { families[id] = family }
-  }
 
   /// The recorded original transaction of a transaction; nil if the batch is not about it.
   package func family(of transaction: TransactionKey) -> RecordedOriginalTransaction? {
@@ -260,8 +249,7 @@ package struct RecordedOriginalTransaction: Sendable {
 
   init(
     _ stored: StoredOriginalTransaction, line: OriginalTransaction, rule: OwnershipRule,
-    entries: [LedgerEntry] = [],
-    names: [AccountKey: String]
+    entries: [LedgerEntry] = [], names: [AccountKey: String]
   ) {
     before = stored
     self.line = line
@@ -271,8 +259,7 @@ package struct RecordedOriginalTransaction: Sendable {
     changes = entries.compactMap { entry in
       if case .ownership(let change) = entry.content { change } else { nil }
     }
-    let known = Dictionary(
-      uniqueKeysWithValues: stored.rule.charges.map { ($0.id, $0.revocation) })
+    let known = Dictionary(uniqueKeysWithValues: stored.rule.charges.map { ($0.id, $0.revocation) })
     revocationChanges = rule.charges.filter { (known[$0.id] ?? nil) != $0.revocation }
     holdings = HoldingChange(from: stored, to: line, rule, by: entries)
     let fulfilments = rule.charges.map { ($0.id, stored.fulfilment(of: $0)) }

@@ -49,8 +49,7 @@ extension Recorder {
     let wasSwitchedOff =
       family.line.history.statuses.contains { $0.autoRenews == false }
       || evidence.contains(where: \.saysOff)
-    let claimants =
-      wasSwitchedOff ? family.claimants.union([claimant].compactMap(\.self)) : []
+    let claimants = wasSwitchedOff ? family.claimants.union([claimant].compactMap(\.self)) : []
     let products = Set(
       family.line.history.transactions.map(\.key.productID) + evidence.compactMap(\.productID))
 

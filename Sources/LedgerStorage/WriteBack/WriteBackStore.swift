@@ -100,13 +100,11 @@ package struct WriteBackStore: LedgerStore {
         AND original_transaction_id IS NOT NULL AND transaction_id IS NOT NULL
       """
     ).decodeFirst(
-      Environment.self, OriginalTransactionID.self, TransactionID.self, String?.self,
-      Timestamp.self
+      Environment.self, OriginalTransactionID.self, TransactionID.self, String?.self, Timestamp.self
     ).map { environment, line, transaction, bundleID, askedAt in
       ConsumptionQuestion(
         line: OriginalTransactionKey(environment, line),
-        request: WriteBack.Request(
-          transactionID: transaction, notificationID: notificationID),
+        request: WriteBack.Request(transactionID: transaction, notificationID: notificationID),
         bundleID: bundleID, askedAt: askedAt)
     }
   }
@@ -300,8 +298,7 @@ package struct WriteBack: Hashable, Sendable {
         id,
         WriteBack(
           kind, of: OriginalTransactionKey(environment, line), at: toldAt, bundleID: bundleID,
-          request: request,
-          account: account, outcome: came, deliveryStatus: deliveryStatus)
+          request: request, account: account, outcome: came, deliveryStatus: deliveryStatus)
       )
     }
   }
