@@ -43,6 +43,23 @@ extension WriteBack.Kind: PostgresEncodable, PostgresDecodable {}
 extension WriteBack.Reason: PostgresEncodable, PostgresDecodable {}
 extension LedgerEvent.Kind: PostgresEncodable, PostgresDecodable {}
 
+extension OriginalTransactionKey {
+  /// The condition on the columns of the key.
+  var condition: SQL {
+    "environment = \(environment) AND original_transaction_id = \(originalTransactionID)"
+  }
+}
+
+extension TransactionKey {
+  /// The condition on the columns of the key.
+  var condition: SQL {
+    """
+    \(line.condition)
+      AND transaction_id = \(transactionID) AND product_id = \(productID)
+    """
+  }
+}
+
 extension RenewalStatus.Phase {
   /// The name in the database.
   var name: String {

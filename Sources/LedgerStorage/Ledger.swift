@@ -37,8 +37,7 @@ package struct Ledger: LedgerStore {
   /// Only the kinds of write-backs in `tellings` are queued.
   package init(
     database: ConnectionPool, orderLifetime: Duration = StoredOrder.lifetime,
-    tellings: Set<WriteBack.Kind> = [],
-    metrics: any MetricsFactory = MetricsSystem.factory
+    tellings: Set<WriteBack.Kind> = [], metrics: any MetricsFactory = MetricsSystem.factory
   ) {
     core = LedgerCore(
       database: database, orderLifetime: orderLifetime, tellings: tellings,
@@ -112,11 +111,7 @@ extension LedgerStore {
   var ownership: OwnershipStore { OwnershipStore(core: core) }
   var jobs: JobQueue { JobQueue(core: core) }
   var events: EventFeed { EventFeed(core: core) }
-  var webhooks: WebhookQueue { WebhookQueue(core: core) }
   var administration: AdministrationStore { AdministrationStore(core: core) }
   var maintenance: Maintenance { Maintenance(core: core) }
-  var auditor: LedgerAuditor { LedgerAuditor(core: core) }
-  var imports: ImportStore { ImportStore(core: core) }
-  var exports: ExportStore { ExportStore(core: core) }
   var recorder: Recorder { Recorder(core: core) }
 }

@@ -13,24 +13,20 @@ final class LedgerMetrics: Sendable {
   private let restored: Counter
 
   init(_ factory: any MetricsFactory) {
+    func counter(_ label: String, _ dimensions: [(String, String)]) -> Counter {
+      Counter(label: label, dimensions: dimensions, factory: factory)
+    }
     let actions: [OwnershipChange.Action] = [.decided, .claimed, .corrected, .placed]
     let keys = Decision.Rule.allCases.flatMap { rule in
       actions.map { Key(rule: rule, action: $0) }
     }
     decisions = Dictionary(
       uniqueKeysWithValues: keys.map { key in
-        let counter = Counter(
-          label: "tenure_ownership_decisions_total",
-          dimensions: [("rule", key.rule.rawValue), ("action", key.action.rawValue)],
-          factory: factory)
-        return (key, counter)
+        let dimensions = [("rule", key.rule.rawValue), ("action", key.action.rawValue)]
+        return (key, counter("tenure_ownership_decisions_total", dimensions))
       })
-    func revocations(_ change: String) -> Counter {
-      Counter(
-        label: "tenure_revocations_total", dimensions: [("change", change)], factory: factory)
-    }
-    revoked = revocations("revoked")
-    restored = revocations("restored")
+    revoked = counter("tenure_revocations_total", [("change", "revoked")])
+    restored = counter("tenure_revocations_total", [("change", "restored")])
   }
 
   func count(_ recording: Recording) {

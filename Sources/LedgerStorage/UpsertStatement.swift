@@ -35,8 +35,7 @@ struct UpsertStatement<Row>: Sendable {
     self.columns = key + columns
     beginning = "INSERT INTO tenure.\(table) (\(self.columns.map(\.name).selectList)) VALUES ("
     let updates = columns.map { "\($0.name) = excluded.\($0.name)" }.joined(separator: ", ")
-    end = SQL(
-      unescaped: ") ON CONFLICT (\(key.map(\.name).selectList)) DO UPDATE SET \(updates)")
+    end = SQL(unescaped: ") ON CONFLICT (\(key.map(\.name).selectList)) DO UPDATE SET \(updates)")
   }
 
   func callAsFunction(_ row: Row) -> SQL {

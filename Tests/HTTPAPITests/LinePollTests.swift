@@ -36,7 +36,7 @@ struct LinePollTests {
       let polled = try #require(try await api.poll.poll(Self.line(bought), of: Self.bundleID))
       #expect(polled.recorded.isNews)
       #expect(polled.refusals == [])
-      let family = try #require(polled.recorded.recording.families[Self.line(bought)])
+      let family = try #require(polled.recorded.families[Self.line(bought)])
       #expect(family.changes.map(\.decision.rule) == [.activelyAutoRenewing])
       #expect(
         try await api.standing(of: bought.originalTransactionID.rawValue)
@@ -54,7 +54,7 @@ struct LinePollTests {
       api.apple.simulation.advance(by: .days(7 * 50 + 1))
       let polled = try #require(try await api.poll.poll(Self.line(coins), of: Self.bundleID))
       #expect(
-        Set(polled.recorded.recording.families.keys) == [Self.line(bought), Self.line(coins)])
+        Set(polled.recorded.families.keys) == [Self.line(bought), Self.line(coins)])
       let family = try #require(try await api.ledger.ownership.family(of: Self.line(bought)))
       #expect(family.rule.charges.count == 51)
       #expect(family.rule.decisions.allSatisfy { $0.rule == .unclaimed })
@@ -75,7 +75,7 @@ struct LinePollTests {
       let second = try #require(
         try await api.poll.poll(line, of: Self.bundleID))
       #expect(!second.recorded.isNews)
-      #expect(second.recorded.recording.families.isEmpty)
+      #expect(second.recorded.families.isEmpty)
       #expect(second.revision == revision)
       // What changes comes again.
       api.apple.simulation.advance(by: .days(1))
@@ -84,12 +84,12 @@ struct LinePollTests {
         try await api.poll.poll(line, of: Self.bundleID))
       #expect(third.recorded.isNews)
       #expect(third.revision != revision)
-      #expect(third.recorded.recording.families[line]?.revocationChanges.count == 1)
+      #expect(third.recorded.families[line]?.revocationChanges.count == 1)
       #expect(try await api.ledger.polls.historyRevision(of: line) == third.revision)
       // One that Apple does not know any more costs a longer answer and nothing else.
       try await api.database.runScript("UPDATE tenure.history_revision SET revision = 'forgotten'")
       let fourth = try #require(try await api.poll.poll(line, of: Self.bundleID))
-      #expect(fourth.recorded.recording.families[line] != nil)
+      #expect(fourth.recorded.families[line] != nil)
       #expect(fourth.revision == third.revision)
     }
   }

@@ -150,10 +150,9 @@ struct AgeingOutTests {
     try await withLedger { ledger in
       let id = UUID()
       _ = try await ledger.submissions.store(
-        NewSubmission(
-          id: id, accountID: "a", receivedAt: start,
-          payload: .signedData(transactions: ["a.b.c", "d.e.f"], renewalInfo: ["g.h.i"]),
-          transactionID: nil, orderID: nil, isRestore: false, bundleID: nil),
+        id: id, accountID: "a", receivedAt: start,
+        payload: .signedData(transactions: ["a.b.c", "d.e.f"], renewalInfo: ["g.h.i"]),
+        transactionID: nil, orderID: nil, isRestore: false, bundleID: nil,
         retryAt: start)
       let submission = try #require(try await ledger.submissions.submission(id))
       try await ledger.verify(submission, [charge("1", on: 0)], claiming: [key("1")], on: 0)

@@ -165,8 +165,7 @@ struct AliasTests {
       let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start)
       let arrival = EvidenceBatch(
         evidence: [charge(one, on: 0, lineItem: lineItem)],
-        claim: EvidenceBatch.SubmissionClaim(
-          account: anna.key, transactions: [key(one)], receivedAt: day(0.1)),
+        claim: (account: anna.key, transactions: [key(one)], receivedAt: day(0.1)),
         source: EntrySource(.receipt, id: UUID().uuidString.lowercased()))
 
       try await withThrowingTaskGroup(of: Void.self) { group in

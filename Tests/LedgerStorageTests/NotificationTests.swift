@@ -21,7 +21,7 @@ struct NotificationTests {
   private static func process(
     _ evidence: [Evidence], as id: String = "n1", on date: Double = 1,
     switchOff: AutoRenewOffDate? = nil, in ledger: Ledger
-  ) async throws -> NotificationStore.ProcessedNotification? {
+  ) async throws -> (outcome: NotificationOutcome, recording: Recording)? {
     _ = try await ledger.notifications.store(new(id), processAt: day(date))
     return try await ledger.notifications.process(
       NotificationStore.VerifiedNotification(id: id, evidence: evidence, switchOff: switchOff),

@@ -347,7 +347,6 @@ struct PollTests {
       #expect(try await ledger.polls.dueJobs(in: queues, at: day(20)) == [:])
       #expect(
         try await ledger.polls.dueJobs(in: queues, at: day(31)) == [.polls: 4, .sandboxPolls: 1])
-      #expect(try await ledger.polls.dueJobs(in: [.polls], limit: 3, at: day(31)) == [.polls: 3])
       _ = try await claim(ledger, by: "a", on: 31)
       #expect(try await ledger.polls.dueJobs(in: [.polls], at: day(31)) == [.polls: 3])
     }

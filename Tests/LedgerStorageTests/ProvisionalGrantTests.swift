@@ -119,8 +119,7 @@ struct ProvisionalGrantTests {
     let account = try await ledger.accounts.findOrCreateAccount(account, at: start)
     return EvidenceBatch(
       evidence: evidence,
-      claim: EvidenceBatch.SubmissionClaim(
-        account: account.key, transactions: keys, receivedAt: day(40)),
+      claim: (account: account.key, transactions: keys, receivedAt: day(40)),
       source: EntrySource(.receipt, id: "rehearsal"))
   }
 

@@ -93,9 +93,8 @@ extension Ledger {
   /// Stores a submission, for Apple to be asked about it.
   func store(by account: String, on date: Double, order: UUID? = nil) async throws -> Submission {
     try await submissions.store(
-      NewSubmission(
-        id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt("receipt"),
-        transactionID: nil, orderID: order, isRestore: false, bundleID: nil),
+      id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt("receipt"),
+      transactionID: nil, orderID: order, isRestore: false, bundleID: nil,
       retryAt: day(date) + .minutes(1))
   }
 

@@ -180,9 +180,8 @@ struct RandomLedger: Sendable {
     _ terms: AccessTerms
   ) async throws {
     let submission = try await ledger.submissions.store(
-      NewSubmission(
-        id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt("receipt"),
-        transactionID: nil, orderID: order, isRestore: false, bundleID: nil),
+      id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt("receipt"),
+      transactionID: nil, orderID: order, isRestore: false, bundleID: nil,
       retryAt: day(date) + .minutes(1))
     _ = try await ledger.submissions.record(
       SubmissionStore.VerifiedSubmission(

@@ -83,7 +83,7 @@ struct ReportsBenchmark: Sendable {
         lives: originals, subscriptions: subscriptions, database: pool, logger: logger
       ).write()
       logger.notice("Rolling up movements")
-      try await Ledger(database: pool).maintenance.rollUpAll()
+      try await Ledger(database: pool).maintenance.repairMovements()
       logger.notice("Vacuuming")
       try await pool.runScript("VACUUM (ANALYZE)", deadline: Self.deadline)
       try await pool.runScript(Self.haste("RESET"))

@@ -38,7 +38,7 @@ package struct StatusPoller: Sendable {
 
   /// Apple's answer about an original transaction.
   package struct Polled: Sendable {
-    package let recorded: PollStore.UnclaimedRecording
+    package let recorded: Recording
     /// Stored, so that the next poll asks for later changes only.
     ///
     /// It is never beyond a refused transaction, so that Apple lists that one again.
@@ -133,7 +133,7 @@ package struct StatusPoller: Sendable {
   package struct PolledReceipt: Sendable {
     package let verification: ReceiptVerification
     /// Nil if the receipt was not verified.
-    package let recorded: PollStore.UnclaimedRecording?
+    package let recorded: Recording?
   }
 
   /// Asks verifyReceipt about a stored receipt.
@@ -164,7 +164,7 @@ package struct StatusPoller: Sendable {
   private func record(
     _ evidence: [Evidence], as poll: UUID, about asked: PollStore.PolledOriginalTransaction?,
     upTo revision: HistoryRevision? = nil
-  ) async throws -> PollStore.UnclaimedRecording {
+  ) async throws -> Recording {
     let recorded = try await ledger.polls.record(
       evidence, polledAs: poll.uuidString.lowercased(), about: asked, upTo: revision, at: now(),
       terms: catalogue.terms(sandboxAccess))

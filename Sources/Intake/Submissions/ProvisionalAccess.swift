@@ -52,15 +52,6 @@ package struct ProvisionalAccess: Sendable {
 }
 
 extension ProvisionalAccess.Proof {
-  /// The evidence batch whose recording is rehearsed.
-  func arrival(of submission: Submission) -> EvidenceBatch {
-    EvidenceBatch(
-      evidence: evidence.evidence,
-      claim: EvidenceBatch.SubmissionClaim(
-        account: submission.account, transactions: selected, receivedAt: submission.receivedAt),
-      source: EntrySource(evidence.source, id: submission.id.uuidString.lowercased()))
-  }
-
   /// The longest current grant for each entitlement, given the rehearsed recording.
   func grants(
     from recording: Recording, to account: AccountKey, catalogue: Catalogue, at now: Timestamp

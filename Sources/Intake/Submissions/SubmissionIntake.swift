@@ -60,10 +60,9 @@ package struct SubmissionIntake: Sendable {
   package func submit(_ request: SubmissionRequest) async throws -> SubmissionAnswer {
     let receivedAt = now()
     let submission = try await ledger.submissions.store(
-      NewSubmission(
-        id: UUID.version7(at: receivedAt), accountID: request.accountID, receivedAt: receivedAt,
-        payload: request.payload, transactionID: request.transactionID,
-        orderID: request.orderID, isRestore: request.isRestore, bundleID: request.bundleID),
+      id: UUID.version7(at: receivedAt), accountID: request.accountID, receivedAt: receivedAt,
+      payload: request.payload, transactionID: request.transactionID,
+      orderID: request.orderID, isRestore: request.isRestore, bundleID: request.bundleID,
       retryAt: receivedAt + longestDecision(on: request.payload))
     return try await decide(submission, payload: request.payload, worker: nil)
   }
@@ -227,7 +226,12 @@ package struct SubmissionIntake: Sendable {
     }
     guard let proof, sandboxAccess.grants(proof.evidence.environment, to: submission.accountID)
     else { return [] }
-    let recording = try await ledger.submissions.rehearse(proof.arrival(of: submission), at: now)
+    let recording = try await ledger.submissions.rehearse(
+      SubmissionStore.VerifiedSubmission(
+        submission: submission, source: proof.evidence.source,
+        environment: proof.evidence.environment, evidence: proof.evidence.evidence,
+        selected: proof.selected, exchanges: []),
+      at: now)
     return proof.grants(
       from: recording, to: submission.account, catalogue: catalogue, at: now)
   }

@@ -56,7 +56,7 @@ struct AuditedOriginalTransaction: Sendable {
     entries.compactMap { if case .evidence(let evidence) = $0.content { evidence } else { nil } }
   }
 
-  var accounts: Set<AccountKey> { Set(entries.flatMap(\.accounts)) }
+  var accounts: Set<AccountKey> { Set(entries.compactMap(\.account)) }
 
   /// Whether the tables can be written again: they differ, and the entries are intact.
   var isMendable: Bool {
@@ -75,21 +75,21 @@ struct AuditedOriginalTransaction: Sendable {
       })
   }
 
-  func statuses(of member: OriginalTransactionKey) -> [OriginalTransactionRows.StatusRow] {
+  func statuses(of member: OriginalTransactionKey) -> [StatusRow] {
     entries.compactMap { entry in
       guard entry.line == member, case .evidence(.renewalStatus(let status, _)) = entry.content
       else { return nil }
-      return OriginalTransactionRows.StatusRow(
+      return StatusRow(
         number: entry.number, status: status,
         tokenHolder: folded.history.holder(of: status.appAccountToken))
     }
   }
 
-  func acts(of member: OriginalTransactionKey) -> [OriginalTransactionRows.AdministratorActionRow] {
+  func acts(of member: OriginalTransactionKey) -> [RecordedAction] {
     entries.compactMap { entry in
       guard entry.line == member, case .act(let act) = entry.content else { return nil }
-      return OriginalTransactionRows.AdministratorActionRow(
-        recorded: RecordingOrder(at: entry.recordedAt, number: entry.number), act: act)
+      return RecordedAction(
+        act, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
     }
   }
 
@@ -133,7 +133,7 @@ struct AuditedOriginalTransaction: Sendable {
       for line in members { lookups.insert(LookupRow(account: account, line: line)) }
     }
     for entry in entries {
-      for account in entry.accounts {
+      if let account = entry.account {
         lookups.insert(LookupRow(account: account, line: entry.line))
       }
     }
@@ -253,7 +253,7 @@ struct ProjectionRebuild {
     let writes = ProjectionWriter(
       stored: nothing, line: folded, rule: rule, entries: entries,
       holdings: HoldingChange(from: nothing, to: folded, rule, by: entries.map(\.entry)),
-      names: names, catalogue: nil, over: stored)
+      names: names, catalogue: nil, written: stored)
     let rows = MovementRow.rows(of: folded, rule: rule, in: catalogue)
     return stored.members.keys.sorted().flatMap { Self.clear($0, names: names) }
       + stored.rows.keys.filter { folded.history[$0] == nil }.sorted().map(ChargeSums.deletion)

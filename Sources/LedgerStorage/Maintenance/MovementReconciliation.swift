@@ -1,5 +1,5 @@
 import Postgres
-import Subscriptions
+package import Subscriptions
 
 // Movements follow from the entries and the catalogue. Recording writes those of new entries;
 // reconciliation writes those that follow from a changed catalogue.
@@ -142,7 +142,8 @@ extension Maintenance {
   /// Closes movements without an original transaction and corrects the daily sums.
   ///
   /// - Returns: The missing original transactions.
-  func repairMovements() async throws -> Set<OriginalTransactionKey> {
+  @discardableResult
+  package func repairMovements() async throws -> Set<OriginalTransactionKey> {
     let orphans = try await orphanedMovements()
     let now = try await database.query("SELECT clock_timestamp()").decodeOnly(Timestamp.self)
     for line in orphans {

@@ -9,11 +9,11 @@ package struct NotificationComparison: Hashable, Sendable {
   package var windowStart: Timestamp
   package var windowEnd: Timestamp
   package var comparedAt: Timestamp
-  package var listed: Int
+  package var listed = 0
   /// Listed notifications that failed verification.
-  package var refused: Int
+  package var refused = 0
   /// Listed notifications that had not arrived.
-  package var missing: Int
+  package var missing = 0
   /// The signing date of the earliest missing notification.
   package var firstMissingAt: Timestamp?
   /// The longest time from signing to discovery among the missing notifications.
@@ -21,19 +21,13 @@ package struct NotificationComparison: Hashable, Sendable {
 
   package init(
     bundleID: String, environment: Environment, windowStart: Timestamp, windowEnd: Timestamp,
-    comparedAt: Timestamp, listed: Int = 0, refused: Int = 0, missing: Int = 0,
-    firstMissingAt: Timestamp? = nil, longestDelay: Duration? = nil
+    comparedAt: Timestamp
   ) {
     self.bundleID = bundleID
     self.environment = environment
     self.windowStart = windowStart
     self.windowEnd = windowEnd
     self.comparedAt = comparedAt
-    self.listed = listed
-    self.refused = refused
-    self.missing = missing
-    self.firstMissingAt = firstMissingAt
-    self.longestDelay = longestDelay
   }
 
   package mutating func addMissing(signedAt: Timestamp?, foundAt: Timestamp) {
@@ -93,8 +87,6 @@ extension NotificationStore {
   ///
   /// Also counts notifications found since the previous comparison by a worker that died before
   /// recording.
-  ///
-  /// - Returns: The comparison as recorded.
   package func record(
     _ comparison: NotificationComparison, by job: Job, next: Timestamp
   ) async throws -> NotificationComparison {
@@ -128,34 +120,13 @@ extension NotificationStore {
       [insert] + job.repetition(at: next, now: comparison.comparedAt))
     notifier.notify(.jobs)
     var recorded = comparison
-    let (missing, first, delay) = try results[0].decodeOnly(
-      Int.self, Timestamp?.self, Int64?.self)
+    let (missing, first, delay) = try results[0].decodeOnly(Int.self, Timestamp?.self, Int64?.self)
     recorded.missing = missing
     recorded.firstMissingAt = first
     recorded.longestDelay = delay.map { .milliseconds($0) }
     return recorded
   }
 
-  /// Reads the comparisons of all apps, latest first.
-  package func comparisons(limit: Int) async throws -> [NotificationComparison] {
-    try await database.query(
-      """
-      SELECT bundle_id, environment, window_start, window_end, compared_at, listed, refused,
-        missing, first_missing_at, longest_delay_ms
-      FROM tenure.notification_history_check ORDER BY comparison_id DESC LIMIT \(limit)
-      """
-    ).decode(
-      String.self, Environment.self, Timestamp.self, Timestamp.self, Timestamp.self, Int.self,
-      Int.self, Int.self, Timestamp?.self, Int64?.self
-    ).map {
-      NotificationComparison(
-        bundleID: $0, environment: $1, windowStart: $2, windowEnd: $3, comparedAt: $4, listed: $5,
-        refused: $6, missing: $7, firstMissingAt: $8, longestDelay: $9.map { .milliseconds($0) })
-    }
-  }
-}
-
-extension NotificationStore {
   /// Records a server's heartbeat, and schedules comparisons with Apple's notification histories if
   /// no server was alive for longer than `pause`, in one database transaction.
   ///

@@ -5,9 +5,7 @@ package import Subscriptions
 /// The inbox of Apple's notifications.
 package struct NotificationStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension NotificationStore {
   /// Stores a notification durably, unless it is stored already.
   ///
   /// - Parameter processAt: When a worker processes it unless it was processed before; nil if there
@@ -43,45 +41,34 @@ extension NotificationStore {
   }
 
   package func notification(_ id: String) async throws -> StoredNotification? {
-    let rows = try await database.query(
+    try await database.query(
       """
       SELECT version, received_at, coalesce(body, ''), notification_type, bundle_id, attempts,
         outcome, problem
       FROM tenure.notification WHERE notification_id = \(id)
-      """)
-    guard
-      let (version, receivedAt, body, type, bundleID, attempts, outcome, problem) =
-        try rows.decodeFirst(
-          Int.self, Timestamp.self, String.self, String?.self, String?.self, Int.self,
-          NotificationOutcome?.self, String?.self)
-    else { return nil }
-    guard let version = NotificationVersion(rawValue: version) else {
-      preconditionFailure("The table allows no other version.")
+      """
+    ).decodeFirst(
+      Int.self, Timestamp.self, String.self, String?.self, String?.self, Int.self,
+      NotificationOutcome?.self, String?.self
+    ).map { version, receivedAt, body, type, bundleID, attempts, outcome, problem in
+      guard let version = NotificationVersion(rawValue: version) else {
+        preconditionFailure("The table allows no other version.")
+      }
+      return StoredNotification(
+        id: id, version: version, receivedAt: receivedAt, body: body, notificationType: type,
+        bundleID: bundleID, attempts: attempts, outcome: outcome, problem: problem)
     }
-    return StoredNotification(
-      id: id, version: version, receivedAt: receivedAt, body: body, notificationType: type,
-      bundleID: bundleID, attempts: attempts, outcome: outcome, problem: problem)
   }
 
   package func exchanges(ofNotification id: String) async throws -> [SubmissionExchange] {
-    try await database.query(
-      """
-      SELECT \(SubmissionExchange.columns)
-      FROM tenure.notification_exchange WHERE notification_id = \(id) ORDER BY number
-      """
-    ).decodeExchanges()
+    try await database.read(ExchangeLog.of(notification: id).exchanges)
   }
 
-  /// Apple's short responses about a notification, which may be a status only.
+  /// Apple's responses that are short enough to be a status only.
   package func shortAnswers(toNotification id: String) async throws
     -> [(askedAt: Timestamp, answer: [UInt8])]
   {
-    try await database.query(
-      """
-      SELECT asked_at, answer FROM tenure.notification_exchange
-      WHERE notification_id = \(id) AND octet_length(answer) <= 10000
-      """
-    ).decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) }
+    try await database.read(ExchangeLog.of(notification: id).shortAnswers)
   }
 
   package struct VerifiedNotification: Sendable {
@@ -100,9 +87,8 @@ extension NotificationStore {
 
     package init(
       id: String, evidence: [Evidence], source: PollTarget = PollTarget(bundleID: nil),
-      switchOff: AutoRenewOffDate? = nil,
-      exchanges: [SubmissionExchange] = [], problem: String? = nil,
-      asksAbout: OriginalTransactionKey? = nil
+      switchOff: AutoRenewOffDate? = nil, exchanges: [SubmissionExchange] = [],
+      problem: String? = nil, asksAbout: OriginalTransactionKey? = nil
     ) {
       self.id = id
       self.evidence = evidence
@@ -114,12 +100,6 @@ extension NotificationStore {
     }
   }
 
-  package struct ProcessedNotification: Sendable {
-    package let outcome: NotificationOutcome
-    package let recording: Recording
-    fileprivate let channels: Set<ChangeNotifier.Channel>
-  }
-
   /// Records a verified notification's evidence and its consequences, and marks it as processed, in
   /// one database transaction.
   ///
@@ -127,15 +107,15 @@ extension NotificationStore {
   ///
   /// - Returns: Nil if another process has processed it.
   package func process(
-    _ verified: VerifiedNotification, at now: Timestamp,
-    terms: AccessTerms
-  ) async throws -> ProcessedNotification? {
+    _ verified: VerifiedNotification, at now: Timestamp, terms: AccessTerms
+  ) async throws -> (outcome: NotificationOutcome, recording: Recording)? {
     // Two round trips: all reads, then all writes.
-    let processed = try await database.withTransaction { transaction -> ProcessedNotification? in
-      var (lines, notification, _) = try await recorder.lock(
-        linesOf: verified.evidence, before: OpenNotification.query(verified.id),
-        after: Query([]), in: transaction)
-      guard let notification else {
+    let processed = try await database.withTransaction {
+      transaction -> (NotificationOutcome, Recording, Set<ChangeNotifier.Channel>)? in
+      var (lines, lastExchange, _) = try await recorder.lock(
+        linesOf: verified.evidence, before: Self.lock(verified.id), after: Query([]),
+        in: transaction)
+      guard let lastExchange else {
         await transaction.rollBack()
         return nil
       }
@@ -152,18 +132,15 @@ extension NotificationStore {
         verified.evidence.isEmpty ? .nothingToRecord : recording.isNews ? .recorded : .known
       try await transaction.commit(
         with: plan.statements + verified.source.upsert(for: verified.evidence)
-          + Self.insert(
-            verified.exchanges, ofNotification: verified.id, after: notification.lastExchange)
+          + ExchangeLog.of(notification: verified.id).insert(
+            verified.exchanges, after: lastExchange)
           + Self.close(verified.id, as: outcome, because: verified.problem, at: now) + tellings)
-      return ProcessedNotification(
-        outcome: outcome, recording: recording,
-        channels: tellings.isEmpty ? plan.channels : plan.channels.union([.jobs]))
+      return (outcome, recording, tellings.isEmpty ? plan.channels : plan.channels.union([.jobs]))
     }
-    if let processed {
-      notifier.notify(processed.channels)
-      metrics.count(processed.recording)
-    }
-    return processed
+    guard let (outcome, recording, channels) = processed else { return nil }
+    notifier.notify(channels)
+    metrics.count(recording)
+    return (outcome, recording)
   }
 
   /// Marks a notification as rejected: Apple did not verify its receipt.
@@ -198,11 +175,9 @@ extension NotificationStore {
     _ id: String, exchanges: [SubmissionExchange], with statements: @Sendable () -> [SQL]
   ) async throws {
     try await database.withTransaction { transaction in
-      guard let notification = try await transaction.read(OpenNotification.query(id)) else {
-        return
-      }
+      guard let lastExchange = try await transaction.read(Self.lock(id)) else { return }
       try await transaction.commit(
-        with: Self.insert(exchanges, ofNotification: id, after: notification.lastExchange)
+        with: ExchangeLog.of(notification: id).insert(exchanges, after: lastExchange)
           + statements())
     }
   }
@@ -222,44 +197,17 @@ extension NotificationStore {
     ]
   }
 
-  private static func insert(
-    _ exchanges: [SubmissionExchange], ofNotification id: String, after lastNumber: Int
-  ) -> [SQL] {
-    exchanges.enumerated().map { index, exchange in
-      """
-      INSERT INTO tenure.notification_exchange (notification_id, number, endpoint, asked_at,
-        duration_ms, http_status, answer, fault)
-      VALUES (\(id), \(lastNumber + index + 1), \(exchange.endpoint), \(exchange.askedAt),
-        \(exchange.duration.inMilliseconds), \(exchange.httpStatus), \(exchange.answer),
-        \(exchange.fault))
-      """
-    }
-  }
-}
-
-/// A locked notification that is still to be processed.
-private struct OpenNotification {
-  /// The number of its last exchange; 0 for none.
-  var lastExchange: Int
-
-  /// Locks and reads a notification; nil if there is none of this id, or it is processed.
-  static func query(_ id: String) -> Query<OpenNotification?> {
+  /// Locks a notification and reads the number of its last exchange; nil if there is none of this
+  /// id, or it is processed.
+  private static func lock(_ id: String) -> Query<Int?> {
     Query(
       Query(
         """
         SELECT processed_at IS NOT NULL FROM tenure.notification WHERE notification_id = \(id)
         FOR UPDATE
         """
-      ) { try $0.decodeFirst(Bool.self) },
-      Query(
-        """
-        SELECT coalesce(max(number), 0) FROM tenure.notification_exchange
-        WHERE notification_id = \(id)
-        """
-      ) { try $0.decodeOnly(Int.self) }
-    ).map { isProcessed, lastExchange in
-      isProcessed == false ? OpenNotification(lastExchange: lastExchange) : nil
-    }
+      ) { try $0.decodeFirst(Bool.self) }, ExchangeLog.of(notification: id).lastNumber
+    ).map { isProcessed, lastExchange in isProcessed == false ? lastExchange : nil }
   }
 }
 

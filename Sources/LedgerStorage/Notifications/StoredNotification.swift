@@ -6,14 +6,12 @@ package enum NotificationVersion: Int, Sendable {
   case two = 2
 }
 
-package enum ReceivedNotification: String, Sendable {
+package enum ReceivedNotification: String, PostgresEncodable, PostgresDecodable, Sendable {
   /// Posted by Apple.
   case delivered
   /// Found in Apple's notification history after it was missing.
   case history
 }
-
-extension ReceivedNotification: PostgresEncodable, PostgresDecodable {}
 
 /// A notification as received, verified as far as possible without asking Apple.
 package struct NewNotification: Sendable {
@@ -70,7 +68,9 @@ package struct StoredNotification: Sendable {
   package let problem: String?
 }
 
-package enum NotificationOutcome: String, CaseIterable, Sendable {
+package enum NotificationOutcome: String, CaseIterable, PostgresEncodable, PostgresDecodable,
+  Sendable
+{
   case recorded
   /// All of its evidence was known.
   case known
@@ -79,5 +79,3 @@ package enum NotificationOutcome: String, CaseIterable, Sendable {
   /// Apple did not verify its receipt.
   case rejected
 }
-
-extension NotificationOutcome: PostgresEncodable, PostgresDecodable {}

@@ -3,7 +3,7 @@ import Postgres
 package import Subscriptions
 
 package struct StoredOrder: Hashable, Sendable {
-  package let order: PurchaseOrder
+  package private(set) var order: PurchaseOrder
   package let accountID: String
   package let appAccountToken: UUID
   package let fulfilledAt: Timestamp?
@@ -21,20 +21,13 @@ package struct StoredOrder: Hashable, Sendable {
   /// paid.
   package func answered(at now: Timestamp) -> StoredOrder {
     guard order.status == .open, now >= expiresAt else { return self }
-    var order = order
-    order.status = .expired
-    return StoredOrder(
-      order: order, accountID: accountID, appAccountToken: appAccountToken,
-      fulfilledAt: fulfilledAt, environment: environment, transactionID: transactionID,
-      expiresAt: expiresAt)
+    var expired = self
+    expired.order.status = .expired
+    return expired
   }
-}
 
-extension StoredOrder {
   /// Reads an order of an account; nil if the account has none of this id.
-  static func query(_ id: UUID, of key: AccountKey, lifetime: Duration)
-    -> Query<StoredOrder?>
-  {
+  static func query(_ id: UUID, of key: AccountKey, lifetime: Duration) -> Query<StoredOrder?> {
     Query(
       Query(
         """
@@ -68,9 +61,7 @@ extension StoredOrder {
 /// Orders and deliveries.
 package struct OrderStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension OrderStore {
   /// Opens an order and schedules its expiry, creating the account if necessary.
   ///
   /// ```swift
@@ -136,10 +127,7 @@ extension OrderStore {
   }
 
   package func order(_ id: UUID) async throws -> StoredOrder? {
-    guard
-      let account = try await database.query(Self.select(accountOfOrder: id))
-        .decodeFirst(AccountKey.self)
-    else { return nil }
+    guard let account = try await accounts(ofOrders: [id], in: database)[id] else { return nil }
     return try await order(id, of: account)
   }
 
@@ -172,7 +160,12 @@ extension OrderStore {
       let told = expiring.compactMap { order in
         known[order.account].flatMap { $0.erasedAt == nil ? (order, $0.id) : nil }
       }
-      var statements = Self.expire(expiring)
+      var statements: [SQL] = expiring.map { order in
+        """
+        UPDATE tenure.purchase_order SET status = 'expired'
+        WHERE account_key = \(order.account) AND order_id = \(order.id)
+        """
+      }
       // Locked like every account that events are published to, which keeps its events in order.
       statements += PublishedEntitlements.lock(Set(told.map(\.1)))
       statements += EventRow.insert(told.map { $0.0.expiry(at: $0.0.createdAt + orderLifetime) })
@@ -188,23 +181,10 @@ extension OrderStore {
     return left
   }
 
-  private static func expire(_ orders: [PurchaseOrder]) -> [SQL] {
-    orders.map { order in
-      """
-      UPDATE tenure.purchase_order SET status = 'expired'
-      WHERE account_key = \(order.account) AND order_id = \(order.id)
-      """
-    }
-  }
-
-  private static func select(accountOfOrder id: UUID) -> SQL {
-    "SELECT account_key FROM tenure.purchase_order_account WHERE order_id = \(id)"
-  }
-
-  func accounts(ofOrders ids: Set<UUID>, in transaction: Transaction) async throws
-    -> [UUID: AccountKey]
-  {
-    let rows = try await transaction.query(
+  func accounts(
+    ofOrders ids: Set<UUID>, in database: some StatementRunner
+  ) async throws -> [UUID: AccountKey] {
+    let rows = try await database.query(
       """
       SELECT order_id, account_key FROM tenure.purchase_order_account
       WHERE order_id = ANY(\(Array(ids)))
@@ -285,13 +265,7 @@ extension OrderStore {
     """
   }
 
-  /// The statements that open an order again, with the job that lets it expire.
-  ///
-  /// - Parameters:
-  ///   - order: The order.
-  ///   - lifetime: How long it waits for its payment.
-  ///   - now: The moment.
-  /// - Returns: The statements.
+  /// Opens an order again, with the job that lets it expire.
   static func reopen(_ order: PurchaseOrder, lifetime: Duration, at now: Timestamp) -> [SQL] {
     [
       """
@@ -306,10 +280,7 @@ extension OrderStore {
   static func set(_ order: UUID?, on transaction: TransactionKey) -> SQL {
     """
     UPDATE tenure.store_transaction SET order_id = \(order)
-    WHERE environment = \(transaction.line.environment)
-      AND original_transaction_id = \(transaction.line.originalTransactionID)
-      AND transaction_id = \(transaction.transactionID)
-      AND product_id = \(transaction.productID)
+    WHERE \(transaction.condition)
     """
   }
 
@@ -321,18 +292,7 @@ extension OrderStore {
       AND status = \(isRefunded ? "fulfilled" : "refunded")
     """
   }
-}
 
-extension PurchaseOrder {
-  fileprivate func expiry(at moment: Timestamp) -> LedgerEvent {
-    var data = EventData()
-    data.orderID = id.uuidString.lowercased()
-    data.productID = productID
-    return LedgerEvent(.orderExpired, at: moment, account: account, data: data)
-  }
-}
-
-extension OrderStore {
   /// Acknowledges the delivery of a charge, once for the charge and its aliases.
   ///
   /// An acknowledgement remains after a refund; repeating the call returns its time.
@@ -364,13 +324,19 @@ extension OrderStore {
         with: [
           """
           UPDATE tenure.store_transaction SET delivered_at = \(now)
-          WHERE environment = \(charge.id.line.environment)
-            AND original_transaction_id = \(charge.id.line.originalTransactionID)
-            AND transaction_id = \(charge.id.transactionID)
-            AND product_id = \(charge.id.productID)
+          WHERE \(charge.id.condition)
           """
         ] + ChargeSums.change(of: charge.id, from: counted, to: CountedCharge(row, fulfilment)))
       return (now, true)
     }
+  }
+}
+
+extension PurchaseOrder {
+  fileprivate func expiry(at moment: Timestamp) -> LedgerEvent {
+    var data = EventData()
+    data.orderID = id.uuidString.lowercased()
+    data.productID = productID
+    return LedgerEvent(.orderExpired, at: moment, account: account, data: data)
   }
 }

@@ -5,52 +5,42 @@ import Synchronization
 /// The schedule of polls, and the recording of their results.
 package struct PollStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension PollStore {
   // MARK: Planning
 
   /// Schedules the next polls of the original transactions to which a recording appended entries,
   /// in the recording's commit.
   func appointments(of recording: Recording, at now: Timestamp) -> [SQL] {
-    recording.distinctFamilies.filter { !$0.entries.isEmpty }.flatMap { family in
+    recording.distinctFamilies.filter { !$0.entries.isEmpty && $0.isPolledByPlan }.flatMap {
+      family -> [SQL] in
+      let next = nextPoll(of: family, at: now)
+      // One poll covers linked original transactions: Apple returns the customer's statuses.
       let isNew = family.before.members.values.allSatisfy { $0.head.number == 0 }
-      return planning(of: family, replacesOthers: true, mayExist: !isNew, at: now)
+      let others = isNew ? [] : family.before.members.keys.sorted().filter { $0 != next?.line }
+      return others.map { Job.delete(.pollLine($0)) }
+        + (next.map {
+          [Job.schedule(.pollLine($0.line), runAt: $0.poll.at, priority: $0.poll.priority, at: now)]
+        } ?? [])
     }
   }
 
   /// Schedules a poll of an original transaction that has none.
   func missingAppointments(of family: RecordedOriginalTransaction, at now: Timestamp) -> [SQL] {
-    planning(of: family, replacesOthers: false, mayExist: true, at: now)
+    guard family.isPolledByPlan, let (line, poll) = nextPoll(of: family, at: now) else { return [] }
+    return [
+      Job.insert(.pollLine(line), runAt: poll.at, priority: poll.priority, at: max(now, poll.at))
+    ]
   }
 
-  private func planning(
-    of family: RecordedOriginalTransaction, replacesOthers: Bool, mayExist: Bool, at now: Timestamp
-  ) -> [SQL] {
-    // An import is polled until Apple has confirmed it: a poll returns the whole history, a
-    // notification only the renewal.
-    guard !family.awaitsApple, !family.before.awaitsApple else { return [] }
-    let members = family.before.members.keys.sorted()
-    let plan = RenewalSchedule.Subject(family.line, family.rule, notifications: notificationMemory)
-    let next = plan.flatMap { plan in
-      RenewalSchedule.next(plan, after: now).map { (plan.id, $0) }
-    }
-    // One poll covers linked original transactions: Apple returns the customer's statuses.
-    let deletes =
-      mayExist && replacesOthers
-      ? members.filter { $0 != next?.0 }.map { Job.delete(.pollLine($0)) } : []
-    guard let (line, appointment) = next else { return deletes }
-    guard replacesOthers else {
-      return [
-        Job.insert(
-          .pollLine(line), runAt: appointment.at, priority: appointment.priority,
-          at: max(now, appointment.at))
-      ]
-    }
-    return deletes + [
-      Job.schedule(
-        .pollLine(line), runAt: appointment.at, priority: appointment.priority, at: now)
-    ]
+  private func nextPoll(
+    of family: RecordedOriginalTransaction, at now: Timestamp
+  ) -> (line: OriginalTransactionKey, poll: RenewalSchedule.Appointment)? {
+    guard
+      let plan = RenewalSchedule.Subject(
+        family.line, family.rule, notifications: notificationMemory),
+      let poll = RenewalSchedule.next(plan, after: now)
+    else { return nil }
+    return (plan.id, poll)
   }
 
   // MARK: Asking
@@ -75,12 +65,12 @@ extension PollStore {
       let latest = family.rule.charges.latestCharge
       guard latest != nil || family.awaitsApple else { return nil }
       let members = [line] + family.members.keys.filter { $0 != line }.sorted()
-      let results = try await transaction.batch(
-        [ImportStore.selectImportedSource(line)] + PollTarget.select(members))
+      let (imported, source) = try await transaction.read(
+        Query(ImportStore.selectImportedSource(line), decode: ImportStore.importedSource),
+        PollTarget.query(members))
       return PollRequest(
-        line: line, isSubscription: latest?.isSubscription ?? true,
-        source: try PollTarget(from: Array(results.dropFirst())),
-        imported: try ImportStore.importedSource(from: results[0]), isUnheardOf: latest == nil)
+        line: line, isSubscription: latest?.isSubscription ?? true, source: source,
+        imported: imported, isUnheardOf: latest == nil)
     }
   }
 
@@ -127,7 +117,7 @@ extension PollStore {
     guard let family = recording.families[asked.line] else {
       // Nothing was recorded and locked, so a schedule made concurrently is kept.
       guard let job = asked.job else { return [] }
-      return try await ending(job, of: asked.line, at: now, in: transaction) { _ in }
+      return try await ending(job, of: asked.line, at: now, in: transaction)
     }
     let plan = RenewalSchedule.Subject(
       family.line, family.rule, heardAt: now, notifications: notificationMemory)
@@ -152,10 +142,7 @@ extension PollStore {
   package func passOver(_ job: Job, because reason: String, at now: Timestamp) async throws {
     let line = try job.originalTransaction
     try await database.withTransaction { transaction in
-      let ending = try await ending(job, of: line, at: now, in: transaction) { plan in
-        plan.phase = .expired
-        plan.isRevoked = false
-      }
+      let ending = try await ending(job, of: line, asExpired: true, at: now, in: transaction)
       try await transaction.commit(
         with: ending + [
           """
@@ -168,17 +155,17 @@ extension PollStore {
 
   /// Ends the job of an unlocked original transaction and schedules its next poll.
   private func ending(
-    _ job: Job, of line: OriginalTransactionKey, at now: Timestamp, in transaction: Transaction,
-    _ change: (inout RenewalSchedule.Subject) -> Void
+    _ job: Job, of line: OriginalTransactionKey, asExpired: Bool = false, at now: Timestamp,
+    in transaction: Transaction
   ) async throws -> [SQL] {
     var reader = OriginalTransactionReader(isLocking: false)
     try await reader.read([line], in: transaction)
     var plan = reader.families.first.flatMap {
       RenewalSchedule.Subject($0.line, $0.rule, heardAt: now, notifications: notificationMemory)
     }
-    if var changed = plan {
-      change(&changed)
-      plan = changed
+    if asExpired {
+      plan?.phase = .expired
+      plan?.isRevoked = false
     }
     // Linked original transactions share one poll, that of the one with the latest charge.
     guard let plan, plan.id == line, let next = RenewalSchedule.next(plan, after: now) else {
@@ -194,11 +181,7 @@ extension PollStore {
   // MARK: Counting
 
   /// Counts due polls by queue.
-  ///
-  /// - Parameter limit: Stops counting per queue and priority; nil: counts all.
-  package func dueJobs(in queues: [Job.Queue], limit: Int? = nil, at now: Timestamp) async throws
-    -> [Job.Queue: Int]
-  {
+  package func dueJobs(in queues: [Job.Queue], at now: Timestamp) async throws -> [Job.Queue: Int] {
     // By queue and priority, as in the index, so that jobs of the future are not read.
     let rows = try await database.query(
       """
@@ -209,13 +192,10 @@ extension PollStore {
         SELECT FROM tenure.job
         WHERE job.queue = part.queue AND job.priority = level.priority AND discarded_at IS NULL
           AND run_at <= \(now) AND (locked_until IS NULL OR locked_until <= \(now))
-        LIMIT \(limit)
       ) AS due
       GROUP BY part.queue
       """)
-    var counts: [Job.Queue: Int] = [:]
-    for (queue, count) in try rows.decode(Job.Queue.self, Int.self) { counts[queue] = count }
-    return counts
+    return Dictionary(uniqueKeysWithValues: try rows.decode(Job.Queue.self, Int.self).map { $0 })
   }
 }
 
@@ -224,6 +204,10 @@ extension RecordedOriginalTransaction {
   fileprivate var awaitsApple: Bool {
     line.history.transactions.isEmpty && !line.history.linePlacements.isEmpty
   }
+
+  /// Not so for an import until Apple has confirmed it: a poll returns the whole history, a
+  /// notification only the renewal.
+  fileprivate var isPolledByPlan: Bool { !awaitsApple && !before.awaitsApple }
 }
 
 extension RenewalSchedule.Subject {

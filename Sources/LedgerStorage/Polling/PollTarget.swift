@@ -19,9 +19,7 @@ package struct PollTarget: Hashable, Sendable {
     self.bundleID = bundleID
     receipts = receipt.map { [$0] } ?? []
   }
-}
 
-extension PollTarget {
   /// Stores the source for the original transactions of verified evidence.
   ///
   /// The latest receipt replaces an earlier one, unless its sender does not own the latest charge:
@@ -35,25 +33,15 @@ extension PollTarget {
   {
     let lines = Set(evidence.map(\.line)).sorted()
     guard !lines.isEmpty, let bundleID else { return [] }
-    guard let receipt = receipts.first else {
-      return lines.map { "(\($0.environment), \($0.originalTransactionID), \(bundleID))" }.rowLists
-        .map { rows in
-          """
-          INSERT INTO tenure.poll_target AS known (environment, original_transaction_id,
-            bundle_id)
-          VALUES \(rows)
-          ON CONFLICT (environment, original_transaction_id)
-          DO UPDATE SET bundle_id = excluded.bundle_id
-          WHERE known.bundle_id IS DISTINCT FROM excluded.bundle_id
-          """
-        }
-    }
     let (submission, notification): (UUID?, String?) =
-      switch receipt {
+      switch receipts.first {
       case .submission(let id): (id, nil)
       case .notification(let id): (nil, id)
+      case nil: (nil, nil)
       }
-    func upsert(_ lines: [OriginalTransactionKey], where condition: SQL) -> [SQL] {
+    func upsert(
+      _ lines: [OriginalTransactionKey], settingReceipt receipt: SQL, where condition: SQL
+    ) -> [SQL] {
       lines.map { line in
         """
         (\(line.environment), \(line.originalTransactionID), \(bundleID), \(submission),
@@ -65,16 +53,22 @@ extension PollTarget {
           receipt_submission_id, receipt_notification_id)
         VALUES \(rows)
         ON CONFLICT (environment, original_transaction_id)
-        DO UPDATE SET bundle_id = excluded.bundle_id,
-          receipt_submission_id = excluded.receipt_submission_id,
-          receipt_notification_id = excluded.receipt_notification_id
+        DO UPDATE SET bundle_id = excluded.bundle_id\(receipt)
         WHERE \(condition)
         """
       }
     }
-    return upsert(lines.filter { !others.contains($0) }, where: "true")
+    guard !receipts.isEmpty else {
+      return upsert(
+        lines, settingReceipt: "", where: "known.bundle_id IS DISTINCT FROM excluded.bundle_id")
+    }
+    let receipt: SQL = """
+      , receipt_submission_id = excluded.receipt_submission_id,
+      receipt_notification_id = excluded.receipt_notification_id
+      """
+    return upsert(lines.filter { !others.contains($0) }, settingReceipt: receipt, where: "true")
       + upsert(
-        lines.filter(others.contains),
+        lines.filter(others.contains), settingReceipt: receipt,
         where: "known.receipt_submission_id IS NULL AND known.receipt_notification_id IS NULL")
   }
 
@@ -88,55 +82,50 @@ extension PollTarget {
     """
   }
 
-  /// Selects the sources of original transactions, for ``init(from:)``.
+  /// Reads the sources of linked original transactions, the first one's first.
   ///
   /// Includes submissions that claimed charges, the owner's first, because the stored receipt may
   /// have been erased.
-  static func select(_ lines: [OriginalTransactionKey]) -> [SQL] {
-    lines.flatMap { line -> [SQL] in
-      [
-        """
-        SELECT bundle_id, receipt_submission_id, receipt_notification_id
-        FROM tenure.poll_target
-        WHERE environment = \(line.environment)
-          AND original_transaction_id = \(line.originalTransactionID)
-        """,
-        """
-        SELECT c.submission_id
-        FROM tenure.claim AS c
-        JOIN tenure.original_transaction AS t USING (environment, original_transaction_id)
-        WHERE c.environment = \(line.environment)
-          AND c.original_transaction_id = \(line.originalTransactionID)
-          AND c.submission_id IS NOT NULL
-        GROUP BY c.submission_id
-        ORDER BY coalesce(bool_or(c.account_key = t.latest_owner_key), false) DESC,
-          max(c.number) DESC
-        LIMIT \(mostClaims)
-        """,
-      ]
+  static func query(_ lines: [OriginalTransactionKey]) -> Query<PollTarget> {
+    Query.all(
+      lines.map { line in
+        Query(
+          Query(
+            """
+            SELECT bundle_id, receipt_submission_id, receipt_notification_id
+            FROM tenure.poll_target WHERE \(line.condition)
+            """
+          ) { try $0.decodeFirst(String?.self, UUID?.self, String?.self) },
+          Query(
+            """
+            SELECT c.submission_id
+            FROM tenure.claim AS c
+            JOIN tenure.original_transaction AS t USING (environment, original_transaction_id)
+            WHERE c.environment = \(line.environment)
+              AND c.original_transaction_id = \(line.originalTransactionID)
+              AND c.submission_id IS NOT NULL
+            GROUP BY c.submission_id
+            ORDER BY coalesce(bool_or(c.account_key = t.latest_owner_key), false) DESC,
+              max(c.number) DESC
+            LIMIT \(mostClaims)
+            """
+          ) { try $0.decode(UUID.self) })
+      }
+    ).map { sources in
+      var target = PollTarget(bundleID: nil)
+      for case ((let bundleID, let submission, let notification)?, _) in sources {
+        target.bundleID = target.bundleID ?? bundleID
+        if let submission { target.receipts.append(.submission(submission)) }
+        if let notification { target.receipts.append(.notification(notification)) }
+      }
+      for claim in sources.flatMap(\.1).map(Receipt.submission)
+      where !target.receipts.contains(claim) {
+        target.receipts.append(claim)
+      }
+      return target
     }
   }
 
   /// Claiming submissions to consider when looking for a receipt that still exists.
   private static let mostClaims = 10
-
-  /// Merges the sources of linked original transactions, the first one's first.
-  init(from results: [Rows]) throws {
-    self.init(bundleID: nil)
-    var claimed: [Receipt] = []
-    for (index, rows) in results.enumerated() {
-      guard index.isMultiple(of: 2) else {
-        claimed += try rows.decode(UUID.self).map { .submission($0) }
-        continue
-      }
-      guard
-        let (bundleID, submission, notification) = try rows.decodeFirst(
-          String?.self, UUID?.self, String?.self)
-      else { continue }
-      self.bundleID = self.bundleID ?? bundleID
-      if let submission { receipts.append(.submission(submission)) }
-      if let notification { receipts.append(.notification(notification)) }
-    }
-    for receipt in claimed where !receipts.contains(receipt) { receipts.append(receipt) }
-  }
 }

@@ -8,16 +8,14 @@ package import Subscriptions
 package struct AppleBudget: Hashable, Sendable {
   /// A burst is the hourly limit divided by this.
   private static let burstPerHour = 60.0
-  /// Lower limits would never allow a request.
-  package static let leastPerHour = 2
-
   package var name: String
   package var perHour: Int
 
   /// - Parameter name: Shared by all who use the budget, with the same limit.
   package init(_ name: String, perHour: Int) {
     self.name = name
-    self.perHour = max(perHour, Self.leastPerHour)
+    // Lower limits would never allow a request.
+    self.perHour = max(perHour, 2)
   }
 
   var capacity: Double { max(1, (Double(perHour) / Self.burstPerHour).rounded(.down)) }

@@ -20,36 +20,6 @@ struct StoredEntry: Hashable, Sendable {
   var body: String
   var hash: [UInt8]
 
-  /// Encodes an entry, chained to the one before.
-  init(_ entry: LedgerEntry, source: EntrySource, after previousHash: [UInt8]?) throws {
-    line = entry.line
-    number = entry.number
-    recordedAt = entry.recordedAt
-    kind = entry.content.kind.rawValue
-    evidenceDate = entry.content.evidenceDate
-    self.source = source
-    format = Self.currentFormat
-    body = try entry.content.encodedBody()
-    hash = []
-    hash = chainedHash(after: previousHash)
-  }
-
-  init(
-    line: OriginalTransactionKey, number: Int, recordedAt: Timestamp, kind: String,
-    evidenceDate: Timestamp?,
-    source: EntrySource, format: Int16, body: String, hash: [UInt8]
-  ) {
-    self.line = line
-    self.number = number
-    self.recordedAt = recordedAt
-    self.kind = kind
-    self.evidenceDate = evidenceDate
-    self.source = source
-    self.format = format
-    self.body = body
-    self.hash = hash
-  }
-
   /// The hash after `previousHash`: SHA-256 over the previous hash and every column, each preceded
   /// by its length.
   func chainedHash(after previousHash: [UInt8]?) -> [UInt8] {
@@ -68,26 +38,43 @@ struct StoredEntry: Hashable, Sendable {
     return Array(hasher.finalize())
   }
 
-  /// Decodes the entry.
-  ///
-  /// - Throws: ``LedgerError/unreadableEntry`` for a format, kind or body that this version can't
-  ///   read.
+  /// Decodes the entry; throws ``LedgerError/unreadableEntry`` if this version can't read it.
   func entry() throws -> LedgerEntry {
     guard format == Self.currentFormat, let kind = LedgerEntry.Kind(rawValue: kind),
       let content = try? LedgerEntry.Content(kind: kind, body: body, line: line)
     else { throw LedgerError.unreadableEntry(line: line, number: number) }
     return LedgerEntry(line: line, number: number, recordedAt: recordedAt, content: content)
   }
+
+  /// Appends entries of one original transaction in one statement.
+  static func insert(_ entries: [StoredEntry], line: OriginalTransactionKey) -> SQL {
+    """
+    INSERT INTO tenure.ledger_entry (environment, original_transaction_id, number, recorded_at,
+      kind, evidence_date, source, source_id, format, body, hash)
+    SELECT \(line.environment), \(line.originalTransactionID), number, recorded_at, kind,
+      evidence_date, source, source_id, format, body, hash
+    FROM unnest(\(entries.map(\.number)), \(entries.map(\.recordedAt)), \(entries.map(\.kind)),
+      \(entries.map(\.evidenceDate)), \(entries.map(\.source.kind)), \(entries.map(\.source.id)),
+      \(entries.map(\.format)), \(entries.map(\.body)), \(entries.map(\.hash)))
+      AS entry (number, recorded_at, kind, evidence_date, source, source_id, format, body, hash)
+    """
+  }
+}
+
+extension StoredEntry {
+  /// Encodes an entry, chained to the one before.
+  init(_ entry: LedgerEntry, source: EntrySource, after previousHash: [UInt8]?) throws {
+    self.init(
+      line: entry.line, number: entry.number, recordedAt: entry.recordedAt,
+      kind: entry.content.kind.rawValue, evidenceDate: entry.content.evidenceDate, source: source,
+      format: Self.currentFormat, body: try entry.content.encodedBody(), hash: [])
+    hash = chainedHash(after: previousHash)
+  }
 }
 
 extension LedgerEntry.Content {
-  private struct Link: Codable {
-    var previous: OriginalTransactionKey
-  }
-
-  private struct Confirmation: Codable {
-    var asOf: Timestamp
-  }
+  private struct Link: Codable { var previous: OriginalTransactionKey }
+  private struct Confirmation: Codable { var asOf: Timestamp }
 
   /// The body without the kind, which has a column of its own.
   fileprivate func encodedBody() throws -> String {
@@ -151,7 +138,7 @@ package struct EntrySource: Hashable, Sendable {
   /// The identifier of the submission, notification, poll or administrator.
   package var id: String?
 
-  package init(_ kind: Kind, id: String?) {
+  init(_ kind: Kind, id: String?) {
     self.kind = kind
     self.id = id
   }

@@ -35,10 +35,7 @@ extension Maintenance {
   }
 
   private struct Folding {
-    struct Change {
-      var line: OriginalTransactionID
-      var id: Int64
-    }
+    typealias Change = (line: OriginalTransactionID, id: Int64)
 
     let table: String
     /// The statement that adds up changes.
@@ -54,7 +51,7 @@ extension Maintenance {
       WHERE change_id <> ALL(\(folding.faults.map(\.change)))
       LIMIT \(Self.foldingBatch)
       """
-    ).decode(OriginalTransactionID.self, Int64.self).map { Folding.Change(line: $0, id: $1) }
+    ).decode(OriginalTransactionID.self, Int64.self).map { (line: $0, id: $1) }
     try await fold(page[...], &folding)
     return page.count
   }
@@ -93,9 +90,7 @@ extension Maintenance {
   }
 
   /// The movements that each change added, less those that it closed.
-  private static func movementSums(
-    of lines: [OriginalTransactionID], in changes: [Int64]
-  ) -> SQL {
+  private static func movementSums(of lines: [OriginalTransactionID], in changes: [Int64]) -> SQL {
     """
     INSERT INTO tenure.movement_day AS d (environment, basis, kind, day, cohort, cause,
       product_id, ownership_type, period_type, currency, price_source, number,
@@ -156,8 +151,7 @@ struct CountedCharge: Hashable, Sendable {
     correctedAt = recorded.correctedAt
     chargedAt = row.transaction.chargedAt
     kind =
-      recorded.decision.isAutomaticRenewal(row.transaction.kind)
-      ? .renewal : row.transaction.kind
+      recorded.decision.isAutomaticRenewal(row.transaction.kind) ? .renewal : row.transaction.kind
     productType = row.transaction.productType
     ownershipType = row.transaction.ownershipType
     isOwned = recorded.decision.owner != nil
@@ -291,11 +285,4 @@ enum ChargeSums {
     GROUP BY environment, measure, day, cause, product_id, ownership_type
     HAVING sum(number) <> 0
     """
-}
-
-extension Maintenance {
-  /// Corrects the sums by day after movements were written by other means than recordings.
-  package func rollUpAll() async throws {
-    _ = try await repairMovements()
-  }
 }

@@ -33,16 +33,16 @@ struct MovementRow: Hashable, Comparable, Sendable {
   // MARK: Columns
 
   /// All columns except the original transaction, the expiry and the known-from and known-until
-  /// times.
+  /// times, in the order in which they are decoded.
   private static let columns: [Column<Movement>] = [
     Column("kind", \.kind),
     Column("at", \.at),
-    Column("transaction_id", \.transactionID),
-    Column("charge_original_transaction_id", \.line.originalTransactionID),
     Column("product_id", \.productID),
+    Column("transaction_id", \.transactionID),
+    Column("cause", \.cause),
+    Column("charge_original_transaction_id", \.line.originalTransactionID),
     Column("product_type", \.productType),
     Column("subscription_group", \.subscriptionGroup),
-    Column("cause", \.cause),
     Column("origin_at", \.originAt),
     Column("number", \.number),
     Column("ownership_type", \.ownershipType),
@@ -73,8 +73,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
     SELECT environment, original_transaction_id, \(unescaped: names), expires_at IS NOT NULL,
       nullif(expires_at, 'infinity')
     FROM tenure.movement
-    WHERE environment = \(line.environment)
-      AND original_transaction_id = \(line.originalTransactionID) AND known_until = 'infinity'
+    WHERE \(line.condition) AND known_until = 'infinity'
     ORDER BY kind, at, product_id, transaction_id, cause
     """
   }
@@ -82,75 +81,57 @@ struct MovementRow: Hashable, Comparable, Sendable {
   static func decode(_ rows: Rows) throws -> Set<MovementRow> {
     try rows.check(
       Environment.self, OriginalTransactionID.self, Movement.Kind.self, Timestamp.self,
-      TransactionID.self, OriginalTransactionID.self, ProductID.self, ProductType?.self,
-      String?.self, String.self, Timestamp?.self, Int.self, OwnershipType.self, PeriodType.self,
-      String?.self, Int.self, String?.self, Int64.self, ChargePrice.Source?.self, Int64.self,
-      AccountKey?.self, Decision.Rule?.self, Timestamp?.self, Timestamp?.self, Bool?.self,
-      AccountKey?.self, AccountKey?.self, Bool?.self, Bool.self, Timestamp?.self)
-    var movements: Set<MovementRow> = []
-    for row in 0..<rows.count {
-      var cursor = RowCursor(rows: rows, row: row)
-      let environment = try cursor.next(Environment.self)
-      let family = OriginalTransactionKey(environment, try cursor.next(OriginalTransactionID.self))
-      let kind = try cursor.next(Movement.Kind.self)
-      let at = try cursor.next(Timestamp.self)
-      let transactionID = try cursor.next(TransactionID.self)
-      let line = OriginalTransactionKey(environment, try cursor.next(OriginalTransactionID.self))
-      let productID = try cursor.next(ProductID.self)
-      let productType = try cursor.next(ProductType?.self)
-      let group = try cursor.next(String?.self)
-      let cause = try cursor.next(String.self)
-      let originAt = try cursor.next(Timestamp?.self)
-      let number = try cursor.next(Int.self)
-      let ownershipType = try cursor.next(OwnershipType.self)
-      let periodType = try cursor.next(PeriodType.self)
-      let offerID = try cursor.next(String?.self)
-      let quantity = try cursor.next(Int.self)
-      let currency = try cursor.next(String?.self)
-      let amount = try cursor.next(Int64.self)
-      let source = try cursor.next(ChargePrice.Source?.self)
-      let monthlyTwelfths = try cursor.next(Int64.self)
-      let account = try cursor.next(AccountKey?.self)
-      let rule = try cursor.next(Decision.Rule?.self)
-      let decidedAt = try cursor.next(Timestamp?.self)
-      let correctedAt = try cursor.next(Timestamp?.self)
-      let hasMoved = try cursor.next(Bool?.self)
-      let movedFrom = try cursor.next(AccountKey?.self)
-      let sharedWith = try cursor.next(AccountKey?.self)
-      let isRenewal = try cursor.next(Bool?.self)
-      let isExpiryNoted = try cursor.next(Bool.self)
-      let expiresAt = try cursor.next(Timestamp?.self)
-      let ownership: Movement.Ownership? =
-        if let rule, let decidedAt, let isRenewal {
-          Movement.Ownership(
-            rule: rule, decidedAt: decidedAt, correctedAt: correctedAt,
-            move: hasMoved == true
-              ? Movement.Ownership.Move(from: movedFrom, sharedWith: sharedWith) : nil,
-            isRenewal: isRenewal)
-        } else { nil }
-      let key = Movement.Key(
-        kind: kind, at: at, productID: productID, transactionID: transactionID, cause: cause)
-      movements.insert(
-        MovementRow(
-          family: family,
-          movement: Movement(
-            key, line: line, productType: productType, subscriptionGroup: group,
-            originAt: originAt, number: number, ownershipType: ownershipType,
-            periodType: periodType, offerID: offerID, quantity: quantity, currency: currency,
-            amountMilliunits: amount, priceSource: source, monthlyTwelfths: monthlyTwelfths,
-            account: account, ownership: ownership,
-            expiry: isExpiryNoted ? Movement.Expiry(date: expiresAt) : nil)))
-    }
-    return movements
+      ProductID.self, TransactionID.self, String.self, OriginalTransactionID.self,
+      ProductType?.self, String?.self, Timestamp?.self, Int.self, OwnershipType.self,
+      PeriodType.self, String?.self, Int.self, String?.self, Int64.self, ChargePrice.Source?.self,
+      Int64.self, AccountKey?.self, Decision.Rule?.self, Timestamp?.self, Timestamp?.self,
+      Bool?.self, AccountKey?.self, AccountKey?.self, Bool?.self, Bool.self, Timestamp?.self)
+    return Set(
+      try (0..<rows.count).map { row in
+        var cursor = RowCursor(rows: rows, row: row)
+        let family = OriginalTransactionKey(
+          try cursor.next(Environment.self), try cursor.next(OriginalTransactionID.self))
+        let key = Movement.Key(
+          kind: try cursor.next(Movement.Kind.self), at: try cursor.next(Timestamp.self),
+          productID: try cursor.next(ProductID.self),
+          transactionID: try cursor.next(TransactionID.self), cause: try cursor.next(String.self))
+        var movement = Movement(
+          key,
+          line: OriginalTransactionKey(
+            family.environment, try cursor.next(OriginalTransactionID.self)),
+          productType: try cursor.next(ProductType?.self),
+          subscriptionGroup: try cursor.next(String?.self),
+          originAt: try cursor.next(Timestamp?.self), number: try cursor.next(Int.self),
+          ownershipType: try cursor.next(OwnershipType.self),
+          periodType: try cursor.next(PeriodType.self), offerID: try cursor.next(String?.self),
+          quantity: try cursor.next(Int.self), currency: try cursor.next(String?.self),
+          amountMilliunits: try cursor.next(Int64.self),
+          priceSource: try cursor.next(ChargePrice.Source?.self),
+          monthlyTwelfths: try cursor.next(Int64.self), account: try cursor.next(AccountKey?.self))
+        movement.ownership = try ownership(from: &cursor)
+        let isExpiryNoted = try cursor.next(Bool.self)
+        let expiresAt = try cursor.next(Timestamp?.self)
+        movement.expiry = isExpiryNoted ? Movement.Expiry(date: expiresAt) : nil
+        return MovementRow(family: family, movement: movement)
+      })
+  }
+
+  private static func ownership(from cursor: inout RowCursor) throws -> Movement.Ownership? {
+    let rule = try cursor.next(Decision.Rule?.self)
+    let decidedAt = try cursor.next(Timestamp?.self)
+    let correctedAt = try cursor.next(Timestamp?.self)
+    let hasMoved = try cursor.next(Bool?.self)
+    let move = Movement.Ownership.Move(
+      from: try cursor.next(AccountKey?.self), sharedWith: try cursor.next(AccountKey?.self))
+    guard let isRenewal = try cursor.next(Bool?.self), let rule, let decidedAt else { return nil }
+    return Movement.Ownership(
+      rule: rule, decidedAt: decidedAt, correctedAt: correctedAt,
+      move: hasMoved == true ? move : nil, isRenewal: isRenewal)
   }
 
   // MARK: Writing
 
   /// Closes and adds movements: one statement for each original transaction with changes.
-  ///
-  /// - Parameters:
-  ///   - known: The movements known so far.
-  ///   - moment: The date of the new knowledge.
   static func write(
     from known: Set<MovementRow>, to rows: Set<MovementRow>, at moment: Timestamp
   ) -> [SQL] {
@@ -177,8 +158,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
         closing: """
           SELECT kind, at, product_id, transaction_id, cause, known_from
           FROM tenure.movement
-          WHERE environment = \(line.environment)
-            AND original_transaction_id = \(line.originalTransactionID)
+          WHERE \(line.condition)
             AND known_until = 'infinity'
           ORDER BY kind, at, product_id, transaction_id, cause
           """, at: moment)

@@ -93,7 +93,8 @@ struct OrderMatching: Sendable {
     -> [(owner: AccountKey, payments: [PurchaseOrder.Payment])]
   {
     var seen: Set<Charge.ID> = []
-    let open = (submittedPayments + decidedPayments)
+    let decided = recording.distinctFamilies.flatMap(\.changes).filter(\.changesOwner)
+    let open = (submittedPayments + decided.compactMap { payment($0.charge) })
       .filter { seen.insert($0.charge.id).inserted }
       .filter { isWanted($0.charge.id) && !$0.isAutomaticRenewal }
       .sorted { ($0.charge.date, $0.charge.id) > ($1.charge.date, $1.charge.id) }
@@ -104,11 +105,6 @@ struct OrderMatching: Sendable {
 
   private var submittedPayments: [PurchaseOrder.Payment] {
     submitted?.transactions.compactMap(payment) ?? []
-  }
-
-  private var decidedPayments: [PurchaseOrder.Payment] {
-    recording.distinctFamilies.flatMap(\.changes).filter(\.changesOwner)
-      .compactMap { payment($0.charge) }
   }
 
   /// The charge that a transaction reports as a payment; nil if it grants its owner nothing.
@@ -190,7 +186,7 @@ struct OrderMatching: Sendable {
     fulfilments[charge.id] = order.id
     statements += OrderStore.fulfil(order, by: charge, isNamed: isNamed, at: now)
     set(order.id, on: charge.id)
-    note(.fulfilled, order, charge)
+    note(.fulfilled, order.id, of: order.account, order.productID, charge)
   }
 
   private mutating func reopen(_ order: PurchaseOrder, fulfilledBy charge: Charge) {
@@ -201,7 +197,7 @@ struct OrderMatching: Sendable {
         set(nil, on: key)
       }
     }
-    note(.reopened, order, charge)
+    note(.reopened, order.id, of: order.account, order.productID, charge)
   }
 
   private mutating func set(_ order: UUID?, on key: TransactionKey) {
@@ -220,12 +216,12 @@ struct OrderMatching: Sendable {
   }
 
   private mutating func note(
-    _ change: OrderChange.Change, _ order: PurchaseOrder, _ charge: Charge
+    _ change: OrderChange.Change, _ order: UUID, of account: AccountKey, _ productID: ProductID,
+    _ charge: Charge
   ) {
     changes.append(
       OrderChange(
-        order: order.id, account: order.account, productID: order.productID, charge: charge.id,
-        change: change))
+        order: order, account: account, productID: productID, charge: charge.id, change: change))
   }
 
   /// The stored orders of a charge's transactions.
@@ -253,10 +249,7 @@ struct OrderMatching: Sendable {
       let isRefunded = charge.revocation != nil
       statements.append(OrderStore.refund(order, of: account, isRefunded: isRefunded))
       guard wasRefunded(charge) != isRefunded else { continue }
-      changes.append(
-        OrderChange(
-          order: order, account: account, productID: charge.productID, charge: charge.id,
-          change: isRefunded ? .refunded : .fulfilled))
+      note(isRefunded ? .refunded : .fulfilled, order, of: account, charge.productID, charge)
     }
   }
 
@@ -303,27 +296,24 @@ extension Recorder {
     if !ids.isEmpty {
       orders.accounts = try await self.orders.accounts(ofOrders: ids, in: transaction)
     }
-    let misassigned = matching.misassigned(orders.accounts)
-    let locked = try await transaction.read(
-      Query.all(misassigned.map { Self.lockQuery(order: $0.order, of: $0.account) }))
-    orders.misassigned = locked.flatMap(\.self)
+    func lock(_ statements: [SQL]) async throws -> [PurchaseOrder] {
+      guard !statements.isEmpty else { return [] }
+      return try await transaction.batch(statements).flatMap(OrderStore.orders)
+    }
+    orders.misassigned = try await lock(
+      matching.misassigned(orders.accounts).map { OrderStore.lock(order: $0.order, of: $0.account) }
+    )
     // A merge may have moved it since the orders were read.
     if let missing, orders.accounts[missing.id] == missing.account {
-      orders.named = try await transaction.read(
-        Self.lockQuery(order: missing.id, of: missing.account)
-      ).first
+      orders.named = try await lock([OrderStore.lock(order: missing.id, of: missing.account)]).first
     }
     for wanted in matching.wanted {
-      orders.awaiting[wanted.account] = try await OrderStore.orders(
-        from: transaction.query(
-          OrderStore.lockOrdersAwaitingPayment(
-            of: wanted.account, for: wanted.products, opened: wanted.times)))
+      orders.awaiting[wanted.account] = try await lock([
+        OrderStore.lockOrdersAwaitingPayment(
+          of: wanted.account, for: wanted.products, opened: wanted.times)
+      ])
     }
     return orders
-  }
-
-  private static func lockQuery(order: UUID, of account: AccountKey) -> Query<[PurchaseOrder]> {
-    Query(OrderStore.lock(order: order, of: account), decode: OrderStore.orders(from:))
   }
 }
 
@@ -382,8 +372,8 @@ extension WantedOrders {
   }
 }
 
-struct OrderChange: Hashable, Sendable {
-  enum Change: Hashable, Sendable {
+struct OrderChange: Sendable {
+  enum Change {
     /// Paid, or its refund was reversed.
     case fulfilled
     case refunded

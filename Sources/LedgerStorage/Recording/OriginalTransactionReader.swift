@@ -109,38 +109,32 @@ struct TransactionLookup {
     case lineItem(Environment, WebOrderLineItemID)
   }
 
-  private struct Occurrence {
-    var names: [Name]
-    var line: OriginalTransactionKey
-
-    init(_ key: TransactionKey, _ lineItem: WebOrderLineItemID?) {
-      line = key.line
-      names =
-        [.transaction(line.environment, key.transactionID)]
-        + (lineItem.map { [.lineItem(key.line.environment, $0)] } ?? [])
-    }
-  }
+  private typealias Occurrence = (key: TransactionKey, lineItem: WebOrderLineItemID?)
 
   private let occurrences: [Occurrence]
+  // Everyone inserts in the same order, to avoid deadlocks; the first of equal names stays first.
   private let transactions: [(id: TransactionID, line: OriginalTransactionKey)]
   private let lineItems: [(id: WebOrderLineItemID, line: OriginalTransactionKey)]
 
   init(_ evidence: [Evidence]) {
-    let records = evidence.compactMap {
-      if case .transaction(let record) = $0 { record } else { nil }
-    }
-    self.init(records.map { ($0.key, $0.webOrderLineItemID) })
+    self.init(
+      evidence.compactMap { item in
+        if case .transaction(let record) = item {
+          (record.key, record.webOrderLineItemID)
+        } else {
+          nil
+        }
+      })
   }
 
   init(_ transactions: [StoreTransaction]) {
     self.init(transactions.map { ($0.key, $0.webOrderLineItemID) })
   }
 
-  private init(_ items: [(key: TransactionKey, lineItem: WebOrderLineItemID?)]) {
-    occurrences = items.map(Occurrence.init)
-    // Everyone inserts in the same order, to avoid deadlocks; the first of equal names stays first.
-    transactions = items.map { ($0.key.transactionID, $0.key.line) }.sorted { $0.0 < $1.0 }
-    lineItems = items.compactMap { item in item.lineItem.map { ($0, item.key.line) } }
+  private init(_ occurrences: [Occurrence]) {
+    self.occurrences = occurrences
+    transactions = occurrences.map { ($0.key.transactionID, $0.key.line) }.sorted { $0.0 < $1.0 }
+    lineItems = occurrences.compactMap { item in item.lineItem.map { ($0, item.key.line) } }
       .sorted { $0.0 < $1.0 }
   }
 
@@ -193,17 +187,23 @@ struct TransactionLookup {
       }
   }
 
+  private static func names(of item: Occurrence) -> [Name] {
+    let environment = item.key.line.environment
+    return [.transaction(environment, item.key.transactionID)]
+      + (item.lineItem.map { [.lineItem(environment, $0)] } ?? [])
+  }
+
   private func links(known: [(name: Name, line: OriginalTransactionKey)]) -> [Link] {
     var lines: [Name: Set<OriginalTransactionKey>] = [:]
     for (name, line) in known { lines[name, default: []].insert(line) }
     // Evidence may itself contain one transaction under two original transaction ids.
-    for occurrence in occurrences {
-      for name in occurrence.names { lines[name, default: []].insert(occurrence.line) }
+    for item in occurrences {
+      for name in Self.names(of: item) { lines[name, default: []].insert(item.key.line) }
     }
     let pairs = Set(
-      occurrences.flatMap { occurrence in
-        occurrence.names.flatMap { lines[$0] ?? [] }.filter { $0 != occurrence.line }
-          .map { [$0, occurrence.line].sorted() }
+      occurrences.flatMap { item in
+        Self.names(of: item).flatMap { lines[$0] ?? [] }.filter { $0 != item.key.line }
+          .map { [$0, item.key.line].sorted() }
       })
     return pairs.map { Link(line: $0[1], previous: $0[0]) }.sorted { $0.line < $1.line }
   }

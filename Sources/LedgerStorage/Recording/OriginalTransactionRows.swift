@@ -25,22 +25,9 @@ struct OriginalTransactionRows: Sendable {
   var transactions: [TransactionRow]
   var fulfilments: [TransactionKey: Fulfilment]
   var statuses: [StatusRow]
-  var acts: [AdministratorActionRow]
+  var acts: [RecordedAction]
   var linked: [OriginalTransactionKey]
 
-  struct StatusRow: Hashable, Sendable {
-    var number: Int
-    var status: RenewalStatus
-    var tokenHolder: AccountKey?
-  }
-
-  struct AdministratorActionRow: Hashable, Sendable {
-    var recorded: RecordingOrder
-    var act: OwnershipAction
-  }
-}
-
-extension OriginalTransactionRows {
   /// Inserts a missing row, because an absent row can't be locked.
   static func create(_ line: OriginalTransactionKey) -> SQL {
     """
@@ -53,51 +40,33 @@ extension OriginalTransactionRows {
   /// Reads an original transaction; nil if there is none of this id.
   ///
   /// - Parameter locking: Whether nothing else may record on it until the transaction ends.
-  static func query(_ line: OriginalTransactionKey, locking: Bool) -> Query<
-    OriginalTransactionRows?
-  > {
-    let (environment, id) = (line.environment, line.originalTransactionID)
-    let head: SQL = """
-      SELECT head_number, head_hash, head_recorded_at, confirmed_as_of, confirmed_number
-      FROM tenure.original_transaction
-      WHERE environment = \(environment) AND original_transaction_id = \(id)
-      \(unescaped: locking ? "FOR UPDATE" : "")
-      """
-    let statuses: SQL = """
-      SELECT number, as_of, auto_renews, phase, grace_ends_at, auto_renew_product_id,
-        expiration_intent, app_account_token, token_account_key, is_commitment
-      FROM tenure.renewal_status
-      WHERE environment = \(environment) AND original_transaction_id = \(id)
-      ORDER BY number
-      """
-    let claims: SQL = """
-      SELECT number, recorded_at, transaction_id, product_id, account_key, received_at
-      FROM tenure.claim
-      WHERE environment = \(environment) AND original_transaction_id = \(id)
-      ORDER BY number
-      """
-    let placements: SQL = """
-      SELECT number, recorded_at, transaction_id, product_id, account_key, effective_from
-      FROM tenure.placement
-      WHERE environment = \(environment) AND original_transaction_id = \(id)
-      ORDER BY number
-      """
-    let links: SQL = """
-      SELECT linked_original_transaction_id FROM tenure.original_transaction_link
-      WHERE environment = \(environment) AND original_transaction_id = \(id)
-      """
-    return Query(
-      Query(head) {
-        try $0.decodeFirst(
-          Int.self, [UInt8]?.self, Timestamp?.self, Timestamp?.self, Int.self)
+  static func query(_ line: OriginalTransactionKey, locking: Bool)
+    -> Query<OriginalTransactionRows?>
+  {
+    Query(
+      Query(
+        """
+        SELECT head_number, head_hash, head_recorded_at, confirmed_as_of, confirmed_number
+        FROM tenure.original_transaction
+        WHERE \(line.condition)
+        \(unescaped: locking ? "FOR UPDATE" : "")
+        """
+      ) {
+        try $0.decodeFirst(Int.self, [UInt8]?.self, Timestamp?.self, Timestamp?.self, Int.self)
       },
-      TransactionRow.query(line), Query(statuses, decode: Self.statuses),
-      Query(claims) { try Self.claims($0, line: line) },
-      Query(placements) { try Self.placements($0, line: line) },
-      Query(links) {
-        try $0.decode(OriginalTransactionID.self).map { OriginalTransactionKey(environment, $0) }
+      TransactionRow.query(line), StatusRow.query(line), RecordedAction.claims(on: line),
+      RecordedAction.overrides(on: line),
+      Query(
+        """
+        SELECT linked_original_transaction_id FROM tenure.original_transaction_link
+        WHERE \(line.condition)
+        """
+      ) {
+        try $0.decode(OriginalTransactionID.self).map {
+          OriginalTransactionKey(line.environment, $0)
+        }
       }
-    ).map { head, rows, statuses, claims, placements, linked in
+    ).map { head, rows, statuses, claims, overrides, linked in
       guard let (number, hash, recordedAt, confirmedAsOf, confirmedNumber) = head else {
         return nil
       }
@@ -107,67 +76,171 @@ extension OriginalTransactionRows {
         transactions: rows.map(\.row),
         fulfilments: Dictionary(
           uniqueKeysWithValues: rows.map { ($0.row.transaction.key, $0.fulfilment) }),
-        statuses: statuses, acts: claims + placements, linked: linked)
+        statuses: statuses, acts: claims + overrides, linked: linked)
     }
   }
 
-  private static func statuses(_ rows: Rows) throws -> [StatusRow] {
-    try rows.decode(
-      Int.self, Timestamp.self, Bool?.self, String?.self, Timestamp?.self, ProductID?.self,
-      Int?.self, UUID?.self, AccountKey?.self, Bool.self
-    ).map { row in
-      let (
-        number, asOf, autoRenews, phase, graceEndsAt, product, intent, token, holder, commitment
-      ) =
-        row
-      return StatusRow(
-        number: number,
-        status: RenewalStatus(
-          asOf: asOf, autoRenews: autoRenews,
-          phase: try phase.map {
-            try RenewalStatus.Phase(name: $0, graceEndsAt: graceEndsAt)
-          },
-          autoRenewProductID: product, expirationIntent: intent, appAccountToken: token,
-          isCommitment: commitment),
-        tokenHolder: holder)
-    }
-  }
-
-  private static func claims(_ rows: Rows, line: OriginalTransactionKey) throws
-    -> [AdministratorActionRow]
+  static func insertLink(from line: OriginalTransactionKey, to other: OriginalTransactionKey) -> SQL
   {
-    try rows.decode(
-      Int.self, Timestamp.self, TransactionID.self, ProductID.self, AccountKey.self,
-      Timestamp.self
-    ).map { number, recordedAt, transactionID, productID, account, receivedAt in
-      let key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
-      return AdministratorActionRow(
-        recorded: RecordingOrder(at: recordedAt, number: number),
-        act: .claim(Claim(account: account, transaction: key, receivedAt: receivedAt)))
+    """
+    INSERT INTO tenure.original_transaction_link (environment, original_transaction_id,
+      linked_original_transaction_id)
+    VALUES (\(line.environment), \(line.originalTransactionID), \(other.originalTransactionID))
+    ON CONFLICT (environment, original_transaction_id, linked_original_transaction_id) DO NOTHING
+    """
+  }
+
+  static func deleteLink(_ line: OriginalTransactionKey, to other: OriginalTransactionKey) -> SQL {
+    """
+    DELETE FROM tenure.original_transaction_link
+    WHERE \(line.condition) AND linked_original_transaction_id = \(other.originalTransactionID)
+    """
+  }
+
+  static func insertLookup(_ account: AccountKey, line: OriginalTransactionKey) -> SQL {
+    """
+    INSERT INTO tenure.account_original_transaction (account_key, environment, original_transaction_id)
+    VALUES (\(account), \(line.environment), \(line.originalTransactionID))
+    ON CONFLICT (account_key, environment, original_transaction_id) DO NOTHING
+    """
+  }
+}
+
+/// A row of `renewal_status`.
+struct StatusRow: Hashable, Sendable {
+  var number: Int
+  var status: RenewalStatus
+  var tokenHolder: AccountKey?
+
+  static func query(_ line: OriginalTransactionKey) -> Query<[StatusRow]> {
+    Query(
+      """
+      SELECT number, as_of, auto_renews, phase, grace_ends_at, auto_renew_product_id,
+        expiration_intent, app_account_token, is_commitment, token_account_key
+      FROM tenure.renewal_status
+      WHERE \(line.condition)
+      ORDER BY number
+      """
+    ) {
+      try $0.decode(
+        Int.self, Timestamp.self, Bool?.self, String?.self, Timestamp?.self, ProductID?.self,
+        Int?.self, UUID?.self, Bool.self, AccountKey?.self
+      ).map {
+        number, asOf, autoRenews, phase, graceEnd, product, intent, token, isCommitment, holder in
+        StatusRow(
+          number: number,
+          status: RenewalStatus(
+            asOf: asOf, autoRenews: autoRenews,
+            phase: try phase.map { try RenewalStatus.Phase(name: $0, graceEndsAt: graceEnd) },
+            autoRenewProductID: product, expirationIntent: intent, appAccountToken: token,
+            isCommitment: isCommitment),
+          tokenHolder: holder)
+      }
     }
   }
 
-  private static func placements(_ rows: Rows, line: OriginalTransactionKey) throws
-    -> [AdministratorActionRow]
-  {
-    try rows.decode(
-      Int.self, Timestamp.self, TransactionID?.self, ProductID?.self, AccountKey?.self,
-      Timestamp.self
-    ).map { number, recordedAt, transactionID, productID, account, effectiveFrom in
-      let act: OwnershipAction
-      if let transactionID, let productID {
+  func insert(line: OriginalTransactionKey) -> SQL {
+    """
+    INSERT INTO tenure.renewal_status (environment, original_transaction_id, number, as_of,
+      auto_renews, phase, grace_ends_at, auto_renew_product_id, expiration_intent,
+      app_account_token, token_account_key, is_commitment)
+    VALUES (\(line.environment), \(line.originalTransactionID), \(number), \(status.asOf),
+      \(status.autoRenews), \(status.phase?.name), \(status.phase?.graceEndsAt),
+      \(status.autoRenewProductID), \(status.expirationIntent), \(status.appAccountToken),
+      \(tokenHolder), \(status.isCommitment))
+    """
+  }
+}
+
+extension OwnershipAction {
+  /// The claimant, or the owner by an override; nil: released.
+  var account: AccountKey? {
+    switch self {
+    case .claim(let claim): claim.account
+    case .placement(let placement): placement.account
+    case .linePlacement(let placement): placement.account
+    }
+  }
+}
+
+extension RecordedAction {
+  /// Reads the claims on an original transaction's charges.
+  static func claims(on line: OriginalTransactionKey) -> Query<[RecordedAction]> {
+    Query(
+      """
+      SELECT recorded_at, number, transaction_id, product_id, account_key, received_at
+      FROM tenure.claim
+      WHERE \(line.condition)
+      ORDER BY number
+      """
+    ) {
+      try $0.decode(
+        Timestamp.self, Int.self, TransactionID.self, ProductID.self, AccountKey.self,
+        Timestamp.self
+      ).map { recordedAt, number, transactionID, productID, account, receivedAt in
         let key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
-        act = .placement(
-          OwnerOverride(account: account, transaction: key, effectiveFrom: effectiveFrom))
-      } else {
+        return RecordedAction(
+          .claim(Claim(account: account, transaction: key, receivedAt: receivedAt)),
+          recorded: RecordingOrder(at: recordedAt, number: number))
+      }
+    }
+  }
+
+  /// Reads the overrides of an original transaction and of its charges.
+  static func overrides(on line: OriginalTransactionKey) -> Query<[RecordedAction]> {
+    Query(
+      """
+      SELECT recorded_at, number, transaction_id, product_id, account_key, effective_from
+      FROM tenure.placement
+      WHERE \(line.condition)
+      ORDER BY number
+      """
+    ) {
+      try $0.decode(
+        Timestamp.self, Int.self, TransactionID?.self, ProductID?.self, AccountKey?.self,
+        Timestamp.self
+      ).map { recordedAt, number, transactionID, productID, account, effectiveFrom in
+        let recorded = RecordingOrder(at: recordedAt, number: number)
+        if let transactionID, let productID {
+          let key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
+          return RecordedAction(
+            .placement(
+              OwnerOverride(account: account, transaction: key, effectiveFrom: effectiveFrom)),
+            recorded: recorded)
+        }
         // An import's override of the whole original transaction.
         guard let account else { throw DecodingFault.unknownValue }
-        act = .linePlacement(
-          OriginalTransactionOverride(account: account, line: line, boughtUntil: effectiveFrom))
+        return RecordedAction(
+          .linePlacement(
+            OriginalTransactionOverride(account: account, line: line, boughtUntil: effectiveFrom)),
+          recorded: recorded)
       }
-      return AdministratorActionRow(
-        recorded: RecordingOrder(at: recordedAt, number: number), act: act)
     }
+  }
+
+  func insert(source: EntrySource) -> SQL {
+    switch act {
+    case .claim(let claim):
+      """
+      INSERT INTO tenure.claim (environment, original_transaction_id, number, recorded_at,
+        transaction_id, product_id, account_key, received_at, submission_id)
+      VALUES (\(act.line.environment), \(act.line.originalTransactionID), \(recorded.number),
+        \(recorded.at), \(claim.transaction.transactionID), \(claim.transaction.productID),
+        \(claim.account), \(claim.receivedAt), \(source.id)::uuid)
+      """
+    case .placement(let placement): insertOverride(from: placement.effectiveFrom)
+    case .linePlacement(let placement): insertOverride(from: placement.boughtUntil)
+    }
+  }
+
+  private func insertOverride(from date: Timestamp) -> SQL {
+    """
+    INSERT INTO tenure.placement (environment, original_transaction_id, number, recorded_at,
+      transaction_id, product_id, account_key, effective_from)
+    VALUES (\(act.line.environment), \(act.line.originalTransactionID), \(recorded.number),
+      \(recorded.at), \(act.transaction?.transactionID), \(act.transaction?.productID),
+      \(act.account), \(date))
+    """
   }
 }
 
@@ -205,31 +278,26 @@ struct StoredOriginalTransaction: Sendable {
         if let token = row.status.appAccountToken { holders[token] = row.tokenHolder }
       }
     }
-    let acts = members.flatMap(\.acts).map { RecordedAction($0.act, recorded: $0.recorded) }
-    for act in acts.sorted() { history.add(act.act, recorded: act.recorded) }
+    for act in members.flatMap(\.acts).sorted() { history.add(act.act, recorded: act.recorded) }
     history.tokenHolders = holders
     line = OriginalTransaction(
-      history: history, decisions: decisions,
-      heads: self.members.mapValues(\.head.number),
+      history: history, decisions: decisions, heads: self.members.mapValues(\.head.number),
       links: self.members.mapValues { Set($0.linked) })
     rule = OwnershipRule(recordedOn: line)
   }
 
   /// The owners and claimants.
   var accounts: Set<AccountKey> {
-    var accounts = Set(line.decisions.values.compactMap(\.decision.owner))
-    for act in line.history.acts {
-      switch act.act {
-      case .claim(let claim): accounts.insert(claim.account)
-      case .placement(let placement):
-        if let account = placement.account { accounts.insert(account) }
-      case .linePlacement(let placement): accounts.insert(placement.account)
-      }
-    }
-    return accounts
+    Set(line.decisions.values.compactMap(\.decision.owner))
+      .union(line.history.acts.compactMap(\.act.account))
   }
 
   var lastRecordedAt: Timestamp? { members.values.compactMap(\.head.recordedAt).max() }
+
+  var rows: [TransactionKey: TransactionRow] {
+    Dictionary(
+      uniqueKeysWithValues: members.values.flatMap(\.transactions).map { ($0.transaction.key, $0) })
+  }
 
   var countedCharges: [TransactionKey: CountedCharge] {
     rows.reduce(into: [:]) { counted, row in

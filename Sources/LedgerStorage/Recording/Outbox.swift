@@ -46,16 +46,14 @@ struct Outbox: Sendable {
   ) {
     let told = accounts.map { AccountEvents($0, terms: terms, at: now) }
     self.init(
-      writeBack: news.events(with: told), told,
-      rescheduling: told.filter { news.holders.contains($0.key) || $0.changesWhatIsTold },
-      at: now)
+      events: news.events(with: told), told,
+      rescheduling: told.filter { news.holders.contains($0.key) || $0.changesWhatIsTold }, at: now)
   }
 
   /// - Parameter rescheduled: The accounts whose next change by time may have moved.
   init(
-    writeBack events: [LedgerEvent] = [], _ news: [AccountEvents],
-    rescheduling rescheduled: [AccountEvents],
-    at now: Timestamp
+    events: [LedgerEvent] = [], _ news: [AccountEvents],
+    rescheduling rescheduled: [AccountEvents], at now: Timestamp
   ) {
     let events = events + news.flatMap(\.events)
     statements =
@@ -112,9 +110,8 @@ struct RecordingEvents {
       guard let account = event.account else { return event }
       guard let told = news[account] else { return nil }
       var event = event
-      switch event.kind {
-      case .bindingClosed, .bindingOpened: event.data.entitlements = told.entitlements
-      default: break
+      if [.bindingClosed, .bindingOpened].contains(event.kind) {
+        event.data.entitlements = told.entitlements
       }
       return event
     }

@@ -23,8 +23,7 @@ extension TransactionRow {
     let charge = rule.charges[position]
     return TransactionRow(
       transaction: transaction,
-      tokenHolder: line.history.holder(of: transaction.appAccountToken?.value),
-      charge: charge.id,
+      tokenHolder: line.history.holder(of: transaction.appAccountToken?.value), charge: charge.id,
       revokedAt: line.history.revocation(of: transaction, in: charge)?.at,
       recorded: charge.id == transaction.key ? line.decisions[charge.id] : nil)
   }
@@ -78,8 +77,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
   static func deleteAll(name: String, line: OriginalTransactionKey) -> SQL {
     """
     DELETE FROM tenure.holding
-    WHERE account_id = \(name) AND environment = \(line.environment)
-      AND original_transaction_id = \(line.originalTransactionID)
+    WHERE account_id = \(name) AND \(line.condition)
     """
   }
 
@@ -87,8 +85,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
     let line = holding.charge.line
     return """
       DELETE FROM tenure.holding
-      WHERE account_id = \(name) AND environment = \(line.environment)
-        AND original_transaction_id = \(line.originalTransactionID)
+      WHERE account_id = \(name) AND \(line.condition)
         AND transaction_id = \(holding.charge.transactionID) AND product_id = \(holding.productID)
       """
   }
@@ -101,8 +98,6 @@ struct HoldingChange: Sendable {
   private(set) var after: Set<HoldingRow> = []
   /// Whether original transactions are linked by it.
   private(set) var isOfNewlyLinked = false
-
-  init() {}
 
   init(
     from stored: StoredOriginalTransaction, to line: OriginalTransaction, _ rule: OwnershipRule,
@@ -120,103 +115,6 @@ struct HoldingChange: Sendable {
 
   var changedAccounts: Set<AccountKey> {
     Set(before.symmetricDifference(after).map(\.account))
-  }
-}
-
-extension StoredOriginalTransaction {
-  var rows: [TransactionKey: TransactionRow] {
-    Dictionary(
-      uniqueKeysWithValues: members.values.flatMap(\.transactions).map { ($0.transaction.key, $0) })
-  }
-}
-
-extension StoredEntry {
-  /// Appends entries of one original transaction in one statement.
-  static func insert(_ entries: [StoredEntry], line: OriginalTransactionKey) -> SQL {
-    """
-    INSERT INTO tenure.ledger_entry (environment, original_transaction_id, number, recorded_at,
-      kind, evidence_date, source, source_id, format, body, hash)
-    SELECT \(line.environment), \(line.originalTransactionID), number, recorded_at, kind,
-      evidence_date, source, source_id, format, body, hash
-    FROM unnest(\(entries.map(\.number)), \(entries.map(\.recordedAt)), \(entries.map(\.kind)),
-      \(entries.map(\.evidenceDate)), \(entries.map(\.source.kind)), \(entries.map(\.source.id)),
-      \(entries.map(\.format)), \(entries.map(\.body)), \(entries.map(\.hash)))
-      AS entry (number, recorded_at, kind, evidence_date, source, source_id, format, body, hash)
-    """
-  }
-}
-
-extension OriginalTransactionRows.StatusRow {
-  func insert(line: OriginalTransactionKey) -> SQL {
-    """
-    INSERT INTO tenure.renewal_status (environment, original_transaction_id, number, as_of,
-      auto_renews, phase, grace_ends_at, auto_renew_product_id, expiration_intent,
-      app_account_token, token_account_key, is_commitment)
-    VALUES (\(line.environment), \(line.originalTransactionID), \(number), \(status.asOf),
-      \(status.autoRenews), \(status.phase?.name), \(status.phase?.graceEndsAt),
-      \(status.autoRenewProductID), \(status.expirationIntent), \(status.appAccountToken),
-      \(tokenHolder), \(status.isCommitment))
-    """
-  }
-}
-
-extension OriginalTransactionRows.AdministratorActionRow {
-  func insert(source: EntrySource) -> SQL {
-    let line = act.line
-    switch act {
-    case .claim(let claim):
-      return """
-        INSERT INTO tenure.claim (environment, original_transaction_id, number, recorded_at,
-          transaction_id, product_id, account_key, received_at, submission_id)
-        VALUES (\(line.environment), \(line.originalTransactionID), \(recorded.number),
-          \(recorded.at), \(claim.transaction.transactionID), \(claim.transaction.productID),
-          \(claim.account), \(claim.receivedAt), \(source.id)::uuid)
-        """
-    case .placement(let placement):
-      return """
-        INSERT INTO tenure.placement (environment, original_transaction_id, number, recorded_at,
-          transaction_id, product_id, account_key, effective_from)
-        VALUES (\(line.environment), \(line.originalTransactionID), \(recorded.number),
-          \(recorded.at), \(placement.transaction.transactionID),
-          \(placement.transaction.productID), \(placement.account), \(placement.effectiveFrom))
-        """
-    case .linePlacement(let placement):
-      return """
-        INSERT INTO tenure.placement (environment, original_transaction_id, number, recorded_at,
-          account_key, effective_from)
-        VALUES (\(line.environment), \(line.originalTransactionID), \(recorded.number),
-          \(recorded.at), \(placement.account), \(placement.boughtUntil))
-        """
-    }
-  }
-}
-
-extension OriginalTransactionRows {
-  static func insertLink(from line: OriginalTransactionKey, to other: OriginalTransactionKey) -> SQL
-  {
-    """
-    INSERT INTO tenure.original_transaction_link (environment, original_transaction_id,
-      linked_original_transaction_id)
-    VALUES (\(line.environment), \(line.originalTransactionID), \(other.originalTransactionID))
-    ON CONFLICT (environment, original_transaction_id, linked_original_transaction_id) DO NOTHING
-    """
-  }
-
-  static func deleteLink(_ line: OriginalTransactionKey, to other: OriginalTransactionKey) -> SQL {
-    """
-    DELETE FROM tenure.original_transaction_link
-    WHERE environment = \(line.environment)
-      AND original_transaction_id = \(line.originalTransactionID)
-      AND linked_original_transaction_id = \(other.originalTransactionID)
-    """
-  }
-
-  static func insertLookup(_ account: AccountKey, line: OriginalTransactionKey) -> SQL {
-    """
-    INSERT INTO tenure.account_original_transaction (account_key, environment, original_transaction_id)
-    VALUES (\(account), \(line.environment), \(line.originalTransactionID))
-    ON CONFLICT (account_key, environment, original_transaction_id) DO NOTHING
-    """
   }
 }
 
@@ -266,8 +164,7 @@ struct OriginalTransactionStateRow: Hashable, Sendable {
     """
     SELECT latest_charged_at, latest_owner_key, paid_through, auto_renew_product_id
     FROM tenure.original_transaction
-    WHERE environment = \(line.environment)
-      AND original_transaction_id = \(line.originalTransactionID)
+    WHERE \(line.condition)
     """
   }
 

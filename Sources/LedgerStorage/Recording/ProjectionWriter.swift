@@ -5,50 +5,17 @@ import Subscriptions
 /// The statements that bring the tables from the stored to the new state, table by table, only for
 /// changed rows.
 struct ProjectionWriter {
-  private let stored: StoredOriginalTransaction
-  private let holdings: HoldingChange
-  private let storedRows: [TransactionKey: TransactionRow]
-  /// The counts of the stored rows in reports.
-  private let counted: [TransactionKey: CountedCharge]
-  private let line: OriginalTransaction
-  private let rule: OwnershipRule
-  private let rows: [TransactionRow]
-  private let confirmations: [OriginalTransactionKey: OriginalTransactionRows.Confirmation]
-  private let entries: [SourcedEntry]
-  private let names: [AccountKey: String]
-  private let catalogue: Catalogue?
-
-  init(_ recorded: RecordedOriginalTransaction, source: EntrySource, catalogue: Catalogue) {
-    self.init(
-      stored: recorded.before, line: recorded.line, rule: recorded.rule,
-      entries: recorded.entries.map { SourcedEntry(entry: $0, source: source) },
-      holdings: recorded.holdings, names: recorded.names, catalogue: catalogue)
-  }
-
-  /// - Parameters:
-  ///   - names: The account ids behind the keys of all owners.
-  ///   - catalogue: The products by which movements are derived; nil leaves movements as they are.
-  ///   - written: The rows in the tables, where they are not those of `stored`.
-  init(
-    stored: StoredOriginalTransaction, line: OriginalTransaction, rule: OwnershipRule,
-    entries: [SourcedEntry],
-    holdings: HoldingChange, names: [AccountKey: String], catalogue: Catalogue?,
-    over written: StoredOriginalTransaction? = nil
-  ) {
-    self.stored = stored
-    self.holdings = holdings
-    storedRows = stored.rows
-    counted = (written ?? stored).countedCharges
-    self.line = line
-    self.rule = rule
-    rows = TransactionRow.rows(of: line, rule: rule)
-    confirmations = stored.members.compactMapValues {
-      Self.confirmation(of: $0, in: line, after: entries)
-    }
-    self.entries = entries
-    self.names = names
-    self.catalogue = catalogue
-  }
+  let stored: StoredOriginalTransaction
+  let line: OriginalTransaction
+  let rule: OwnershipRule
+  let entries: [SourcedEntry]
+  let holdings: HoldingChange
+  /// The account ids behind the keys of all owners.
+  let names: [AccountKey: String]
+  /// The products by which movements are derived; nil leaves movements as they are.
+  let catalogue: Catalogue?
+  /// The rows in the tables, where they are not those of `stored`.
+  var written: StoredOriginalTransaction?
 
   /// The entries, chained to those before, and all projections, in an order that foreign keys
   /// allow.
@@ -80,14 +47,18 @@ struct ProjectionWriter {
     guard !entries.isEmpty else { return [] }
     // Every linked original transaction shows the state of all of them.
     let heads = stored.members.mapValues(\.head).merging(heads) { $1 }
-    return heads.sorted { $0.key < $1.key }.map { headUpdate($0.key, $0.value) }
-      + transactionUpserts() + entryProjections() + lookups() + holdingWrites()
+    let confirmations = stored.members.compactMapValues(confirmation)
+    return heads.sorted { $0.key < $1.key }.map {
+      headUpdate($0.key, $0.value, confirmations[$0.key])
+    }
+      + transactionUpserts(confirmations) + entryProjections() + lookups() + holdingWrites()
       + movementWrites()
   }
 
-  private func headUpdate(_ id: OriginalTransactionKey, _ head: OriginalTransactionRows.Head) -> SQL
-  {
-    let confirmation = confirmations[id]
+  private func headUpdate(
+    _ id: OriginalTransactionKey, _ head: OriginalTransactionRows.Head,
+    _ confirmation: OriginalTransactionRows.Confirmation?
+  ) -> SQL {
     let state = OriginalTransactionState(line: line, rule: rule)
     return """
       UPDATE tenure.original_transaction SET
@@ -96,8 +67,7 @@ struct ProjectionWriter {
         confirmed_as_of = \(confirmation?.asOf), confirmed_number = \(confirmation?.number ?? 0),
         latest_charged_at = \(state.latest?.date), latest_owner_key = \(state.latestOwner),
         paid_through = \(state.paidThrough), auto_renew_product_id = \(state.autoRenewProductID)
-      WHERE environment = \(id.environment)
-        AND original_transaction_id = \(id.originalTransactionID)
+      WHERE \(id.condition)
       """
   }
 
@@ -105,8 +75,8 @@ struct ProjectionWriter {
   ///
   /// It replaces the dates in the rows up to its entry. Where it would raise one of those, because
   /// something of an earlier date was learned later, there is none, and each row has its own dates.
-  private static func confirmation(
-    of member: OriginalTransactionRows, in line: OriginalTransaction, after entries: [SourcedEntry]
+  private func confirmation(
+    of member: OriginalTransactionRows
   ) -> OriginalTransactionRows.Confirmation? {
     var confirmation = member.confirmation
     for entry in entries.map(\.entry) where entry.line == member.id {
@@ -124,8 +94,11 @@ struct ProjectionWriter {
 
   // MARK: Projections
 
-  private func transactionUpserts() -> [SQL] {
-    rows.flatMap { row -> [SQL] in
+  private func transactionUpserts(
+    _ confirmations: [OriginalTransactionKey: OriginalTransactionRows.Confirmation]
+  ) -> [SQL] {
+    let (storedRows, counted) = (stored.rows, (written ?? stored).countedCharges)
+    return TransactionRow.rows(of: line, rule: rule).flatMap { row -> [SQL] in
       let key = row.transaction.key
       if var known = storedRows[key] {
         // Dates covered by the confirmation need not be written.
@@ -134,8 +107,7 @@ struct ProjectionWriter {
       }
       let fulfilment = stored.members[key.line]?.fulfilments[key]
       return [row.upsert]
-        + ChargeSums.change(
-          of: key, from: counted[key], to: CountedCharge(row, fulfilment))
+        + ChargeSums.change(of: key, from: counted[key], to: CountedCharge(row, fulfilment))
     }
   }
 
@@ -146,7 +118,7 @@ struct ProjectionWriter {
       return switch entry.content {
       case .evidence(.renewalStatus(let status, _)):
         [
-          OriginalTransactionRows.StatusRow(
+          StatusRow(
             number: entry.number, status: status,
             tokenHolder: line.history.holder(of: status.appAccountToken)
           ).insert(line: entry.line)
@@ -158,9 +130,8 @@ struct ProjectionWriter {
         ]
       case .act(let act):
         [
-          OriginalTransactionRows.AdministratorActionRow(
-            recorded: RecordingOrder(at: entry.recordedAt, number: entry.number), act: act
-          ).insert(source: sourced.source)
+          RecordedAction(act, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
+            .insert(source: sourced.source)
         ]
       case .evidence(.transaction), .confirmation, .ownership: []
       }
@@ -169,7 +140,7 @@ struct ProjectionWriter {
 
   /// The look-up rows of accounts; ``TransactionLookup`` wrote those of transactions and line items.
   private func lookups() -> [SQL] {
-    let newcomers = Set(entries.flatMap(\.entry.accounts)).union(
+    let newcomers = Set(entries.compactMap(\.entry.account)).union(
       holdings.isOfNewlyLinked ? stored.accounts : [])
     return newcomers.sorted().flatMap { account in
       stored.members.keys.sorted().map { OriginalTransactionRows.insertLookup(account, line: $0) }
@@ -206,20 +177,27 @@ struct ProjectionWriter {
   }
 }
 
+extension ProjectionWriter {
+  init(_ recorded: RecordedOriginalTransaction, source: EntrySource, catalogue: Catalogue) {
+    self.init(
+      stored: recorded.before, line: recorded.line, rule: recorded.rule,
+      entries: recorded.entries.map { SourcedEntry(entry: $0, source: source) },
+      holdings: recorded.holdings, names: recorded.names, catalogue: catalogue)
+  }
+}
+
 struct SourcedEntry: Sendable {
   var entry: LedgerEntry
   var source: EntrySource
 }
 
 extension LedgerEntry {
-  /// The accounts that the entry connects with its original transaction.
-  var accounts: [AccountKey] {
+  /// The account that the entry connects with its original transaction.
+  var account: AccountKey? {
     switch content {
-    case .act(.claim(let claim)): [claim.account]
-    case .act(.placement(let placement)): [placement.account].compactMap(\.self)
-    case .act(.linePlacement(let placement)): [placement.account]
-    case .ownership(let change): [change.decision.owner].compactMap(\.self)
-    case .evidence, .confirmation: []
+    case .act(let act): act.account
+    case .ownership(let change): change.decision.owner
+    case .evidence, .confirmation: nil
     }
   }
 }

@@ -13,9 +13,7 @@ struct PublishedEntitlements: Sendable {
   var held: AccountHoldings
   /// Whether its grants change in this transaction.
   var hasChangedGrants = false
-}
 
-extension PublishedEntitlements {
   /// The statements that lock accounts, in an order that all programs keep to.
   ///
   /// One for each, because Citus locks rows by their account alone. Original transactions and
@@ -98,34 +96,22 @@ struct AccountEvents: Sendable {
     entitlements = terms.entitlements(of: id, holding: holdings, granted: grants, at: now)
     nextChange = terms.nextChange(of: id, holding: holdings, granted: grants, after: now)
     before = account.told
-    (events, after) = EntitlementEvents.events(
-      for: key, told: before, now: entitlements, at: now)
+    (events, after) = EntitlementEvents.events(for: key, told: before, now: entitlements, at: now)
   }
 
   var changesWhatIsTold: Bool { before != after }
 
   static func write(_ news: [AccountEvents]) -> [SQL] {
-    struct Row {
-      var id: String
-      var name: String
-      var end: Timestamp?
+    var statements = news.filter(\.changesWhatIsTold).map { account -> SQL in
+      """
+      UPDATE tenure.account SET published_at = \(account.toldAt) WHERE account_id = \(account.id)
+      """
     }
-    var (told, withdrawn): ([Row], [Row]) = ([], [])
-    for account in news {
-      for (name, end) in account.after.sorted(by: { $0.key < $1.key })
-      where account.before[name] != .some(end) {
-        told.append(Row(id: account.id, name: name.rawValue, end: end))
-      }
-      for name in account.before.keys.sorted() where account.after[name] == nil {
-        withdrawn.append(Row(id: account.id, name: name.rawValue))
-      }
+    let told = news.flatMap { account in
+      account.after.sorted { $0.key < $1.key }.filter { account.before[$0.key] != .some($0.value) }
+        .map { "(\(account.id), \($0.key.rawValue), \($0.value))" as SQL }
     }
-    var statements: [SQL] = []
-    let changed = news.filter(\.changesWhatIsTold)
-    statements += changed.map {
-      "UPDATE tenure.account SET published_at = \($0.toldAt) WHERE account_id = \($0.id)"
-    }
-    statements += told.map { "(\($0.id), \($0.name), \($0.end))" }.rowLists.map { rows in
+    statements += told.rowLists.map { rows in
       """
       INSERT INTO tenure.published_entitlement (account_id, entitlement, access_ends_at)
       VALUES \(rows)
@@ -133,11 +119,13 @@ struct AccountEvents: Sendable {
       DO UPDATE SET access_ends_at = excluded.access_ends_at
       """
     }
-    statements += withdrawn.map {
-      """
-      DELETE FROM tenure.published_entitlement
-      WHERE account_id = \($0.id) AND entitlement = \($0.name)
-      """
+    for account in news {
+      statements += account.before.keys.sorted().filter { account.after[$0] == nil }.map {
+        """
+        DELETE FROM tenure.published_entitlement
+        WHERE account_id = \(account.id) AND entitlement = \($0.rawValue)
+        """
+      }
     }
     return statements
   }
@@ -155,9 +143,7 @@ extension AccountStore {
   /// - Parameter jobs: Jobs of kind `publish_entitlements`, claimed by one worker.
   /// - Returns: Jobs to run one by one, because their accounts are locked and several must not be
   ///   waited for at once.
-  package func tell(
-    _ jobs: [Job], terms: AccessTerms, at now: Timestamp
-  ) async throws -> [Job] {
+  package func tell(_ jobs: [Job], terms: AccessTerms, at now: Timestamp) async throws -> [Job] {
     let keys = try jobs.map { AccountKey(rawValue: try $0.subjectID) }
     let (left, channels) = try await database.withTransaction { transaction in
       let (told, busy) = try await recorder.lockPublished(

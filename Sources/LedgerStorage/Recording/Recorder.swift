@@ -3,39 +3,14 @@ import Postgres
 package import Subscriptions
 
 /// Evidence, claims and overrides that are recorded in one database transaction.
-package struct EvidenceBatch: Sendable {
-  package var evidence: [Evidence]
-  /// The transactions that an account claims; nil for evidence without a claim.
-  package var claim: SubmissionClaim?
-  package var placements: [OwnerOverride]
+struct EvidenceBatch: Sendable {
+  var evidence: [Evidence]
+  /// An account's claim on transactions that it submitted, in the order of their purchase dates.
+  var claim: (account: AccountKey, transactions: [TransactionKey], receivedAt: Timestamp)?
+  var placements: [OwnerOverride] = []
   /// Overrides of whole original transactions, by an import.
-  package var linePlacements: [OriginalTransactionOverride]
-  package var source: EntrySource
-
-  package init(
-    evidence: [Evidence], claim: SubmissionClaim? = nil, placements: [OwnerOverride] = [],
-    linePlacements: [OriginalTransactionOverride] = [], source: EntrySource
-  ) {
-    self.evidence = evidence
-    self.claim = claim
-    self.placements = placements
-    self.linePlacements = linePlacements
-    self.source = source
-  }
-
-  /// An account's claim on transactions that it submitted.
-  package struct SubmissionClaim: Sendable {
-    package var account: AccountKey
-    /// In the order of their purchase dates.
-    package var transactions: [TransactionKey]
-    package var receivedAt: Timestamp
-
-    package init(account: AccountKey, transactions: [TransactionKey], receivedAt: Timestamp) {
-      self.account = account
-      self.transactions = transactions
-      self.receivedAt = receivedAt
-    }
-  }
+  var linePlacements: [OriginalTransactionOverride] = []
+  var source: EntrySource
 }
 
 /// Original transactions that stay locked until the database transaction ends.
@@ -56,11 +31,9 @@ struct Snapshot: Sendable {
 /// Every recording takes the same steps in one database transaction, usually of two round trips:
 /// lock and load, decide, load the affected orders and accounts, plan, commit. Notifications are
 /// sent after the commit.
-package struct Recorder: LedgerStore {
+struct Recorder: LedgerStore {
   let core: LedgerCore
-}
 
-extension Recorder {
   /// Locks and reads the original transactions that evidence is about, in one round trip with other
   /// queries.
   ///
@@ -84,8 +57,7 @@ extension Recorder {
   /// - Parameter accounts: Accounts that are known already, as they are after the recording.
   func load(
     _ arrival: EvidenceBatch, on locked: LockedOriginalTransactions,
-    knowing accounts: [AccountKey: KnownAccount] = [:],
-    in transaction: Transaction
+    knowing accounts: [AccountKey: KnownAccount] = [:], in transaction: Transaction
   ) async throws -> Snapshot {
     var families: [(stored: StoredOriginalTransaction, context: Context)] = []
     for family in locked.families {
@@ -136,13 +108,10 @@ extension Recorder {
       }
     }
     changes.note(accounts.map(\.id), in: transaction)
-    return AffectedState(
-      orders: orders, news: news, accounts: accounts.sorted { $0.key < $1.key })
+    return AffectedState(orders: orders, news: news, accounts: accounts.sorted { $0.key < $1.key })
   }
 
   /// Plans the statements of a recording, without asking the database.
-  ///
-  /// - Throws: The errors of the entries' encoder.
   func plan(
     _ recording: Recording, _ affected: AffectedState, terms: AccessTerms, at now: Timestamp
   ) throws -> WritePlan {
@@ -198,9 +167,9 @@ extension Snapshot {
       let recordedAt = max(now, stored.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
       let (entries, rule) = line.record(
         evidence, acts: arrival.acts(on: stored, evidence: evidence), at: recordedAt)
-      recording.add(
-        RecordedOriginalTransaction(
-          stored, line: line, rule: rule ?? stored.rule, entries: entries, names: context.names))
+      let recorded = RecordedOriginalTransaction(
+        stored, line: line, rule: rule ?? stored.rule, entries: entries, names: context.names)
+      for id in line.heads.keys { recording.families[id] = recorded }
     }
     return recording
   }
@@ -217,15 +186,14 @@ extension EvidenceBatch {
       evidence.compactMap { item -> TransactionKey? in
         if case .transaction(let record) = item { record.key } else { nil }
       })
-    let claims: [OwnershipAction] =
-      claim.map { claim in
-        claim.transactions
-          .filter { arriving.contains($0) || family.line.history[$0] != nil }
-          .map {
-            .claim(Claim(account: claim.account, transaction: $0, receivedAt: claim.receivedAt))
-          }
-      } ?? []
-    return claims + overrides(on: family)
+    var acts: [OwnershipAction] = []
+    if let claim {
+      acts = claim.transactions.filter { arriving.contains($0) || family.line.history[$0] != nil }
+        .map {
+          .claim(Claim(account: claim.account, transaction: $0, receivedAt: claim.receivedAt))
+        }
+    }
+    return acts + overrides(on: family)
   }
 
   private func overrides(on family: StoredOriginalTransaction) -> [OwnershipAction] {
@@ -234,14 +202,7 @@ extension EvidenceBatch {
   }
 
   fileprivate func placedAccounts(on family: StoredOriginalTransaction) -> Set<AccountKey> {
-    Set(
-      overrides(on: family).compactMap { act in
-        switch act {
-        case .claim: nil
-        case .placement(let placement): placement.account
-        case .linePlacement(let placement): placement.account
-        }
-      })
+    Set(overrides(on: family).compactMap(\.account))
   }
 }
 
@@ -249,16 +210,8 @@ extension EvidenceBatch {
 
 /// The original transactions in an evidence batch, by the IDs of all that Apple links.
 package struct Recording: Sendable {
-  package private(set) var families: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
+  package internal(set) var families: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
   let source: EntrySource
-
-  fileprivate init(source: EntrySource) {
-    self.source = source
-  }
-
-  fileprivate mutating func add(_ family: RecordedOriginalTransaction) {
-    for id in family.line.heads.keys { families[id] = family }
-  }
 
   /// The recorded original transaction of a transaction; nil if the batch is not about it.
   package func family(of transaction: TransactionKey) -> RecordedOriginalTransaction? {
@@ -272,7 +225,7 @@ package struct Recording: Sendable {
   }
 
   /// Whether anything is recorded that was not known.
-  var isNews: Bool { families.contains { !$0.value.entries.isEmpty } }
+  package var isNews: Bool { families.contains { !$0.value.entries.isEmpty } }
 }
 
 /// An original transaction, with those that Apple links, after a recording or as it was read.
@@ -296,8 +249,7 @@ package struct RecordedOriginalTransaction: Sendable {
 
   init(
     _ stored: StoredOriginalTransaction, line: OriginalTransaction, rule: OwnershipRule,
-    entries: [LedgerEntry] = [],
-    names: [AccountKey: String]
+    entries: [LedgerEntry] = [], names: [AccountKey: String]
   ) {
     before = stored
     self.line = line
@@ -307,8 +259,7 @@ package struct RecordedOriginalTransaction: Sendable {
     changes = entries.compactMap { entry in
       if case .ownership(let change) = entry.content { change } else { nil }
     }
-    let known = Dictionary(
-      uniqueKeysWithValues: stored.rule.charges.map { ($0.id, $0.revocation) })
+    let known = Dictionary(uniqueKeysWithValues: stored.rule.charges.map { ($0.id, $0.revocation) })
     revocationChanges = rule.charges.filter { (known[$0.id] ?? nil) != $0.revocation }
     holdings = HoldingChange(from: stored, to: line, rule, by: entries)
     let fulfilments = rule.charges.map { ($0.id, stored.fulfilment(of: $0)) }

@@ -41,18 +41,15 @@ extension Recorder {
       }
     }
 
-    var accounts = family.accounts
-    accounts.formUnion(context.tokenHolders.values)
-    accounts.formUnion(family.line.history.tokenHolders.values)
-    if let claimant { accounts.insert(claimant) }
-    accounts.formUnion(placed)
+    let accounts = family.accounts.union(context.tokenHolders.values)
+      .union(family.line.history.tokenHolders.values).union(placed)
+      .union([claimant].compactMap(\.self))
     guard !accounts.isEmpty else { return context }
     // Orders matter only after auto-renew was switched off: see `AutoRenewal.wasSwitchedOn`.
     let wasSwitchedOff =
       family.line.history.statuses.contains { $0.autoRenews == false }
       || evidence.contains(where: \.saysOff)
-    var claimants = wasSwitchedOff ? family.claimants : []
-    if wasSwitchedOff, let claimant { claimants.insert(claimant) }
+    let claimants = wasSwitchedOff ? family.claimants.union([claimant].compactMap(\.self)) : []
     let products = Set(
       family.line.history.transactions.map(\.key.productID) + evidence.compactMap(\.productID))
 
@@ -138,14 +135,10 @@ struct KnownAccount: Hashable, Sendable {
       WHERE account_key = ANY(\(keys.sorted()))
       """
     ) {
-      var accounts: [AccountKey: KnownAccount] = [:]
-      for (key, id, erasedAt, mergedInto, mergedAt) in try $0.decode(
-        AccountKey.self, String.self, Timestamp?.self, AccountKey?.self, Timestamp?.self)
-      {
-        accounts[key] = KnownAccount(
-          id: id, erasedAt: erasedAt, mergedInto: mergedInto, mergedAt: mergedAt)
-      }
-      return accounts
+      Dictionary(
+        uniqueKeysWithValues: try $0.decode(
+          AccountKey.self, String.self, Timestamp?.self, AccountKey?.self, Timestamp?.self
+        ).map { ($0, KnownAccount(id: $1, erasedAt: $2, mergedInto: $3, mergedAt: $4)) })
     }
   }
 }

@@ -22,16 +22,29 @@ struct TransactionRow: Hashable, Sendable {
     Column("product_id", \.transaction.key.productID),
   ]
 
-  private static let facts: [Column<TransactionRow>] = [
-    Column("number", \.transaction.recorded.number),
+  /// In the order in which they are decoded.
+  private static let columns: [Column<TransactionRow>] = [
     Column("recorded_at", \.transaction.recorded.at),
+    Column("number", \.transaction.recorded.number),
     Column("kind", \.transaction.kind),
     Column("purchased_at", \.transaction.purchaseDate),
     Column("original_purchased_at", \.transaction.originalPurchaseDate),
+    Column("web_order_line_item_id", \.transaction.webOrderLineItemID),
+    Column("product_type", \.transaction.productType),
+    Column("subscription_group", \.transaction.subscriptionGroup),
+    Column("quantity", \.transaction.quantity),
+    Column("ownership_type", \.transaction.ownershipType),
+    Column("period_type", \.transaction.periodType),
+    Column("offer_id", \.transaction.offerID),
+    Column("price_milliunits", \.transaction.priceMilliunits),
+    Column("currency", \.transaction.currency),
+    Column("is_commitment", \.transaction.isCommitment),
     Column("charged_at", \.transaction.chargedAt),
+    Column("upgraded_as_of", \.transaction.upgradedAsOf),
     Column("expires_at", \.transaction.expiresDate?.value),
     Column("expires_as_of", \.transaction.expiresDate?.asOf),
-    Column("revoked_at", \.revokedAt),
+    Column("app_account_token", \.transaction.appAccountToken?.value),
+    Column("app_account_token_as_of", \.transaction.appAccountToken?.asOf),
     Column("revocation_at", \.transaction.revocation.signed?.value.at),
     Column("revocation_reason", \.transaction.revocation.signed?.value.reason),
     Column("revocation_type", \.transaction.revocation.signed?.value.type),
@@ -44,26 +57,11 @@ struct TransactionRow: Hashable, Sendable {
     Column("revocation_known_at", \.transaction.revocation.known?.asOf),
     Column("not_revoked_as_of", \.transaction.revocation.notRevokedAsOf),
     Column("not_mentioned_as_of", \.transaction.revocation.notMentionedAsOf),
-    Column("upgraded_as_of", \.transaction.upgradedAsOf),
-    Column("app_account_token", \.transaction.appAccountToken?.value),
-    Column("app_account_token_as_of", \.transaction.appAccountToken?.asOf),
     Column("token_account_key", \.tokenHolder),
-    Column("web_order_line_item_id", \.transaction.webOrderLineItemID),
-    Column("product_type", \.transaction.productType),
-    Column("subscription_group", \.transaction.subscriptionGroup),
-    Column("quantity", \.transaction.quantity),
-    Column("ownership_type", \.transaction.ownershipType),
-    Column("period_type", \.transaction.periodType),
-    Column("offer_id", \.transaction.offerID),
-    Column("price_milliunits", \.transaction.priceMilliunits),
-    Column("currency", \.transaction.currency),
-    Column("is_commitment", \.transaction.isCommitment),
-  ]
-
-  private static let decision: [Column<TransactionRow>] = [
     Column("charge_original_transaction_id", \.charge.line.originalTransactionID),
     Column("charge_transaction_id", \.charge.transactionID),
     Column("charge_product_id", \.charge.productID),
+    Column("revoked_at", \.revokedAt),
     Column("owner_account_key", \.recorded?.decision.owner),
     Column("rule", \.recorded?.decision.rule),
     Column("ground", \.recorded?.decision.finding.ground),
@@ -80,43 +78,138 @@ struct TransactionRow: Hashable, Sendable {
 
   private var previous: Charge.ID? { recorded?.decision.finding.previous }
 
-  private static let factNames = facts.map(\.name).selectList
-  private static let decisionNames = decision.map(\.name).selectList
-  private static let upsert = UpsertStatement(
-    into: "store_transaction", key: key, columns: facts + decision)
+  private static let names = columns.map(\.name).selectList
+  private static let upsert = UpsertStatement(into: "store_transaction", key: key, columns: columns)
 
   var upsert: SQL { Self.upsert(self) }
+
+  // MARK: Reading
 
   /// Reads the rows in the order of recording, column by column (see `RowCursor`): there can be
   /// many, and they are locked.
   static func query(_ line: OriginalTransactionKey) -> Query<
     [(row: TransactionRow, fulfilment: Fulfilment)]
   > {
-    let facts: SQL = """
-      SELECT transaction_id, product_id, \(unescaped: Self.factNames)
+    Query(
+      """
+      SELECT transaction_id, product_id, \(unescaped: names), order_id, delivered_at
       FROM tenure.store_transaction
-      WHERE environment = \(line.environment)
-        AND original_transaction_id = \(line.originalTransactionID)
+      WHERE \(line.condition)
       ORDER BY number
       """
-    let decisions: SQL = """
-      SELECT \(unescaped: Self.decisionNames), order_id, delivered_at
-      FROM tenure.store_transaction
-      WHERE environment = \(line.environment)
-        AND original_transaction_id = \(line.originalTransactionID)
-      ORDER BY number
-      """
-    return Query(
-      Query(facts) { try Self.transactions($0, line: line) },
-      Query(decisions) { try Self.decisions($0, line: line) }
-    ).map { facts, decisions in
-      zip(facts, decisions).map { facts, decision in
-        let row = TransactionRow(
-          transaction: facts.transaction, tokenHolder: facts.tokenHolder,
-          charge: decision.charge, revokedAt: facts.revokedAt, recorded: decision.recorded)
-        return (row, decision.fulfilment)
+    ) { rows in
+      try rows.check(
+        TransactionID.self, ProductID.self, Timestamp.self, Int.self, ChargeKind.self,
+        Timestamp.self, Timestamp?.self, WebOrderLineItemID?.self, ProductType?.self,
+        String?.self, Int.self, OwnershipType.self, PeriodType.self, String?.self, Int64?.self,
+        String?.self, Bool.self, Timestamp.self, Timestamp?.self, Timestamp?.self,
+        Timestamp?.self, UUID?.self, Timestamp?.self, Timestamp?.self, String?.self, String?.self,
+        Int64?.self, Timestamp?.self, Timestamp?.self, String?.self, Timestamp?.self,
+        Timestamp?.self, Timestamp?.self, Timestamp?.self, Timestamp?.self, AccountKey?.self,
+        OriginalTransactionID.self, TransactionID.self, ProductID.self, Timestamp?.self,
+        AccountKey?.self, Decision.Rule?.self, RenewalEvidence.Ground?.self, AccountKey?.self,
+        OriginalTransactionID?.self, TransactionID?.self, ProductID?.self, Timestamp?.self,
+        Timestamp?.self, Bool?.self, Timestamp?.self, Timestamp?.self, UUID?.self,
+        Timestamp?.self)
+      return try (0..<rows.count).map { row in
+        var cursor = RowCursor(rows: rows, row: row)
+        return (
+          TransactionRow(
+            transaction: try transaction(from: &cursor, line: line),
+            tokenHolder: try cursor.next(AccountKey?.self),
+            charge: TransactionKey(
+              line: OriginalTransactionKey(
+                line.environment, try cursor.next(OriginalTransactionID.self)),
+              transactionID: try cursor.next(TransactionID.self),
+              productID: try cursor.next(ProductID.self)),
+            revokedAt: try cursor.next(Timestamp?.self),
+            recorded: try decision(from: &cursor, in: line.environment)),
+          Fulfilment(
+            orderID: try cursor.next(UUID?.self), deliveredAt: try cursor.next(Timestamp?.self))
+        )
       }
     }
+  }
+
+  private static func transaction(
+    from cursor: inout RowCursor, line: OriginalTransactionKey
+  ) throws -> StoreTransaction {
+    let key = TransactionKey(
+      line: line, transactionID: try cursor.next(TransactionID.self),
+      productID: try cursor.next(ProductID.self))
+    let recorded = RecordingOrder(
+      at: try cursor.next(Timestamp.self), number: try cursor.next(Int.self))
+    var transaction = StoreTransaction(
+      TransactionRecord(
+        key: key, asOf: recorded.at, kind: try cursor.next(ChargeKind.self),
+        purchaseDate: try cursor.next(Timestamp.self),
+        originalPurchaseDate: try cursor.next(Timestamp?.self),
+        webOrderLineItemID: try cursor.next(WebOrderLineItemID?.self),
+        productType: try cursor.next(ProductType?.self),
+        subscriptionGroup: try cursor.next(String?.self), quantity: try cursor.next(Int.self),
+        ownershipType: try cursor.next(OwnershipType.self),
+        periodType: try cursor.next(PeriodType.self), offerID: try cursor.next(String?.self),
+        priceMilliunits: try cursor.next(Int64?.self), currency: try cursor.next(String?.self),
+        isCommitment: try cursor.next(Bool.self)),
+      recorded: recorded)
+    transaction.chargedAt = try cursor.next(Timestamp.self)
+    transaction.upgradedAsOf = try cursor.next(Timestamp?.self)
+    transaction.expiresDate = dated(
+      try cursor.next(Timestamp?.self), asOf: try cursor.next(Timestamp?.self))
+    transaction.appAccountToken = dated(
+      try cursor.next(UUID?.self), asOf: try cursor.next(Timestamp?.self))
+    transaction.revocation.signed = dated(
+      revocation(
+        at: try cursor.next(Timestamp?.self), reason: try cursor.next(String?.self),
+        type: try cursor.next(String?.self), percentage: try cursor.next(Int64?.self)),
+      asOf: try cursor.next(Timestamp?.self))
+    transaction.revocation.unsigned = dated(
+      revocation(at: try cursor.next(Timestamp?.self), reason: try cursor.next(String?.self)),
+      asOf: try cursor.next(Timestamp?.self))
+    transaction.revocation.known = dated(
+      try cursor.next(Timestamp?.self), asOf: try cursor.next(Timestamp?.self))
+    transaction.revocation.notRevokedAsOf = try cursor.next(Timestamp?.self)
+    transaction.revocation.notMentionedAsOf = try cursor.next(Timestamp?.self)
+    return transaction
+  }
+
+  private static func decision(
+    from cursor: inout RowCursor, in environment: Environment
+  ) throws -> OriginalTransaction.RecordedDecision? {
+    let owner = try cursor.next(AccountKey?.self)
+    let rule = try cursor.next(Decision.Rule?.self)
+    let ground = try cursor.next(RenewalEvidence.Ground?.self)
+    let renewing = try cursor.next(AccountKey?.self)
+    let previousLine = try cursor.next(OriginalTransactionID?.self)
+    let previousID = try cursor.next(TransactionID?.self)
+    let previousProduct = try cursor.next(ProductID?.self)
+    let statusAsOf = try cursor.next(Timestamp?.self)
+    let switchedOffAt = try cursor.next(Timestamp?.self)
+    let isProvisional = try cursor.next(Bool?.self)
+    let decidedAt = try cursor.next(Timestamp?.self)
+    let correctedAt = try cursor.next(Timestamp?.self)
+    guard let rule, let ground, let isProvisional, let decidedAt else { return nil }
+    var finding = RenewalEvidence(
+      account: renewing, ground: ground, statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)
+    if let previousLine, let previousID, let previousProduct {
+      finding.previous = TransactionKey(
+        line: OriginalTransactionKey(environment, previousLine), transactionID: previousID,
+        productID: previousProduct)
+    }
+    return OriginalTransaction.RecordedDecision(
+      decision: Decision(owner: owner, rule: rule, finding: finding, isProvisional: isProvisional),
+      decidedAt: decidedAt, correctedAt: correctedAt)
+  }
+
+  private static func revocation(
+    at moment: Timestamp?, reason: String?, type: String? = nil, percentage: Int64? = nil
+  ) -> Revocation? {
+    moment.map { Revocation(at: $0, reason: reason, type: type, percentage: percentage) }
+  }
+
+  private static func dated<Value>(_ value: Value?, asOf: Timestamp?) -> Dated<Value>? {
+    guard let value, let asOf else { return nil }
+    return Dated(value, asOf: asOf)
   }
 }
 
@@ -124,145 +217,4 @@ struct TransactionRow: Hashable, Sendable {
 struct Fulfilment: Hashable, Sendable {
   var orderID: UUID?
   var deliveredAt: Timestamp?
-}
-
-extension TransactionRow {
-  private static func transactions(_ rows: Rows, line: OriginalTransactionKey) throws
-    -> [(transaction: StoreTransaction, tokenHolder: AccountKey?, revokedAt: Timestamp?)]
-  {
-    try rows.check(
-      TransactionID.self, ProductID.self, Int.self, Timestamp.self, ChargeKind.self,
-      Timestamp.self, Timestamp?.self, Timestamp.self, Timestamp?.self, Timestamp?.self,
-      Timestamp?.self, Timestamp?.self, String?.self, String?.self, Int64?.self, Timestamp?.self,
-      Timestamp?.self, String?.self, Timestamp?.self, Timestamp?.self, Timestamp?.self,
-      Timestamp?.self, Timestamp?.self, Timestamp?.self, UUID?.self,
-      Timestamp?.self, AccountKey?.self, WebOrderLineItemID?.self, ProductType?.self,
-      String?.self, Int.self, OwnershipType.self, PeriodType.self, String?.self, Int64?.self,
-      String?.self, Bool.self)
-    return try (0..<rows.count).map { row in
-      var cursor = RowCursor(rows: rows, row: row)
-      let transactionID = try cursor.next(TransactionID.self)
-      let productID = try cursor.next(ProductID.self)
-      let number = try cursor.next(Int.self)
-      let recordedAt = try cursor.next(Timestamp.self)
-      let kind = try cursor.next(ChargeKind.self)
-      let purchaseDate = try cursor.next(Timestamp.self)
-      let originalPurchaseDate = try cursor.next(Timestamp?.self)
-      let chargedAt = try cursor.next(Timestamp.self)
-      let expiresAt = try cursor.next(Timestamp?.self)
-      let expiresAsOf = try cursor.next(Timestamp?.self)
-      let revokedAt = try cursor.next(Timestamp?.self)
-      let revocationAt = try cursor.next(Timestamp?.self)
-      let revocationReason = try cursor.next(String?.self)
-      let revocationType = try cursor.next(String?.self)
-      let revocationPercentage = try cursor.next(Int64?.self)
-      let revocationAsOf = try cursor.next(Timestamp?.self)
-      let unsignedAt = try cursor.next(Timestamp?.self)
-      let unsignedReason = try cursor.next(String?.self)
-      let unsignedAsOf = try cursor.next(Timestamp?.self)
-      let knownRevocationAt = try cursor.next(Timestamp?.self)
-      let revocationKnownAt = try cursor.next(Timestamp?.self)
-      let notRevokedAsOf = try cursor.next(Timestamp?.self)
-      let notMentionedAsOf = try cursor.next(Timestamp?.self)
-      let upgradedAsOf = try cursor.next(Timestamp?.self)
-      let token = try cursor.next(UUID?.self)
-      let tokenAsOf = try cursor.next(Timestamp?.self)
-      let tokenHolder = try cursor.next(AccountKey?.self)
-      let lineItemID = try cursor.next(WebOrderLineItemID?.self)
-      let productType = try cursor.next(ProductType?.self)
-      let group = try cursor.next(String?.self)
-      let quantity = try cursor.next(Int.self)
-      let ownershipType = try cursor.next(OwnershipType.self)
-      let periodType = try cursor.next(PeriodType.self)
-      let offerID = try cursor.next(String?.self)
-      let price = try cursor.next(Int64?.self)
-      let currency = try cursor.next(String?.self)
-      let isCommitment = try cursor.next(Bool.self)
-      var transaction = StoreTransaction(
-        TransactionRecord(
-          key: TransactionKey(line: line, transactionID: transactionID, productID: productID),
-          asOf: recordedAt, kind: kind, purchaseDate: purchaseDate,
-          originalPurchaseDate: originalPurchaseDate, webOrderLineItemID: lineItemID,
-          productType: productType, subscriptionGroup: group, quantity: quantity,
-          ownershipType: ownershipType, periodType: periodType, offerID: offerID,
-          priceMilliunits: price, currency: currency, isCommitment: isCommitment),
-        recorded: RecordingOrder(at: recordedAt, number: number))
-      transaction.chargedAt = chargedAt
-      transaction.upgradedAsOf = upgradedAsOf
-      transaction.expiresDate = dated(expiresAt, asOf: expiresAsOf)
-      transaction.appAccountToken = dated(token, asOf: tokenAsOf)
-      let signed = revocationAt.map {
-        Revocation(
-          at: $0, reason: revocationReason, type: revocationType,
-          percentage: revocationPercentage)
-      }
-      transaction.revocation.signed = dated(signed, asOf: revocationAsOf)
-      transaction.revocation.unsigned = dated(
-        unsignedAt.map { Revocation(at: $0, reason: unsignedReason) }, asOf: unsignedAsOf)
-      transaction.revocation.known = dated(knownRevocationAt, asOf: revocationKnownAt)
-      transaction.revocation.notRevokedAsOf = notRevokedAsOf
-      transaction.revocation.notMentionedAsOf = notMentionedAsOf
-      return (transaction, tokenHolder, revokedAt)
-    }
-  }
-
-  private static func decisions(_ rows: Rows, line: OriginalTransactionKey) throws
-    -> [(
-      charge: Charge.ID, recorded: OriginalTransaction.RecordedDecision?, fulfilment: Fulfilment
-    )]
-  {
-    try rows.check(
-      OriginalTransactionID.self, TransactionID.self, ProductID.self, AccountKey?.self,
-      Decision.Rule?.self, RenewalEvidence.Ground?.self, AccountKey?.self,
-      OriginalTransactionID?.self, TransactionID?.self, ProductID?.self, Timestamp?.self,
-      Timestamp?.self, Bool?.self, Timestamp?.self, Timestamp?.self, UUID?.self, Timestamp?.self)
-    return try (0..<rows.count).map { row in
-      var cursor = RowCursor(rows: rows, row: row)
-      let chargeLine = try cursor.next(OriginalTransactionID.self)
-      let chargeID = try cursor.next(TransactionID.self)
-      let chargeProduct = try cursor.next(ProductID.self)
-      let owner = try cursor.next(AccountKey?.self)
-      let rule = try cursor.next(Decision.Rule?.self)
-      let ground = try cursor.next(RenewalEvidence.Ground?.self)
-      let renewing = try cursor.next(AccountKey?.self)
-      let previousLine = try cursor.next(OriginalTransactionID?.self)
-      let previousID = try cursor.next(TransactionID?.self)
-      let previousProduct = try cursor.next(ProductID?.self)
-      let statusAsOf = try cursor.next(Timestamp?.self)
-      let switchedOffAt = try cursor.next(Timestamp?.self)
-      let isProvisional = try cursor.next(Bool?.self)
-      let decidedAt = try cursor.next(Timestamp?.self)
-      let correctedAt = try cursor.next(Timestamp?.self)
-      let orderID = try cursor.next(UUID?.self)
-      let deliveredAt = try cursor.next(Timestamp?.self)
-      let charge = TransactionKey(
-        line: OriginalTransactionKey(line.environment, chargeLine), transactionID: chargeID,
-        productID: chargeProduct)
-      let fulfilment = Fulfilment(orderID: orderID, deliveredAt: deliveredAt)
-      guard let rule, let ground, let isProvisional, let decidedAt else {
-        return (charge, nil, fulfilment)
-      }
-      var finding = RenewalEvidence(account: renewing, ground: ground)
-      if let previousLine, let previousID, let previousProduct {
-        finding.previous = TransactionKey(
-          line: OriginalTransactionKey(line.environment, previousLine), transactionID: previousID,
-          productID: previousProduct)
-      }
-      finding.statusAsOf = statusAsOf
-      finding.switchedOffAt = switchedOffAt
-      let decision = Decision(
-        owner: owner, rule: rule, finding: finding, isProvisional: isProvisional)
-      return (
-        charge,
-        OriginalTransaction.RecordedDecision(
-          decision: decision, decidedAt: decidedAt, correctedAt: correctedAt),
-        fulfilment
-      )
-    }
-  }
-
-  private static func dated<Value>(_ value: Value?, asOf: Timestamp?) -> Dated<Value>? {
-    guard let value, let asOf else { return nil }
-    return Dated(value, asOf: asOf)
-  }
 }

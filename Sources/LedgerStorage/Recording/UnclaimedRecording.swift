@@ -3,14 +3,6 @@ package import Subscriptions
 
 /// Recordings of evidence without a claim.
 extension PollStore {
-  package struct UnclaimedRecording: Sendable {
-    package let recording: Recording
-    package var isNews: Bool { recording.isNews }
-    /// The number of original transactions, each with those that Apple links, on which a charge, an
-    /// owner, a refund or the renewal changed.
-    package var changedFamilies: Int { recording.distinctFamilies.count(where: \.isChanged) }
-  }
-
   /// Records an answer of Apple's to a poll, in one database transaction.
   ///
   /// - Parameters:
@@ -21,7 +13,7 @@ extension PollStore {
   package func record(
     _ evidence: [Evidence], polledAs id: String, about asked: PolledOriginalTransaction? = nil,
     upTo revision: HistoryRevision? = nil, at now: Timestamp, terms: AccessTerms
-  ) async throws -> UnclaimedRecording {
+  ) async throws -> Recording {
     let arrival = EvidenceBatch(evidence: evidence, source: EntrySource(.poll, id: id))
     let (recording, channels) = try await database.withTransaction { transaction in
       let recording = try await recorder.load(arrival, in: transaction).decide(arrival, at: now)
@@ -36,7 +28,7 @@ extension PollStore {
     }
     notifier.notify(channels)
     metrics.count(recording)
-    return UnclaimedRecording(recording: recording)
+    return recording
   }
 
   /// The latest revision of one of Apple's histories, read with an original transaction's id.
@@ -46,18 +38,16 @@ extension PollStore {
     try await database.query(
       """
       SELECT revision FROM tenure.history_revision
-      WHERE environment = \(line.environment)
-        AND original_transaction_id = \(line.originalTransactionID)
+      WHERE \(line.condition)
         AND history = \(history)
       """
     ).decodeFirst(String.self)
   }
-
 }
 
 /// The position up to which one of Apple's histories was read.
 package struct HistoryRevision: Hashable, Sendable {
-  package enum History: String, Sendable {
+  package enum History: String, PostgresEncodable, Sendable {
     /// All purchases of a customer.
     case transactions
     /// Refunds and revocations.
@@ -88,7 +78,11 @@ package struct HistoryRevision: Hashable, Sendable {
   }
 }
 
-extension HistoryRevision.History: PostgresEncodable {}
+extension Recording {
+  /// The number of original transactions, each with those that Apple links, on which a charge, an
+  /// owner, a refund or the renewal changed.
+  package var changedFamilies: Int { distinctFamilies.count(where: \.isChanged) }
+}
 
 extension RecordedOriginalTransaction {
   /// Whether anything but the date of Apple's status changed.

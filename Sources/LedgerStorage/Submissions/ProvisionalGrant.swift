@@ -16,9 +16,7 @@ package struct ProvisionalGrant: Hashable, Sendable {
     self.endsAt = endsAt
     self.line = line
   }
-}
 
-extension ProvisionalGrant {
   private static let reason = "Granted until Apple can verify a submitted receipt."
 
   /// Keeps others from granting the same, and reads the original transactions by which another
@@ -65,17 +63,12 @@ extension ProvisionalGrant {
   static func replace(
     _ grants: [ProvisionalGrant], of submission: Submission, after attempts: Int, at now: Timestamp
   ) -> [SQL] {
-    let obsolete: [SQL] =
-      attempts == 0
-      ? []
-      : [
-        """
-        DELETE FROM tenure.account_grant
-        WHERE account_id = \(submission.accountID) AND submission_id = \(submission.id)
-          AND entitlement <> ALL(\(grants.map(\.entitlement)))
-        """
-      ]
-    return obsolete
+    let deletion: SQL = """
+      DELETE FROM tenure.account_grant
+      WHERE account_id = \(submission.accountID) AND submission_id = \(submission.id)
+        AND entitlement <> ALL(\(grants.map(\.entitlement)))
+      """
+    return (attempts == 0 ? [] : [deletion])
       + grants.map { grant in
         """
         INSERT INTO tenure.account_grant (account_id, grant_id, entitlement, source, starts_at,
@@ -93,7 +86,13 @@ extension ProvisionalGrant {
 
 extension SubmissionStore {
   /// Loads and decides as a recording does, and then rolls back.
-  package func rehearse(_ arrival: EvidenceBatch, at now: Timestamp) async throws -> Recording {
+  package func rehearse(
+    _ verified: VerifiedSubmission, at now: Timestamp
+  ) async throws -> Recording {
+    try await rehearse(verified.arrival(claims: true), at: now)
+  }
+
+  func rehearse(_ arrival: EvidenceBatch, at now: Timestamp) async throws -> Recording {
     try await database.withTransaction { transaction in
       let recording = try await recorder.load(arrival, in: transaction).decide(arrival, at: now)
       await transaction.rollBack()

@@ -2,31 +2,6 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-package struct NewSubmission: Sendable {
-  package var id: UUID
-  package var accountID: String
-  package var receivedAt: Timestamp
-  package var payload: SubmissionPayload
-  package var transactionID: TransactionID?
-  package var orderID: UUID?
-  package var isRestore: Bool
-  package var bundleID: String?
-
-  package init(
-    id: UUID, accountID: String, receivedAt: Timestamp, payload: SubmissionPayload,
-    transactionID: TransactionID?, orderID: UUID?, isRestore: Bool, bundleID: String?
-  ) {
-    self.id = id
-    self.accountID = accountID
-    self.receivedAt = receivedAt
-    self.payload = payload
-    self.transactionID = transactionID
-    self.orderID = orderID
-    self.isRestore = isRestore
-    self.bundleID = bundleID
-  }
-}
-
 package struct Submission: Sendable {
   package enum Status: String, CaseIterable, Sendable {
     /// Not decided yet, or Apple could not be asked.
@@ -100,24 +75,66 @@ package struct SubmissionExchange: Hashable, Sendable {
   }
 }
 
-extension SubmissionExchange {
-  /// The columns that ``Rows/decodeExchanges()`` decodes.
-  static let columns: SQL = """
-    endpoint, asked_at, duration_ms, http_status, answer, fault, pruned_at, sha256, bytes
-    """
-}
+/// The stored exchanges about a submission or a notification, numbered from 1.
+struct ExchangeLog: Sendable {
+  private let table: SQL
+  private let subject: SQL
+  private let id: SQL
 
-extension Rows {
-  func decodeExchanges() throws -> [SubmissionExchange] {
-    try decode(
-      String.self, Timestamp.self, Int64.self, Int?.self, [UInt8]?.self, String?.self,
-      Timestamp?.self, [UInt8]?.self, Int64?.self
-    ).map {
-      var exchange = SubmissionExchange(
-        endpoint: $0, askedAt: $1, duration: .milliseconds($2), httpStatus: $3, answer: $4,
-        fault: $5)
-      exchange.agedOut = PrunedPayload(at: $6, sha256: $7, bytes: $8)
-      return exchange
+  static func of(submission id: UUID) -> ExchangeLog {
+    ExchangeLog(table: "tenure.submission_exchange", subject: "submission_id", id: "\(id)")
+  }
+
+  static func of(notification id: String) -> ExchangeLog {
+    ExchangeLog(table: "tenure.notification_exchange", subject: "notification_id", id: "\(id)")
+  }
+
+  var exchanges: Query<[SubmissionExchange]> {
+    Query(
+      """
+      SELECT endpoint, asked_at, duration_ms, http_status, answer, fault, pruned_at, sha256, bytes
+      FROM \(table) WHERE \(subject) = \(id) ORDER BY number
+      """
+    ) {
+      try $0.decode(
+        String.self, Timestamp.self, Int64.self, Int?.self, [UInt8]?.self, String?.self,
+        Timestamp?.self, [UInt8]?.self, Int64?.self
+      ).map {
+        var exchange = SubmissionExchange(
+          endpoint: $0, askedAt: $1, duration: .milliseconds($2), httpStatus: $3, answer: $4,
+          fault: $5)
+        exchange.agedOut = PrunedPayload(at: $6, sha256: $7, bytes: $8)
+        return exchange
+      }
+    }
+  }
+
+  /// Apple's responses that are short enough to be a status only.
+  var shortAnswers: Query<[(askedAt: Timestamp, answer: [UInt8])]> {
+    Query(
+      """
+      SELECT asked_at, answer FROM \(table)
+      WHERE \(subject) = \(id) AND octet_length(answer) <= 10000
+      """
+    ) { try $0.decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) } }
+  }
+
+  /// The number of the last exchange; 0 for none.
+  var lastNumber: Query<Int> {
+    Query("SELECT coalesce(max(number), 0) FROM \(table) WHERE \(subject) = \(id)") {
+      try $0.decodeOnly(Int.self)
+    }
+  }
+
+  func insert(_ exchanges: [SubmissionExchange], after lastNumber: Int) -> [SQL] {
+    exchanges.enumerated().map { index, exchange in
+      """
+      INSERT INTO \(table) (\(subject), number, endpoint, asked_at, duration_ms, http_status,
+        answer, fault)
+      VALUES (\(id), \(lastNumber + index + 1), \(exchange.endpoint), \(exchange.askedAt),
+        \(exchange.duration.inMilliseconds), \(exchange.httpStatus), \(exchange.answer),
+        \(exchange.fault))
+      """
     }
   }
 }
@@ -127,9 +144,7 @@ package enum SubmissionPayload: Hashable, Sendable {
   case receipt(String)
   /// StoreKit 2's signed transactions and renewal infos, each a JWS.
   case signedData(transactions: [String], renewalInfo: [String])
-}
 
-extension SubmissionPayload {
   func insert(for submission: UUID) -> SQL {
     switch self {
     case .receipt(let data):

@@ -40,8 +40,7 @@ package struct SubmissionOutcome: Codable, Sendable {
 extension SubmissionOutcome {
   init(
     _ recording: Recording, _ orders: OrderMatching,
-    of verified: SubmissionStore.VerifiedSubmission,
-    terms: AccessTerms
+    of verified: SubmissionStore.VerifiedSubmission, terms: AccessTerms
   ) {
     let submission = verified.submission
     selected = verified.selected
@@ -61,8 +60,7 @@ extension SubmissionOutcome {
     // Aliases are one charge, which is delivered once.
     var seen: Set<Charge.ID> = []
     for key in selected {
-      guard let family = recording.family(of: key),
-        let (charge, recorded) = family.charge(of: key)
+      guard let family = recording.family(of: key), let (charge, recorded) = family.charge(of: key)
       else { continue }
       if recorded.decision.owner != submission.account, recorded.decision.owner != nil {
         found.insert(.ownedByAnotherAccount)

@@ -52,8 +52,6 @@ extension SubmissionStore {
   /// Schedules rejected submissions for another verification, once the cause is fixed.
   ///
   /// Skips those that are no longer rejected or whose payload was pruned or erased.
-  ///
-  /// - Returns: The number of scheduled submissions.
   package func verifyAgain(
     _ ids: [UUID], by administrator: Administrator, at now: Timestamp
   ) async throws -> Int {

@@ -7,9 +7,7 @@ extension Submission.Status: PostgresEncodable, PostgresDecodable {}
 /// Accounts' submissions.
 package struct SubmissionStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension SubmissionStore {
   /// Stores a submission durably, with the job that processes it should this process die.
   ///
   /// Submissions for a merged account go to the account that it was merged into; an unknown account
@@ -17,26 +15,28 @@ extension SubmissionStore {
   ///
   /// - Parameter retryAt: When a worker takes over, unless the submission is decided before.
   /// - Throws: ``LedgerError/erasedAccount(_:)``.
-  package func store(_ new: NewSubmission, retryAt: Timestamp) async throws -> Submission {
+  package func store(
+    id: UUID, accountID: String, receivedAt: Timestamp, payload: SubmissionPayload,
+    transactionID: TransactionID?, orderID: UUID?, isRestore: Bool, bundleID: String?,
+    retryAt: Timestamp
+  ) async throws -> Submission {
     let account = try await accounts.successor(
-      of: accounts.findOrCreateAccount(new.accountID, at: new.receivedAt))
-    guard !account.isErased else { throw LedgerError.erasedAccount(new.accountID) }
+      of: accounts.findOrCreateAccount(accountID, at: receivedAt))
+    guard !account.isErased else { throw LedgerError.erasedAccount(accountID) }
     _ = try await database.batch([
       """
       INSERT INTO tenure.submission (submission_id, account_key, received_at, transaction_id,
         order_id, restore, bundle_id, status, retry_at)
-      VALUES (\(new.id), \(account.key), \(new.receivedAt), \(new.transactionID), \(new.orderID),
-        \(new.isRestore), \(new.bundleID), 'pending', \(retryAt))
+      VALUES (\(id), \(account.key), \(receivedAt), \(transactionID), \(orderID), \(isRestore),
+        \(bundleID), 'pending', \(retryAt))
       """,
-      new.payload.insert(for: new.id),
-      Job.insert(.verifySubmission(new.id), runAt: retryAt, at: new.receivedAt),
+      payload.insert(for: id), Job.insert(.verifySubmission(id), runAt: retryAt, at: receivedAt),
     ])
-    notifier.notify(forJobAt: retryAt, now: new.receivedAt)
+    notifier.notify(forJobAt: retryAt, now: receivedAt)
     return Submission(
-      id: new.id, account: account.key, accountID: account.id, receivedAt: new.receivedAt,
-      transactionID: new.transactionID, orderID: new.orderID, isRestore: new.isRestore,
-      bundleID: new.bundleID, status: .pending, environment: nil, retryAt: retryAt, attempts: 0,
-      problem: nil, outcome: nil)
+      id: id, account: account.key, accountID: account.id, receivedAt: receivedAt,
+      transactionID: transactionID, orderID: orderID, isRestore: isRestore, bundleID: bundleID,
+      status: .pending, environment: nil, retryAt: retryAt, attempts: 0, problem: nil, outcome: nil)
   }
 
   package func submission(_ id: UUID) async throws -> Submission? {
@@ -76,25 +76,14 @@ extension SubmissionStore {
   }
 
   package func exchanges(of submission: UUID) async throws -> [SubmissionExchange] {
-    try await database.query(
-      """
-      SELECT \(SubmissionExchange.columns)
-      FROM tenure.submission_exchange WHERE submission_id = \(submission)
-      ORDER BY number
-      """
-    ).decodeExchanges()
+    try await database.read(ExchangeLog.of(submission: submission).exchanges)
   }
 
-  /// Apple's answers that are short enough to be a status alone.
+  /// Apple's responses that are short enough to be a status only.
   package func shortAnswers(to submission: UUID) async throws
     -> [(askedAt: Timestamp, answer: [UInt8])]
   {
-    try await database.query(
-      """
-      SELECT asked_at, answer FROM tenure.submission_exchange
-      WHERE submission_id = \(submission) AND octet_length(answer) <= 10000
-      """
-    ).decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) }
+    try await database.read(ExchangeLog.of(submission: submission).shortAnswers)
   }
 
   /// A submission with its verified evidence.
@@ -203,15 +192,12 @@ extension SubmissionStore {
       let plan = try recorder.plan(recording, affected, terms: terms, at: now)
       let statements =
         plan.statements + verified.lineSources(in: recording)
-        + Self.insert(
-          sender.isErased ? [] : verified.exchanges, of: submission, after: stored.lastExchange)
+        + ExchangeLog.of(submission: submission.id).insert(
+          sender.isErased ? [] : verified.exchanges, after: stored.lastExchange)
         + ProvisionalGrant.replace([], of: submission, after: stored.attempts, at: now)
       guard claims else {
-        // It may have been stored while its account was being erased.
-        let erasure =
-          sender.isErased ? AccountStore.eraseSubmissions(of: submission.account, at: now) : []
         try await transaction.commit(
-          with: statements + [Self.countAttempt(of: submission)] + erasure)
+          with: statements + Self.keepDecision(of: submission, by: sender, at: now))
         return (nil, plan.channels, recording)
       }
       let outcome = SubmissionOutcome(recording, affected.orders, of: verified, terms: terms)
@@ -241,23 +227,19 @@ extension SubmissionStore {
     ) { stored, _ in
       guard stored.status == .pending else {
         // Only a named transaction was looked for: the submission stays verified.
-        return Change([
-          """
+        let ending: SQL = """
           UPDATE tenure.submission SET retry_at = NULL, attempts = attempts + 1
           WHERE submission_id = \(submission.id)
-          """,
-          Job.delete(.verifySubmission(submission.id)),
-        ])
+          """
+        return ([ending, Job.delete(.verifySubmission(submission.id))], [])
       }
-      return Change([
-        """
+      let rejection: SQL = """
         UPDATE tenure.submission SET status = 'rejected', decided_at = \(now), retry_at = NULL,
           attempts = attempts + 1, problem = \(problem.code), problem_detail = \(problem.detail),
           apple_status = \(problem.appleStatus)
         WHERE submission_id = \(submission.id)
-        """,
-        Job.delete(.verifySubmission(submission.id)),
-      ])
+        """
+      return ([rejection, Job.delete(.verifySubmission(submission.id))], [])
     }
   }
 
@@ -275,69 +257,55 @@ extension SubmissionStore {
       submission, exchanges: exchanges, terms: terms, at: now,
       reading: ProvisionalGrant.rivals(of: submission, for: provisional, at: now)
     ) { stored, rivals in
-      let grants =
-        stored.status == .pending
-        ? provisional.filter { !rivals.contains($0.line) } : []
-      let statements: [SQL] = [
-        """
+      let postponement: SQL = """
         UPDATE tenure.submission SET retry_at = \(retryAt), attempts = attempts + 1,
           problem = \(problem.code), problem_detail = \(problem.detail),
           apple_status = \(problem.appleStatus)
         WHERE submission_id = \(submission.id)
-        """,
-        Job.reschedule(
-          .verifySubmission(submission.id), of: worker, at: retryAt, because: problem.detail),
-      ]
-      return Change(statements, grants: grants)
+        """
+      let job = Job.reschedule(
+        .verifySubmission(submission.id), of: worker, at: retryAt, because: problem.detail)
+      let isPending = stored.status == .pending
+      return (
+        [postponement, job], isPending ? provisional.filter { !rivals.contains($0.line) } : []
+      )
     }
     notifier.notify(forJobAt: retryAt, now: now)
-  }
-
-  private struct Change {
-    var statements: [SQL]
-    /// The new provisional access.
-    var grants: [ProvisionalGrant]
-
-    init(_ statements: [SQL], grants: [ProvisionalGrant] = []) {
-      self.statements = statements
-      self.grants = grants
-    }
   }
 
   /// Changes an open submission, and publishes the change of its account's provisional access.
   ///
   /// A submission that was decided in the meantime stays as it is, but the exchanges are kept. One
   /// that was stored while its account was being erased is erased.
+  ///
+  /// - Parameter change: Returns its statements and the new provisional access.
   private func update<Value: Sendable>(
     _ submission: Submission, exchanges: [SubmissionExchange], terms: AccessTerms,
     at now: Timestamp, reading query: Query<Value>,
-    with change: @Sendable (LockedSubmission, Value) -> Change
+    with change: @Sendable (LockedSubmission, Value) -> ([SQL], grants: [ProvisionalGrant])
   ) async throws {
     let channels = try await database.withTransaction {
       transaction -> Set<ChangeNotifier.Channel> in
       let (stored, value, sender) = try await transaction.read(
         LockedSubmission.query(submission.id), query, LockedSender.query(submission))
       guard let stored else { return [] }
-      let statements = Self.insert(
-        sender.isErased ? [] : exchanges, of: submission, after: stored.lastExchange)
+      let statements = ExchangeLog.of(submission: submission.id).insert(
+        sender.isErased ? [] : exchanges, after: stored.lastExchange)
       guard stored.isOpen, !sender.isErased else {
         try await transaction.commit(
-          with: statements + [Self.countAttempt(of: submission)]
-            + (sender.isErased
-              ? AccountStore.eraseSubmissions(of: submission.account, at: now) : []))
+          with: statements + Self.keepDecision(of: submission, by: sender, at: now))
         return []
       }
-      let change = change(stored, value)
+      let (changes, grants) = change(stored, value)
       var account = sender.account(after: stored.attempts)
-      account.held.grants += change.grants.map { $0.grant(of: submission) }
-      changes.note([submission.accountID], in: transaction)
+      account.held.grants += grants.map { $0.grant(of: submission) }
+      self.changes.note([submission.accountID], in: transaction)
       let news = AccountEvents(account, terms: terms, at: now)
       let consequences = Outbox(
-        [news], rescheduling: news.changesWhatIsTold || !change.grants.isEmpty ? [news] : [],
-        at: now)
+        [news], rescheduling: news.changesWhatIsTold || !grants.isEmpty ? [news] : [], at: now)
       try await transaction.commit(
-        with: statements + change.statements
-          + ProvisionalGrant.replace(change.grants, of: submission, after: stored.attempts, at: now)
+        with: statements + changes
+          + ProvisionalGrant.replace(grants, of: submission, after: stored.attempts, at: now)
           + consequences.statements)
       return consequences.channels
     }
@@ -358,11 +326,17 @@ extension SubmissionStore {
       """
   }
 
-  private static func countAttempt(of submission: Submission) -> SQL {
-    """
-    UPDATE tenure.submission SET attempts = attempts + 1
-    WHERE submission_id = \(submission.id)
-    """
+  /// Counts an attempt without a result; erases a submission that was stored while its account was
+  /// being erased.
+  private static func keepDecision(
+    of submission: Submission, by sender: LockedSender, at now: Timestamp
+  ) -> [SQL] {
+    let count: SQL = """
+      UPDATE tenure.submission SET attempts = attempts + 1
+      WHERE submission_id = \(submission.id)
+      """
+    return [count]
+      + (sender.isErased ? AccountStore.eraseSubmissions(of: submission.account, at: now) : [])
   }
 
   /// Ends the submission's job, or reschedules it.
@@ -376,20 +350,6 @@ extension SubmissionStore {
         key, of: verified.worker, at: lookAgainAt,
         because: "The submitted transaction is not in Apple's response or can't be parsed."),
     ]
-  }
-
-  private static func insert(
-    _ exchanges: [SubmissionExchange], of submission: Submission, after lastNumber: Int
-  ) -> [SQL] {
-    exchanges.enumerated().map { index, exchange in
-      """
-      INSERT INTO tenure.submission_exchange (submission_id, number, endpoint, asked_at,
-        duration_ms, http_status, answer, fault)
-      VALUES (\(submission.id), \(lastNumber + index + 1), \(exchange.endpoint),
-        \(exchange.askedAt), \(exchange.duration.inMilliseconds), \(exchange.httpStatus),
-        \(exchange.answer), \(exchange.fault))
-      """
-    }
   }
 }
 
@@ -414,12 +374,7 @@ private struct LockedSubmission: Sendable {
         FOR UPDATE
         """
       ) { try $0.decodeFirst(Submission.Status.self, Timestamp?.self, Int.self) },
-      Query(
-        """
-        SELECT coalesce(max(number), 0) FROM tenure.submission_exchange
-        WHERE submission_id = \(id)
-        """
-      ) { try $0.decodeOnly(Int.self) }
+      ExchangeLog.of(submission: id).lastNumber
     ).map { submission, lastExchange in
       submission.map { status, retryAt, attempts in
         LockedSubmission(
@@ -459,13 +414,12 @@ private struct LockedSender: Sendable {
 }
 
 extension SubmissionStore.VerifiedSubmission {
-  fileprivate func arrival(claims: Bool) -> EvidenceBatch {
+  func arrival(claims: Bool) -> EvidenceBatch {
     EvidenceBatch(
       evidence: evidence,
       claim: claims
-        ? EvidenceBatch.SubmissionClaim(
-          account: submission.account, transactions: selected,
-          receivedAt: submission.receivedAt) : nil,
+        ? (account: submission.account, transactions: selected, receivedAt: submission.receivedAt)
+        : nil,
       source: EntrySource(source, id: submission.id.uuidString.lowercased()))
   }
 

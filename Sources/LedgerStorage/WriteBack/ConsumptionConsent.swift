@@ -18,10 +18,7 @@ extension WriteBackStore {
 
   /// The consent of the account itself, even if it was merged.
   package func consumptionConsent(of account: Account) async throws -> ConsumptionConsent {
-    let row = try await database.query(Self.selectConsent(of: account.key))
-      .decodeFirst(Bool.self, Timestamp.self)
-    return ConsumptionConsent(
-      accountID: account.id, isGiven: row?.0 ?? false, decidedAt: row?.1)
+    try await database.read(Self.consent(of: account))
   }
 
   package func hasConsumptionConsent(_ account: AccountKey) async throws -> Bool {
@@ -35,10 +32,17 @@ extension WriteBackStore {
     ).decodeFirst(Bool.self) ?? false
   }
 
-  private static func selectConsent(of account: AccountKey) -> SQL {
-    """
-    SELECT is_given, decided_at FROM tenure.consumption_consent WHERE account_key = \(account)
-    """
+  private static func consent(of account: Account) -> Query<ConsumptionConsent> {
+    Query(
+      """
+      SELECT is_given, decided_at FROM tenure.consumption_consent
+      WHERE account_key = \(account.key)
+      """
+    ) {
+      let decision = try $0.decodeFirst(Bool.self, Timestamp.self)
+      return ConsumptionConsent(
+        accountID: account.id, isGiven: decision?.0 ?? false, decidedAt: decision?.1)
+    }
   }
 
   /// Records a decision, for the account or the one it was merged into, and creates a new account.
@@ -79,11 +83,8 @@ extension WriteBackStore {
     try await database.withTransaction { transaction in
       // Locked against a concurrent erasure, which would miss this row.
       let locked = try await ownership.lockAccount(account.id, in: transaction)
-      let results = try await transaction.commit(
-        with: [change(locked.key), Self.selectConsent(of: locked.key)])
-      let row = try results[1].decodeFirst(Bool.self, Timestamp.self)
-      return ConsumptionConsent(
-        accountID: locked.id, isGiven: row?.0 ?? false, decidedAt: row?.1)
+      return try await transaction.commit(
+        with: [change(locked.key)], reading: Self.consent(of: locked))
     }
   }
 }

@@ -5,9 +5,7 @@ package import Subscriptions
 /// Write-backs to Apple: their jobs, their data and their outcomes.
 package struct WriteBackStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension WriteBackStore {
   // MARK: Scheduling
 
   /// The jobs that write the owners of original transactions whose binding a recording moves; none
@@ -61,28 +59,24 @@ extension WriteBackStore {
   package func pendingOwnership(of line: OriginalTransactionKey, to owner: AccountKey) async throws
     -> PendingOwnership?
   {
-    let results = try await database.batch(
-      [
+    let (account, lastSent, target) = try await database.read(
+      Query(
         """
         SELECT app_account_token, erased_at IS NOT NULL, merged_into_key IS NOT NULL
         FROM tenure.account_by_key WHERE account_key = \(owner)
-        """,
+        """
+      ) { try $0.decodeFirst(UUID.self, Bool.self, Bool.self) },
+      Query(
         """
         SELECT account_key, sent_at FROM tenure.app_store_write_back
-        WHERE environment = \(line.environment)
-          AND original_transaction_id = \(line.originalTransactionID)
-          AND kind = 'ownership' AND outcome = 'accepted'
+        WHERE \(line.condition) AND kind = 'ownership' AND outcome = 'accepted'
         ORDER BY telling_id DESC LIMIT 1
-        """,
-      ] + PollTarget.select([line]))
-    guard
-      let (token, isErased, isMerged) = try results[0].decodeFirst(
-        UUID.self, Bool.self, Bool.self)
-    else { return nil }
-    let lastSent = try results[1].decodeFirst(AccountKey.self, Timestamp.self)
+        """
+      ) { try $0.decodeFirst(AccountKey.self, Timestamp.self) },
+      PollTarget.query([line]))
+    guard let (token, isErased, isMerged) = account else { return nil }
     return PendingOwnership(
-      token: token, isErased: isErased, isMerged: isMerged,
-      bundleID: try PollTarget(from: Array(results.dropFirst(2))).bundleID,
+      token: token, isErased: isErased, isMerged: isMerged, bundleID: target.bundleID,
       lastSent: lastSent.map { (account: $0, at: $1) })
   }
 
@@ -106,13 +100,11 @@ extension WriteBackStore {
         AND original_transaction_id IS NOT NULL AND transaction_id IS NOT NULL
       """
     ).decodeFirst(
-      Environment.self, OriginalTransactionID.self, TransactionID.self, String?.self,
-      Timestamp.self
+      Environment.self, OriginalTransactionID.self, TransactionID.self, String?.self, Timestamp.self
     ).map { environment, line, transaction, bundleID, askedAt in
       ConsumptionQuestion(
         line: OriginalTransactionKey(environment, line),
-        request: WriteBack.Request(
-          transactionID: transaction, notificationID: notificationID),
+        request: WriteBack.Request(transactionID: transaction, notificationID: notificationID),
         bundleID: bundleID, askedAt: askedAt)
     }
   }
@@ -136,8 +128,7 @@ extension WriteBackStore {
       lines.map { line in
         """
         SELECT \(WriteBack.columns) FROM tenure.app_store_write_back
-        WHERE environment = \(line.environment)
-          AND original_transaction_id = \(line.originalTransactionID)
+        WHERE \(line.condition)
         ORDER BY telling_id DESC LIMIT \(limit)
         """
       })
@@ -151,12 +142,11 @@ extension WriteBackStore {
   package func appleTellings(of account: AccountKey, after last: Int64?, limit: Int) async throws
     -> [(id: Int64, writeBack: WriteBack)]
   {
-    let start = last ?? 0
-    return try WriteBack.tellings(
+    try WriteBack.tellings(
       from: await database.query(
         """
         SELECT \(WriteBack.columns) FROM tenure.app_store_write_back
-        WHERE account_key = \(account) AND telling_id > \(start)
+        WHERE account_key = \(account) AND telling_id > \(last ?? 0)
         ORDER BY telling_id LIMIT \(limit)
         """))
   }
@@ -242,11 +232,6 @@ package struct WriteBack: Hashable, Sendable {
   package struct Request: Hashable, Sendable {
     package var transactionID: TransactionID
     package var notificationID: String
-
-    package init(transactionID: TransactionID, notificationID: String) {
-      self.transactionID = transactionID
-      self.notificationID = notificationID
-    }
   }
 
   package var line: OriginalTransactionKey
@@ -274,9 +259,7 @@ package struct WriteBack: Hashable, Sendable {
     self.outcome = outcome
     self.deliveryStatus = deliveryStatus
   }
-}
 
-extension WriteBack {
   var insert: SQL {
     let refusal = outcome.refusal
     return """
@@ -308,19 +291,14 @@ extension WriteBack {
         request = Request(transactionID: transaction, notificationID: notification)
       }
       let came: Outcome =
-        if let reason {
-          .skipped(reason)
-        } else if outcome == Outcome.accepted.name {
-          .accepted
-        } else {
-          .refused(httpStatus: httpStatus, code: code)
-        }
+        reason.map(Outcome.skipped)
+        ?? (outcome == Outcome.accepted.name
+          ? .accepted : .refused(httpStatus: httpStatus, code: code))
       return (
         id,
         WriteBack(
           kind, of: OriginalTransactionKey(environment, line), at: toldAt, bundleID: bundleID,
-          request: request,
-          account: account, outcome: came, deliveryStatus: deliveryStatus)
+          request: request, account: account, outcome: came, deliveryStatus: deliveryStatus)
       )
     }
   }

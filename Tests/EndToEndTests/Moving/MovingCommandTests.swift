@@ -288,9 +288,8 @@ struct MovingCommandTests {
       let line = OriginalTransactionKey(.production, "1000")
       let key = TransactionKey(line: line, transactionID: "1", productID: "monthly")
       let stored = try await ledger.submissions.store(
-        NewSubmission(
-          id: submission, accountID: "anna", receivedAt: now, payload: .receipt("r"),
-          transactionID: nil, orderID: nil, isRestore: true, bundleID: "com.example"),
+        id: submission, accountID: "anna", receivedAt: now, payload: .receipt("r"),
+        transactionID: nil, orderID: nil, isRestore: true, bundleID: "com.example",
         retryAt: now + .minutes(1))
       _ = try await ledger.polls.record(
         [
