@@ -1,63 +1,47 @@
-package import LedgerStorage
-package import Subscriptions
+import LedgerStorage
+import Subscriptions
 
-/// Limits how many jobs of a queue all workers together may start.
-package struct JobBudget: Sendable {
-  /// Takes up to the wanted number of jobs, and returns how many may start.
-  package var grant: @Sendable (_ queue: Job.Queue, _ wanted: Int) async throws -> Int
-  /// Returns what was granted but not used.
-  package var giveBack: @Sendable (_ queue: Job.Queue, _ unused: Int) async throws -> Void
-
-  package init(
-    grant: @escaping @Sendable (_ queue: Job.Queue, _ wanted: Int) async throws -> Int,
-    giveBack: @escaping @Sendable (_ queue: Job.Queue, _ unused: Int) async throws -> Void
-  ) {
-    self.grant = grant
-    self.giveBack = giveBack
-  }
-
-  package static let unlimited = JobBudget(grant: { _, wanted in wanted }, giveBack: { _, _ in })
-}
-
-extension JobBudget {
+/// Limits how many jobs of a queue all workers together may start, by Apple's hourly limits.
+///
+/// Write-backs have a limit of their own and take nothing from polls.
+struct JobBudget: Sendable {
   /// Four fifths of Apple's limit for Set App Account Token, the smaller one of the two requests
   /// that write back.
   private static let writeBacksPerHour = 57_600
   /// The share of production's limits that Apple's sandbox has: a tenth.
   private static let sandboxShare = 10
 
-  /// Apple's hourly limits; write-backs have their own and take nothing from polls.
-  ///
-  /// - Parameter pollsPerHour: 0: no polls.
-  package static func apple(
-    pollsPerHour: Int, in ledger: Ledger, now: @escaping @Sendable () -> Timestamp
-  ) -> JobBudget {
-    /// Nil: no limit.
-    @Sendable func perHour(_ queue: Job.Queue) -> Int? {
-      switch queue {
-      case .polls: pollsPerHour
-      case .sandboxPolls: pollsPerHour / sandboxShare
-      case .writeBack: writeBacksPerHour
-      case .sandboxWriteBack: writeBacksPerHour / sandboxShare
-      case .submissions, .notifications, .clock, .webhooks, .maintenance: nil
-      }
+  let ledger: Ledger
+  /// 0: no polls; nil: no limits at all.
+  let pollsPerHour: Int?
+  let now: @Sendable () -> Timestamp
+
+  /// Takes up to the wanted number of jobs, and returns how many may start.
+  func grant(_ queue: Job.Queue, _ wanted: Int) async throws -> Int {
+    guard !isClosed(queue) else { return 0 }
+    guard let budget = budget(of: queue) else { return wanted }
+    return try await ledger.polls.takeBudget(budget, upTo: wanted, at: now())
+  }
+
+  /// Returns what was granted but not used.
+  func giveBack(_ queue: Job.Queue, _ unused: Int) async throws {
+    guard !isClosed(queue), let budget = budget(of: queue) else { return }
+    try await ledger.polls.returnBudget(budget, unused, at: now())
+  }
+
+  private func isClosed(_ queue: Job.Queue) -> Bool {
+    pollsPerHour == 0 && (queue == .polls || queue == .sandboxPolls)
+  }
+
+  private func budget(of queue: Job.Queue) -> AppleBudget? {
+    guard let pollsPerHour, let name = queue.rateBudget else { return nil }
+    switch queue {
+    case .polls: return AppleBudget(name, perHour: pollsPerHour)
+    case .sandboxPolls: return AppleBudget(name, perHour: pollsPerHour / Self.sandboxShare)
+    case .writeBack: return AppleBudget(name, perHour: Self.writeBacksPerHour)
+    case .sandboxWriteBack:
+      return AppleBudget(name, perHour: Self.writeBacksPerHour / Self.sandboxShare)
+    case .submissions, .notifications, .clock, .webhooks, .maintenance: return nil
     }
-    @Sendable func budget(of queue: Job.Queue) -> AppleBudget? {
-      guard let name = queue.rateBudget, let perHour = perHour(queue) else { return nil }
-      return AppleBudget(name, perHour: perHour)
-    }
-    @Sendable func isClosed(_ queue: Job.Queue) -> Bool {
-      pollsPerHour == 0 && (queue == .polls || queue == .sandboxPolls)
-    }
-    return JobBudget(
-      grant: { queue, wanted in
-        guard !isClosed(queue) else { return 0 }
-        guard let budget = budget(of: queue) else { return wanted }
-        return try await ledger.polls.takeBudget(budget, upTo: wanted, at: now())
-      },
-      giveBack: { queue, unused in
-        guard !isClosed(queue), let budget = budget(of: queue) else { return }
-        try await ledger.polls.returnBudget(budget, unused, at: now())
-      })
   }
 }

@@ -47,11 +47,11 @@ package struct PollPass: Sendable {
   ///   - name: Unique among running workers and passes.
   ///   - patience: The longest time to wait for the budget.
   package init(
-    tools: JobTools, budget: JobBudget, name: String, patience: Duration, logger: Logger,
+    tools: JobTools, pollsPerHour: Int, name: String, patience: Duration, logger: Logger,
     now: @escaping @Sendable () -> Timestamp
   ) {
     self.tools = tools
-    self.budget = budget
+    budget = JobBudget(ledger: tools.ledger, pollsPerHour: pollsPerHour, now: now)
     self.name = name
     self.patience = patience
     self.now = now

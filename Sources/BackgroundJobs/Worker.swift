@@ -42,16 +42,17 @@ package struct Worker: Service {
 
   /// - Parameters:
   ///   - name: Unique among running workers.
+  ///   - pollsPerHour: 0: no polls; nil: no limits on requests to Apple at all.
   ///   - recurring: Jobs to enqueue at the start, unless they exist.
   package init(
     tools: JobTools, name: String, concurrency: [Job.Queue: Int] = Self.concurrency,
-    budget: JobBudget = .unlimited, recurring: [Job.Key] = [], lease: Duration = Self.lease,
+    pollsPerHour: Int? = nil, recurring: [Job.Key] = [], lease: Duration = Self.lease,
     deafSleep: Duration = Self.deafSleep, logger: Logger, clock: WorkerClock
   ) {
     self.tools = tools
     self.name = name
     self.concurrency = concurrency.filter { $0.key != .webhooks || tools.webhook != nil }
-    self.budget = budget
+    budget = JobBudget(ledger: tools.ledger, pollsPerHour: pollsPerHour, now: clock.now)
     self.recurring = recurring
     self.lease = lease
     self.deafSleep = deafSleep

@@ -23,17 +23,10 @@ extension Request {
     -> Body
   {
     let buffer = try await collectJSON(upTo: limit)
-    return try JSONValue(parsing: buffer.readableBytesView).decode(Body.self)
+    return try JSONValue(parsing: buffer.readableBytesView).decode(Body.self, snakeCase: true)
   }
 
-  /// The body, or nil if it is empty.
-  package func jsonIfPresent<Body: Decodable>(_: Body.Type) async throws -> Body? {
-    let buffer = try await collectJSON(upTo: BodyLimit.small)
-    guard buffer.readableBytes > 0 else { return nil }
-    return try JSONValue(parsing: buffer.readableBytesView).decode(Body.self)
-  }
-
-  private func collectJSON(upTo limit: Int) async throws -> ByteBuffer {
+  func collectJSON(upTo limit: Int = BodyLimit.small) async throws -> ByteBuffer {
     // A body without a Content-Type is taken for JSON (RFC 9110, section 8.3).
     if let mediaType, mediaType != "application/json", !mediaType.rawValue.hasSuffix("+json") {
       throw Problem(

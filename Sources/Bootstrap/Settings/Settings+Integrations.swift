@@ -39,11 +39,9 @@ extension Settings {
         fault: "required because \(names.filter { !missing.contains($0) }[0]) is set: set all of "
           + names.joined(separator: ", ") + ", or none")
     }
-    do {
-      return try ServerAPIKey(
-        issuerID: issuerID, keyID: keyID, privateKey: try contents(ofPrivateKey: path))
-    } catch let error as AppStoreSettingError {
-      throw SettingError(name: names.joined(separator: ", "), fault: "\(error)")
+    let key = try contents(ofPrivateKey: path)
+    return try SettingError.naming(names.joined(separator: ", ")) {
+      try ServerAPIKey(issuerID: issuerID, keyID: keyID, privateKey: key)
     }
   }
 
@@ -85,12 +83,10 @@ extension Settings {
   package static func serverAPIAddresses(_ source: SettingSource) throws -> ServerAPIAddresses {
     let names = ["TENURE_APPSTORE_API_URL", "TENURE_APPSTORE_SANDBOX_API_URL"]
     let apple = ServerAPIAddresses.apple
-    do {
-      return try ServerAPIAddresses(
-        production: try source.string(names[0]) ?? apple.production,
-        sandbox: try source.string(names[1]) ?? apple.sandbox)
-    } catch let error as AppStoreSettingError {
-      throw SettingError(name: names.joined(separator: " or "), fault: "\(error)")
+    let production = try source.string(names[0]) ?? apple.production
+    let sandbox = try source.string(names[1]) ?? apple.sandbox
+    return try SettingError.naming(names.joined(separator: " or ")) {
+      try ServerAPIAddresses(production: production, sandbox: sandbox)
     }
   }
 }

@@ -174,10 +174,7 @@ struct BodyAdmission: RouterMiddleware {
   let budgets: BodyBudgets
   let site: (any Site)?
 
-  func handle(
-    _ request: Request, context: APIContext,
-    next: @concurrent (Request, APIContext) async throws -> Response
-  ) async throws -> Response {
+  func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
     let budget =
       if context.caller != nil { budgets.callers } else if site?.serves(request.uri.path) ?? false {
         budgets.pages

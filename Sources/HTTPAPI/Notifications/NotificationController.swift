@@ -15,11 +15,9 @@ struct NotificationController: Sendable {
   let brake: FailureBrake
   let now: @Sendable () -> Timestamp
 
-  @Sendable
   func receive(_ request: Request, context: APIContext) async throws -> Response {
     switch try await answer(to: request) {
-    case .stored(let id, _):
-      return Response(StoredNotificationAnswer(id: id))
+    case .stored(let id, _): return Response { $0.member("notification_id", id) }
     case .refused(let refusal):
       // Delayed, so that a flood of them can't starve other requests.
       BodyShare.current?.giveBack()
@@ -40,14 +38,6 @@ struct NotificationController: Sendable {
       return await intake.refuseTooLong(bytes: limit + 1)
     }
     return try await intake.receive(Array(buffer.readableBytesView))
-  }
-}
-
-private struct StoredNotificationAnswer: JSONWritable {
-  let id: String
-
-  func write(to json: inout JSONWriter) {
-    json.object { $0.member("notification_id", id) }
   }
 }
 

@@ -34,14 +34,19 @@ package actor MetricsPage {
     self.ledger = ledger
     self.logger = logger
     self.now = now
-    gauges = LedgerGauges(registry)
+    gauges = LedgerGauges(factory: registry)
     memory = Meter(label: "process_resident_memory_bytes", factory: registry)
     Meter(label: "tenure_schema_version", factory: registry).set(SchemaMigrator.currentVersion)
     Meter(label: "process_start_time_seconds", factory: registry).set(
       Date.now.timeIntervalSince1970)
   }
 
-  func text() async -> String {
+  /// The answer to `GET /metrics`.
+  func response() async -> Response {
+    Response(ByteBuffer(string: await text()), as: Self.contentType)
+  }
+
+  private func text() async -> String {
     gauges.show(await ledger.maintenance.connections())
     await read()
     if let bytes = Self.residentMemory { memory.set(bytes) }
@@ -72,18 +77,6 @@ package actor MetricsPage {
   }
 }
 
-/// `GET /metrics`.
-struct MetricsController: Sendable {
-  let page: MetricsPage
-
-  @Sendable
-  func show(_ request: Request, context: some RequestContext) async -> Response {
-    Response(
-      status: .ok, headers: [.contentType: MetricsPage.contentType],
-      body: ResponseBody(byteBuffer: ByteBuffer(string: await page.text())))
-  }
-}
-
 extension MetricsPage {
   /// Makes a server of `/metrics` and `/healthz` for programs without an HTTP API, not yet running.
   ///
@@ -93,7 +86,7 @@ extension MetricsPage {
     host: String, port: Int, onListening: @escaping @Sendable (Int) async -> Void = { _ in }
   ) -> some ApplicationProtocol {
     let router = Router(options: .autoGenerateHeadEndpoints)
-    router.get("/metrics", use: MetricsController(page: self).show)
+    router.get("/metrics") { _, _ in await self.response() }
     router.get("/healthz") { _, _ in HTTPResponse.Status.ok }
     return Application(
       router: router, configuration: ApplicationConfiguration(address: .hostname(host, port: port)),

@@ -36,15 +36,14 @@ package final class PrometheusRegistry: Sendable {
   /// limit.
   package var refused: Set<String> { state.withLock(\.refused) }
 
-  fileprivate enum Wanted { case counter, gauge, histogram }
-
   /// The series for these labels, created if new; nil if not permitted.
   fileprivate func series(
-    _ name: String, _ dimensions: [(String, String)], _ wanted: Wanted
+    _ name: String, _ dimensions: [(String, String)], _ type: MetricType
   ) -> Series? {
-    let declaration = declared[name].flatMap { $0.allows(wanted) ? $0 : nil }
-    return state.withLock { state in
-      guard let declaration, let values = declaration.values(of: dimensions) else {
+    state.withLock { state in
+      guard let declaration = declared[name], declaration.kind.type == type,
+        let values = declaration.values(of: dimensions)
+      else {
         state.refused.insert(name)
         return nil
       }
@@ -119,17 +118,73 @@ extension PrometheusRegistry: MetricsFactory {
 }
 
 extension MetricDeclaration {
-  fileprivate func allows(_ wanted: PrometheusRegistry.Wanted) -> Bool {
-    switch (kind, wanted) {
-    case (.counter, .counter), (.gauge, .gauge), (.histogram, .histogram): true
-    case (.counter, _), (.gauge, _), (.histogram, _): false
-    }
-  }
-
   /// The label values in declared order; nil if the labels differ from those declared.
   fileprivate func values(of dimensions: [(String, String)]) -> [String]? {
     guard dimensions.count == labels.count else { return nil }
     let values = labels.compactMap { label in dimensions.first { $0.0 == label }?.1 }
     return values.count == labels.count ? values : nil
+  }
+}
+
+/// Writes metrics in Prometheus' text format, version 0.0.4.
+///
+/// https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
+struct ExpositionWriter {
+  private(set) var text = ""
+
+  mutating func begin(_ declaration: MetricDeclaration) {
+    let type = declaration.kind.type.rawValue
+    text += "# HELP \(declaration.name) \(Self.escaped(declaration.help, inLabel: false))\n"
+    text += "# TYPE \(declaration.name) \(type)\n"
+  }
+
+  mutating func write(
+    _ series: PrometheusRegistry.Series, _ values: [String], of declaration: MetricDeclaration
+  ) {
+    let name = declaration.name
+    let labels = zip(declaration.labels, values).map { ($0, $1) }
+    switch series {
+    case .counter(let counter): line(name, labels, "\(counter.value)")
+    case .gauge(let gauge): line(name, labels, Self.number(gauge.value))
+    case .histogram(let histogram):
+      guard case .histogram(let bounds) = declaration.kind else { return }
+      let snapshot = histogram.snapshot
+      let names = bounds.map(Self.number) + ["+Inf"]
+      for (bound, count) in zip(names, snapshot.cumulativeCounts) {
+        line(name + "_bucket", labels + [("le", bound)], "\(count)")
+      }
+      line(name + "_sum", labels, Self.number(snapshot.seconds))
+      line(name + "_count", labels, "\(snapshot.cumulativeCounts.last ?? 0)")
+    }
+  }
+
+  private mutating func line(_ name: String, _ labels: [(String, String)], _ value: String) {
+    text += name
+    if !labels.isEmpty {
+      let pairs = labels.map { "\($0)=\"\(Self.escaped($1, inLabel: true))\"" }
+      text += "{\(pairs.joined(separator: ","))}"
+    }
+    text += " \(value)\n"
+  }
+
+  /// Escapes backslashes and newlines, and quotes in label values.
+  private static func escaped(_ text: String, inLabel: Bool) -> String {
+    var escaped = ""
+    for character in text.unicodeScalars {
+      switch character {
+      case "\\": escaped += "\\\\"
+      case "\n": escaped += "\\n"
+      case "\"" where inLabel: escaped += "\\\""
+      default: escaped.unicodeScalars.append(character)
+      }
+    }
+    return escaped
+  }
+
+  /// A number with Go's spelling of NaN and infinity, and without a fraction if it is an integer.
+  private static func number(_ value: Double) -> String {
+    if value.isNaN { return "NaN" }
+    if value.isInfinite { return value < 0 ? "-Inf" : "+Inf" }
+    return Int64(exactly: value).map { "\($0)" } ?? "\(value)"
   }
 }

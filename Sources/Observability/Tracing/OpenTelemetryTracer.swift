@@ -33,9 +33,11 @@ package struct OpenTelemetryTracer: Tracer {
       }()
     place.span = .random(in: 1 ... .max)
     context.traceContext = place
-    return RecordedSpan(
-      operationName, place: place, parent: parent?.span, context: context, kind: kind,
-      start: instant().nanosecondsSinceEpoch, buffer: buffer)
+    let start = instant().nanosecondsSinceEpoch
+    let span = FinishedSpan(
+      context: place, parent: parent?.span, name: operationName, kind: kind, start: start,
+      end: start)
+    return RecordedSpan(span, context: context, buffer: buffer)
   }
 
   func records(_ trace: TraceContext.TraceID) -> Bool {

@@ -4,29 +4,19 @@ package import Instrumentation
 package struct TraceContext: Hashable, Sendable {
   /// The 128 bits shared by all spans of a trace.
   package struct TraceID: Hashable, Sendable {
-    package var high: UInt64
-    package var low: UInt64
-
-    package init(high: UInt64, low: UInt64) {
-      self.high = high
-      self.low = low
-    }
+    var high: UInt64
+    var low: UInt64
   }
 
-  package var trace: TraceID
+  var trace: TraceID
   /// The current span; in a received context, the caller's.
-  package var span: UInt64
-  package var isSampled: Bool
+  var span: UInt64
+  var isSampled: Bool
   /// The `tracestate` of other tracers, passed on unchanged.
-  package var state: String?
+  var state: String?
+}
 
-  package init(trace: TraceID, span: UInt64, isSampled: Bool, state: String? = nil) {
-    self.trace = trace
-    self.span = span
-    self.isSampled = isSampled
-    self.state = state
-  }
-
+extension TraceContext {
   /// Longer states are not passed on (section 3.3.1.5).
   private static let longestState = 512
 
@@ -52,14 +42,11 @@ package struct TraceContext: Hashable, Sendable {
 
   private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? {
     var number: UInt64 = 0
-    for digit in digits {
-      switch digit {
-      case UInt8(ascii: "0")...UInt8(ascii: "9"):
-        number = number << 4 | UInt64(digit - UInt8(ascii: "0"))
-      case UInt8(ascii: "a")...UInt8(ascii: "f"):
-        number = number << 4 | UInt64(digit - UInt8(ascii: "a") + 10)
-      default: return nil
-      }
+    for byte in digits {
+      let character = Character(Unicode.Scalar(byte))
+      // Upper case is not valid here.
+      guard !character.isUppercase, let digit = character.hexDigitValue else { return nil }
+      number = number << 4 | UInt64(digit)
     }
     return number
   }
