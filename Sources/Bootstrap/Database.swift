@@ -86,7 +86,7 @@ package struct Database: Sendable {
     let maintenance = ConnectionPool(
       configuration: .init(uri: Secret(await server.uri())), logger: logger)
     do {
-      try await ending(maintenance, with: maintenance.close) { maintenance in
+      try await ending(maintenance, with: { await maintenance.close() }) { maintenance in
         try await SchemaMigrator.createDatabase(privateName, on: maintenance)
       }
     } catch {

@@ -139,7 +139,7 @@ extension API {
     router
       .get("/healthz", use: health.healthz)
       .get("/readyz", use: health.readyz)
-      .get("/openapi.yaml", use: OpenAPIDocument.serve)
+      .get("/openapi.yaml") { _, _ in OpenAPIDocument.response }
 
     let notifications = NotificationController(intake: notifications, brake: brake, now: now)
     router.post("/v1/appstore/notifications", use: notifications.receive)

@@ -156,8 +156,7 @@ package struct TextField: Sendable {
   package let maximumLength: Int
 
   package init(name: String, maximumLength: Int) {
-    self.name = name
-    self.maximumLength = maximumLength
+    (self.name, self.maximumLength) = (name, maximumLength)
   }
 
   /// The app's own IDs: numbers, UUIDs, email addresses.
@@ -220,10 +219,9 @@ package struct Page: Sendable {
   package static let malformedCursor = Problem.invalid(
     "after", "must be a `next` value from a previous page")
 
-  /// Cuts the page out of a whole list.
+  /// Cuts the page out of a whole list, with the cursor of the next page; nil on the last one.
   ///
-  /// Returns the page's elements, and the cursor of the next page; nil on the last one. Throws a
-  /// ``Problem`` for a cursor of no element.
+  /// - Throws: A ``Problem`` for a cursor of no element.
   package func slice<Element>(of list: [Element], cursor: (Element) -> String) throws
     -> (elements: ArraySlice<Element>, next: String?)
   {

@@ -22,7 +22,6 @@ extension JSONValue {
   /// nearest `Double`.
   ///
   /// - Parameters:
-  ///   - bytes: The whole text.
   ///   - toleratesRepetitions: Whether a member may be repeated with the same value, as seen in
   ///     notifications of version 1.
   ///   - mostValues: The most values, including those in arrays and objects.

@@ -22,16 +22,15 @@ package struct WebhookReceiver: Sendable {
   /// Two secrets are valid during a rotation.
   private static let mostSecrets = 2
 
+  /// It can contain a token.
   let url: Secret<String>
   /// As in the URL, without the brackets of an address.
   let host: String
+  /// One or two; each signs every event.
   let secrets: [Secret<String>]
+  /// Whether the receiver may be on this machine or in its networks.
   let allowsPrivateAddresses: Bool
 
-  /// - Parameters:
-  ///   - url: A secret, because it can contain a token.
-  ///   - secrets: One or two; each signs every event.
-  ///   - allowsPrivateAddresses: Whether the receiver may be on this machine or in its networks.
   /// - Throws: ``Fault``.
   package init(
     url: Secret<String>, secrets: [Secret<String>], allowsPrivateAddresses: Bool
@@ -63,8 +62,7 @@ package struct WebhookReceiver: Sendable {
         "must have at least \(Self.shortestSecret) characters, such as those of "
           + "`openssl rand -hex 32`", isAboutSecrets: true)
     }
-    self.url = url
-    self.secrets = secrets
+    (self.url, self.secrets) = (url, secrets)
     self.allowsPrivateAddresses = allowsPrivateAddresses
   }
 }

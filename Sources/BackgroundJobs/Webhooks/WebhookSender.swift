@@ -46,9 +46,6 @@ package struct WebhookSender: Sendable {
 
   /// Sends an event once.
   ///
-  /// - Parameters:
-  ///   - body: The event as JSON.
-  ///   - now: Signed with the body.
   /// - Throws: `CancellationError`.
   package func send(_ body: String, at now: Timestamp) async throws -> Outcome {
     let body = Array(body.utf8)

@@ -16,10 +16,7 @@ package final class SettingSource: Sendable {
   /// The names that were asked for.
   private let asked = Mutex<Set<String>>([])
 
-  /// - Parameters:
-  ///   - flags: Command-line options by setting name.
-  ///   - file: The path of a file with `NAME=value` lines.
-  /// - Throws: ``SettingError`` if the file can't be read.
+  /// - Throws: ``SettingError`` if the file, of `NAME=value` lines, can't be read.
   package init(
     flags: [String: String] = [:],
     environment: [String: String] = ProcessInfo.processInfo.environment, file: String? = nil
@@ -99,6 +96,11 @@ package final class SettingSource: Sendable {
         name: name + "_FILE", fault: "\(path) is empty: must be a file with the value")
     }
     return text
+  }
+
+  /// The elements of a comma-separated list, without spaces around them.
+  func list(_ name: String) throws -> [String]? {
+    try string(name)?.split(separator: ",").map { $0.trimmingCharacters(in: .whitespaces) }
   }
 
   package func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int? {
@@ -200,11 +202,7 @@ package struct SettingErrors: Error, CustomStringConvertible {
 }
 
 extension SettingError {
-  /// Explains why a server can't listen; nil if `error` has another cause.
-  ///
-  /// - Parameters:
-  ///   - hostName: The setting of `host`.
-  ///   - portName: The setting of `port`.
+  /// Explains why a server can't listen, by the setting; nil if `error` has another cause.
   package init?(
     listeningOn host: String, named hostName: String, port: Int, named portName: String,
     _ error: any Error

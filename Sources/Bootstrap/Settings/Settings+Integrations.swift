@@ -168,9 +168,7 @@ extension Settings {
   private static let webhookSecret = "TENURE_WEBHOOK_SECRET"
 
   package static func webhook(_ source: SettingSource) throws -> WebhookReceiver? {
-    let secrets = try source.string(webhookSecret)?.split(separator: ",").map {
-      Secret($0.trimmingCharacters(in: .whitespaces))
-    }
+    let secrets = try source.list(webhookSecret)?.map { Secret($0) }
     let allowsPrivate = try source.flag("TENURE_WEBHOOK_ALLOW_PRIVATE") ?? false
     guard let url = try source.secret(webhookURL) else { return nil }
     guard let secrets else {

@@ -231,12 +231,10 @@ package struct Settings: Sendable {
           secret: parts[2].isEmpty ? secret : Secret(parts[2]))
       }
     }
-    let ids = try source.string("TENURE_BUNDLE_IDS") ?? ""
-    return try ids.split(separator: ",").enumerated().map { index, id in
+    return try (source.list("TENURE_BUNDLE_IDS") ?? []).enumerated().map { index, id in
       try app(
-        "TENURE_BUNDLE_IDS", entry: index + 1,
-        bundleID: String(id).trimmingCharacters(in: .whitespaces),
-        appleID: appleID.map(Int64.init), secret: secret)
+        "TENURE_BUNDLE_IDS", entry: index + 1, bundleID: id, appleID: appleID.map(Int64.init),
+        secret: secret)
     }
   }
 
@@ -283,9 +281,7 @@ package struct Settings: Sendable {
 
   private static func sandboxAccess(_ source: SettingSource) throws -> SandboxAccess {
     let name = "TENURE_SANDBOX_ACCESS"
-    let words = try source.string(name)?.split(separator: ",").map {
-      String($0).trimmingCharacters(in: .whitespaces)
-    }
+    let words = try source.list(name)
     switch words?.map({ $0.lowercased() }) {
     case nil, ["all"]: return .all
     case ["none"]: return .none

@@ -39,17 +39,9 @@ struct AccountController: Sendable {
 
   private func ownedCharges(of accountID: String) async throws -> [ChargeReport] {
     guard let account = try await ledger.accounts.account(accountID) else { return [] }
-    let catalogue = catalogue.catalogue
     var reports: [ChargeReport] = []
-    var seen: Set<OriginalTransactionKey> = []
-    for line in try await ledger.ownership.lines(of: account.key) where !seen.contains(line) {
-      guard let family = try await ledger.ownership.family(of: line) else { continue }
-      // Linked original transactions come together.
-      seen.formUnion(family.line.heads.keys)
-      reports += family.rule.charges.compactMap { charge in
-        ChargeReport(of: charge.id, in: family, catalogue: catalogue)
-      }
-      .filter { $0.recorded.decision.owner == account.key }
+    try await ledger.ownership.forEachOriginalTransaction(of: account.key) { _, family in
+      reports += family.charges(of: account.key, in: catalogue.catalogue)
     }
     return reports.sorted {
       ($0.charge.date, $0.charge.id) > ($1.charge.date, $1.charge.id)
@@ -86,6 +78,33 @@ struct AccountController: Sendable {
   func deleteConsent(_ request: Request, context: APIContext) async throws -> Response {
     Response(
       try await ledger.writeBacks.forgetConsumptionConsent(of: try context.parameter(.accountID)))
+  }
+}
+
+extension OwnershipStore {
+  /// Reads an account's original transactions one by one; linked ones come together.
+  func forEachOriginalTransaction(
+    of account: AccountKey,
+    _ body: (OriginalTransactionKey, RecordedOriginalTransaction) async throws -> Void
+  ) async throws {
+    var seen: Set<OriginalTransactionKey> = []
+    for line in try await lines(of: account) where !seen.contains(line) {
+      guard let family = try await family(of: line) else { continue }
+      seen.formUnion(family.line.heads.keys)
+      try await body(line, family)
+    }
+  }
+}
+
+extension RecordedOriginalTransaction {
+  /// The charges, by date.
+  func charges(in catalogue: Catalogue) -> [ChargeReport] {
+    rule.charges.compactMap { ChargeReport(of: $0.id, in: self, catalogue: catalogue) }
+  }
+
+  /// The charges that an account owns.
+  func charges(of account: AccountKey, in catalogue: Catalogue) -> [ChargeReport] {
+    charges(in: catalogue).filter { $0.recorded.decision.owner == account }
   }
 }
 

@@ -125,16 +125,13 @@ package struct AccountExport: Sendable {
   @concurrent
   private func writeCharges(to writer: inout any ResponseBodyWriter) async throws {
     try await send(to: &writer) { $0.write(json: ",\"lines\":[") }
-    var seen: Set<OriginalTransactionKey> = []
-    for line in try await ledger.ownership.lines(of: account.key) where !seen.contains(line) {
-      guard let family = try await ledger.ownership.family(of: line) else { continue }
-      let isFirst = seen.isEmpty
-      // Linked original transactions come together.
-      seen.formUnion(family.line.heads.keys)
+    var isFirst = true
+    try await ledger.ownership.forEachOriginalTransaction(of: account.key) { line, family in
       try await send(to: &writer) { json in
         if !isFirst { json.write(json: ",") }
         json.object { write(line, of: family, to: &$0) }
       }
+      isFirst = false
     }
     try await send(to: &writer) { $0.write(json: "]") }
   }
@@ -144,12 +141,9 @@ package struct AccountExport: Sendable {
     _ line: OriginalTransactionKey, of family: RecordedOriginalTransaction,
     to json: inout JSONWriter
   ) {
-    let charges = family.rule.charges.compactMap {
-      ChargeReport(of: $0.id, in: family, catalogue: catalogue)
-    }.filter { $0.recorded.decision.owner == account.key }
     json.member("environment", line.environment)
     json.member("original_transaction_id", line.originalTransactionID)
-    json.objects("transactions", charges) { json, report in
+    json.objects("transactions", family.charges(of: account.key, in: catalogue)) { json, report in
       var report = report
       // Other accounts must not be named.
       report.because = Explanation(report.recorded.decision, toldTo: account.key).sentence

@@ -91,9 +91,7 @@ enum OpenAPIDocument {
   /// Shared by all responses, so that clients that read slowly do not each hold a copy in memory.
   private static let body = ByteBuffer(string: text)
 
-  static func serve(_ request: Request, context: APIContext) async throws -> Response {
-    Response(body, as: "application/yaml")
-  }
+  static var response: Response { Response(body, as: "application/yaml") }
 }
 
 /// The files of `Resources/Monitoring`, embedded in the program.

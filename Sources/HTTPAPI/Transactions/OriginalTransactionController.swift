@@ -25,9 +25,6 @@ struct OriginalTransactionController: Sendable {
     // The entitlement that an account owning all its charges would have.
     let current = family.current(in: catalogue, at: now)
     let summary = OriginalTransactionState(line: family.line, rule: family.rule)
-    let charges = family.rule.charges.compactMap {
-      ChargeReport(of: $0.id, in: family, catalogue: catalogue)
-    }
     func name(of account: AccountKey) -> String { family.names[account] ?? "erased" }
     return Response(capacity: 4096) { json in
       json.member("original_transaction_id", line.originalTransactionID)
@@ -44,8 +41,9 @@ struct OriginalTransactionController: Sendable {
         json.member("transaction_id", binding.charge.transactionID)
         json.member("rule", binding.rule)
       }
-      // By date.
-      json.array("transactions", charges) { $0.transaction($1, in: catalogue) }
+      json.array("transactions", family.charges(in: catalogue)) {
+        $0.transaction($1, in: catalogue)
+      }
     }
   }
 

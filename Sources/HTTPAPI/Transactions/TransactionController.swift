@@ -95,26 +95,23 @@ package struct TransactionController: Sendable {
 /// The evidence behind the decision on a charge.
 package struct DecisionEvidence: JSONObjectWritable {
   private let charge: Charge
-  private let finding: RenewalEvidence
-  private let renewingAccountID: String?
-  private let isProvisional: Bool
+  private let decision: Decision
+  private let names: [AccountKey: String]
+  private var finding: RenewalEvidence { decision.finding }
 
   package init(on report: ChargeReport, in family: RecordedOriginalTransaction) {
-    charge = report.charge
-    finding = report.recorded.decision.finding
-    renewingAccountID = finding.account.map { family.names[$0] ?? "erased" }
-    isProvisional = report.recorded.decision.isProvisional
+    (charge, decision, names) = (report.charge, report.recorded.decision, family.names)
   }
 
   package func writeMembers(to json: inout JSONWriter) {
     json.member("kind", charge.kind)
     json.member("charged_at", charge.date)
     json.member("ground", finding.ground)
-    json.member("renewing_account_id", renewingAccountID)
+    json.member("renewing_account_id", finding.account.map { names[$0] ?? "erased" })
     json.member("previous_transaction_id", finding.previous?.transactionID)
     json.member("status_as_of", finding.statusAsOf)
     json.member("switched_off_at", finding.switchedOffAt)
-    json.member("provisional", isProvisional)
+    json.member("provisional", decision.isProvisional)
     json.member("in_words", sentences)
   }
 
@@ -130,7 +127,7 @@ package struct DecisionEvidence: JSONObjectWritable {
     if let switchedOffAt = finding.switchedOffAt {
       sentences.append("Auto-renew had been off since \(switchedOffAt).")
     }
-    if isProvisional { sentences.append("The first submission can change the owner.") }
+    if decision.isProvisional { sentences.append("The first submission can change the owner.") }
     return sentences.joined(separator: " ")
   }
 
