@@ -20,8 +20,7 @@ struct JobDefinition: Sendable {
 }
 
 extension Job.Kind {
-  /// Every job: to add one, add its kind and key (`Job.swift`), its work in a store, and a case
-  /// here.
+  /// Every job: to add one, add its kind and key (`Job.swift`), its work in a store, and a case.
   var definition: JobDefinition {
     switch self {
     case .verifySubmission:
@@ -208,8 +207,7 @@ enum JobOutcome: Sendable {
   case nothingLeft
   /// The job was returned to its queue; it is discarded when its retry window is over.
   case postponed(because: String)
-  /// The job is retried on the schedule of its kind, and not before the time the other side asked
-  /// for.
+  /// The job is retried on its schedule, but not before the time that the other side asked for.
   case retry(because: String, notBefore: Timestamp? = nil)
 
   init(_ outcome: StatusPoller.Outcome) {

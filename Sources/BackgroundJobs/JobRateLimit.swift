@@ -5,8 +5,7 @@ import Subscriptions
 ///
 /// Write-backs have a limit of their own and take nothing from polls.
 struct JobBudget: Sendable {
-  /// Four fifths of Apple's limit for Set App Account Token, the smaller one of the two requests
-  /// that write back.
+  /// Four fifths of Apple's limit for Set App Account Token; the other write-back has a larger one.
   private static let writeBacksPerHour = 57_600
   /// The share of production's limits that Apple's sandbox has: a tenth.
   private static let sandboxShare = 10

@@ -41,8 +41,7 @@ struct JobRunner: Sendable {
     }
   }
 
-  /// Runs jobs of one kind in one commit, and returns those that must run alone: all of them after
-  /// an error, which may be due to one.
+  /// Runs jobs of one kind in one commit, and returns those that must run alone: all after an error.
   private func runTogether(_ jobs: [Job]) async -> [Job] {
     guard jobs.count > 1, let runTogether = jobs[0].kind.definition.runTogether else { return jobs }
     do {

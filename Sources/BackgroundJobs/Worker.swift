@@ -239,8 +239,7 @@ extension Worker.Shift {
 }
 
 extension ChangeNotifier {
-  /// Calls back for each notification with true, and with false when it is not known whether they
-  /// arrive.
+  /// Calls back for each notification with true, and with false when they may not arrive.
   ///
   /// Behind a transaction-pooling PgBouncer LISTEN succeeds and nothing ever arrives: only the
   /// NOTIFY sent from here proves that notifications do.

@@ -37,9 +37,7 @@ package struct Assembly: Sendable {
   private let logger: Logger
   private let clock: WorkerClock
 
-  /// - Parameters:
-  ///   - database: A database with an up-to-date schema.
-  ///   - clock: Overrides the settings' clock, as the demo does.
+  /// - Parameter clock: Overrides the settings' clock, as the demo does.
   package init(
     database: ConnectionPool, settings: Settings, transport: any AppStoreTransport,
     webhook: WebhookSender? = nil, logger: Logger, clock: WorkerClock? = nil

@@ -49,8 +49,7 @@ package struct Database: Sendable {
 
   /// Opens the database as the schema's owner, without checking the schema.
   ///
-  /// - Parameter creating: Whether to create a missing private database.
-  /// - Throws: ``SettingError`` if it is missing and not to be created.
+  /// - Throws: ``SettingError`` if the private database is missing and not to be created.
   package static func openForMigration(
     _ settings: Settings, creating: Bool, logger: Logger
   ) async throws -> Database {

@@ -108,14 +108,12 @@ package struct APIContext: RequestContext, Sendable {
   }
 
   /// The address of the client or of its proxy.
-  var remoteAddress: String? { channel.remoteAddress?.ipAddress }
-
-  /// Hummingbird's `endpointPath` for a path without a route.
-  private static let unknownRoute = "NotFound"
+  var remoteAddress: String { channel.remoteAddress?.ipAddress ?? "unknown" }
 
   /// The route's template, which has no account ID in it; `none` for a path without a route.
   var route: String {
-    endpointPath.flatMap { $0 == Self.unknownRoute ? nil : $0 } ?? "none"
+    // Hummingbird calls it `NotFound`.
+    endpointPath.flatMap { $0 == "NotFound" ? nil : $0 } ?? "none"
   }
 }
 

@@ -52,8 +52,7 @@ extension Request {
     return whole
   }
 
-  /// The media type in lower case, without parameters; nil without a Content-Type, and empty if it
-  /// is not ASCII.
+  /// The media type in lower case, without parameters; nil if there is none, empty if not ASCII.
   package var mediaType: ExactText? {
     headers[.contentType].map { field in
       guard field.isASCII else { return "" }

@@ -91,11 +91,8 @@ extension Settings {
   }
 }
 
-package struct TraceSettings: Sendable {
-  package var collector: SpanExporter.Collector
-  /// The share of traces begun here that is recorded, from 0 to 1.
-  package var ratio: Double
-}
+/// A collector, and the share of traces begun here that is recorded, from 0 to 1.
+package typealias TraceSettings = (collector: SpanExporter.Collector, ratio: Double)
 
 extension Settings {
   private static let tracesEndpoint = "TENURE_OTLP_ENDPOINT"
@@ -123,10 +120,7 @@ extension Settings {
         fault: "must not contain a user name or password: set credentials in \(tracesHeaders)")
     }
     let base = address.hasSuffix("/") ? String(address.dropLast()) : address
-    return TraceSettings(
-      collector: SpanExporter.Collector(
-        url: base + "/v1/traces", headers: headers),
-      ratio: ratio)
+    return (SpanExporter.Collector(url: base + "/v1/traces", headers: headers), ratio)
   }
 
   /// Parses `name=value,name=value` with percent-encoded values, like OTEL_EXPORTER_OTLP_HEADERS.

@@ -54,8 +54,7 @@ struct AccountController: Sendable {
 
   // MARK: Consent
 
-  /// A customer's consent to sending Apple consumption data about purchases that they ask to be
-  /// refunded.
+  /// A customer's consent to sending Apple consumption data when they ask for refunds.
   private struct ConsentRequest: Decodable {
     var consented: Bool
   }

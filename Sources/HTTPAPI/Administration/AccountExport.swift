@@ -7,11 +7,9 @@ package import LedgerStorage
 import NIOCore
 package import Subscriptions
 
-/// The export of everything stored about an account, with submissions as they were sent and Apple's
-/// answers.
+/// The export of everything stored about an account, with submissions as sent and Apple's answers.
 ///
-/// It is streamed: lists are read in pages, and only one submission or original transaction is in
-/// memory at a time.
+/// It is streamed: lists are read in pages, submissions and original transactions one by one.
 package struct AccountExport: Sendable {
   /// Rows read at a time.
   private static let page = 100

@@ -178,8 +178,7 @@ extension Request {
     var reason: String
   }
 
-  /// The required reason of a DELETE, from the query or the body, because some clients and proxies
-  /// drop the body of a DELETE.
+  /// The required reason of a DELETE, from the query, or the body, which some proxies drop.
   fileprivate func reason() async throws -> String {
     if let reason = try Query(uri)?.text(.reason) { return reason }
     let body = try await collectJSON()

@@ -38,8 +38,7 @@ final class OpenConnections: Sendable {
     open.withLock { $0[ObjectIdentifier(connection)] = nil }
   }
 
-  /// One percent of the connections at once, so that a flood of new ones does not cause a search
-  /// for each.
+  /// One percent of the connections at once, so that a flood does not cause a search for each.
   private func replaceable(
     of connections: some Collection<OpenConnection>
   ) -> [OpenConnection] {

@@ -7,8 +7,7 @@ import Subscriptions
 
 /// The feed of events, and their redelivery.
 struct EventController: Sendable {
-  /// Shorter than the usual timeouts of load balancers and clients, and than
-  /// ``ConnectionLimits/idle``.
+  /// Shorter than the timeouts of load balancers and clients, and ``ConnectionLimits/idle``.
   static let longestWaitSeconds = 60
 
   let ledger: Ledger

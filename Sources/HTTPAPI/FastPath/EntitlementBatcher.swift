@@ -98,8 +98,7 @@ final class EntitlementBatchers: Sendable {
   }
 }
 
-/// The failures of reads that an ``EntitlementHandler`` hands to the router, one per connection at
-/// most.
+/// The failures of reads that an ``EntitlementHandler`` hands to the router, one per connection.
 final class FailedReads: Sendable {
   private let failures = Mutex<[ObjectIdentifier: any Error]>([:])
 

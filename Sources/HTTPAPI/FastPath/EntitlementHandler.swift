@@ -81,8 +81,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   private var isRouterClosing = false
 
   private var isOneTooMany = false
-  /// Whether to close the connection after the current answer, because the request was not read
-  /// to its end.
+  /// Whether to close the connection after the current answer: its request has not been read.
   private var closesAfterAnswer = false
   /// Whether the connection has sent a valid key.
   private var isAuthenticated = false

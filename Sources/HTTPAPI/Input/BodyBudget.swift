@@ -179,7 +179,7 @@ struct BodyAdmission: RouterMiddleware {
       if context.caller != nil { budgets.callers } else if site?.serves(request.uri.path) ?? false {
         budgets.pages
       } else { budgets.strangers }
-    let share = BodyShare(of: budget, from: context.remoteAddress ?? "unknown") {
+    let share = BodyShare(of: budget, from: context.remoteAddress) {
       context.channel.close(promise: nil)
     }
     defer { share.giveBack() }

@@ -88,8 +88,7 @@ struct RequestCounting: RouterMiddleware {
   }
 }
 
-/// Records a span for every request, in the caller's trace if the request has one (`traceparent`,
-/// and whatever else the tracer reads).
+/// Records a span for every request, in the caller's trace if the request has one.
 ///
 /// The span is named after the route instead of the path, which may contain an account ID.
 struct RequestTracing: RouterMiddleware {
@@ -127,8 +126,7 @@ struct RequestTracing: RouterMiddleware {
 
 /// The metrics of requests, by method, route and class of status.
 ///
-/// Routes are templates instead of paths: this bounds the number of series and keeps account IDs
-/// out of them.
+/// Routes are templates instead of paths, which bounds the series and keeps out account IDs.
 final class RequestMetrics: Sendable {
   /// The metrics of one method on one route.
   final class Route: Sendable {

@@ -42,8 +42,7 @@ struct NotificationController: Sendable {
 }
 
 extension Problem {
-  /// The answer to a refused notification: 401 for a wrong secret and 400 for everything else,
-  /// whatever status the code has elsewhere.
+  /// The answer to a refused notification: 401 for a wrong secret, 400 for everything else.
   fileprivate init(_ refusal: NotificationRefusal) {
     switch refusal.code {
     case .invalidRequest: self.init(.invalidRequest, refusal.detail)

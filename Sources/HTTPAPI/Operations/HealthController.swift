@@ -16,8 +16,7 @@ struct HealthController: Sendable {
     readiness = Readiness { try await schema.check() }
   }
 
-  /// Reports that the process is alive; restarting it would not fix the database, which is not
-  /// checked.
+  /// Reports that the process is alive, not the database, which a restart would not fix.
   func healthz(_ request: Request, context: APIContext) async throws -> Response {
     Response { $0.member("status", "alive") }
   }

@@ -66,18 +66,17 @@ struct ReceiptRequest: Decodable {
   private static func checkedReceipt(_ text: String) throws -> String {
     var receiptData = SubmissionRequest.receiptData(in: text)
     receiptData.removeBase64Wrapping()
-    guard !receiptData.isEmpty else { throw Problem.invalid("receipt_data", "must not be empty") }
-    guard receiptData.utf8.count <= maximumReceiptLength else {
-      throw Problem.invalid(
-        "receipt_data", "must have at most \(maximumReceiptLength) characters")
-    }
-    guard !receiptData.utf8.contains(UInt8(ascii: " ")) else {
-      throw Problem.invalid(
-        "receipt_data", "contains a space: form encoding turns `+` into a space")
-    }
-    guard isBase64(receiptData) else {
-      throw Problem.invalid("receipt_data", "must be the device's receipt in base64")
-    }
+    let fault: String? =
+      if receiptData.isEmpty {
+        "must not be empty"
+      } else if receiptData.utf8.count > maximumReceiptLength {
+        "must have at most \(maximumReceiptLength) characters"
+      } else if receiptData.utf8.contains(UInt8(ascii: " ")) {
+        "contains a space: form encoding turns `+` into a space"
+      } else if !isBase64(receiptData) {
+        "must be the device's receipt in base64"
+      } else { nil }
+    if let fault { throw Problem.invalid("receipt_data", fault) }
     return receiptData
   }
 

@@ -46,9 +46,7 @@ extension OwnershipStore {
         < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
     }
     let unnamed = Set(entries.flatMap { $0.entry.content.accounts }).subtracting(family.names.keys)
-    let names = family.names.merging(try await accountIDs(of: unnamed)) { first, _ in
-      first
-    }
+    let names = family.names.merging(try await accountIDs(of: unnamed)) { first, _ in first }
     return entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
   }
 }

@@ -21,11 +21,8 @@ final class PrometheusGauge: MeterHandler, RecorderHandler {
   var value: Double { Double(bitPattern: bits.load(ordering: .relaxed)) }
 
   func set(_ value: Int64) { set(Double(value)) }
-
   func set(_ value: Double) { bits.store(value.bitPattern, ordering: .relaxed) }
-
   func record(_ value: Int64) { set(Double(value)) }
-
   func record(_ value: Double) { set(value) }
 
   func increment(by amount: Double) {
@@ -42,8 +39,7 @@ final class PrometheusGauge: MeterHandler, RecorderHandler {
   func decrement(by amount: Double) { increment(by: -amount) }
 }
 
-/// A histogram of durations; recording takes a few comparisons and two atomic additions, and no
-/// lock.
+/// A histogram of durations; recording takes a few comparisons and two atomic additions.
 final class PrometheusHistogram: TimerHandler {
   /// The maximum number of bounds; one more bucket holds the rest.
   static let boundLimit = 19

@@ -6,8 +6,7 @@ import Synchronization
 /// Supports declared metrics with fixed buckets, in text format 0.0.4. Counting is an atomic
 /// addition; names and labels are looked up once, when a handle is created.
 package final class PrometheusRegistry: Sendable {
-  /// The maximum number of series per metric; all routes with all methods and status classes stay
-  /// below it.
+  /// The maximum number of series per metric; all routes, methods and status classes are fewer.
   static let seriesLimit = 4000
 
   enum Series: Sendable {
@@ -32,8 +31,7 @@ package final class PrometheusRegistry: Sendable {
     declared = Dictionary(uniqueKeysWithValues: declarations.map { ($0.name, $0) })
   }
 
-  /// Names requested but not exported: undeclared, with different labels, or above the series
-  /// limit.
+  /// Names requested but not exported: undeclared, with different labels, or above the limit.
   package var refused: Set<String> { state.withLock(\.refused) }
 
   /// The series for these labels, created if new; nil if not permitted.

@@ -35,9 +35,7 @@ package final class RecordedSpan: Span {
   }
 
   package func setStatus(_ status: SpanStatus) { change { $0.status = status } }
-
   package func addEvent(_ event: SpanEvent) { change { $0.events.append(event) } }
-
   package func addLink(_ link: SpanLink) { change { $0.links.append(link) } }
 
   /// Records the error's type only.

@@ -9,8 +9,7 @@ import Synchronization
 
 /// Sends spans to a collector in batches, as OTLP over HTTP.
 ///
-/// If the collector is unavailable, a bounded number of spans is kept and sent later; tracing
-/// continues.
+/// If the collector is unavailable, a bounded number of spans is kept and sent later.
 package struct SpanExporter: Service {
   package struct Collector: Sendable {
     /// The full URL, such as `http://127.0.0.1:4318/v1/traces`.

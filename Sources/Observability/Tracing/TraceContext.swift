@@ -20,8 +20,7 @@ extension TraceContext {
   /// Longer states are not passed on (section 3.3.1.5).
   private static let longestState = 512
 
-  /// Parses `traceparent` by section 3.2.2 of [W3C Trace
-  /// Context](https://www.w3.org/TR/trace-context/); nil if it is invalid.
+  /// Parses `traceparent` (https://www.w3.org/TR/trace-context/, section 3.2.2).
   package init?(traceparent text: String, state: String? = nil) {
     let text = Array(text.utf8)
     let dash = UInt8(ascii: "-")
