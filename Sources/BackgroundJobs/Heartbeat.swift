@@ -12,30 +12,19 @@ package struct Heartbeat: Service {
   /// A restart takes less, and Apple retries after an hour.
   package static let longestPause: Duration = .minutes(5)
 
-  package struct Subject: Hashable, Sendable {
-    package var bundleID: String
-    package var environment: Environment
-
-    package init(bundleID: String, environment: Environment) {
-      self.bundleID = bundleID
-      self.environment = environment
-    }
-  }
+  package typealias Subject = (bundleID: String, environment: Environment)
 
   private let ledger: Ledger
   private let subjects: [Subject]
-  private let interval: Duration
   private let logger: Logger
   private let now: @Sendable () -> Timestamp
 
   /// - Parameter subjects: The apps whose notification history can be read.
   package init(
-    ledger: Ledger, subjects: [Subject], interval: Duration = Self.interval, logger: Logger,
-    now: @escaping @Sendable () -> Timestamp
+    ledger: Ledger, subjects: [Subject], logger: Logger, now: @escaping @Sendable () -> Timestamp
   ) {
     self.ledger = ledger
     self.subjects = subjects
-    self.interval = interval
     self.logger = logger
     self.now = now
   }
@@ -49,7 +38,7 @@ package struct Heartbeat: Service {
           if Task.isCancelled { return }
           logger.error("Can't write the heartbeat", metadata: ["error": "\(error)"])
         }
-        try? await Task.sleep(for: interval)
+        try? await Task.sleep(for: Self.interval)
       }
     }
   }
@@ -57,8 +46,7 @@ package struct Heartbeat: Service {
   package func beat() async throws {
     let now = now()
     let (last, isLate) = try await ledger.notifications.beat(
-      at: now, longestPause: Self.longestPause,
-      histories: subjects.map { ($0.bundleID, $0.environment) })
+      at: now, longestPause: Self.longestPause, histories: subjects)
     guard isLate, let last else { return }
     logger.notice(
       "No server was running; notifications may be missing",

@@ -13,48 +13,40 @@ final class JobMetrics: Sendable {
     case discarded = "parked"
   }
 
-  private struct Key: Hashable {
-    let kind: Job.Kind
-    let outcome: Outcome
-  }
-
-  private let runs: [Key: Counter]
+  private let runs: [Job.Kind: [Outcome: Counter]]
   private let durations: [Job.Kind: CoreMetrics.Timer]
   private let granted: [Job.Queue: Counter]
   private let denied: [Job.Queue: Counter]
 
-  init(_ factory: any MetricsFactory) {
+  init() {
     func counters(_ name: String) -> [Job.Queue: Counter] {
-      let queues = Job.Queue.allCases.filter { $0.rateBudget != nil }
-      return Dictionary(
-        uniqueKeysWithValues: queues.map {
-          ($0, Counter(label: name, dimensions: [("queue", $0.rawValue)], factory: factory))
-        })
+      Self.each(of: Job.Queue.allCases.filter { $0.rateBudget != nil }) {
+        Counter(label: name, dimensions: [("queue", $0.rawValue)])
+      }
     }
-    let keys = Job.Kind.allCases.flatMap { kind in
-      Outcome.allCases.map { Key(kind: kind, outcome: $0) }
-    }
-    runs = Dictionary(
-      uniqueKeysWithValues: keys.map { key in
-        let counter = Counter(
+    runs = Self.each(of: Job.Kind.allCases) { kind in
+      Self.each(of: Outcome.allCases) { outcome in
+        Counter(
           label: "tenure_jobs_total",
-          dimensions: [("kind", key.kind.rawValue), ("outcome", key.outcome.rawValue)],
-          factory: factory)
-        return (key, counter)
-      })
-    durations = Dictionary(
-      uniqueKeysWithValues: Job.Kind.allCases.map { kind in
-        let timer = CoreMetrics.Timer(
-          label: "tenure_job_duration_seconds", dimensions: [("kind", kind.rawValue)],
-          factory: factory)
-        return (kind, timer)
-      })
+          dimensions: [("kind", kind.rawValue), ("outcome", outcome.rawValue)])
+      }
+    }
+    durations = Self.each(of: Job.Kind.allCases) { kind in
+      CoreMetrics.Timer(
+        label: "tenure_job_duration_seconds", dimensions: [("kind", kind.rawValue)])
+    }
     granted = counters("tenure_apple_budget_granted_total")
     denied = counters("tenure_apple_budget_denied_total")
   }
 
+  private static func each<Key: Hashable, Metric>(
+    of keys: [Key], _ make: (Key) -> Metric
+  ) -> [Key: Metric] {
+    Dictionary(uniqueKeysWithValues: keys.map { ($0, make($0)) })
+  }
+
   func count(_ kind: Job.Kind, _ outcome: Outcome, by count: Int = 1) {
-    runs[Key(kind: kind, outcome: outcome)]?.increment(by: count)
+    runs[kind]?[outcome]?.increment(by: count)
   }
 
   func took(_ kind: Job.Kind, _ time: Duration) {

@@ -1,4 +1,3 @@
-package import CoreMetrics
 package import Intake
 package import LedgerStorage
 import Logging
@@ -42,8 +41,7 @@ struct JobRunner: Sendable {
     }
   }
 
-  /// Runs jobs of one kind in one commit, and returns those that must run alone: all of them after
-  /// an error, which may be due to one.
+  /// Runs jobs of one kind in one commit, and returns those that must run alone: all after an error.
   private func runTogether(_ jobs: [Job]) async -> [Job] {
     guard jobs.count > 1, let runTogether = jobs[0].kind.definition.runTogether else { return jobs }
     do {
@@ -118,32 +116,28 @@ package struct JobTools: Sendable {
   /// The default retention of events; readers of the feed may be away for weeks.
   package static let eventRetention: Duration = .days(30)
 
-  package var ledger: Ledger
-  package var submissions: SubmissionIntake
-  package var notifications: NotificationIntake
-  package var poll: StatusPoller
-  package var appStoreWriteBack: AppStoreWriteBack
+  package let ledger: Ledger
+  package let submissions: SubmissionIntake
+  package let notifications: NotificationIntake
+  package let poll: StatusPoller
+  package let appStoreWriteBack: AppStoreWriteBack
   /// Nil: events are delivered by other workers.
-  package var webhook: WebhookSender?
+  package let webhook: WebhookSender?
   /// The apps whose notification history can be read.
-  package var histories: [Heartbeat.Subject]
-  package var eventRetention: Duration
-  package var rawRetention: RawRetention
+  package let histories: [Heartbeat.Subject]
+  package let eventRetention: Duration
+  package let rawRetention: RawRetention
   /// The catalogue and sandbox setting used to compute entitlements.
-  package var terms: @Sendable () -> AccessTerms
-  let metrics: JobMetrics
-  let webhookMetrics: WebhookMetrics
+  package let terms: @Sendable () -> AccessTerms
+  let metrics = JobMetrics()
+  let webhookMetrics = WebhookMetrics()
 
   package init(
     ledger: Ledger, submissions: SubmissionIntake, notifications: NotificationIntake,
-    poll: StatusPoller, appStoreWriteBack: AppStoreWriteBack, webhook: WebhookSender? = nil,
-    histories: [Heartbeat.Subject] = [], eventRetention: Duration = Self.eventRetention,
-    rawRetention: RawRetention = RawRetention(),
-    metrics: any MetricsFactory = MetricsSystem.factory,
+    poll: StatusPoller, appStoreWriteBack: AppStoreWriteBack, webhook: WebhookSender?,
+    histories: [Heartbeat.Subject], eventRetention: Duration, rawRetention: RawRetention,
     terms: @escaping @Sendable () -> AccessTerms
   ) {
-    self.metrics = JobMetrics(metrics)
-    webhookMetrics = WebhookMetrics(metrics)
     self.ledger = ledger
     self.submissions = submissions
     self.notifications = notifications

@@ -110,8 +110,7 @@ final class JobSlots: Sendable {
     }
   }
 
-  /// Ends the jobs of one slot, and returns those to start in it; if there are none, the slot is
-  /// free.
+  /// Ends the jobs of one slot, and returns those to start in it; without any, the slot is free.
   ///
   /// - Parameter time: The duration of all jobs together.
   func end(_ jobs: [Job], after time: Duration) -> [Job] {

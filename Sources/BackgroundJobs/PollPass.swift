@@ -36,32 +36,27 @@ package struct PollPass: Sendable {
     package var done: Int { polled + passedOver + postponed + failed }
   }
 
-  private let tools: JobTools
   private let budget: JobBudget
   private let name: String
   private let patience: Duration
   private let runner: JobRunner
-  private let now: @Sendable () -> Timestamp
 
   /// - Parameters:
   ///   - name: Unique among running workers and passes.
   ///   - patience: The longest time to wait for the budget.
   package init(
-    tools: JobTools, budget: JobBudget, name: String, patience: Duration, logger: Logger,
+    tools: JobTools, pollsPerHour: Int, name: String, patience: Duration, logger: Logger,
     now: @escaping @Sendable () -> Timestamp
   ) {
-    self.tools = tools
-    self.budget = budget
+    budget = JobBudget(ledger: tools.ledger, pollsPerHour: pollsPerHour, now: now)
     self.name = name
     self.patience = patience
-    self.now = now
     runner = JobRunner(tools: tools, logger: logger, now: now)
   }
 
   /// - Parameter show: Called after each poll.
   package func run(showing show: (Summary) -> Void) async throws -> Summary {
-    let start = now()
-    let ledger = tools.ledger
+    let (start, ledger) = (runner.now(), runner.ledger)
     var summary = Summary()
     let due = try await ledger.polls.dueJobs(in: Self.queues, at: start)
     summary.due = due.values.reduce(0, +)
@@ -105,8 +100,9 @@ package struct PollPass: Sendable {
           isWaiting = true
           continue
         }
-        let jobs = try await tools.ledger.jobs.claimJobs(
-          limits: [queue: granted], worker: name, at: start, lease: Self.lease + (now() - start))
+        let jobs = try await runner.ledger.jobs.claimJobs(
+          limits: [queue: granted], worker: name, at: start,
+          lease: Self.lease + (runner.now() - start))
         try await budget.giveBack(queue, granted - jobs.count)
         if !jobs.isEmpty { return jobs.reversed() }
         open.remove(queue)
@@ -121,7 +117,7 @@ package struct PollPass: Sendable {
   private func poll(_ job: Job) async -> (outcome: StatusPoller.Outcome?, isGivenUp: Bool) {
     var outcome: StatusPoller.Outcome?
     let isGivenUp = await runner.run(job) { job in
-      let polled = try await tools.poll.poll(job)
+      let polled = try await runner.tools.poll.poll(job)
       outcome = polled
       return JobOutcome(polled)
     }

@@ -42,16 +42,17 @@ package struct Worker: Service {
 
   /// - Parameters:
   ///   - name: Unique among running workers.
+  ///   - pollsPerHour: 0: no polls; nil: no limits on requests to Apple at all.
   ///   - recurring: Jobs to enqueue at the start, unless they exist.
   package init(
     tools: JobTools, name: String, concurrency: [Job.Queue: Int] = Self.concurrency,
-    budget: JobBudget = .unlimited, recurring: [Job.Key] = [], lease: Duration = Self.lease,
+    pollsPerHour: Int? = nil, recurring: [Job.Key] = [], lease: Duration = Self.lease,
     deafSleep: Duration = Self.deafSleep, logger: Logger, clock: WorkerClock
   ) {
     self.tools = tools
     self.name = name
     self.concurrency = concurrency.filter { $0.key != .webhooks || tools.webhook != nil }
-    self.budget = budget
+    budget = JobBudget(ledger: tools.ledger, pollsPerHour: pollsPerHour, now: clock.now)
     self.recurring = recurring
     self.lease = lease
     self.deafSleep = deafSleep
@@ -238,8 +239,7 @@ extension Worker.Shift {
 }
 
 extension ChangeNotifier {
-  /// Calls back for each notification with true, and with false when it is not known whether they
-  /// arrive.
+  /// Calls back for each notification with true, and with false when they may not arrive.
   ///
   /// Behind a transaction-pooling PgBouncer LISTEN succeeds and nothing ever arrives: only the
   /// NOTIFY sent from here proves that notifications do.
@@ -267,5 +267,49 @@ package struct WorkerClock: Sendable {
   /// A simulated clock, which can jump at any moment.
   package static func jumping(_ now: @escaping @Sendable () -> Timestamp) -> WorkerClock {
     WorkerClock(longestSleep: .milliseconds(20), now: now)
+  }
+}
+
+/// Limits how many jobs of a queue all workers together may start, by Apple's hourly limits.
+///
+/// Write-backs have a limit of their own and take nothing from polls.
+struct JobBudget: Sendable {
+  /// Four fifths of Apple's limit for Set App Account Token; the other write-back has a larger one.
+  private static let writeBacksPerHour = 57_600
+  /// The share of production's limits that Apple's sandbox has: a tenth.
+  private static let sandboxShare = 10
+
+  let ledger: Ledger
+  /// 0: no polls; nil: no limits at all.
+  let pollsPerHour: Int?
+  let now: @Sendable () -> Timestamp
+
+  /// Takes up to the wanted number of jobs, and returns how many may start.
+  func grant(_ queue: Job.Queue, _ wanted: Int) async throws -> Int {
+    guard !isClosed(queue) else { return 0 }
+    guard let budget = budget(of: queue) else { return wanted }
+    return try await ledger.polls.takeBudget(budget, upTo: wanted, at: now())
+  }
+
+  /// Returns what was granted but not used.
+  func giveBack(_ queue: Job.Queue, _ unused: Int) async throws {
+    guard !isClosed(queue), let budget = budget(of: queue) else { return }
+    try await ledger.polls.returnBudget(budget, unused, at: now())
+  }
+
+  private func isClosed(_ queue: Job.Queue) -> Bool {
+    pollsPerHour == 0 && (queue == .polls || queue == .sandboxPolls)
+  }
+
+  private func budget(of queue: Job.Queue) -> AppleBudget? {
+    guard let pollsPerHour, let name = queue.rateBudget else { return nil }
+    switch queue {
+    case .polls: return AppleBudget(name, perHour: pollsPerHour)
+    case .sandboxPolls: return AppleBudget(name, perHour: pollsPerHour / Self.sandboxShare)
+    case .writeBack: return AppleBudget(name, perHour: Self.writeBacksPerHour)
+    case .sandboxWriteBack:
+      return AppleBudget(name, perHour: Self.writeBacksPerHour / Self.sandboxShare)
+    case .submissions, .notifications, .clock, .webhooks, .maintenance: return nil
+    }
   }
 }

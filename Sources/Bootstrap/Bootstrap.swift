@@ -37,9 +37,7 @@ package struct Assembly: Sendable {
   private let logger: Logger
   private let clock: WorkerClock
 
-  /// - Parameters:
-  ///   - database: A database with an up-to-date schema.
-  ///   - clock: Overrides the settings' clock, as the demo does.
+  /// - Parameter clock: Overrides the settings' clock, as the demo does.
   package init(
     database: ConnectionPool, settings: Settings, transport: any AppStoreTransport,
     webhook: WebhookSender? = nil, logger: Logger, clock: WorkerClock? = nil
@@ -51,7 +49,7 @@ package struct Assembly: Sendable {
       settings.serverAPIKey == nil || settings.pollsPerHour == 0
       ? []
       : apps.all.flatMap { app in
-        Environment.allCases.map { Heartbeat.Subject(bundleID: app.bundleID, environment: $0) }
+        Environment.allCases.map { (app.bundleID, $0) }
       }
     let receipts = ReceiptVerifier(
       transport: transport, endpoints: settings.verifyReceipt, apps: apps,
@@ -164,8 +162,9 @@ package struct Assembly: Sendable {
       settings.pollsPerHour > 0 || queue != .polls && queue != .sandboxPolls
     }
     let worker = Worker(
-      tools: jobTools, name: Self.workerName, concurrency: concurrency, budget: appleBudget,
-      recurring: jobTools.recurringJobs, logger: logger, clock: clock)
+      tools: jobTools, name: Self.workerName, concurrency: concurrency,
+      pollsPerHour: settings.pollsPerHour, recurring: jobTools.recurringJobs, logger: logger,
+      clock: clock)
     guard webhook != nil else { return [worker] }
     return [EventPusher(ledger: ledger, logger: logger, now: clock.now), worker]
   }
@@ -180,23 +179,18 @@ package struct Assembly: Sendable {
       terms: { catalogue.terms(sandboxAccess) })
   }
 
-  /// The hourly rate limit of Apple requests, shared by all programs.
-  private var appleBudget: JobBudget {
-    .apple(pollsPerHour: settings.pollsPerHour, in: ledger, now: clock.now)
-  }
-
   /// - Parameter patience: The maximum time to wait for the rate limit.
   package func pollPass(patience: Duration) -> PollPass {
     PollPass(
-      tools: jobTools, budget: appleBudget, name: Self.workerName, patience: patience,
-      logger: logger, now: clock.now)
+      tools: jobTools, pollsPerHour: settings.pollsPerHour, name: Self.workerName,
+      patience: patience, logger: logger, now: clock.now)
   }
 }
 
-package struct ReplicaWatch: Service {
-  package let replica: ReadReplica
+private struct ReplicaWatch: Service {
+  let replica: ReadReplica
 
-  package func run() async throws {
+  func run() async throws {
     await cancelWhenGracefulShutdown { await replica.run() }
   }
 }
@@ -233,14 +227,7 @@ package func withHTTPClient<Value>(_ body: (HTTPClient) async throws -> Value) a
 {
   let client = HTTPClient(
     eventLoopGroupProvider: .singleton, configuration: HTTPClientTransport.clientConfiguration)
-  do {
-    let value = try await body(client)
-    try await client.shutdown()
-    return value
-  } catch {
-    try? await client.shutdown()
-    throw error
-  }
+  return try await ending(client, with: { try await client.shutdown() }, after: body)
 }
 
 /// Makes the webhook sender, if a webhook is configured, and shuts it down after the body.
@@ -249,12 +236,20 @@ package func withWebhookSender<Value>(
 ) async throws -> Value {
   guard let receiver else { return try await body(nil) }
   let sender = WebhookSender(to: receiver)
+  return try await ending(sender, with: sender.shutDown, after: body)
+}
+
+/// Passes a resource to the body, and then ends it, whether or not the body fails.
+func ending<Resource, Value>(
+  _ resource: Resource, with end: () async throws -> Void,
+  after body: (Resource) async throws -> Value
+) async throws -> Value {
   do {
-    let value = try await body(sender)
-    await sender.shutDown()
+    let value = try await body(resource)
+    try await end()
     return value
   } catch {
-    await sender.shutDown()
+    try? await end()
     throw error
   }
 }
@@ -290,5 +285,29 @@ extension SpanExporter {
     let exporter = SpanExporter(to: settings.collector, from: program, logger: logger)
     InstrumentationSystem.bootstrap(OpenTelemetryTracer(exporter: exporter, ratio: settings.ratio))
     return [exporter]
+  }
+}
+
+package enum LogFormat: String, CaseIterable, Sendable {
+  case text
+  /// One object per line.
+  case json
+}
+
+extension Logger {
+  /// Sends logs to standard error, because results go to standard output.
+  package static func bootstrapTenure(level: Logger.Level, format: LogFormat = .text) -> Logger {
+    LoggingSystem.bootstrap(
+      { label, provider in
+        switch format {
+        case .text: StreamLogHandler.standardError(label: label, metadataProvider: provider)
+        case .json: JSONLogHandler(label: label, metadataProvider: provider)
+        }
+      },
+      metadataProvider: .multiplex(
+        [LogContext.metadataProvider, OpenTelemetryTracer.metadataProvider]))
+    var logger = Logger(label: "tenure")
+    logger.logLevel = level
+    return logger
   }
 }

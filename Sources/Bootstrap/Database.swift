@@ -49,8 +49,7 @@ package struct Database: Sendable {
 
   /// Opens the database as the schema's owner, without checking the schema.
   ///
-  /// - Parameter creating: Whether to create a missing private database.
-  /// - Throws: ``SettingError`` if it is missing and not to be created.
+  /// - Throws: ``SettingError`` if the private database is missing and not to be created.
   package static func openForMigration(
     _ settings: Settings, creating: Bool, logger: Logger
   ) async throws -> Database {
@@ -68,19 +67,12 @@ package struct Database: Sendable {
 
   /// Closes the pool after `body`, and stops a private server.
   package func use<Value>(_ body: (ConnectionPool) async throws -> Value) async throws -> Value {
-    do {
-      let value = try await body(pool)
-      await close()
-      return value
-    } catch {
-      await close()
-      throw error
-    }
-  }
-
-  private func close() async {
-    await pool.close()
-    await server?.stop()
+    try await ending(
+      pool,
+      with: {
+        await pool.close()
+        await server?.stop()
+      }, after: body)
   }
 
   private static func privateDirectory(_ settings: Settings) -> URL {
@@ -93,13 +85,13 @@ package struct Database: Sendable {
     let maintenance = ConnectionPool(
       configuration: .init(uri: Secret(await server.uri())), logger: logger)
     do {
-      try await SchemaMigrator.createDatabase(privateName, on: maintenance)
+      try await ending(maintenance, with: { await maintenance.close() }) { maintenance in
+        try await SchemaMigrator.createDatabase(privateName, on: maintenance)
+      }
     } catch {
-      await maintenance.close()
       await server.stop()
       throw error
     }
-    await maintenance.close()
     let uri = Secret(await server.uri(database: privateName))
     return Database(pool: pool(uri, settings, logger: logger), server: server)
   }

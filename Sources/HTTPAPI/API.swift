@@ -1,4 +1,5 @@
 import CoreMetrics
+import HTTPTypes
 package import Hummingbird
 import HummingbirdCore
 package import Intake
@@ -9,7 +10,7 @@ package import Observability
 package import Reports
 package import Subscriptions
 
-/// The HTTP API; `API+Routes.swift` lists its routes.
+/// The HTTP API; ``API/routes()`` lists its routes.
 package struct API: Sendable {
   package let ledger: Ledger
   let intake: SubmissionIntake
@@ -67,15 +68,13 @@ package struct API: Sendable {
   ) -> some ApplicationProtocol {
     // Debug logging and tracing need every request to pass through the router's middleware.
     let isWatched = logger.logLevel <= .debug || RequestTracing.isOn
-    let desks = isWatched ? nil : EntitlementBatchers(reader: entitlements, now: now)
-    let open = OpenConnections(limit: limits.connections, metrics: requestMetrics)
+    let server = EntitlementHandler.Server(
+      keys: keys, desks: isWatched ? nil : EntitlementBatchers(reader: entitlements, now: now),
+      failures: failedReads, metrics: requestMetrics, limits: limits,
+      open: OpenConnections(limit: limits.connections, metrics: requestMetrics))
     return Application(
       router: router(),
-      server: HTTPServerBuilder { responder in
-        EntitlementChannel(
-          responder: responder, keys: keys, desks: desks, failures: failedReads,
-          metrics: requestMetrics, limits: limits, open: open)
-      },
+      server: HTTPServerBuilder { EntitlementChannel(responder: $0, server: server) },
       configuration: ApplicationConfiguration(address: .hostname(host, port: port)),
       services: [EventWatching(watch: watch), reportCoordinator],
       onServerRunning: { channel in await onListening(channel.localAddress?.port ?? port) },
@@ -92,6 +91,9 @@ package protocol Site: Sendable {
   func addRoutes(to router: Router<APIContext>)
 }
 
+/// What answers a request after a middleware.
+typealias Next = @concurrent (Request, APIContext) async throws -> Response
+
 package struct APIContext: RequestContext, Sendable {
   package var coreContext: CoreRequestContextStorage
   /// Nil without a valid API key.
@@ -106,13 +108,131 @@ package struct APIContext: RequestContext, Sendable {
   }
 
   /// The address of the client or of its proxy.
-  var remoteAddress: String? { channel.remoteAddress?.ipAddress }
-
-  /// Hummingbird's `endpointPath` for a path without a route.
-  private static let unknownRoute = "NotFound"
+  var remoteAddress: String { channel.remoteAddress?.ipAddress ?? "unknown" }
 
   /// The route's template, which has no account ID in it; `none` for a path without a route.
   var route: String {
-    endpointPath.flatMap { $0 == Self.unknownRoute ? nil : $0 } ?? "none"
+    // Hummingbird calls it `NotFound`.
+    endpointPath.flatMap { $0 == "NotFound" ? nil : $0 } ?? "none"
   }
+}
+
+/// The routes, and the role that each needs.
+extension API {
+  /// The routes of the OpenAPI document.
+  func routes() -> Router<APIContext> {
+    let router = Router(context: APIContext.self, options: .autoGenerateHeadEndpoints)
+    router.addMiddleware {
+      RequestCounting(metrics: requestMetrics)
+      RequestTracing()
+      CallerIdentification(keys: keys)
+      BodyAdmission(budgets: bodyBudgets, site: site)
+      RequestLog()
+      ProblemReporting()
+    }
+    site?.addMiddleware(to: router)
+
+    // No key needed.
+    let health = HealthController(schema: schema)
+    router
+      .get("/healthz", use: health.healthz)
+      .get("/readyz", use: health.readyz)
+      .get("/openapi.yaml") { _, _ in OpenAPIDocument.response }
+
+    let notifications = NotificationController(intake: notifications, brake: brake, now: now)
+    router.post("/v1/appstore/notifications", use: notifications.receive)
+
+    // Role app.
+    let app = router.group().add(middleware: permission(.app))
+
+    let entitlements = EntitlementController(
+      entitlements: entitlements, failures: failedReads, now: now)
+    app
+      .get("/v1/accounts/{account_id}/entitlements", use: entitlements.show)
+      .post("/v1/entitlements/query", use: entitlements.query)
+
+    let products = ProductController(catalogue: catalogue, now: now)
+    app.get("/v1/products", use: products.list)
+
+    let orders = OrderController(ledger: ledger, now: now)
+    app
+      .post("/v1/orders", use: orders.open)
+      .get("/v1/orders/{order_id}", use: orders.show)
+
+    let receipts = ReceiptController(intake: intake, ledger: ledger, catalogue: catalogue)
+    app
+      .post("/v1/receipts", use: receipts.submit)
+      .get("/v1/receipts/{submission_id}", use: receipts.show)
+
+    let accounts = AccountController(ledger: ledger, catalogue: catalogue, now: now)
+    app
+      .put("/v1/accounts/{account_id}", use: accounts.put)
+      .get("/v1/accounts/{account_id}", use: accounts.show)
+      .get("/v1/accounts/{account_id}/transactions", use: accounts.transactions)
+      .put("/v1/accounts/{account_id}/consumption-consent", use: accounts.putConsent)
+      .get("/v1/accounts/{account_id}/consumption-consent", use: accounts.showConsent)
+      .delete("/v1/accounts/{account_id}/consumption-consent", use: accounts.deleteConsent)
+
+    let transactions = TransactionController(ledger: ledger, catalogue: catalogue, now: now)
+    app
+      .get("/v1/transactions/{transaction_id}", use: transactions.show)
+      .post("/v1/transactions/{transaction_id}/delivery", use: transactions.acknowledgeDelivery)
+
+    let lines = OriginalTransactionController(ledger: ledger, catalogue: catalogue, now: now)
+    app
+      .get("/v1/original-transactions/{original_transaction_id}", use: lines.show)
+      .get("/v1/ownership-preview", use: lines.preview)
+
+    let events = EventController(ledger: ledger, watch: watch, now: now)
+    app.get("/v1/events", use: events.list)
+
+    // Role admin.
+    let admin = router.group().add(middleware: permission(.admin))
+    admin.put("/v1/products/{product_id}", use: products.put)
+    let administration = AdministrationController(
+      ledger: ledger, transactions: transactions, entitlements: self.entitlements, now: now)
+    let exports = ExportController(ledger: ledger, entitlements: self.entitlements, now: now)
+    admin
+      .post("/v1/transactions/{transaction_id}/owner", use: administration.transfer)
+      .delete("/v1/transactions/{transaction_id}/owner", use: administration.release)
+      .post("/v1/accounts/{account_id}/merge", use: administration.merge)
+      .post("/v1/grants", use: administration.grant)
+      .delete("/v1/grants/{grant_id}", use: administration.revoke)
+      .delete("/v1/accounts/{account_id}", use: administration.erase)
+      .get("/v1/accounts/{account_id}/export", use: exports.export)
+      .get("/v1/administrator-acts", use: administration.actions)
+      .post("/v1/events/{event_id}/redelivery", use: events.redeliver)
+      .get("/metrics") { _, _ in await metricsPage.response() }
+
+    let reports = ReportController(reports: reports, desk: reportCoordinator, now: now)
+    admin
+      .get("/v1/reports", use: reports.list)
+      .get("/v1/reports/{name}", use: reports.show)
+
+    return router
+  }
+
+  private func permission(_ role: APIKeys.Role) -> Permission {
+    Permission(role: role, brake: brake, now: now)
+  }
+
+  /// The routes and the admin pages, with 405 and the allowed methods for any other method.
+  func router() -> Router<APIContext> {
+    let router = routes()
+    site?.addRoutes(to: router)
+    for (path, routes) in Dictionary(grouping: router.routes, by: \.path.description) {
+      var allowed = Set(routes.map(\.method))
+      if allowed.contains(.get) { allowed.insert(.head) }
+      let refusal = Problem.methodNotAllowed(allowed)
+      for method in Self.methods where !allowed.contains(method) {
+        router.on(RouterPath(path), method: method) { _, _ -> Response in throw refusal }
+      }
+    }
+    return router
+  }
+
+  /// The methods of RFC 9110 and RFC 5789 that apply to resources.
+  private static let methods: [HTTPRequest.Method] = [
+    .get, .head, .post, .put, .patch, .delete, .options,
+  ]
 }

@@ -1,4 +1,5 @@
 package import Crypto
+import Foundation
 package import Secrets
 import Subscriptions
 
@@ -41,7 +42,8 @@ package struct APIKeys: Sendable {
     for (index, entry) in text.revealed.split(separator: ",", omittingEmptySubsequences: false)
       .enumerated()
     {
-      let key = try Key(parsing: entry.trimmingSpaces, number: index + 1)
+      let key = try Key(
+        parsing: entry.trimmingCharacters(in: .whitespacesAndNewlines), number: index + 1)
       guard !keys.contains(where: { $0.caller.name == key.caller.name }) else {
         throw APIKeyError(entry: index + 1, fault: .duplicateName)
       }
@@ -79,7 +81,7 @@ package struct APIKeys: Sendable {
     return keys.first { $0.caller.role == .admin && ExactText($0.caller.name) == name }?.sessionKey
   }
 
-  /// In characters; also the limit for webhook secrets.
+  /// In characters, as in ``APIKeyError/Fault/shortSecret``; also the limit for webhook secrets.
   static let shortestSecret = 16
 
   /// Schemes are compared without case (RFC 9110, section 11.1).
@@ -90,15 +92,16 @@ package struct APIKeys: Sendable {
 ///
 /// Never shows the text of an entry, because any part of it may be a secret.
 package struct APIKeyError: Error, Hashable, Sendable, CustomStringConvertible {
-  package enum Fault: Hashable, Sendable {
-    case notThreeParts
-    case emptyName
-    case unknownRole
-    case shortSecret
-    /// It has characters that a header field can't carry.
-    case unusableSecret
-    case duplicateName
-    case duplicateSecret
+  package enum Fault: String, Sendable {
+    case notThreeParts = "not of the form name:role:secret"
+    case emptyName = "the name before the first colon is empty"
+    case unknownRole = "unknown role (use app or admin)"
+    case shortSecret =
+      "the secret is shorter than 16 characters (generate one with `openssl rand -hex 32`)"
+    /// A header field can't carry these.
+    case unusableSecret = "the secret has spaces, control or non-ASCII characters"
+    case duplicateName = "another key has the same name"
+    case duplicateSecret = "another key has the same secret"
   }
 
   /// The entry's position, from 1.
@@ -106,24 +109,12 @@ package struct APIKeyError: Error, Hashable, Sendable, CustomStringConvertible {
   package let fault: Fault
 
   package var description: String {
-    let fault =
-      switch fault {
-      case .notThreeParts: "not of the form name:role:secret"
-      case .emptyName: "the name before the first colon is empty"
-      case .unknownRole: "unknown role (use app or admin)"
-      case .shortSecret:
-        "the secret is shorter than \(APIKeys.shortestSecret) characters (generate one with "
-          + "`openssl rand -hex 32`)"
-      case .unusableSecret: "the secret has spaces, control or non-ASCII characters"
-      case .duplicateName: "another key has the same name"
-      case .duplicateSecret: "another key has the same secret"
-      }
-    return "API key \(entry): \(fault). Example: shop:app:SECRET,ops:admin:OTHER-SECRET"
+    "API key \(entry): \(fault.rawValue). Example: shop:app:SECRET,ops:admin:OTHER-SECRET"
   }
 }
 
 extension APIKeys.Key {
-  fileprivate init(parsing entry: Substring, number: Int) throws {
+  fileprivate init(parsing entry: String, number: Int) throws {
     let parts = entry.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
     guard parts.count == 3 else { throw APIKeyError(entry: number, fault: .notThreeParts) }
     guard !parts[0].isEmpty else { throw APIKeyError(entry: number, fault: .emptyName) }
@@ -143,14 +134,5 @@ extension APIKeys.Key {
       SymmetricKey(
         data: HMAC<SHA256>.authenticationCode(
           for: Array("tenure admin session".utf8), using: SymmetricKey(data: secret))))
-  }
-}
-
-extension Substring {
-  fileprivate var trimmingSpaces: Substring {
-    var text = self
-    while text.first?.isWhitespace == true { text.removeFirst() }
-    while text.last?.isWhitespace == true { text.removeLast() }
-    return text
   }
 }

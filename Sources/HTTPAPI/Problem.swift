@@ -1,7 +1,7 @@
 package import HTTPTypes
 import Hummingbird
 import Intake
-import JSONText
+package import JSONText
 import LedgerStorage
 import NIOCore
 import Reports
@@ -16,7 +16,7 @@ package struct Problem: Error, Sendable {
   /// The invalid field, query parameter or part of the path.
   package var field: String?
   package var submission: RejectedSubmission?
-  package var headers: HTTPFields = [:]
+  package var headers: HTTPFields
 
   /// The additional members for a rejected submission.
   package struct RejectedSubmission: Sendable {
@@ -26,11 +26,14 @@ package struct Problem: Error, Sendable {
     var exchanges: [SubmissionExchange]?
   }
 
-  package init(_ code: ProblemCode, _ detail: String, field: String? = nil) {
+  package init(
+    _ code: ProblemCode, _ detail: String, field: String? = nil, headers: HTTPFields = [:]
+  ) {
     self.code = code
     self.detail = detail
     status = code.status
     self.field = field
+    self.headers = headers
   }
 }
 
@@ -43,10 +46,9 @@ extension Problem {
   }
 
   package static var unauthorized: Problem {
-    var problem = Problem(
-      .unauthorized, "Send `Authorization: Bearer SECRET` with the secret of a configured API key.")
-    problem.headers[.wwwAuthenticate] = "Bearer"
-    return problem
+    Problem(
+      .unauthorized, "Send `Authorization: Bearer SECRET` with the secret of a configured API key.",
+      headers: [.wwwAuthenticate: "Bearer"])
   }
 
   package static func forbidden(needed role: APIKeys.Role) -> Problem {
@@ -55,9 +57,7 @@ extension Problem {
 
   package static func methodNotAllowed(_ allowed: Set<HTTPRequest.Method>) -> Problem {
     let list = allowed.map(\.rawValue).sorted().joined(separator: ", ")
-    var problem = Problem(.methodNotAllowed, "Allowed methods: \(list).")
-    problem.headers[.allow] = list
-    return problem
+    return Problem(.methodNotAllowed, "Allowed methods: \(list).", headers: [.allow: list])
   }
 
   package static func contentTooLarge(limit: Int) -> Problem {
@@ -68,27 +68,23 @@ extension Problem {
   package static let retryAfterSeconds = 2
 
   package static func unavailable(_ detail: String) -> Problem {
-    var problem = Problem(.unavailable, detail)
-    problem.headers[.retryAfter] = "\(retryAfterSeconds)"
-    return problem
+    Problem(.unavailable, detail, headers: [.retryAfter: "\(retryAfterSeconds)"])
   }
 }
 
-extension Problem: JSONWritable {
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("type", "urn:tenure:problem:\(code.rawValue)")
-      json.member("title", code.title)
-      json.member("status", status.code)
-      json.member("detail", detail)
-      json.member("code", code.rawValue)
-      json.memberIfPresent("field", field)
-      json.memberIfPresent("request_id", LogContext.current?.requestID)
-      if let submission {
-        json.member("submission_id", submission.id)
-        json.memberIfPresent("apple_status", submission.appleStatus)
-        json.memberIfPresent("exchanges", submission.exchanges)
-      }
+extension Problem: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("type", "urn:tenure:problem:\(code.rawValue)")
+    json.member("title", code.title)
+    json.member("status", status.code)
+    json.member("detail", detail)
+    json.member("code", code.rawValue)
+    json.memberIfPresent("field", field)
+    json.memberIfPresent("request_id", LogContext.current?.requestID)
+    if let submission {
+      json.member("submission_id", submission.id)
+      json.memberIfPresent("apple_status", submission.appleStatus)
+      json.memberIfPresent("exchanges", submission.exchanges)
     }
   }
 }
@@ -107,18 +103,13 @@ extension Problem {
   /// Internal errors show no details; the log has them.
   package init(_ error: any Error) {
     switch error {
-    case let problem as Problem:
-      self = problem
-    case let error as LedgerError:
-      self.init(error)
-    case let error as DecodingError:
-      self.init(error)
+    case let problem as Problem: self = problem
+    case let error as LedgerError: self.init(error)
+    case let error as DecodingError: self.init(error)
     case let error as JSONError:
       self.init(.invalidRequest, "Invalid JSON: the body \(error).")
-    case is NIOTooManyBytesError:
-      self.init(.contentTooLarge, "The body is too large.")
-    case let error as any HTTPResponseError:
-      self.init(error)
+    case is NIOTooManyBytesError: self.init(.contentTooLarge, "The body is too large.")
+    case let error as any HTTPResponseError: self.init(error)
     case is CancellationError:
       self = .unavailable("The server is shutting down. Try again.")
     case is NotificationQueueFull:
@@ -127,8 +118,7 @@ extension Problem {
       self = .unavailable("Too many report files are being downloaded. Try again.")
     case _ where Ledger.isUnavailable(error):
       self = .unavailable("The database is unreachable or too slow. Try again.")
-    default:
-      self.init(.internalError, Self.internalErrorDetail)
+    default: self.init(.internalError, Self.internalErrorDetail)
     }
   }
 
@@ -161,8 +151,7 @@ extension Problem {
       self = .invalid(context.codingPath.fieldName, "must be \(Self.name(of: type))")
     case .typeMismatch, .valueNotFound:
       self.init(.invalidRequest, "The body must be a JSON object.")
-    default:
-      self.init(.invalidRequest, "The body is not valid JSON.")
+    default: self.init(.invalidRequest, "The body is not valid JSON.")
     }
   }
 
@@ -185,8 +174,7 @@ extension Problem {
       self.init(.unsupportedMediaType, "Send JSON, as `Content-Type: application/json`.")
     case let status where status.kind == .clientError:
       self.init(.invalidRequest, "The request is malformed: \(status.reasonPhrase).")
-    default:
-      self.init(.internalError, Self.internalErrorDetail)
+    default: self.init(.internalError, Self.internalErrorDetail)
     }
   }
 }
@@ -238,62 +226,81 @@ package enum ProblemCode: String, CaseIterable, Sendable {
   case internalError = "internal_error"
   case unavailable
 
-  package var status: HTTPResponse.Status {
-    switch self {
-    case .invalidRequest: .badRequest
-    case .unauthorized, .wrongSecret: .unauthorized
-    case .forbidden: .forbidden
-    case .notFound, .unknownProduct, .unknownOrder, .unknownAccount, .unknownSubmission,
-      .unknownTransaction, .unknownOriginalTransaction, .unknownGrant, .unknownEvent,
-      .unknownReport:
-      .notFound
-    case .methodNotAllowed: .methodNotAllowed
-    case .ambiguous, .notTheOwner, .revoked, .accountErased, .accountMerged, .grantDiffers,
-      .webhooksOff:
-      .conflict
-    case .cursorExpired, .cursorUnknown: .gone
-    case .contentTooLarge: .contentTooLarge
-    case .unsupportedMediaType: .unsupportedMediaType
-    case .receiptRejected, .wrongBundleID, .invalidSignature: .unprocessableContent
-    case .internalError: .internalServerError
-    case .unavailable: .serviceUnavailable
-    }
-  }
+  package var status: HTTPResponse.Status { entry.status }
 
   /// The code's meaning, the same for every occurrence.
-  package var title: String {
+  package var title: String { entry.title }
+
+  private var entry: (status: HTTPResponse.Status, title: String) {
     switch self {
-    case .invalidRequest: "Invalid request"
-    case .unauthorized: "Missing or invalid API key"
-    case .forbidden: "Insufficient permissions"
-    case .notFound: "Not found"
-    case .unknownProduct: "Unknown product"
-    case .unknownOrder: "Unknown order"
-    case .unknownAccount: "Unknown account"
-    case .unknownSubmission: "Unknown submission"
-    case .unknownTransaction: "Unknown transaction"
-    case .unknownOriginalTransaction: "Unknown original transaction"
-    case .unknownGrant: "Unknown grant"
-    case .unknownEvent: "Unknown event"
-    case .unknownReport: "Unknown report"
-    case .methodNotAllowed: "Method not allowed"
-    case .ambiguous: "Ambiguous ID"
-    case .notTheOwner: "Account does not own the transaction"
-    case .revoked: "Transaction revoked"
-    case .accountErased: "Account erased"
-    case .accountMerged: "Account merged into another"
-    case .grantDiffers: "Grant ID already in use"
-    case .webhooksOff: "Webhooks not configured"
-    case .cursorExpired: "Cursor expired"
-    case .cursorUnknown: "Unknown cursor"
-    case .contentTooLarge: "Request body too large"
-    case .unsupportedMediaType: "Unsupported media type"
-    case .receiptRejected: "Receipt rejected"
-    case .wrongBundleID: "Wrong bundle ID"
-    case .invalidSignature: "Invalid signature"
-    case .wrongSecret: "Wrong shared secret"
-    case .internalError: "Internal error"
-    case .unavailable: "Temporarily unavailable"
+    case .invalidRequest: (.badRequest, "Invalid request")
+    case .unauthorized: (.unauthorized, "Missing or invalid API key")
+    case .forbidden: (.forbidden, "Insufficient permissions")
+    case .notFound: (.notFound, "Not found")
+    case .unknownProduct: (.notFound, "Unknown product")
+    case .unknownOrder: (.notFound, "Unknown order")
+    case .unknownAccount: (.notFound, "Unknown account")
+    case .unknownSubmission: (.notFound, "Unknown submission")
+    case .unknownTransaction: (.notFound, "Unknown transaction")
+    case .unknownOriginalTransaction: (.notFound, "Unknown original transaction")
+    case .unknownGrant: (.notFound, "Unknown grant")
+    case .unknownEvent: (.notFound, "Unknown event")
+    case .unknownReport: (.notFound, "Unknown report")
+    case .methodNotAllowed: (.methodNotAllowed, "Method not allowed")
+    case .ambiguous: (.conflict, "Ambiguous ID")
+    case .notTheOwner: (.conflict, "Account does not own the transaction")
+    case .revoked: (.conflict, "Transaction revoked")
+    case .accountErased: (.conflict, "Account erased")
+    case .accountMerged: (.conflict, "Account merged into another")
+    case .grantDiffers: (.conflict, "Grant ID already in use")
+    case .webhooksOff: (.conflict, "Webhooks not configured")
+    case .cursorExpired: (.gone, "Cursor expired")
+    case .cursorUnknown: (.gone, "Unknown cursor")
+    case .contentTooLarge: (.contentTooLarge, "Request body too large")
+    case .unsupportedMediaType: (.unsupportedMediaType, "Unsupported media type")
+    case .receiptRejected: (.unprocessableContent, "Receipt rejected")
+    case .wrongBundleID: (.unprocessableContent, "Wrong bundle ID")
+    case .invalidSignature: (.unprocessableContent, "Invalid signature")
+    case .wrongSecret: (.unauthorized, "Wrong shared secret")
+    case .internalError: (.internalServerError, "Internal error")
+    case .unavailable: (.serviceUnavailable, "Temporarily unavailable")
     }
   }
+}
+
+extension Response {
+  /// A JSON response; `capacity` is its estimated size in bytes.
+  package init(
+    _ json: some JSONWritable, status: HTTPResponse.Status = .ok,
+    mediaType: String = "application/json", headers: HTTPFields = [:], capacity: Int = 512
+  ) {
+    var writer = JSONWriter(capacity: capacity)
+    json.write(to: &writer)
+    var headers = headers
+    headers.append(HTTPField(name: .contentType, value: mediaType))
+    self.init(
+      status: status, headers: headers,
+      body: ResponseBody(byteBuffer: ByteBuffer(bytes: writer.bytes)))
+  }
+
+  /// A response with a JSON object, whose members the closure writes.
+  init(
+    status: HTTPResponse.Status = .ok, headers: HTTPFields = [:], capacity: Int = 512,
+    _ members: @escaping (inout JSONWriter) -> Void
+  ) {
+    self.init(JSONMembers(write: members), status: status, headers: headers, capacity: capacity)
+  }
+
+  /// A response with one piece of text or data.
+  init(_ body: ByteBuffer, as mediaType: String) {
+    self.init(
+      status: .ok, headers: [.contentType: mediaType], body: ResponseBody(byteBuffer: body))
+  }
+}
+
+/// An object, whose members the closure writes.
+struct JSONMembers: JSONObjectWritable {
+  let write: (inout JSONWriter) -> Void
+
+  func writeMembers(to json: inout JSONWriter) { write(&json) }
 }

@@ -23,17 +23,10 @@ extension Request {
     -> Body
   {
     let buffer = try await collectJSON(upTo: limit)
-    return try JSONValue(parsing: buffer.readableBytesView).decode(Body.self)
+    return try JSONValue(parsing: buffer.readableBytesView).decode(Body.self, snakeCase: true)
   }
 
-  /// The body, or nil if it is empty.
-  package func jsonIfPresent<Body: Decodable>(_: Body.Type) async throws -> Body? {
-    let buffer = try await collectJSON(upTo: BodyLimit.small)
-    guard buffer.readableBytes > 0 else { return nil }
-    return try JSONValue(parsing: buffer.readableBytesView).decode(Body.self)
-  }
-
-  private func collectJSON(upTo limit: Int) async throws -> ByteBuffer {
+  func collectJSON(upTo limit: Int = BodyLimit.small) async throws -> ByteBuffer {
     // A body without a Content-Type is taken for JSON (RFC 9110, section 8.3).
     if let mediaType, mediaType != "application/json", !mediaType.rawValue.hasSuffix("+json") {
       throw Problem(
@@ -59,8 +52,7 @@ extension Request {
     return whole
   }
 
-  /// The media type in lower case, without parameters; nil without a Content-Type, and empty if it
-  /// is not ASCII.
+  /// The media type in lower case, without parameters; nil if there is none, empty if not ASCII.
   package var mediaType: ExactText? {
     headers[.contentType].map { field in
       guard field.isASCII else { return "" }
@@ -163,8 +155,7 @@ package struct TextField: Sendable {
   package let maximumLength: Int
 
   package init(name: String, maximumLength: Int) {
-    self.name = name
-    self.maximumLength = maximumLength
+    (self.name, self.maximumLength) = (name, maximumLength)
   }
 
   /// The app's own IDs: numbers, UUIDs, email addresses.
@@ -227,10 +218,9 @@ package struct Page: Sendable {
   package static let malformedCursor = Problem.invalid(
     "after", "must be a `next` value from a previous page")
 
-  /// Cuts the page out of a whole list.
+  /// Cuts the page out of a whole list, with the cursor of the next page; nil on the last one.
   ///
-  /// Returns the page's elements, and the cursor of the next page; nil on the last one. Throws a
-  /// ``Problem`` for a cursor of no element.
+  /// - Throws: A ``Problem`` for a cursor of no element.
   package func slice<Element>(of list: [Element], cursor: (Element) -> String) throws
     -> (elements: ArraySlice<Element>, next: String?)
   {

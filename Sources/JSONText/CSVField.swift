@@ -6,7 +6,6 @@ extension String {
   ///
   /// - Parameter guardsFormulas: Whether a text that a spreadsheet would evaluate gets a leading
   ///   apostrophe; not in files that programs read back.
-  /// - Returns: The field.
   package func csvField(guardsFormulas: Bool) -> String {
     let apostrophe = guardsFormulas && (utf8.first.map(Self.beginsFormula) ?? false) ? "'" : ""
     guard utf8.contains(where: Self.needsQuotes) else { return apostrophe + self }

@@ -22,7 +22,6 @@ extension JSONValue {
   /// nearest `Double`.
   ///
   /// - Parameters:
-  ///   - bytes: The whole text.
   ///   - toleratesRepetitions: Whether a member may be repeated with the same value, as seen in
   ///     notifications of version 1.
   ///   - mostValues: The most values, including those in arrays and objects.
@@ -31,15 +30,9 @@ extension JSONValue {
     parsing bytes: some Sequence<UInt8>, toleratesRepetitions: Bool = false,
     mostValues: Int = .max
   ) throws {
-    self = try Self.parse(Array(bytes), toleratesRepetitions, mostValues)
-  }
-
-  private static func parse(
-    _ bytes: [UInt8], _ toleratesRepetitions: Bool, _ mostValues: Int
-  ) throws(JSONError) -> JSONValue {
     var reader = JSONReader(
-      bytes: bytes, toleratesRepetitions: toleratesRepetitions, valuesLeft: mostValues)
-    return try reader.whole()
+      bytes: Array(bytes), toleratesRepetitions: toleratesRepetitions, valuesLeft: mostValues)
+    self = try reader.whole()
   }
 }
 
@@ -47,16 +40,10 @@ private struct JSONReader {
   /// The most members in Apple's payloads: the capacity reserved at first.
   private static let usualMembers = 32
 
-  private let bytes: [UInt8]
-  private let toleratesRepetitions: Bool
-  private var valuesLeft: Int
-  private var position = 0
-
-  init(bytes: [UInt8], toleratesRepetitions: Bool, valuesLeft: Int) {
-    self.bytes = bytes
-    self.toleratesRepetitions = toleratesRepetitions
-    self.valuesLeft = valuesLeft
-  }
+  let bytes: [UInt8]
+  let toleratesRepetitions: Bool
+  var valuesLeft: Int
+  var position = 0
 
   mutating func whole() throws(JSONError) -> JSONValue {
     skipSpace()
@@ -108,7 +95,7 @@ private struct JSONReader {
     return .object(members)
   }
 
-  /// A few members are compared pairwise, many through a set, so that time is never quadratic.
+  /// Compares members through a set, so that time is never quadratic.
   private func refuseDuplicates(_ members: [JSONValue.Member]) throws(JSONError) {
     guard members.count > 1 else { return }
     var seen = Set<ExactText>(minimumCapacity: members.count)
@@ -293,12 +280,8 @@ private struct JSONReader {
     guard bytes.count - position >= 4 else { throw JSONError("has a text that does not end") }
     var value: UInt32 = 0
     for byte in bytes[position..<position + 4] {
-      let digit: UInt8
-      switch byte {
-      case UInt8(ascii: "0")...UInt8(ascii: "9"): digit = byte - UInt8(ascii: "0")
-      case UInt8(ascii: "a")...UInt8(ascii: "f"): digit = byte - UInt8(ascii: "a") + 10
-      case UInt8(ascii: "A")...UInt8(ascii: "F"): digit = byte - UInt8(ascii: "A") + 10
-      default: throw JSONError("has an escape that there isn't")
+      guard let digit = Character(Unicode.Scalar(byte)).hexDigitValue else {
+        throw JSONError("has an escape that there isn't")
       }
       value = value << 4 | UInt32(digit)
     }

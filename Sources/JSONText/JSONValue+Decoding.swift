@@ -5,26 +5,27 @@ extension JSONValue {
   ///
   /// Finds members byte by byte, unlike Foundation's decoder, which compares canonical forms.
   ///
-  /// - Returns: The value.
+  /// - Parameter snakeCase: Whether the member of a property `orderID` is `order_id`.
   /// - Throws: `DecodingError` with the path of the member that is missing or of another type.
-  package func decode<Value: Decodable>(_: Value.Type) throws -> Value {
-    try Value(from: JSONValueDecoder(value: self, codingPath: []))
+  package func decode<Value: Decodable>(_: Value.Type, snakeCase: Bool = false) throws -> Value {
+    try Value(from: JSONValueDecoder(value: self, snakeCase: snakeCase, codingPath: []))
   }
 }
 
 private struct JSONValueDecoder: Decoder {
   let value: JSONValue
+  let snakeCase: Bool
   let codingPath: [any CodingKey]
   var userInfo: [CodingUserInfoKey: Any] { [:] }
 
   func container<Key: CodingKey>(keyedBy _: Key.Type) throws -> KeyedDecodingContainer<Key> {
     guard case .object = value else { throw mismatch([String: Any].self) }
-    return KeyedDecodingContainer(JSONObjectContainer(value: value, codingPath: codingPath))
+    return KeyedDecodingContainer(JSONObjectContainer(decoder: self))
   }
 
   func unkeyedContainer() throws -> any UnkeyedDecodingContainer {
     guard case .array(let elements) = value else { throw mismatch([Any].self) }
-    return JSONArrayContainer(elements: elements, codingPath: codingPath)
+    return JSONArrayContainer(elements: elements, snakeCase: snakeCase, codingPath: codingPath)
   }
 
   func singleValueContainer() -> any SingleValueDecodingContainer { self }
@@ -57,20 +58,10 @@ extension JSONValueDecoder: SingleValueDecodingContainer {
   }
 
   func decode(_ type: Float.Type) throws -> Float { Float(try decode(Double.self)) }
-  func decode(_ type: Int.Type) throws -> Int { try integer(type) }
-  func decode(_ type: Int8.Type) throws -> Int8 { try integer(type) }
-  func decode(_ type: Int16.Type) throws -> Int16 { try integer(type) }
-  func decode(_ type: Int32.Type) throws -> Int32 { try integer(type) }
-  func decode(_ type: Int64.Type) throws -> Int64 { try integer(type) }
-  func decode(_ type: UInt.Type) throws -> UInt { try integer(type) }
-  func decode(_ type: UInt8.Type) throws -> UInt8 { try integer(type) }
-  func decode(_ type: UInt16.Type) throws -> UInt16 { try integer(type) }
-  func decode(_ type: UInt32.Type) throws -> UInt32 { try integer(type) }
-  func decode(_ type: UInt64.Type) throws -> UInt64 { try integer(type) }
   func decode<Value: Decodable>(_: Value.Type) throws -> Value { try Value(from: self) }
 
   /// An integer in range: 9.99 is of another type.
-  private func integer<Number: FixedWidthInteger>(_ type: Number.Type) throws -> Number {
+  func decode<Number: FixedWidthInteger & Decodable>(_ type: Number.Type) throws -> Number {
     let number: Number? =
       switch value {
       case .integer(let number): Number(exactly: number)
@@ -83,12 +74,12 @@ extension JSONValueDecoder: SingleValueDecodingContainer {
 }
 
 private struct JSONObjectContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
-  let value: JSONValue
-  let codingPath: [any CodingKey]
+  let decoder: JSONValueDecoder
 
-  var allKeys: [Key] { value.keys.compactMap { Key(stringValue: $0) } }
+  var codingPath: [any CodingKey] { decoder.codingPath }
+  var allKeys: [Key] { decoder.value.keys.compactMap { Key(stringValue: $0) } }
 
-  func contains(_ key: Key) -> Bool { member(key) != nil }
+  func contains(_ key: Key) -> Bool { decoder.value[name(key)] != nil }
   func decodeNil(forKey key: Key) throws -> Bool { try decoder(key).decodeNil() }
   func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value {
     try decoder(key).decode(type)
@@ -104,29 +95,29 @@ private struct JSONObjectContainer<Key: CodingKey>: KeyedDecodingContainerProtoc
     try decoder(key).unkeyedContainer()
   }
 
-  func superDecoder() -> any Decoder { JSONValueDecoder(value: value, codingPath: codingPath) }
+  func superDecoder() -> any Decoder { decoder }
   func superDecoder(forKey key: Key) throws -> any Decoder { try decoder(key) }
 
-  private func member(_ key: Key) -> JSONValue? { value[key.stringValue] }
+  private func name(_ key: Key) -> String {
+    decoder.snakeCase ? key.stringValue.snakeCase : key.stringValue
+  }
 
   private func decoder(_ key: Key) throws -> JSONValueDecoder {
-    guard let member = member(key) else {
+    let key = JSONKey(stringValue: name(key))
+    guard let member = decoder.value[key.stringValue] else {
       throw DecodingError.keyNotFound(
         key, DecodingError.Context(codingPath: codingPath, debugDescription: ""))
     }
-    return JSONValueDecoder(value: member, codingPath: codingPath + [key])
+    return JSONValueDecoder(
+      value: member, snakeCase: decoder.snakeCase, codingPath: codingPath + [key])
   }
 }
 
 private struct JSONArrayContainer: UnkeyedDecodingContainer {
   let elements: [JSONValue]
+  let snakeCase: Bool
   let codingPath: [any CodingKey]
-  private(set) var currentIndex = 0
-
-  init(elements: [JSONValue], codingPath: [any CodingKey]) {
-    self.elements = elements
-    self.codingPath = codingPath
-  }
+  var currentIndex = 0
 
   var count: Int? { elements.count }
   var isAtEnd: Bool { currentIndex == elements.count }
@@ -138,46 +129,63 @@ private struct JSONArrayContainer: UnkeyedDecodingContainer {
   }
 
   mutating func decode<Value: Decodable>(_ type: Value.Type) throws -> Value {
-    let value = try decoder().decode(type)
-    currentIndex += 1
-    return value
+    try advance { try $0.decode(type) }
   }
 
   mutating func nestedContainer<Nested: CodingKey>(
     keyedBy type: Nested.Type
   ) throws -> KeyedDecodingContainer<Nested> {
-    let container = try decoder().container(keyedBy: type)
-    currentIndex += 1
-    return container
+    try advance { try $0.container(keyedBy: type) }
   }
 
   mutating func nestedUnkeyedContainer() throws -> any UnkeyedDecodingContainer {
-    let container = try decoder().unkeyedContainer()
-    currentIndex += 1
-    return container
+    try advance { try $0.unkeyedContainer() }
   }
 
-  mutating func superDecoder() throws -> any Decoder {
-    let decoder = try decoder()
+  mutating func superDecoder() throws -> any Decoder { try advance { $0 } }
+
+  /// Moves on to the next element, unless reading this one fails.
+  private mutating func advance<Value>(
+    _ read: (JSONValueDecoder) throws -> Value
+  ) throws -> Value {
+    let value = try read(decoder())
     currentIndex += 1
-    return decoder
+    return value
   }
 
   private func decoder() throws -> JSONValueDecoder {
-    let path = codingPath + [JSONIndex(intValue: currentIndex)]
+    let path = codingPath + [JSONKey(intValue: currentIndex)]
     guard !isAtEnd else {
       throw DecodingError.valueNotFound(
         Any.self, DecodingError.Context(codingPath: path, debugDescription: ""))
     }
-    return JSONValueDecoder(value: elements[currentIndex], codingPath: path)
+    return JSONValueDecoder(
+      value: elements[currentIndex], snakeCase: snakeCase, codingPath: path)
   }
 }
 
-private struct JSONIndex: CodingKey {
-  let index: Int
-  var intValue: Int? { index }
-  var stringValue: String { "\(index)" }
+/// The name of a member or the index of an element.
+private struct JSONKey: CodingKey {
+  let stringValue: String
+  var intValue: Int?
 
-  init(intValue: Int) { index = intValue }
-  init?(stringValue: String) { nil }
+  init(stringValue: String) { self.stringValue = stringValue }
+
+  init(intValue: Int) {
+    self.intValue = intValue
+    stringValue = "\(intValue)"
+  }
+}
+
+extension String {
+  /// `orderID` as `order_id`.
+  fileprivate var snakeCase: String {
+    var (result, afterLowercase) = ("", false)
+    for character in self {
+      if character.isUppercase, afterLowercase { result += "_" }
+      result += character.lowercased()
+      afterLowercase = character.isLowercase
+    }
+    return result
+  }
 }

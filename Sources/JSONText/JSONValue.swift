@@ -85,52 +85,29 @@ extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral,
 
 // MARK: - Writing
 
-extension JSONValue {
+extension JSONValue: JSONWritable {
   /// UTF-8 without white space.
   package var bytes: [UInt8] {
-    var output: [UInt8] = []
-    write(to: &output)
-    return output
+    var json = JSONWriter(capacity: 0)
+    write(to: &json)
+    return json.bytes
   }
 
-  private func write(to output: inout [UInt8]) {
+  package func write(to json: inout JSONWriter) {
     switch self {
-    case .string(let value): Self.write(value, to: &output)
-    case .integer(let value): output += String(value).utf8
-    case .number(let value): output += String(value).utf8
-    case .bool(let value): output += (value ? "true" : "false").utf8
-    case .null: output += "null".utf8
-    case .array(let elements):
-      output.append(UInt8(ascii: "["))
-      for (index, element) in elements.enumerated() {
-        if index > 0 { output.append(UInt8(ascii: ",")) }
-        element.write(to: &output)
-      }
-      output.append(UInt8(ascii: "]"))
+    case .string(let value): json.write(value)
+    case .integer(let value): json.write(value)
+    case .number(let value): json.write(json: "\(value)")
+    case .bool(let value): json.write(value)
+    case .null: json.null()
+    case .array(let elements): elements.write(to: &json)
     case .object(let members):
-      output.append(UInt8(ascii: "{"))
-      for (index, member) in members.enumerated() {
-        if index > 0 { output.append(UInt8(ascii: ",")) }
-        Self.write(member.key.rawValue, to: &output)
-        output.append(UInt8(ascii: ":"))
-        member.value.write(to: &output)
-      }
-      output.append(UInt8(ascii: "}"))
-    }
-  }
-
-  private static func write(_ text: String, to output: inout [UInt8]) {
-    let hexadecimal = Array("0123456789abcdef".utf8)
-    output.append(UInt8(ascii: "\""))
-    for byte in text.utf8 {
-      switch byte {
-      case UInt8(ascii: "\""), UInt8(ascii: "\\"): output += [UInt8(ascii: "\\"), byte]
-      case 0..<0x20:
-        output += "\\u00".utf8
-        output += [hexadecimal[Int(byte >> 4)], hexadecimal[Int(byte & 15)]]
-      default: output.append(byte)
+      json.object { json in
+        for member in members {
+          json.key(escaping: member.key.rawValue)
+          member.value.write(to: &json)
+        }
       }
     }
-    output.append(UInt8(ascii: "\""))
   }
 }

@@ -36,7 +36,41 @@ package struct JSONWriter {
     bytes.append(UInt8(ascii: "]"))
   }
 
-  /// Writes a member's name; its value follows.
+  /// Writes a member that is an object.
+  package mutating func object(
+    _ name: String, _ members: (inout JSONWriter) throws -> Void
+  ) rethrows {
+    key(name)
+    try object(members)
+  }
+
+  /// Writes a member that is an array, each element by the closure.
+  package mutating func array<Element>(
+    _ name: String, _ elements: some Sequence<Element>,
+    _ write: (inout JSONWriter, Element) throws -> Void
+  ) rethrows {
+    key(name)
+    try array(elements, write)
+  }
+
+  /// Writes a member that is an array of objects, whose members the closure writes.
+  package mutating func objects<Element>(
+    _ name: String, _ elements: some Sequence<Element>,
+    _ members: (inout JSONWriter, Element) throws -> Void
+  ) rethrows {
+    try array(name, elements) { json, element in
+      try json.object { try members(&$0, element) }
+    }
+  }
+
+  /// Writes a member's name of any characters; its value follows.
+  mutating func key(escaping name: String) {
+    separate()
+    write(name)
+    bytes.append(UInt8(ascii: ":"))
+  }
+
+  /// Writes a member's name, which needs no escapes; its value follows.
   package mutating func key(_ name: String) {
     separate()
     bytes.append(UInt8(ascii: "\""))
@@ -144,6 +178,15 @@ package protocol JSONWritable {
   func write(to json: inout JSONWriter)
 }
 
+/// Written as an object.
+package protocol JSONObjectWritable: JSONWritable {
+  func writeMembers(to json: inout JSONWriter)
+}
+
+extension JSONObjectWritable {
+  package func write(to json: inout JSONWriter) { json.object(writeMembers) }
+}
+
 extension String: JSONWritable {
   package func write(to json: inout JSONWriter) { json.write(self) }
 }
@@ -152,13 +195,12 @@ extension Bool: JSONWritable {
   package func write(to json: inout JSONWriter) { json.write(self) }
 }
 
-extension Int: JSONWritable {
+extension JSONWritable where Self: FixedWidthInteger {
   package func write(to json: inout JSONWriter) { json.write(self) }
 }
 
-extension Int64: JSONWritable {
-  package func write(to json: inout JSONWriter) { json.write(self) }
-}
+extension Int: JSONWritable {}
+extension Int64: JSONWritable {}
 
 /// RFC 3339 in UTC with milliseconds.
 extension Timestamp: JSONWritable {
@@ -207,3 +249,20 @@ extension LedgerEntry.Kind: JSONWritable {}
 extension Entitlement.State: JSONWritable {}
 extension Entitlement.Source: JSONWritable {}
 extension PurchaseOrder.Status: JSONWritable {}
+
+extension Entitlement: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("entitlement", name)
+    json.member("active", isActive)
+    json.member("state", state)
+    json.member("product_id", productID)
+    json.member("expires_at", expiresAt)
+    json.member("access_ends_at", accessEndsAt)
+    json.member("will_renew", willRenew)
+    json.member("period_type", periodType)
+    json.member("environment", environment)
+    json.member("original_transaction_id", originalTransactionID)
+    json.member("transaction_id", transactionID)
+    json.member("source", source)
+  }
+}

@@ -7,18 +7,6 @@ package import Subscriptions
 import Synchronization
 import Tracing
 
-extension JobRunner {
-  func deliverEvents(_ job: Job) async throws -> JobOutcome {
-    guard let webhook = tools.webhook else {
-      return .retry(because: "This worker has no webhook.")
-    }
-    let delivery = EventDelivery(
-      ledger: ledger, sender: webhook, metrics: tools.webhookMetrics, logger: logger, now: now)
-    try await delivery.perform(job)
-    return .settled
-  }
-}
-
 /// Delivers the events of a stream to the webhook, one after the other.
 ///
 /// Each is delivered at least once and in order: a delivery is deleted before the next event is
@@ -31,7 +19,7 @@ struct EventDelivery: Sendable {
 
   let ledger: Ledger
   let sender: WebhookSender
-  var metrics = WebhookMetrics(MetricsSystem.factory)
+  var metrics = WebhookMetrics()
   let logger: Logger
   let now: @Sendable () -> Timestamp
 
@@ -103,18 +91,18 @@ package struct EventPusher: Service {
       await withTaskGroup { group in
         let (rings, notifier) = AsyncStream.makeStream(
           of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        let hearing = Hearing()
+        let isListening = Mutex(false)
         group.addTask {
-          await ledger.notifier.listen(to: .events) { isListening in
-            hearing.works = isListening
+          await ledger.notifier.listen(to: .events) { listens in
+            isListening.withLock { $0 = listens }
             notifier.yield()
           }
         }
         group.addTask {
-          while (try? await Task.sleep(
-            for: hearing.works ? ChangeNotifier.longestSilence : Self.deafSleep))
-            != nil
-          {
+          while !Task.isCancelled {
+            let isHearing = isListening.withLock(\.self)
+            try? await Task.sleep(
+              for: isHearing ? ChangeNotifier.longestSilence : Self.deafSleep)
             notifier.yield()
           }
         }
@@ -131,15 +119,5 @@ package struct EventPusher: Service {
     } catch {
       logger.error("Can't read new events", metadata: ["error": "\(error)"])
     }
-  }
-}
-
-/// Whether notifications arrive.
-private final class Hearing: Sendable {
-  private let state = Mutex(false)
-
-  var works: Bool {
-    get { state.withLock(\.self) }
-    set { state.withLock { $0 = newValue } }
   }
 }

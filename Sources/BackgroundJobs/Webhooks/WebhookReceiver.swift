@@ -11,14 +11,9 @@ package struct WebhookReceiver: Sendable {
     package let isAboutSecrets: Bool
     package let description: String
 
-    fileprivate init(url fault: String) {
-      isAboutSecrets = false
-      description = fault
-    }
-
-    fileprivate init(secrets fault: String) {
-      isAboutSecrets = true
-      description = fault
+    fileprivate init(_ description: String, isAboutSecrets: Bool = false) {
+      self.description = description
+      self.isAboutSecrets = isAboutSecrets
     }
   }
 
@@ -27,16 +22,15 @@ package struct WebhookReceiver: Sendable {
   /// Two secrets are valid during a rotation.
   private static let mostSecrets = 2
 
+  /// It can contain a token.
   let url: Secret<String>
   /// As in the URL, without the brackets of an address.
   let host: String
+  /// One or two; each signs every event.
   let secrets: [Secret<String>]
+  /// Whether the receiver may be on this machine or in its networks.
   let allowsPrivateAddresses: Bool
 
-  /// - Parameters:
-  ///   - url: A secret, because it can contain a token.
-  ///   - secrets: One or two; each signs every event.
-  ///   - allowsPrivateAddresses: Whether the receiver may be on this machine or in its networks.
   /// - Throws: ``Fault``.
   package init(
     url: Secret<String>, secrets: [Secret<String>], allowsPrivateAddresses: Bool
@@ -44,33 +38,31 @@ package struct WebhookReceiver: Sendable {
     guard let parts = URL(string: url.revealed), let scheme = parts.scheme?.lowercased(),
       ["http", "https"].contains(scheme), (1...65_535).contains(parts.port ?? 443),
       let host = parts.host(percentEncoded: true), !host.isEmpty
-    else { throw Fault(url: "must be a URL such as https://HOST/PATH") }
+    else { throw Fault("must be a URL such as https://HOST/PATH") }
     guard parts.user == nil, parts.password == nil, parts.fragment == nil else {
-      throw Fault(
-        url: "must not have a user name, password or fragment; events are signed instead")
+      throw Fault("must not have a user name, password or fragment; events are signed instead")
     }
     // With other characters the HTTP client might read another host, and the checked address would
     // not be the one that it connects to.
     let usual = /[A-Za-z0-9._\-]+|\[?[0-9A-Fa-f:.]+\]?/
     guard host.wholeMatch(of: usual) != nil else {
-      throw Fault(url: "its host has characters that are not allowed in a DNS name")
+      throw Fault("its host has characters that are not allowed in a DNS name")
     }
     self.host = host.trimmingCharacters(in: ["[", "]"])
     guard allowsPrivateAddresses || IPAddress(self.host)?.isPublic ?? true else {
-      throw Fault(
-        url: "the address is private; set TENURE_WEBHOOK_ALLOW_PRIVATE to on to allow this")
+      throw Fault("the address is private; set TENURE_WEBHOOK_ALLOW_PRIVATE to on to allow this")
     }
     guard (1...Self.mostSecrets).contains(secrets.count) else {
       throw Fault(
-        secrets: "must be one secret, or two during a rotation (got \(secrets.count))")
+        "must be one secret, or two during a rotation (got \(secrets.count))",
+        isAboutSecrets: true)
     }
     guard secrets.allSatisfy({ $0.revealed.utf8.count >= Self.shortestSecret }) else {
       throw Fault(
-        secrets: "must have at least \(Self.shortestSecret) characters, such as those of "
-          + "`openssl rand -hex 32`")
+        "must have at least \(Self.shortestSecret) characters, such as those of "
+          + "`openssl rand -hex 32`", isAboutSecrets: true)
     }
-    self.url = url
-    self.secrets = secrets
+    (self.url, self.secrets) = (url, secrets)
     self.allowsPrivateAddresses = allowsPrivateAddresses
   }
 }
@@ -113,56 +105,47 @@ struct IPAddress: Hashable, Sendable {
   // MARK: Networks
 
   private struct Network: Sendable {
-    let first: [UInt8]
+    let first: IPAddress
     let bits: Int
 
-    init(_ first: [UInt8], _ bits: Int) {
-      self.first = first
-      self.bits = bits
+    /// Reads a network such as `10.0.0.0/8`.
+    init(_ text: String) {
+      let parts = text.split(separator: "/")
+      guard parts.count == 2, let first = IPAddress(parts[0]), let bits = Int(parts[1]) else {
+        preconditionFailure("\(text) is no network.")
+      }
+      (self.first, self.bits) = (first, bits)
     }
 
     func contains(_ address: IPAddress) -> Bool {
       let (whole, rest) = bits.quotientAndRemainder(dividingBy: 8)
-      guard zip(first.prefix(whole), address.bytes).allSatisfy({ $0 == $1 }) else { return false }
-      return rest == 0 || (first[whole] ^ address.bytes[whole]) >> (8 - rest) == 0
+      let (first, bytes) = (first.bytes, address.bytes)
+      guard first.prefix(whole) == bytes.prefix(whole) else { return false }
+      return rest == 0 || (first[whole] ^ bytes[whole]) >> (8 - rest) == 0
     }
   }
 
   /// https://www.iana.org/assignments/iana-ipv4-special-registry, with multicast.
+  ///
+  /// 100.64.0.0/10 is carrier-grade NAT (RFC 6598); cloud metadata is at 169.254.169.254.
   private static let reserved4 = [
-    Network([0], 8),
-    Network([10], 8),
-    // Carrier-grade NAT (RFC 6598).
-    Network([100, 64], 10),
-    Network([127], 8),
-    // Link-local; cloud metadata is at 169.254.169.254.
-    Network([169, 254], 16),
-    Network([172, 16], 12),
-    Network([192, 0, 0], 24),
-    Network([192, 0, 2], 24),
-    Network([192, 88, 99], 24),
-    Network([192, 168], 16),
-    Network([198, 18], 15),
-    Network([198, 51, 100], 24),
-    Network([203, 0, 113], 24),
-    // Multicast and above, up to broadcast.
-    Network([224], 3),
-  ]
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+    "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
+    "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
+  ].map(Network.init)
 
   /// IPv6 global unicast (RFC 4291).
-  private static let global6 = Network([0x20], 3)
+  private static let global6 = Network("2000::/3")
   /// https://www.iana.org/assignments/iana-ipv6-special-registry, within ``global6``.
   private static let reserved6 = [
     // Protocol assignments, such as Teredo.
-    Network([0x20, 0x01, 0x00], 23),
-    Network([0x20, 0x01, 0x0d, 0xb8], 32),
+    "2001::/23", "2001:db8::/32",
     // 6to4, which leads to any IPv4 address.
-    Network([0x20, 0x02], 16),
-    Network([0x3f, 0xff, 0x00], 20),
-  ]
-  private static let mapped = Network([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff], 96)
+    "2002::/16", "3fff::/20",
+  ].map(Network.init)
+  private static let mapped = Network("::ffff:0:0/96")
   /// NAT64 (RFC 6052).
-  private static let translated = Network([0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0], 96)
+  private static let translated = Network("64:ff9b::/96")
 
   // MARK: Reading
 

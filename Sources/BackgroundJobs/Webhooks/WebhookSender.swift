@@ -46,9 +46,6 @@ package struct WebhookSender: Sendable {
 
   /// Sends an event once.
   ///
-  /// - Parameters:
-  ///   - body: The event as JSON.
-  ///   - now: Signed with the body.
   /// - Throws: `CancellationError`.
   package func send(_ body: String, at now: Timestamp) async throws -> Outcome {
     let body = Array(body.utf8)
@@ -73,37 +70,17 @@ package struct WebhookSender: Sendable {
 
   /// Checks with a `HEAD` request whether the receiver can be reached, and returns its HTTP status.
   package func reach() async -> Result<Int, Unreachable> {
-    do {
-      var fault = "The receiver's host name has no address."
-      for address in try await checkedAddresses().prefix(Self.addressLimit) {
-        do {
-          return .success(try await head(at: address))
-        } catch  where Self.isNotConnected(error) {
-          fault = Self.sentence(error)
-        }
+    await firstStatus { address in
+      try await clients.withClient(for: address) { client in
+        let request = makeRequest(.HEAD, [:])
+        return Int(try await client.execute(request, timeout: limit).status.code)
       }
-      return .failure(Unreachable(reason: fault))
-    } catch let refusal as Refusal {
-      return .failure(Unreachable(reason: refusal.reason))
-    } catch {
-      return .failure(Unreachable(reason: Self.sentence(error)))
     }
   }
 
   /// The reason is a sentence without the URL.
   package struct Unreachable: Error {
     package let reason: String
-  }
-
-  private func head(at address: String) async throws -> Int {
-    try await clients.withClient(for: address) { client in
-      var request = HTTPClientRequest(url: receiver.url.revealed)
-      request.method = .HEAD
-      request.headers = ["User-Agent": "Tenure"]
-      let answer = try await client.execute(
-        request, timeout: .milliseconds(timeout.components.seconds * 1000))
-      return Int(answer.status.code)
-    }
   }
 
   private struct HeaderInjector: Injector {
@@ -113,26 +90,59 @@ package struct WebhookSender: Sendable {
   }
 
   private func push(_ body: [UInt8], signature: String) async -> Outcome {
+    let pushed = await firstStatus { address in
+      try await clients.withClient(for: address) { client in
+        var request = makeRequest(
+          .POST,
+          ["Content-Type": "application/json", WebhookSignature.field: signature])
+        request.body = .bytes(body)
+        if let trace = InstrumentationContext.current {
+          InstrumentationSystem.instrument.inject(
+            trace, into: &request.headers, using: HeaderInjector())
+        }
+        let answer = try await client.execute(request, timeout: limit + .seconds(1))
+        // Reading the body only lets the connection be reused.
+        _ = try? await answer.body.collect(upTo: Self.answerLimitBytes)
+        return Int(answer.status.code)
+      }
+    }
+    switch pushed {
+    case .success(200..<300): return .delivered
+    case .success(let status) where (300..<400).contains(status):
+      return .failed("The receiver responded with HTTP \(status); redirects are not followed.")
+    case .success(let status): return .failed("The receiver responded with HTTP \(status).")
+    case .failure(let fault): return .failed(fault.reason)
+    }
+  }
+
+  private var limit: TimeAmount { .milliseconds(timeout.components.seconds * 1000) }
+
+  private func makeRequest(_ method: HTTPMethod, _ headers: HTTPHeaders) -> HTTPClientRequest {
+    var request = HTTPClientRequest(url: receiver.url.revealed)
+    (request.method, request.headers) = (method, headers)
+    request.headers.add(name: "User-Agent", value: "Tenure")
+    return request
+  }
+
+  /// The status that the first reachable address responds with.
+  private func firstStatus(
+    _ send: (_ address: String) async throws -> Int
+  ) async -> Result<Int, Unreachable> {
     var fault = "The receiver's host name has no address."
     do {
       for address in try await checkedAddresses().prefix(Self.addressLimit) {
         do {
-          let status = try await post(body, signature: signature, to: address)
-          return Self.outcome(of: status)
+          return .success(try await send(address))
         } catch  where Self.isNotConnected(error) && !Task.isCancelled {
           fault = Self.sentence(error)
         }
       }
-      return .failed(fault)
-    } catch let refusal as Refusal {
-      return .failed(refusal.reason)
+      return .failure(Unreachable(reason: fault))
+    } catch let unreachable as Unreachable {
+      return .failure(unreachable)
     } catch {
-      return .failed(Self.sentence(error))
+      return .failure(Unreachable(reason: Self.sentence(error)))
     }
-  }
-
-  private struct Refusal: Error {
-    let reason: String
   }
 
   /// The receiver's addresses, IPv4 first, which more hosts can reach.
@@ -141,10 +151,10 @@ package struct WebhookSender: Sendable {
   private func checkedAddresses() async throws -> [String] {
     let found = try await addresses(receiver.host).map { text in
       guard let address = IPAddress(text) else {
-        throw Refusal(reason: "The receiver's address is invalid.")
+        throw Unreachable(reason: "The receiver's address is invalid.")
       }
       guard address.isPublic || receiver.allowsPrivateAddresses else {
-        throw Refusal(
+        throw Unreachable(
           reason:
             "The receiver's host name resolves to the private address \(text); to allow this, "
             + "set TENURE_WEBHOOK_ALLOW_PRIVATE to on.")
@@ -152,38 +162,6 @@ package struct WebhookSender: Sendable {
       return (text: text, length: address.bytes.count)
     }
     return found.filter { $0.length == 4 }.map(\.text) + found.filter { $0.length > 4 }.map(\.text)
-  }
-
-  private func post(
-    _ body: [UInt8], signature: String, to address: String
-  ) async throws -> Int {
-    try await clients.withClient(for: address) { client in
-      var request = HTTPClientRequest(url: receiver.url.revealed)
-      request.method = .POST
-      request.headers = [
-        "Content-Type": "application/json", "User-Agent": "Tenure",
-        WebhookSignature.field: signature,
-      ]
-      request.body = .bytes(body)
-      if let trace = InstrumentationContext.current {
-        InstrumentationSystem.instrument.inject(
-          trace, into: &request.headers, using: HeaderInjector())
-      }
-      let answer = try await client.execute(
-        request, timeout: .milliseconds(timeout.components.seconds * 1000 + 1000))
-      // Reading the body only lets the connection be reused.
-      _ = try? await answer.body.collect(upTo: Self.answerLimitBytes)
-      return Int(answer.status.code)
-    }
-  }
-
-  private static func outcome(of status: Int) -> Outcome {
-    switch status {
-    case 200..<300: .delivered
-    case 300..<400:
-      .failed("The receiver responded with HTTP \(status); redirects are not followed.")
-    default: .failed("The receiver responded with HTTP \(status).")
-    }
   }
 
   /// Whether the event can't have arrived, so that another address may be tried.
@@ -224,9 +202,7 @@ enum WebhookSignature {
       code.update(data: Data((second + ".").utf8))
       code.update(data: body)
       return "v1="
-        + code.finalize().map { byte in
-          (byte < 16 ? "0" : "") + String(byte, radix: 16)
-        }.joined()
+        + code.finalize().map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
     return (["t=" + second] + signatures).joined(separator: ",")
   }
@@ -246,9 +222,7 @@ actor WebhookClients {
   private let host: String
   private var entries: [String: Entry] = [:]
 
-  init(host: String) {
-    self.host = host
-  }
+  init(host: String) { self.host = host }
 
   func withClient<Value: Sendable>(
     for address: String, _ body: @Sendable (HTTPClient) async throws -> Value
@@ -301,16 +275,16 @@ final class WebhookMetrics: Sendable {
   private let duration: CoreMetrics.Timer
   private let delay: CoreMetrics.Timer
 
-  init(_ factory: any MetricsFactory) {
+  init() {
     func pushes(_ outcome: String) -> Counter {
       Counter(
-        label: "tenure_webhook_pushes_total", dimensions: [("outcome", outcome)], factory: factory)
+        label: "tenure_webhook_pushes_total", dimensions: [("outcome", outcome)])
     }
     delivered = pushes("delivered")
     failed = pushes("failed")
     parked = pushes("parked")
-    duration = CoreMetrics.Timer(label: "tenure_webhook_push_duration_seconds", factory: factory)
-    delay = CoreMetrics.Timer(label: "tenure_webhook_delay_seconds", factory: factory)
+    duration = CoreMetrics.Timer(label: "tenure_webhook_push_duration_seconds")
+    delay = CoreMetrics.Timer(label: "tenure_webhook_delay_seconds")
   }
 
   func took(_ time: Duration) {

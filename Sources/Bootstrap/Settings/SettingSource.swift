@@ -7,18 +7,16 @@ import Synchronization
 import SystemPackage
 
 /// Reads settings from flags, then the environment, then a file.
-package struct SettingSource: Sendable {
+package final class SettingSource: Sendable {
   private let flags: Secret<[String: String]>
   private let environment: Secret<EnvironmentVariablesProvider>
   private let file: Secret<EnvironmentVariablesProvider>?
   /// All names in the environment and the file.
   private let given: Set<String>
-  private let asked = AskedNames()
+  /// The names that were asked for.
+  private let asked = Mutex<Set<String>>([])
 
-  /// - Parameters:
-  ///   - flags: Command-line options by setting name.
-  ///   - file: The path of a file with `NAME=value` lines.
-  /// - Throws: ``SettingError`` if the file can't be read.
+  /// - Throws: ``SettingError`` if the file, of `NAME=value` lines, can't be read.
   package init(
     flags: [String: String] = [:],
     environment: [String: String] = ProcessInfo.processInfo.environment, file: String? = nil
@@ -42,7 +40,7 @@ package struct SettingSource: Sendable {
 
   /// Names that begin with `TENURE_` and were never read, typically misspelled.
   package var unread: [String] {
-    let names = asked.all
+    let names = asked.withLock(\.self)
     return given.filter { name in
       name.hasPrefix("TENURE_") && !name.dropFirst("TENURE_".count).hasPrefix("TEST_")
         && !names.contains(name.hasSuffix("_FILE") ? String(name.dropLast(5)) : name)
@@ -55,7 +53,7 @@ package struct SettingSource: Sendable {
   /// - Throws: ``SettingError`` for an empty flag, an unreadable or empty `NAME_FILE`, or if both
   ///   `NAME` and `NAME_FILE` are set.
   package func string(_ name: String) throws -> String? {
-    asked.insert(name)
+    asked.withLock { _ = $0.insert(name) }
     if let flag = flags.revealed[name] {
       guard !flag.isEmpty else {
         throw SettingError(name: name, fault: "the option must not be empty")
@@ -98,6 +96,11 @@ package struct SettingSource: Sendable {
         name: name + "_FILE", fault: "\(path) is empty: must be a file with the value")
     }
     return text
+  }
+
+  /// The elements of a comma-separated list, without spaces around them.
+  func list(_ name: String) throws -> [String]? {
+    try string(name)?.split(separator: ",").map { $0.trimmingCharacters(in: .whitespaces) }
   }
 
   package func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int? {
@@ -160,16 +163,6 @@ enum DurationUnit: Character {
   }
 }
 
-private final class AskedNames: Sendable {
-  private let names = Mutex<Set<String>>([])
-
-  var all: Set<String> { names.withLock(\.self) }
-
-  func insert(_ name: String) {
-    names.withLock { _ = $0.insert(name) }
-  }
-}
-
 /// An invalid setting that prevents a program from starting.
 package struct SettingError: Error, CustomStringConvertible {
   package let name: String
@@ -182,6 +175,17 @@ package struct SettingError: Error, CustomStringConvertible {
   }
 
   package var description: String { "\(name): \(fault)" }
+
+  /// Makes a value of a setting, and adds the setting's name to an error.
+  static func naming<Value>(
+    _ name: String, _ prefix: String = "", _ make: () throws -> Value
+  ) throws -> Value {
+    do {
+      return try make()
+    } catch {
+      throw SettingError(name: name, fault: "\(prefix)\(error)")
+    }
+  }
 }
 
 package struct SettingErrors: Error, CustomStringConvertible {
@@ -198,11 +202,7 @@ package struct SettingErrors: Error, CustomStringConvertible {
 }
 
 extension SettingError {
-  /// Explains why a server can't listen; nil if `error` has another cause.
-  ///
-  /// - Parameters:
-  ///   - hostName: The setting of `host`.
-  ///   - portName: The setting of `port`.
+  /// Explains why a server can't listen, by the setting; nil if `error` has another cause.
   package init?(
     listeningOn host: String, named hostName: String, port: Int, named portName: String,
     _ error: any Error

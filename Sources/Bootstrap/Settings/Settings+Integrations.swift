@@ -39,11 +39,9 @@ extension Settings {
         fault: "required because \(names.filter { !missing.contains($0) }[0]) is set: set all of "
           + names.joined(separator: ", ") + ", or none")
     }
-    do {
-      return try ServerAPIKey(
-        issuerID: issuerID, keyID: keyID, privateKey: try contents(ofPrivateKey: path))
-    } catch let error as AppStoreSettingError {
-      throw SettingError(name: names.joined(separator: ", "), fault: "\(error)")
+    let key = try contents(ofPrivateKey: path)
+    return try SettingError.naming(names.joined(separator: ", ")) {
+      try ServerAPIKey(issuerID: issuerID, keyID: keyID, privateKey: key)
     }
   }
 
@@ -85,21 +83,16 @@ extension Settings {
   package static func serverAPIAddresses(_ source: SettingSource) throws -> ServerAPIAddresses {
     let names = ["TENURE_APPSTORE_API_URL", "TENURE_APPSTORE_SANDBOX_API_URL"]
     let apple = ServerAPIAddresses.apple
-    do {
-      return try ServerAPIAddresses(
-        production: try source.string(names[0]) ?? apple.production,
-        sandbox: try source.string(names[1]) ?? apple.sandbox)
-    } catch let error as AppStoreSettingError {
-      throw SettingError(name: names.joined(separator: " or "), fault: "\(error)")
+    let production = try source.string(names[0]) ?? apple.production
+    let sandbox = try source.string(names[1]) ?? apple.sandbox
+    return try SettingError.naming(names.joined(separator: " or ")) {
+      try ServerAPIAddresses(production: production, sandbox: sandbox)
     }
   }
 }
 
-package struct TraceSettings: Sendable {
-  package var collector: SpanExporter.Collector
-  /// The share of traces begun here that is recorded, from 0 to 1.
-  package var ratio: Double
-}
+/// A collector, and the share of traces begun here that is recorded, from 0 to 1.
+package typealias TraceSettings = (collector: SpanExporter.Collector, ratio: Double)
 
 extension Settings {
   private static let tracesEndpoint = "TENURE_OTLP_ENDPOINT"
@@ -127,10 +120,7 @@ extension Settings {
         fault: "must not contain a user name or password: set credentials in \(tracesHeaders)")
     }
     let base = address.hasSuffix("/") ? String(address.dropLast()) : address
-    return TraceSettings(
-      collector: SpanExporter.Collector(
-        url: base + "/v1/traces", headers: headers),
-      ratio: ratio)
+    return (SpanExporter.Collector(url: base + "/v1/traces", headers: headers), ratio)
   }
 
   /// Parses `name=value,name=value` with percent-encoded values, like OTEL_EXPORTER_OTLP_HEADERS.
@@ -172,9 +162,7 @@ extension Settings {
   private static let webhookSecret = "TENURE_WEBHOOK_SECRET"
 
   package static func webhook(_ source: SettingSource) throws -> WebhookReceiver? {
-    let secrets = try source.string(webhookSecret)?.split(separator: ",").map {
-      Secret($0.trimmingCharacters(in: .whitespaces))
-    }
+    let secrets = try source.list(webhookSecret)?.map { Secret($0) }
     let allowsPrivate = try source.flag("TENURE_WEBHOOK_ALLOW_PRIVATE") ?? false
     guard let url = try source.secret(webhookURL) else { return nil }
     guard let secrets else {

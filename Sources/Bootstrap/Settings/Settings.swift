@@ -91,52 +91,69 @@ package struct Settings: Sendable {
         return nil
       }
     }
-    databaseURL = read { try Self.databaseURL("DATABASE_URL", source) }
-    migrationDatabaseURL = read { try Self.databaseURL("TENURE_MIGRATION_DATABASE_URL", source) }
-    listenDatabaseURL = read { try Self.databaseURL("TENURE_LISTEN_DATABASE_URL", source) }
-    readDatabaseURL = read { try Self.databaseURL("TENURE_READ_DATABASE_URL", source) }
-    readMaxStaleness = read { try Self.readMaxStaleness(source) } ?? readMaxStaleness
-    usesPreparedStatements =
-      read { try source.flag("TENURE_DATABASE_PREPARED_STATEMENTS") } ?? true
-    dataDirectory = read { try source.string("TENURE_DATA_DIR") } ?? dataDirectory
-    httpHost = read { try source.string("TENURE_HTTP_HOST") } ?? httpHost
-    httpPort = read { try source.integer("TENURE_HTTP_PORT", in: 0...65_535) } ?? httpPort
-    httpMaxConnections =
-      read { try source.integer("TENURE_HTTP_MAX_CONNECTIONS", in: 1...1_000_000) }
-      ?? httpMaxConnections
-    metricsHost = read { try source.string("TENURE_METRICS_HOST") } ?? metricsHost
-    metricsPort = read { try source.integer("TENURE_METRICS_PORT", in: 0...65_535) }
+    func set<Value>(_ setting: inout Value, _ value: () throws -> Value?) {
+      if let value = read(value) { setting = value }
+    }
+    set(&databaseURL) { try Self.databaseURL("DATABASE_URL", source) }
+    set(&migrationDatabaseURL) { try Self.databaseURL("TENURE_MIGRATION_DATABASE_URL", source) }
+    set(&listenDatabaseURL) { try Self.databaseURL("TENURE_LISTEN_DATABASE_URL", source) }
+    set(&readDatabaseURL) { try Self.databaseURL("TENURE_READ_DATABASE_URL", source) }
+    // At least a second: with less, every recent write would send reads to the primary.
+    set(&readMaxStaleness) {
+      try source.duration(
+        "TENURE_READ_MAX_STALENESS", in: .seconds, atMost: .seconds(600), example: "5s")
+    }
+    set(&usesPreparedStatements) { try source.flag("TENURE_DATABASE_PREPARED_STATEMENTS") }
+    set(&dataDirectory) { try source.string("TENURE_DATA_DIR") }
+    set(&httpHost) { try source.string("TENURE_HTTP_HOST") }
+    set(&httpPort) { try source.integer("TENURE_HTTP_PORT", in: 0...65_535) }
+    set(&httpMaxConnections) {
+      try source.integer("TENURE_HTTP_MAX_CONNECTIONS", in: 1...1_000_000)
+    }
+    set(&metricsHost) { try source.string("TENURE_METRICS_HOST") }
+    set(&metricsPort) { try source.integer("TENURE_METRICS_PORT", in: 0...65_535) }
     let readKeys = read { try source.secret("TENURE_API_KEYS") as Secret<String>?? }
     apiKeyText = readKeys ?? nil
     if read({ try source.string("TENURE_APPS") }) != nil { appsSetting = "TENURE_APPS" }
     let readApps = read { try Self.apps(source) }
     apps = readApps ?? apps
-    verifyReceipt = read { try Self.endpoints(source) } ?? verifyReceipt
-    if let limit = read({ try source.integer("TENURE_APPSTORE_TIMEOUT_MS", in: 100...600_000) }) {
-      appStoreTimeout = .milliseconds(limit)
+    set(&verifyReceipt) { try Self.endpoints(source) }
+    set(&appStoreTimeout) {
+      try source.integer("TENURE_APPSTORE_TIMEOUT_MS", in: 100...600_000)
+        .map { .milliseconds($0) }
     }
     if let roots = read({ try Self.trustedRoots(source) }) {
       (trustedRoots, trustedReceiptRoots) = (roots, roots)
     }
-    acceptsXcode = read { try source.flag("TENURE_APPSTORE_ACCEPT_XCODE") } ?? acceptsXcode
+    set(&acceptsXcode) { try source.flag("TENURE_APPSTORE_ACCEPT_XCODE") }
     let readServerAPIKey = read { try Self.serverAPIKey(source) as ServerAPIKey?? }
     serverAPIKey = readServerAPIKey ?? nil
-    serverAPIKeyPath = read { try Self.serverAPIKeyPath(source) }
-    serverAPIAddresses = read { try Self.serverAPIAddresses(source) } ?? serverAPIAddresses
+    set(&serverAPIKeyPath) { try Self.serverAPIKeyPath(source) }
+    set(&serverAPIAddresses) { try Self.serverAPIAddresses(source) }
     // An unreadable key is one fault, not one more per write-back.
     let hasKey = readServerAPIKey == nil || serverAPIKey != nil
-    tellings = read { try Self.tellings(source, hasKey: hasKey) } ?? tellings
-    sandboxAccess = read { try Self.sandboxAccess(source) } ?? sandboxAccess
-    provisionalAccess = read { try Self.provisionalAccess(source) }
-    eventRetention = read { try Self.eventRetention(source) } ?? eventRetention
-    rawRetention = read { try Self.rawRetention(source) } ?? rawRetention
-    orderExpiry = read { try Self.orderExpiry(source) } ?? orderExpiry
-    webhook = read { try Self.webhook(source) }
-    traces = read { try Self.traces(source) }
-    pollsPerHour =
-      read { try source.integer("TENURE_POLLS_PER_HOUR", in: 0...1_000_000_000) } ?? pollsPerHour
-    logLevel = read { try Self.logLevel(source) } ?? logLevel
-    logFormat = read { try Self.logFormat(source) } ?? logFormat
+    set(&tellings) { try Self.tellings(source, hasKey: hasKey) }
+    set(&sandboxAccess) { try Self.sandboxAccess(source) }
+    // At most as long as submissions are retried.
+    set(&provisionalAccess) {
+      try source.duration(
+        "TENURE_PROVISIONAL_ACCESS", in: .hours, atMost: RetrySchedule.patienceWithApple,
+        or: "off", example: "24h")
+    }
+    set(&eventRetention) {
+      try source.duration(
+        "TENURE_EVENT_RETENTION", in: .days, .hours, atMost: .days(36_500), example: "30d or 36h")
+    }
+    set(&rawRetention) { try Self.rawRetention(source) }
+    set(&orderExpiry) {
+      try source.duration(
+        "TENURE_ORDER_EXPIRY", in: .days, .hours, atMost: .days(3650), example: "7d or 12h")
+    }
+    set(&webhook) { try Self.webhook(source) }
+    set(&traces) { try Self.traces(source) }
+    set(&pollsPerHour) { try source.integer("TENURE_POLLS_PER_HOUR", in: 0...1_000_000_000) }
+    set(&logLevel) { try Self.logLevel(source) }
+    set(&logFormat) { try Self.logFormat(source) }
     if let file = read({ try source.string("TENURE_CLOCK_FILE").map(ClockFile.init(path:)) }) {
       clock = .jumping { file.now }
       isClockSet = true
@@ -156,11 +173,7 @@ package struct Settings: Sendable {
         fault: "required: no API keys are configured (name:role:secret, comma separated, role app "
           + "or admin)")
     }
-    do {
-      return try APIKeys(parsing: apiKeyText)
-    } catch {
-      throw SettingError(name: name, fault: "\(error)")
-    }
+    return try SettingError.naming(name) { try APIKeys(parsing: apiKeyText) }
   }
 
   /// - Throws: ``SettingError`` if there are no apps.
@@ -170,11 +183,7 @@ package struct Settings: Sendable {
         name: "TENURE_BUNDLE_IDS",
         fault: "required, unless TENURE_APPS is set: the bundle IDs of the apps to serve")
     }
-    do {
-      return try AppStoreApps(apps)
-    } catch {
-      throw SettingError(name: appsSetting, fault: "\(error)")
-    }
+    return try SettingError.naming(appsSetting) { try AppStoreApps(apps) }
   }
 
   // MARK: Reading
@@ -222,12 +231,10 @@ package struct Settings: Sendable {
           secret: parts[2].isEmpty ? secret : Secret(parts[2]))
       }
     }
-    let ids = try source.string("TENURE_BUNDLE_IDS") ?? ""
-    return try ids.split(separator: ",").enumerated().map { index, id in
+    return try (source.list("TENURE_BUNDLE_IDS") ?? []).enumerated().map { index, id in
       try app(
-        "TENURE_BUNDLE_IDS", entry: index + 1,
-        bundleID: String(id).trimmingCharacters(in: .whitespaces),
-        appleID: appleID.map(Int64.init), secret: secret)
+        "TENURE_BUNDLE_IDS", entry: index + 1, bundleID: id, appleID: appleID.map(Int64.init),
+        secret: secret)
     }
   }
 
@@ -235,21 +242,15 @@ package struct Settings: Sendable {
   private static func sharedSecret(_ source: SettingSource) throws -> Secret<String>? {
     let name = "TENURE_APPSTORE_SHARED_SECRET"
     let secret = try source.secret(name)
-    do {
-      try AppStoreApp.check(secret)
-    } catch {
-      throw SettingError(name: name, fault: "\(error)")
-    }
+    try SettingError.naming(name) { try AppStoreApp.check(secret) }
     return secret
   }
 
   private static func app(
     _ name: String, entry: Int, bundleID: String, appleID: Int64?, secret: Secret<String>?
   ) throws -> AppStoreApp {
-    do {
-      return try AppStoreApp(bundleID: bundleID, appleID: appleID, sharedSecret: secret)
-    } catch {
-      throw SettingError(name: name, fault: "entry \(entry): \(error)")
+    try SettingError.naming(name, "entry \(entry): ") {
+      try AppStoreApp(bundleID: bundleID, appleID: appleID, sharedSecret: secret)
     }
   }
 
@@ -258,12 +259,10 @@ package struct Settings: Sendable {
       "TENURE_APPSTORE_VERIFY_RECEIPT_URL", "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL",
     ]
     let apple = VerifyReceiptEndpoints.apple
-    do {
-      return try VerifyReceiptEndpoints(
-        production: try source.string(names[0]) ?? apple.production,
-        sandbox: try source.string(names[1]) ?? apple.sandbox)
-    } catch let error as AppStoreSettingError {
-      throw SettingError(name: names.joined(separator: " or "), fault: "\(error)")
+    let production = try source.string(names[0]) ?? apple.production
+    let sandbox = try source.string(names[1]) ?? apple.sandbox
+    return try SettingError.naming(names.joined(separator: " or ")) {
+      try VerifyReceiptEndpoints(production: production, sandbox: sandbox)
     }
   }
 
@@ -275,18 +274,14 @@ package struct Settings: Sendable {
       throw SettingError(
         name: name, fault: "\(path) can't be read: must be a file of PEM certificates")
     }
-    do {
-      return try TrustedRoots(pem: String(decoding: data, as: UTF8.self))
-    } catch {
-      throw SettingError(name: name, fault: "\(path): \(error)")
+    return try SettingError.naming(name, "\(path): ") {
+      try TrustedRoots(pem: String(decoding: data, as: UTF8.self))
     }
   }
 
   private static func sandboxAccess(_ source: SettingSource) throws -> SandboxAccess {
     let name = "TENURE_SANDBOX_ACCESS"
-    let words = try source.string(name)?.split(separator: ",").map {
-      String($0).trimmingCharacters(in: .whitespaces)
-    }
+    let words = try source.list(name)
     switch words?.map({ $0.lowercased() }) {
     case nil, ["all"]: return .all
     case ["none"]: return .none
@@ -296,16 +291,19 @@ package struct Settings: Sendable {
     }
   }
 
-  /// At most as long as submissions are retried.
-  private static func provisionalAccess(_ source: SettingSource) throws -> Duration? {
-    try source.duration(
-      "TENURE_PROVISIONAL_ACCESS", in: .hours, atMost: RetrySchedule.patienceWithApple, or: "off",
-      example: "24h")
+  private static func rawRetention(_ source: SettingSource) throws -> RawRetention {
+    func days(_ name: String) throws -> Duration? {
+      try source.duration(
+        name, in: .days, atMost: .days(36_500), or: "forever", example: "400d")
+    }
+    return RawRetention(
+      submissions: try days("TENURE_RAW_RETENTION"),
+      notifications: try days("TENURE_NOTIFICATION_RETENTION"))
   }
 
-  private static func logLevel(_ source: SettingSource) throws -> Logger.Level {
+  private static func logLevel(_ source: SettingSource) throws -> Logger.Level? {
     let name = "TENURE_LOG_LEVEL"
-    guard let text = try source.string(name) else { return .info }
+    guard let text = try source.string(name) else { return nil }
     guard let level = Logger.Level(rawValue: text.lowercased()) else {
       let levels = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
       throw SettingError(name: name, fault: "must be one of \(levels) (got \"\(text)\")")
@@ -313,9 +311,9 @@ package struct Settings: Sendable {
     return level
   }
 
-  private static func logFormat(_ source: SettingSource) throws -> LogFormat {
+  private static func logFormat(_ source: SettingSource) throws -> LogFormat? {
     let name = "TENURE_LOG_FORMAT"
-    guard let text = try source.string(name) else { return .text }
+    guard let text = try source.string(name) else { return nil }
     guard let format = LogFormat(rawValue: text.lowercased()) else {
       throw SettingError(name: name, fault: "must be text or json (got \"\(text)\")")
     }

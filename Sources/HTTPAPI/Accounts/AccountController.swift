@@ -4,52 +4,44 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// Creates and shows accounts, and lists their charges.
+/// Creates and shows accounts and their consents, and lists their charges.
 struct AccountController: Sendable {
   let ledger: Ledger
   let catalogue: CatalogueCache
   let now: @Sendable () -> Timestamp
 
-  @Sendable
   func put(_ request: Request, context: APIContext) async throws -> Response {
     Response(
       try await ledger.accounts.findOrCreateAccount(try context.parameter(.accountID), at: now()))
   }
 
-  @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
-    guard let account = try await ledger.accounts.account(id) else {
-      throw Problem(.unknownAccount, "No account has this ID. PUT creates it.")
-    }
+    guard let account = try await ledger.accounts.account(id) else { throw Self.unknownAccount }
     return Response(account)
   }
 
+  private static let unknownAccount = Problem(
+    .unknownAccount, "No account has this ID. PUT creates it.")
+
   /// The charges that the account owns, latest first.
-  @Sendable
   func transactions(_ request: Request, context: APIContext) async throws -> Response {
     let (id, page) = (try context.parameter(.accountID), try Page(request.uri))
     let owned = try await ownedCharges(of: id)
     let (charges, next) = try page.slice(of: owned) { Self.cursor($0.charge) }
-    return Response(
-      AccountTransactions(
-        accountID: id, transactions: Array(charges), next: next, catalogue: catalogue.catalogue),
-      capacity: 128 + charges.count * 800)
+    let catalogue = catalogue.catalogue
+    return Response(capacity: 128 + charges.count * 800) { json in
+      json.member("account_id", id)
+      json.array("transactions", charges) { $0.transaction($1, in: catalogue) }
+      json.member("next", next)
+    }
   }
 
   private func ownedCharges(of accountID: String) async throws -> [ChargeReport] {
     guard let account = try await ledger.accounts.account(accountID) else { return [] }
-    let catalogue = catalogue.catalogue
     var reports: [ChargeReport] = []
-    var seen: Set<OriginalTransactionKey> = []
-    for line in try await ledger.ownership.lines(of: account.key) where !seen.contains(line) {
-      guard let family = try await ledger.ownership.family(of: line) else { continue }
-      // Linked original transactions come together.
-      seen.formUnion(family.line.heads.keys)
-      reports += family.rule.charges.compactMap { charge in
-        ChargeReport(of: charge.id, in: family, catalogue: catalogue)
-      }
-      .filter { $0.recorded.decision.owner == account.key }
+    try await ledger.ownership.forEachOriginalTransaction(of: account.key) { _, family in
+      reports += family.charges(of: account.key, in: catalogue.catalogue)
     }
     return reports.sorted {
       ($0.charge.date, $0.charge.id) > ($1.charge.date, $1.charge.id)
@@ -59,74 +51,74 @@ struct AccountController: Sendable {
   private static func cursor(_ charge: Charge) -> String {
     "\(charge.id.line)/\(charge.id.transactionID)/\(charge.id.productID)"
   }
-}
 
-extension Account: JSONWritable {
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("account_id", id)
-      json.member("app_account_token", appAccountToken)
-      json.member("created_at", createdAt)
-    }
-  }
-}
+  // MARK: Consent
 
-private struct AccountTransactions: JSONWritable {
-  let accountID: String
-  let transactions: [ChargeReport]
-  let next: String?
-  let catalogue: Catalogue
-
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("account_id", accountID)
-      json.key("transactions")
-      json.array(transactions) { $0.transaction($1, in: catalogue) }
-      json.member("next", next)
-    }
-  }
-}
-
-/// Customers' consent to sending Apple consumption data about purchases that they ask to be
-/// refunded.
-struct ConsumptionConsentController: Sendable {
-  let ledger: Ledger
-  let now: @Sendable () -> Timestamp
-
+  /// A customer's consent to sending Apple consumption data when they ask for refunds.
   private struct ConsentRequest: Decodable {
     var consented: Bool
   }
 
-  @Sendable
-  func put(_ request: Request, context: APIContext) async throws -> Response {
+  func putConsent(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
     let body = try await request.json(ConsentRequest.self)
     return Response(
       try await ledger.writeBacks.setConsumptionConsent(body.consented, of: id, at: now()))
   }
 
-  @Sendable
-  func show(_ request: Request, context: APIContext) async throws -> Response {
+  func showConsent(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
     guard let consent = try await ledger.writeBacks.consumptionConsent(of: id) else {
-      throw Problem(.unknownAccount, "No account has this ID. PUT creates it.")
+      throw Self.unknownAccount
     }
     return Response(consent)
   }
 
-  @Sendable
-  func delete(_ request: Request, context: APIContext) async throws -> Response {
+  func deleteConsent(_ request: Request, context: APIContext) async throws -> Response {
     Response(
       try await ledger.writeBacks.forgetConsumptionConsent(of: try context.parameter(.accountID)))
   }
 }
 
-extension ConsumptionConsent: JSONWritable {
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("account_id", accountID)
-      json.member("consented", isGiven)
-      json.member("decided_at", decidedAt)
+extension OwnershipStore {
+  /// Reads an account's original transactions one by one; linked ones come together.
+  func forEachOriginalTransaction(
+    of account: AccountKey,
+    _ body: (OriginalTransactionKey, RecordedOriginalTransaction) async throws -> Void
+  ) async throws {
+    var seen: Set<OriginalTransactionKey> = []
+    for line in try await lines(of: account) where !seen.contains(line) {
+      guard let family = try await family(of: line) else { continue }
+      seen.formUnion(family.line.heads.keys)
+      try await body(line, family)
     }
+  }
+}
+
+extension RecordedOriginalTransaction {
+  /// The charges, by date.
+  func charges(in catalogue: Catalogue) -> [ChargeReport] {
+    rule.charges.compactMap { ChargeReport(of: $0.id, in: self, catalogue: catalogue) }
+  }
+
+  /// The charges that an account owns.
+  func charges(of account: AccountKey, in catalogue: Catalogue) -> [ChargeReport] {
+    charges(in: catalogue).filter { $0.recorded.decision.owner == account }
+  }
+}
+
+extension Account: JSONObjectWritable {
+  func writeMembers(to json: inout JSONWriter) {
+    json.member("account_id", id)
+    json.member("app_account_token", appAccountToken)
+    json.member("created_at", createdAt)
+  }
+}
+
+extension ConsumptionConsent: JSONObjectWritable {
+  func writeMembers(to json: inout JSONWriter) {
+    json.member("account_id", accountID)
+    json.member("consented", isGiven)
+    json.member("decided_at", decidedAt)
   }
 }

@@ -7,11 +7,9 @@ package import LedgerStorage
 import NIOCore
 package import Subscriptions
 
-/// The export of everything stored about an account, with submissions as they were sent and Apple's
-/// answers.
+/// The export of everything stored about an account, with submissions as sent and Apple's answers.
 ///
-/// It is streamed: lists are read in pages, and only one submission or original transaction is in
-/// memory at a time.
+/// It is streamed: lists are read in pages, submissions and original transactions one by one.
 package struct AccountExport: Sendable {
   /// Rows read at a time.
   private static let page = 100
@@ -52,8 +50,7 @@ package struct AccountExport: Sendable {
     try await send(to: &writer) { json in
       json.write(json: "{")
       json.member("exported_at", exportedAt)
-      json.key("account")
-      json.object { json in
+      json.object("account") { json in
         json.member("account_id", account.id)
         json.member("app_account_token", account.appAccountToken)
         json.member("created_at", account.createdAt)
@@ -63,40 +60,30 @@ package struct AccountExport: Sendable {
       json.member("grants", grants)
       json.member("consumption_consent", consent)
     }
-    try await list("orders", to: &writer) { (last: UUID?) in
+    try await list("orders", to: &writer, after: \.order.id) { last in
       try await ledger.accounts.orders(of: account, after: last, limit: Self.page)
-    } cursor: {
-      $0.order.id
     } piece: {
       $0.answered(at: exportedAt)
     }
     try await writeCharges(to: &writer)
-    try await list("submissions", to: &writer) { (last: UUID?) in
+    try await list("submissions", to: &writer, after: \.self) { last in
       try await ledger.accounts.submissionIDs(of: account.key, after: last, limit: Self.page)
-    } cursor: {
-      $0
     } piece: {
       try await submission($0)
     }
-    try await list("apple_tellings", to: &writer) { (last: Int64?) in
+    try await list("apple_tellings", to: &writer, after: \.id) { last in
       try await ledger.writeBacks.appleTellings(of: account.key, after: last, limit: Self.page)
-    } cursor: {
-      $0.id
     } piece: {
       $0.writeBack
     }
-    try await list("events", to: &writer) { (last: Int64?) in
+    try await list("events", to: &writer, after: \.id) { last in
       try await ledger.accounts.events(of: account.key, after: last, limit: Self.page)
-    } cursor: {
-      $0.id
     } piece: {
       JSONPiece(text: $0.text)
     }
-    try await list("administrator_acts", to: &writer) { (last: Int64?) in
+    try await list("administrator_acts", to: &writer, after: \.id) { last in
       try await ledger.administration.administratorActs(
         on: account.key, namingOthers: false, before: last, limit: Self.page)
-    } cursor: {
-      $0.id
     } piece: {
       $0
     }
@@ -107,13 +94,12 @@ package struct AccountExport: Sendable {
 
   /// Writes a member whose list is read in pages.
   ///
-  /// `page` reads the elements after a cursor, or from the beginning. An element without a `piece`
-  /// is left out.
+  /// `page` reads the elements after the `cursor` of one, or from the beginning. An element without
+  /// a `piece` is left out.
   @concurrent
   private func list<Element, Cursor, Piece: JSONWritable>(
-    _ name: String, to writer: inout any ResponseBodyWriter,
-    page: (Cursor?) async throws -> [Element], cursor: (Element) -> Cursor,
-    piece: (Element) async throws -> Piece?
+    _ name: String, to writer: inout any ResponseBodyWriter, after cursor: KeyPath<Element, Cursor>,
+    page: (Cursor?) async throws -> [Element], piece: (Element) async throws -> Piece?
   ) async throws {
     try await send(to: &writer) { $0.write(json: ",\"\(name)\":[") }
     var (last, isFirst): (Cursor?, Bool) = (nil, true)
@@ -128,7 +114,7 @@ package struct AccountExport: Sendable {
         isFirst = false
       }
       guard elements.count == Self.page, let end = elements.last else { break }
-      last = cursor(end)
+      last = end[keyPath: cursor]
     }
     try await send(to: &writer) { $0.write(json: "]") }
   }
@@ -137,27 +123,73 @@ package struct AccountExport: Sendable {
   @concurrent
   private func writeCharges(to writer: inout any ResponseBodyWriter) async throws {
     try await send(to: &writer) { $0.write(json: ",\"lines\":[") }
-    var seen: Set<OriginalTransactionKey> = []
-    for line in try await ledger.ownership.lines(of: account.key) where !seen.contains(line) {
-      guard let family = try await ledger.ownership.family(of: line) else { continue }
-      let isFirst = seen.isEmpty
-      // Linked original transactions come together.
-      seen.formUnion(family.line.heads.keys)
+    var isFirst = true
+    try await ledger.ownership.forEachOriginalTransaction(of: account.key) { line, family in
       try await send(to: &writer) { json in
         if !isFirst { json.write(json: ",") }
-        ExportedOriginalTransaction(line, family: family, account: account, catalogue: catalogue)
-          .write(to: &json)
+        json.object { write(line, of: family, to: &$0) }
       }
+      isFirst = false
     }
     try await send(to: &writer) { $0.write(json: "]") }
   }
 
-  private func submission(_ id: UUID) async throws -> ExportedSubmission? {
+  /// Writes the account's charges and claims of an original transaction.
+  private func write(
+    _ line: OriginalTransactionKey, of family: RecordedOriginalTransaction,
+    to json: inout JSONWriter
+  ) {
+    json.member("environment", line.environment)
+    json.member("original_transaction_id", line.originalTransactionID)
+    json.objects("transactions", family.charges(of: account.key, in: catalogue)) { json, report in
+      var report = report
+      // Other accounts must not be named.
+      report.because = Explanation(report.recorded.decision, toldTo: account.key).sentence
+      json.transactionMembers(report, in: catalogue)
+      json.member("order_id", report.orderID)
+      json.member("delivered_at", report.deliveredAt)
+    }
+    let claims = family.line.history.acts.compactMap { act in
+      if case .claim(let claim) = act.act, claim.account == account.key {
+        (claim: claim, recordedAt: act.recorded.at)
+      } else {
+        nil
+      }
+    }
+    json.objects("claims", claims) { json, item in
+      json.member("transaction_id", item.claim.transaction.transactionID)
+      json.member("product_id", item.claim.transaction.productID)
+      json.member("received_at", item.claim.receivedAt)
+      json.member("recorded_at", item.recordedAt)
+    }
+  }
+
+  /// A submission with its payload and Apple's answers.
+  private func submission(_ id: UUID) async throws -> JSONMembers? {
     guard let submission = try await ledger.submissions.submission(id) else { return nil }
-    return ExportedSubmission(
-      submission: submission, payload: try await ledger.submissions.payload(of: id),
-      agedOut: try await ledger.submissions.prunedPayload(of: id),
-      exchanges: try await ledger.submissions.exchanges(of: id))
+    let payload = try await ledger.submissions.payload(of: id)
+    let agedOut = try await ledger.submissions.prunedPayload(of: id)
+    let exchanges = try await ledger.submissions.exchanges(of: id)
+    return JSONMembers { json in
+      json.member("submission_id", submission.id)
+      json.member("received_at", submission.receivedAt)
+      json.member("status", submission.status.rawValue)
+      json.member("environment", submission.environment)
+      json.member("bundle_id", submission.bundleID)
+      json.member("transaction_id", submission.transactionID)
+      json.member("order_id", submission.orderID)
+      json.member("restore", submission.isRestore)
+      json.member("problem", submission.problem?.code)
+      switch payload {
+      case .receipt(let data): json.member("receipt_data", data)
+      case .signedData(let transactions, let renewalInfo):
+        json.member("signed_transactions", transactions)
+        json.member("signed_renewal_info", renewalInfo)
+      // It was pruned or erased.
+      case nil: json.memberIfPresent("aged_out", agedOut)
+      }
+      json.member("exchanges", exchanges)
+    }
   }
 
   @concurrent
@@ -178,22 +210,20 @@ private struct PieceWriter: ResponseBodyWriter {
   consuming func finish(_ trailingHeaders: HTTPFields?) async throws {}
 }
 
-extension WriteBack: JSONWritable {
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("kind", kind.rawValue)
-      json.member("told_at", toldAt)
-      json.member("environment", line.environment)
-      json.member("original_transaction_id", line.originalTransactionID)
-      json.member("transaction_id", request?.transactionID)
-      json.member("outcome", outcome.name)
-      switch outcome {
-      case .accepted: break
-      case .refused(_, let code): json.member("apple_error_code", code)
-      case .skipped(let reason): json.member("reason", reason.rawValue)
-      }
-      json.member("delivery_status", deliveryStatus)
+extension WriteBack: JSONObjectWritable {
+  func writeMembers(to json: inout JSONWriter) {
+    json.member("kind", kind.rawValue)
+    json.member("told_at", toldAt)
+    json.member("environment", line.environment)
+    json.member("original_transaction_id", line.originalTransactionID)
+    json.member("transaction_id", request?.transactionID)
+    json.member("outcome", outcome.name)
+    switch outcome {
+    case .accepted: break
+    case .refused(_, let code): json.member("apple_error_code", code)
+    case .skipped(let reason): json.member("reason", reason.rawValue)
     }
+    json.member("delivery_status", deliveryStatus)
   }
 }
 
@@ -202,90 +232,6 @@ private struct JSONPiece: JSONWritable {
   let text: String
 
   func write(to json: inout JSONWriter) { json.write(json: text) }
-}
-
-/// An account's charges and claims of an original transaction.
-private struct ExportedOriginalTransaction: JSONWritable {
-  private let line: OriginalTransactionKey
-  private let charges: [ChargeReport]
-  private let claims: [(claim: Claim, recordedAt: Timestamp)]
-  private let catalogue: Catalogue
-
-  init(
-    _ line: OriginalTransactionKey, family: RecordedOriginalTransaction, account: Account,
-    catalogue: Catalogue
-  ) {
-    self.line = line
-    self.catalogue = catalogue
-    charges = family.rule.charges.compactMap { charge in
-      guard
-        var report = ChargeReport(of: charge.id, in: family, catalogue: catalogue),
-        report.recorded.decision.owner == account.key
-      else { return nil }
-      // Other accounts must not be named.
-      report.because = Explanation(report.recorded.decision, toldTo: account.key).sentence
-      return report
-    }
-    claims = family.line.history.acts.compactMap { act in
-      guard case .claim(let claim) = act.act, claim.account == account.key else { return nil }
-      return (claim, act.recorded.at)
-    }
-  }
-
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("environment", line.environment)
-      json.member("original_transaction_id", line.originalTransactionID)
-      json.key("transactions")
-      json.array(charges) { json, report in
-        json.object { json in
-          json.transactionMembers(report, in: catalogue)
-          json.member("order_id", report.orderID)
-          json.member("delivered_at", report.deliveredAt)
-        }
-      }
-      json.key("claims")
-      json.array(claims) { json, item in
-        json.object { json in
-          json.member("transaction_id", item.claim.transaction.transactionID)
-          json.member("product_id", item.claim.transaction.productID)
-          json.member("received_at", item.claim.receivedAt)
-          json.member("recorded_at", item.recordedAt)
-        }
-      }
-    }
-  }
-}
-
-/// A submission with its payload and Apple's answers.
-private struct ExportedSubmission: JSONWritable {
-  let submission: Submission
-  /// Nil if it was pruned or erased.
-  let payload: SubmissionPayload?
-  let agedOut: PrunedPayload?
-  let exchanges: [SubmissionExchange]
-
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("submission_id", submission.id)
-      json.member("received_at", submission.receivedAt)
-      json.member("status", submission.status.rawValue)
-      json.member("environment", submission.environment)
-      json.member("bundle_id", submission.bundleID)
-      json.member("transaction_id", submission.transactionID)
-      json.member("order_id", submission.orderID)
-      json.member("restore", submission.isRestore)
-      json.member("problem", submission.problem?.code)
-      switch payload {
-      case .receipt(let data): json.member("receipt_data", data)
-      case .signedData(let transactions, let renewalInfo):
-        json.member("signed_transactions", transactions)
-        json.member("signed_renewal_info", renewalInfo)
-      case nil: json.memberIfPresent("aged_out", agedOut)
-      }
-      json.member("exchanges", exchanges)
-    }
-  }
 }
 
 package struct ExportController: Sendable {
@@ -301,7 +247,6 @@ package struct ExportController: Sendable {
     self.now = now
   }
 
-  @Sendable
   func export(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
     let reason = try Query(request.uri)?.text(.reason)

@@ -9,14 +9,15 @@ struct ProductController: Sendable {
   let catalogue: CatalogueCache
   let now: @Sendable () -> Timestamp
 
-  @Sendable
   func list(_ request: Request, context: APIContext) async throws -> Response {
     let (products, next) = try Page(request.uri)
       .slice(of: catalogue.catalogue.products, cursor: \.id.rawValue)
-    return Response(ProductList(products: Array(products), next: next))
+    return Response { json in
+      json.member("products", Array(products))
+      json.member("next", next)
+    }
   }
 
-  @Sendable
   func put(_ request: Request, context: APIContext) async throws -> Response {
     let id = ProductID(try context.parameter(.productID))
     let description = try await request.json(ProductDescription.self)
@@ -41,30 +42,24 @@ private struct ProductDescription: Decodable {
   var currency: String?
   var displayName: String?
 
-  enum CodingKeys: String, CodingKey {
-    case type, entitlements, level, period, currency
-    case subscriptionGroup = "subscription_group"
-    case priceMilliunits = "price_milliunits"
-    case displayName = "display_name"
-  }
-
   /// Validates the body.
   func product(_ id: ProductID, validFrom: Timestamp) throws -> Product {
-    Product(
-      id: id, validFrom: validFrom, type: try checkedType(),
-      entitlements: try checkedEntitlements(),
-      subscriptionGroup: try subscriptionGroup.map(TextField.subscriptionGroup.checked),
-      level: try checkedLevel(), period: try checkedPeriod(),
-      priceMilliunits: try checkedPrice(), currency: try checkedCurrency(),
-      displayName: try displayName.map(TextField.displayName.checked))
-  }
-
-  private func checkedType() throws -> ProductType {
     guard let type = ProductType(exactly: type) else {
       let types = ProductType.allCases.map(\.rawValue).joined(separator: ", ")
       throw Problem.invalid("type", "must be one of \(types)")
     }
-    return type
+    let entitlements = try checkedEntitlements()
+    let group = try subscriptionGroup.map(TextField.subscriptionGroup.checked)
+    if let level, !Self.levels.contains(level) {
+      throw Problem.invalid(
+        "level", "must be from \(Self.levels.lowerBound) (highest) to \(Self.levels.upperBound)")
+    }
+    let period = try checkedPeriod(of: type)
+    try checkPrice()
+    return Product(
+      id: id, validFrom: validFrom, type: type, entitlements: entitlements,
+      subscriptionGroup: group, level: level, period: period, priceMilliunits: priceMilliunits,
+      currency: currency, displayName: try displayName.map(TextField.displayName.checked))
   }
 
   private func checkedEntitlements() throws -> [String] {
@@ -79,19 +74,9 @@ private struct ProductDescription: Decodable {
     return checked
   }
 
-  private func checkedLevel() throws -> Int? {
-    guard let level else { return nil }
-    guard Self.levels.contains(level) else {
-      throw Problem.invalid(
-        "level", "must be from \(Self.levels.lowerBound) (highest) to \(Self.levels.upperBound)"
-      )
-    }
-    return level
-  }
-
-  private func checkedPeriod() throws -> CalendarPeriod? {
+  private func checkedPeriod(of type: ProductType) throws -> CalendarPeriod? {
     guard let period else {
-      guard type != ProductType.nonRenewing.rawValue else {
+      guard type != .nonRenewing else {
         throw Problem.invalid(
           "period", "is missing: Apple does not report when a non-renewing subscription ends")
       }
@@ -106,59 +91,35 @@ private struct ProductDescription: Decodable {
     return period
   }
 
-  private func checkedPrice() throws -> Int64? {
-    guard let priceMilliunits else {
-      guard currency == nil else {
-        throw Problem.invalid("price_milliunits", "is missing: `currency` needs a price")
-      }
-      return nil
-    }
-    guard ChargePrice.believable.contains(priceMilliunits) else {
+  private func checkPrice() throws {
+    switch (priceMilliunits, currency) {
+    case (nil, nil): return
+    case (nil, _):
+      throw Problem.invalid("price_milliunits", "is missing: `currency` needs a price")
+    case (let price?, _) where !ChargePrice.believable.contains(price):
       throw Problem.invalid(
         "price_milliunits", "must be from 0 to \(ChargePrice.believable.upperBound)")
-    }
-    return priceMilliunits
-  }
-
-  private func checkedCurrency() throws -> String? {
-    guard let currency else {
-      guard priceMilliunits == nil else {
-        throw Problem.invalid("currency", "is missing: `price_milliunits` needs a currency")
-      }
-      return nil
-    }
-    guard currency.utf8.count == 3,
-      currency.utf8.allSatisfy({ (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) })
-    else { throw Problem.invalid("currency", "must be an ISO 4217 code, such as EUR") }
-    return currency
-  }
-}
-
-private struct ProductList: JSONWritable {
-  let products: [Product]
-  let next: String?
-
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("products", products)
-      json.member("next", next)
+    case (_, nil):
+      throw Problem.invalid("currency", "is missing: `price_milliunits` needs a currency")
+    case (_, let currency?):
+      guard currency.utf8.count == 3,
+        currency.utf8.allSatisfy({ (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) })
+      else { throw Problem.invalid("currency", "must be an ISO 4217 code, such as EUR") }
     }
   }
 }
 
-extension Product: JSONWritable {
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("product_id", id)
-      json.member("type", type)
-      json.member("entitlements", entitlements.map(\.rawValue))
-      json.memberIfPresent("subscription_group", subscriptionGroup)
-      json.memberIfPresent("level", level)
-      json.memberIfPresent("period", period?.description)
-      json.memberIfPresent("price_milliunits", priceMilliunits)
-      json.memberIfPresent("currency", currency)
-      json.memberIfPresent("display_name", displayName)
-      json.member("valid_from", validFrom)
-    }
+extension Product: JSONObjectWritable {
+  func writeMembers(to json: inout JSONWriter) {
+    json.member("product_id", id)
+    json.member("type", type)
+    json.member("entitlements", entitlements.map(\.rawValue))
+    json.memberIfPresent("subscription_group", subscriptionGroup)
+    json.memberIfPresent("level", level)
+    json.memberIfPresent("period", period?.description)
+    json.memberIfPresent("price_milliunits", priceMilliunits)
+    json.memberIfPresent("currency", currency)
+    json.memberIfPresent("display_name", displayName)
+    json.member("valid_from", validFrom)
   }
 }

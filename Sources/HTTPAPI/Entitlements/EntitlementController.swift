@@ -14,28 +14,15 @@ struct EntitlementController: Sendable {
   let failures: FailedReads
   let now: @Sendable () -> Timestamp
 
-  @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     if let failure = failures.take(from: context.channel) { throw failure }
     let accountID = try context.parameter(.accountID)
-    guard let query = Query(request.uri) else {
-      let now = now()
-      return Response(
-        AccountEntitlements(
-          accountID: accountID, asOf: now,
-          entitlements: try await entitlements.entitlements(
-            of: accountID, now: now, mayLag: request.mayLag)))
-    }
-    return try await show(accountID, query, mayLag: request.mayLag)
-  }
-
-  private func show(_ accountID: String, _ query: Query, mayLag: Bool) async throws -> Response {
-    let now = now()
-    let (at, knownAt) = (try query.moment("at"), try query.moment("known_at"))
-    let onlyActive = try query.flag("active") ?? false
+    let (now, query) = (now(), Query(request.uri))
+    let (at, knownAt) = (try query?.moment("at"), try query?.moment("known_at"))
+    let onlyActive = try query?.flag("active") ?? false
     let found =
       at == nil && knownAt == nil
-      ? try await entitlements.entitlements(of: accountID, now: now, mayLag: mayLag)
+      ? try await entitlements.entitlements(of: accountID, now: now, mayLag: request.mayLag)
       : try await entitlements.entitlements(of: accountID, at: at ?? now, knownAt: knownAt)
     return Response(
       AccountEntitlements(
@@ -64,7 +51,6 @@ struct EntitlementController: Sendable {
     }
   }
 
-  @Sendable
   func query(_ request: Request, context: APIContext) async throws -> Response {
     let body = try await request.json(BatchRequest.self, upTo: BodyLimit.batch)
     guard body.accountIDs.count <= Self.maximumAccounts else {
@@ -80,41 +66,26 @@ struct EntitlementController: Sendable {
       ? try await entitlements.entitlements(of: accountIDs, now: now, mayLag: request.mayLag)
       : try await entitlements.entitlements(of: accountIDs, at: at ?? now, knownAt: knownAt)
     if onlyActive { found = found.map { $0.filter(\.isActive) } }
-    return Response(
-      BatchEntitlements(asOf: at ?? now, accounts: Array(zip(accountIDs, found))),
-      capacity: 64 + accountIDs.count * 400)
+    let accounts = zip(accountIDs, found)
+    return Response(capacity: 64 + accountIDs.count * 400) { json in
+      json.member("as_of", at ?? now)
+      json.objects("accounts", accounts) { json, account in
+        json.member("account_id", account.0)
+        json.member("entitlements", account.1)
+      }
+    }
   }
 }
 
-struct AccountEntitlements: JSONWritable {
+struct AccountEntitlements: JSONObjectWritable {
   let accountID: String
   let asOf: Timestamp
   let entitlements: [Entitlement]
 
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("account_id", accountID)
-      json.member("as_of", asOf)
-      json.member("entitlements", entitlements)
-    }
-  }
-}
-
-private struct BatchEntitlements: JSONWritable {
-  let asOf: Timestamp
-  let accounts: [(id: String, entitlements: [Entitlement])]
-
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("as_of", asOf)
-      json.key("accounts")
-      json.array(accounts) { json, account in
-        json.object { json in
-          json.member("account_id", account.id)
-          json.member("entitlements", account.entitlements)
-        }
-      }
-    }
+  func writeMembers(to json: inout JSONWriter) {
+    json.member("account_id", accountID)
+    json.member("as_of", asOf)
+    json.member("entitlements", entitlements)
   }
 }
 

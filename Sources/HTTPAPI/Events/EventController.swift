@@ -5,19 +5,21 @@ import LedgerStorage
 import ServiceLifecycle
 import Subscriptions
 
-/// The feed of events.
+/// The feed of events, and their redelivery.
 struct EventController: Sendable {
-  /// Shorter than the usual timeouts of load balancers and clients, and than
-  /// ``ConnectionLimits/idle``.
+  /// Shorter than the timeouts of load balancers and clients, and ``ConnectionLimits/idle``.
   static let longestWaitSeconds = 60
 
   let ledger: Ledger
   let watch: EventWatch
+  let now: @Sendable () -> Timestamp
 
-  @Sendable
   func list(_ request: Request, context: APIContext) async throws -> Response {
     let page = try Page(request.uri)
-    let cursor = try page.after.map(Self.cursor)
+    let cursor = try page.after.map { text in
+      guard let cursor = FeedCursor(text) else { throw Page.malformedCursor }
+      return cursor
+    }
     let wait = try Query(request.uri)?.integer("wait", in: 0...Self.longestWaitSeconds) ?? 0
     let deadline = ContinuousClock.now + .seconds(wait)
     while true {
@@ -39,7 +41,10 @@ struct EventController: Sendable {
       }
       let left = deadline - .now
       guard found.events.isEmpty, left > .zero, !Task.isShuttingDownGracefully else {
-        return Response(found, capacity: 64 + found.events.count * 600)
+        return Response(capacity: 64 + found.events.count * 600) { json in
+          json.array("events", found.events) { $0.write(json: $1) }
+          json.member("next", found.next.text)
+        }
       }
       await cancelWhenGracefulShutdown { [watch] in
         await watch.waitForNews(beyond: newsCount, within: left)
@@ -49,18 +54,20 @@ struct EventController: Sendable {
     }
   }
 
-  private static func cursor(_ text: String) throws -> FeedCursor {
-    guard let cursor = FeedCursor(text) else { throw Page.malformedCursor }
-    return cursor
-  }
-}
-
-extension FeedPage: JSONWritable {
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.key("events")
-      json.array(events) { $0.write(json: $1) }
-      json.member("next", next.text)
+  /// Schedules an event to be delivered to the webhook again.
+  func redeliver(_ request: Request, context: APIContext) async throws -> Response {
+    let name = "event_id"
+    guard let id = Int64(try context.parameters.require(name)) else {
+      throw Problem.invalid(name, "must be a number, the `id` of an event")
+    }
+    let administrator = try context.administrator(reason: try Query(request.uri)?.text(.reason))
+    switch try await ledger.webhooks.redeliver(id, by: administrator, at: now()) {
+    case .scheduled: return Response(status: .accepted) { $0.member("event_id", String(id)) }
+    case .webhooksOff:
+      throw Problem(
+        .webhooksOff, "No worker has run with a webhook. Set TENURE_WEBHOOK_URL.")
+    case .unknownEvent:
+      throw Problem(.unknownEvent, "Event \(id) does not exist, or its retention has ended.")
     }
   }
 }
@@ -71,36 +78,5 @@ struct EventWatching: Service {
 
   func run() async throws {
     await cancelWhenGracefulShutdown { await watch.run() }
-  }
-}
-
-/// Schedules events to be delivered to the webhook again.
-struct RedeliveryController: Sendable {
-  let ledger: Ledger
-  let now: @Sendable () -> Timestamp
-
-  @Sendable
-  func redeliver(_ request: Request, context: APIContext) async throws -> Response {
-    let name = "event_id"
-    guard let id = Int64(try context.parameters.require(name)) else {
-      throw Problem.invalid(name, "must be a number, the `id` of an event")
-    }
-    let administrator = try context.administrator(reason: try Query(request.uri)?.text(.reason))
-    switch try await ledger.webhooks.redeliver(id, by: administrator, at: now()) {
-    case .scheduled: return Response(ScheduledRedelivery(eventID: id), status: .accepted)
-    case .webhooksOff:
-      throw Problem(
-        .webhooksOff, "No worker has run with a webhook. Set TENURE_WEBHOOK_URL.")
-    case .unknownEvent:
-      throw Problem(.unknownEvent, "Event \(id) does not exist, or its retention has ended.")
-    }
-  }
-}
-
-private struct ScheduledRedelivery: JSONWritable {
-  let eventID: Int64
-
-  func write(to json: inout JSONWriter) {
-    json.object { $0.member("event_id", String(eventID)) }
   }
 }

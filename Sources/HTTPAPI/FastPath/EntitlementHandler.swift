@@ -46,12 +46,21 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   /// The bytes of an answer that a client must take in time to keep its connection.
   private static let leastTaken = 64 * 1024
 
+  /// What all connections of a server share.
+  struct Server: Sendable {
+    let keys: APIKeys
+    /// Nil: the router answers everything.
+    let desks: EntitlementBatchers?
+    /// The errors of failed reads, for the router.
+    let failures: FailedReads
+    let metrics: RequestMetrics
+    let limits: ConnectionLimits
+    let open: OpenConnections
+  }
+
+  private let server: Server
+  /// The event loop's batcher; nil: the router answers everything.
   private let desk: EntitlementBatcher?
-  private let keys: APIKeys
-  private let failures: FailedReads
-  private let metrics: RequestMetrics
-  private let limits: ConnectionLimits
-  private let open: OpenConnections
   private let connection: OpenConnection
 
   private var context: ChannelHandlerContext?
@@ -72,8 +81,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   private var isRouterClosing = false
 
   private var isOneTooMany = false
-  /// Whether to close the connection after the current answer, because the request was not read
-  /// to its end.
+  /// Whether to close the connection after the current answer: its request has not been read.
   private var closesAfterAnswer = false
   /// Whether the connection has sent a valid key.
   private var isAuthenticated = false
@@ -87,27 +95,18 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   private var stall: (since: NIODeadline, bytes: Int)?
   private var nextCheck: Scheduled<Void>?
 
-  /// - Parameters:
-  ///   - desk: The event loop's batcher; nil: the router answers everything.
-  ///   - failures: The errors of failed reads, for the router.
-  init(
-    desk: EntitlementBatcher?, keys: APIKeys, failures: FailedReads, metrics: RequestMetrics,
-    limits: ConnectionLimits, open: OpenConnections, connection: OpenConnection
-  ) {
-    self.failures = failures
-    self.metrics = metrics
-    self.desk = desk
-    self.keys = keys
-    self.limits = limits
-    self.open = open
-    self.connection = connection
+  /// Must be called on the channel's event loop.
+  init(of channel: any Channel, _ server: Server) {
+    self.server = server
+    desk = server.desks?.desk(of: channel.eventLoop)
+    connection = OpenConnection { channel.close(promise: nil) }
   }
 
   func handlerAdded(context: ChannelHandlerContext) {
     self.context = context
     encoder = try? context.pipeline.syncOperations.context(handlerType: HTTPResponseEncoder.self)
-    isOneTooMany = !open.add(connection)
-    scheduleCheck(in: min(limits.idle, limits.interval))
+    isOneTooMany = !server.open.add(connection)
+    scheduleCheck(in: min(server.limits.idle, server.limits.interval))
   }
 
   /// Refuses the connection if there are too many.
@@ -123,9 +122,9 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
   /// The channel is closed: an answer that arrives now is dropped.
   func handlerRemoved(context: ChannelHandlerContext) {
-    if case .asked = phase { metrics.inFlight.decrement() }
-    _ = failures.take(from: context.channel)
-    open.remove(connection)
+    if case .asked = phase { server.metrics.inFlight.decrement() }
+    _ = server.failures.take(from: context.channel)
+    server.open.remove(connection)
     nextCheck?.cancel()
     nextCheck = nil
     self.context = nil
@@ -137,11 +136,8 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
     let part = unwrapInboundIn(data)
-    if isHolding {
-      held.append(.part(part))
-    } else {
-      take(part, context)
-    }
+    guard !isHolding else { return held.append(.part(part)) }
+    take(part, context)
   }
 
   func channelReadComplete(context: ChannelHandlerContext) {
@@ -152,19 +148,13 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   }
 
   func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-    if isHolding {
-      held.append(.event(event))
-    } else {
-      context.fireUserInboundEventTriggered(event)
-    }
+    guard !isHolding else { return held.append(.event(event)) }
+    context.fireUserInboundEventTriggered(event)
   }
 
   func errorCaught(context: ChannelHandlerContext, error: any Error) {
-    if isHolding {
-      held.append(.error(error))
-    } else {
-      context.fireErrorCaught(error)
-    }
+    guard !isHolding else { return held.append(.error(error)) }
+    context.fireErrorCaught(error)
   }
 
   func read(context: ChannelHandlerContext) {
@@ -184,7 +174,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     switch (phase, part) {
     case (.begun(let request, let head), .end(nil)):
       phase = .asked(request, head)
-      metrics.inFlight.increment()
+      server.metrics.inFlight.increment()
       desk?.ask(request.accountID, mayLag: request.mayLag, for: self)
     case (.begun(_, let head), _):
       phase = .open
@@ -197,7 +187,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
         phase = .begun(request, head)
       } else {
         if !isAuthenticated, let authorization = head.headers.first(name: "authorization"),
-          keys.caller(authorization: authorization) != nil
+          server.keys.caller(authorization: authorization) != nil
         {
           authenticate()
         }
@@ -230,7 +220,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     guard desk != nil, routerRequests <= 0, !isRouterClosing, context.channel.isWritable else {
       return nil
     }
-    return EntitlementRequest(head, keys: keys)
+    return EntitlementRequest(head, keys: server.keys)
   }
 
   private func forward(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
@@ -294,18 +284,18 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   func answer(_ outcome: Result<AccountEntitlements, any Error>) {
     guard case .asked(let request, let head) = phase, let context, let encoder else { return }
     phase = .open
-    metrics.inFlight.decrement()
+    server.metrics.inFlight.decrement()
     switch outcome {
     case .success(let answer):
       // Nothing else was read from the connection since the request arrived.
       let begin = lastActive
       lastActive = .now()
-      metrics.entitlements.count(
+      server.metrics.entitlements.count(
         status: 200, nanoseconds: (lastActive - begin).nanoseconds)
       let bytes = encoded(answer, id: request.id ?? RequestID().description, context)
       encoder.writeAndFlush(NIOAny(IOData.byteBuffer(bytes)), promise: nil)
     case .failure(let error):
-      failures.put(error, on: context.channel)
+      server.failures.put(error, on: context.channel)
       forward(.head(head), context)
       forward(.end(nil), context)
     }
@@ -339,7 +329,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       head.headers.replaceOrAdd(name: "Connection", value: "close")
       context.write(wrapOutboundOut(.head(head)), promise: promise)
     case .end:
-      if routerRequests == 1 { _ = failures.take(from: context.channel) }
+      if routerRequests == 1 { _ = server.failures.take(from: context.channel) }
       routerRequests -= 1
       (lastActive, requestBegan) = (.now(), .now())
       if routerRequests <= 0 { note(.idle) }
@@ -355,11 +345,8 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   /// Closing at once would reset the connection while bytes arrive, and lose the answer.
   private func drain(_ context: ChannelHandlerContext) {
     context.flush()
-    guard isRouterReading else {
-      context.close(promise: nil)
-      return
-    }
-    phase = .draining(until: .now() + limits.drain)
+    guard isRouterReading else { return context.close(promise: nil) }
+    phase = .draining(until: .now() + server.limits.drain)
     try? context.channel.syncOptions?.setOption(.recvAllocator, value: LargeReads())
     scheduleDrain(context)
   }
@@ -380,8 +367,8 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       if isOverdue(context, at: now) {
         context.close(promise: nil)
       } else {
-        let idleLeft = isAnswering ? limits.idle : limits.idle - (now - lastActive)
-        scheduleCheck(in: min(idleLeft, limits.interval))
+        let idleLeft = isAnswering ? server.limits.idle : server.limits.idle - (now - lastActive)
+        scheduleCheck(in: min(idleLeft, server.limits.interval))
       }
     }
   }
@@ -390,9 +377,9 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   private func isOverdue(_ context: ChannelHandlerContext, at now: NIODeadline) -> Bool {
     if case .draining(let deadline) = phase { return now >= deadline }
     if isStalled(context, at: now) { return true }
-    let request = isAuthenticated ? limits.request : limits.requestWithoutKey
+    let request = isAuthenticated ? server.limits.request : server.limits.requestWithoutKey
     if isRouterReading, routerRequests == 1, now - requestBegan >= request { return true }
-    return !isAnswering && now - lastActive >= limits.idle
+    return !isAnswering && now - lastActive >= server.limits.idle
   }
 
   /// Whether the client takes none of its answers; no more are written until it does.
@@ -407,7 +394,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       stall = (now, left)
       return false
     }
-    return now - stall.since >= limits.answer
+    return now - stall.since >= server.limits.answer
   }
 
   private var isAnswering: Bool {
@@ -418,13 +405,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
 /// Hummingbird's HTTP/1.1 channel with an ``EntitlementHandler`` before its own handlers.
 struct EntitlementChannel: ServerChildChannel {
   private let http: HTTP1Channel
-  private let keys: APIKeys
-  /// Nil: the router answers everything.
-  private let desks: EntitlementBatchers?
-  private let failures: FailedReads
-  private let metrics: RequestMetrics
-  private let limits: ConnectionLimits
-  private let open: OpenConnections
+  private let server: EntitlementHandler.Server
 
   /// The size of one read from a connection.
   ///
@@ -435,9 +416,7 @@ struct EntitlementChannel: ServerChildChannel {
   static let mostHeaderFields = 100
 
   init(
-    responder: @escaping HTTPChannelHandler.Responder, keys: APIKeys, desks: EntitlementBatchers?,
-    failures: FailedReads, metrics: RequestMetrics, limits: ConnectionLimits,
-    open: OpenConnections
+    responder: @escaping HTTPChannelHandler.Responder, server: EntitlementHandler.Server
   ) {
     // Without Hummingbird's idle timeout, which ignores the requests that the handler answers; the
     // handler has its own.
@@ -447,21 +426,13 @@ struct EntitlementChannel: ServerChildChannel {
         httpDecoderConfiguration: .init(
           maxHeaderFieldSize: Self.longestHead, maxHeaderListSize: Self.longestHead,
           maxHeaderFieldCount: Self.mostHeaderFields)))
-    self.keys = keys
-    self.desks = desks
-    self.failures = failures
-    self.metrics = metrics
-    self.limits = limits
-    self.open = open
+    self.server = server
   }
 
   func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<HTTP1Channel.Value> {
     http.setup(channel: channel, logger: logger).flatMapThrowing { value in
       let pipeline = channel.pipeline.syncOperations
-      let handler = EntitlementHandler(
-        desk: desks?.desk(of: channel.eventLoop), keys: keys, failures: failures,
-        metrics: metrics, limits: limits, open: open,
-        connection: OpenConnection { channel.close(promise: nil) })
+      let handler = EntitlementHandler(of: channel, server)
       let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
       try pipeline.addHandler(handler, position: .after(decoder))
       try channel.syncOptions?.setOption(.maxMessagesPerRead, value: 1)

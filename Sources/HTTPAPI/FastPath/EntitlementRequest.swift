@@ -1,7 +1,6 @@
 import NIOHTTP1
 
-/// A request for an account's entitlements that ``EntitlementHandler`` may answer without the
-/// router.
+/// A request for entitlements that ``EntitlementHandler`` may answer without the router.
 ///
 /// Any doubtful request is left to the router, so this type has no errors.
 struct EntitlementRequest {

@@ -174,15 +174,12 @@ struct BodyAdmission: RouterMiddleware {
   let budgets: BodyBudgets
   let site: (any Site)?
 
-  func handle(
-    _ request: Request, context: APIContext,
-    next: @concurrent (Request, APIContext) async throws -> Response
-  ) async throws -> Response {
+  func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
     let budget =
       if context.caller != nil { budgets.callers } else if site?.serves(request.uri.path) ?? false {
         budgets.pages
       } else { budgets.strangers }
-    let share = BodyShare(of: budget, from: context.remoteAddress ?? "unknown") {
+    let share = BodyShare(of: budget, from: context.remoteAddress) {
       context.channel.close(promise: nil)
     }
     defer { share.giveBack() }

@@ -15,8 +15,7 @@ package final class FailureBrake: Sendable {
   /// Remembered sources of each kind, which take a few hundred kilobytes.
   static let mostSources = 10_000
 
-  /// Kinds of sources, counted separately so that made-up sources of one kind can't push others out
-  /// of memory.
+  /// Kinds of sources, counted separately so that made-up sources of one can't displace others.
   enum Kind: Hashable {
     /// The address that sent a wrong key in `Authorization`.
     case requestAddress
@@ -57,8 +56,7 @@ package final class FailureBrake: Sendable {
     if delay > .zero { try? await Task.sleep(for: delay) }
   }
 
-  /// Counts a failure, and returns the delay of its answer, which doubles with each failure beyond
-  /// the free ones.
+  /// Counts a failure; the delay of its answer doubles with each failure beyond the free ones.
   func count(_ client: Client, at now: Timestamp) -> Duration {
     failures.withLock { failures in
       client.sources.map { source in
@@ -96,13 +94,13 @@ extension FailureBrake.Client {
 
   static func bearer(_ context: APIContext) -> Self {
     Self(sources: [
-      .init(kind: .requestAddress, name: address(context), free: freeRequests)
+      .init(kind: .requestAddress, name: context.remoteAddress, free: freeRequests)
     ])
   }
 
   static func notification(_ context: APIContext) -> Self {
     Self(sources: [
-      .init(kind: .notificationAddress, name: address(context), free: freeNotifications),
+      .init(kind: .notificationAddress, name: context.remoteAddress, free: freeNotifications),
       .init(kind: .notification, name: "", free: freeNotificationsOfAll),
     ])
   }
@@ -111,7 +109,7 @@ extension FailureBrake.Client {
   /// reports, and the name of the key if it has another role.
   package static func login(_ request: Request, _ context: APIContext, key: APIKeys.Caller?) -> Self
   {
-    let address = address(context)
+    let address = context.remoteAddress
     let chain = Array((request.headers[values: .forwardedFor].last ?? "").utf8)
     let last = chain.split(separator: UInt8(ascii: ",")).last ?? []
     let forwarded = String(
@@ -122,9 +120,5 @@ extension FailureBrake.Client {
           kind: .forwardedLoginAddress, name: "\(address) for \(forwarded)", free: freeLogins),
         .init(kind: .loginAddress, name: address, free: freeLoginsOfAddress),
       ] + (key.map { [.init(kind: .loginKey, name: $0.name, free: freeLogins)] } ?? []))
-  }
-
-  private static func address(_ context: APIContext) -> String {
-    context.remoteAddress ?? "unknown"
   }
 }

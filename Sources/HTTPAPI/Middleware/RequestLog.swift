@@ -4,6 +4,8 @@ import Hummingbird
 import Instrumentation
 import Intake
 import Logging
+import NIOHTTP1
+import Subscriptions
 import Synchronization
 import Tracing
 
@@ -20,10 +22,7 @@ struct RequestLog: RouterMiddleware {
     "/v1/appstore/notifications",
   ]
 
-  func handle(
-    _ request: Request, context: APIContext,
-    next: @concurrent (Request, APIContext) async throws -> Response
-  ) async throws -> Response {
+  func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
     var context = context
     let id = Self.adoptID(of: request, in: &context)
     let start = ContinuousClock.now
@@ -77,24 +76,19 @@ extension HTTPField.Name {
 struct RequestCounting: RouterMiddleware {
   let metrics: RequestMetrics
 
-  func handle(
-    _ request: Request, context: APIContext,
-    next: @concurrent (Request, APIContext) async throws -> Response
-  ) async throws -> Response {
+  func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
     metrics.inFlight.increment()
     defer { metrics.inFlight.decrement() }
     let start = ContinuousClock.now
     let response = try await next(request, context)
-    let (seconds, attoseconds) = (ContinuousClock.now - start).components
     metrics.route(request.method.rawValue, context.route).count(
       status: response.status.code,
-      nanoseconds: seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
+      nanoseconds: Int64((ContinuousClock.now - start) / .nanoseconds(1)))
     return response
   }
 }
 
-/// Records a span for every request, in the caller's trace if the request has one (`traceparent`,
-/// and whatever else the tracer reads).
+/// Records a span for every request, in the caller's trace if the request has one.
 ///
 /// The span is named after the route instead of the path, which may contain an account ID.
 struct RequestTracing: RouterMiddleware {
@@ -103,10 +97,7 @@ struct RequestTracing: RouterMiddleware {
 
   private let isOn = Self.isOn
 
-  func handle(
-    _ request: Request, context: APIContext,
-    next: @concurrent (Request, APIContext) async throws -> Response
-  ) async throws -> Response {
+  func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
     guard isOn else { return try await next(request, context) }
     var trace = InstrumentationContext.topLevel
     InstrumentationSystem.instrument.extract(
@@ -135,8 +126,7 @@ struct RequestTracing: RouterMiddleware {
 
 /// The metrics of requests, by method, route and class of status.
 ///
-/// Routes are templates instead of paths: this bounds the number of series and keeps account IDs
-/// out of them.
+/// Routes are templates instead of paths, which bounds the series and keeps out account IDs.
 final class RequestMetrics: Sendable {
   /// The metrics of one method on one route.
   final class Route: Sendable {
@@ -163,11 +153,6 @@ final class RequestMetrics: Sendable {
     }
   }
 
-  private struct Key: Hashable {
-    let method: String
-    let route: String
-  }
-
   /// Any other method is counted as `other`, because clients can make them up.
   private static let methods: Set = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -176,7 +161,8 @@ final class RequestMetrics: Sendable {
   let inFlight: Meter
   let connections: Meter
   let refusedConnections: Counter
-  private let routes = Mutex<[Key: Route]>([:])
+  /// By method and route.
+  private let routes = Mutex<[String: [String: Route]]>([:])
   private let factory: any MetricsFactory
 
   init(_ factory: any MetricsFactory) {
@@ -191,13 +177,69 @@ final class RequestMetrics: Sendable {
   private static let entitlementRoute = "/v1/accounts/{account_id}/entitlements"
 
   func route(_ method: String, _ route: String) -> Route {
-    let key = Key(method: Self.methods.contains(method) ? method : "other", route: route)
-    if key.method == "GET", key.route == Self.entitlementRoute { return entitlements }
+    if method == "GET", route == Self.entitlementRoute { return entitlements }
+    let method = Self.methods.contains(method) ? method : "other"
     return routes.withLock { routes in
-      if let known = routes[key] { return known }
-      let new = Route(key.method, key.route, factory)
-      routes[key] = new
+      if let known = routes[method]?[route] { return known }
+      let new = Route(method, route, factory)
+      routes[method, default: [:]][route] = new
       return new
     }
+  }
+}
+
+/// Identifies the caller by its API key; ``Permission`` decides what the caller may do.
+struct CallerIdentification: RouterMiddleware {
+  let keys: APIKeys
+
+  func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
+    var context = context
+    context.caller = request.headers[.authorization].flatMap { keys.caller(authorization: $0) }
+    return try await next(request, context)
+  }
+}
+
+/// Requires an API key with a role.
+struct Permission: RouterMiddleware {
+  let role: APIKeys.Role
+  let brake: FailureBrake
+  let now: @Sendable () -> Timestamp
+
+  func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
+    guard let caller = context.caller else {
+      if request.headers[.authorization] != nil {
+        await brake.delay(.bearer(context), at: now())
+      }
+      throw Problem.unauthorized
+    }
+    guard caller.role >= role else { throw Problem.forbidden(needed: role) }
+    return try await next(request, context)
+  }
+}
+
+/// Answers every error with a ``Problem``.
+package struct ProblemReporting: RouterMiddleware {
+  func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
+    do {
+      return try await next(request, context)
+    } catch let error as HTTPParserError {
+      // Without a parsed request there is nothing to answer: the server closes the connection.
+      throw error
+    } catch {
+      let response = Response(Self.problem(error, context))
+      // A response to HEAD ends with its header; a body would be taken for the next response.
+      return request.method == .head ? response.createHeadResponse() : response
+    }
+  }
+
+  /// Converts an error, and logs it if it is a server error.
+  package static func problem(_ error: any Error, _ context: APIContext) -> Problem {
+    let problem = Problem(error)
+    if problem.status.kind == .serverError {
+      context.logger.log(
+        level: problem.code == .unavailable ? .warning : .error, "Request failed",
+        metadata: ["http.route": "\(context.route)", "error": "\(error)"])
+    }
+    return problem
   }
 }

@@ -15,11 +15,9 @@ struct NotificationController: Sendable {
   let brake: FailureBrake
   let now: @Sendable () -> Timestamp
 
-  @Sendable
   func receive(_ request: Request, context: APIContext) async throws -> Response {
     switch try await answer(to: request) {
-    case .stored(let id, _):
-      return Response(StoredNotificationAnswer(id: id))
+    case .stored(let id, _): return Response { $0.member("notification_id", id) }
     case .refused(let refusal):
       // Delayed, so that a flood of them can't starve other requests.
       BodyShare.current?.giveBack()
@@ -43,17 +41,8 @@ struct NotificationController: Sendable {
   }
 }
 
-private struct StoredNotificationAnswer: JSONWritable {
-  let id: String
-
-  func write(to json: inout JSONWriter) {
-    json.object { $0.member("notification_id", id) }
-  }
-}
-
 extension Problem {
-  /// The answer to a refused notification: 401 for a wrong secret and 400 for everything else,
-  /// whatever status the code has elsewhere.
+  /// The answer to a refused notification: 401 for a wrong secret, 400 for everything else.
   fileprivate init(_ refusal: NotificationRefusal) {
     switch refusal.code {
     case .invalidRequest: self.init(.invalidRequest, refusal.detail)

@@ -16,25 +16,18 @@ struct HealthController: Sendable {
     readiness = Readiness { try await schema.check() }
   }
 
-  init(checking: @escaping @Sendable () async throws -> Void) {
-    readiness = Readiness(checking: checking)
-  }
-
-  /// Reports that the process is alive; restarting it would not fix the database, which is not
-  /// checked.
-  @Sendable
+  /// Reports that the process is alive, not the database, which a restart would not fix.
   func healthz(_ request: Request, context: APIContext) async throws -> Response {
-    Response(Health(status: "alive"))
+    Response { $0.member("status", "alive") }
   }
 
   /// Reports whether the database answers and has a compatible schema.
-  @Sendable
   func readyz(_ request: Request, context: APIContext) async throws -> Response {
     guard let outcome = await readiness.outcome(within: Self.deadline) else {
       throw Problem.unavailable("The database did not answer within \(Self.deadline).")
     }
     try outcome.get()
-    return Response(Health(status: "ready"))
+    return Response { $0.member("status", "ready") }
   }
 }
 
@@ -91,24 +84,21 @@ private final class Readiness: Sendable {
   }
 }
 
-private struct Health: JSONWritable {
-  let status: String
-
-  func write(to json: inout JSONWriter) {
-    json.object { $0.member("status", status) }
-  }
-}
-
 /// `Resources/openapi.yaml`, embedded in the program.
 enum OpenAPIDocument {
   static let text = String(decoding: PackageResources.openapi_yaml, as: UTF8.self)
   /// Shared by all responses, so that clients that read slowly do not each hold a copy in memory.
   private static let body = ByteBuffer(string: text)
 
-  @Sendable
-  static func serve(_ request: Request, context: APIContext) async throws -> Response {
-    Response(
-      status: .ok, headers: [.contentType: "application/yaml"],
-      body: ResponseBody(byteBuffer: body))
-  }
+  static var response: Response { Response(body, as: "application/yaml") }
+}
+
+/// The files of `Resources/Monitoring`, embedded in the program.
+package enum MonitoringFiles {
+  /// A Grafana dashboard, in JSON.
+  package static let dashboard = String(
+    decoding: PackageResources.grafana_dashboard_json, as: UTF8.self)
+  /// Prometheus alert rules, in YAML.
+  package static let alerts = String(
+    decoding: PackageResources.prometheus_alerts_yaml, as: UTF8.self)
 }

@@ -13,14 +13,8 @@ struct OrderController: Sendable {
   private struct OrderRequest: Decodable {
     var accountID: String
     var productID: String
-
-    enum CodingKeys: String, CodingKey {
-      case accountID = "account_id"
-      case productID = "product_id"
-    }
   }
 
-  @Sendable
   func open(_ request: Request, context: APIContext) async throws -> Response {
     let body = try await request.json(OrderRequest.self)
     let order = try await ledger.orders.openOrder(
@@ -30,7 +24,6 @@ struct OrderController: Sendable {
       order, status: .created, headers: [.location: "/v1/orders/\(order.order.id.text)"])
   }
 
-  @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.uuidParameter("order_id")
     guard let order = try await ledger.orders.order(id) else {
@@ -40,17 +33,15 @@ struct OrderController: Sendable {
   }
 }
 
-extension StoredOrder: JSONWritable {
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("order_id", order.id)
-      json.member("account_id", accountID)
-      json.member("product_id", order.productID)
-      json.member("app_account_token", appAccountToken)
-      json.member("status", order.status)
-      json.member("created_at", order.createdAt)
-      json.member("transaction_id", transactionID)
-      json.member("fulfilled_at", fulfilledAt)
-    }
+extension StoredOrder: JSONObjectWritable {
+  func writeMembers(to json: inout JSONWriter) {
+    json.member("order_id", order.id)
+    json.member("account_id", accountID)
+    json.member("product_id", order.productID)
+    json.member("app_account_token", appAccountToken)
+    json.member("status", order.status)
+    json.member("created_at", order.createdAt)
+    json.member("transaction_id", transactionID)
+    json.member("fulfilled_at", fulfilledAt)
   }
 }

@@ -12,13 +12,11 @@ struct ReceiptController: Sendable {
   let ledger: Ledger
   let catalogue: CatalogueCache
 
-  @Sendable
   func submit(_ request: Request, context: APIContext) async throws -> Response {
     let body = try await request.json(ReceiptRequest.self, upTo: BodyLimit.receipt)
     return response(to: try await intake.submit(try body.submission()), exchanges: nil)
   }
 
-  @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.uuidParameter("submission_id")
     guard let answer = try await intake.standing(of: id) else {
@@ -34,16 +32,30 @@ struct ReceiptController: Sendable {
   private func response(to answer: SubmissionAnswer, exchanges: [SubmissionExchange]?) -> Response {
     switch answer {
     case .verified(let verified):
-      return Response(
-        VerifiedSubmission(
-          answer: verified, catalogue: catalogue.catalogue, exchanges: exchanges),
-        capacity: 4096)
+      let catalogue = catalogue.catalogue
+      return Response(capacity: 4096) { json in
+        json.member("submission_id", verified.id)
+        json.member("status", "verified")
+        json.member("environment", verified.environment)
+        json.array("transactions", verified.transactions) { $0.transaction($1, in: catalogue) }
+        json.memberIfPresent("order", verified.order)
+        json.member("warnings", verified.warnings)
+        json.member("entitlements", verified.entitlements)
+        json.memberIfPresent("exchanges", exchanges)
+      }
     case .pending(let id, let retryAt, let problem, let entitlements):
       return Response(
-        PendingSubmission(
-          id: id, retryAt: retryAt, detail: retryAt == nil ? problem?.detail : nil,
-          entitlements: entitlements, exchanges: exchanges),
-        status: .accepted, headers: [.location: "/v1/receipts/\(id.text)"])
+        status: .accepted, headers: [.location: "/v1/receipts/\(id.text)"]
+      ) { json in
+        json.member("submission_id", id)
+        json.member("status", "pending")
+        // Absent after the last retry, which the detail then explains.
+        json.memberIfPresent("retry_at", retryAt)
+        json.memberIfPresent("detail", retryAt == nil ? problem?.detail : nil)
+        // Absent if provisional access is turned off.
+        json.memberIfPresent("entitlements", entitlements)
+        json.memberIfPresent("exchanges", exchanges)
+      }
     case .rejected(let id, let reason):
       var problem = Problem(
         ProblemCode(rawValue: reason.code) ?? .receiptRejected, reason.detail)
@@ -56,73 +68,25 @@ struct ReceiptController: Sendable {
   }
 }
 
-private struct VerifiedSubmission: JSONWritable {
-  let answer: SubmissionAnswer.Verified
-  let catalogue: Catalogue
-  let exchanges: [SubmissionExchange]?
-
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("submission_id", answer.id)
-      json.member("status", "verified")
-      json.member("environment", answer.environment)
-      json.key("transactions")
-      json.array(answer.transactions) { $0.transaction($1, in: catalogue) }
-      json.memberIfPresent("order", answer.order)
-      json.member("warnings", answer.warnings)
-      json.member("entitlements", answer.entitlements)
-      json.memberIfPresent("exchanges", exchanges)
-    }
-  }
-}
-
-private struct PendingSubmission: JSONWritable {
-  let id: UUID
-  /// Nil after the last retry.
-  let retryAt: Timestamp?
-  let detail: String?
-  /// Nil if provisional access is turned off.
-  let entitlements: [Entitlement]?
-  let exchanges: [SubmissionExchange]?
-
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("submission_id", id)
-      json.member("status", "pending")
-      json.memberIfPresent("retry_at", retryAt)
-      json.memberIfPresent("detail", detail)
-      json.memberIfPresent("entitlements", entitlements)
-      json.memberIfPresent("exchanges", exchanges)
-    }
-  }
-}
-
 extension SubmissionWarning: JSONWritable {}
 
-extension SubmissionExchange: JSONWritable {
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("endpoint", endpoint)
-      json.member("asked_at", askedAt)
-      json.member("duration_ms", duration.inMilliseconds)
-      json.member("http_status", httpStatus)
-      json.member("answer", answer.map { String(decoding: $0, as: UTF8.self) })
-      json.member("fault", fault)
-      json.memberIfPresent("aged_out", agedOut)
-    }
+extension SubmissionExchange: JSONObjectWritable {
+  func writeMembers(to json: inout JSONWriter) {
+    json.member("endpoint", endpoint)
+    json.member("asked_at", askedAt)
+    json.member("duration_ms", duration.inMilliseconds)
+    json.member("http_status", httpStatus)
+    json.member("answer", answer.map { String(decoding: $0, as: UTF8.self) })
+    json.member("fault", fault)
+    json.memberIfPresent("aged_out", agedOut)
   }
 }
 
-extension PrunedPayload: JSONWritable {
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("at", at)
-      json.member(
-        "sha256",
-        sha256.map { byte in
-          (byte < 16 ? "0" : "") + String(byte, radix: 16)
-        }.joined())
-      json.member("bytes", bytes)
-    }
+extension PrunedPayload: JSONObjectWritable {
+  func writeMembers(to json: inout JSONWriter) {
+    json.member("at", at)
+    json.member(
+      "sha256", sha256.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined())
+    json.member("bytes", bytes)
   }
 }

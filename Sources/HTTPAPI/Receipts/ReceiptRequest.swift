@@ -17,17 +17,6 @@ struct ReceiptRequest: Decodable {
   private var restore: Bool?
   private var bundleID: String?
 
-  enum CodingKeys: String, CodingKey {
-    case accountID = "account_id"
-    case receiptData = "receipt_data"
-    case signedTransactions = "signed_transactions"
-    case signedRenewalInfo = "signed_renewal_info"
-    case transactionID = "transaction_id"
-    case orderID = "order_id"
-    case restore
-    case bundleID = "bundle_id"
-  }
-
   /// Validates the body.
   func submission() throws -> SubmissionRequest {
     SubmissionRequest(
@@ -77,35 +66,31 @@ struct ReceiptRequest: Decodable {
   private static func checkedReceipt(_ text: String) throws -> String {
     var receiptData = SubmissionRequest.receiptData(in: text)
     receiptData.removeBase64Wrapping()
-    guard !receiptData.isEmpty else { throw Problem.invalid("receipt_data", "must not be empty") }
-    guard receiptData.utf8.count <= maximumReceiptLength else {
-      throw Problem.invalid(
-        "receipt_data", "must have at most \(maximumReceiptLength) characters")
-    }
-    guard !receiptData.utf8.contains(UInt8(ascii: " ")) else {
-      throw Problem.invalid(
-        "receipt_data", "contains a space: form encoding turns `+` into a space")
-    }
-    guard isBase64(receiptData) else {
-      throw Problem.invalid("receipt_data", "must be the device's receipt in base64")
-    }
+    let fault: String? =
+      if receiptData.isEmpty {
+        "must not be empty"
+      } else if receiptData.utf8.count > maximumReceiptLength {
+        "must have at most \(maximumReceiptLength) characters"
+      } else if receiptData.utf8.contains(UInt8(ascii: " ")) {
+        "contains a space: form encoding turns `+` into a space"
+      } else if !isBase64(receiptData) {
+        "must be the device's receipt in base64"
+      } else { nil }
+    if let fault { throw Problem.invalid("receipt_data", fault) }
     return receiptData
   }
 
   private static func isBase64(_ text: String) -> Bool {
-    var hasEnded = false
-    var hasDigits = false
-    for byte in text.utf8 {
+    let padding = text.utf8.drop { byte in
       switch byte {
-      case UInt8(ascii: "="): hasEnded = true
       case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
         UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "+"), UInt8(ascii: "/"):
-        guard !hasEnded else { return false }
-        hasDigits = true
-      default: return false
+        true
+      default: false
       }
     }
-    return hasDigits
+    return padding.startIndex > text.startIndex
+      && padding.allSatisfy { $0 == UInt8(ascii: "=") }
   }
 }
 

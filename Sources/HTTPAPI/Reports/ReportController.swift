@@ -13,34 +13,20 @@ struct ReportController: Sendable {
   let desk: ReportCoordinator
   let now: @Sendable () -> Timestamp
 
-  /// Without tables, which are for terminals.
-  private enum Format: String, CaseIterable {
-    case json
-    case csv
-
-    var report: ReportFormat {
-      switch self {
-      case .json: .json
-      case .csv: .csv
-      }
-    }
-
-    var mediaType: String {
-      switch self {
-      case .json: "application/json"
-      case .csv: ReportController.csvType
-      }
-    }
-  }
-
   static let csvType = "text/csv; charset=utf-8"
 
-  @Sendable
   func list(_ request: Request, context: APIContext) async throws -> Response {
-    Response(ReportList(definitions: try await reports.definitions()))
+    let definitions = try await reports.definitions()
+    return Response(capacity: 8192) { json in
+      json.objects("reports", Report.all) { json, report in
+        json.member("name", report.name)
+        json.member("summary", report.summary)
+        json.member("definition", definitions[report] ?? report.summary)
+        json.member("parameters", report.parameters.map(\.rawValue))
+      }
+    }
   }
 
-  @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     guard let report = Report(exactly: try context.parameter(.reportName)) else {
       throw Problem(.unknownReport, "No report with this name; see GET /v1/reports.")
@@ -57,8 +43,8 @@ struct ReportController: Sendable {
         return Self.working
       }
       return Response(
-        status: .ok, headers: [.contentType: format.mediaType],
-        body: ResponseBody(byteBuffer: ByteBuffer(bytes: table.text(format.report).utf8)))
+        ByteBuffer(string: table.text(format)),
+        as: format == .csv ? Self.csvType : "application/json")
     } catch let fault as ReportFault {
       throw Problem.invalid(fault.parameter.rawValue, fault.text)
     }
@@ -78,20 +64,18 @@ struct ReportController: Sendable {
 
   /// The same request finds the answer a little later.
   private static var working: Response {
-    var json = JSONWriter(capacity: 32)
-    json.object { $0.member("status", "working") }
-    return Response(
-      status: .accepted,
-      headers: [.contentType: "application/json", .retryAfter: "\(Problem.retryAfterSeconds)"],
-      body: ResponseBody(byteBuffer: ByteBuffer(bytes: json.bytes)))
+    Response(status: .accepted, headers: [.retryAfter: "\(Problem.retryAfterSeconds)"]) { json in
+      json.member("status", "working")
+    }
   }
 
-  private static func format(_ query: Query?) throws -> Format {
-    guard let text = query?["format"] else { return .json }
-    guard let format = Format(exactly: text.rawValue) else {
-      throw Problem.invalid("format", "must be json or csv")
+  /// Without tables, which are for terminals.
+  private static func format(_ query: Query?) throws -> ReportFormat {
+    switch query?["format"] {
+    case nil, "json": .json
+    case "csv": .csv
+    default: throw Problem.invalid("format", "must be json or csv")
     }
-    return format
   }
 }
 
@@ -116,25 +100,6 @@ extension HTTPFields {
 
 extension TextField {
   fileprivate static let reportName = TextField(name: "name", maximumLength: 64)
-}
-
-private struct ReportList: JSONWritable {
-  let definitions: [Report: String]
-
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.key("reports")
-      json.array(Report.all) { json, report in
-        json.object { json in
-          json.member("name", report.name)
-          json.member("summary", report.summary)
-          json.member("definition", definitions[report] ?? report.summary)
-          json.key("parameters")
-          json.array(report.parameters) { json, parameter in json.write(parameter.rawValue) }
-        }
-      }
-    }
-  }
 }
 
 extension ReportChoices {

@@ -3,7 +3,7 @@ package import LedgerStorage
 package import Subscriptions
 
 /// A ledger entry about a charge, with its source.
-package struct ChargeEvent: JSONWritable {
+package struct ChargeEvent: JSONObjectWritable {
   package let entry: LedgerEntry
   package let source: EntrySource
   /// The entry in words.
@@ -15,20 +15,17 @@ package struct ChargeEvent: JSONWritable {
     sentence = Sentence(name: name).text(for: entry.content)
   }
 
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("number", entry.number)
-      json.member("original_transaction_id", entry.line.originalTransactionID)
-      json.member("kind", entry.content.kind)
-      json.member("recorded_at", entry.recordedAt)
-      json.member("evidence_date", entry.content.evidenceDate)
-      json.key("source")
-      json.object { json in
-        json.member("kind", source.kind.rawValue)
-        json.member("id", source.id)
-      }
-      json.member("in_words", sentence)
+  func writeMembers(to json: inout JSONWriter) {
+    json.member("number", entry.number)
+    json.member("original_transaction_id", entry.line.originalTransactionID)
+    json.member("kind", entry.content.kind)
+    json.member("recorded_at", entry.recordedAt)
+    json.member("evidence_date", entry.content.evidenceDate)
+    json.object("source") { json in
+      json.member("kind", source.kind.rawValue)
+      json.member("id", source.id)
     }
+    json.member("in_words", sentence)
   }
 }
 
@@ -49,9 +46,7 @@ extension OwnershipStore {
         < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
     }
     let unnamed = Set(entries.flatMap { $0.entry.content.accounts }).subtracting(family.names.keys)
-    let names = family.names.merging(try await accountIDs(of: unnamed)) { first, _ in
-      first
-    }
+    let names = family.names.merging(try await accountIDs(of: unnamed)) { first, _ in first }
     return entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
   }
 }

@@ -11,7 +11,6 @@ struct OriginalTransactionController: Sendable {
   let catalogue: CatalogueCache
   let now: @Sendable () -> Timestamp
 
-  @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = OriginalTransactionID(try context.parameter(.originalTransactionID))
     guard
@@ -21,13 +20,34 @@ struct OriginalTransactionController: Sendable {
       throw Problem(
         .unknownOriginalTransaction, "Original transaction \(id) is not recorded.")
     }
-    return Response(
-      OriginalTransactionResponse(of: line, in: family, catalogue: catalogue.catalogue, at: now()),
-      capacity: 4096)
+    let (catalogue, now) = (catalogue.catalogue, now())
+    let bindings = Binding.bindings(of: family.rule.charges, decisions: family.rule.decisions)
+    // The entitlement that an account owning all its charges would have.
+    let current = family.current(in: catalogue, at: now)
+    let summary = OriginalTransactionState(line: family.line, rule: family.rule)
+    func name(of account: AccountKey) -> String { family.names[account] ?? "erased" }
+    return Response(capacity: 4096) { json in
+      json.member("original_transaction_id", line.originalTransactionID)
+      json.member("environment", line.environment)
+      json.member("account_id", bindings.account(asOf: now).map(name(of:)))
+      json.member("auto_renewing", current?.willRenew ?? false)
+      json.member("auto_renew_product_id", summary.autoRenewProductID)
+      json.member("product_id", current?.productID ?? summary.latest?.productID)
+      json.member("expires_at", current.map(\.expiresAt) ?? summary.paidThrough)
+      json.member("state", current?.state)
+      json.objects("bindings", bindings) { json, binding in
+        json.member("account_id", binding.account.map(name(of:)))
+        json.member("bound_at", binding.boundAt)
+        json.member("transaction_id", binding.charge.transactionID)
+        json.member("rule", binding.rule)
+      }
+      json.array("transactions", family.charges(in: catalogue)) {
+        $0.transaction($1, in: catalogue)
+      }
+    }
   }
 
   /// Previews the owner of a purchase and of a renewal made now.
-  @Sendable
   func preview(_ request: Request, context: APIContext) async throws -> Response {
     let query = Query(request.uri)
     guard let accountID = try query?.text(.accountID) else {
@@ -50,8 +70,18 @@ struct OriginalTransactionController: Sendable {
     let preview = OwnershipPreview(
       of: family?.line ?? OriginalTransaction(members: [line]), account: account, id: line,
       at: now())
-    return Response(
-      PreviewAnswer(accountID: accountID, line: line, preview: preview, names: names))
+    return Response { [names] json in
+      json.member("account_id", accountID)
+      json.member("original_transaction_id", line.originalTransactionID)
+      json.member("environment", line.environment)
+      for (name, decision) in [("purchase", preview.purchase), ("renewal", preview.renewal)] {
+        json.object(name) { json in
+          json.member("owner_account_id", decision.owner.map { names[$0] ?? "erased" })
+          json.member("rule", decision.rule)
+          json.member("because", Explanation(decision) { names[$0] ?? "erased" }.sentence)
+        }
+      }
+    }
   }
 
   /// Finds an original transaction in the given environment, or else in the only one that has it.
@@ -68,91 +98,6 @@ struct OriginalTransactionController: Sendable {
     }
     return environments.first.map { OriginalTransactionKey($0, id) }
   }
-}
-
-private struct PreviewAnswer: JSONWritable {
-  let accountID: String
-  let line: OriginalTransactionKey
-  let preview: OwnershipPreview
-  let names: [AccountKey: String]
-
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("account_id", accountID)
-      json.member("original_transaction_id", line.originalTransactionID)
-      json.member("environment", line.environment)
-      json.key("purchase")
-      write(preview.purchase, to: &json)
-      json.key("renewal")
-      write(preview.renewal, to: &json)
-    }
-  }
-
-  private func write(_ decision: Decision, to json: inout JSONWriter) {
-    let because = Explanation(decision) { names[$0] ?? "erased" }.sentence
-    json.object { json in
-      json.member("owner_account_id", decision.owner.map { names[$0] ?? "erased" })
-      json.member("rule", decision.rule)
-      json.member("because", because)
-    }
-  }
-}
-
-/// An original transaction as the API shows it.
-struct OriginalTransactionResponse: JSONWritable {
-  private let line: OriginalTransactionKey
-  private let family: RecordedOriginalTransaction
-  private let catalogue: Catalogue
-  private let bindings: [Binding]
-  private let boundAccount: AccountKey?
-  /// The entitlement that an account owning all its charges would have.
-  private let current: Entitlement?
-  private let summary: OriginalTransactionState
-
-  /// `family` is the original transaction with those that Apple links to it.
-  init(
-    of line: OriginalTransactionKey, in family: RecordedOriginalTransaction, catalogue: Catalogue,
-    at now: Timestamp
-  ) {
-    self.line = line
-    self.family = family
-    self.catalogue = catalogue
-    bindings = Binding.bindings(of: family.rule.charges, decisions: family.rule.decisions)
-    boundAccount = bindings.account(asOf: now)
-    current = family.current(in: catalogue, at: now)
-    summary = OriginalTransactionState(line: family.line, rule: family.rule)
-  }
-
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("original_transaction_id", line.originalTransactionID)
-      json.member("environment", line.environment)
-      json.member("account_id", boundAccount.map(name(of:)))
-      json.member("auto_renewing", current?.willRenew ?? false)
-      json.member("auto_renew_product_id", summary.autoRenewProductID)
-      json.member("product_id", current?.productID ?? summary.latest?.productID)
-      json.member("expires_at", current.map(\.expiresAt) ?? summary.paidThrough)
-      json.member("state", current?.state)
-      json.key("bindings")
-      json.array(bindings) { json, binding in
-        json.object { json in
-          json.member("account_id", binding.account.map(name(of:)))
-          json.member("bound_at", binding.boundAt)
-          json.member("transaction_id", binding.charge.transactionID)
-          json.member("rule", binding.rule)
-        }
-      }
-      json.key("transactions")
-      json.array(reports) { $0.transaction($1, in: catalogue) }
-    }
-  }
-
-  /// By date.
-  private var reports: [ChargeReport] {
-    family.rule.charges.compactMap { ChargeReport(of: $0.id, in: family, catalogue: catalogue) }
-  }
-
-  private func name(of account: AccountKey) -> String { family.names[account] ?? "erased" }
 }
 
 extension RecordedOriginalTransaction {

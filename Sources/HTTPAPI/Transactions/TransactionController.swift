@@ -19,27 +19,24 @@ package struct TransactionController: Sendable {
     self.now = now
   }
 
-  @Sendable
   package func show(_ request: Request, context: APIContext) async throws -> Response {
     let (report, family) = try await find(request, context)
-    return Response(
-      ExplainedTransaction(
-        report: report, evidence: DecisionEvidence(on: report, in: family),
-        history: try await ledger.ownership.history(of: report.charge, in: family),
-        catalogue: catalogue.catalogue),
-      capacity: 4096)
+    let history = try await ledger.ownership.history(of: report.charge, in: family)
+    let catalogue = catalogue.catalogue
+    return Response(capacity: 4096) { json in
+      json.transactionMembers(report, in: catalogue)
+      json.member("order_id", report.orderID)
+      json.member("delivered_at", report.deliveredAt)
+      json.member("evidence", DecisionEvidence(on: report, in: family))
+      json.member("history", history)
+    }
   }
 
   private struct DeliveryRequest: Decodable {
     var accountID: String
-
-    enum CodingKeys: String, CodingKey {
-      case accountID = "account_id"
-    }
   }
 
   /// Records the delivery of a charge; repeats return the first one.
-  @Sendable
   package func acknowledgeDelivery(_ request: Request, context: APIContext) async throws -> Response
   {
     let accountID = try TextField.accountID.checked(
@@ -55,7 +52,10 @@ package struct TransactionController: Sendable {
         .notTheOwner,
         "The account does not own transaction \(report.charge.id.transactionID).")
     }
-    return Response(Delivery(deliveredAt: delivery.deliveredAt, isFirst: delivery.isFirst))
+    return Response { json in
+      json.member("delivered_at", delivery.deliveredAt)
+      json.member("first", delivery.isFirst)
+    }
   }
 
   /// Finds the one charge with the request's transaction ID, which may be an alias.
@@ -92,61 +92,27 @@ package struct TransactionController: Sendable {
   }
 }
 
-private struct ExplainedTransaction: JSONWritable {
-  let report: ChargeReport
-  let evidence: DecisionEvidence
-  let history: [ChargeEvent]
-  package let catalogue: Catalogue
-
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.transactionMembers(report, in: catalogue)
-      json.member("order_id", report.orderID)
-      json.member("delivered_at", report.deliveredAt)
-      json.member("evidence", evidence)
-      json.member("history", history)
-    }
-  }
-}
-
-private struct Delivery: JSONWritable {
-  let deliveredAt: Timestamp
-  let isFirst: Bool
-
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("delivered_at", deliveredAt)
-      json.member("first", isFirst)
-    }
-  }
-}
-
 /// The evidence behind the decision on a charge.
-package struct DecisionEvidence: JSONWritable {
+package struct DecisionEvidence: JSONObjectWritable {
   private let charge: Charge
-  private let finding: RenewalEvidence
-  private let renewingAccountID: String?
-  private let isProvisional: Bool
+  private let decision: Decision
+  private let names: [AccountKey: String]
+  private var finding: RenewalEvidence { decision.finding }
 
   package init(on report: ChargeReport, in family: RecordedOriginalTransaction) {
-    charge = report.charge
-    finding = report.recorded.decision.finding
-    renewingAccountID = finding.account.map { family.names[$0] ?? "erased" }
-    isProvisional = report.recorded.decision.isProvisional
+    (charge, decision, names) = (report.charge, report.recorded.decision, family.names)
   }
 
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("kind", charge.kind)
-      json.member("charged_at", charge.date)
-      json.member("ground", finding.ground)
-      json.member("renewing_account_id", renewingAccountID)
-      json.member("previous_transaction_id", finding.previous?.transactionID)
-      json.member("status_as_of", finding.statusAsOf)
-      json.member("switched_off_at", finding.switchedOffAt)
-      json.member("provisional", isProvisional)
-      json.member("in_words", sentences)
-    }
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("kind", charge.kind)
+    json.member("charged_at", charge.date)
+    json.member("ground", finding.ground)
+    json.member("renewing_account_id", finding.account.map { names[$0] ?? "erased" })
+    json.member("previous_transaction_id", finding.previous?.transactionID)
+    json.member("status_as_of", finding.statusAsOf)
+    json.member("switched_off_at", finding.switchedOffAt)
+    json.member("provisional", decision.isProvisional)
+    json.member("in_words", sentences)
   }
 
   /// The evidence in words.
@@ -161,7 +127,7 @@ package struct DecisionEvidence: JSONWritable {
     if let switchedOffAt = finding.switchedOffAt {
       sentences.append("Auto-renew had been off since \(switchedOffAt).")
     }
-    if isProvisional { sentences.append("The first submission can change the owner.") }
+    if decision.isProvisional { sentences.append("The first submission can change the owner.") }
     return sentences.joined(separator: " ")
   }
 
@@ -201,8 +167,7 @@ extension JSONWriter {
     memberIfPresent("currency", transaction.currency)
     member("aliases", charge.aliases.map(\.transactionID))
     member("owner_account_id", report.ownerAccountID)
-    key("decision")
-    object { json in
+    object("decision") { json in
       json.member("rule", report.recorded.decision.rule)
       json.member("because", report.because)
       json.member("decided_at", report.recorded.decidedAt)

@@ -6,8 +6,7 @@ import Synchronization
 /// Supports declared metrics with fixed buckets, in text format 0.0.4. Counting is an atomic
 /// addition; names and labels are looked up once, when a handle is created.
 package final class PrometheusRegistry: Sendable {
-  /// The maximum number of series per metric; all routes with all methods and status classes stay
-  /// below it.
+  /// The maximum number of series per metric; all routes, methods and status classes are fewer.
   static let seriesLimit = 4000
 
   enum Series: Sendable {
@@ -32,19 +31,17 @@ package final class PrometheusRegistry: Sendable {
     declared = Dictionary(uniqueKeysWithValues: declarations.map { ($0.name, $0) })
   }
 
-  /// Names requested but not exported: undeclared, with different labels, or above the series
-  /// limit.
+  /// Names requested but not exported: undeclared, with different labels, or above the limit.
   package var refused: Set<String> { state.withLock(\.refused) }
-
-  fileprivate enum Wanted { case counter, gauge, histogram }
 
   /// The series for these labels, created if new; nil if not permitted.
   fileprivate func series(
-    _ name: String, _ dimensions: [(String, String)], _ wanted: Wanted
+    _ name: String, _ dimensions: [(String, String)], _ type: MetricType
   ) -> Series? {
-    let declaration = declared[name].flatMap { $0.allows(wanted) ? $0 : nil }
-    return state.withLock { state in
-      guard let declaration, let values = declaration.values(of: dimensions) else {
+    state.withLock { state in
+      guard let declaration = declared[name], declaration.kind.type == type,
+        let values = declaration.values(of: dimensions)
+      else {
         state.refused.insert(name)
         return nil
       }
@@ -119,17 +116,152 @@ extension PrometheusRegistry: MetricsFactory {
 }
 
 extension MetricDeclaration {
-  fileprivate func allows(_ wanted: PrometheusRegistry.Wanted) -> Bool {
-    switch (kind, wanted) {
-    case (.counter, .counter), (.gauge, .gauge), (.histogram, .histogram): true
-    case (.counter, _), (.gauge, _), (.histogram, _): false
-    }
-  }
-
   /// The label values in declared order; nil if the labels differ from those declared.
   fileprivate func values(of dimensions: [(String, String)]) -> [String]? {
     guard dimensions.count == labels.count else { return nil }
     let values = labels.compactMap { label in dimensions.first { $0.0 == label }?.1 }
     return values.count == labels.count ? values : nil
+  }
+}
+
+/// Writes metrics in Prometheus' text format, version 0.0.4.
+///
+/// https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
+struct ExpositionWriter {
+  private(set) var text = ""
+
+  mutating func begin(_ declaration: MetricDeclaration) {
+    let type = declaration.kind.type.rawValue
+    text += "# HELP \(declaration.name) \(Self.escaped(declaration.help, inLabel: false))\n"
+    text += "# TYPE \(declaration.name) \(type)\n"
+  }
+
+  mutating func write(
+    _ series: PrometheusRegistry.Series, _ values: [String], of declaration: MetricDeclaration
+  ) {
+    let name = declaration.name
+    let labels = zip(declaration.labels, values).map { ($0, $1) }
+    switch series {
+    case .counter(let counter): line(name, labels, "\(counter.value)")
+    case .gauge(let gauge): line(name, labels, Self.number(gauge.value))
+    case .histogram(let histogram):
+      guard case .histogram(let bounds) = declaration.kind else { return }
+      let snapshot = histogram.snapshot
+      let names = bounds.map(Self.number) + ["+Inf"]
+      for (bound, count) in zip(names, snapshot.cumulativeCounts) {
+        line(name + "_bucket", labels + [("le", bound)], "\(count)")
+      }
+      line(name + "_sum", labels, Self.number(snapshot.seconds))
+      line(name + "_count", labels, "\(snapshot.cumulativeCounts.last ?? 0)")
+    }
+  }
+
+  private mutating func line(_ name: String, _ labels: [(String, String)], _ value: String) {
+    text += name
+    if !labels.isEmpty {
+      let pairs = labels.map { "\($0)=\"\(Self.escaped($1, inLabel: true))\"" }
+      text += "{\(pairs.joined(separator: ","))}"
+    }
+    text += " \(value)\n"
+  }
+
+  /// Escapes backslashes and newlines, and quotes in label values.
+  private static func escaped(_ text: String, inLabel: Bool) -> String {
+    var escaped = ""
+    for character in text.unicodeScalars {
+      switch character {
+      case "\\": escaped += "\\\\"
+      case "\n": escaped += "\\n"
+      case "\"" where inLabel: escaped += "\\\""
+      default: escaped.unicodeScalars.append(character)
+      }
+    }
+    return escaped
+  }
+
+  /// A number with Go's spelling of NaN and infinity, and without a fraction if it is an integer.
+  private static func number(_ value: Double) -> String {
+    if value.isNaN { return "NaN" }
+    if value.isInfinite { return value < 0 ? "-Inf" : "+Inf" }
+    return Int64(exactly: value).map { "\($0)" } ?? "\(value)"
+  }
+}
+
+final class PrometheusCounter: CounterHandler {
+  private let count = Atomic<Int64>(0)
+
+  var value: Int64 { count.load(ordering: .relaxed) }
+
+  func increment(by amount: Int64) {
+    count.wrappingAdd(amount, ordering: .relaxed)
+  }
+
+  func reset() {
+    count.store(0, ordering: .relaxed)
+  }
+}
+
+final class PrometheusGauge: MeterHandler, RecorderHandler {
+  private let bits = Atomic<UInt64>(0)
+
+  var value: Double { Double(bitPattern: bits.load(ordering: .relaxed)) }
+
+  func set(_ value: Int64) { set(Double(value)) }
+  func set(_ value: Double) { bits.store(value.bitPattern, ordering: .relaxed) }
+  func record(_ value: Int64) { set(Double(value)) }
+  func record(_ value: Double) { set(value) }
+
+  func increment(by amount: Double) {
+    var old = bits.load(ordering: .relaxed)
+    while true {
+      let new = (Double(bitPattern: old) + amount).bitPattern
+      let (isDone, found) = bits.weakCompareExchange(
+        expected: old, desired: new, ordering: .relaxed)
+      if isDone { return }
+      old = found
+    }
+  }
+
+  func decrement(by amount: Double) { increment(by: -amount) }
+}
+
+/// A histogram of durations; recording takes a few comparisons and two atomic additions.
+final class PrometheusHistogram: TimerHandler {
+  /// The maximum number of bounds; one more bucket holds the rest.
+  static let boundLimit = 19
+
+  struct Snapshot {
+    /// The number of durations up to each bound, and the total last.
+    var cumulativeCounts: [Int64]
+    var seconds: Double
+  }
+
+  private let boundsInNanoseconds: [Int64]
+  private let counts: InlineArray<20, Atomic<Int64>>
+  private let nanoseconds = Atomic<Int64>(0)
+
+  /// Creates a histogram with ascending bounds in seconds, at most ``boundLimit``.
+  init(bounds: [Double]) {
+    precondition(bounds.count <= Self.boundLimit, "A histogram has few bounds.")
+    boundsInNanoseconds = bounds.map { Int64(($0 * 1e9).rounded()) }
+    counts = InlineArray { _ in Atomic(0) }
+  }
+
+  func recordNanoseconds(_ duration: Int64) {
+    var place = 0
+    while place < boundsInNanoseconds.count, duration > boundsInNanoseconds[place] { place += 1 }
+    counts[place].wrappingAdd(1, ordering: .relaxed)
+    nanoseconds.wrappingAdd(duration, ordering: .relaxed)
+  }
+
+  /// The total is the sum of the buckets, so that the two always agree.
+  var snapshot: Snapshot {
+    var sum: Int64 = 0
+    let counts = (0...boundsInNanoseconds.count).map { place in
+      sum += self.counts[place].load(ordering: .relaxed)
+      return sum
+    }
+    return Snapshot(
+      cumulativeCounts: counts, seconds: Double(nanoseconds.load(ordering: .relaxed)) / 1e9)
   }
 }

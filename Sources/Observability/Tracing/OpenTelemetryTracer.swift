@@ -33,9 +33,11 @@ package struct OpenTelemetryTracer: Tracer {
       }()
     place.span = .random(in: 1 ... .max)
     context.traceContext = place
-    return RecordedSpan(
-      operationName, place: place, parent: parent?.span, context: context, kind: kind,
-      start: instant().nanosecondsSinceEpoch, buffer: buffer)
+    let start = instant().nanosecondsSinceEpoch
+    let span = FinishedSpan(
+      context: place, parent: parent?.span, name: operationName, kind: kind, start: start,
+      end: start)
+    return RecordedSpan(span, context: context, buffer: buffer)
   }
 
   func records(_ trace: TraceContext.TraceID) -> Bool {
@@ -72,5 +74,79 @@ extension OpenTelemetryTracer {
   package static let metadataProvider = Logger.MetadataProvider {
     guard let place = InstrumentationContext.current?.traceContext else { return [:] }
     return ["trace_id": "\(place.trace)", "span_id": "\(place.span.hexadecimal)"]
+  }
+}
+
+/// The position in a trace, as sent in W3C Trace Context headers.
+package struct TraceContext: Hashable, Sendable {
+  /// The 128 bits shared by all spans of a trace.
+  package struct TraceID: Hashable, Sendable {
+    var high: UInt64
+    var low: UInt64
+  }
+
+  var trace: TraceID
+  /// The current span; in a received context, the caller's.
+  var span: UInt64
+  var isSampled: Bool
+  /// The `tracestate` of other tracers, passed on unchanged.
+  var state: String?
+}
+
+extension TraceContext {
+  /// Longer states are not passed on (section 3.3.1.5).
+  private static let longestState = 512
+
+  /// Parses `traceparent` (https://www.w3.org/TR/trace-context/, section 3.2.2).
+  package init?(traceparent text: String, state: String? = nil) {
+    let text = Array(text.utf8)
+    let dash = UInt8(ascii: "-")
+    guard text.count >= 55, text[2] == dash, text[35] == dash, text[52] == dash,
+      let version = Self.number(text[0..<2]), version != 0xFF,
+      // Later versions may append fields after another dash.
+      version == 0 ? text.count == 55 : text.count == 55 || text[55] == dash,
+      let high = Self.number(text[3..<19]), let low = Self.number(text[19..<35]),
+      high != 0 || low != 0, let span = Self.number(text[36..<52]), span != 0,
+      let flags = Self.number(text[53..<55])
+    else { return nil }
+    self.init(
+      trace: TraceID(high: high, low: low), span: span, isSampled: flags & 1 == 1,
+      state: state.flatMap { $0.utf8.count <= Self.longestState && !$0.isEmpty ? $0 : nil })
+  }
+
+  package var traceparent: String { "00-\(trace)-\(span.hexadecimal)-0\(isSampled ? 1 : 0)" }
+
+  private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? {
+    var number: UInt64 = 0
+    for byte in digits {
+      let character = Character(Unicode.Scalar(byte))
+      // Upper case is not valid here.
+      guard !character.isUppercase, let digit = character.hexDigitValue else { return nil }
+      number = number << 4 | UInt64(digit)
+    }
+    return number
+  }
+}
+
+extension TraceContext.TraceID: CustomStringConvertible {
+  package var description: String { high.hexadecimal + low.hexadecimal }
+}
+
+extension UInt64 {
+  var hexadecimal: String {
+    let digits = String(self, radix: 16)
+    return String(repeating: "0", count: 16 - digits.count) + digits
+  }
+}
+
+private enum TraceContextKey: InstrumentationContextKey {
+  typealias Value = TraceContext
+}
+
+extension InstrumentationContext {
+  /// The task's position in a trace; nil outside of one.
+  package var traceContext: TraceContext? {
+    get { self[TraceContextKey.self] }
+    set { self[TraceContextKey.self] = newValue }
   }
 }

@@ -20,8 +20,7 @@ struct JobDefinition: Sendable {
 }
 
 extension Job.Kind {
-  /// Every job: to add one, add its kind and key (`Job.swift`), its work in a store, and a case
-  /// here.
+  /// Every job: to add one, add its kind and key (`Job.swift`), its work in a store, and a case.
   var definition: JobDefinition {
     switch self {
     case .verifySubmission:
@@ -63,7 +62,23 @@ extension Job.Kind {
       .recurring(every: .hours(24)) { tools in
         tools.histories.map { .compareNotifications(bundleID: $0.bundleID, $0.environment) }
       } run: { job, runner, interval in
-        try await runner.compareNotifications(job, every: interval)
+        let (environment, bundleID) = try job.scope
+        switch try await runner.tools.notifications.compare(
+          job, bundleID: bundleID, environment: environment, every: interval)
+        {
+        case .recorded: return .settled
+        case .nothing(let reason):
+          runner.logger.info(
+            "Notification history not compared",
+            metadata: [
+              "bundle_id": "\(bundleID)", "environment": "\(environment.rawValue)",
+              "reason": "\(reason)",
+            ])
+          return .settled
+        case .failed(let reason, let notBefore):
+          return .retry(because: reason, notBefore: notBefore)
+        case .notPossible: return .nothingLeft
+        }
       }
 
     case .publishEntitlements:
@@ -87,7 +102,16 @@ extension Job.Kind {
 
     case .deliverEvents:
       // Deliveries are given up one by one.
-      JobDefinition(run: { job, runner in try await runner.deliverEvents(job) })
+      JobDefinition(run: { job, runner in
+        guard let webhook = runner.tools.webhook else {
+          return .retry(because: "This worker has no webhook.")
+        }
+        try await EventDelivery(
+          ledger: runner.ledger, sender: webhook, metrics: runner.tools.webhookMetrics,
+          logger: runner.logger, now: runner.now
+        ).perform(job)
+        return .settled
+      })
 
     case .setAppAccountToken:
       JobDefinition(
@@ -139,10 +163,8 @@ extension Job.Kind {
         every: .days(1), { $0.rawRetention.isEndless ? [] : [.prunePayloads] }
       ) { job, runner, interval in
         let pruned = try await runner.ledger.maintenance.prunePayloads(
-          job, keeping: runner.tools.rawRetention, every: interval, at: runner.now()
-        ) {
-          Task.isShuttingDownGracefully
-        }
+          job, keeping: runner.tools.rawRetention, every: interval, at: runner.now(),
+          isStopping: { Task.isShuttingDownGracefully })
         if pruned != .none {
           runner.logger.info(
             "Payloads pruned",
@@ -185,8 +207,7 @@ enum JobOutcome: Sendable {
   case nothingLeft
   /// The job was returned to its queue; it is discarded when its retry window is over.
   case postponed(because: String)
-  /// The job is retried on the schedule of its kind, and not before the time the other side asked
-  /// for.
+  /// The job is retried on its schedule, but not before the time that the other side asked for.
   case retry(because: String, notBefore: Timestamp? = nil)
 
   init(_ outcome: StatusPoller.Outcome) {
@@ -206,28 +227,5 @@ enum JobOutcome: Sendable {
       case .nothingToSend: .nothingLeft
       case .postponed(let reason, let notBefore): .retry(because: reason, notBefore: notBefore)
       }
-  }
-}
-
-extension JobRunner {
-  fileprivate func compareNotifications(
-    _ job: Job, every interval: Duration
-  ) async throws -> JobOutcome {
-    let (environment, bundleID) = try job.scope
-    switch try await tools.notifications.compare(
-      job, bundleID: bundleID, environment: environment, every: interval)
-    {
-    case .recorded: return .settled
-    case .nothing(let reason):
-      logger.info(
-        "Notification history not compared",
-        metadata: [
-          "bundle_id": "\(bundleID)", "environment": "\(environment.rawValue)",
-          "reason": "\(reason)",
-        ])
-      return .settled
-    case .failed(let reason, let notBefore): return .retry(because: reason, notBefore: notBefore)
-    case .notPossible: return .nothingLeft
-    }
   }
 }
