@@ -66,21 +66,6 @@ struct TimelineLayout: Sendable {
   }
 }
 
-extension TimelineOwner {
-  /// The CSS class of an owner: `owner-0` for none, then six colours that repeat.
-  static func ownerClass(_ owner: Int) -> String {
-    owner > 0 ? "owner-\((owner - 1) % 6 + 1)" : "owner-0"
-  }
-
-  /// The letter of an owner: – for none, A to Z, then A2 and so on.
-  static func letter(_ owner: Int) -> String {
-    guard owner > 0 else { return "–" }
-    let (round, index) = (owner - 1).quotientAndRemainder(dividingBy: 26)
-    let letter = String(UnicodeScalar(UInt8(ascii: "A") + UInt8(index)))
-    return round > 0 ? "\(letter)\(round + 1)" : letter
-  }
-}
-
 /// A timeline as drawn by the template `timeline`: lanes on one time axis.
 ///
 /// Horizontal positions are percentages, vertical ones pixels, as in a chart.
@@ -153,6 +138,19 @@ struct TimelineOwner: Sendable {
   var href: String?
   /// For example `7 charges, 14 Jan 2025 to 14 Aug 2025`.
   var note: String
+
+  /// The CSS class of an owner: `owner-0` for none, then six colours that repeat.
+  static func ownerClass(_ owner: Int) -> String {
+    owner > 0 ? "owner-\((owner - 1) % 6 + 1)" : "owner-0"
+  }
+
+  /// The letter of an owner: – for none, A to Z, then A2 and so on.
+  static func letter(_ owner: Int) -> String {
+    guard owner > 0 else { return "–" }
+    let (round, index) = (owner - 1).quotientAndRemainder(dividingBy: 26)
+    let letter = String(UnicodeScalar(UInt8(ascii: "A") + UInt8(index)))
+    return round > 0 ? "\(letter)\(round + 1)" : letter
+  }
 }
 
 extension TimelinePicture {

@@ -104,8 +104,7 @@ enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
     case .refunds: .weeks(.refunds)
     case .intakeFailures: .weeks(.intake)
     case .renewalsDueBefore: .weeks(.renewalsDue)
-    case .active, .trials, .mrr, .churn, .renewalsDue, .billingIssues, .intake, .unclaimed, .acts:
-      .table(report, choices)
+    default: .table(report, choices)
     }
   }
 

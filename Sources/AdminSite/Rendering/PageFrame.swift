@@ -65,6 +65,11 @@ struct Moment: Sendable {
   var iso: String
   /// For example `22 Nov 2026, 10:17`, in UTC.
   var text: String
+
+  init(_ moment: Timestamp) {
+    iso = moment.description
+    text = "\(moment.dayName), \(iso.dropFirst(11).prefix(5))"
+  }
 }
 
 /// A state as a word with a colour.
@@ -217,13 +222,6 @@ enum PageText {
     case UInt8(ascii: "'"): "&#39;"
     default: nil
     }
-  }
-}
-
-extension Moment {
-  init(_ moment: Timestamp) {
-    let iso = moment.description
-    self.init(iso: iso, text: "\(moment.dayName), \(iso.dropFirst(11).prefix(5))")
   }
 }
 

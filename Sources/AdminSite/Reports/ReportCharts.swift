@@ -69,6 +69,19 @@ struct Cohort: Sendable {
   /// Links of the numbers, one for each or none at all.
   var hrefs: [String?] = []
   var sizeHref: String?
+
+  /// A share with one decimal, rounded down so that 100% means all.
+  fileprivate func cell(_ index: Int) -> DataCell {
+    guard retained.indices.contains(index), let left = retained[index], size > 0 else {
+      return DataCell(text: "", isNumber: true)
+    }
+    let part = min(max(Double(left) / Double(size), 0), 1)
+    let share = Int64((part * 1000).rounded(.down)) * 10
+    return DataCell(
+      text: ChartUnit.share.text(share),
+      href: hrefs.indices.contains(index) ? hrefs[index] : nil, isNumber: true,
+      heat: Int(share / 1000))
+  }
 }
 
 extension DataTable {
@@ -88,20 +101,5 @@ extension DataTable {
           ] + (0..<count).map(cohort.cell))
       },
       emptyText: "No cohorts yet.")
-  }
-}
-
-extension Cohort {
-  /// A share with one decimal, rounded down so that 100% means all.
-  fileprivate func cell(_ index: Int) -> DataCell {
-    guard retained.indices.contains(index), let left = retained[index], size > 0 else {
-      return DataCell(text: "", isNumber: true)
-    }
-    let part = min(max(Double(left) / Double(size), 0), 1)
-    let share = Int64((part * 1000).rounded(.down)) * 10
-    return DataCell(
-      text: ChartUnit.share.text(share),
-      href: hrefs.indices.contains(index) ? hrefs[index] : nil, isNumber: true,
-      heat: Int(share / 1000))
   }
 }

@@ -191,10 +191,7 @@ extension ReportParameter {
   }
 
   fileprivate var isFlag: Bool {
-    switch self {
-    case .includeFamilyShared, .includeTrials, .includeGrants, .includeSandbox: true
-    default: false
-    }
+    [.includeFamilyShared, .includeTrials, .includeGrants, .includeSandbox].contains(self)
   }
 
   /// The accepted values; nil: free text.

@@ -157,12 +157,7 @@ extension ReportColumn {
   }
 
   /// Whether its values are right-aligned.
-  var isNumber: Bool {
-    switch kind {
-    case .number, .duration, .money, .fraction, .rate: true
-    case .text, .time, .date, .flag: false
-    }
-  }
+  var isNumber: Bool { [.number, .duration, .money, .fraction, .rate].contains(kind) }
 }
 
 extension ReportValue {
