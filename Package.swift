@@ -50,12 +50,12 @@ let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 let pages = [
   "account-charge.mustache", "account.mustache", "act-note.mustache", "action-list.mustache",
   "action.mustache", "admin.css", "admin.js", "badge.mustache", "cell.mustache",
-  "charge-section.mustache", "chart.mustache", "csrf.mustache", "done.mustache",
-  "drill-down.mustache", "error.mustache", "facts.mustache", "field.mustache", "icon.svg",
+  "chart.mustache", "csrf.mustache", "done.mustache", "drill-down.mustache", "error.mustache",
+  "facts.mustache", "field.mustache", "icon.svg",
   "layout.mustache", "login.mustache", "moment.mustache", "original-transaction.mustache",
   "overview.mustache", "paging.mustache", "parked.mustache", "properties.mustache",
   "rejected.mustache", "report.mustache", "reports.mustache", "search.mustache",
-  "sparkline.mustache", "table.mustache", "tile.mustache", "timeline.mustache",
+  "table.mustache", "timeline.mustache",
   "unclaimed-row.mustache", "unclaimed.mustache",
 ].map { Resource.embedInCode("Resources/\($0)") }
 

@@ -23,6 +23,10 @@ struct AccountCharges: Sendable {
     var end: Timestamp?
     /// The administrator action that assigned or released it.
     var act: AdministratorAction?
+
+    var period: TimelineChart.Period {
+      TimelineChart.Period(report, of: "", owner: 1, end: end, href: report.charge.id.href)
+    }
   }
 
   let ties: RelatedAccounts
@@ -39,15 +43,13 @@ struct AccountCharges: Sendable {
 
   private static let mostLanes = 12
 
-  /// The requested page of each list.
-  struct Parts: Sendable {
-    var owned: PagePart
-    var claimed: PagePart
-    var unclaimed: PagePart
-  }
-
-  init(of account: Account, parts: Parts, in ledger: Ledger, _ catalogue: Catalogue) async throws {
+  /// Reads the requested page of each list.
+  init(
+    of account: Account, part: (_ prefix: String) throws -> PagePart, in ledger: Ledger,
+    _ catalogue: Catalogue
+  ) async throws {
     self.account = account
+    let parts = try (owned: part(""), claimed: part("claimed_"), unclaimed: part("unclaimed_"))
     ties = try await ledger.accounts.ties(of: account.key)
     owned = try List(ties.charges.filter { $0.owner == account.key }, part: parts.owned)
     claimed = try List(
@@ -91,32 +93,45 @@ struct AccountCharges: Sendable {
     return shown
   }
 
-  func claimedSection(at now: Timestamp) -> ChargeSection? {
-    section(
-      "Submitted here, owned by another account", "The reason is shown with each.", claimed,
-      at: now)
-  }
-
-  func unclaimedSection(at now: Timestamp) -> ChargeSection? {
-    section(
-      "Unclaimed charges",
-      "Unowned charges of original transactions that this account owned or submitted. They grant "
-        + "no access until an app submits them or an administrator assigns them.",
-      unclaimed, at: now)
-  }
-
-  private func section(_ title: String, _ lead: String, _ list: List, at now: Timestamp)
-    -> ChargeSection?
-  {
-    guard !list.all.isEmpty else { return nil }
-    return ChargeSection(
-      title: title, lead: lead, charges: rows(of: list, at: now), paging: list.paging)
-  }
-
-  func rows(of list: List, at now: Timestamp) -> [AccountChargeRow] {
-    list.shown.compactMap { shown[$0.id] }.map {
-      AccountChargeRow($0.report, end: $0.end, of: account, placedBy: $0.act, at: now)
+  /// The related charges that the account does not own, in two sections.
+  func sections(at now: Timestamp) -> [some Sendable] {
+    [
+      (
+        title: "Submitted here, owned by another account", lead: "The reason is shown with each.",
+        list: claimed
+      ),
+      (
+        title: "Unclaimed charges",
+        lead: "Unowned charges of original transactions that this account owned or submitted. They "
+          + "grant no access until an app submits them or an administrator assigns them.",
+        list: unclaimed
+      ),
+    ].filter { !$0.list.all.isEmpty }.map {
+      (title: $0.title, lead: $0.lead, charges: rows(of: $0.list, at: now), paging: $0.list.paging)
     }
+  }
+
+  func rows(of list: List, at now: Timestamp) -> [some Sendable] {
+    list.shown.compactMap { shown[$0.id] }.map { row($0, at: now) }
+  }
+
+  private func row(_ shown: Shown, at now: Timestamp) -> some Sendable {
+    let report = shown.report
+    let (charge, decision) = (report.charge, report.recorded.decision)
+    let other = decision.owner == account.key ? nil : report.ownerAccountID
+    return (
+      transactionID: charge.id.transactionID.rawValue, href: charge.id.href,
+      productID: charge.productID.rawValue, chargedAt: Moment(charge.date),
+      until: shown.end.map(Moment.init), price: Price.text(of: report.transaction),
+      state: Badge(charge, end: shown.end, at: now), rule: decision.rule.rawValue,
+      because: report.because, owner: other.map(PageLink.account),
+      // The administrator who assigned or released it.
+      placed: shown.act.map {
+        AdministratorActionNote(administrator: $0.administrator, reason: $0.reason)
+      },
+      isSandbox: charge.id.line.environment == .sandbox,
+      transferHref: charge.id.href(form: "transfer")
+    )
   }
 
   /// The charge that fulfils an order, or nil if the account does not own it.
@@ -126,10 +141,11 @@ struct AccountCharges: Sendable {
 
   /// One lane per original transaction, latest first; nil without charges.
   func timeline(at now: Timestamp) -> TimelinePicture? {
-    let charges = owned.all.filter { lanes.contains($0.id.line) }.compactMap { shown[$0.id] }
-    guard let begin = charges.map(\.report.charge.date).min() else { return nil }
-    let end = max(charges.compactMap(\.end).max() ?? now, now)
-    let margin = Duration.milliseconds((end.milliseconds - begin.milliseconds) / 60)
+    let periods = owned.all.filter { lanes.contains($0.id.line) }.compactMap { charge in
+      shown[charge.id].map { (line: charge.id.line, period: $0.period) }
+    }
+    guard !periods.isEmpty else { return nil }
+    let (begin, end, margin) = periods.map { $0.period }.extent(at: now)
     return TimelinePicture(
       TimelineLayout(
         id: "charges", title: "Charges of account \(account.id)",
@@ -139,72 +155,17 @@ struct AccountCharges: Sendable {
           + ". The list below has the details.",
         from: begin - margin, until: end + margin, now: now,
         lanes: lanes.map { line in
-          let charges = charges.filter { $0.report.charge.id.line == line }
+          let periods = periods.filter { $0.line == line }.map { $0.period }
           return TimelineLayout.Lane(
             label: Self.shortened(line.originalTransactionID.rawValue), height: 22,
-            spans: charges.reversed().flatMap { $0.spans(until: end) },
-            marks: charges.compactMap(\.refund))
+            spans: periods.reversed().flatMap { $0.spans(until: end, label: $0.productID) },
+            marks: periods.compactMap { $0.refundMark(offset: 11) })
         }))
   }
 
   /// Keeps the last characters, which differ between identifiers.
   private static func shortened(_ text: String) -> String {
     text.count > 10 ? "…\(text.suffix(9))" : text
-  }
-}
-
-extension AccountCharges.Shown {
-  private var href: String { report.charge.id.href }
-
-  private var text: String {
-    var text = report.charge.date.dayName
-    if let end { text += " to \(end.dayName)" }
-    text += ": \(report.charge.productID), \(Price.text(of: report.transaction))"
-    return report.charge.revocation == nil ? text : text + ", refunded"
-  }
-
-  private var takenBackAt: Timestamp? {
-    [report.charge.revocation?.at, report.charge.supersededAt].compactMap(\.self).min()
-  }
-
-  /// The paid period, and the part of it that was revoked.
-  fileprivate func spans(until last: Timestamp) -> [TimelineLayout.Span] {
-    let start = report.charge.date
-    let end = max(end ?? last, start)
-    let ended = max(min(takenBackAt ?? end, end), start)
-    var names = "span-period owner-1"
-    if report.transaction.periodType == .trial { names += " trial" }
-    let span = TimelineLayout.Span(
-      from: start, until: ended, classNames: names,
-      pattern: report.charge.revocation == nil ? nil : .refunded,
-      label: report.charge.productID.rawValue, text: text, href: href)
-    guard ended < end else { return [span] }
-    return [
-      TimelineLayout.Span(
-        from: ended, until: end, classNames: "span-lost", text: text, href: href, inset: 6),
-      span,
-    ]
-  }
-
-  fileprivate var refund: TimelineLayout.Mark? {
-    report.charge.revocation.map {
-      TimelineLayout.Mark(at: $0.at, symbol: .refund, text: text, href: href, offset: 11)
-    }
-  }
-}
-
-extension EntitlementRow {
-  init(_ entitlement: Entitlement) {
-    let line = entitlement.originalTransactionID.flatMap { id in
-      entitlement.environment.map { OriginalTransactionKey($0, id) }
-    }
-    self.init(
-      name: entitlement.name, state: Badge(entitlement.state), because: entitlement.inWords,
-      until: entitlement.accessEndsAt.map(Moment.init),
-      isEndless: entitlement.isActive && entitlement.accessEndsAt == nil,
-      productID: entitlement.productID?.rawValue,
-      source: entitlement.originalTransactionID?.rawValue ?? "grant", href: line?.href,
-      isSandbox: entitlement.environment == .sandbox)
   }
 }
 

@@ -23,7 +23,7 @@ struct AccountHistoryRows: Sendable {
   /// - Throws: A ``Problem`` for an unknown cursor.
   init(of ties: RelatedAccounts, _ account: Account, part: PagePart, in ledger: Ledger) async throws
   {
-    var place = try part.after.map(Place.init) ?? Place()
+    var place = try part.place(Place.init) ?? Place()
     let found = try await ledger.accounts.history(
       of: ties, before: place.entry, limit: part.limit + 1)
     let events = try await Self.events(found.entries, in: ledger)
@@ -72,9 +72,6 @@ struct AccountHistoryRows: Sendable {
 }
 
 extension AccountHistoryRows.Place {
-  /// Control characters are not accepted in identifiers.
-  private static let separator: Character = "\u{1F}"
-
   fileprivate var cursor: String {
     let entry =
       entry.map { entry in
@@ -83,19 +80,17 @@ extension AccountHistoryRows.Place {
           entry.line.originalTransactionID.rawValue, "\(entry.number)",
         ]
       } ?? []
-    return ([act.map(String.init) ?? ""] + entry).joined(separator: String(Self.separator))
+    return PagePart.cursor([act.map(String.init) ?? ""] + entry)
   }
 
-  fileprivate init(_ text: String) throws {
-    let parts = text.split(separator: Self.separator, omittingEmptySubsequences: false)
-      .map(String.init)
-    let problem = PagePart.unknownPlace("history_")
-    guard let act = parts.first, act.isEmpty || Int64(act) != nil else { throw problem }
+  fileprivate init?(_ cursor: String) {
+    let parts = PagePart.fields(of: cursor)
+    guard let act = parts.first, act.isEmpty || Int64(act) != nil else { return nil }
     self.act = Int64(act)
     guard parts.count > 1 else { return }
     guard parts.count == 5, let milliseconds = Int64(parts[1]),
       let environment = Subscriptions.Environment(rawValue: parts[2]), let number = Int(parts[4])
-    else { throw problem }
+    else { return nil }
     entry = HistoryPlace(
       recordedAt: Timestamp(milliseconds: milliseconds),
       line: OriginalTransactionKey(environment, OriginalTransactionID(parts[3])), number: number)
@@ -107,28 +102,18 @@ extension FactRow {
     self.init(
       at: Moment(act.actedAt), sentence: act.sentence(on: account),
       source: EntrySource.Kind.administrator.title,
-      sourceClass: EntrySource.Kind.administrator.symbol.rawValue, sourceID: act.administrator,
+      symbol: .administrator, sourceID: act.administrator,
       reason: act.reason)
   }
 }
 
 extension AdministratorAction {
-  private struct Details: Decodable {
-    var entitlement: String?
-    var expiresAt: String?
-
-    enum CodingKeys: String, CodingKey {
-      case entitlement
-      case expiresAt = "expires_at"
-    }
-  }
-
   fileprivate func sentence(on account: Account) -> String {
-    let details = try? JSONValue(parsing: data.utf8).decode(Details.self)
-    let entitlement = details?.entitlement.map { "“\($0)”" } ?? "an entitlement"
+    let details = try? JSONValue(parsing: data.utf8)
+    let entitlement = details?["entitlement"]?.string.map { "“\($0)”" } ?? "an entitlement"
     switch Action(rawValue: action) {
     case .grant:
-      let end = details?.expiresAt.map { ", until \(dayName($0))" } ?? ", no end date"
+      let end = details?["expires_at"]?.string.map { ", until \(dayName($0))" } ?? ", no end date"
       return "Granted \(entitlement)\(end)."
     case .revokeGrant: return "Grant of \(entitlement) revoked."
     case .mergeAccount where accountID == account.id:
@@ -141,131 +126,27 @@ extension AdministratorAction {
   }
 }
 
-extension AccountChargeRow {
-  init(
-    _ report: ChargeReport, end: Timestamp?, of account: Account,
-    placedBy act: AdministratorAction?,
-    at now: Timestamp
-  ) {
-    let charge = report.charge
-    let other = report.recorded.decision.owner == account.key ? nil : report.ownerAccountID
-    self.init(
-      transactionID: charge.id.transactionID.rawValue, href: charge.id.href,
-      productID: charge.productID.rawValue, chargedAt: Moment(charge.date),
-      until: end.map(Moment.init), price: Price.text(of: report.transaction),
-      state: Badge(charge, end: end, at: now), rule: report.recorded.decision.rule.rawValue,
-      because: report.because,
-      owner: other.map { PageLink(label: $0, href: AdminURL.account($0)) },
-      placed: act.map { AdministratorActionNote($0) },
-      isSandbox: charge.id.line.environment == .sandbox,
-      transferHref: charge.id.transferHref)
-  }
-}
-
-extension OrderRow {
-  init(_ stored: StoredOrder, charges: AccountCharges) {
-    let charge = charges.charge(fulfilling: stored.order.id)
-    let delivery = charge.map { charge in
-      charge.deliveredAt.map { "delivered \(Moment($0).text)" } ?? "delivery not acknowledged"
-    }
-    self.init(
-      orderID: stored.order.id.uuidString.lowercased(),
-      productID: stored.order.productID.rawValue, openedAt: Moment(stored.order.createdAt),
-      state: Badge(stored.order.status), transactionID: stored.transactionID?.rawValue,
-      href: charge?.id.href, delivery: delivery)
-  }
-}
-
-extension GrantRow {
-  init(_ stored: StoredGrant, acts: [AdministratorAction], at now: Timestamp) {
-    let grant = stored.grant
-    let isOver = grant.accessEnd.map { $0 <= now } ?? false
-    let state =
-      grant.revokedAt != nil
-      ? Badge(text: "Revoked", tone: Tone.bad)
-      : isOver
-        ? Badge(text: "Expired", tone: Tone.quiet)
-        : Badge(text: grant.source == .provisional ? "Provisional" : "Active", tone: Tone.good)
-    let id = grant.id.uuidString.lowercased()
-    self.init(
-      grantID: id, entitlement: grant.entitlement, state: state, from: Moment(grant.startsAt),
-      until: grant.accessEnd.map(Moment.init), reason: stored.reason,
-      given: acts.last(.grant, of: id).map {
-        AdministratorActionNote(administrator: $0.administrator)
-      },
-      takenBack: acts.last(.revokeGrant, of: id).map { AdministratorActionNote($0, isDated: true) },
-      revokeHref: grant.source == .grant && !isOver
-        ? AdminURL.revocation(ofGrant: id) : nil)
-  }
-}
-
-extension AdministratorActionNote {
-  init(_ act: AdministratorAction, isDated: Bool = false) {
-    self.init(
-      administrator: act.administrator, at: isDated ? Moment(act.actedAt) : nil,
-      reason: act.reason)
-  }
-}
-
-extension [AdministratorAction] {
-  /// The latest action of a kind on a subject; the list is sorted latest first.
-  fileprivate func last(_ action: AdministratorAction.Action, of subject: String) -> Element? {
-    first { $0.action == action.rawValue && $0.subject == subject }
-  }
-}
-
 extension FactRow {
   init(_ event: PublishedEvent) {
-    let told = try? JSONValue(parsing: event.data.utf8).decode(EventText.self)
+    let data = try? JSONValue(parsing: event.data.utf8)
+    let environment = data?["environment"]?.string
     self.init(
-      at: Moment(event.occurredAt), sentence: (told ?? EventText()).sentence(for: event.type),
-      source: "Event", sourceClass: TimelineLayout.Symbol.poll.rawValue,
-      sourceDetail: event.type, sourceID: told?.transactionID,
-      sourceHref: told?.href)
-  }
-}
-
-private func dayName(_ text: String) -> String { Timestamp(rfc3339: text)?.dayName ?? text }
-
-/// The parts of an event's data that its row shows.
-private struct EventText: Decodable {
-  struct PublishedEntitlement: Decodable {
-    var name: String
-    var accessEndsAt: String?
-
-    enum CodingKeys: String, CodingKey {
-      case name = "entitlement"
-      case accessEndsAt = "access_ends_at"
-    }
+      at: Moment(event.occurredAt), sentence: Self.sentence(event.type, data), source: "Event",
+      symbol: .poll, sourceDetail: event.type,
+      sourceID: data?["transaction_id"]?.string,
+      sourceHref: data?["original_transaction_id"]?.string.flatMap { id in
+        environment.map { AdminURL.originalTransaction(id, environment: $0) }
+      })
   }
 
-  var environment: String?
-  var originalTransactionID: String?
-  var transactionID: String?
-  var productID: String?
-  var orderID: String?
-  var entitlement: PublishedEntitlement?
-  var expiresAt: String?
-  var because: String?
-
-  enum CodingKeys: String, CodingKey {
-    case environment, entitlement, because
-    case originalTransactionID = "original_transaction_id"
-    case transactionID = "transaction_id"
-    case productID = "product_id"
-    case orderID = "order_id"
-    case expiresAt = "expires_at"
-  }
-
-  var href: String? {
-    guard let environment, let originalTransactionID else { return nil }
-    return AdminURL.originalTransaction(originalTransactionID, environment: environment)
-  }
-
-  func sentence(for type: String) -> String {
-    let end = entitlement.map(\.accessEndsAt) ?? expiresAt
+  /// An event as a sentence, from its type and data.
+  private static func sentence(_ type: String, _ data: JSONValue?) -> String {
+    let entitlement = data?["entitlement"]
+    let name = entitlement?["entitlement"]?.string
+    let end = (name == nil ? data?["expires_at"] : entitlement?["access_ends_at"])?.string
     let until = end.map { ", until \(dayName($0))" } ?? ""
-    let what = entitlement.map { "“\($0.name)”" } ?? productID ?? orderID ?? ""
+    let what =
+      name.map { "“\($0)”" } ?? data?["product_id"]?.string ?? data?["order_id"]?.string ?? ""
     guard let kind = LedgerEvent.Kind(rawValue: type) else { return "\(type) \(what)" }
     let words =
       switch kind {
@@ -293,25 +174,15 @@ private struct EventText: Decodable {
       case .orderExpired: "Order expired: \(what)."
       case .accountErased: "This customer's data was erased."
       }
-    return because.map { "\(words) \($0)" } ?? words
+    return data?["because"]?.string.map { "\(words) \($0)" } ?? words
   }
 }
 
-extension SubmissionRow {
-  init(_ submission: SubmissionSummary) {
-    let findings = SubmissionFindings(of: submission)
-    self.init(
-      submissionID: submission.id.uuidString.lowercased(),
-      receivedAt: Moment(submission.receivedAt), state: Badge(submission),
-      kind: submission.kindInWords, outcome: submission.outcomeInWords(findings),
-      warnings: (findings?.warnings ?? []).map { $0.inWords(submission) },
-      href: submission.status == .rejected ? AdminURL.rejected : nil)
-  }
-}
+private func dayName(_ text: String) -> String { Timestamp(rfc3339: text)?.dayName ?? text }
 
 extension SubmissionSummary {
   /// For example `Receipt (restore, transaction 77)`.
-  fileprivate var kindInWords: String {
+  var kindInWords: String {
     let name =
       switch kind {
       case .receipt: "Receipt"
@@ -324,7 +195,7 @@ extension SubmissionSummary {
   }
 
   /// The rest of the sentence that begins with ``kindInWords``.
-  fileprivate func outcomeInWords(_ findings: SubmissionFindings?) -> String {
+  func outcomeInWords(_ findings: SubmissionFindings?) -> String {
     switch status {
     case .verified:
       let inWhat = environment == .sandbox ? " in the sandbox." : "."
@@ -351,7 +222,7 @@ extension SubmissionFindings {
 
 extension SubmissionWarning {
   /// The warning as it was when the submission was decided.
-  fileprivate func inWords(_ submission: SubmissionSummary) -> String {
+  func inWords(_ submission: SubmissionSummary) -> String {
     let recheck = submission.retryAt.map { "; next check \(Moment($0).text)." } ?? "."
     return switch self {
     case .transactionNotInReceipt: "The named transaction is not in the submission\(recheck)"

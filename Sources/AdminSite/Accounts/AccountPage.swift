@@ -2,6 +2,7 @@ import Foundation
 import HTTPAPI
 import Hummingbird
 import HummingbirdCore
+import Intake
 import LedgerStorage
 import Subscriptions
 
@@ -23,82 +24,109 @@ struct AccountPageController: Sendable {
     let now = pages.now()
     let held = try await entitlements.entitlements(of: account.id, now: now)
     let charges = try await AccountCharges(
-      of: account,
-      parts: AccountCharges.Parts(
-        owned: try part(""), claimed: try part("claimed_"), unclaimed: try part("unclaimed_")),
-      in: ledger, catalogue.catalogue)
-    let (submissions, submissionPaging) = try await submissions(
-      of: account, part: try part("submissions_"))
+      of: account, part: part, in: ledger, catalogue.catalogue)
+    let submissionPart = try part("submissions_")
+    let (submissions, submissionPaging) = submissionPart.part(
+      of: try await ledger.accounts.latestSubmissions(
+        of: account.key, before: try submissionPart.place(UUID.init(uuidString:)),
+        limit: submissionPart.limit + 1)
+    ) { $0.id.uuidString.lowercased() }
     let historyPart = try part("history_")
     let history = try await AccountHistoryRows(
       of: charges.ties, account, part: historyPart, in: ledger)
-    let (told, eventPaging) = try await events(of: account, part: try part("events_"))
+    let eventPart = try part("events_")
+    let (told, eventPaging) = eventPart.part(
+      of: try await ledger.accounts.latestEvents(
+        of: account.key, before: try eventPart.place { Int64($0) }, limit: eventPart.limit + 1)
+    ) { "\($0.id)" }
     let heir = try await ledger.accounts.successor(of: account)
-    let verdict = AccountVerdict(
+    let verdict = Self.verdict(
       held, charges: charges, mergedInto: heir.key == account.key ? nil : heir.id,
       lastSubmission: try await ledger.accounts.latestSubmissions(of: account.key, limit: 1).first)
+    let orders = try await ledger.accounts.latestOrders(of: account, limit: Self.mostOrders)
+    let grants = try await ledger.grants.storedGrants(of: account.id)
+    let acts = try await ledger.administration.grantActs(on: account.key, grants.map(\.grant.id))
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
     frame.actions = Self.actions(for: account)
-    return pages.response(
-      AccountPage(
+    return PageRenderer.response(
+      (
         page: frame, verdict: verdict.text, verdictTone: verdict.tone,
-        properties: Self.properties(of: account, heir: heir),
-        entitlements: held.map(EntitlementRow.init), timeline: charges.timeline(at: now),
-        charges: charges.rows(of: charges.owned, at: now), chargePaging: charges.owned.paging,
-        claimed: charges.claimedSection(at: now), unclaimed: charges.unclaimedSection(at: now),
-        orders: try await ledger.accounts.latestOrders(of: account, limit: Self.mostOrders).map {
-          OrderRow($0.answered(at: now), charges: charges)
-        },
-        grants: try await grants(of: account, at: now), submissions: submissions,
-        submissionPaging: submissionPaging, history: history.rows,
+        properties: Self.properties(of: account, heir: heir), entitlements: held.map(Self.row),
+        timeline: charges.timeline(at: now), charges: charges.rows(of: charges.owned, at: now),
+        chargePaging: charges.owned.paging, sections: charges.sections(at: now),
+        orders: orders.map { Self.row($0.answered(at: now), charges: charges) },
+        grants: grants.reversed().map { Self.row($0, acts: acts, at: now) },
+        submissions: submissions.map(Self.row), submissionPaging: submissionPaging,
+        history: history.rows,
         historyPaging: historyPart.paging(shown: history.rows.count, next: history.next),
-        events: told, eventPaging: eventPaging, forgotten: try await forgotten()),
-      .account)
+        events: told.map(FactRow.init), eventPaging: eventPaging,
+        pruning: try await ledger.accounts.eventPruning().map(Self.sentence)
+      ), .account)
   }
 
-  private func grants(of account: Account, at now: Timestamp) async throws -> [GrantRow] {
-    let grants = try await ledger.grants.storedGrants(of: account.id)
-    let acts = try await ledger.administration.grantActs(on: account.key, grants.map(\.grant.id))
-    return grants.reversed().map { GrantRow($0, acts: acts, at: now) }
-  }
-
-  private func submissions(of account: Account, part: PagePart) async throws
-    -> (rows: [SubmissionRow], paging: Paging?)
-  {
-    let last = try part.after.map { text in
-      guard let id = UUID(uuidString: text) else { throw PagePart.unknownPlace("submissions_") }
-      return id
+  /// The active entitlements, or the likely reasons why there are none.
+  private static func verdict(
+    _ entitlements: [Entitlement], charges: AccountCharges, mergedInto heir: String?,
+    lastSubmission submission: SubmissionSummary?
+  ) -> (text: String, tone: String) {
+    let active = entitlements.filter(\.isActive)
+    guard active.isEmpty else {
+      return (
+        "Active entitlements: \(active.map(\.name).joined(separator: ", ")).",
+        active.contains { $0.state == .inGracePeriod } ? Tone.warning : Tone.good
+      )
     }
-    let (submissions, paging) = part.part(
-      of: try await ledger.accounts.latestSubmissions(
-        of: account.key, before: last, limit: part.limit + 1)
-    ) { $0.id.uuidString.lowercased() }
-    return (submissions.map(SubmissionRow.init), paging)
+    var reasons = reasons(charges, mergedInto: heir, lastSubmission: submission)
+    var tone = Tone.warning
+    let lead: String
+    if let last = entitlements.first {
+      tone = last.state != .expired ? Tone.bad : reasons.isEmpty ? Tone.quiet : Tone.warning
+      lead = last.inWords
+    } else if !charges.owned.all.isEmpty {
+      lead =
+        "The account owns \(Count.text(charges.owned.all.count, "charge")), none for a product "
+        + "that grants an entitlement."
+    } else {
+      lead = "The account has no purchases and no grants."
+      if reasons.isEmpty {
+        reasons = [
+          "If the customer paid, the purchase was never submitted: search for the transaction."
+        ]
+      }
+    }
+    return ((["No active entitlements.", lead] + reasons).joined(separator: " "), tone)
   }
 
-  private func events(of account: Account, part: PagePart) async throws
-    -> (rows: [FactRow], paging: Paging?)
-  {
-    let last = try part.after.map { text in
-      guard let id = Int64(text) else { throw PagePart.unknownPlace("events_") }
-      return id
+  private static func reasons(
+    _ charges: AccountCharges, mergedInto heir: String?,
+    lastSubmission submission: SubmissionSummary?
+  ) -> [String] {
+    func submitted(_ count: Int, _ state: String) -> String? {
+      count == 0
+        ? nil
+        : Count.text(count, "submitted charge is", "submitted charges are")
+          + " \(state) (see below)."
     }
-    let (told, paging) = part.part(
-      of: try await ledger.accounts.latestEvents(
-        of: account.key, before: last, limit: part.limit + 1)
-    ) { "\($0.id)" }
-    return (told.map(FactRow.init), paging)
+    let status: String? =
+      switch submission?.status {
+      case .rejected: "The latest submission was rejected."
+      case .pending: "The latest submission is pending."
+      case .verified, nil: nil
+      }
+    return [
+      heir.map { "The account was merged into “\($0)”." },
+      submitted(charges.claimed.all.count, "owned by another account"),
+      submitted(charges.unclaimed.all.count(where: \.isClaimed), "unclaimed"),
+      status,
+    ].compactMap(\.self)
   }
 
-  /// A sentence on deleted events, or nil if none were deleted.
-  private func forgotten() async throws -> String? {
-    try await ledger.accounts.eventPruning().map { trimming in
-      "Events are kept for a limited time. "
-        + (trimming.storedAt.map { "Events of all accounts stored until \(Moment($0).text)" }
-          ?? "The oldest events of all accounts")
-        + " were deleted, possibly some of this account."
-    }
+  private static func sentence(on pruning: EventPruning) -> String {
+    "Events are kept for a limited time. "
+      + (pruning.storedAt.map { "Events of all accounts stored until \(Moment($0).text)" }
+        ?? "The oldest events of all accounts")
+      + " were deleted, possibly some of this account."
   }
 
   private static func actions(for account: Account) -> [PageLink] {
@@ -115,16 +143,83 @@ struct AccountPageController: Sendable {
 
   private static func properties(of account: Account, heir: Account) -> [Property] {
     let merged = Property(
-      label: "Merged into", value: heir.id, href: AdminURL.account(heir.id), isCode: true)
+      "Merged into", heir.id, href: AdminURL.account(heir.id), isCode: true)
     return (heir.key == account.key ? [] : [merged]) + [
-      Property(label: "Account", value: account.id, isCode: true),
+      Property("Account", account.id, isCode: true),
       Property(
-        label: "App account token", value: account.appAccountToken.uuidString.lowercased(),
-        isCode: true, note: "for StoreKit"),
-      Property(
-        label: "Ledger key", value: account.key.rawValue.uuidString.lowercased(), isCode: true),
-      Property(label: "First seen", value: Moment(account.createdAt).text),
+        "App account token", account.appAccountToken.uuidString.lowercased(), isCode: true,
+        note: "for StoreKit"),
+      Property("Ledger key", account.key.rawValue.uuidString.lowercased(), isCode: true),
+      Property("First seen", account.createdAt),
     ]
+  }
+
+  // MARK: Rows
+
+  private static func row(_ entitlement: Entitlement) -> some Sendable {
+    let line = entitlement.originalTransactionID.flatMap { id in
+      entitlement.environment.map { OriginalTransactionKey($0, id) }
+    }
+    return (
+      name: entitlement.name, state: Badge(entitlement.state), because: entitlement.inWords,
+      until: entitlement.accessEndsAt.map(Moment.init),
+      isEndless: entitlement.isActive && entitlement.accessEndsAt == nil,
+      productID: entitlement.productID?.rawValue,
+      source: entitlement.originalTransactionID?.rawValue ?? "grant", href: line?.href,
+      isSandbox: entitlement.environment == .sandbox
+    )
+  }
+
+  private static func row(_ stored: StoredOrder, charges: AccountCharges) -> some Sendable {
+    let charge = charges.charge(fulfilling: stored.order.id)
+    return (
+      orderID: stored.order.id.uuidString.lowercased(),
+      productID: stored.order.productID.rawValue, openedAt: Moment(stored.order.createdAt),
+      state: Badge(stored.order.status), transactionID: stored.transactionID?.rawValue,
+      href: charge?.id.href,
+      delivery: charge.map { charge in
+        charge.deliveredAt.map { "delivered \(Moment($0).text)" } ?? "delivery not acknowledged"
+      }
+    )
+  }
+
+  private static func row(_ stored: StoredGrant, acts: [AdministratorAction], at now: Timestamp)
+    -> some Sendable
+  {
+    let (grant, id) = (stored.grant, stored.grant.id.uuidString.lowercased())
+    let isOver = grant.accessEnd.map { $0 <= now } ?? false
+    let state =
+      grant.revokedAt != nil
+      ? Badge(text: "Revoked", tone: Tone.bad)
+      : isOver
+        ? Badge(text: "Expired", tone: Tone.quiet)
+        : Badge(text: grant.source == .provisional ? "Provisional" : "Active", tone: Tone.good)
+    /// The actions are sorted latest first.
+    func last(_ action: AdministratorAction.Action) -> AdministratorAction? {
+      acts.first { $0.action == action.rawValue && $0.subject == id }
+    }
+    return (
+      grantID: id, entitlement: grant.entitlement, state: state, from: Moment(grant.startsAt),
+      until: grant.accessEnd.map(Moment.init), reason: stored.reason,
+      given: last(.grant).map { AdministratorActionNote(administrator: $0.administrator) },
+      takenBack: last(.revokeGrant).map {
+        AdministratorActionNote(
+          administrator: $0.administrator, at: Moment($0.actedAt), reason: $0.reason)
+      },
+      revokeHref: grant.source == .grant && !isOver ? AdminURL.revocation(ofGrant: id) : nil
+    )
+  }
+
+  private static func row(_ submission: SubmissionSummary) -> some Sendable {
+    let findings = SubmissionFindings(of: submission)
+    return (
+      submissionID: submission.id.uuidString.lowercased(),
+      receivedAt: Moment(submission.receivedAt), state: Badge(submission),
+      // The two halves of a sentence.
+      kind: submission.kindInWords, outcome: submission.outcomeInWords(findings),
+      warnings: (findings?.warnings ?? []).map { $0.inWords(submission) },
+      href: submission.status == .rejected ? AdminURL.rejected : nil
+    )
   }
 }
 
@@ -143,179 +238,5 @@ enum AdminPath {
       throw Problem(.unknownAccount, "No account with this ID.")
     }
     return account
-  }
-}
-
-/// The context of the template `account`, whose title is the account id.
-struct AccountPage: Sendable {
-  var page: PageFrame
-  /// The active entitlements, or why there are none.
-  var verdict: String
-  /// One of ``Tone``.
-  var verdictTone: String
-  var properties: [Property]
-  var entitlements: [EntitlementRow]
-  var timeline: TimelinePicture?
-  var charges: [AccountChargeRow]
-  var chargePaging: Paging?
-  /// Submitted for this account and owned by others.
-  var claimed: ChargeSection?
-  /// Unowned charges of the account's original transactions.
-  var unclaimed: ChargeSection?
-  var orders: [OrderRow]
-  var grants: [GrantRow]
-  var submissions: [SubmissionRow]
-  var submissionPaging: Paging?
-  /// Latest first, as `events`.
-  var history: [FactRow]
-  var historyPaging: Paging?
-  var events: [FactRow]
-  var eventPaging: Paging?
-  /// A sentence on deleted events.
-  var forgotten: String?
-}
-
-/// Related charges that the account does not own.
-struct ChargeSection: Sendable {
-  var title: String
-  var lead: String
-  var charges: [AccountChargeRow]
-  var paging: Paging?
-}
-
-/// An entitlement, active or not.
-struct EntitlementRow: Sendable {
-  var name: String
-  var state: Badge
-  /// A sentence, for example “monthly renews on 14 Dec 2026”.
-  var because: String
-  /// The end of access, or nil if it is unknown or never.
-  var until: Moment?
-  var isEndless = false
-  var productID: String?
-  /// The original transaction id, or `grant`.
-  var source: String
-  var href: String?
-  var isSandbox: Bool
-}
-
-struct AccountChargeRow: Sendable {
-  var transactionID: String
-  var href: String
-  var productID: String
-  var chargedAt: Moment
-  var until: Moment?
-  var price: String
-  var state: Badge
-  /// The API's name of the rule.
-  var rule: String
-  var because: String
-  /// The owner if it is another account.
-  var owner: PageLink?
-  /// The administrator who assigned or released it.
-  var placed: AdministratorActionNote?
-  var isSandbox: Bool
-  var transferHref: String
-}
-
-struct OrderRow: Sendable {
-  var orderID: String
-  var productID: String
-  var openedAt: Moment
-  var state: Badge
-  var transactionID: String?
-  var href: String?
-  /// For example `delivered 20 Nov 2026, 08:14` or `delivery not acknowledged`.
-  var delivery: String?
-}
-
-struct GrantRow: Sendable {
-  var grantID: String
-  var entitlement: String
-  var state: Badge
-  var from: Moment
-  var until: Moment?
-  var reason: String
-  /// The administrator who granted it.
-  var given: AdministratorActionNote?
-  /// The administrator who revoked it.
-  var takenBack: AdministratorActionNote?
-  /// Nil if there is nothing left to revoke.
-  var revokeHref: String?
-}
-
-struct SubmissionRow: Sendable {
-  var submissionID: String
-  var receivedAt: Moment
-  var state: Badge
-  /// The first half of a sentence that `outcome` ends.
-  var kind: String
-  var outcome: String
-  var warnings: [String]
-  var href: String?
-}
-
-/// The account's active entitlements, or the likely reasons why it has none.
-struct AccountVerdict: Sendable {
-  let text: String
-  let tone: String
-
-  init(
-    _ entitlements: [Entitlement], charges: AccountCharges, mergedInto heir: String?,
-    lastSubmission submission: SubmissionSummary?
-  ) {
-    let active = entitlements.filter(\.isActive)
-    guard active.isEmpty else {
-      text = "Active entitlements: \(active.map(\.name).joined(separator: ", "))."
-      tone = active.contains { $0.state == .inGracePeriod } ? Tone.warning : Tone.good
-      return
-    }
-    let owned = charges.owned.all.count
-    var reasons = Self.reasons(charges, mergedInto: heir, lastSubmission: submission)
-    if let last = entitlements.first {
-      tone =
-        last.state != .expired ? Tone.bad : reasons.isEmpty ? Tone.quiet : Tone.warning
-      reasons.insert("No active entitlements. \(last.inWords)", at: 0)
-    } else if owned > 0 {
-      tone = Tone.warning
-      reasons.insert(
-        "No active entitlements. The account owns \(Count.text(owned, "charge")), none for a "
-          + "product that grants an entitlement.", at: 0)
-    } else {
-      tone = Tone.warning
-      if reasons.isEmpty {
-        reasons = [
-          "If the customer paid, the purchase was never submitted: search for the transaction."
-        ]
-      }
-      reasons.insert("No active entitlements. The account has no purchases and no grants.", at: 0)
-    }
-    text = reasons.joined(separator: " ")
-  }
-
-  private static func reasons(
-    _ charges: AccountCharges, mergedInto heir: String?,
-    lastSubmission submission: SubmissionSummary?
-  ) -> [String] {
-    var reasons: [String] = []
-    if let heir { reasons.append("The account was merged into “\(heir)”.") }
-    let claimed = charges.claimed.all.count
-    if claimed > 0 {
-      reasons.append(
-        Count.text(claimed, "submitted charge is", "submitted charges are")
-          + " owned by another account (see below).")
-    }
-    let unclaimed = charges.unclaimed.all.count(where: \.isClaimed)
-    if unclaimed > 0 {
-      reasons.append(
-        Count.text(unclaimed, "submitted charge is", "submitted charges are")
-          + " unclaimed (see below).")
-    }
-    switch submission?.status {
-    case .rejected: reasons.append("The latest submission was rejected.")
-    case .pending: reasons.append("The latest submission is pending.")
-    case .verified, nil: break
-    }
-    return reasons
   }
 }

@@ -5,24 +5,17 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-struct MergePageController: Sendable {
+struct MergeController: ActionController {
   let pages: PageRenderer
   let ledger: Ledger
   let entitlements: EntitlementReader
 
-  @Sendable
-  func ask(_ request: Request, context: APIContext) async throws -> Response {
-    let account = try await AdminPath.account(request, context, in: ledger)
-    return try await form(for: account).ask(pages, context)
-  }
-
-  @Sendable
-  func merge(_ request: Request, context: APIContext) async throws -> Response {
-    let account = try await AdminPath.account(request, context, in: ledger)
-    let form = form(for: account)
+  func perform(
+    _ form: ActionForm, on account: Account, _ request: Request, _ context: APIContext
+  ) async throws -> Response {
+    let into = try context.admin.form.text(.into)
+    let administrator = try context.actingAdministrator()
     do {
-      let into = try context.admin.form.text(.into)
-      let administrator = try context.actingAdministrator()
       guard ActionForm.isConfirmed(context) else {
         let preview = try await ledger.accounts.previewMerge(
           of: account.id, into: into, terms: entitlements.terms, at: pages.now())
@@ -41,31 +34,27 @@ struct MergePageController: Sendable {
       return PageRenderer.done(
         Flash(message: "“\(account.id)” was merged into this account.\(rest)", tone: Tone.good),
         then: AdminURL.account(into), request, context)
-    } catch let problem as Problem where problem.code == .invalidRequest {
-      return try await form.ask(pages, context, fault: problem)
     } catch let error as LedgerError {
-      let fault = Problem.invalid(TextField.into.name, "can't be used: \(error.description)")
-      return try await form.ask(pages, context, fault: fault)
+      throw Problem.invalid(TextField.into.name, "can't be used: \(error.description)")
     }
   }
 
-  private func form(for account: Account) -> ActionForm {
+  func form(for account: Account) -> ActionForm {
     ActionForm(
       title: "Merge account", action: AdminURL.account(account.id, form: "merge"),
       lead: "Merges a guest account into a member account. Charges, orders and grants move to the "
         + "member, including future ones.",
       properties: [
-        Property(label: "Account", value: account.id, isCode: true),
-        Property(label: "First seen", value: Moment(account.createdAt).text),
+        Property("Account", account.id, isCode: true),
+        Property("First seen", account.createdAt),
       ],
       fields: [
-        ActionField(
+        FormField(
           id: "into", name: TextField.into.name, label: "Target account", isInput: true,
-          hint: "The full account ID, exactly as your app uses it. This account remains."),
-        ActionForm.reason,
+          maximumLength: 255, isRequired: true,
+          hint: "The full account ID, exactly as your app uses it. This account remains.")
       ],
-      buttonLabel: "Merge", isDanger: true,
-      subject: PageLink(label: account.id, href: AdminURL.account(account.id)))
+      buttonLabel: "Merge", isDanger: true, subject: .account(account.id))
   }
 
   private static func consequences(of preview: MergePreview, from id: String, into other: String)
@@ -85,35 +74,43 @@ struct MergePageController: Sendable {
   }
 }
 
-struct ErasurePageController: Sendable {
+struct ErasureController: ActionController {
   let pages: PageRenderer
   let ledger: Ledger
 
-  @Sendable
-  func ask(_ request: Request, context: APIContext) async throws -> Response {
-    let account = try await AdminPath.account(request, context, in: ledger)
-    return try await form(for: account).ask(pages, context)
-  }
-
-  @Sendable
-  func erase(_ request: Request, context: APIContext) async throws -> Response {
-    let account = try await AdminPath.account(request, context, in: ledger)
-    let form = form(for: account)
-    do {
-      guard context.admin.form["typed_account_id"] == ExactText(account.id) else {
-        throw Problem.invalid("typed_account_id", "must be exactly the account ID")
-      }
-      let administrator = try context.actingAdministrator()
-      guard ActionForm.isConfirmed(context) else {
-        return try await form.confirm(
-          pages, context, consequences: Self.consequences(for: account),
-          warnings: ["This cannot be undone."])
-      }
-      let erasure = try await ledger.accounts.erase(account.id, by: administrator, at: pages.now())
-      return try await done(erasure, context)
-    } catch let problem as Problem where problem.code == .invalidRequest {
-      return try await form.ask(pages, context, fault: problem)
+  func perform(
+    _ form: ActionForm, on account: Account, _ request: Request, _ context: APIContext
+  ) async throws -> Response {
+    guard context.admin.form["typed_account_id"] == ExactText(account.id) else {
+      throw Problem.invalid("typed_account_id", "must be exactly the account ID")
     }
+    let administrator = try context.actingAdministrator()
+    guard ActionForm.isConfirmed(context) else {
+      return try await form.confirm(
+        pages, context, consequences: Self.consequences(for: account),
+        warnings: ["This cannot be undone."])
+    }
+    let erasure = try await ledger.accounts.erase(account.id, by: administrator, at: pages.now())
+    // Shown without a redirect: the account's page no longer exists.
+    let removed = erasure.removed
+    func number(_ label: String, _ value: Int) -> Property {
+      Property(label, ChartUnit.count.text(Int64(value)))
+    }
+    return PageRenderer.response(
+      (
+        page: try await pages.frame("Customer data erased", context),
+        message: "A pseudonym has replaced the account ID.",
+        properties: [
+          Property(
+            "Pseudonym", erasure.pseudonym, href: AdminURL.account(erasure.pseudonym),
+            isCode: true),
+          number("Holdings kept", removed.holdings),
+          number("Submissions cleared", removed.submissions),
+          number("Payloads deleted", removed.payloads),
+          number("Apple responses deleted", removed.exchanges),
+        ],
+        links: [PageLink(label: "Overview", href: AdminURL.overview)]
+      ), .done)
   }
 
   private static func consequences(for account: Account) -> [String] {
@@ -127,81 +124,43 @@ struct ErasurePageController: Sendable {
     ]
   }
 
-  private func form(for account: Account) -> ActionForm {
+  func form(for account: Account) -> ActionForm {
     ActionForm(
       title: "Erase customer data", action: AdminURL.account(account.id, form: "erase"),
       lead: "Deletes personal data; keeps financial records under a pseudonym.",
       properties: [
-        Property(label: "Account", value: account.id, isCode: true),
-        Property(label: "First seen", value: Moment(account.createdAt).text),
+        Property("Account", account.id, isCode: true),
+        Property("First seen", account.createdAt),
       ],
       fields: [
-        ActionField(
+        FormField(
           id: "typed-account-id", name: "typed_account_id",
-          label: "Type the account ID to confirm", isInput: true),
-        ActionForm.reason,
+          label: "Type the account ID to confirm", isInput: true, maximumLength: 255,
+          isRequired: true)
       ],
-      buttonLabel: "Erase", isDanger: true,
-      subject: PageLink(label: account.id, href: AdminURL.account(account.id)))
-  }
-
-  /// The result, shown without a redirect: the account's page no longer exists.
-  private func done(_ erasure: Erasure, _ context: APIContext) async throws -> Response {
-    let removed = erasure.removed
-    func number(_ label: String, _ value: Int) -> Property {
-      Property(label: label, value: ChartUnit.count.text(Int64(value)))
-    }
-    return pages.response(
-      DonePage(
-        page: try await pages.frame("Customer data erased", context),
-        message: "A pseudonym has replaced the account ID.",
-        properties: [
-          Property(
-            label: "Pseudonym", value: erasure.pseudonym,
-            href: AdminURL.account(erasure.pseudonym), isCode: true),
-          number("Holdings kept", removed.holdings),
-          number("Submissions cleared", removed.submissions),
-          number("Payloads deleted", removed.payloads),
-          number("Apple responses deleted", removed.exchanges),
-        ],
-        links: [PageLink(label: "Overview", href: AdminURL.overview)]),
-      .done)
+      buttonLabel: "Erase", isDanger: true, subject: .account(account.id))
   }
 }
 
-struct ExportPageController: Sendable {
+struct ExportPageController: ActionController {
   let pages: PageRenderer
+  let ledger: Ledger
   let exports: ExportController
 
-  @Sendable
-  func ask(_ request: Request, context: APIContext) async throws -> Response {
-    try await form(for: try await account(request, context)).ask(pages, context)
+  func perform(
+    _ form: ActionForm, on account: Account, _ request: Request, _ context: APIContext
+  ) async throws -> Response {
+    var response = try await exports.document(of: account, by: try context.actingAdministrator())
+    response.headers[.contentDisposition] = "attachment; filename=\"account.json\""
+    return response
   }
 
-  @Sendable
-  func export(_ request: Request, context: APIContext) async throws -> Response {
-    let account = try await account(request, context)
-    do {
-      var response = try await exports.document(
-        of: account, by: try context.actingAdministrator())
-      response.headers[.contentDisposition] = "attachment; filename=\"account.json\""
-      return response
-    } catch let problem as Problem where problem.code == .invalidRequest {
-      return try await form(for: account).ask(pages, context, fault: problem)
-    }
-  }
-
-  private func account(_ request: Request, _ context: APIContext) async throws -> Account {
-    try await AdminPath.account(request, context, in: exports.ledger)
-  }
-
-  private func form(for account: Account) -> ActionForm {
+  func form(for account: Account) -> ActionForm {
     ActionForm(
       title: "Export account data", action: AdminURL.account(account.id, form: "export"),
       lead: "Downloads everything stored about this account as a JSON file, including submissions "
         + "and Apple's responses.",
-      properties: [Property(label: "Account", value: account.id, isCode: true)],
-      fields: [ActionForm.reason], buttonLabel: "Export", isFile: true,
-      subject: PageLink(label: account.id, href: AdminURL.account(account.id)))
+      properties: [Property("Account", account.id, isCode: true)], buttonLabel: "Export",
+      isFile: true, subject: .account(account.id))
   }
 }

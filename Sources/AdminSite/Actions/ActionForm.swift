@@ -4,6 +4,55 @@ import Hummingbird
 import LedgerStorage
 import Subscriptions
 
+/// An administrator action on a subject: its form, and what happens when the form is sent.
+protocol ActionController: Sendable {
+  associatedtype Subject: Sendable
+
+  var pages: PageRenderer { get }
+  var ledger: Ledger { get }
+
+  /// Finds the account, charge or grant that the path names.
+  func subject(of request: Request, _ context: APIContext) async throws -> Subject
+
+  func form(for subject: Subject) -> ActionForm
+
+  /// Performs the action, or asks for confirmation first.
+  ///
+  /// - Throws: A ``Problem`` for a field, which is shown in the form.
+  func perform(
+    _ form: ActionForm, on subject: Subject, _ request: Request, _ context: APIContext
+  ) async throws -> Response
+}
+
+extension ActionController {
+  func addRoutes(to routes: some RouterMethods<APIContext>, at paths: String...) {
+    for path in paths {
+      routes
+        .get(RouterPath(path)) { request, context in
+          try await form(for: try await subject(of: request, context)).ask(pages, context)
+        }
+        .post(RouterPath(path), use: send)
+    }
+  }
+
+  @Sendable
+  private func send(_ request: Request, context: APIContext) async throws -> Response {
+    let subject = try await subject(of: request, context)
+    let form = form(for: subject)
+    do {
+      return try await perform(form, on: subject, request, context)
+    } catch let problem as Problem where problem.code == .invalidRequest {
+      return try await form.ask(pages, context, fault: problem)
+    }
+  }
+}
+
+extension ActionController where Subject == Account {
+  func subject(of request: Request, _ context: APIContext) async throws -> Account {
+    try await AdminPath.account(request, context, in: ledger)
+  }
+}
+
 /// A form for an administrator action: filled in first, then confirmed.
 struct ActionForm: Sendable {
   let title: String
@@ -11,107 +60,77 @@ struct ActionForm: Sendable {
   let action: String
   let lead: String
   let properties: [Property]
-  var fields: [ActionField]
+  /// The fields before the reason; none in the confirmation, where they are hidden.
+  var fields: [FormField] = []
   let buttonLabel: String
   var isDanger = false
   /// The response is a file; the browser stays on the form.
   var isFile = false
   /// The page of the account or charge concerned.
   let subject: PageLink
+  var hidden: [(name: String, value: String)] = []
+  /// One sentence per change; empty before the confirmation.
+  var consequences: [String] = []
+  var warnings: [String] = []
+  var fault: String?
 
-  static let reason = ActionField(
+  private static let reason = FormField(
     id: "reason", name: TextField.reason.name, label: "Reason", isText: true,
-    maximumLength: "\(Administrator.maximumReasonLength)",
+    maximumLength: Administrator.maximumReasonLength, isRequired: true,
     hint: "Saved in the audit log with your name.")
 
   /// Shows the fields, with the error if the form was sent before.
   func ask(
     _ pages: PageRenderer, _ context: APIContext, fault problem: Problem? = nil
   ) async throws -> Response {
-    let fields = fields.map { field in
+    var form = self
+    form.fields = (fields + [Self.reason]).map { field in
       var field = field
       field.value = context.admin.form[field.name]?.rawValue ?? field.value
       if let problem, problem.field == field.name { field.fault = problem.detail }
       return field
     }
-    let isOfField = fields.contains { $0.fault != nil }
-    return pages.response(
-      try await page(
-        pages, context, fields: fields, hidden: [], consequences: [], warnings: [],
-        fault: isOfField ? "Nothing was changed. Fix the highlighted fields." : problem?.detail),
-      .action, status: problem?.status ?? .ok)
+    form.fault =
+      form.fields.contains { $0.fault != nil }
+      ? "Nothing was changed. Fix the highlighted fields." : problem?.detail
+    return try await form.response(pages, context, status: problem?.status ?? .ok)
   }
 
   /// Shows the consequences and asks for confirmation.
   func confirm(
     _ pages: PageRenderer, _ context: APIContext, consequences: [String], warnings: [String],
-    unseen: [HiddenField] = []
+    unseen: [(name: String, value: String)] = []
   ) async throws -> Response {
-    let hidden =
+    var form = self
+    form.fields = []
+    form.hidden =
       unseen
-      + fields.compactMap { field in
-        context.admin.form[field.name].map { HiddenField(name: field.name, value: $0.rawValue) }
-      }
-    return pages.response(
-      try await page(
-        pages, context, fields: [], hidden: hidden + [HiddenField(name: "confirmed", value: "yes")],
-        consequences: consequences, warnings: warnings, fault: nil),
-      .action)
+      + (fields + [Self.reason]).compactMap { field in
+        context.admin.form[field.name].map { (field.name, $0.rawValue) }
+      } + [("confirmed", "yes")]
+    form.consequences = consequences
+    form.warnings = warnings
+    return try await form.response(pages, context)
   }
 
   static func isConfirmed(_ context: APIContext) -> Bool {
     context.admin.form["confirmed"] == "yes"
   }
 
-  private func page(
-    _ pages: PageRenderer, _ context: APIContext, fields: [ActionField], hidden: [HiddenField],
-    consequences: [String], warnings: [String], fault: String?
-  ) async throws -> ActionPage {
+  private func response(
+    _ pages: PageRenderer, _ context: APIContext, status: HTTPResponse.Status = .ok
+  ) async throws -> Response {
     var frame = try await pages.frame(title, context)
     frame.trail = [subject]
-    return ActionPage(
-      page: frame, action: action, lead: lead, properties: properties, fields: fields,
-      hidden: hidden, consequences: consequences, warnings: warnings, buttonLabel: buttonLabel,
-      isDanger: isDanger, isFile: isFile, cancelHref: subject.href, fault: fault)
+    return PageRenderer.response((page: frame, form: self), .action, status: status)
   }
 }
 
-/// The context of the template `action`.
-///
-/// The first form has fields; the confirmation has consequences, and the fields are hidden.
-struct ActionPage: Sendable {
-  var page: PageFrame
-  var action: String
-  var lead: String
-  var properties: [Property]
-  var fields: [ActionField]
-  var hidden: [HiddenField]
-  /// One sentence per change; empty before the confirmation.
-  var consequences: [String]
-  var warnings: [String]
-  var buttonLabel: String
-  var isDanger: Bool
-  var isFile: Bool
-  var cancelHref: String
-  var fault: String?
-}
-
-/// A form field of one kind: exactly one of `isSelect`, `isText` and `isInput` is set.
-struct ActionField: Sendable {
-  /// The HTML id: letters, digits and hyphens.
-  var id: String
-  var name: String
-  var label: String
-  var isSelect = false
-  /// Has several lines.
-  var isText = false
-  var isInput = false
-  /// `text`, `date` or `datetime-local`.
-  var type = "text"
-  var value = ""
-  var maximumLength = "255"
-  var isRequired = true
-  var options: [ReportOption] = []
-  var hint: String?
-  var fault: String?
+extension APIContext {
+  /// The logged-in administrator with the form's reason.
+  ///
+  /// - Throws: A ``Problem`` if the reason is missing.
+  func actingAdministrator() throws -> Administrator {
+    try administrator(reason: try admin.form.text(.reason))
+  }
 }

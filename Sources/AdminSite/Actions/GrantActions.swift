@@ -6,68 +6,55 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-/// The forms that grant an entitlement and revoke a grant.
-struct GrantPageController: Sendable {
+struct GrantController: ActionController {
   let pages: PageRenderer
   let ledger: Ledger
   let entitlements: EntitlementReader
 
   private static let entitlement = TextField(name: "entitlement", maximumLength: 255)
 
-  // MARK: Grant
-
-  @Sendable
-  func ask(_ request: Request, context: APIContext) async throws -> Response {
-    try await form(for: try await account(request, context)).ask(pages, context)
-  }
-
-  @Sendable
-  func grant(_ request: Request, context: APIContext) async throws -> Response {
-    let account = try await account(request, context)
-    let form = form(for: account)
-    do {
-      let name = try context.admin.form.text(Self.entitlement)
-      let end = try Self.end(context.admin.form["expires_at"]?.rawValue, after: pages.now())
-      let administrator = try context.actingAdministrator()
-      guard ActionForm.isConfirmed(context) else {
-        return try await form.confirm(
-          pages, context, consequences: Self.consequences(of: name, until: end, for: account),
-          warnings: try await warnings(about: name, for: account),
-          // A double click on the confirmation grants once.
-          unseen: [HiddenField(name: "grant_id", value: UUID().uuidString.lowercased())])
-      }
-      _ = try await ledger.grants.grant(
-        as: context.admin.form["grant_id"].flatMap { UUID(uuidString: $0.rawValue) } ?? UUID(),
-        name, to: account.id, until: end, by: administrator, terms: entitlements.terms,
-        at: pages.now())
-      return PageRenderer.done(
-        Flash(message: "“\(name)” was granted.", tone: Tone.good),
-        then: AdminURL.account(account.id), request, context)
-    } catch let problem as Problem where problem.code == .invalidRequest {
-      return try await form.ask(pages, context, fault: problem)
+  func perform(
+    _ form: ActionForm, on account: Account, _ request: Request, _ context: APIContext
+  ) async throws -> Response {
+    let name = try context.admin.form.text(Self.entitlement)
+    let end = try Self.end(context.admin.form["expires_at"]?.rawValue, after: pages.now())
+    let administrator = try context.actingAdministrator()
+    guard ActionForm.isConfirmed(context) else {
+      return try await form.confirm(
+        pages, context,
+        consequences: [
+          "“\(account.id)” gets “\(name)” "
+            + (end.map { "until \(Moment($0).text) UTC." } ?? "until it is revoked."),
+          "Your app server will receive an event.",
+        ],
+        warnings: try await warnings(about: name, for: account),
+        // A double click on the confirmation grants once.
+        unseen: [("grant_id", UUID().uuidString.lowercased())])
     }
+    _ = try await ledger.grants.grant(
+      as: context.admin.form["grant_id"].flatMap { UUID(uuidString: $0.rawValue) } ?? UUID(),
+      name, to: account.id, until: end, by: administrator, terms: entitlements.terms,
+      at: pages.now())
+    return PageRenderer.done(
+      Flash(message: "“\(name)” was granted.", tone: Tone.good),
+      then: AdminURL.account(account.id), request, context)
   }
 
-  private func account(_ request: Request, _ context: APIContext) async throws -> Account {
-    try await AdminPath.account(request, context, in: ledger)
-  }
-
-  private func form(for account: Account) -> ActionForm {
+  func form(for account: Account) -> ActionForm {
     ActionForm(
       title: "Grant entitlement", action: AdminURL.account(account.id, form: "grant"),
       lead: "Grants add to purchases and last until they expire or are revoked.",
-      properties: [Property(label: "Account", value: account.id, isCode: true)],
+      properties: [Property("Account", account.id, isCode: true)],
       fields: [
-        ActionField(
-          id: "entitlement", name: "entitlement", label: "Entitlement", isInput: true,
+        FormField(
+          id: "entitlement", name: Self.entitlement.name, label: "Entitlement", isInput: true,
+          maximumLength: Self.entitlement.maximumLength, isRequired: true,
           hint: "The name used in the catalogue."),
-        ActionField(
+        FormField(
           id: "expires-at", name: "expires_at", label: "Last day", isInput: true, type: "date",
-          isRequired: false, hint: "In UTC. Leave empty for no end date."),
-        ActionForm.reason,
+          maximumLength: 255, hint: "In UTC. Leave empty for no end date."),
       ],
-      buttonLabel: "Grant",
-      subject: PageLink(label: account.id, href: AdminURL.account(account.id)))
+      buttonLabel: "Grant", subject: .account(account.id))
   }
 
   private static func end(_ text: String?, after now: Timestamp) throws -> Timestamp? {
@@ -80,49 +67,35 @@ struct GrantPageController: Sendable {
     return end
   }
 
-  private static func consequences(of name: String, until end: Timestamp?, for account: Account)
-    -> [String]
-  {
-    [
-      "“\(account.id)” gets “\(name)” "
-        + (end.map { "until \(Moment($0).text) UTC." } ?? "until it is revoked."),
-      "Your app server will receive an event.",
-    ]
-  }
-
   private func warnings(about name: String, for account: Account) async throws -> [String] {
     let held = try await entitlements.entitlements(of: account.id, now: pages.now())
     var warnings = held.filter { ExactText($0.name) == ExactText(name) && $0.isActive }
       .map { "The account already has “\(name)”: \($0.inWords)" }
-    if !entitlements.terms.catalogue.entitlementNames.contains(ExactText(name)) {
+    let products = entitlements.terms.catalogue.products
+    if !products.contains(where: { $0.entitlements.contains(ExactText(name)) }) {
       warnings.append("No product grants “\(name)”. Check the spelling.")
     }
     return warnings
   }
+}
 
-  // MARK: Revoke
+struct RevocationController: ActionController {
+  let pages: PageRenderer
+  let ledger: Ledger
+  let entitlements: EntitlementReader
 
-  @Sendable
-  func askRevocation(_ request: Request, context: APIContext) async throws -> Response {
-    try await revocationForm(try await stored(context)).ask(pages, context)
-  }
-
-  @Sendable
-  func revoke(_ request: Request, context: APIContext) async throws -> Response {
-    let stored = try await stored(context)
-    do {
-      _ = try await ledger.grants.revokeGrant(
-        stored.grant.id, by: try context.actingAdministrator(), terms: entitlements.terms,
-        at: pages.now())
-    } catch let problem as Problem where problem.code == .invalidRequest {
-      return try await revocationForm(stored).ask(pages, context, fault: problem)
-    }
+  func perform(
+    _ form: ActionForm, on stored: StoredGrant, _ request: Request, _ context: APIContext
+  ) async throws -> Response {
+    _ = try await ledger.grants.revokeGrant(
+      stored.grant.id, by: try context.actingAdministrator(), terms: entitlements.terms,
+      at: pages.now())
     return PageRenderer.done(
       Flash(message: "The grant of “\(stored.grant.entitlement)” was revoked.", tone: Tone.good),
       then: AdminURL.account(stored.accountID), request, context)
   }
 
-  private func stored(_ context: APIContext) async throws -> StoredGrant {
+  func subject(of request: Request, _ context: APIContext) async throws -> StoredGrant {
     let id = try context.uuidParameter("grant_id")
     guard let stored = try await ledger.accounts.storedGrant(id) else {
       throw LedgerError.unknownGrant(id)
@@ -130,25 +103,17 @@ struct GrantPageController: Sendable {
     return stored
   }
 
-  private func revocationForm(_ stored: StoredGrant) -> ActionForm {
-    let id = stored.grant.id.uuidString.lowercased()
-    return ActionForm(
-      title: "Revoke grant", action: AdminURL.revocation(ofGrant: id),
+  func form(for stored: StoredGrant) -> ActionForm {
+    ActionForm(
+      title: "Revoke grant",
+      action: AdminURL.revocation(ofGrant: stored.grant.id.uuidString.lowercased()),
       lead: "The account loses this entitlement unless a purchase or another grant provides it.",
       properties: [
-        Property(label: "Account", value: stored.accountID, isCode: true),
-        Property(label: "Entitlement", value: stored.grant.entitlement),
-        Property(label: "Start", value: Moment(stored.grant.startsAt).text),
-        Property(label: "Reason", value: stored.reason),
+        Property("Account", stored.accountID, isCode: true),
+        Property("Entitlement", stored.grant.entitlement),
+        Property("Start", stored.grant.startsAt),
+        Property("Reason", stored.reason),
       ],
-      fields: [ActionForm.reason], buttonLabel: "Revoke", isDanger: true,
-      subject: PageLink(
-        label: stored.accountID, href: AdminURL.account(stored.accountID)))
-  }
-}
-
-extension Catalogue {
-  fileprivate var entitlementNames: Set<ExactText> {
-    Set(products.lazy.flatMap(\.entitlements))
+      buttonLabel: "Revoke", isDanger: true, subject: .account(stored.accountID))
   }
 }

@@ -4,84 +4,101 @@ import Hummingbird
 import LedgerStorage
 import Subscriptions
 
-struct TransferPageController: Sendable {
+/// The forms that transfer a charge to another account, and release it.
+struct OwnershipController: ActionController {
   let pages: PageRenderer
+  let ledger: Ledger
   let transactions: TransactionController
   let entitlements: EntitlementReader
+  let isRelease: Bool
 
-  @Sendable
-  func ask(_ request: Request, context: APIContext) async throws -> Response {
-    let (report, _) = try await transactions.find(request, context)
-    return try await form(for: report).ask(pages, context)
+  func subject(of request: Request, _ context: APIContext) async throws -> ChargeReport {
+    try await transactions.find(request, context).0
   }
 
-  @Sendable
-  func transfer(_ request: Request, context: APIContext) async throws -> Response {
-    let (report, _) = try await transactions.find(request, context)
-    let form = form(for: report)
-    do {
-      let accountID = try context.admin.form.text(.accountID)
-      let administrator = try context.actingAdministrator()
-      guard let account = try await transactions.ledger.accounts.account(accountID),
-        !account.isErased
+  func form(for report: ChargeReport) -> ActionForm {
+    let id = report.charge.id
+    let subject = PageLink(label: id.line.originalTransactionID.rawValue, href: id.href)
+    return isRelease
+      ? ActionForm(
+        title: "Release charge", action: id.href(form: "release"),
+        lead: "Removes this charge from its owner. It stays unclaimed until an app submits it.",
+        properties: report.facts, buttonLabel: "Release", isDanger: true, subject: subject)
+      : ActionForm(
+        title: "Transfer charge", action: id.href(form: "transfer"),
+        lead: "Assigns this charge to another account, overriding the ownership rule. Later "
+          + "charges of the same original transaction follow the new owner.",
+        properties: report.facts,
+        fields: [
+          FormField(
+            id: "account-id", name: TextField.accountID.name, label: "New owner", isInput: true,
+            maximumLength: 255, isRequired: true,
+            hint: "The full account ID, exactly as your app uses it.")
+        ],
+        buttonLabel: "Transfer", subject: subject)
+  }
+
+  func perform(
+    _ form: ActionForm, on report: ChargeReport, _ request: Request, _ context: APIContext
+  ) async throws -> Response {
+    let accountID = isRelease ? nil : try context.admin.form.text(.accountID)
+    let administrator = try context.actingAdministrator()
+    var account: String?
+    if let accountID {
+      guard let found = try await ledger.accounts.account(accountID), !found.isErased
       else {
         throw Problem(
           .invalidRequest, "No account with this ID.", field: TextField.accountID.name)
       }
-      guard ActionForm.isConfirmed(context) else {
-        return try await form.confirm(
-          pages, context, consequences: try await consequences(of: report, to: account.id),
-          warnings: report.ownerAccountID.map(AccountID.init(_:)) == AccountID(account.id)
-            ? ["“\(account.id)” already owns this charge. An administrator override is recorded."]
-            : [])
-      }
-      try await transactions.ledger.ownership.transfer(
-        report.charge.id, to: account.id, by: administrator, terms: entitlements.terms,
-        at: pages.now())
-      return PageRenderer.done(
-        Flash(
-          message:
-            "Transaction \(report.charge.id.transactionID) was transferred to “\(account.id)”.",
-          tone: Tone.good,
-          link: PageLink(label: "View account", href: AdminURL.account(account.id))),
-        then: report.charge.id.href, request, context)
-    } catch let problem as Problem where problem.code == .invalidRequest {
-      return try await form.ask(pages, context, fault: problem)
+      account = found.id
     }
+    guard ActionForm.isConfirmed(context) else {
+      return try await form.confirm(
+        pages, context, consequences: try await consequences(of: report, to: account),
+        warnings: warnings(of: report, to: account))
+    }
+    let id = report.charge.id
+    try await ledger.ownership.transfer(
+      id, to: account, by: administrator, terms: entitlements.terms, at: pages.now())
+    return PageRenderer.done(
+      Flash(
+        message: "Transaction \(id.transactionID) was "
+          + (account.map { "transferred to “\($0)”." } ?? "released."),
+        tone: Tone.good,
+        link: account.map { PageLink(label: "View account", href: AdminURL.account($0)) }),
+      then: id.href, request, context)
   }
 
-  private func form(for report: ChargeReport) -> ActionForm {
-    let charge = report.charge
-    return ActionForm(
-      title: "Transfer charge", action: charge.id.transferHref,
-      lead: "Assigns this charge to another account, overriding the ownership rule. Later charges "
-        + "of the same original transaction follow the new owner.",
-      properties: report.facts,
-      fields: [
-        ActionField(
-          id: "account-id", name: "account_id", label: "New owner", isInput: true,
-          hint: "The full account ID, exactly as your app uses it."),
-        ActionForm.reason,
-      ],
-      buttonLabel: "Transfer",
-      subject: PageLink(
-        label: charge.id.line.originalTransactionID.rawValue, href: charge.id.href))
-  }
-
-  private func consequences(of report: ChargeReport, to accountID: String) async throws -> [String]
-  {
-    let owner = report.ownerAccountID.map { "owner: “\($0)”" } ?? "unclaimed"
-    var sentences = [
-      "Transaction \(report.charge.id.transactionID) (\(owner)) will be assigned to "
-        + "“\(accountID)”."
+  private func warnings(of report: ChargeReport, to account: String?) -> [String] {
+    guard report.ownerAccountID.map(AccountID.init(_:)) == account.map(AccountID.init(_:)) else {
+      return []
+    }
+    return [
+      account.map {
+        "“\($0)” already owns this charge. An administrator override is recorded."
+      } ?? "No account owns this charge; nothing would change."
     ]
-    if let loser = report.ownerAccountID, loser != accountID {
-      let held = try await entitlements.entitlements(of: loser, now: pages.now())
-      sentences += report.losses(of: loser, holding: held)
+  }
+
+  private func consequences(of report: ChargeReport, to account: String?) async throws -> [String] {
+    let (id, now, loser) = (report.charge.id.transactionID, pages.now(), report.ownerAccountID)
+    var losses: [String] = []
+    if let loser, loser != account {
+      losses = report.losses(
+        of: loser, holding: try await entitlements.entitlements(of: loser, now: now))
     }
-    return sentences + [
-      "Other charges made before \(Moment(pages.now()).text) keep their owner.",
-      "Renewals of this charge will belong to “\(accountID)”.",
+    if let account {
+      let owner = loser.map { "owner: “\($0)”" } ?? "unclaimed"
+      return ["Transaction \(id) (\(owner)) will be assigned to “\(account)”."] + losses + [
+        "Other charges made before \(Moment(now).text) keep their owner.",
+        "Renewals of this charge will belong to “\(account)”.",
+      ]
+    }
+    guard let loser else { return ["Transaction \(id) stays unclaimed."] }
+    return ["Transaction \(id) (owner: “\(loser)”) will be unclaimed."] + losses + [
+      "Renewals after \(Moment(now).text) are unclaimed, too, until an account claims this "
+        + "charge.",
+      "If the app of “\(loser)” is the first to submit it again, “\(loser)” owns it again.",
     ]
   }
 }
@@ -97,65 +114,5 @@ extension ChargeReport {
       return "“\(account)” loses “\(entitlement.name)”\(until) unless another purchase or a grant "
         + "provides it."
     }
-  }
-}
-
-struct ReleasePageController: Sendable {
-  let pages: PageRenderer
-  let transactions: TransactionController
-  let entitlements: EntitlementReader
-
-  @Sendable
-  func ask(_ request: Request, context: APIContext) async throws -> Response {
-    let (report, _) = try await transactions.find(request, context)
-    return try await form(for: report).ask(pages, context)
-  }
-
-  @Sendable
-  func release(_ request: Request, context: APIContext) async throws -> Response {
-    let (report, _) = try await transactions.find(request, context)
-    let form = form(for: report)
-    do {
-      let administrator = try context.actingAdministrator()
-      guard ActionForm.isConfirmed(context) else {
-        return try await form.confirm(
-          pages, context, consequences: try await consequences(of: report),
-          warnings: report.ownerAccountID == nil
-            ? ["No account owns this charge; nothing would change."] : [])
-      }
-      try await transactions.ledger.ownership.transfer(
-        report.charge.id, to: nil, by: administrator, terms: entitlements.terms, at: pages.now())
-      return PageRenderer.done(
-        Flash(
-          message: "Transaction \(report.charge.id.transactionID) was released.",
-          tone: Tone.good),
-        then: report.charge.id.href, request, context)
-    } catch let problem as Problem where problem.code == .invalidRequest {
-      return try await form.ask(pages, context, fault: problem)
-    }
-  }
-
-  private func form(for report: ChargeReport) -> ActionForm {
-    let charge = report.charge
-    return ActionForm(
-      title: "Release charge", action: charge.id.releaseHref,
-      lead: "Removes this charge from its owner. It stays unclaimed until an app submits it.",
-      properties: report.facts,
-      fields: [ActionForm.reason], buttonLabel: "Release", isDanger: true,
-      subject: PageLink(
-        label: charge.id.line.originalTransactionID.rawValue, href: charge.id.href))
-  }
-
-  private func consequences(of report: ChargeReport) async throws -> [String] {
-    let (id, now) = (report.charge.id.transactionID, pages.now())
-    guard let loser = report.ownerAccountID else { return ["Transaction \(id) stays unclaimed."] }
-    let held = try await entitlements.entitlements(of: loser, now: now)
-    return ["Transaction \(id) (owner: “\(loser)”) will be unclaimed."]
-      + report.losses(of: loser, holding: held)
-      + [
-        "Renewals after \(Moment(now).text) are unclaimed, too, until an account claims this "
-          + "charge.",
-        "If the app of “\(loser)” is the first to submit it again, “\(loser)” owns it again.",
-      ]
   }
 }

@@ -18,10 +18,10 @@ struct Chart: Sendable {
   var labelY: Int
   var yTicks: [ChartTick]
   var xTicks: [ChartTick]
-  var areas: [ChartPath]
-  var bars: [ChartBar]
-  var lines: [ChartPath]
-  var dots: [ChartDot]
+  var areas: [ChartPath] = []
+  var bars: [ChartBar] = []
+  var lines: [ChartPath] = []
+  var dots: [ChartDot] = []
   var bands: [ChartBand]
   var legend: [ChartKey]
   var isEmpty: Bool
@@ -60,6 +60,13 @@ struct ChartDot: Sendable {
   var seriesClass: String
   var x: String
   var y: String
+
+  /// A point of a ``PathRun``.
+  fileprivate init(_ point: (x: Double, y: Double), _ seriesClass: String) {
+    self.seriesClass = seriesClass
+    x = Coordinate.text(point.x / 10)
+    y = Coordinate.text(point.y)
+  }
 }
 
 /// The part of the plot that shows the values of one time when pointed at.
@@ -78,11 +85,10 @@ struct ChartKey: Sendable {
 }
 
 extension Chart {
-  /// Draws a line for each series, and an area below the first if the axis includes zero.
-  init(linesOf data: ChartData, includesZero: Bool = true) {
+  /// Draws a line for each series, and an area below the first.
+  init(linesOf data: ChartData) {
     let scale = ChartScale(
-      data.series.flatMap { $0.values.compactMap(\.self) }, height: data.height,
-      includesZero: includesZero)
+      data.series.flatMap { $0.values.compactMap(\.self) }, height: data.height)
     let shares = data.centres
     self = data.picture(scale: scale, marks: data.calendarMarks(at: shares))
     for (index, series) in data.series.enumerated() {
@@ -92,7 +98,7 @@ extension Chart {
       if !drawn.isEmpty {
         lines.append(
           ChartPath(seriesClass: seriesClass, data: drawn.map(\.line).joined()))
-        if index == 0, includesZero {
+        if index == 0 {
           areas.append(
             ChartPath(
               seriesClass: seriesClass,
@@ -100,12 +106,8 @@ extension Chart {
         }
       }
       // A single value is not a line.
-      for point in runs.filter({ $0.points.count == 1 }).flatMap(\.points) {
-        dots.append(
-          ChartDot(
-            seriesClass: seriesClass, x: Coordinate.text(point.x / 10),
-            y: Coordinate.text(point.y)))
-      }
+      dots += runs.filter { $0.points.count == 1 }.flatMap(\.points)
+        .map { ChartDot($0, seriesClass) }
     }
   }
 }
@@ -189,10 +191,7 @@ extension Chart {
     let run = PathRun.runs(of: sums, at: shares, in: scale)
     lines.append(ChartPath(seriesClass: ChartData.netClass, data: run.map(\.line).joined()))
     if data.buckets.count <= 40 {
-      dots += run.flatMap(\.points).map {
-        ChartDot(
-          seriesClass: ChartData.netClass, x: Coordinate.text($0.x / 10), y: Coordinate.text($0.y))
-      }
+      dots += run.flatMap(\.points).map { ChartDot($0, ChartData.netClass) }
     }
   }
 }
@@ -224,13 +223,8 @@ enum Coordinate {
   /// NaN and infinity are 0, so that no value breaks a chart.
   static func text(_ number: Double) -> String {
     guard number.isFinite, abs(number) < 1_000_000 else { return "0" }
-    let hundredths = Int((number * 100).rounded())
-    let (whole, rest) = hundredths.magnitude.quotientAndRemainder(dividingBy: 100)
-    let sign = hundredths < 0 ? "-" : ""
-    switch rest {
-    case 0: return "\(sign)\(whole)"
-    case _ where rest.isMultiple(of: 10): return "\(sign)\(whole).\(rest / 10)"
-    default: return "\(sign)\(whole)." + (rest < 10 ? "0\(rest)" : "\(rest)")
-    }
+    // Adding zero turns −0 into 0.
+    let text = "\((number * 100).rounded() / 100 + 0)"
+    return text.hasSuffix(".0") ? String(text.dropLast(2)) : text
   }
 }

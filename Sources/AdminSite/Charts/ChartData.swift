@@ -29,8 +29,6 @@ struct ChartSeries: Sendable {
   var name: String
   /// One for each bucket; nil if unknown.
   var values: [Int64?]
-  /// Links of a table's values, one for each bucket or none at all.
-  var hrefs: [String] = []
 }
 
 extension ChartData {
@@ -44,8 +42,8 @@ extension ChartData {
     Chart(
       id: id, title: title, description: description, height: height,
       fullHeight: height + Self.axisHeight, labelY: height + 16, yTicks: scale.ticks(in: unit),
-      xTicks: ChartTick.across(marks), areas: [], bars: [], lines: [], dots: [], bands: bands,
-      legend: legend, isEmpty: isEmpty, table: table)
+      xTicks: ChartTick.across(marks), bands: bands, legend: legend, isEmpty: isEmpty,
+      table: table)
   }
 
   /// The class of a series' colour; the six colours repeat.
@@ -109,10 +107,7 @@ extension ChartData {
         DataRow(
           cells: [DataCell(text: buckets[index].label, isHeading: true)]
             + told.map { series in
-              DataCell(
-                text: series.values[index].map(unit.text) ?? "",
-                href: series.hrefs.indices.contains(index) ? series.hrefs[index] : nil,
-                isNumber: true)
+              DataCell(text: series.values[index].map(unit.text) ?? "", isNumber: true)
             })
       },
       emptyText: "There are no values.")
@@ -137,27 +132,21 @@ struct ChartScale: Hashable, Sendable {
   /// Limits a value, so that no sum overflows.
   static func clamped(_ value: Int64) -> Int64 { min(max(value, -limit), limit) }
 
-  /// Areas and bars include zero, lines may leave it out; the number of steps is approximate.
-  init(_ values: some Sequence<Int64>, height: Int, includesZero: Bool = true, steps: Int64 = 5) {
-    var (low, high) = includesZero ? (Int64(0), Int64(0)) : (Self.limit, -Self.limit)
-    for value in values {
-      low = min(low, Self.clamped(value))
-      high = max(high, Self.clamped(value))
-    }
-    if low > high { (low, high) = (0, 0) }
-    let step = Self.step(for: high - low, steps: steps)
-    self.step = step
+  /// Includes zero.
+  init(_ values: [Int64], height: Int) {
+    let low = Self.clamped(min(values.min() ?? 0, 0))
+    let high = Self.clamped(max(values.max() ?? 0, 0))
+    step = Self.step(for: high - low)
     self.height = height
     lowest = Self.floor(low, to: step)
-    let top = -Self.floor(-high, to: step)
-    highest = top > lowest ? top : lowest + step
+    highest = max(-Self.floor(-high, to: step), lowest + step)
   }
 
-  /// The smallest round step with no more than that many steps.
-  private static func step(for span: Int64, steps: Int64) -> Int64 {
+  /// The smallest round step of which five cover the span.
+  private static func step(for span: Int64) -> Int64 {
     var power: Int64 = 1
     while true {
-      for factor: Int64 in [1, 2, 5] where power * factor * steps >= span { return power * factor }
+      for factor: Int64 in [1, 2, 5] where power * factor * 5 >= span { return power * factor }
       power *= 10
     }
   }
@@ -199,8 +188,9 @@ enum ChartUnit: Hashable, Sendable {
   /// Writes a value exactly, as in `1,284`, `1,284.50 USD` or `3.25 %`.
   func text(_ value: Int64) -> String {
     switch self {
-    case .count: Self.grouped(value)
-    case .money(let currency): Self.amount(value, currency) + " " + currency
+    case .count: Self.decimal(value, places: 0, keeping: 0)
+    case .money(let currency):
+      Self.decimal(value, places: 3, keeping: Self.places[currency] ?? 2) + " " + currency
     case .share: Self.decimal(value, places: 2, keeping: 1) + " %"
     }
   }
@@ -221,15 +211,7 @@ enum ChartUnit: Hashable, Sendable {
     "JPY": 0, "KRW": 0, "VND": 0, "CLP": 0, "BHD": 3, "JOD": 3, "KWD": 3, "OMR": 3, "TND": 3,
   ]
 
-  private static func amount(_ milliunits: Int64, _ currency: String) -> String {
-    decimal(milliunits, places: 3, keeping: places[currency] ?? 2)
-  }
-
   /// Writes a number with thousands separators.
-  private static func grouped(_ value: Int64) -> String {
-    (value < 0 ? "−" : "") + grouped(value.magnitude)
-  }
-
   private static func grouped(_ value: UInt64) -> String {
     let digits = Array(String(value))
     return digits.indices.reduce(into: "") { text, index in
@@ -271,68 +253,64 @@ struct CalendarTicks: Sendable {
 
   /// At most that many marks, none closer than the finest distance: days have no hours.
   init(from: Timestamp, until: Timestamp, most: Int, finest: Duration = .zero) {
-    guard from < until, most > 0 else {
-      marks = []
-      return
+    var marks: [(moment: Timestamp, label: String)] = []
+    for step in Step.all where from < until && marks.isEmpty && step.shortest >= finest {
+      let moments = step.marks(from: from, until: until, most: most)
+      marks = moments.enumerated().map { index, moment in
+        let hasRoom = moments.count <= Self.fewDays
+        return (moment, step.label(moment, isFirst: index == 0, hasRoom: hasRoom))
+      }
     }
-    let step = Step.all.first {
-      $0.shortest >= finest && $0.marks(from: from, until: until, most: most) != nil
-    }
-    let moments = step?.marks(from: from, until: until, most: most) ?? []
-    marks = moments.enumerated().map { index, moment in
-      let label = step?.label(
-        moment, isFirst: index == 0, hasRoom: moments.count <= Self.fewDays)
-      return (moment, label ?? "")
-    }
+    self.marks = marks
   }
 
   /// With more days there is no room for the year in each label.
   private static let fewDays = 5
 
   private enum Step {
-    case hours(Int64)
-    case days(Int)
+    /// Days or parts of one, counted from a moment.
+    case time(Duration, from: Timestamp)
     case months(Int)
+
+    /// Weeks begin on Mondays.
+    private static let monday = Timestamp(CalendarDate(year: 1970, month: 1, day: 5))
+    private static let epoch = Timestamp(milliseconds: 0)
 
     /// From the finest to the coarsest.
     static let all: [Step] =
-      [1, 3, 6, 12].map(hours) + [1, 2, 7, 14].map(days)
+      ([.hours(1), .hours(3), .hours(6), .hours(12), .days(1), .days(2)] as [Duration])
+      .map { .time($0, from: epoch) } + [7, 14].map { .time(.days($0), from: monday) }
       + [1, 2, 3, 6, 12, 24, 60, 120, 600, 1200].map(months)
 
     /// The shortest: February has 28 days.
     var shortest: Duration {
       switch self {
-      case .hours(let hours): .hours(Int(hours))
-      case .days(let days): .days(days)
+      case .time(let length, _): length
       case .months(let months): .days(28 * months)
       }
     }
 
-    /// Nil if there are more than the limit, or none.
-    func marks(from: Timestamp, until: Timestamp, most: Int) -> [Timestamp]? {
+    /// Empty if there are more than the limit.
+    func marks(from: Timestamp, until: Timestamp, most: Int) -> [Timestamp] {
       var marks: [Timestamp] = []
       var mark = first(from: from)
       while mark <= until {
-        guard marks.count < most else { return nil }
+        guard marks.count < most else { return [] }
         marks.append(mark)
         mark = next(after: mark)
       }
-      return marks.isEmpty ? nil : marks
+      return marks
     }
 
     private func first(from moment: Timestamp) -> Timestamp {
-      let (date, time) = moment.dayAndTime
       switch self {
-      case .hours(let hours):
-        let step = hours * 3_600_000
-        return Timestamp(date, millisecondOfDay: (time + step - 1) / step * step)
-      case .days(let days):
-        let day = date.daysSince1970 + (time > 0 ? 1 : 0)
-        // Weeks begin on Mondays; 1970-01-05 was one.
-        let offset = days.isMultiple(of: 7) ? 4 : 0
-        let rest = ((day - offset) % days + days) % days
-        return Timestamp(CalendarDate(daysSince1970: rest == 0 ? day : day + days - rest))
+      case .time(let length, let origin):
+        let step = (origin + length).milliseconds - origin.milliseconds
+        let rest = (moment.milliseconds - origin.milliseconds) % step
+        let ahead = rest > 0 ? step - rest : -rest
+        return Timestamp(milliseconds: moment.milliseconds + ahead)
       case .months(let months):
+        let (date, time) = moment.dayAndTime
         let isBegun = date.day > 1 || time > 0
         let month = date.year * 12 + date.month - 1 + (isBegun ? 1 : 0)
         let aligned = (month + months - 1) / months * months
@@ -342,8 +320,7 @@ struct CalendarTicks: Sendable {
 
     private func next(after moment: Timestamp) -> Timestamp {
       switch self {
-      case .hours(let hours): moment + .hours(Int(hours))
-      case .days(let days): moment + .days(days)
+      case .time(let length, _): moment + length
       case .months(let months): Timestamp(moment.dayAndTime.date.adding(months: months))
       }
     }
@@ -351,18 +328,15 @@ struct CalendarTicks: Sendable {
     func label(_ moment: Timestamp, isFirst: Bool, hasRoom: Bool) -> String {
       let (date, time) = moment.dayAndTime
       switch self {
-      case .hours where time > 0: return CalendarTicks.hour(time)
-      case .hours, .days:
+      case .time where time > 0:
+        let hour = time / 3_600_000
+        return (hour < 10 ? "0" : "") + "\(hour):00"
+      case .time:
         return "\(date.day) \(date.monthName)" + (isFirst && hasRoom ? " \(date.year)" : "")
       case .months(let months) where months.isMultiple(of: 12): return "\(date.year)"
       case .months: return date.monthName + (isFirst || date.month == 1 ? " \(date.year)" : "")
       }
     }
-  }
-
-  private static func hour(_ millisecondOfDay: Int64) -> String {
-    let hour = millisecondOfDay / 3_600_000
-    return (hour < 10 ? "0" : "") + "\(hour):00"
   }
 }
 

@@ -19,17 +19,15 @@ extension Badge {
   }
 
   static func peculiarities(of transaction: StoreTransaction) -> [Badge] {
-    var badges: [Badge] = []
-    switch transaction.periodType {
-    case .normal: break
-    case .trial: badges.append(Badge(text: "Trial", tone: Tone.info))
-    case .intro: badges.append(Badge(text: "Introductory price", tone: Tone.info))
-    case .offer: badges.append(Badge(text: "Offer", tone: Tone.info))
-    }
-    if transaction.ownershipType == .familyShared {
-      badges.append(Badge(text: "Family Sharing", tone: Tone.info))
-    }
-    return badges
+    let period: String? =
+      switch transaction.periodType {
+      case .normal: nil
+      case .trial: "Trial"
+      case .intro: "Introductory price"
+      case .offer: "Offer"
+      }
+    let sharing = transaction.ownershipType == .familyShared ? "Family Sharing" : nil
+    return [period, sharing].compactMap(\.self).map { Badge(text: $0, tone: Tone.info) }
   }
 
   init(_ state: Entitlement.State) {
@@ -79,16 +77,13 @@ extension ChargeReport {
   /// The properties shown above a form.
   var facts: [Property] {
     [
+      Property("Transaction", charge.id.transactionID.rawValue, href: charge.id.href, isCode: true),
+      Property("Product", charge.productID.rawValue, isCode: true),
+      Property("Charged", charge.date),
+      Property("Price", Price.text(of: transaction)),
       Property(
-        label: "Transaction", value: charge.id.transactionID.rawValue, href: charge.id.href,
-        isCode: true),
-      Property(label: "Product", value: charge.productID.rawValue, isCode: true),
-      Property(label: "Charged", value: Moment(charge.date).text),
-      Property(label: "Price", value: Price.text(of: transaction)),
-      Property(
-        label: "Owner", value: ownerAccountID ?? "unclaimed",
-        href: ownerAccountID.map { AdminURL.account($0) }),
-      Property(label: "Decision", value: because),
+        "Owner", ownerAccountID ?? "unclaimed", href: ownerAccountID.map { AdminURL.account($0) }),
+      Property("Decision", because),
     ]
   }
 }
@@ -104,31 +99,11 @@ extension Charge.ID {
       line.originalTransactionID.rawValue, environment: line.environment.rawValue, charge: anchor)
   }
 
-  var transferHref: String {
-    AdminURL.transfer(
-      of: transactionID.rawValue, productID: productID.rawValue,
+  /// The form that transfers or releases it.
+  func href(form: String) -> String {
+    AdminURL.transaction(
+      transactionID.rawValue, form: form, productID: productID.rawValue,
       environment: line.environment.rawValue)
-  }
-
-  var releaseHref: String {
-    AdminURL.release(
-      of: transactionID.rawValue, productID: productID.rawValue,
-      environment: line.environment.rawValue)
-  }
-}
-
-extension String {
-  /// The text with a hyphen for each byte that is not a letter or digit of ASCII.
-  var anchorName: String {
-    String(
-      decoding: utf8.map { byte in
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-          UInt8(ascii: "0")...UInt8(ascii: "9"):
-          byte
-        default: UInt8(ascii: "-")
-        }
-      }, as: UTF8.self)
   }
 }
 
@@ -161,7 +136,7 @@ struct SourceText: Sendable {
     let submitter = submitter(of: source)
     return FactRow(
       anchor: anchor, at: Moment(moment), sentence: event.sentence, source: source.kind.title,
-      sourceClass: source.kind.symbol.rawValue, sourceDetail: detail(of: source),
+      symbol: source.kind.symbol, sourceDetail: detail(of: source),
       sourceID: submitter ?? source.id,
       sourceHref: submitter.map { AdminURL.account($0) }, reason: act(behind: event)?.reason,
       recordedAt: entry.recordedAt == moment ? nil : Moment(entry.recordedAt))
@@ -219,10 +194,9 @@ extension EntrySource.Kind {
 extension FactRow {
   init(_ writeBack: WriteBack, name: (AccountKey) -> String) {
     self.init(
-      anchor: nil, at: Moment(writeBack.toldAt), sentence: writeBack.sentence(name),
-      source: "Write-back", sourceClass: TimelineLayout.Symbol.poll.rawValue,
-      sourceDetail: writeBack.outcome.name, sourceID: writeBack.request?.transactionID.rawValue,
-      sourceHref: nil, recordedAt: nil)
+      at: Moment(writeBack.toldAt), sentence: writeBack.sentence(name), source: "Write-back",
+      symbol: .poll, sourceDetail: writeBack.outcome.name,
+      sourceID: writeBack.request?.transactionID.rawValue)
   }
 }
 

@@ -30,160 +30,116 @@ struct OriginalTransactionPageController: Sendable {
     let (catalogue, now) = (catalogue.catalogue, pages.now())
     var frame = try await pages.frame(id.rawValue, context)
     frame.searchText = id.rawValue
-    let state = LineState(of: line, in: family, facts: facts, catalogue: catalogue, at: now)
-    let others = environments.filter { $0 != environment }.map { OriginalTransactionKey($0, id) }
-    return pages.response(
-      OriginalTransactionPage(
+    let state = state(of: line, in: family, facts: facts, catalogue: catalogue, at: now)
+    let owners = TimelineOwners(of: family.rule)
+    let others = environments.filter { $0 != environment }.map { other in
+      Property("Also in", other.rawValue, href: OriginalTransactionKey(other, id).href)
+    }
+    // Latest first.
+    let charges = family.rule.charges.reversed().compactMap { charge in
+      ChargeReport(of: charge.id, in: family, catalogue: catalogue).map { report in
+        card(report, in: family, facts: facts, owners: owners, catalogue: catalogue, at: now)
+      }
+    }
+    return PageRenderer.response(
+      (
         page: frame, isSandbox: environment == .sandbox, verdict: state.verdict,
-        verdictTone: state.tone,
-        properties: state.properties
-          + others.map {
-            Property(label: "Also in", value: $0.environment.rawValue, href: $0.href)
-          },
+        verdictTone: state.tone, properties: state.properties + others,
+        // Other original transactions that Apple links with this one.
         linked: family.line.heads.keys.filter { $0 != line }.sorted().map {
           PageLink(label: $0.originalTransactionID.rawValue, href: $0.href)
         },
         timeline: TimelinePicture(
           TimelineLayout(
             TimelineChart(of: line, in: family, facts: facts, catalogue: catalogue, at: now))),
-        charges: Self.cards(of: family, facts: facts, catalogue: catalogue, at: now),
-        facts: facts.rows),
-      .originalTransaction)
+        charges: charges, facts: facts.rows
+      ), .originalTransaction)
   }
 
-  private static func cards(
-    of family: RecordedOriginalTransaction, facts: OriginalTransactionFacts, catalogue: Catalogue,
-    at now: Timestamp
-  ) -> [ChargeCard] {
-    let owners = TimelineOwners(of: family.rule)
-    return family.rule.charges.reversed().compactMap { charge in
-      ChargeReport(of: charge.id, in: family, catalogue: catalogue).map { report in
-        ChargeCard(
-          report, in: family, facts: facts, owner: owners.number(report.recorded.decision.owner),
-          end: report.end(in: catalogue), at: now)
-      }
-    }
-  }
-}
-
-extension ChargeCard {
-  fileprivate init(
+  /// A charge, with the decision on it.
+  private func card(
     _ report: ChargeReport, in family: RecordedOriginalTransaction, facts: OriginalTransactionFacts,
-    owner: Int,
-    end: Timestamp?, at now: Timestamp
-  ) {
-    let (charge, recorded) = (report.charge, report.recorded)
-    self.init(
+    owners: TimelineOwners, catalogue: Catalogue, at now: Timestamp
+  ) -> some Sendable {
+    let (charge, recorded, end) = (report.charge, report.recorded, report.end(in: catalogue))
+    let owner = owners.number(recorded.decision.owner)
+    return (
       anchor: charge.id.anchor, transactionID: charge.id.transactionID.rawValue,
       productID: charge.productID.rawValue,
       badges: [Badge(charge, end: end, at: now)] + Badge.peculiarities(of: report.transaction),
       chargedAt: Moment(charge.date), until: end.map(Moment.init),
       price: Price.text(of: report.transaction), ownerClass: TimelineOwner.ownerClass(owner),
-      letter: TimelineOwner.letter(owner), owner: report.ownerAccountID,
-      ownerHref: report.ownerAccountID.map { AdminURL.account($0) },
+      letter: TimelineOwner.letter(owner), owner: report.ownerAccountID.map(PageLink.account),
       rule: recorded.decision.rule.rawValue, because: report.because,
       decidedAt: Moment(recorded.decidedAt), correctedAt: recorded.correctedAt.map(Moment.init),
-      evidence: Self.evidence(of: report, in: family, facts: facts),
+      properties: evidence(of: report, in: family, facts: facts),
       history: facts.rows(about: charge, statusDates: recorded.decision.finding.statusDates),
-      aliases: charge.aliases.map(\.transactionID.rawValue), transferHref: charge.id.transferHref,
-      releaseHref: charge.id.releaseHref)
+      aliases: charge.aliases.map(\.transactionID.rawValue),
+      transferHref: charge.id.href(form: "transfer"), releaseHref: charge.id.href(form: "release")
+    )
   }
 
-  private static func evidence(
+  private func evidence(
     of report: ChargeReport, in family: RecordedOriginalTransaction, facts: OriginalTransactionFacts
   ) -> [Property] {
-    let finding = report.recorded.decision.finding
-    let evidence = DecisionEvidence(on: report, in: family)
-    var properties = [
-      Property(label: "Summary", value: evidence.sentences),
-      Property(label: "Kind", value: report.charge.kind.rawValue),
-      Property(label: "Reason", value: finding.ground.rawValue, isCode: true),
-    ]
     let decision = report.recorded.decision
-    if let act = facts.placement(of: report.charge, by: decision) {
-      properties.append(
+    let finding = decision.finding
+    let properties: [Property?] = [
+      Property("Summary", DecisionEvidence(on: report, in: family).sentences),
+      Property("Kind", report.charge.kind.rawValue),
+      Property("Reason", finding.ground.rawValue, isCode: true),
+      facts.placement(of: report.charge, by: decision).map { act in
         Property(
-          label: decision.rule == .administrator ? "Assigned by" : "Released by",
-          value: act.administrator, note: act.reason))
-    }
-    if let previous = finding.previous {
-      properties.append(
+          decision.rule == .administrator ? "Assigned by" : "Released by", act.administrator,
+          note: act.reason)
+      },
+      finding.previous.map {
         Property(
-          label: "Previous charge", value: previous.transactionID.rawValue,
-          href: "#\(previous.anchor)", isCode: true))
-    }
-    if let account = finding.account {
-      properties.append(
-        Property(
-          label: "Auto-renewing account", value: facts.name(account),
-          href: AdminURL.account(facts.name(account)), isCode: true))
-    }
-    if let statusAsOf = finding.statusAsOf {
-      properties.append(Property(label: "Renewal status as of", value: Moment(statusAsOf).text))
-    }
-    if let switchedOffAt = finding.switchedOffAt {
-      properties.append(Property(label: "Auto-renew off since", value: Moment(switchedOffAt).text))
-    }
-    if let order = report.orderID {
-      properties.append(
-        Property(label: "Order", value: order.uuidString.lowercased(), isCode: true))
-    }
-    if let deliveredAt = report.deliveredAt {
-      properties.append(Property(label: "Delivered", value: Moment(deliveredAt).text))
-    }
-    if report.recorded.decision.isProvisional {
-      properties.append(
-        Property(label: "Provisional", value: "The first submission can change the owner."))
-    }
-    return properties
+          "Previous charge", $0.transactionID.rawValue, href: "#\($0.anchor)", isCode: true)
+      },
+      finding.account.map(facts.name).map {
+        Property("Auto-renewing account", $0, href: AdminURL.account($0), isCode: true)
+      },
+      finding.statusAsOf.map { Property("Renewal status as of", $0) },
+      finding.switchedOffAt.map { Property("Auto-renew off since", $0) },
+      report.orderID.map { Property("Order", $0.uuidString.lowercased(), isCode: true) },
+      report.deliveredAt.map { Property("Delivered", $0) },
+      decision.isProvisional
+        ? Property("Provisional", "The first submission can change the owner.") : nil,
+    ]
+    return properties.compactMap(\.self)
   }
-}
 
-/// The context of the template `original-transaction`, whose title is the id.
-struct OriginalTransactionPage: Sendable {
-  var page: PageFrame
-  var isSandbox: Bool
-  /// The current state, in a sentence or two.
-  var verdict: String
-  /// One of ``Tone``.
-  var verdictTone: String
-  var properties: [Property]
-  /// Other original transactions that Apple links with this one.
-  var linked: [PageLink]
-  var timeline: TimelinePicture
-  /// Latest first, as `facts`.
-  var charges: [ChargeCard]
-  var facts: [FactRow]
-}
-
-/// A charge, with the decision on it.
-struct ChargeCard: Sendable {
-  /// The HTML id, used by links of the timeline.
-  var anchor: String
-  var transactionID: String
-  var productID: String
-  var badges: [Badge]
-  var chargedAt: Moment
-  var until: Moment?
-  var price: String
-  /// The owner's CSS class, `owner-0` (unclaimed) to `owner-6`.
-  var ownerClass: String
-  /// The owner's letter in the timeline.
-  var letter: String
-  /// The owner's account id, or nil if unclaimed.
-  var owner: String?
-  var ownerHref: String?
-  /// The API's name of the rule.
-  var rule: String
-  var because: String
-  var decidedAt: Moment
-  var correctedAt: Moment?
-  var evidence: [Property]
-  /// Oldest first.
-  var history: [FactRow]
-  var aliases: [String]
-  var transferHref: String
-  var releaseHref: String
+  private func state(
+    of line: OriginalTransactionKey, in family: RecordedOriginalTransaction,
+    facts: OriginalTransactionFacts, catalogue: Catalogue, at now: Timestamp
+  ) -> (verdict: String, tone: String, properties: [Property]) {
+    let bindings = Binding.bindings(of: family.rule.charges, decisions: family.rule.decisions)
+    let account = bindings.account(asOf: now).map(facts.name)
+    let current = family.current(in: catalogue, at: now)
+    let summary = OriginalTransactionState(line: family.line, rule: family.rule)
+    let owner = account.map { "Renewals belong to \($0)." } ?? "Not bound to an account."
+    let product = current?.productID ?? summary.latest?.productID
+    let properties: [Property?] = [
+      Property(
+        "Renewals go to", account ?? "no account", href: account.map { AdminURL.account($0) },
+        isCode: account != nil),
+      Property("Environment", line.environment.rawValue),
+      Property("Charges", ChartUnit.count.text(Int64(family.rule.charges.count))),
+      product.map { Property("Product", $0.rawValue, isCode: true) },
+      summary.paidThrough.map { Property("Paid through", $0) },
+      summary.autoRenews.map {
+        Property(
+          "Auto-renew", $0 ? "on" : "off", note: summary.autoRenewProductID.map { "to \($0)" })
+      },
+      summary.statusAsOf.map { Property("Last renewal status from Apple", $0) },
+    ]
+    return (
+      "\(current?.inWords ?? "No active entitlement.") \(owner)",
+      current.map { Badge($0.state).tone } ?? (account == nil ? Tone.warning : Tone.quiet),
+      properties.compactMap(\.self)
+    )
+  }
 }
 
 /// A ledger entry, event or administrator action, with its source.
@@ -197,8 +153,7 @@ struct FactRow: Sendable {
   var subject: PageLink?
   /// For example `Notification`, `Submission`, `Poll` or `Administrator`.
   var source: String
-  /// The CSS class of the mark, such as `mark-notification`.
-  var sourceClass: String
+  var symbol: TimelineLayout.Symbol
   /// For example `DID_RENEW`.
   var sourceDetail: String?
   /// The id of the notification or submission.
@@ -208,57 +163,6 @@ struct FactRow: Sendable {
   var reason: String?
   /// The time of recording, if it differs from `at`.
   var recordedAt: Moment?
-}
-
-/// The verdict and properties of an original transaction.
-struct LineState: Sendable {
-  let verdict: String
-  let tone: String
-  let properties: [Property]
-
-  init(
-    of line: OriginalTransactionKey, in family: RecordedOriginalTransaction,
-    facts: OriginalTransactionFacts, catalogue: Catalogue,
-    at now: Timestamp
-  ) {
-    let bindings = Binding.bindings(of: family.rule.charges, decisions: family.rule.decisions)
-    let account = bindings.account(asOf: now)
-    let current = family.current(in: catalogue, at: now)
-    let summary = OriginalTransactionState(line: family.line, rule: family.rule)
-    let owner =
-      account.map { "Renewals belong to \(facts.name($0))." } ?? "Not bound to an account."
-    if let current {
-      verdict = "\(current.inWords) \(owner)"
-      tone = Badge(current.state).tone
-    } else {
-      verdict = "No active entitlement. \(owner)"
-      tone = account == nil ? Tone.warning : Tone.quiet
-    }
-    var properties = [
-      Property(
-        label: "Renewals go to", value: account.map(facts.name) ?? "no account",
-        href: account.map { AdminURL.account(facts.name($0)) }, isCode: account != nil),
-      Property(label: "Environment", value: line.environment.rawValue),
-      Property(label: "Charges", value: ChartUnit.count.text(Int64(family.rule.charges.count))),
-    ]
-    if let product = current?.productID ?? summary.latest?.productID {
-      properties.append(Property(label: "Product", value: product.rawValue, isCode: true))
-    }
-    if let paidThrough = summary.paidThrough {
-      properties.append(Property(label: "Paid through", value: Moment(paidThrough).text))
-    }
-    if let autoRenews = summary.autoRenews {
-      properties.append(
-        Property(
-          label: "Auto-renew", value: autoRenews ? "on" : "off",
-          note: summary.autoRenewProductID.map { "to \($0)" }))
-    }
-    if let statusAsOf = summary.statusAsOf {
-      properties.append(
-        Property(label: "Last renewal status from Apple", value: Moment(statusAsOf).text))
-    }
-    self.properties = properties
-  }
 }
 
 /// All ledger entries of an original transaction and those linked with it, with their sources, and
@@ -318,12 +222,12 @@ struct OriginalTransactionFacts: Sendable {
   }
 
   /// One message per source: a submission or notification can cause many entries.
-  var messages: [TimelineChart.Message] {
+  var messages: [TimelineLayout.Mark] {
     var seen: Set<EntrySource> = []
     return events.filter { event in
       event.source.id == nil || seen.insert(event.source).inserted
     }.map { event in
-      TimelineChart.Message(
+      TimelineLayout.Mark(
         source: event.source.kind.symbol, at: event.entry.recordedAt,
         text: "\(sources.text(of: event.source)), recorded \(Moment(event.entry.recordedAt).text)",
         href: "#\(Self.anchor(event.entry))")

@@ -8,9 +8,10 @@ struct TimelineChart: Sendable {
   var now: Timestamp
   var periods: [Period]
   var bindings: [Binding]
-  var troubles: [Trouble] = []
+  var troubles: [TimelineLayout.Span] = []
   var switches: [Switch] = []
-  var messages: [Message] = []
+  /// The sources of entries.
+  var messages: [TimelineLayout.Mark] = []
   /// Numbered from 1; 0 stands for no owner.
   var owners: [TimelineOwner]
 
@@ -38,14 +39,6 @@ struct TimelineChart: Sendable {
     var text: String
   }
 
-  /// A grace period, or a billing retry without access.
-  struct Trouble: Sendable {
-    var from: Timestamp
-    var until: Timestamp
-    var isGrace: Bool
-    var text: String
-  }
-
   /// A change of auto-renew by the customer.
   struct Switch: Sendable {
     var at: Timestamp
@@ -53,21 +46,11 @@ struct TimelineChart: Sendable {
     var text: String
     var href: String?
   }
-
-  /// A source of entries.
-  struct Message: Sendable {
-    var source: TimelineLayout.Symbol
-    var at: Timestamp
-    var text: String
-    var href: String?
-  }
 }
 
 extension TimelineLayout {
   init(_ life: TimelineChart) {
-    let begin = life.periods.map(\.from).min() ?? life.now
-    let end = max(life.periods.compactMap(\.until).max() ?? life.now, life.now)
-    let margin = Duration.milliseconds((end.milliseconds - begin.milliseconds) / 60)
+    let (begin, end, margin) = life.periods.extent(at: life.now)
     self.init(
       id: "life", title: "Timeline of original transaction \(life.originalTransactionID)",
       description: life.description, from: begin - margin, until: end + margin, now: life.now,
@@ -75,13 +58,16 @@ extension TimelineLayout {
         Lane(label: "Product", height: 16, spans: life.productSpans(until: end)),
         Lane(
           label: "Owner", height: 18, spans: life.bindingSpans(until: end),
-          marks: life.moves.map { binding in
-            Mark(at: binding.at, symbol: .move, text: binding.text, offset: 23)
-          }),
+          marks: life.moves.map { Mark(at: $0.at, symbol: .move, text: $0.text, offset: 23) }),
         Lane(
           label: "Periods", height: 30,
-          spans: life.periodSpans(until: end) + life.troubles.map(\.span),
-          marks: life.refundMarks),
+          spans: life.periods.flatMap { period in
+            period.spans(
+              until: end,
+              label: life.periods.count <= TimelineChart.mostLetters
+                ? TimelineOwner.letter(period.owner) : nil)
+          } + life.troubles,
+          marks: life.periods.compactMap { $0.refundMark(offset: 15) }),
         Lane(
           label: "Auto-renew", height: 12, spans: life.renewingSpans,
           marks: life.switches.map { change in
@@ -89,21 +75,15 @@ extension TimelineLayout {
               at: change.at, symbol: change.isOn ? .on : .off, text: change.text,
               href: change.href, offset: 6)
           }),
-        Lane(
-          label: "Sources", height: 34,
-          marks: life.messages.map { message in
-            Mark(
-              at: message.at, symbol: message.source, text: message.text, href: message.href,
-              offset: message.offset)
-          }),
+        Lane(label: "Sources", height: 34, marks: life.messages),
       ],
-      rules: life.moves.map { Rule(at: $0.at, text: $0.text) }, owners: life.owners)
+      rules: life.moves.map { ($0.at, $0.text) }, owners: life.owners)
   }
 }
 
 extension TimelineChart {
   /// With more periods, letters are too small to read; the owner's lane has them too.
-  private static let mostLetters = 60
+  fileprivate static let mostLetters = 60
 
   fileprivate var description: String {
     "\(Count.text(periods.count, "charge")), \(periods.count(where: \.isRefunded)) refunded, "
@@ -147,35 +127,6 @@ extension TimelineChart {
     owners.indices.contains(owner - 1) ? owners[owner - 1].name : "no account"
   }
 
-  fileprivate func periodSpans(until end: Timestamp) -> [TimelineLayout.Span] {
-    periods.flatMap { period in
-      let until = max(period.until ?? end, period.from)
-      let ended = min(period.endedAt ?? until, until)
-      var names = "span-period \(TimelineOwner.ownerClass(period.owner))"
-      if period.isTrial { names += " trial" }
-      let span = TimelineLayout.Span(
-        from: period.from, until: max(ended, period.from), classNames: names,
-        pattern: period.isRefunded ? .refunded : nil,
-        label: periods.count <= Self.mostLetters ? TimelineOwner.letter(period.owner) : nil,
-        text: period.text, href: period.href)
-      guard ended < until else { return [span] }
-      // The part that was paid for and revoked.
-      let lost = TimelineLayout.Span(
-        from: max(ended, period.from), until: until, classNames: "span-lost", text: period.text,
-        href: period.href, inset: 6)
-      return [lost, span]
-    }
-  }
-
-  fileprivate var refundMarks: [TimelineLayout.Mark] {
-    periods.filter(\.isRefunded).compactMap { period in
-      period.endedAt.map { endedAt in
-        TimelineLayout.Mark(
-          at: endedAt, symbol: .refund, text: period.text, href: period.href, offset: 15)
-      }
-    }
-  }
-
   /// The spans with auto-renew on, from the first period to the end of the last one.
   fileprivate var renewingSpans: [TimelineLayout.Span] {
     guard let first = periods.map(\.from).min(),
@@ -201,39 +152,82 @@ extension TimelineChart {
   }
 }
 
-extension TimelineChart.Trouble {
-  fileprivate var span: TimelineLayout.Span {
-    TimelineLayout.Span(
-      from: from, until: until, classNames: "span-lost", pattern: isGrace ? .grace : .retry,
-      text: text, inset: isGrace ? 4 : 8)
+extension [TimelineChart.Period] {
+  /// From the first period to the end of the last one or the present, and the room on both sides.
+  func extent(at now: Timestamp) -> (begin: Timestamp, end: Timestamp, margin: Duration) {
+    let begin = map(\.from).min() ?? now
+    let end = Swift.max(compactMap(\.until).max() ?? now, now)
+    return (begin, end, .milliseconds((end.milliseconds - begin.milliseconds) / 60))
   }
 }
 
-extension TimelineChart.Message {
-  /// A height per source, so that simultaneous messages don't overlap.
-  fileprivate var offset: Int {
-    switch source {
-    case .notification: 5
-    case .submission, .administrator: 17
-    default: 29
-    }
+extension TimelineChart.Period {
+  /// The paid period, and the part of it that was revoked.
+  func spans(until last: Timestamp, label: String?) -> [TimelineLayout.Span] {
+    let end = max(until ?? last, from)
+    let ended = max(min(endedAt ?? end, end), from)
+    let span = TimelineLayout.Span(
+      from: from, until: ended,
+      classNames: "span-period \(TimelineOwner.ownerClass(owner))" + (isTrial ? " trial" : ""),
+      pattern: isRefunded ? .refunded : nil, label: label, text: text, href: href)
+    guard ended < end else { return [span] }
+    let lost = TimelineLayout.Span(
+      from: ended, until: end, classNames: "span-lost", text: text, href: href, inset: 6)
+    return [lost, span]
+  }
+
+  func refundMark(offset: Int) -> TimelineLayout.Mark? {
+    guard isRefunded, let endedAt else { return nil }
+    return TimelineLayout.Mark(at: endedAt, symbol: .refund, text: text, href: href, offset: offset)
+  }
+}
+
+extension TimelineLayout.Mark {
+  /// A source of entries, at a height of its own, so that simultaneous ones don't overlap.
+  init(source: TimelineLayout.Symbol, at moment: Timestamp, text: String, href: String? = nil) {
+    let offset =
+      switch source {
+      case .notification: 5
+      case .submission, .administrator: 17
+      default: 29
+      }
+    self.init(at: moment, symbol: source, text: text, href: href, offset: offset)
+  }
+}
+
+extension TimelineLayout.Span {
+  /// A grace period, or a billing retry without access.
+  init(from: Timestamp, until: Timestamp, isGrace: Bool, text: String) {
+    self.init(
+      from: from, until: until, classNames: "span-lost", pattern: isGrace ? .grace : .retry,
+      text: text, inset: isGrace ? 4 : 8)
+  }
+
+  /// Nil for a span without billing trouble.
+  fileprivate init?(_ span: SubscriptionTimeline.Span) {
+    guard span.isInTrouble, let end = span.end else { return nil }
+    let isGrace = span.state == .inGracePeriod
+    self.init(
+      from: span.start, until: end, isGrace: isGrace,
+      text: "\(span.start.dayName) to \(end.dayName): "
+        + (isGrace ? "grace period" : "billing retry without access"))
   }
 }
 
 /// The accounts of a timeline, numbered in order of appearance.
 struct TimelineOwners: Sendable {
   private var numbers: [AccountKey: Int] = [:]
-  private var charges: [AccountKey: [Charge]] = [:]
-  private var order: [AccountKey] = []
+  private var charges: [(account: AccountKey, charges: [Charge])] = []
 
   init(of rule: OwnershipRule) {
     for (charge, decision) in zip(rule.charges, rule.decisions) {
       guard let owner = decision.owner else { continue }
-      if numbers[owner] == nil {
-        order.append(owner)
-        numbers[owner] = order.count
+      if let number = numbers[owner] {
+        charges[number - 1].charges.append(charge)
+      } else {
+        charges.append((owner, [charge]))
+        numbers[owner] = charges.count
       }
-      charges[owner, default: []].append(charge)
     }
   }
 
@@ -242,8 +236,8 @@ struct TimelineOwners: Sendable {
 
   /// The entries of the legend.
   func owners(named name: (AccountKey) -> String) -> [TimelineOwner] {
-    order.map { account in
-      let (number, charges) = (number(account), charges[account] ?? [])
+    charges.map { account, charges in
+      let number = number(account)
       let days = charges.map(\.date.dayName)
       let time = days.first.map { $0 == days.last ? $0 : "\($0) to \(days.last ?? $0)" }
       return TimelineOwner(
@@ -268,7 +262,10 @@ extension TimelineChart {
       originalTransactionID: line.originalTransactionID.rawValue, now: now,
       periods: family.rule.charges.compactMap { charge in
         ChargeReport(of: charge.id, in: family, catalogue: catalogue).map {
-          Period($0, owner: owners.number($0.recorded.decision.owner), catalogue: catalogue)
+          Period(
+            $0, of: " (\($0.ownerAccountID ?? "unclaimed"))",
+            owner: owners.number($0.recorded.decision.owner), end: $0.end(in: catalogue),
+            href: "#\(charge.id.anchor)")
         }
       },
       bindings: Subscriptions.Binding.bindings(
@@ -278,7 +275,7 @@ extension TimelineChart {
           at: $0.boundAt, owner: owners.number($0.account),
           text: "\($0.boundAt.dayName): renewals go to \(name($0.account))")
       },
-      troubles: timeline.spans.compactMap(Trouble.init),
+      troubles: timeline.spans.compactMap(TimelineLayout.Span.init),
       switches: timeline.switches.map {
         Switch(
           at: $0.at, isOn: $0.isOn,
@@ -290,30 +287,17 @@ extension TimelineChart {
 }
 
 extension TimelineChart.Period {
-  init(_ report: ChargeReport, owner: Int, catalogue: Catalogue) {
+  /// The period of a charge; `name` follows the product in its text.
+  init(_ report: ChargeReport, of name: String, owner: Int, end: Timestamp?, href: String) {
     let charge = report.charge
-    let end = report.end(in: catalogue)
-    var text = charge.date.dayName
-    if let end { text += " to \(end.dayName)" }
-    text += ": \(charge.productID) (\(report.ownerAccountID ?? "unclaimed")), "
-    text += Price.text(of: report.transaction)
-    if charge.revocation != nil { text += ", refunded" }
     self.init(
       from: charge.date, until: end,
       endedAt: [charge.revocation?.at, charge.supersededAt].compactMap(\.self).min(),
       isRefunded: charge.revocation != nil, isTrial: report.transaction.periodType == .trial,
-      productID: charge.productID.rawValue, owner: owner, text: text, href: "#\(charge.id.anchor)")
-  }
-}
-
-extension TimelineChart.Trouble {
-  /// Nil for a span without billing trouble.
-  init?(_ span: SubscriptionTimeline.Span) {
-    guard span.isInTrouble, let end = span.end else { return nil }
-    let isGrace = span.state == .inGracePeriod
-    self.init(
-      from: span.start, until: end, isGrace: isGrace,
-      text: "\(span.start.dayName) to \(end.dayName): "
-        + (isGrace ? "grace period" : "billing retry without access"))
+      productID: charge.productID.rawValue, owner: owner,
+      text: charge.date.dayName + (end.map { " to \($0.dayName)" } ?? "")
+        + ": \(charge.productID)\(name), \(Price.text(of: report.transaction))"
+        + (charge.revocation == nil ? "" : ", refunded"),
+      href: href)
   }
 }

@@ -10,7 +10,7 @@ struct TimelineLayout: Sendable {
   var now: Timestamp
   var lanes: [Lane]
   /// Vertical lines through all lanes.
-  var rules: [Rule] = []
+  var rules: [(at: Timestamp, text: String)] = []
   var owners: [TimelineOwner] = []
 
   struct Lane: Sendable {
@@ -28,7 +28,9 @@ struct TimelineLayout: Sendable {
     var classNames: String
     /// Drawn over the colour.
     var pattern: Pattern?
+    /// Clipped at the end of the span.
     var label: String?
+    /// The tooltip.
     var text: String
     var href: String?
     /// The distance to the lane's upper and lower edge, in pixels.
@@ -44,66 +46,23 @@ struct TimelineLayout: Sendable {
     var offset: Int
   }
 
-  struct Rule: Sendable {
-    var at: Timestamp
-    var text: String
-  }
-
-  /// The patterns that the template `timeline` can draw.
+  /// The patterns that the template `timeline` can draw, with their texts in the legend.
   enum Pattern: String, CaseIterable, Sendable {
-    case grace
-    case retry
+    case grace = "grace period"
+    case retry = "billing retry"
     case refunded
-
-    /// The text of the legend.
-    var label: String {
-      switch self {
-      case .grace: "grace period"
-      case .retry: "billing retry"
-      case .refunded: "refunded"
-      }
-    }
   }
 
-  /// The symbols that the template `timeline` can draw.
+  /// The symbols that the template `timeline` can draw, with their texts in the legend.
   enum Symbol: String, CaseIterable, Sendable {
-    case refund = "mark-refund"
-    case move = "mark-move"
-    case off = "mark-off"
-    case on = "mark-on"
-    case notification = "mark-notification"
-    case submission = "mark-submission"
-    case poll = "mark-poll"
-    case administrator = "mark-administrator"
-
-    /// The text of the legend.
-    var label: String {
-      switch self {
-      case .refund: "refund"
-      case .move: "new owner"
-      case .off: "auto-renew off"
-      case .on: "auto-renew on"
-      case .notification: "notification"
-      case .submission: "submission"
-      case .poll: "poll"
-      case .administrator: "administrator"
-      }
-    }
-  }
-}
-
-extension TimelineOwner {
-  /// The CSS class of an owner: `owner-0` for none, then six colours that repeat.
-  static func ownerClass(_ owner: Int) -> String {
-    owner > 0 ? "owner-\((owner - 1) % 6 + 1)" : "owner-0"
-  }
-
-  /// The letter of an owner: – for none, A to Z, then A2 and so on.
-  static func letter(_ owner: Int) -> String {
-    guard owner > 0 else { return "–" }
-    let (round, index) = (owner - 1).quotientAndRemainder(dividingBy: 26)
-    let letter = String(UnicodeScalar(UInt8(ascii: "A") + UInt8(index)))
-    return round > 0 ? "\(letter)\(round + 1)" : letter
+    case refund
+    case move = "new owner"
+    case off = "auto-renew off"
+    case on = "auto-renew on"
+    case notification
+    case submission
+    case poll
+    case administrator
   }
 }
 
@@ -129,7 +88,7 @@ struct TimelinePicture: Sendable {
   var isNowEarly = false
   var lanes: [TimelineLane]
   var spans: [TimelineSpan]
-  var rules: [TimelineRule]
+  var rules: [(x: String, text: String)]
   var marks: [TimelineMark]
   /// The legend of colours and letters.
   var owners: [TimelineOwner]
@@ -145,42 +104,28 @@ struct TimelineLane: Sendable {
   var bottom: Int
 }
 
+/// A span in its place.
 struct TimelineSpan: Sendable {
-  /// CSS classes such as `span-period owner-2`.
-  var classNames: String
-  /// A pattern drawn over the colour, such as `grace`.
-  var pattern: String?
+  var span: TimelineLayout.Span
   var x: String
   var width: String
   var y: Int
   var height: Int
   /// The baseline of the label.
   var labelY: Int
-  /// Clipped at the end of the span.
-  var label: String?
-  /// The tooltip.
-  var text: String
-  var href: String?
 }
 
-struct TimelineRule: Sendable {
-  var x: String
-  var text: String
-}
-
+/// A mark in its place.
 struct TimelineMark: Sendable {
-  /// The symbol's name and CSS class, such as `mark-refund`.
-  var symbol: String
+  var mark: TimelineLayout.Mark
   var x: String
   var y: Int
-  var text: String
-  var href: String?
 }
 
 /// An entry of the legend: a pattern or a symbol.
 struct TimelineSign: Sendable {
-  var pattern: String?
-  var symbol: String?
+  var pattern: TimelineLayout.Pattern?
+  var symbol: TimelineLayout.Symbol?
   var label: String
 }
 
@@ -193,6 +138,19 @@ struct TimelineOwner: Sendable {
   var href: String?
   /// For example `7 charges, 14 Jan 2025 to 14 Aug 2025`.
   var note: String
+
+  /// The CSS class of an owner: `owner-0` for none, then six colours that repeat.
+  static func ownerClass(_ owner: Int) -> String {
+    owner > 0 ? "owner-\((owner - 1) % 6 + 1)" : "owner-0"
+  }
+
+  /// The letter of an owner: – for none, A to Z, then A2 and so on.
+  static func letter(_ owner: Int) -> String {
+    guard owner > 0 else { return "–" }
+    let (round, index) = (owner - 1).quotientAndRemainder(dividingBy: 26)
+    let letter = String(UnicodeScalar(UInt8(ascii: "A") + UInt8(index)))
+    return round > 0 ? "\(letter)\(round + 1)" : letter
+  }
 }
 
 extension TimelinePicture {
@@ -213,10 +171,9 @@ extension TimelinePicture {
       lanes.append(
         TimelineLane(label: lane.label, labelY: top + lane.height / 2 + 4, bottom: bottom))
       spans += lane.spans.map { Self.span($0, top: top, height: lane.height, on: axis) }
-      marks += lane.marks.map { mark in
+      marks += lane.marks.map {
         TimelineMark(
-          symbol: mark.symbol.rawValue, x: Coordinate.text(axis.percent(mark.at)),
-          y: top + mark.offset, text: mark.text, href: mark.href)
+          mark: $0, x: Coordinate.text(axis.percent($0.at)), y: top + $0.offset)
       }
       top = bottom + Self.laneGap / 2
     }
@@ -230,9 +187,7 @@ extension TimelinePicture {
       nowX: axis.contains(sketch.now) ? Coordinate.text(axis.percent(sketch.now)) : nil,
       isNowEarly: axis.percent(sketch.now) < Self.earlyPercent,
       lanes: lanes, spans: spans,
-      rules: sketch.rules.map {
-        TimelineRule(x: Coordinate.text(axis.percent($0.at)), text: $0.text)
-      },
+      rules: sketch.rules.map { (Coordinate.text(axis.percent($0.at)), $0.text) },
       marks: marks, owners: sketch.owners, signs: Self.signs(of: sketch))
   }
 
@@ -242,10 +197,9 @@ extension TimelinePicture {
     let left = axis.percent(span.from)
     let inner = max(height - 2 * span.inset, 1)
     return TimelineSpan(
-      classNames: span.classNames, pattern: span.pattern?.rawValue, x: Coordinate.text(left),
+      span: span, x: Coordinate.text(left),
       width: Coordinate.text(max(axis.percent(span.until) - left, narrowest)),
-      y: top + span.inset, height: inner, labelY: inner / 2 + 4, label: span.label,
-      text: span.text, href: span.href)
+      y: top + span.inset, height: inner, labelY: inner / 2 + 4)
   }
 
   /// The patterns and symbols in use, in a fixed order.
@@ -253,10 +207,10 @@ extension TimelinePicture {
     let patterns = Set(sketch.lanes.flatMap { $0.spans.compactMap(\.pattern) })
     let symbols = Set(sketch.lanes.flatMap { $0.marks.map(\.symbol) })
     return TimelineLayout.Pattern.allCases.filter(patterns.contains).map {
-      TimelineSign(pattern: $0.rawValue, label: $0.label)
+      TimelineSign(pattern: $0, label: $0.rawValue)
     }
       + TimelineLayout.Symbol.allCases.filter(symbols.contains).map {
-        TimelineSign(symbol: $0.rawValue, label: $0.label)
+        TimelineSign(symbol: $0, label: $0.rawValue)
       }
   }
 

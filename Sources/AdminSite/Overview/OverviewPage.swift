@@ -15,13 +15,14 @@ struct OverviewPageController: Sendable {
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)
     if !answers.working.isEmpty { frame.refreshSeconds = ReportPageController.refreshSeconds }
     let charts = answers.tables[.active].map { ReportCharts(table: $0).pictures } ?? []
-    let page = OverviewPage(
-      page: frame, attention: answers.attention, groups: answers.groups,
-      activeChart: charts.first ?? Chart(linesOf: Self.nothing("Active subscriptions")),
-      movementChart: charts.dropFirst().first
-        ?? Chart(linesOf: Self.nothing("Subscriber movement")),
-      acts: answers.acts, actsHref: AdminURL.report(Report.audit.name))
-    return pages.response(page, .overview)
+    return PageRenderer.response(
+      (
+        page: frame, attention: answers.attention, groups: answers.groups,
+        activeChart: charts.first ?? Chart(linesOf: Self.nothing("Active subscriptions")),
+        movementChart: charts.dropFirst().first
+          ?? Chart(linesOf: Self.nothing("Subscriber movement")),
+        acts: answers.acts, actsHref: AdminURL.report(Report.audit.name)
+      ), .overview)
   }
 
   /// A chart without data.
@@ -31,21 +32,16 @@ struct OverviewPageController: Sendable {
 }
 
 extension OverviewAnswers {
-  var acts: [AdministratorActionRow] {
-    guard let table = tables[.acts] else { return [] }
-    return table.rows.indices.compactMap { index in
-      guard case .time(let at)? = table.value("at", inRow: index),
-        let administrator = table.value("administrator", inRow: index)?.text,
-        let action = table.value("action", inRow: index)?.text,
-        let subject = table.value("subject", inRow: index)?.text
-      else { return nil }
-      let reason = table.value("reason", inRow: index)?.text
-      let account = table.value("account_id", inRow: index)?.text
-      return AdministratorActionRow(
-        at: Moment(at), administrator: administrator,
-        action: Self.words(action, data: table.value("data", inRow: index)?.text),
-        subject: account ?? subject, href: account.map { AdminURL.account($0) },
-        reason: reason.flatMap { $0.isEmpty ? nil : $0 })
+  var acts: [some Sendable] {
+    (tables[.acts]?.records ?? []).map { row in
+      let (account, reason) = (row["account_id"]?.text, row["reason"]?.text)
+      return (
+        at: row["at"]?.time.map(Moment.init), administrator: row["administrator"]?.text,
+        // A verb that the subject follows.
+        action: row["action"]?.text.map { Self.words($0, data: row["data"]?.text) },
+        subject: account ?? row["subject"]?.text, href: account.map { AdminURL.account($0) },
+        reason: reason.flatMap { $0.isEmpty ? nil : $0 }
+      )
     }
   }
 
@@ -69,28 +65,6 @@ extension OverviewAnswers {
   }
 }
 
-/// The context of the template `overview`.
-struct OverviewPage: Sendable {
-  var page: PageFrame
-  var attention: [AttentionItem]
-  var groups: [TileGroup]
-  var activeChart: Chart
-  var movementChart: Chart
-  var acts: [AdministratorActionRow]
-  var actsHref: String
-}
-
-/// Work that needs an administrator.
-struct AttentionItem: Sendable {
-  /// For example `3 unclaimed charges`.
-  var text: String
-  /// For example `(oldest: 6 days 3 h)`.
-  var note: String?
-  var href: String
-  /// One of ``Tone``.
-  var tone: String
-}
-
 struct TileGroup: Sendable {
   var heading: String
   var tiles: [Tile]
@@ -100,8 +74,6 @@ struct TileGroup: Sendable {
 struct Tile: Sendable {
   var label: String
   var value: String
-  /// For example `USD` or `%`.
-  var unit: String?
   /// For example `+3 vs last week`.
   var change: String?
   /// One of ``Tone``.
@@ -110,17 +82,6 @@ struct Tile: Sendable {
   /// The report behind the number.
   var href: String
   var sparkline: Sparkline?
-}
-
-/// An administrator action.
-struct AdministratorActionRow: Sendable {
-  var at: Moment
-  var administrator: String
-  /// A verb that `subject` follows.
-  var action: String
-  var subject: String
-  var href: String?
-  var reason: String?
 }
 
 /// The queries of the overview.
@@ -143,8 +104,7 @@ enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
     case .refunds: .weeks(.refunds)
     case .intakeFailures: .weeks(.intake)
     case .renewalsDueBefore: .weeks(.renewalsDue)
-    case .active, .trials, .mrr, .churn, .renewalsDue, .billingIssues, .intake, .unclaimed, .acts:
-      .table(report, choices)
+    default: .table(report, choices)
     }
   }
 
@@ -180,11 +140,7 @@ enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
 
   /// The report's page with the same choices.
   var href: String {
-    AdminURL.report(
-      report.name,
-      choices: report.parameters.compactMap { parameter in
-        choices.text(of: parameter).map { (parameter.rawValue, $0) }
-      })
+    AdminURL.report(report.name, choices: choices.query(of: report))
   }
 }
 

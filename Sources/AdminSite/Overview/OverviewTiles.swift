@@ -11,45 +11,58 @@ extension OverviewAnswers {
         tiles: [
           stock(.active, "Active", "active", more: Tone.good),
           stock(.trials, "Trials", "trials", more: Tone.info),
-          churn, billingIssues,
+          churn,
+          stock(
+            .billingIssues, "Billing issues", "in_grace_period", "in_billing_retry",
+            more: Tone.warning, less: Tone.good),
         ]),
-      TileGroup(heading: "Revenue", tiles: money + [renewals, refunds]),
-      TileGroup(heading: "Processing", tiles: [open, givenUp] + failures),
+      TileGroup(
+        heading: "Revenue", tiles: money + [renewals, flow(.refunds, "Refunds", "refunds")]),
+      TileGroup(
+        heading: "Processing",
+        tiles: [
+          waiting(
+            "Processing backlog", "submissions_open", "notifications_open", "jobs_overdue",
+            note: "receipts, notifications, overdue jobs", href: OverviewQuestion.intake.href),
+          waiting(
+            "Failed", "jobs_parked", "deliveries_parked", note: "jobs and webhook deliveries",
+            href: AdminURL.parked),
+        ] + failures),
     ]
   }
 
-  /// All weeks of the overview: revenue reports have no row for a week without charges.
-  private var everyWeek: [String] {
-    guard let table = tables[.active] else { return [] }
-    return table.rows.indices.compactMap { table.value("from_day", inRow: $0)?.text }
+  private func rows(_ question: OverviewQuestion) -> [ReportRow] {
+    tables[question]?.records ?? []
   }
 
-  /// The sums of some columns by week.
+  /// All weeks of the overview: revenue reports have no row for a week without charges.
+  private var everyWeek: [String] { rows(.active).compactMap { $0["from_day"]?.text } }
+
+  /// The sums of some columns by week; nil without an answer.
   private func weeks(_ question: OverviewQuestion, _ columns: [String], currency: String? = nil)
     -> [Int64]?
   {
-    guard let table = tables[question] else { return nil }
+    guard tables[question] != nil else { return nil }
     var weeks: [String: Int64] = [:]
     for week in everyWeek { weeks[week] = 0 }
-    for index in table.rows.indices {
-      guard let week = table.value("from_day", inRow: index)?.text else { continue }
-      let isCounted = currency == nil || table.value("currency", inRow: index)?.text == currency
-      let values = columns.compactMap { table.value($0, inRow: index)?.integer }
-      weeks[week, default: 0] += isCounted ? values.reduce(0, +) : 0
+    for row in rows(question) {
+      guard let week = row["from_day"]?.text else { continue }
+      let isCounted = currency == nil || row["currency"]?.text == currency
+      weeks[week, default: 0] += isCounted ? columns.reduce(0) { $0 + row.integer($1) } : 0
     }
     return weeks.sorted { $0.key < $1.key }.map(\.value)
   }
 
   /// The sums of some measures by week, latest last; nil without an answer.
   private func pastWeeks(_ question: OverviewQuestion, _ measures: [String]) -> [Int64]? {
-    guard let table = tables[question] else { return nil }
+    guard tables[question] != nil else { return nil }
     var weeks = [Int64](repeating: 0, count: PastWeeks.count)
-    for index in table.rows.indices {
-      guard let measure = table.value("measure", inRow: index)?.text, measures.contains(measure),
-        let ago = table.value("weeks_ago", inRow: index)?.integer.flatMap(Int.init(exactly:)),
+    for row in rows(question) {
+      guard let measure = row["measure"]?.text, measures.contains(measure),
+        let ago = row["weeks_ago"]?.integer.flatMap(Int.init(exactly:)),
         weeks.indices.contains(ago)
       else { continue }
-      weeks[PastWeeks.count - 1 - ago] += table.value("number", inRow: index)?.integer ?? 0
+      weeks[PastWeeks.count - 1 - ago] += row.integer("number")
     }
     return weeks
   }
@@ -86,14 +99,12 @@ extension OverviewAnswers {
   }
 
   private var money: [Tile] {
-    guard let table = tables[.mrr] else { return [empty(.mrr, "MRR")] }
-    let shown = table.rows.indices.compactMap { table.value("from_day", inRow: $0)?.text }
-    let last = (shown + everyWeek).max()
+    guard tables[.mrr] != nil else { return [empty(.mrr, "MRR")] }
+    let last = (rows(.mrr).compactMap { $0["from_day"]?.text } + everyWeek).max()
     // Largest amounts first, without conversion.
-    let current = table.rows.indices.compactMap { index -> (currency: String, amount: Int64)? in
-      guard table.value("from_day", inRow: index)?.text == last,
-        let currency = table.value("currency", inRow: index)?.text,
-        let amount = table.value("mrr_milliunits", inRow: index)?.integer
+    let current = rows(.mrr).compactMap { row -> (currency: String, amount: Int64)? in
+      guard row["from_day"]?.text == last, let currency = row["currency"]?.text,
+        let amount = row["mrr_milliunits"]?.integer
       else { return nil }
       return (currency, amount)
     }.sorted { ($1.amount, $0.currency) < ($0.amount, $1.currency) }
@@ -113,10 +124,9 @@ extension OverviewAnswers {
 
   /// The churn of the last complete week.
   private var churn: Tile {
-    guard let table = tables[.churn] else { return empty(.churn, "Churn") }
-    let shares = table.rows.indices.map { index -> (Int64?, String) in
-      let churned = table.value("churned", inRow: index)?.integer ?? 0
-      let active = table.value("active_at_start", inRow: index)?.integer ?? 0
+    guard tables[.churn] != nil else { return empty(.churn, "Churn") }
+    let shares = rows(.churn).map { row -> (Int64?, String) in
+      let (churned, active) = (row.integer("churned"), row.integer("active_at_start"))
       return (
         ReportValue.hundredthsOfPercent(of: churned, in: active),
         "\(ChartUnit.count.text(churned)) of \(ChartUnit.count.text(active)) last week"
@@ -130,13 +140,12 @@ extension OverviewAnswers {
   }
 
   private var renewals: Tile {
-    guard let table = tables[.renewalsDue] else { return empty(.renewalsDue, "Renewals due") }
+    guard tables[.renewalsDue] != nil else { return empty(.renewalsDue, "Renewals due") }
     var (number, amounts) = (Int64(0), [String: Int64]())
-    for index in table.rows.indices {
-      number += table.value("number", inRow: index)?.integer ?? 0
-      if let currency = table.value("currency", inRow: index)?.text {
-        amounts[currency, default: 0] +=
-          table.value("amount_milliunits", inRow: index)?.integer ?? 0
+    for row in rows(.renewalsDue) {
+      number += row.integer("number")
+      if let currency = row["currency"]?.text {
+        amounts[currency, default: 0] += row.integer("amount_milliunits")
       }
     }
     let money = amounts.sorted { $0.key < $1.key }.map {
@@ -153,26 +162,6 @@ extension OverviewAnswers {
       tile.compare(Array(weeks), .count, to: "last week", more: Tone.good, less: Tone.warning)
     }
     return tile
-  }
-
-  private var refunds: Tile { flow(.refunds, "Refunds", "refunds") }
-
-  private var billingIssues: Tile {
-    stock(
-      .billingIssues, "Billing issues", "in_grace_period", "in_billing_retry", more: Tone.warning,
-      less: Tone.good)
-  }
-
-  private var open: Tile {
-    waiting(
-      "Processing backlog", "submissions_open", "notifications_open", "jobs_overdue",
-      note: "receipts, notifications, overdue jobs", href: OverviewQuestion.intake.href)
-  }
-
-  private var givenUp: Tile {
-    waiting(
-      "Failed", "jobs_parked", "deliveries_parked", note: "jobs and webhook deliveries",
-      href: AdminURL.parked)
   }
 
   /// A tile without history: earlier backlogs are not recorded.
@@ -200,8 +189,8 @@ extension OverviewAnswers {
         .intakeFailures, "Missed notifications", "notifications_missed",
         href: items("notifications_missed")),
       flow(
-        .intakeFailures, "Failed requests to Apple", "apple_failures", href: items("apple_failures")
-      ),
+        .intakeFailures, "Failed requests to Apple", "apple_failures",
+        href: items("apple_failures")),
     ]
   }
 
@@ -216,7 +205,8 @@ extension OverviewAnswers {
 
   // MARK: Attention
 
-  var attention: [AttentionItem] {
+  /// Work that needs an administrator.
+  var attention: [some Sendable] {
     let parked = counted(["jobs_parked", "deliveries_parked"])
     let rejected = counted(["submissions_rejected"])
     return [
@@ -235,44 +225,32 @@ extension OverviewAnswers {
   private func item(
     _ number: Int64, _ one: String, _ many: String, _ oldest: Int64?, _ href: String,
     _ tone: String
-  ) -> AttentionItem? {
+  ) -> (text: String, note: String?, href: String, tone: String)? {
     guard number > 0 else { return nil }
-    return AttentionItem(
-      text: Count.text(Int(number), one, many),
-      note: oldest.map { "(oldest: \(Age.text(.milliseconds($0))))" }, href: href, tone: tone)
+    return (
+      Count.text(Int(number), one, many),
+      oldest.map { "(oldest: \(Age.text(.milliseconds($0))))" }, href, tone
+    )
   }
 
   /// Unclaimed charges, without historical ones.
   private var unclaimed: (number: Int64, oldest: Int64?) {
-    guard let table = tables[.unclaimed] else { return (0, nil) }
-    var (number, first) = (Int64(0), Timestamp?.none)
-    for index in table.rows.indices where table.value("was_over", inRow: index) == .flag(false) {
-      number += table.value("number", inRow: index)?.integer ?? 0
-      if case .time(let moment)? = table.value("oldest_at", inRow: index) {
-        first = min(first ?? moment, moment)
-      }
-    }
+    guard let asOf = tables[.unclaimed]?.asOf else { return (0, nil) }
+    let counted = rows(.unclaimed).filter { $0["was_over"] == .flag(false) }
+    let first = counted.compactMap { $0["oldest_at"]?.time }.min()
     return (
-      number,
-      first.map { ($0.milliseconds - table.asOf.milliseconds).magnitude }
-        .map(Int64.init(clamping:))
+      counted.reduce(0) { $0 + $1.integer("number") },
+      first.map { Int64(clamping: ($0.milliseconds - asOf.milliseconds).magnitude) }
     )
   }
 
   private func counted(_ measures: [String]) -> (number: Int64, oldest: Int64?) {
-    guard let table = tables[.intake] else { return (0, nil) }
-    let rows = table.rows.indices.filter {
-      table.value("measure", inRow: $0)?.text.map(measures.contains) ?? false
-    }
-    let ages = rows.compactMap { index -> Int64? in
-      guard case .duration(let age)? = table.value("oldest_age_ms", inRow: index) else {
-        return nil
-      }
+    let counted = rows(.intake).filter { $0["measure"]?.text.map(measures.contains) ?? false }
+    let ages = counted.compactMap { row -> Int64? in
+      guard case .duration(let age)? = row["oldest_age_ms"] else { return nil }
       return age
     }
-    return (
-      rows.compactMap { table.value("number", inRow: $0)?.integer }.reduce(0, +), ages.max()
-    )
+    return (counted.reduce(0) { $0 + $1.integer("number") }, ages.max())
   }
 }
 
@@ -299,9 +277,7 @@ struct Sparkline: Sendable {
   var area: String
   /// The y coordinate of the latest value, at the right edge.
   var lastY: String
-}
 
-extension Sparkline {
   private static let height = 36
   private static let margin = 3
 

@@ -56,19 +56,12 @@ package enum AdminURL {
     return page + (charge.map { "#\($0)" } ?? "")
   }
 
-  static func transfer(
-    of transactionID: String, productID: String, environment: String
+  /// A form of a charge: `transfer` or `release`.
+  static func transaction(
+    _ id: String, form: String, productID: String, environment: String
   ) -> String {
     address(
-      "/admin/transactions/\(encoded(transactionID))/transfer",
-      query: [("environment", environment), ("product_id", productID)])
-  }
-
-  static func release(
-    of transactionID: String, productID: String, environment: String
-  ) -> String {
-    address(
-      "/admin/transactions/\(encoded(transactionID))/release",
+      "/admin/transactions/\(encoded(id))/\(form)",
       query: [("environment", environment), ("product_id", productID)])
   }
 
@@ -103,16 +96,32 @@ package enum AdminURL {
   private static func encoded(_ text: String) -> String {
     var encoded = ""
     for byte in text.utf8 {
-      switch byte {
-      case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-        UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."),
-        UInt8(ascii: "_"), UInt8(ascii: "~"):
+      if byte.isLetterOrDigit || "-._~".utf8.contains(byte) {
         encoded.unicodeScalars.append(Unicode.Scalar(byte))
-      default:
-        let digits = String(byte, radix: 16, uppercase: true)
-        encoded += "%" + (byte < 16 ? "0" : "") + digits
+      } else {
+        encoded += "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16, uppercase: true)
       }
     }
     return encoded
+  }
+}
+
+extension UInt8 {
+  /// Whether it is a letter or digit of ASCII.
+  fileprivate var isLetterOrDigit: Bool {
+    switch self {
+    case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+      UInt8(ascii: "0")...UInt8(ascii: "9"):
+      true
+    default: false
+    }
+  }
+}
+
+extension String {
+  /// The text with a hyphen for each byte that is not a letter or digit of ASCII.
+  var anchorName: String {
+    String(
+      decoding: utf8.map { $0.isLetterOrDigit ? $0 : UInt8(ascii: "-") }, as: UTF8.self)
   }
 }

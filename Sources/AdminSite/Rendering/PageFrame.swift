@@ -10,7 +10,7 @@ struct PageFrame: Sendable {
   /// The name of the administrator's API key; nil before the login, and then without navigation.
   var administrator: String?
   /// The value of the forms' field `csrf`.
-  var csrfToken: String
+  var csrfToken = ""
   /// The last search, as the search field's value.
   var searchText = ""
   var navigation: [NavigationGroup] = []
@@ -30,8 +30,6 @@ struct PageFrame: Sendable {
 struct NavigationGroup: Sendable {
   /// Nil for the first group.
   var heading: String?
-  /// Shown on phones, too.
-  var isAlwaysShown: Bool
   var items: [NavigationItem]
 }
 
@@ -56,6 +54,9 @@ struct PageLink: Sendable {
   var href: String
   /// A destructive action, shown in red.
   var isDanger = false
+
+  /// A link to an account's page.
+  static func account(_ id: String) -> PageLink { PageLink(label: id, href: AdminURL.account(id)) }
 }
 
 /// A time as text and as the attribute `datetime`.
@@ -64,6 +65,11 @@ struct Moment: Sendable {
   var iso: String
   /// For example `22 Nov 2026, 10:17`, in UTC.
   var text: String
+
+  init(_ moment: Timestamp) {
+    iso = moment.description
+    text = "\(moment.dayName), \(iso.dropFirst(11).prefix(5))"
+  }
 }
 
 /// A state as a word with a colour.
@@ -87,8 +93,21 @@ struct Property: Sendable {
   var value: String
   var href: String?
   /// An identifier, shown in a monospaced font.
-  var isCode = false
+  var isCode: Bool
   var note: String?
+
+  init(
+    _ label: String, _ value: String, href: String? = nil, isCode: Bool = false,
+    note: String? = nil
+  ) {
+    self.label = label
+    self.value = value
+    self.href = href
+    self.isCode = isCode
+    self.note = note
+  }
+
+  init(_ label: String, _ moment: Timestamp) { self.init(label, Moment(moment).text) }
 }
 
 struct DataTable: Sendable {
@@ -110,8 +129,6 @@ struct DataColumn: Sendable {
 
 struct DataRow: Sendable {
   var cells: [DataCell]
-  /// A sum of the rows above.
-  var isTotal = false
 }
 
 struct DataCell: Sendable {
@@ -123,8 +140,6 @@ struct DataCell: Sendable {
   var isCode = false
   /// Smaller text after the value.
   var note: String?
-  /// One of ``Tone``: shows the text as a badge.
-  var tone: String?
   /// The length of a bar under the value, in percent of the column's maximum.
   var barWidth: String?
   /// The intensity of a cohort table's cell, from 0 to 10.
@@ -139,9 +154,34 @@ struct AdministratorActionNote: Sendable {
   var reason: String?
 }
 
-struct HiddenField: Sendable {
+/// A form field; one of `isSelect`, `isCheckbox`, `isText` and `isInput` is set.
+struct FormField: Sendable {
+  /// The HTML id: letters, digits and hyphens.
+  var id: String
   var name: String
+  var label: String
+  var isSelect = false
+  var isCheckbox = false
+  /// Has several lines.
+  var isText = false
+  var isInput = false
+  /// `text`, `date` or `number`.
+  var type = "text"
+  var value = ""
+  var isChecked = false
+  var options: [FormOption] = []
+  /// In characters; set for texts that the browser should not complete or correct.
+  var maximumLength: Int?
+  var isRequired = false
+  var hint: String?
+  /// Why the value is refused.
+  var fault: String?
+}
+
+struct FormOption: Sendable {
   var value: String
+  var label: String
+  var isSelected: Bool
 }
 
 /// The links to the previous and next page of a list.
@@ -182,13 +222,6 @@ enum PageText {
     case UInt8(ascii: "'"): "&#39;"
     default: nil
     }
-  }
-}
-
-extension Moment {
-  init(_ moment: Timestamp) {
-    let iso = moment.description
-    self.init(iso: iso, text: "\(moment.dayName), \(iso.dropFirst(11).prefix(5))")
   }
 }
 

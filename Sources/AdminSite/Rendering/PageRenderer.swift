@@ -10,7 +10,6 @@ import Subscriptions
 
 /// Renders the administrator's pages and their frames.
 struct PageRenderer: Sendable {
-  let templates: PageTemplates
   let ledger: Ledger
   let now: @Sendable () -> Timestamp
 
@@ -29,9 +28,7 @@ struct PageRenderer: Sendable {
   static func frame(
     _ title: String, at current: String? = nil, _ context: APIContext, parked: Int = 0
   ) -> PageFrame {
-    guard let session = context.admin.session else {
-      return PageFrame(title: title, administrator: nil, csrfToken: "")
-    }
+    guard let session = context.admin.session else { return PageFrame(title: title) }
     return PageFrame(
       title: title, administrator: session.administrator, csrfToken: session.formToken,
       navigation: navigation(at: current, parked: parked), flash: context.admin.flash)
@@ -46,24 +43,16 @@ struct PageRenderer: Sendable {
     }
     let count = parked >= mostCounted ? "\(mostCounted)+" : "\(parked)"
     return [
+      NavigationGroup(items: [item("Overview", AdminURL.overview)]),
       NavigationGroup(
-        heading: nil, isAlwaysShown: true, items: [item("Overview", AdminURL.overview)]),
-      NavigationGroup(
-        heading: "Queue", isAlwaysShown: true,
+        heading: "Queue",
         items: [
           item("Unclaimed charges", AdminURL.unclaimed),
           item("Failed jobs", AdminURL.parked, badge: parked > 0 ? count : nil),
           item("Rejected receipts", AdminURL.rejected),
         ]),
-      NavigationGroup(
-        heading: "Analytics", isAlwaysShown: true, items: [item("Reports", AdminURL.reports)]),
+      NavigationGroup(heading: "Analytics", items: [item("Reports", AdminURL.reports)]),
     ]
-  }
-
-  func response(
-    _ page: some Sendable, _ template: PageTemplate, status: HTTPResponse.Status = .ok
-  ) -> Response {
-    templates.response(page, template, status: status)
   }
 
   /// Redirects to a page that shows the result of an action once.
@@ -79,7 +68,7 @@ struct PageRenderer: Sendable {
 }
 
 /// The templates of whole pages, by file name.
-enum PageTemplate: String, CaseIterable, Sendable {
+enum PageTemplate: String, Sendable {
   case account
   case action
   case done
@@ -96,40 +85,31 @@ enum PageTemplate: String, CaseIterable, Sendable {
   case unclaimed
 }
 
-/// The templates of the administrator's pages.
-struct PageTemplates: Sendable {
-  static let builtIn = PageTemplates()
+extension PageRenderer {
+  /// Renders a page: a labelled tuple with a ``PageFrame`` as `page`, and the template's values.
+  static func response(
+    _ page: some Sendable, _ template: PageTemplate, status: HTTPResponse.Status = .ok
+  ) -> Response {
+    guard let text = library.render(page, withTemplate: template.rawValue) else {
+      preconditionFailure("There is no template \(template.rawValue).")
+    }
+    return Response(
+      status: status, headers: [.contentType: "text/html; charset=utf-8"],
+      body: ResponseBody(byteBuffer: ByteBuffer(string: text)))
+  }
 
-  private let library: MustacheLibrary
-
-  private init() {
+  static let library: MustacheLibrary = {
     MustacheContentTypes.register(PageContentType(), named: "PAGE")
     var library = MustacheLibrary()
-    for (name, bytes) in Self.files {
+    for (name, bytes) in files {
       do {
         try library.register(String(decoding: bytes, as: UTF8.self), named: name)
       } catch {
         preconditionFailure("The template \(name) can't be read: \(error)")
       }
     }
-    self.library = library
-  }
-
-  /// The HTML of a page, whose context has the template's type.
-  func text(of page: some Sendable, _ template: PageTemplate) -> String {
-    guard let text = library.render(page, withTemplate: template.rawValue) else {
-      preconditionFailure("There is no template \(template.rawValue).")
-    }
-    return text
-  }
-
-  func response(
-    _ page: some Sendable, _ template: PageTemplate, status: HTTPResponse.Status = .ok
-  ) -> Response {
-    Response(
-      status: status, headers: [.contentType: "text/html; charset=utf-8"],
-      body: ResponseBody(byteBuffer: ByteBuffer(string: text(of: page, template))))
-  }
+    return library
+  }()
 
   /// All templates, including partials.
   private static let files: [(name: String, bytes: [UInt8])] = [
@@ -140,7 +120,6 @@ struct PageTemplates: Sendable {
     ("action-list", PackageResources.action_list_mustache),
     ("badge", PackageResources.badge_mustache),
     ("cell", PackageResources.cell_mustache),
-    ("charge-section", PackageResources.charge_section_mustache),
     ("chart", PackageResources.chart_mustache),
     ("csrf", PackageResources.csrf_mustache),
     ("done", PackageResources.done_mustache),
@@ -160,9 +139,7 @@ struct PageTemplates: Sendable {
     ("report", PackageResources.report_mustache),
     ("reports", PackageResources.reports_mustache),
     ("search", PackageResources.search_mustache),
-    ("sparkline", PackageResources.sparkline_mustache),
     ("table", PackageResources.table_mustache),
-    ("tile", PackageResources.tile_mustache),
     ("timeline", PackageResources.timeline_mustache),
     ("unclaimed", PackageResources.unclaimed_mustache),
     ("unclaimed-row", PackageResources.unclaimed_row_mustache),
@@ -178,7 +155,6 @@ private struct PageContentType: MustacheContentType {
 struct AdminAnswers: RouterMiddleware {
   let keys: APIKeys
   let ledger: Ledger
-  let templates: PageTemplates
   let now: @Sendable () -> Timestamp
 
   func handle(
@@ -236,11 +212,14 @@ struct AdminAnswers: RouterMiddleware {
       context.admin.session == nil
       ? [PageLink(label: "Log in", href: AdminURL.login)]
       : [PageLink(label: "Overview", href: AdminURL.overview)]
-    var response = templates.response(
-      ErrorPage(
+    let detail =
+      problem.code == .notFound
+      ? "Use the search to find accounts, transactions, orders and line items." : problem.detail
+    var response = PageRenderer.response(
+      (
         page: PageRenderer.frame(Self.title(of: problem), context), status: problem.status.code,
-        code: problem.code.rawValue, detail: Self.detail(of: problem), links: links),
-      .error, status: problem.status)
+        code: problem.code.rawValue, detail: detail, links: links
+      ), .error, status: problem.status)
     for field in problem.headers where field.name != .contentType {
       response.headers[field.name] = field.value
     }
@@ -255,26 +234,4 @@ struct AdminAnswers: RouterMiddleware {
     default: problem.code.title
     }
   }
-
-  private static func detail(of problem: Problem) -> String {
-    problem.code == .notFound
-      ? "Use the search to find accounts, transactions, orders and line items." : problem.detail
-  }
-}
-
-/// The context of the template `error`.
-struct ErrorPage: Sendable {
-  var page: PageFrame
-  var status: Int
-  var code: String
-  var detail: String
-  var links: [PageLink]
-}
-
-/// The context of the template `done`: the result of an action whose subject has no page any more.
-struct DonePage: Sendable {
-  var page: PageFrame
-  var message: String
-  var properties: [Property]
-  var links: [PageLink]
 }

@@ -82,7 +82,28 @@ struct PagePart: Sendable {
       previousHref: nil, nextHref: next.map { href(after: $0) })
   }
 
-  static func unknownPlace(_ prefix: String = "") -> Problem {
+  /// The last row of the previous page, read from its cursor; nil on the first page.
+  ///
+  /// - Throws: A ``Problem`` for an unknown cursor.
+  func place<Place>(_ read: (String) -> Place?) throws -> Place? {
+    try after.map { text in
+      guard let place = read(text) else { throw Self.unknownPlace(prefix) }
+      return place
+    }
+  }
+
+  /// Control characters are not accepted in identifiers.
+  private static let separator: Character = "\u{1F}"
+
+  static func cursor(_ fields: [String]) -> String {
+    fields.joined(separator: String(separator))
+  }
+
+  static func fields(of cursor: String) -> [String] {
+    cursor.split(separator: separator, omittingEmptySubsequences: false).map(String.init)
+  }
+
+  private static func unknownPlace(_ prefix: String) -> Problem {
     Problem.invalid("\(prefix)after", "must be an `after` value from a previous page")
   }
 

@@ -15,10 +15,9 @@ struct StaticFile: Sendable {
   static let script = StaticFile(
     "/admin/admin.js", PackageResources.admin_js, "text/javascript; charset=utf-8")
   static let icon = StaticFile("/admin/icon.svg", PackageResources.icon_svg, "image/svg+xml")
+  static let all = [styleSheet, script, icon]
   /// The paths that need no session.
-  static let paths: Set<ExactText> = [
-    ExactText(styleSheet.path), ExactText(script.path), ExactText(icon.path),
-  ]
+  static let paths = Set(all.map { ExactText($0.path) })
 
   let path: String
   private let body: ByteBuffer

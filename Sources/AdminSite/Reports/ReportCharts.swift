@@ -20,30 +20,24 @@ struct ReportCharts: Sendable {
     guard chart.series.contains(where: { $0.added.contains { $0.hasSuffix("_milliunits") } }) else {
       return [nil]
     }
-    return Set(
-      table.rows.indices.compactMap { table.value("currency", inRow: $0)?.text }
-    ).sorted()
+    return Set(table.records.compactMap { $0["currency"]?.text }).sorted()
   }
 
   private func data(_ chart: ReportChart, _ currency: String?, id: String) -> ChartData {
     let drawn = chart.series + (chart.net.map { [$0] } ?? [])
     var days: [String] = []
     var sums: [String: [Int64?]] = [:]
-    for index in table.rows.indices {
-      guard
-        let day = (table.value("from_day", inRow: index) ?? table.value("day", inRow: index))?.text
-      else { continue }
+    for row in table.records {
+      guard let day = (row["from_day"] ?? row["day"])?.text else { continue }
       // A day without a row of the currency is drawn, too.
       if sums[day] == nil {
         days.append(day)
         sums[day] = Array(repeating: currency == nil ? nil : 0, count: drawn.count)
       }
-      guard currency == nil || table.value("currency", inRow: index)?.text == currency else {
-        continue
-      }
+      guard currency == nil || row["currency"]?.text == currency else { continue }
       for (place, series) in drawn.enumerated() {
-        let added = series.added.compactMap { table.value($0, inRow: index)?.integer }
-        let takenOff = series.takenOff.compactMap { table.value($0, inRow: index)?.integer }
+        let added = series.added.compactMap { row[$0]?.integer }
+        let takenOff = series.takenOff.compactMap { row[$0]?.integer }
         for value in added + takenOff.map({ -$0 }) {
           let sum = (sums[day]?[place] ?? 0).addingReportingOverflow(value)
           sums[day]?[place] = sum.overflow ? nil : sum.partialValue
@@ -73,34 +67,9 @@ struct Cohort: Sendable {
   /// After 0, 1, 2 … months; nil: not over yet.
   var retained: [Int64?]
   /// Links of the numbers, one for each or none at all.
-  var hrefs: [String] = []
+  var hrefs: [String?] = []
   var sizeHref: String?
-}
 
-extension DataTable {
-  /// A triangle of shares, in a deeper colour where more remain; the unit of its columns, such as
-  /// `Month`, is shown once.
-  init(cohorts: [Cohort], caption: String, period: String) {
-    let count = cohorts.map(\.retained.count).max() ?? 0
-    self.init(
-      caption: caption,
-      columns: [DataColumn(label: "Cohort"), DataColumn(label: "Size", isNumber: true)]
-        + (0..<count).map {
-          DataColumn(label: $0 == 0 ? "\(period) 0" : "\($0)", isNumber: true)
-        },
-      rows: cohorts.map { cohort in
-        DataRow(
-          cells: [
-            DataCell(text: cohort.label, isHeading: true),
-            DataCell(
-              text: ChartUnit.count.text(cohort.size), href: cohort.sizeHref, isNumber: true),
-          ] + (0..<count).map(cohort.cell))
-      },
-      emptyText: "No cohorts yet.")
-  }
-}
-
-extension Cohort {
   /// A share with one decimal, rounded down so that 100% means all.
   fileprivate func cell(_ index: Int) -> DataCell {
     guard retained.indices.contains(index), let left = retained[index], size > 0 else {
@@ -112,5 +81,25 @@ extension Cohort {
       text: ChartUnit.share.text(share),
       href: hrefs.indices.contains(index) ? hrefs[index] : nil, isNumber: true,
       heat: Int(share / 1000))
+  }
+}
+
+extension DataTable {
+  /// A triangle of shares by month, in a deeper colour where more remain.
+  init(cohorts: [Cohort], caption: String) {
+    let count = cohorts.map(\.retained.count).max() ?? 0
+    self.init(
+      caption: caption,
+      columns: [DataColumn(label: "Cohort"), DataColumn(label: "Size", isNumber: true)]
+        + (0..<count).map { DataColumn(label: $0 == 0 ? "Month 0" : "\($0)", isNumber: true) },
+      rows: cohorts.map { cohort in
+        DataRow(
+          cells: [
+            DataCell(text: cohort.label, isHeading: true),
+            DataCell(
+              text: ChartUnit.count.text(cohort.size), href: cohort.sizeHref, isNumber: true),
+          ] + (0..<count).map(cohort.cell))
+      },
+      emptyText: "No cohorts yet.")
   }
 }

@@ -1,5 +1,5 @@
-import HTTPAPI
 import Foundation
+import HTTPAPI
 import Reports
 import Subscriptions
 
@@ -55,13 +55,6 @@ struct ReportRequest: Sendable {
 
   // MARK: Addresses
 
-  /// The choices as a URL has them, without defaults.
-  func query(_ choices: ReportChoices) -> [(name: String, value: String)] {
-    report.parameters.compactMap { parameter in
-      choices.text(of: parameter).map { (parameter.rawValue, $0) }
-    }
-  }
-
   func href(_ cell: ReportCell) -> String {
     AdminURL.drillDown(report.name, choices: query(cell))
   }
@@ -75,7 +68,7 @@ struct ReportRequest: Sendable {
     let empty = row.compactMap { name, value in
       value.map { $0.isEmpty ? name + ":" : nil } ?? name
     }.compactMap(\.self)
-    return [(Self.column, cell.column)] + query(cell.choices) + known
+    return [(Self.column, cell.column)] + cell.choices.query(of: report) + known
       + (empty.isEmpty ? [] : [(Self.empty, empty.joined(separator: ","))])
   }
 
@@ -98,8 +91,6 @@ struct ReportRequest: Sendable {
     return try ReportCell(of: report, choices, column: column.isASCII ? column : "", row: row)
   }
 
-  // MARK: Reading
-
   private static func words(of problem: Problem) -> String {
     let name = problem.field.map { "`\($0)` " } ?? ""
     return problem.detail.hasPrefix(name)
@@ -108,6 +99,13 @@ struct ReportRequest: Sendable {
 }
 
 extension ReportChoices {
+  /// The choices as a URL has them, without defaults.
+  func query(of report: Report) -> [(name: String, value: String)] {
+    report.parameters.compactMap { parameter in
+      text(of: parameter).map { (parameter.rawValue, $0) }
+    }
+  }
+
   /// A choice as a URL has it; nil for the default.
   func text(of parameter: ReportParameter) -> String? {
     let usual = ReportChoices()
@@ -133,18 +131,13 @@ extension ReportChoices {
   }
 }
 
-extension ReportForm {
-  init(_ request: ReportRequest) {
-    let report = request.report
-    self.init(
-      action: AdminURL.report(report.name),
-      fields: report.parameters.filter { $0 != .column && $0 != .period }.map { parameter in
-        ReportField(parameter, of: request)
-      }, hidden: [])
+extension ReportRequest {
+  var formFields: [FormField] {
+    report.parameters.filter { $0 != .column && $0 != .period }.map { FormField($0, of: self) }
   }
 }
 
-extension ReportField {
+extension FormField {
   fileprivate init(_ parameter: ReportParameter, of request: ReportRequest) {
     let name = parameter.rawValue
     let sent = request.fields[name] ?? ""
@@ -154,7 +147,7 @@ extension ReportField {
     if let values = parameter.values {
       isSelect = true
       options = values.map {
-        ReportOption(value: $0.value, label: $0.label, isSelected: ExactText($0.value) == sent)
+        FormOption(value: $0.value, label: $0.label, isSelected: ExactText($0.value) == sent)
       }
     } else if parameter.isFlag {
       isCheckbox = true
@@ -198,10 +191,7 @@ extension ReportParameter {
   }
 
   fileprivate var isFlag: Bool {
-    switch self {
-    case .includeFamilyShared, .includeTrials, .includeGrants, .includeSandbox: true
-    default: false
-    }
+    [.includeFamilyShared, .includeTrials, .includeGrants, .includeSandbox].contains(self)
   }
 
   /// The accepted values; nil: free text.

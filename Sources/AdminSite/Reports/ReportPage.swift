@@ -17,18 +17,20 @@ struct ReportPageController: Sendable {
   private static let itemsAtOnce = 100
   private static let farthest = 1_000_000
 
+  private static let allReports = PageLink(label: "Reports", href: AdminURL.reports)
+
   @Sendable
   func list(_ request: Request, context: APIContext) async throws -> Response {
     let groups = Report.Group.allCases.map { group in
-      ReportGroup(
+      (
         heading: group.rawValue,
         reports: Report.all.filter { $0.group == group }.map {
-          ReportEntry(label: $0.label, href: AdminURL.report($0.name), summary: $0.summary)
-        })
+          (label: $0.label, href: AdminURL.report($0.name), summary: $0.summary)
+        }
+      )
     }
-    return pages.response(
-      ReportListPage(
-        page: try await pages.frame("Reports", at: AdminURL.reports, context), groups: groups),
+    return PageRenderer.response(
+      (page: try await pages.frame("Reports", at: AdminURL.reports, context), groups: groups),
       .reports)
   }
 
@@ -38,27 +40,25 @@ struct ReportPageController: Sendable {
     var asked = ReportRequest(report, query: request.uri.query, at: pages.now())
     if asked.faults.isEmpty, Query(request.uri)?["format"] == "csv" {
       do {
-        return try await file(report, asked.choices, context)
+        return Response(
+          try await reports.file(of: report, asked.choices, at: pages.now()),
+          named: "\(report.name).csv", logger: context.logger)
       } catch let fault as ReportFault {
         asked.note(fault)
       }
     }
-    var outcome: ReportCoordinator.Outcome?
+    var (table, isWorking): (ReportTable?, Bool) = (nil, false)
     if asked.faults.isEmpty {
-      outcome = await desk.outcome(.table(report, asked.choices))
-      if case .failed(let error)? = outcome {
-        guard let fault = error as? ReportFault else { throw error }
-        asked.note(fault)
-        outcome = nil
+      switch await desk.outcome(.table(report, asked.choices)) {
+      case .answered(.table(let answer)): table = answer
+      case .answered: break
+      case .working: isWorking = true
+      case .failed(let fault as ReportFault): asked.note(fault)
+      case .failed(let error): throw error
       }
     }
-    var page = try await self.page(asked, context)
-    switch outcome {
-    case .answered(.table(let table)): page.show(table, of: asked)
-    case .working: page.wait(for: request)
-    default: break
-    }
-    return pages.response(page, .report, status: asked.faults.isEmpty ? .ok : .badRequest)
+    return try await page(
+      asked, fields: asked.formFields, table, isWorking: isWorking, request, context)
   }
 
   @Sendable
@@ -70,20 +70,20 @@ struct ReportPageController: Sendable {
     }
     do {
       let cell = try asked.cell()
-      if asked.fields["format"] == "csv" { return try await file(cell, context) }
+      if asked.fields["format"] == "csv" {
+        return Response(
+          try await reports.file(of: cell, at: pages.now()),
+          named: "\(report.name)-\(cell.column).csv", logger: context.logger)
+      }
       let offset = min(
         max(asked.fields["offset"].flatMap { Int($0.rawValue) } ?? 0, 0), Self.farthest)
       let question = ReportQuestion.items(cell, from: offset, limit: Self.itemsAtOnce)
       switch await desk.outcome(question) {
       case .failed(let error): throw error
       case .answered(.items(let items)):
-        return pages.response(
-          try await page(items, of: asked, from: offset, context), .drillDown)
+        return try await page(items, of: asked, from: offset, context)
       case .answered, .working:
-        var page = try await self.page(asked, context)
-        page.form.fields = []
-        page.wait(for: request)
-        return pages.response(page, .report)
+        return try await page(asked, fields: [], nil, isWorking: true, request, context)
       }
     } catch let fault as ReportFault {
       throw Problem.invalid(
@@ -93,103 +93,74 @@ struct ReportPageController: Sendable {
 
   // MARK: Pages
 
-  private func page(_ asked: ReportRequest, _ context: APIContext) async throws -> ReportPage {
-    var frame = try await pages.frame(asked.report.label, at: AdminURL.reports, context)
-    frame.trail = [PageLink(label: "Reports", href: AdminURL.reports)]
+  /// The page of a report, which reloads automatically while its table is being prepared.
+  private func page(
+    _ asked: ReportRequest, fields: [FormField], _ table: ReportTable?, isWorking: Bool,
+    _ request: Request, _ context: APIContext
+  ) async throws -> Response {
+    let report = asked.report
+    var frame = try await pages.frame(report.label, at: AdminURL.reports, context)
+    frame.trail = [Self.allReports]
     frame.actions = asked.knowledge(at: pages.now())
-    let definition = try await desk.definitions()[asked.report] ?? asked.report.summary
-    return ReportPage(
-      page: frame, name: asked.report.name, definition: [definition],
-      notes: asked.notes(at: pages.now()), form: ReportForm(asked), tiles: [], charts: [],
-      downloads: asked.faults.isEmpty
-        ? [
-          PageLink(
-            label: "CSV",
-            href: AdminURL.report(
-              asked.report.name, choices: asked.query(asked.choices) + [("format", "csv")]))
-        ] : [])
+    if let table { frame.asOf = Moment(table.asOf) }
+    if isWorking { frame.refreshSeconds = Self.refreshSeconds }
+    let address = AdminURL.report(
+      report.name, choices: asked.choices.query(of: report) + [("format", "csv")])
+    let hasCohorts = table?.columns.contains { $0.name == "cohort" } ?? false
+    return PageRenderer.response(
+      (
+        page: frame, name: report.name,
+        definition: try await desk.definitions()[report] ?? report.summary,
+        notes: asked.notes(at: pages.now()), action: AdminURL.report(report.name), fields: fields,
+        workingHref: isWorking ? request.uri.string : nil,
+        // A chart would lack the latest rows.
+        charts: table.map { $0.isCutShort ? [] : ReportCharts(table: $0).pictures } ?? [],
+        table: table.map {
+          hasCohorts ? DataTable(cohortsOf: $0, of: asked) : DataTable($0, of: asked)
+        },
+        downloads: asked.faults.isEmpty ? [PageLink(label: "CSV", href: address)] : []
+      ), .report, status: asked.faults.isEmpty ? .ok : .badRequest)
   }
 
   private func page(
     _ found: ReportCellItems, of asked: ReportRequest, from offset: Int, _ context: APIContext
-  ) async throws -> DrillDownPage {
+  ) async throws -> Response {
     let (report, cell) = (asked.report, found.cell)
-    let query = asked.query(cell)
     let label = ReportColumn.sentence(cell.column.replacing("_milliunits", with: ""))
+    let choices = cell.choices.query(of: report)
     var frame = try await pages.frame("\(report.label): \(label)", at: AdminURL.reports, context)
     frame.trail = [
-      PageLink(label: "Reports", href: AdminURL.reports),
-      PageLink(
-        label: report.label,
-        href: AdminURL.report(report.name, choices: asked.query(cell.choices))),
+      Self.allReports,
+      PageLink(label: report.label, href: AdminURL.report(report.name, choices: choices)),
     ]
-    func address(from offset: Int) -> String {
-      AdminURL.drillDown(
-        report.name, choices: query + (offset > 0 ? [("offset", "\(offset)")] : []))
+    func address(_ more: [(name: String, value: String)]) -> String {
+      AdminURL.drillDown(report.name, choices: asked.query(cell) + more)
     }
-    let shown = found.items.rows.count
+    func address(from offset: Int) -> String {
+      address(offset > 0 ? [("offset", "\(offset)")] : [])
+    }
     func words(_ count: Int) -> String { ChartUnit.count.text(Int64(count)) }
+    let last = words(offset + found.items.rows.count)
     let paging =
       offset > 0 || found.items.isCutShort
       ? Paging(
-        text: "\(words(offset + 1))–\(words(offset + shown)) of "
-          + ChartUnit.count.text(found.count),
+        text: "\(words(offset + 1))–\(last) of \(ChartUnit.count.text(found.count))",
         previousHref: offset > 0 ? address(from: max(0, offset - Self.itemsAtOnce)) : nil,
         nextHref: found.items.isCutShort ? address(from: offset + Self.itemsAtOnce) : nil) : nil
-    let rows = cell.row.sorted { $0.key < $1.key }.map { name, value in
-      Property(
-        label: ReportColumn.sentence(name), value: value.flatMap { $0.isEmpty ? nil : $0 } ?? "none"
-      )
+    let row = cell.row.sorted { $0.key < $1.key }.map { name, value in
+      Property(ReportColumn.sentence(name), value.flatMap { $0.isEmpty ? nil : $0 } ?? "none")
     }
-    return DrillDownPage(
-      page: frame, number: found.sum.words,
-      sentence: "\(label), in the report “\(report.label)”: "
-        + "the sum of \(Count.text(Int(found.count), "entry", "entries")) below.",
-      properties: rows
-        + asked.query(cell.choices).map { name, value in
-          Property(label: ReportColumn.sentence(name), value: value)
-        },
-      table: DataTable(
-        found.items, caption: "Items", environment: cell.choices.environment),
-      paging: paging,
-      downloads: [
-        PageLink(
-          label: "CSV",
-          href: AdminURL.drillDown(report.name, choices: query + [("format", "csv")]))
-      ])
-  }
-
-  // MARK: Files
-
-  private func file(
-    _ report: Report, _ choices: ReportChoices, _ context: APIContext
-  ) async throws -> Response {
-    Response(
-      try await reports.file(of: report, choices, at: pages.now()),
-      named: "\(report.name).csv", logger: context.logger)
-  }
-
-  private func file(_ cell: ReportCell, _ context: APIContext) async throws -> Response {
-    Response(
-      try await reports.file(of: cell, at: pages.now()),
-      named: "\(cell.report.name)-\(cell.column).csv", logger: context.logger)
-  }
-}
-
-extension ReportPage {
-  fileprivate mutating func show(_ table: ReportTable, of request: ReportRequest) {
-    page.asOf = Moment(table.asOf)
-    // A chart would lack the latest rows.
-    charts = table.isCutShort ? [] : ReportCharts(table: table).pictures
-    self.table =
-      table.columns.contains { $0.name == "cohort" }
-      ? DataTable(cohortsOf: table, of: request) : DataTable(table, of: request)
-  }
-
-  /// Reloads automatically.
-  fileprivate mutating func wait(for request: Request) {
-    page.refreshSeconds = ReportPageController.refreshSeconds
-    working = WorkingState(text: "The report is being prepared.", href: request.uri.string)
+    return PageRenderer.response(
+      (
+        page: frame, number: found.sum.words,
+        sentence: "\(label), in the report “\(report.label)”: "
+          + "the sum of \(Count.text(Int(found.count), "entry", "entries")) below.",
+        properties: row + choices.map { Property(ReportColumn.sentence($0.name), $0.value) },
+        table: DataTable(
+          found.items, caption: "Items", environment: cell.choices.environment),
+        paging: paging,
+        downloads: [PageLink(label: "CSV", href: address([("format", "csv")]))]
+      ), .drillDown)
   }
 }
 
@@ -218,11 +189,9 @@ extension ReportRequest {
     if report.isPartlyFrozen {
       return ", as far as the definition says; the rest is as known now."
     }
-    return reportingCurrency == nil
+    return choices.reportingCurrency == nil
       ? ": this never changes." : ", with the exchange rates that are in the table now."
   }
-
-  private var reportingCurrency: String? { choices.reportingCurrency }
 
   /// A link to the same report as known then, or now.
   fileprivate func knowledge(at now: Timestamp) -> [PageLink] {
@@ -230,17 +199,15 @@ extension ReportRequest {
     var other = choices
     if choices.knownAt != nil {
       other.knownAt = nil
-      return [
-        PageLink(
-          label: "As known now", href: AdminURL.report(report.name, choices: query(other)))
-      ]
+    } else {
+      let end = choices.asOf ?? choices.to.map { Timestamp(endOf: $0, in: choices.timeZone) }
+      guard let end, end < now else { return [] }
+      other.knownAt = end
     }
-    let end = choices.asOf ?? choices.to.map { Timestamp(endOf: $0, in: choices.timeZone) }
-    guard let end, end < now else { return [] }
-    other.knownAt = end
     return [
       PageLink(
-        label: "As known then", href: AdminURL.report(report.name, choices: query(other)))
+        label: choices.knownAt == nil ? "As known then" : "As known now",
+        href: AdminURL.report(report.name, choices: other.query(of: report)))
     ]
   }
 }
@@ -254,94 +221,4 @@ extension APIContext {
     else { throw Problem(.unknownReport, "No report with this name.") }
     return report
   }
-}
-
-/// The template `reports`: all reports by group.
-struct ReportListPage: Sendable {
-  var page: PageFrame
-  var groups: [ReportGroup]
-}
-
-struct ReportGroup: Sendable {
-  var heading: String
-  var reports: [ReportEntry]
-}
-
-struct ReportEntry: Sendable {
-  var label: String
-  var href: String
-  var summary: String
-}
-
-/// The template `report`: any report.
-struct ReportPage: Sendable {
-  var page: PageFrame
-  /// As in `GET /v1/reports/{name}`.
-  var name: String
-  var definition: [String]
-  /// Remarks on the choices.
-  var notes: [String]
-  var form: ReportForm
-  /// Set while the report is being prepared: the page reloads automatically.
-  var working: WorkingState?
-  var tiles: [Tile]
-  var charts: [Chart]
-  /// Nil while it is being prepared.
-  var table: DataTable?
-  var paging: Paging?
-  var downloads: [PageLink]
-}
-
-/// The choices of a report.
-struct ReportForm: Sendable {
-  var action: String
-  var fields: [ReportField]
-  var hidden: [HiddenField]
-}
-
-/// One choice of a report; one of `isSelect`, `isCheckbox` and `isInput` is set.
-struct ReportField: Sendable {
-  /// Letters, digits and hyphens.
-  var id: String
-  var name: String
-  var label: String
-  var isSelect = false
-  var isCheckbox = false
-  var isInput = false
-  /// `date`, `number` or `text`.
-  var type = "text"
-  var value = ""
-  var isChecked = false
-  var options: [ReportOption] = []
-  /// Why the value is refused.
-  var fault: String?
-}
-
-struct ReportOption: Sendable {
-  var value: String
-  var label: String
-  var isSelected = false
-}
-
-/// The progress of a long report.
-struct WorkingState: Sendable {
-  /// For example `Counting 1,000,000 subscriptions`.
-  var text: String
-  /// 0 to 100; nil: not known.
-  var percent: Int?
-  /// This page, to reload it manually.
-  var href: String
-}
-
-/// The template `drill-down`: the items of a number.
-struct DrillDownPage: Sendable {
-  var page: PageFrame
-  /// As the report shows it.
-  var number: String
-  var sentence: String
-  /// The row and the choices.
-  var properties: [Property]
-  var table: DataTable
-  var paging: Paging?
-  var downloads: [PageLink]
 }

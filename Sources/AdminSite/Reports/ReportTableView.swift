@@ -23,9 +23,8 @@ extension DataTable {
         DataRow(
           cells: shown.map { place in
             let (column, value) = (table.columns[place], row[place])
-            var cell = DataCell(
-              text: value.words, isNumber: column.isNumber, isHeading: place == shown.first,
-              isCode: column.kind == .text && column.name.hasSuffix("_id"))
+            var cell = DataCell(value, of: column)
+            cell.isHeading = place == shown.first
             cell.href = table.cell(column.name, inRow: index, of: request.choices)
               .map(request.href)
             if let share = request.report.shares[column.name] {
@@ -52,9 +51,7 @@ extension DataTable {
       rows: items.rows.indices.map { index in
         DataRow(
           cells: zip(items.columns, items.rows[index]).map { column, value in
-            var cell = DataCell(
-              text: value.words, isNumber: column.isNumber,
-              isCode: column.kind == .text && column.name.hasSuffix("_id"))
+            var cell = DataCell(value, of: column)
             guard let text = value.text, !text.isEmpty else { return cell }
             switch column.name {
             case "original_transaction_id":
@@ -92,27 +89,32 @@ extension DataTable {
   /// Cohorts, from one row for each of their periods.
   init(cohortsOf table: ReportTable, of request: ReportRequest) {
     var cohorts: [Cohort] = []
-    for index in table.rows.indices {
-      guard case .date(let day)? = table.value("cohort", inRow: index) else { continue }
-      if table.value("period", inRow: index) == .number(0) {
+    for row in table.records {
+      guard case .date(let day)? = row["cohort"] else { continue }
+      func href(_ column: String) -> String? {
+        table.cell(column, inRow: row.index, of: request.choices).map(request.href)
+      }
+      if row["period"] == .number(0) {
         cohorts.append(
           Cohort(
-            label: String(day.prefix(7)),
-            size: table.value("cohort_size", inRow: index)?.integer ?? 0, retained: [],
-            sizeHref: table.cell("cohort_size", inRow: index, of: request.choices)
-              .map(request.href)))
+            label: String(day.prefix(7)), size: row.integer("cohort_size"), retained: [],
+            sizeHref: href("cohort_size")))
       }
       guard !cohorts.isEmpty else { continue }
-      cohorts[cohorts.count - 1].retained.append(
-        table.value("retained", inRow: index)?.integer)
-      cohorts[cohorts.count - 1].hrefs.append(
-        table.cell("retained", inRow: index, of: request.choices).map(request.href) ?? "")
+      cohorts[cohorts.count - 1].retained.append(row["retained"]?.integer)
+      cohorts[cohorts.count - 1].hrefs.append(href("retained"))
     }
-    self.init(cohorts: cohorts, caption: request.report.label, period: "Month")
+    self.init(cohorts: cohorts, caption: request.report.label)
   }
 }
 
 extension DataCell {
+  fileprivate init(_ value: ReportValue, of column: ReportColumn) {
+    self.init(
+      text: value.words, isNumber: column.isNumber,
+      isCode: column.kind == .text && column.name.hasSuffix("_id"))
+  }
+
   /// Shows a share with the two numbers that it is made of.
   fileprivate mutating func take(_ share: Report.Share, _ table: ReportTable, _ index: Int) {
     guard let part = table.value(share.part, inRow: index)?.integer,
@@ -122,6 +124,21 @@ extension DataCell {
     text = ChartUnit.share.text(exact)
     note = "\(ChartUnit.count.text(part)) of \(ChartUnit.count.text(whole))"
   }
+}
+
+/// A row of a report, whose values are found by the names of their columns.
+struct ReportRow: Sendable {
+  let table: ReportTable
+  let index: Int
+
+  subscript(column: String) -> ReportValue? { table.value(column, inRow: index) }
+
+  /// A number, or 0 if there is none.
+  func integer(_ column: String) -> Int64 { self[column]?.integer ?? 0 }
+}
+
+extension ReportTable {
+  var records: [ReportRow] { rows.indices.map { ReportRow(table: self, index: $0) } }
 }
 
 extension ReportColumn {
@@ -140,12 +157,7 @@ extension ReportColumn {
   }
 
   /// Whether its values are right-aligned.
-  var isNumber: Bool {
-    switch kind {
-    case .number, .duration, .money, .fraction, .rate: true
-    case .text, .time, .date, .flag: false
-    }
-  }
+  var isNumber: Bool { [.number, .duration, .money, .fraction, .rate].contains(kind) }
 }
 
 extension ReportValue {
@@ -158,7 +170,9 @@ extension ReportValue {
       (milliseconds < 0 ? "−" : "")
         + Age.text(.milliseconds(Int64(clamping: milliseconds.magnitude)))
     case .money(let milliunits, let currency?): ChartUnit.money(currency: currency).text(milliunits)
-    case .money(let milliunits, nil): ChartUnit.money(currency: "").text(milliunits).trimmed
+    case .money(let milliunits, nil):
+      // Without the space before a missing currency.
+      String(ChartUnit.money(currency: "").text(milliunits).dropLast())
     case .date(let text), .fraction(let text): text
     case .rate(let text): ChartUnit.share.text(Self.hundredthsOfPercent(text))
     case .flag(let isSet): isSet ? "yes" : "no"
@@ -170,7 +184,7 @@ extension ReportValue {
   var integer: Int64? {
     switch self {
     case .number(let number), .money(let number, _): number
-    case .text, .time, .duration, .date, .fraction, .rate, .flag, .none: nil
+    default: nil
     }
   }
 
@@ -178,8 +192,12 @@ extension ReportValue {
   var text: String? {
     switch self {
     case .text(let text), .date(let text): text
-    case .number, .time, .duration, .money, .fraction, .rate, .flag, .none: nil
+    default: nil
     }
+  }
+
+  var time: Timestamp? {
+    if case .time(let moment) = self { moment } else { nil }
   }
 
   /// A part of a whole in hundredths of a percent, rounded half away from zero.
@@ -194,9 +212,4 @@ extension ReportValue {
     let millionths = Int64(decimal.replacing(".", with: "")) ?? 0
     return Int64((millionths.magnitude + 50) / 100) * (millionths < 0 ? -1 : 1)
   }
-}
-
-extension String {
-  /// Without the space before a missing currency.
-  fileprivate var trimmed: String { hasSuffix(" ") ? String(dropLast()) : self }
 }

@@ -10,7 +10,6 @@ struct LoginController: Sendable {
   let keys: APIKeys
   let brake: FailureBrake
   let ledger: Ledger
-  let templates: PageTemplates
   let now: @Sendable () -> Timestamp
 
   @Sendable
@@ -34,8 +33,7 @@ struct LoginController: Sendable {
       context.logger.notice("A login failed")
       BodyShare.current?.giveBack()
       await brake.delay(.login(request, context, key: caller), at: now)
-      return page(
-        returnTo: destination, fault: "Invalid admin key.", status: .forbidden)
+      return page(returnTo: destination, fault: "Invalid admin key.", status: .forbidden)
     }
     let session = AdminSession(of: caller.name, key: key, at: now)
     try await ledger.administration.openSession(
@@ -69,24 +67,13 @@ struct LoginController: Sendable {
   private func page(
     returnTo destination: String, fault: String?, status: HTTPResponse.Status = .ok
   ) -> Response {
-    templates.response(
-      LoginPage(
-        page: PageFrame(title: "Log in", administrator: nil, csrfToken: ""),
-        returnTo: destination, fault: fault),
-      .login, status: status)
+    PageRenderer.response(
+      (page: PageFrame(title: "Log in"), returnTo: destination, fault: fault), .login,
+      status: status)
   }
 
   private static func destination(_ fields: FormFields) -> String {
     fields["return_to"].flatMap { AdminURL.isOurs($0.rawValue) ? $0.rawValue : nil }
       ?? AdminURL.overview
   }
-}
-
-/// The context of the template `login`.
-struct LoginPage: Sendable {
-  var page: PageFrame
-  /// The path to open after the login.
-  var returnTo: String
-  /// The same for all invalid keys.
-  var fault: String?
 }

@@ -170,8 +170,9 @@ struct AdminPageTests {
         AdminURL.account(name),
         AdminURL.originalTransaction(
           bought.originalTransactionID.rawValue, environment: "production"),
-        AdminURL.transfer(
-          of: bought.transactionID.rawValue, productID: "monthly", environment: "production"),
+        AdminURL.transaction(
+          bought.transactionID.rawValue, form: "transfer", productID: "monthly",
+          environment: "production"),
       ] {
         let page = try await browser.get(path)
         #expect(page.status == 200, "\(path)")

@@ -19,7 +19,7 @@ struct ChartPictureTests {
       linesOf: ChartData(
         id: "c", title: "Active", buckets: days(4),
         series: [
-          ChartSeries(name: "Active", values: [10, 20, nil, 15], hrefs: ["/1", "/2", "/3", "/4"]),
+          ChartSeries(name: "Active", values: [10, 20, nil, 15]),
           ChartSeries(name: "Trials", values: [0, 5, 5, 4]),
         ],
         height: 100))
@@ -64,19 +64,6 @@ struct ChartPictureTests {
         ["2026-11-04", "15", "4"], ["2026-11-03", "", "5"], ["2026-11-02", "20", "5"],
         ["2026-11-01", "10", "0"],
       ])
-    #expect(picture.table.rows.map { $0.cells[1].href } == ["/4", "/3", "/2", "/1"])
-    #expect(picture.table.rows.allSatisfy { $0.cells[2].href == nil })
-  }
-
-  @Test func `a line alone may leave zero out, and has no area then`() {
-    let picture = Chart(
-      linesOf: ChartData(
-        id: "c", title: "MRR", unit: .money(currency: "USD"), buckets: days(2),
-        series: [ChartSeries(name: "MRR", values: [46_000_000, 50_293_000])], height: 100),
-      includesZero: false)
-    #expect(picture.yTicks.first?.label == "46k")
-    #expect(picture.areas.isEmpty)
-    #expect(picture.lines.map(\.data) == ["M250 100L750 14.14"])
   }
 
   @Test func `gains are stacked up from zero, losses down, and a line has their sum`() {
@@ -180,7 +167,7 @@ struct ChartPictureTests {
         Cohort(label: "Nov 2026", size: 1000, retained: [1000, 999]),
         Cohort(label: "Dec 2026", size: 0, retained: [0]),
       ],
-      caption: "Retained", period: "Month")
+      caption: "Retained")
     #expect(table.columns.map(\.label) == ["Cohort", "Size", "Month 0", "1", "2"])
     #expect(
       table.rows.map { $0.cells.map(\.text) } == [

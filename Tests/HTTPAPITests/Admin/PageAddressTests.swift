@@ -28,7 +28,7 @@ struct PageAddressTests {
       AdminURL.originalTransaction("1", environment: "sandbox", charge: "charge-2")
         == "/admin/original-transactions/1?environment=sandbox#charge-2")
     #expect(
-      AdminURL.transfer(of: "1", productID: "a&b", environment: "production")
+      AdminURL.transaction("1", form: "transfer", productID: "a&b", environment: "production")
         == "/admin/transactions/1/transfer?environment=production&product_id=a%26b")
     #expect(AdminURL.report("active") == "/admin/reports/active")
     #expect(

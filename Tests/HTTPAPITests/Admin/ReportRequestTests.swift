@@ -77,8 +77,7 @@ struct ReportRequestTests {
     choices.period = 3
     choices.includesSandbox = true
     for report in Report.all {
-      let asked = ReportRequest(report, query: nil, at: Self.now)
-      let address = AdminURL.report(report.name, choices: asked.query(choices))
+      let address = AdminURL.report(report.name, choices: choices.query(of: report))
       let read = ReportRequest(report, query: Self.query(address), at: Self.now)
       #expect(read.faults.isEmpty, "\(address): \(read.faults)")
       for parameter in report.parameters where parameter != .column {

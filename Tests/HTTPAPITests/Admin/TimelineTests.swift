@@ -33,7 +33,7 @@ struct TimelineTests {
         TimelineChart.Binding(at: day(2, 10), owner: 2, text: "to B"),
       ],
       troubles: [
-        TimelineChart.Trouble(from: day(5, 10), until: day(5, 16), isGrace: true, text: "grace")
+        TimelineLayout.Span(from: day(5, 10), until: day(5, 16), isGrace: true, text: "grace")
       ],
       switches: [
         TimelineChart.Switch(at: day(1, 10), isOn: false, text: "off"),
@@ -42,9 +42,9 @@ struct TimelineTests {
         TimelineChart.Switch(at: day(6, 2), isOn: false, text: "off again"),
       ],
       messages: [
-        TimelineChart.Message(source: .notification, at: day(1, 1), text: "SUBSCRIBED"),
-        TimelineChart.Message(source: .submission, at: day(1, 1), text: "from A"),
-        TimelineChart.Message(source: .poll, at: day(5, 10), text: "renewed"),
+        TimelineLayout.Mark(source: .notification, at: day(1, 1), text: "SUBSCRIBED"),
+        TimelineLayout.Mark(source: .submission, at: day(1, 1), text: "from A"),
+        TimelineLayout.Mark(source: .poll, at: day(5, 10), text: "renewed"),
       ],
       owners: [owner(1, "a"), owner(2, "b")])
   }
@@ -66,7 +66,7 @@ struct TimelineTests {
     #expect(lane.spans.map(\.classNames) == ["span-bound owner-1", "span-bound owner-2"])
     #expect(lane.spans.map(\.until) == [day(2, 10), day(8, 10)])
     #expect(lane.marks.map(\.at) == [day(2, 10)])
-    #expect(TimelineLayout(life()).rules.map(\.at) == [day(2, 10)])
+    #expect(TimelineLayout(life()).rules.map { $0.at } == [day(2, 10)])
   }
 
   @Test func `a refund ends its period, and the rest is outlined`() throws {

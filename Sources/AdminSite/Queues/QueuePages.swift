@@ -1,0 +1,280 @@
+import Foundation
+import HTTPAPI
+import HTTPTypes
+import Hummingbird
+import HummingbirdCore
+import LedgerStorage
+import Subscriptions
+
+/// The pages of work that waits for an administrator: unclaimed charges, failed jobs and webhook
+/// deliveries, and rejected submissions and notifications.
+struct QueueController: Sendable {
+  let pages: PageRenderer
+  let ledger: Ledger
+
+  private static let jobs = "/admin/parked/jobs"
+  private static let webhooks = "/admin/parked/webhooks"
+  private static let rejectionsCountedFor: Duration = .days(30)
+
+  // MARK: Unclaimed charges
+
+  @Sendable
+  func unclaimed(_ request: Request, context: APIContext) async throws -> Response {
+    let (charges, paging) = try await unclaimedCharges(request, wasOver: false, prefix: "")
+    // Charges whose period had ended when they were first recorded.
+    let (historical, historicalPaging) = try await unclaimedCharges(
+      request, wasOver: true, prefix: "historical_")
+    return PageRenderer.response(
+      (
+        page: try await pages.frame("Unclaimed charges", at: AdminURL.unclaimed, context),
+        charges: charges.map(row), paging: paging, historical: historical.map(row),
+        historicalPaging: historicalPaging
+      ), .unclaimed)
+  }
+
+  private func unclaimedCharges(_ request: Request, wasOver: Bool, prefix: String) async throws
+    -> (elements: [UnclaimedCharge], paging: Paging?)
+  {
+    let part = try PagePart(request.uri, of: AdminURL.unclaimed, prefix: prefix)
+    let place = try part.place { text -> OwnershipStore.UnclaimedPlace? in
+      let parts = PagePart.fields(of: text)
+      guard parts.count == 5, let milliseconds = Int64(parts[0]),
+        let environment = Subscriptions.Environment(exactly: parts[1])
+      else { return nil }
+      return (
+        Timestamp(milliseconds: milliseconds),
+        TransactionKey(
+          line: OriginalTransactionKey(environment, OriginalTransactionID(parts[2])),
+          transactionID: TransactionID(parts[3]), productID: ProductID(parts[4]))
+      )
+    }
+    return part.part(
+      of: try await ledger.ownership.unclaimedCharges(
+        wasOver: wasOver, after: place, limit: part.limit + 1)
+    ) { unclaimed in
+      let charge = unclaimed.charge
+      return PagePart.cursor([
+        "\(unclaimed.chargedAt.milliseconds)", charge.line.environment.rawValue,
+        charge.line.originalTransactionID.rawValue, charge.transactionID.rawValue,
+        charge.productID.rawValue,
+      ])
+    }
+  }
+
+  private func row(_ unclaimed: UnclaimedCharge) -> some Sendable {
+    let charge = unclaimed.charge
+    return (
+      transactionID: charge.transactionID.rawValue, href: charge.href,
+      productID: charge.productID.rawValue, chargedAt: Moment(unclaimed.chargedAt),
+      age: Age.text(pages.now() - unclaimed.chargedAt),
+      price: Price.text(unclaimed.amountMilliunits, currency: unclaimed.currency),
+      because: Explanation(unclaimed.decision) { _ in "" }.sentence,
+      isSandbox: charge.line.environment == .sandbox, transferHref: charge.href(form: "transfer")
+    )
+  }
+
+  // MARK: Failed jobs and webhook deliveries
+
+  @Sendable
+  func parked(_ request: Request, context: APIContext) async throws -> Response {
+    let jobPart = try PagePart(request.uri, of: AdminURL.parked, prefix: "jobs_")
+    let jobPlace = try jobPart.place { text -> (discardedAt: Timestamp, id: Int64)? in
+      let parts = text.split(separator: ".").compactMap { Int64($0) }
+      return parts.count == 2 ? (Timestamp(milliseconds: parts[0]), parts[1]) : nil
+    }
+    let (jobs, jobPaging) = jobPart.part(
+      of: try await ledger.jobs.discardedJobs(after: jobPlace, limit: jobPart.limit + 1)
+    ) { "\($0.discardedAt?.milliseconds ?? 0).\($0.id)" }
+    let eventPart = try PagePart(request.uri, of: AdminURL.parked, prefix: "webhooks_")
+    let (deliveries, eventPaging) = eventPart.part(
+      of: try await ledger.webhooks.parkedDeliveries(
+        after: try eventPart.place { Int64($0) }, limit: eventPart.limit + 1)
+    ) { "\($0.position)" }
+    return PageRenderer.response(
+      (
+        page: try await pages.frame("Failed jobs", at: AdminURL.parked, context),
+        jobs: ActionList(
+          id: "jobs", action: Self.jobs, rows: jobs.map(row), paging: jobPaging,
+          buttonLabel: "Retry", buttonValue: "retry", emptyText: "No failed jobs."),
+        webhooks: ActionList(
+          id: "webhooks", action: Self.webhooks, rows: deliveries.map(row), paging: eventPaging,
+          buttonLabel: "Redeliver", buttonValue: "redeliver", emptyText: "No failed deliveries.")
+      ), .parked)
+  }
+
+  @Sendable
+  func retryJobs(_ request: Request, context: APIContext) async throws -> Response {
+    let ids = try context.admin.chosenNumbers("retry")
+    let count = try await ledger.jobs.restartJobs(
+      .discardedNumbers(ids), by: try context.actingAdministrator(), at: pages.now())
+    return Self.done(
+      "\(Count.text(count, "job")) will be retried.", count, at: AdminURL.parked, request, context)
+  }
+
+  @Sendable
+  func redeliver(_ request: Request, context: APIContext) async throws -> Response {
+    let ids = try context.admin.chosenNumbers("redeliver")
+    let count = try await ledger.webhooks.redeliverParked(
+      ids, by: try context.actingAdministrator(), at: pages.now())
+    return Self.done(
+      "\(Count.text(count, "delivery", "deliveries")) will be retried.", count,
+      at: AdminURL.parked, request, context)
+  }
+
+  private func row(_ job: StoredJob) -> some Sendable {
+    row(
+      "\(job.id)", "Job \(job.kind)", job.subject, fault: job.lastError,
+      since: job.discardedAt ?? job.runAt, attempts: job.attempts)
+  }
+
+  private func row(_ delivery: ParkedDelivery) -> some Sendable {
+    row(
+      "\(delivery.eventID)", delivery.type, "Event \(delivery.eventID)", fault: delivery.reason,
+      since: delivery.parkedAt, attempts: delivery.attempts, account: delivery.accountID)
+  }
+
+  private func row(
+    _ value: String, _ kind: String, _ subject: String, fault: String?, since: Timestamp,
+    attempts: Int, badges: [Badge] = [], account: String? = nil
+  ) -> some Sendable {
+    (
+      value: value, kind: kind, subject: subject, fault: fault ?? "No error message.",
+      since: Moment(since), age: Age.text(pages.now() - since),
+      attempts: Count.text(attempts, "attempt"), badges: badges,
+      link: account.map { PageLink(label: "Account \($0)", href: AdminURL.account($0)) }
+    )
+  }
+
+  // MARK: Rejected receipts
+
+  @Sendable
+  func rejected(_ request: Request, context: APIContext) async throws -> Response {
+    let part = try PagePart(request.uri, of: AdminURL.rejected)
+    let place = try part.place { text -> (decidedAt: Timestamp, id: UUID)? in
+      let parts = text.split(separator: ".", maxSplits: 1)
+      guard parts.count == 2, let milliseconds = Int64(parts[0]),
+        let id = UUID(uuidString: String(parts[1]))
+      else { return nil }
+      return (Timestamp(milliseconds: milliseconds), id)
+    }
+    let (submissions, paging) = part.part(
+      of: try await ledger.submissions.rejectedSubmissions(before: place, limit: part.limit + 1)
+    ) { "\($0.decidedAt?.milliseconds ?? 0).\($0.id.uuidString.lowercased())" }
+    let start = pages.now() - Self.rejectionsCountedFor
+    return PageRenderer.response(
+      (
+        page: try await pages.frame("Rejected receipts", at: AdminURL.rejected, context),
+        codes: DataTable(
+          rejections: try await ledger.submissions.rejectionCounts(since: start),
+          notifications: try await ledger.notifications.refusedNotifications(since: start)),
+        receipts: ActionList(
+          id: "receipts", action: AdminURL.rejected, rows: submissions.map(row), paging: paging,
+          buttonLabel: "Verify again", buttonValue: "verify", emptyText: "No rejected receipts.")
+      ), .rejected)
+  }
+
+  @Sendable
+  func verify(_ request: Request, context: APIContext) async throws -> Response {
+    let ids = try context.admin.chosen("verify").map { try UUID(parsing: $0, field: "item") }
+    let count = try await ledger.submissions.verifyAgain(
+      ids, by: try context.actingAdministrator(), at: pages.now())
+    return Self.done(
+      "\(Count.text(count, "submission")) will be verified again.", count, at: AdminURL.rejected,
+      request, context)
+  }
+
+  private func row(_ submission: SubmissionSummary) -> some Sendable {
+    let status = submission.problem?.appleStatus.map {
+      Badge(text: "Apple \($0)", tone: Tone.quiet)
+    }
+    let id = submission.id.uuidString.lowercased()
+    return row(
+      id, "Submission", id, fault: submission.problem?.detail,
+      since: submission.decidedAt ?? submission.receivedAt, attempts: submission.attempts,
+      badges: [Badge(text: submission.problem?.code ?? "Rejected", tone: Tone.bad), status]
+        .compactMap(\.self),
+      account: submission.accountID)
+  }
+
+  private static func done(
+    _ message: String, _ count: Int, at path: String, _ request: Request, _ context: APIContext
+  ) -> Response {
+    PageRenderer.done(
+      Flash(message: message, tone: count > 0 ? Tone.good : Tone.warning), then: path, request,
+      context)
+  }
+}
+
+extension AdminContext {
+  /// The rows selected for an action.
+  ///
+  /// - Throws: A ``Problem`` for another action or an empty selection.
+  fileprivate func chosen(_ action: String) throws -> [String] {
+    guard form["do"] == ExactText(action) else {
+      throw Problem.invalid("do", "must be \(action)")
+    }
+    let items = form.all("item").map(\.rawValue).filter { !$0.isEmpty }
+    guard !items.isEmpty else { throw Problem.invalid("item", "is missing: select a row") }
+    guard items.count <= PagePart.most else {
+      throw Problem.invalid("item", "may occur at most \(PagePart.most) times")
+    }
+    return items
+  }
+
+  fileprivate func chosenNumbers(_ action: String) throws -> [Int64] {
+    try chosen(action).map { text in
+      guard let id = Int64(text) else { throw Problem.invalid("item", "must be a number") }
+      return id
+    }
+  }
+}
+
+extension DataTable {
+  fileprivate init(rejections: [RejectionCount], notifications: [RefusedNotifications]) {
+    let refusals = Dictionary(grouping: notifications, by: \.reason).map { reason, refused in
+      (
+        reason, count: refused.reduce(0) { $0 + $1.count },
+        lastAt: refused.map(\.lastAt).reduce(refused[0].lastAt, max)
+      )
+    }
+    self.init(
+      caption: "Rejections in the last 30 days by code",
+      columns: [
+        DataColumn(label: "Type"), DataColumn(label: "Code"), DataColumn(label: "Apple status"),
+        DataColumn(label: "Count", isNumber: true), DataColumn(label: "Latest"),
+      ],
+      rows: rejections.map {
+        Self.row(
+          "Submission", $0.code, status: $0.appleStatus, count: $0.count, lastAt: $0.lastAt)
+      }
+        + refusals.sorted { ($0.count, $0.0) > ($1.count, $1.0) }.map {
+          Self.row("Notification", $0.0, count: $0.count, lastAt: $0.lastAt)
+        },
+      emptyText: "No rejections.")
+  }
+
+  private static func row(
+    _ type: String, _ code: String, status: Int? = nil, count: Int, lastAt: Timestamp
+  ) -> DataRow {
+    DataRow(cells: [
+      DataCell(text: type), DataCell(text: code, isHeading: true, isCode: true),
+      DataCell(text: status.map(String.init) ?? "–"),
+      DataCell(text: ChartUnit.count.text(Int64(count)), isNumber: true),
+      DataCell(text: Moment(lastAt).text),
+    ])
+  }
+}
+
+/// A form with selectable rows and an action for them.
+struct ActionList: Sendable {
+  /// The HTML id: letters, digits and hyphens.
+  var id: String
+  /// The path the form is posted to, with a field `item` per selected row.
+  var action: String
+  var rows: [any Sendable]
+  var paging: Paging?
+  var buttonLabel: String
+  /// The value of the field `do`.
+  var buttonValue: String
+  var emptyText: String
+}
