@@ -5,9 +5,7 @@ package import Subscriptions
 /// Proves the ledger and rebuilds its projections.
 package struct LedgerAuditor: LedgerStore {
   let core: LedgerCore
-}
 
-extension LedgerAuditor {
   /// Original transactions read at once, so that memory stays bounded.
   private static let auditPage = 500
   /// Generous, for pages that the server has to read from disk.
@@ -142,11 +140,9 @@ extension LedgerAuditor {
       }
       let results = try await transaction.batch(
         found.members.map(MovementRow.select) + ["SELECT clock_timestamp()"])
-      let writes = try ProjectionRebuild(
-        found.stored, folded: found.folded, entries: found.chain,
-        movements: Set(try results.dropLast().flatMap(MovementRow.decode)), catalogue: catalogue
-      ).statements(
-        names: found.names, at: try results[found.members.count].decodeOnly(Timestamp.self))
+      let writes = try found.rebuild(
+        Set(results.dropLast().flatMap(MovementRow.decode)), in: catalogue,
+        at: results[found.members.count].decodeOnly(Timestamp.self))
       _ = try await transaction.batch(writes)
       break
     }

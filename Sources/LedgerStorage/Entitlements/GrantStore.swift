@@ -13,9 +13,7 @@ package struct StoredGrant: Hashable, Sendable {
 /// Administrators' grants.
 package struct GrantStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension GrantStore {
   /// Grants an entitlement to an account and publishes it, once per `id`.
   ///
   /// ```swift

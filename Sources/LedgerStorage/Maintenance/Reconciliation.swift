@@ -7,9 +7,7 @@ package import Subscriptions
 /// Retention, roll-up, reconciliation and gauges.
 package struct Maintenance: LedgerStore {
   let core: LedgerCore
-}
 
-extension Maintenance {
   /// Accounts read per query and published per transaction.
   private static let accountPage = 200
   /// Original transactions scheduled per transaction, which holds their locks.

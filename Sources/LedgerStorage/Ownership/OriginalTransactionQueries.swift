@@ -5,9 +5,7 @@ package import Subscriptions
 /// Charges, their owners and their history.
 package struct OwnershipStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension OwnershipStore {
   /// Reads an original transaction with those that Apple links; nil if nothing is recorded.
   ///
   /// - Parameters:
