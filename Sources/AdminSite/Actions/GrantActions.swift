@@ -124,7 +124,7 @@ struct GrantPageController: Sendable {
 
   private func stored(_ context: APIContext) async throws -> StoredGrant {
     let id = try context.uuidParameter("grant_id")
-    guard let stored = try await ledger.accounts.storedGrant(id) else {
+    guard let stored = try await ledger.grants.storedGrant(id) else {
       throw LedgerError.unknownGrant(id)
     }
     return stored

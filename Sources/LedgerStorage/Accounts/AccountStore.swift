@@ -104,19 +104,6 @@ package struct AccountStore: LedgerStore {
       Account(id: id, key: $0, appAccountToken: $1, createdAt: $2, mergedInto: $3)
     }
   }
-}
-
-extension AccountStore {
-  /// Finds an administrator's grant by ID; nil for provisional grants.
-  package func storedGrant(_ id: UUID) async throws -> StoredGrant? {
-    let holder = try await database.query(
-      "SELECT account_key FROM tenure.account_grant_account WHERE grant_id = \(id)"
-    ).decodeFirst(AccountKey.self)
-    guard let holder, let name = try await ownership.accountIDs(of: [holder])[holder] else {
-      return nil
-    }
-    return try await grants.storedGrants(of: name).first { $0.grant.id == id }
-  }
 
   /// The number of parked jobs and webhook deliveries, each counted up to `limit`.
   package func parkedCount(upTo limit: Int) async throws -> Int {

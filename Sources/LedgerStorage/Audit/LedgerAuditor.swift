@@ -152,15 +152,8 @@ package struct LedgerAuditor: LedgerStore {
   private func linePage(after last: OriginalTransactionKey?) async throws
     -> [OriginalTransactionKey]
   {
-    try await database.query(
-      """
-      SELECT environment, original_transaction_id FROM tenure.original_transaction
-      WHERE (environment, original_transaction_id)
-        > (\(last?.environment.rawValue ?? ""), \(last?.originalTransactionID.rawValue ?? ""))
-      ORDER BY environment, original_transaction_id
-      LIMIT \(Self.auditPage)
-      """, deadline: Self.auditDeadline
-    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
+    try await ownership.lines(
+      after: last, limit: Self.auditPage, deadline: Self.auditDeadline)
   }
 
   // MARK: One original transaction

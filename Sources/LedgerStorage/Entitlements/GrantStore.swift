@@ -81,10 +81,7 @@ package struct GrantStore: LedgerStore {
     _ id: UUID, of account: Account, giving entitlement: String, until endsAt: Timestamp?,
     in transaction: Transaction
   ) async throws -> StoredGrant? {
-    let holder = try await transaction.query(
-      "SELECT account_key FROM tenure.account_grant_account WHERE grant_id = \(id)"
-    ).decodeFirst(AccountKey.self)
-    guard let holder else { return nil }
+    guard let holder = try await holder(of: id, in: transaction) else { return nil }
     let rows = try await transaction.query(
       StoredGrant.select(of: account.id, where: "grant_id = \(id)"))
     guard holder == account.key,
@@ -108,13 +105,9 @@ package struct GrantStore: LedgerStore {
   ) async throws -> StoredGrant {
     let (grant, channels) = try await database.withTransaction {
       transaction -> (StoredGrant, Set<ChangeNotifier.Channel>) in
-      let holder = try await transaction.query(
-        "SELECT account_key FROM tenure.account_grant_account WHERE grant_id = \(id)"
-      ).decodeFirst(AccountKey.self)
-      guard let holder, let name = try await ownership.names(of: [holder], in: transaction)[holder]
-      else {
-        throw LedgerError.unknownGrant(id)
-      }
+      guard let holder = try await holder(of: id, in: transaction),
+        let name = try await ownership.names(of: [holder], in: transaction)[holder]
+      else { throw LedgerError.unknownGrant(id) }
       let account = try await ownership.lockAccount(name, in: transaction)
       let stored = try await transaction.query(
         StoredGrant.select(of: account.id, where: "grant_id = \(id)"))
@@ -161,6 +154,20 @@ package struct GrantStore: LedgerStore {
   }
 
   // MARK: Reading
+
+  private func holder(of grant: UUID, in runner: some StatementRunner) async throws -> AccountKey? {
+    try await runner.query(
+      "SELECT account_key FROM tenure.account_grant_account WHERE grant_id = \(grant)"
+    ).decodeFirst(AccountKey.self)
+  }
+
+  /// Finds an administrator's grant by ID; nil for provisional grants.
+  package func storedGrant(_ id: UUID) async throws -> StoredGrant? {
+    guard let holder = try await holder(of: id, in: database),
+      let name = try await ownership.accountIDs(of: [holder])[holder]
+    else { return nil }
+    return try await storedGrants(of: name).first { $0.grant.id == id }
+  }
 
   /// Reads all grants of an account, earliest first.
   package func storedGrants(of accountID: String) async throws -> [StoredGrant] {
