@@ -35,8 +35,6 @@ package struct SchemaMigrator: Sendable {
     var total: Duration = .seconds(3600)
     /// The poll interval while another migration runs.
     var turn: Duration = .milliseconds(200)
-
-    package init() {}
   }
 
   let database: ConnectionPool
