@@ -60,6 +60,18 @@ extension TransactionKey {
   }
 }
 
+extension TransactionKey {
+  /// From its four columns.
+  init(
+    _ environment: Environment, _ original: OriginalTransactionID, _ transaction: TransactionID,
+    _ product: ProductID
+  ) {
+    self.init(
+      line: OriginalTransactionKey(environment, original), transactionID: transaction,
+      productID: product)
+  }
+}
+
 extension RenewalStatus.Phase {
   /// The name in the database.
   var name: String {

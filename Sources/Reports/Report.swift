@@ -43,8 +43,8 @@ package struct Report: Sendable {
   /// One sentence for a list of reports.
   package let summary: String
   let sql: String
-  let columns: [ReportColumn]
-  let itemColumns: [ReportColumn]
+  var columns: [ReportColumn] { numbers.columns }
+  var itemColumns: [ReportColumn] { items.columns }
   let drillDown: DrillDown
   /// The measure whose sum at the end of a row is the opening of the next one.
   let stock: String?
@@ -67,13 +67,15 @@ package struct Report: Sendable {
 
   /// How a report asks its views.
   struct Views: Sendable {
-    let parameters: [ReportParameter]
+    /// The choices and columns, which no function has.
+    let numbers: Signature
+    let items: Signature
     let query: @Sendable (ReportChoices, Int?, Timestamp) -> SQL
     /// The filter that the choices put on the items.
     let condition: @Sendable (ReportChoices, Timestamp) -> SQL
   }
 
-  /// A report of the two functions that its SQL creates.
+  /// A report of the two functions that its SQL creates, or of views.
   ///
   /// Without an order its rows are sorted by the columns that distinguish them.
   init(
@@ -82,16 +84,15 @@ package struct Report: Sendable {
     order: String? = nil,
     itemOrder: String = "at DESC, original_transaction_id, transaction_id, measure",
     itemTieBreak: String = "r::text", shares: [String: Share] = [:], charts: [ReportChart] = [],
-    hasBars: Bool = false, isPartlyFrozen: Bool = false
+    hasBars: Bool = false, isPartlyFrozen: Bool = false, views: Views? = nil
   ) {
     let text = String(decoding: sql, as: UTF8.self)
     let relation = Self.relation(name)
-    numbers = Signature(of: relation, in: text)
-    items = Signature(of: relation + "_item", in: text)
-    (columns, itemColumns) = (numbers.columns, items.columns)
+    numbers = views?.numbers ?? Signature(of: relation, in: text)
+    items = views?.items ?? Signature(of: relation + "_item", in: text)
     self.order =
       order
-      ?? columns.filter { $0.tellsRowsApart && $0.name != "to_day" }.map(\.name)
+      ?? numbers.columns.filter { $0.tellsRowsApart && $0.name != "to_day" }.map(\.name)
       .joined(separator: ", ")
     (self.name, self.label, self.group, self.summary, self.sql) = (
       name, label, group, summary, text
@@ -99,23 +100,7 @@ package struct Report: Sendable {
     (self.drillDown, self.stock, self.priced) = (drillDown, stock, priced)
     (self.itemOrder, self.itemTieBreak) = (itemOrder, itemTieBreak)
     (self.shares, self.charts, self.hasBars) = (shares, charts, hasBars)
-    (self.isPartlyFrozen, views) = (isPartlyFrozen, nil)
-  }
-
-  /// A report of views, whose columns and choices no function has.
-  init(
-    _ name: String, label: String, group: Group, summary: String, sql: [UInt8], views: Views,
-    columns: [ReportColumn], itemColumns: [ReportColumn], itemOrder: String, itemTieBreak: String
-  ) {
-    (self.name, self.label, self.group, self.summary, self.views) = (
-      name, label, group, summary, views
-    )
-    self.sql = String(decoding: sql, as: UTF8.self)
-    (self.columns, self.itemColumns) = (columns, itemColumns)
-    (numbers, items) = (Signature(), Signature())
-    (drillDown, stock, priced, order) = (.all, nil, "amount_milliunits", "")
-    (self.itemOrder, self.itemTieBreak) = (itemOrder, itemTieBreak)
-    (shares, charts, hasBars, isPartlyFrozen) = ([:], [], true, false)
+    (self.isPartlyFrozen, self.views) = (isPartlyFrozen, views)
   }
 }
 
@@ -157,7 +142,6 @@ extension Report {
 
   /// The choices that it accepts.
   package var parameters: [ReportParameter] {
-    if let views { return views.parameters }
     var parameters = numbers.parameters
     for (place, parameter) in items.parameters.enumerated() where !parameters.contains(parameter) {
       let before = place == 0 ? nil : parameters.firstIndex(of: items.parameters[place - 1])
@@ -223,13 +207,16 @@ extension Report {
 }
 
 /// The parameters and the columns of a function, read from the statement that creates it.
-private struct Signature: Sendable {
+struct Signature: Sendable {
   var parameters: [ReportParameter] = []
   var columns: [ReportColumn] = []
   /// The default of `by_product`.
   var splitsByProduct = false
 
-  init() {}
+  /// The signature of a view.
+  init(parameters: [ReportParameter] = [], columns: [ReportColumn]) {
+    (self.parameters, self.columns) = (parameters, columns)
+  }
 
   init(of function: String, in sql: String) {
     guard

@@ -81,7 +81,8 @@ package struct ReportChoices: Hashable, Sendable {
         throw ReportFault(
           .column,
           columns.isEmpty
-            ? "is not accepted by this report" : "must be one of \(columns.formattedList)")
+            ? "is not accepted by this report" : "must be one of \(columns.joined(separator: ", "))"
+        )
       }
     }
   }
@@ -100,10 +101,6 @@ extension ReportChoices {
 
   private static let tooLongRange = ReportFault(
     .from, "is more than \(longestRange) days before the last day")
-}
-
-extension [String] {
-  fileprivate var formattedList: String { joined(separator: ", ") }
 }
 
 extension CalendarDate {

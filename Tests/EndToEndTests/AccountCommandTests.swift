@@ -142,10 +142,10 @@ struct AccountCommandTests {
       _ = try await ledger.polls.record(
         [.transaction(record)], polledAs: "p", at: now, terms: terms)
       func owner() async throws -> AccountKey? {
-        guard let name = try await ledger.exports.exportCharges(after: nil).rows.first?.accountID
-        else {
-          return nil
-        }
+        let columns = ExportTable.charges.columns
+        guard let row = try await ledger.exports.page(of: .charges).rows.first,
+          let name = columns.firstIndex(of: "account_id").flatMap({ row[$0] })
+        else { return nil }
         return try await ledger.accounts.account(name)?.key
       }
       _ = try await ledger.accounts.findOrCreateAccount("anna", at: now)

@@ -170,8 +170,8 @@ struct PollJobTests {
         return
       }
       #expect(try await stage.api.ledger.exports.importProgress().unverifiable == 1)
-      let listed = try await stage.api.ledger.exports.exportUnverified(after: nil).rows
-      #expect(listed.map(\.reason) == [reason])
+      let listed = try await stage.api.ledger.exports.page(of: .unverified).rows
+      #expect(listed.map(\.last) == [reason])
       #expect(try await stage.work() == [])
     }
   }

@@ -32,10 +32,11 @@ struct AliasTests {
       #expect(family.rule.charges.map(\.transactions) == [[key("1"), key("2")]])
       #expect(family.orders == [key("1"): order])
       #expect(family.deliveries == [key("1"): day(2)])
-      let exported = try await ledger.exports.exportCharges(after: nil).rows
-      #expect(exported.map(\.key) == [key("1")])
-      #expect(exported.map(\.orderID) == [order])
-      #expect(exported.map(\.deliveredAt) == [day(2)])
+      let charges = try await ledger.exports.page(of: .charges).rows.map { exported($0, .charges) }
+      #expect(charges.map { $0["transaction_id"] } == ["1"])
+      #expect(charges.map { $0["original_transaction_id"] } == ["1000"])
+      #expect(charges.map { $0["order_id"] } == [order.uuidString.lowercased()])
+      #expect(charges.map { $0["delivered_at"] } == ["\(day(2))"])
       for transaction in [key("1"), key("2")] {
         let again = try await ledger.acknowledgeDelivery(of: transaction, by: "anna", on: 4)
         #expect(again?.isFirst == false)
@@ -46,7 +47,7 @@ struct AliasTests {
   }
 
   @Test("a charge is exported with what was delivered under an alias of another line")
-  func exported() async throws {
+  func exportedWithAlias() async throws {
     try await withLedger { ledger in
       let alias = key("2", line: Self.other)
       try await ledger.submit(
@@ -54,14 +55,15 @@ struct AliasTests {
       try await ledger.submit(
         [charge("2", on: 0, line: Self.other)], claiming: [alias], by: "anna", on: 0.2)
       _ = try await ledger.acknowledgeDelivery(of: alias, by: "anna", on: 2)
-      #expect(
-        try await ledger.exports.exportCharges(after: nil).rows.map(\.deliveredAt) == [nil, day(2)])
+      func charges() async throws -> [[String: String]] {
+        try await ledger.exports.page(of: .charges).rows.map { exported($0, .charges) }
+      }
+      #expect(try await charges().map { $0["delivered_at"] } == [nil, "\(day(2))"])
       try await ledger.submit(
         [charge("2", on: 0, line: Self.other, asOf: 3, lineItem: "w1")], claiming: [], by: "anna",
         on: 3)
-      let exported = try await ledger.exports.exportCharges(after: nil).rows
-      #expect(exported.map(\.key) == [key("1")])
-      #expect(exported.map(\.deliveredAt) == [day(2)])
+      #expect(try await charges().map { $0["transaction_id"] } == ["1"])
+      #expect(try await charges().map { $0["delivered_at"] } == ["\(day(2))"])
     }
   }
 

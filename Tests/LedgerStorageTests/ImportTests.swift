@@ -223,10 +223,12 @@ struct ImportTests {
       try await ledger.polls.passOver(job, because: "Apple knows no such id.", at: day(41))
       let progress = try await ledger.exports.importProgress()
       #expect((progress.waiting, progress.unverifiable) == (0, 1))
-      let listed = try await ledger.exports.exportUnverified(after: nil)
-      #expect(listed.rows.map(\.reason) == ["Apple knows no such id."])
-      #expect(listed.rows.map(\.accountID) == ["anna"])
-      #expect(listed.rows.first?.givenUpAt == day(41))
+      let listed = try await ledger.exports.page(of: .unverified).rows.map {
+        exported($0, .unverified)
+      }
+      #expect(listed.map { $0["reason"] } == ["Apple knows no such id."])
+      #expect(listed.map { $0["account_id"] } == ["anna"])
+      #expect(listed.first?["given_up_at"] == "\(day(41))")
       #expect(try await ledger.jobs.restartJobs(.allDiscarded, at: day(42)) == 1)
       #expect(try await ledger.exports.importProgress().waiting == 1)
     }
@@ -400,18 +402,23 @@ struct ImportTests {
         [charge("1", on: 30)], claiming: [key("1")], by: "anna", on: 30.1)
       try await hear(
         [charge("2", on: 30, line: OriginalTransactionKey(.production, "1"))], on: 31, ledger)
-      var (found, place): ([OriginalTransactionKey: String], OriginalTransactionKey?) = ([:], nil)
+      var (found, place): ([OriginalTransactionKey: String], [String]?) = ([:], nil)
       repeat {
-        let page = try await ledger.exports.exportOwners(after: place)
-        for row in page.rows { found[row.line] = row.accountID }
+        let page = try await ledger.exports.page(of: .owners, after: place)
+        for row in page.rows.map({ exported($0, .owners) }) {
+          let line = try #require(
+            OriginalTransactionKey(
+              subject: "\(row["environment"] ?? "")/\(row["original_transaction_id"] ?? "")"))
+          found[line] = row["account_id"]
+        }
         place = page.next
       } while place != nil
       var expected = Dictionary(uniqueKeysWithValues: owners.map { ($0.line, $0.accountID) })
       expected[lineID] = "anna"
       #expect(found == expected, "the unclaimed one is nobody's")
-      let charges = try await ledger.exports.exportCharges(after: nil)
+      let charges = try await ledger.exports.page(of: .charges)
       #expect(charges.next == nil)
-      #expect(Set(charges.rows.map(\.accountID)) == ["anna", nil])
+      #expect(Set(charges.rows.map { exported($0, .charges)["account_id"] }) == ["anna", nil])
       let accounts = try await ledger.exports.exportAccounts(after: nil, limit: 100)
       #expect(accounts.rows.count == 100)
       #expect(accounts.next == accounts.rows.last)

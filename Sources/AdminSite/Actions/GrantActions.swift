@@ -97,7 +97,7 @@ struct RevocationController: ActionController {
 
   func subject(of request: Request, _ context: APIContext) async throws -> StoredGrant {
     let id = try context.uuidParameter("grant_id")
-    guard let stored = try await ledger.accounts.storedGrant(id) else {
+    guard let stored = try await ledger.grants.storedGrant(id) else {
       throw LedgerError.unknownGrant(id)
     }
     return stored

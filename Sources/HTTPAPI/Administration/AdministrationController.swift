@@ -112,7 +112,7 @@ struct AdministrationController: Sendable {
     let endsAt = try body.expiresAt.map { try Timestamp(parsing: $0, field: "expires_at") }
     // A request may be repeated after the grant's end.
     var isKnown = false
-    if let id { isKnown = try await ledger.accounts.storedGrant(id) != nil }
+    if let id { isKnown = try await ledger.grants.storedGrant(id) != nil }
     guard isKnown || (endsAt.map { now < $0 } ?? true) else {
       throw Problem.invalid("expires_at", "must be in the future")
     }

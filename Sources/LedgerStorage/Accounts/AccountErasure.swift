@@ -70,7 +70,7 @@ extension AccountStore {
         Self.rename(account, erasure)
           + [
             PollTarget.forget(
-              submissions, on: try await lines(of: account.key, in: transaction))
+              submissions, on: try await ownership.lines(of: account.key, in: transaction))
           ] + Self.eraseSubmissions(of: account.key, at: now)
           + Self.endJobs(of: account.key, submissions))
       return (
@@ -118,7 +118,7 @@ extension AccountStore {
     var locked: Set<OriginalTransactionKey> = []
     var isAccountLocked = false
     while true {
-      let lines = try await lines(of: account.key, in: transaction)
+      let lines = try await ownership.lines(of: account.key, in: transaction)
       let new = Set(lines).subtracting(locked)
       if !new.isEmpty {
         try await reader.read(new, in: transaction)

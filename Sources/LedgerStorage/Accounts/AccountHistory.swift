@@ -69,10 +69,7 @@ extension AccountStore {
       WHERE \(Self.isOn(lines)) AND account_key = \(account)
       """
     ).decode(Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self)
-    let claimed = Set(
-      claims.map {
-        TransactionKey(line: OriginalTransactionKey($0, $1), transactionID: $2, productID: $3)
-      })
+    let claimed = Set(claims.map(TransactionKey.init))
     let rows = try await database.query(
       """
       SELECT environment, original_transaction_id, transaction_id, product_id,
@@ -89,9 +86,7 @@ extension AccountStore {
       AccountKey?.self, UUID?.self, Timestamp?.self
     ).map {
       (
-        key: TransactionKey(line: OriginalTransactionKey($0, $1), transactionID: $2, productID: $3),
-        charge: TransactionKey(
-          line: OriginalTransactionKey($0, $4), transactionID: $5, productID: $6),
+        key: TransactionKey($0, $1, $2, $3), charge: TransactionKey($0, $4, $5, $6),
         isCharge: $7, chargedAt: $8, owner: $9, order: $10, deliveredAt: $11
       )
     }

@@ -201,7 +201,7 @@ extension AccountStore {
         if id == source { isFirst = into == nil }
       }
     }
-    let lines = try await lines(of: account.key, in: transaction)
+    let lines = try await ownership.lines(of: account.key, in: transaction)
     let results = try await transaction.batch([
       "SELECT order_id FROM tenure.purchase_order WHERE account_key = \(account.key)",
       "SELECT grant_id FROM tenure.account_grant WHERE account_id = \(account.id)",
@@ -311,7 +311,7 @@ extension AccountStore {
   private func ownedCharges(of account: AccountKey, in transaction: Transaction) async throws
     -> [Charge.ID]
   {
-    let lines = try await lines(of: account, in: transaction)
+    let lines = try await ownership.lines(of: account, in: transaction)
     guard !lines.isEmpty else { return [] }
     return try await transaction.query(
       """
@@ -323,18 +323,7 @@ extension AccountStore {
       """
     ).decode(
       Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self
-    ).map { TransactionKey(line: OriginalTransactionKey($0, $1), transactionID: $2, productID: $3) }
-  }
-
-  func lines(of account: AccountKey, in transaction: Transaction) async throws
-    -> [OriginalTransactionKey]
-  {
-    try await transaction.query(
-      """
-      SELECT environment, original_transaction_id FROM tenure.account_original_transaction
-      WHERE account_key = \(account)
-      """
-    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
+    ).map(TransactionKey.init)
   }
 
   // MARK: Statements

@@ -22,9 +22,7 @@ package struct Account: Hashable, Sendable {
 /// Accounts: created, merged, erased, and their history.
 package struct AccountStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension AccountStore {
   package func account(_ id: String) async throws -> Account? {
     try await account(from: database.query(Self.select(account: id)), id: id)
   }
@@ -105,19 +103,6 @@ extension AccountStore {
     try rows.decodeFirst(AccountKey.self, UUID.self, Timestamp.self, AccountKey?.self).map {
       Account(id: id, key: $0, appAccountToken: $1, createdAt: $2, mergedInto: $3)
     }
-  }
-}
-
-extension AccountStore {
-  /// Finds an administrator's grant by ID; nil for provisional grants.
-  package func storedGrant(_ id: UUID) async throws -> StoredGrant? {
-    let holder = try await database.query(
-      "SELECT account_key FROM tenure.account_grant_account WHERE grant_id = \(id)"
-    ).decodeFirst(AccountKey.self)
-    guard let holder, let name = try await ownership.accountIDs(of: [holder])[holder] else {
-      return nil
-    }
-    return try await grants.storedGrants(of: name).first { $0.grant.id == id }
   }
 
   /// The number of parked jobs and webhook deliveries, each counted up to `limit`.

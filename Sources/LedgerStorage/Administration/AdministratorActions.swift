@@ -191,9 +191,7 @@ enum KeyedText {
 /// Administrator actions and administrators' sessions.
 package struct AdministrationStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension AdministrationStore {
   /// Reads administrator actions, latest first, before `last`.
   ///
   /// - Parameters:

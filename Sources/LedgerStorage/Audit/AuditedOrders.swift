@@ -86,9 +86,7 @@ extension LedgerAuditor {
       Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self, UUID.self)
     {
       fulfilments[order, default: []].append(
-        TransactionKey(
-          line: OriginalTransactionKey(environment, original), transactionID: transaction,
-          productID: product))
+        TransactionKey(environment, original, transaction, product))
     }
     return orders.filter { order in order.charge.map { fulfilments[order.id] != [$0] } ?? false }
   }
@@ -106,9 +104,7 @@ extension LedgerAuditor {
     ).map { id, account, openedBy, product, environment, original, transaction in
       var order = AuditedOrder(id: id, account: account, openedBy: openedBy)
       if let environment, let original, let transaction {
-        order.charge = TransactionKey(
-          line: OriginalTransactionKey(environment, original), transactionID: transaction,
-          productID: product)
+        order.charge = TransactionKey(environment, original, transaction, product)
       }
       return order
     }

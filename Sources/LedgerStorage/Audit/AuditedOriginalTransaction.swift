@@ -212,33 +212,16 @@ struct AuditedOriginalTransaction: Sendable {
   }
 }
 
-/// The statements that write the projections again from the entries.
-///
-/// Chain heads, orders and deliveries are not projections and are kept.
-struct ProjectionRebuild {
-  private let stored: StoredOriginalTransaction
-  private let folded: OriginalTransaction
-  private let entries: [StoredEntry]
-  private let movements: Set<MovementRow>
-  private let catalogue: Catalogue
-
-  /// - Parameter folded: The state after applying all entries.
-  init(
-    _ stored: StoredOriginalTransaction, folded: OriginalTransaction, entries: [StoredEntry],
-    movements: Set<MovementRow>,
-    catalogue: Catalogue
-  ) {
-    self.stored = stored
-    self.folded = folded
-    self.entries = entries
-    self.movements = movements
-    self.catalogue = catalogue
-  }
-
-  /// Closes only movements that are wrong now, so that reports as of earlier moments don't change.
+extension AuditedOriginalTransaction {
+  /// The statements that write the projections again from the entries.
   ///
-  /// - Parameter names: The account ids behind the keys of all accounts that occur.
-  func statements(names: [AccountKey: String], at now: Timestamp) throws -> [SQL] {
+  /// Chain heads, orders and deliveries are not projections and are kept. Closes only movements that
+  /// are wrong now, so that reports as of earlier moments don't change.
+  ///
+  /// - Parameter movements: Those known now.
+  func rebuild(_ movements: Set<MovementRow>, in catalogue: Catalogue, at now: Timestamp) throws
+    -> [SQL]
+  {
     let nothing = StoredOriginalTransaction(
       stored.members.values.map { member in
         var empty = member
@@ -248,35 +231,28 @@ struct ProjectionRebuild {
         empty.acts = []
         return empty
       })
-    let rule = OwnershipRule(recordedOn: folded)
-    let entries = try entries.map { SourcedEntry(entry: try $0.entry(), source: $0.source) }
+    let entries = try chain.map { SourcedEntry(entry: try $0.entry(), source: $0.source) }
     let writes = ProjectionWriter(
       stored: nothing, line: folded, rule: rule, entries: entries,
       holdings: HoldingChange(from: nothing, to: folded, rule, by: entries.map(\.entry)),
       names: names, catalogue: nil, written: stored)
-    let rows = MovementRow.rows(of: folded, rule: rule, in: catalogue)
-    return stored.members.keys.sorted().flatMap { Self.clear($0, names: names) }
+    return members.flatMap(clear)
       + stored.rows.keys.filter { folded.history[$0] == nil }.sorted().map(ChargeSums.deletion)
       + TransactionLookup(folded.history.transactions).inserts
       + writes.projections(heads: stored.members.mapValues(\.head))
-      + MovementRow.write(from: movements, to: rows, at: now)
+      + MovementRow.write(from: movements, to: self.movements(in: catalogue), at: now)
   }
 
   /// Empties the tables that ``ProjectionWriter`` only adds to.
   ///
   /// Transactions contain orders and deliveries, and are overwritten.
-  private static func clear(_ line: OriginalTransactionKey, names: [AccountKey: String]) -> [SQL] {
-    let (environment, id) = (line.environment, line.originalTransactionID)
-    let tables = ["renewal_status", "claim", "placement", "original_transaction_link"]
-    return tables.map { table in
+  private func clear(_ line: OriginalTransactionKey) -> [SQL] {
+    ["renewal_status", "claim", "placement", "original_transaction_link"].map { table in
       """
       DELETE FROM tenure.\(unescaped: table)
-      WHERE environment = \(environment) AND original_transaction_id = \(id)
+      WHERE environment = \(line.environment)
+        AND original_transaction_id = \(line.originalTransactionID)
       """
-    }
-      + names.values.sorted().map { name in
-        HoldingRow.deleteAll(name: name, line: line)
-      }
+    } + names.values.sorted().map { HoldingRow.deleteAll(name: $0, line: line) }
   }
-
 }

@@ -5,9 +5,7 @@ package import Subscriptions
 /// Proves the ledger and rebuilds its projections.
 package struct LedgerAuditor: LedgerStore {
   let core: LedgerCore
-}
 
-extension LedgerAuditor {
   /// Original transactions read at once, so that memory stays bounded.
   private static let auditPage = 500
   /// Generous, for pages that the server has to read from disk.
@@ -142,11 +140,9 @@ extension LedgerAuditor {
       }
       let results = try await transaction.batch(
         found.members.map(MovementRow.select) + ["SELECT clock_timestamp()"])
-      let writes = try ProjectionRebuild(
-        found.stored, folded: found.folded, entries: found.chain,
-        movements: Set(try results.dropLast().flatMap(MovementRow.decode)), catalogue: catalogue
-      ).statements(
-        names: found.names, at: try results[found.members.count].decodeOnly(Timestamp.self))
+      let writes = try found.rebuild(
+        Set(results.dropLast().flatMap(MovementRow.decode)), in: catalogue,
+        at: results[found.members.count].decodeOnly(Timestamp.self))
       _ = try await transaction.batch(writes)
       break
     }
@@ -156,15 +152,8 @@ extension LedgerAuditor {
   private func linePage(after last: OriginalTransactionKey?) async throws
     -> [OriginalTransactionKey]
   {
-    try await database.query(
-      """
-      SELECT environment, original_transaction_id FROM tenure.original_transaction
-      WHERE (environment, original_transaction_id)
-        > (\(last?.environment.rawValue ?? ""), \(last?.originalTransactionID.rawValue ?? ""))
-      ORDER BY environment, original_transaction_id
-      LIMIT \(Self.auditPage)
-      """, deadline: Self.auditDeadline
-    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
+    try await ownership.lines(
+      after: last, limit: Self.auditPage, deadline: Self.auditDeadline)
   }
 
   // MARK: One original transaction

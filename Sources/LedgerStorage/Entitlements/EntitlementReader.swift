@@ -161,9 +161,7 @@ package struct ReadEntitlements: Sendable {
 /// The holdings and grants of accounts, uncached.
 package struct HoldingStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension HoldingStore {
   /// Reads an account's current holdings: the hot path.
   ///
   /// Concurrent calls share a statement; it reads projections only and never waits for a writer.

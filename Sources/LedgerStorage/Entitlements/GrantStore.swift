@@ -13,9 +13,7 @@ package struct StoredGrant: Hashable, Sendable {
 /// Administrators' grants.
 package struct GrantStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension GrantStore {
   /// Grants an entitlement to an account and publishes it, once per `id`.
   ///
   /// ```swift
@@ -83,10 +81,7 @@ extension GrantStore {
     _ id: UUID, of account: Account, giving entitlement: String, until endsAt: Timestamp?,
     in transaction: Transaction
   ) async throws -> StoredGrant? {
-    let holder = try await transaction.query(
-      "SELECT account_key FROM tenure.account_grant_account WHERE grant_id = \(id)"
-    ).decodeFirst(AccountKey.self)
-    guard let holder else { return nil }
+    guard let holder = try await holder(of: id, in: transaction) else { return nil }
     let rows = try await transaction.query(
       StoredGrant.select(of: account.id, where: "grant_id = \(id)"))
     guard holder == account.key,
@@ -110,13 +105,9 @@ extension GrantStore {
   ) async throws -> StoredGrant {
     let (grant, channels) = try await database.withTransaction {
       transaction -> (StoredGrant, Set<ChangeNotifier.Channel>) in
-      let holder = try await transaction.query(
-        "SELECT account_key FROM tenure.account_grant_account WHERE grant_id = \(id)"
-      ).decodeFirst(AccountKey.self)
-      guard let holder, let name = try await ownership.names(of: [holder], in: transaction)[holder]
-      else {
-        throw LedgerError.unknownGrant(id)
-      }
+      guard let holder = try await holder(of: id, in: transaction),
+        let name = try await ownership.names(of: [holder], in: transaction)[holder]
+      else { throw LedgerError.unknownGrant(id) }
       let account = try await ownership.lockAccount(name, in: transaction)
       let stored = try await transaction.query(
         StoredGrant.select(of: account.id, where: "grant_id = \(id)"))
@@ -163,6 +154,20 @@ extension GrantStore {
   }
 
   // MARK: Reading
+
+  private func holder(of grant: UUID, in runner: some StatementRunner) async throws -> AccountKey? {
+    try await runner.query(
+      "SELECT account_key FROM tenure.account_grant_account WHERE grant_id = \(grant)"
+    ).decodeFirst(AccountKey.self)
+  }
+
+  /// Finds an administrator's grant by ID; nil for provisional grants.
+  package func storedGrant(_ id: UUID) async throws -> StoredGrant? {
+    guard let holder = try await holder(of: id, in: database),
+      let name = try await ownership.accountIDs(of: [holder])[holder]
+    else { return nil }
+    return try await storedGrants(of: name).first { $0.grant.id == id }
+  }
 
   /// Reads all grants of an account, earliest first.
   package func storedGrants(of accountID: String) async throws -> [StoredGrant] {

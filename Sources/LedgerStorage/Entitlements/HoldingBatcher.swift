@@ -126,9 +126,13 @@ final class HoldingBatcher: Sendable {
   func holdings(of accountID: String) async throws -> AccountHoldings {
     // Without this check, a cancelled task could still receive an answer.
     try Task.checkCancellation()
-    let answer = Answer()
-    read([accountID]) { answer.resume(with: $0) }
-    return try await answer.rows.holdings(of: accountID)
+    let (answers, answer) = AsyncThrowingStream.makeStream(of: HoldingRows.self)
+    read([accountID]) {
+      answer.yield(with: $0)
+      answer.finish()
+    }
+    for try await rows in answers { return try rows.holdings(of: accountID) }
+    throw CancellationError()
   }
 
   /// Reads holdings and grants in a statement of its own.
@@ -173,49 +177,4 @@ final class HoldingBatcher: Sendable {
       product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, auto_renews, phase,
       grace_ends_at
     """
-}
-
-/// The first result for a waiting task: the rows, an error, or its cancellation.
-private final class Answer: Sendable {
-  private enum State: Sendable {
-    case open
-    case awaited(CheckedContinuation<HoldingRows, any Error>)
-    case given(Result<HoldingRows, any Error>)
-  }
-
-  private let state = Mutex(State.open)
-
-  func resume(with result: Result<HoldingRows, any Error>) {
-    let continuation = state.withLock { state -> CheckedContinuation<HoldingRows, any Error>? in
-      switch state {
-      case .open:
-        state = .given(result)
-        return nil
-      case .awaited(let continuation):
-        state = .given(result)
-        return continuation
-      case .given:
-        return nil
-      }
-    }
-    continuation?.resume(with: result)
-  }
-
-  /// To be awaited once.
-  var rows: HoldingRows {
-    get async throws {
-      try await withTaskCancellationHandler {
-        try await withCheckedThrowingContinuation { continuation in
-          let given = state.withLock { state -> Result<HoldingRows, any Error>? in
-            if case .given(let result) = state { return result }
-            state = .awaited(continuation)
-            return nil
-          }
-          if let given { continuation.resume(with: given) }
-        }
-      } onCancel: {
-        resume(with: .failure(CancellationError()))
-      }
-    }
-  }
 }

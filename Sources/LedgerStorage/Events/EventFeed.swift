@@ -5,10 +5,7 @@ import Subscriptions
 /// Events in commit order.
 package struct EventFeed: LedgerStore {
   let core: LedgerCore
-}
 
-/// The feed: events in the order of their positions.
-extension EventFeed {
   /// The events that get positions in one transaction, for which readers wait.
   private static let placingBatch = 2000
 

@@ -4,15 +4,12 @@ import Postgres
 package import Subscriptions
 
 /// Events on their way to the webhook.
-package struct WebhookQueue: LedgerStore {
-  let core: LedgerCore
-}
-
-/// Webhook deliveries.
 ///
 /// New events of the feed become deliveries, each in a stream: that of an account, or of an
 /// original transaction without an owner. Each stream has one job, which delivers in order.
-extension WebhookQueue {
+package struct WebhookQueue: LedgerStore {
+  let core: LedgerCore
+
   /// The events that become deliveries in one transaction, which locks the feed.
   package static let pushingBatch = 1000
 

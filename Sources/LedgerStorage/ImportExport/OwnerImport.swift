@@ -5,9 +5,7 @@ package import Subscriptions
 /// Imports owners from another backend.
 package struct ImportStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension ImportStore {
   /// Known original transactions imported per transaction, which holds their locks.
   private static let knownLinesAtOnce = 50
   /// Attempts at a chunk that concurrent writes interfere with.
@@ -505,16 +503,6 @@ package struct ImportProgress: Hashable, Sendable {
   package var unverifiable = 0
 
   package init() {}
-}
-
-/// An imported original transaction that Apple has not confirmed.
-package struct UnverifiedImport: Hashable, Sendable {
-  package var line: OriginalTransactionKey
-  package var accountID: String
-  /// When its poll was parked; nil: pending.
-  package var givenUpAt: Timestamp?
-  /// The last poll's error, if any.
-  package var reason: String?
 }
 
 extension StoredOriginalTransaction {

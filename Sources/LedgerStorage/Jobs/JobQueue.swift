@@ -2,14 +2,11 @@ import Postgres
 package import Subscriptions
 
 /// The job queue.
-package struct JobQueue: LedgerStore {
-  let core: LedgerCore
-}
-
-/// The job queue as workers see it.
 ///
 /// A worker whose lease expired can't change a job that another worker has claimed.
-extension JobQueue {
+package struct JobQueue: LedgerStore {
+  let core: LedgerCore
+
   /// Claims due jobs and those with an expired lease.
   ///
   /// - Parameters:

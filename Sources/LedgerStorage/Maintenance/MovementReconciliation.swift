@@ -103,39 +103,36 @@ extension Maintenance {
     for line in try await orphanedMovements() {
       audit.report(.projection, line, "movements without an original transaction")
     }
-    let differing = try await database.query(
+    try await checkSums(
+      "sums",
       """
-      SELECT count(*) OVER (), environment, basis, kind, day::text, product_id, currency
+      SELECT count(*) OVER (), environment, kind, basis, day::text, product_id,
+        CASE WHEN currency <> '' THEN ' in ' || currency ELSE '' END
       FROM (\(Self.differingSums)) AS sum
       ORDER BY environment, basis, kind, day, product_id, currency LIMIT \(Self.toldSums)
-      """, deadline: LedgerAuditor.auditDeadline
-    ).decode(
-      Int.self, Environment.self, String.self, String.self, String.self, ProductID.self,
-      String.self)
-    for (count, environment, basis, kind, day, product, currency) in differing {
-      audit.report(
-        .projection, nil,
-        "\(count) daily sums differ, such as \(kind) of \(product) "
-          + "(\(environment.rawValue), \(basis)) on \(day)"
-          + (currency.isEmpty ? "" : " in \(currency)"))
-    }
-    try await checkChargeSums(&audit)
-  }
-
-  private func checkChargeSums(_ audit: inout LedgerAudit) async throws {
-    let differing = try await database.query(
+      """, &audit)
+    try await checkSums(
+      "sums of charges",
       """
-      SELECT count(*) OVER (), environment, measure, cause, day::text, product_id
+      SELECT count(*) OVER (), environment, measure, NULL::text, day::text, product_id,
+        CASE WHEN cause <> '' THEN ', ' || cause ELSE '' END
       FROM (\(ChargeSums.differing)) AS sum
       ORDER BY environment, measure, day, product_id, cause LIMIT \(Self.toldSums)
-      """, deadline: LedgerAuditor.auditDeadline
+      """, &audit)
+  }
+
+  private func checkSums(_ sums: String, _ differing: SQL, _ audit: inout LedgerAudit) async throws
+  {
+    for (count, environment, kind, basis, day, product, rest) in try await database.query(
+      differing, deadline: LedgerAuditor.auditDeadline
     ).decode(
-      Int.self, Environment.self, String.self, String.self, String.self, ProductID.self)
-    for (count, environment, measure, cause, day, product) in differing {
+      Int.self, Environment.self, String.self, String?.self, String.self, ProductID.self,
+      String.self)
+    {
       audit.report(
         .projection, nil,
-        "\(count) daily sums of charges differ, such as \(measure) of \(product) "
-          + "(\(environment.rawValue)) on \(day)" + (cause.isEmpty ? "" : ", \(cause)"))
+        "\(count) daily \(sums) differ, such as \(kind) of \(product) "
+          + "(\(environment.rawValue)\(basis.map { ", \($0)" } ?? "")) on \(day)\(rest)")
     }
   }
 

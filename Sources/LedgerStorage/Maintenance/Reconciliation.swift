@@ -7,9 +7,7 @@ package import Subscriptions
 /// Retention, roll-up, reconciliation and gauges.
 package struct Maintenance: LedgerStore {
   let core: LedgerCore
-}
 
-extension Maintenance {
   /// Accounts read per query and published per transaction.
   private static let accountPage = 200
   /// Original transactions scheduled per transaction, which holds their locks.
@@ -135,7 +133,7 @@ extension Maintenance {
   private func reconcileLines(after last: OriginalTransactionKey?, at now: Timestamp) async throws
     -> String?
   {
-    let page = try await reconciledLines(after: last)
+    let page = try await ownership.lines(after: last, limit: Self.linePage)
     guard let end = page.last else { return nil }
     let subjects = page.map(\.subject)
     let planned: [String] = try await database.query(
@@ -168,26 +166,11 @@ extension Maintenance {
   /// - Returns: The page's last original transaction, if any.
   private func reconcileMovements(
     after last: OriginalTransactionKey?, by catalogue: Catalogue, at now: Timestamp
-  )
-    async throws -> String?
-  {
-    let page = try await reconciledLines(after: last)
+  ) async throws -> String? {
+    let page = try await ownership.lines(after: last, limit: Self.linePage)
     guard let end = page.last else { return nil }
     try await updateMovements(of: page, by: catalogue, at: now)
     return end.subject
-  }
-
-  private func reconciledLines(after last: OriginalTransactionKey?) async throws
-    -> [OriginalTransactionKey]
-  {
-    try await database.query(
-      """
-      SELECT environment, original_transaction_id FROM tenure.original_transaction
-      WHERE (environment, original_transaction_id)
-        > (\(last?.environment.rawValue ?? ""), \(last?.originalTransactionID.rawValue ?? ""))
-      ORDER BY environment, original_transaction_id LIMIT \(Self.linePage)
-      """
-    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
   }
 }
 

@@ -5,9 +5,7 @@ package import Subscriptions
 /// Charges, their owners and their history.
 package struct OwnershipStore: LedgerStore {
   let core: LedgerCore
-}
 
-extension OwnershipStore {
   /// Reads an original transaction with those that Apple links; nil if nothing is recorded.
   ///
   /// - Parameters:
@@ -75,35 +73,51 @@ extension OwnershipStore {
 
   /// The original transactions that contain a transaction, in all environments.
   package func lines(of transaction: TransactionID) async throws -> [OriginalTransactionKey] {
-    try await database.query(
-      """
-      SELECT environment, original_transaction_id FROM tenure.transaction_lookup
-      WHERE transaction_id = \(transaction)
-      ORDER BY environment, original_transaction_id
-      """
-    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
+    try await database.read(Self.lines("transaction_lookup", "transaction_id = \(transaction)"))
   }
 
   /// The original transactions on which an account ever owned or claimed a charge.
   package func lines(of account: AccountKey) async throws -> [OriginalTransactionKey] {
-    try await database.query(
-      """
-      SELECT environment, original_transaction_id FROM tenure.account_original_transaction
-      WHERE account_key = \(account)
-      ORDER BY environment, original_transaction_id
-      """
-    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
+    try await lines(of: account, in: database)
+  }
+
+  func lines(of account: AccountKey, in runner: some StatementRunner) async throws
+    -> [OriginalTransactionKey]
+  {
+    try await runner.read(Self.lines("account_original_transaction", "account_key = \(account)"))
   }
 
   /// The original transactions with a web order line item, in all environments.
   package func lines(of lineItem: WebOrderLineItemID) async throws -> [OriginalTransactionKey] {
+    try await database.read(
+      Self.lines("web_order_line_item", "web_order_line_item_id = \(lineItem)"))
+  }
+
+  /// Reads a page of all original transactions, after one.
+  func lines(after last: OriginalTransactionKey?, limit: Int, deadline: Duration? = nil)
+    async throws -> [OriginalTransactionKey]
+  {
     try await database.query(
       """
-      SELECT environment, original_transaction_id FROM tenure.web_order_line_item
-      WHERE web_order_line_item_id = \(lineItem)
+      SELECT environment, original_transaction_id FROM tenure.original_transaction
+      WHERE (environment, original_transaction_id)
+        > (\(last?.environment.rawValue ?? ""), \(last?.originalTransactionID.rawValue ?? ""))
+      ORDER BY environment, original_transaction_id LIMIT \(limit)
+      """, deadline: deadline
+    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
+  }
+
+  private static func lines(_ table: String, _ condition: SQL) -> Query<[OriginalTransactionKey]> {
+    Query(
+      """
+      SELECT environment, original_transaction_id FROM tenure.\(unescaped: table)
+      WHERE \(condition)
       ORDER BY environment, original_transaction_id
       """
-    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
+    ) {
+      try $0.decode(Environment.self, OriginalTransactionID.self)
+        .map { OriginalTransactionKey($0, $1) }
+    }
   }
 
   package func environments(of id: OriginalTransactionID) async throws -> [Environment] {
@@ -133,9 +147,7 @@ extension OwnershipStore {
 
   /// Reads account IDs by key; unknown keys are left out.
   package func accountIDs(of keys: Set<AccountKey>) async throws -> [AccountKey: String] {
-    guard !keys.isEmpty else { return [:] }
-    return try await database.read(KnownAccount.query(keys))
-      .mapValues(\.id)
+    try await database.read(KnownAccount.query(keys)).mapValues(\.id)
   }
 
   func knownAccounts(_ keys: Set<AccountKey>) async throws -> [AccountKey: KnownAccount] {
@@ -145,9 +157,7 @@ extension OwnershipStore {
   func names(of accounts: Set<AccountKey>, in transaction: Transaction) async throws
     -> [AccountKey: String]
   {
-    guard !accounts.isEmpty else { return [:] }
-    return try await transaction.read(KnownAccount.query(accounts))
-      .mapValues(\.id)
+    try await transaction.read(KnownAccount.query(accounts)).mapValues(\.id)
   }
 }
 

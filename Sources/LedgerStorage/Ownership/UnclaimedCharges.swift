@@ -43,16 +43,12 @@ extension OwnershipStore {
     return rows.map {
       environment, original, transaction, product, chargedAt, recordedAt, expiresAt, rule, ground,
       previousOriginal, previousTransaction, previousProduct, statusAsOf, switchedOffAt in
-      let charge = TransactionKey(
-        line: OriginalTransactionKey(environment, original), transactionID: transaction,
-        productID: product)
+      let charge = TransactionKey(environment, original, transaction, product)
       let price = prices[charge]
       var previous: Charge.ID?
       if let previousOriginal, let previousTransaction, let previousProduct {
         previous = TransactionKey(
-          line: OriginalTransactionKey(environment, previousOriginal),
-          transactionID: previousTransaction,
-          productID: previousProduct)
+          environment, previousOriginal, previousTransaction, previousProduct)
       }
       return UnclaimedCharge(
         charge: charge, chargedAt: chargedAt, firstSeenAt: recordedAt, expiresAt: expiresAt,
@@ -111,12 +107,7 @@ extension OwnershipStore {
       String?.self)
     return Dictionary(
       prices.map { environment, original, transaction, product, amount, currency in
-        (
-          TransactionKey(
-            line: OriginalTransactionKey(environment, original), transactionID: transaction,
-            productID: product),
-          (amount, currency)
-        )
+        (TransactionKey(environment, original, transaction, product), (amount, currency))
       },
       uniquingKeysWith: { first, _ in first })
   }

@@ -11,7 +11,7 @@ package struct SchemaMigrator: Sendable {
   package static let currentVersion = 1
 
   /// The steps after version 1, in order without gaps.
-  static let steps: [SchemaStep] = []
+  package static let steps: [SchemaStep] = []
 
   /// Advisory lock that serializes migrations: "tenure" in ASCII, as in `schema.sql`.
   static let lock: Int64 = 0x7465_6E75_7265
@@ -25,7 +25,7 @@ package struct SchemaMigrator: Sendable {
   static let deadline: Duration = .seconds(24 * 3600)
 
   /// The timing of retries while a step's tables are in use.
-  struct RetryWindow: Sendable {
+  package struct RetryWindow: Sendable {
     /// The lock timeout of a statement.
     ///
     /// Short, because all later statements wait behind it, reads included; the step is retried.
@@ -44,20 +44,10 @@ package struct SchemaMigrator: Sendable {
   private let steps: [SchemaStep]
   private let patience: RetryWindow
 
-  package init(database: ConnectionPool, reports: ReportSQL? = nil, logger: Logger) {
-    self.init(
-      database: database, reports: reports, logger: logger, steps: Self.steps,
-      patience: RetryWindow())
-  }
-
-  /// Uses other steps than the program's own, to test upgrades to a later version.
-  package init(database: ConnectionPool, logger: Logger, steps: [SchemaStep]) {
-    self.init(database: database, logger: logger, steps: steps, patience: RetryWindow())
-  }
-
-  init(
-    database: ConnectionPool, reports: ReportSQL? = nil, logger: Logger, steps: [SchemaStep],
-    patience: RetryWindow
+  /// - Parameter steps: Others than the program's own test upgrades to a later version.
+  package init(
+    database: ConnectionPool, reports: ReportSQL? = nil, logger: Logger,
+    steps: [SchemaStep] = Self.steps, patience: RetryWindow = RetryWindow()
   ) {
     self.database = database
     self.reports = reports

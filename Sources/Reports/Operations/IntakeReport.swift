@@ -10,27 +10,28 @@ extension Report {
   package static let intake = Report(
     "intake", label: "Intake", group: .operations,
     summary: "Processing: backlog, retries, rejections, missed notifications, failed jobs.",
-    sql: PackageResources.intake_sql,
+    sql: PackageResources.intake_sql, itemOrder: "at DESC", itemTieBreak: "measure, subject",
+    hasBars: true,
     views: Views(
-      parameters: [.from, .to, .days, .bucket, .timeZone, .environment, .includeSandbox],
-      query: IntakeQuery.query, condition: IntakeQuery.condition),
-    columns: [
-      ReportColumn("measure", .text), ReportColumn("environment", .text),
-      ReportColumn("bundle_id", .text), ReportColumn("cause", .text),
-      ReportColumn("from_day", .date), ReportColumn("to_day", .date),
-      ReportColumn("number", .number), ReportColumn("attempts", .number),
-      ReportColumn("first_at", .time), ReportColumn("last_at", .time),
-      ReportColumn("oldest_age_ms", .duration), ReportColumn("longest_delay_ms", .duration),
-      ReportColumn("last_detail", .text),
-    ],
-    itemColumns: [
-      ReportColumn("measure", .text), ReportColumn("environment", .text),
-      ReportColumn("bundle_id", .text), ReportColumn("cause", .text),
-      ReportColumn("subject", .text), ReportColumn("at", .time), ReportColumn("number", .number),
-      ReportColumn("attempts", .number), ReportColumn("delay_ms", .duration),
-      ReportColumn("detail", .text),
-    ],
-    itemOrder: "at DESC", itemTieBreak: "measure, subject")
+      numbers: Signature(
+        parameters: [.from, .to, .days, .bucket, .timeZone, .environment, .includeSandbox],
+        columns: [
+          ReportColumn("measure", .text), ReportColumn("environment", .text),
+          ReportColumn("bundle_id", .text), ReportColumn("cause", .text),
+          ReportColumn("from_day", .date), ReportColumn("to_day", .date),
+          ReportColumn("number", .number), ReportColumn("attempts", .number),
+          ReportColumn("first_at", .time), ReportColumn("last_at", .time),
+          ReportColumn("oldest_age_ms", .duration), ReportColumn("longest_delay_ms", .duration),
+          ReportColumn("last_detail", .text),
+        ]),
+      items: Signature(columns: [
+        ReportColumn("measure", .text), ReportColumn("environment", .text),
+        ReportColumn("bundle_id", .text), ReportColumn("cause", .text),
+        ReportColumn("subject", .text), ReportColumn("at", .time), ReportColumn("number", .number),
+        ReportColumn("attempts", .number), ReportColumn("delay_ms", .duration),
+        ReportColumn("detail", .text),
+      ]),
+      query: IntakeQuery.query, condition: IntakeQuery.condition))
 }
 
 private enum IntakeQuery {
@@ -84,9 +85,13 @@ private enum IntakeQuery {
       """
   }
 
+  private static func today(_ choices: ReportChoices, at now: Timestamp) -> SQL {
+    "(\(PostgresTimestamp(now)) AT TIME ZONE \(choices.timeZone))::date"
+  }
+
   /// The first and the last day that are counted, as SQL expressions.
   private static func days(_ choices: ReportChoices, at now: Timestamp) -> (first: SQL, last: SQL) {
-    let today: SQL = "(\(PostgresTimestamp(now)) AT TIME ZONE \(choices.timeZone))::date"
+    let today = today(choices, at: now)
     let last: SQL = choices.to.map { "least(\($0.text)::date, \(today))" } ?? today
     let first: SQL =
       choices.from.map { "\($0.text)::date" } ?? "(\(last) - \(choices.days - 1)::integer)"
@@ -97,7 +102,7 @@ private enum IntakeQuery {
   @Sendable
   static func condition(_ choices: ReportChoices, _ now: Timestamp) -> SQL {
     let days = days(choices, at: now)
-    let today: SQL = "(\(PostgresTimestamp(now)) AT TIME ZONE \(choices.timeZone))::date"
+    let today = today(choices, at: now)
     let others = choices.includesSandbox ? [Environment.sandbox.rawValue] : []
     return """
       (CASE WHEN day IS NULL THEN \(days.last) = \(today)

@@ -58,200 +58,50 @@ struct ExportCommand: AsyncParsableCommand {
 
   func run() async throws {
     try await options.useDatabase { database, settings, logger in
-      try await export(from: Ledger(database: database), settings, logger)
+      let ledger = Ledger(database: database)
+      switch subject {
+      case .owners: try await export(.owners, of: ledger)
+      case .entitlements:
+        let reader = EntitlementReader(
+          ledger: ledger, catalogue: try await CatalogueCache(ledger: ledger, logger: logger),
+          sandboxAccess: settings.sandboxAccess)
+        try await exportEntitlements(of: ledger, reader, at: settings.clock.now())
+      case .charges: try await export(.charges, of: ledger)
+      case .orders: try await export(.orders, of: ledger)
+      case .grants: try await export(.grants, of: ledger)
+      case .unverified: try await export(.unverified, of: ledger)
+      case .products: try await exportProducts(of: ledger)
+      case .rates: try await export(.rates, of: ledger)
+      case .accounts: try await export(.accounts, of: ledger)
+      case .submissions: try await export(.submissions, of: ledger)
+      case .notifications: try await export(.notifications, of: ledger)
+      case .tellings: try await export(.writeBacks, of: ledger)
+      case .ledger: try await export(.entries, of: ledger)
+      case .checkpoints: try await export(.checkpoints, of: ledger)
+      case .acts: try await exportActs(of: ledger)
+      }
     }
   }
 
-  /// Writes the subject's columns and rows.
-  private func export(from ledger: Ledger, _ settings: Settings, _ logger: Logger) async throws {
-    switch subject {
-    case .owners:
-      try await export(
-        "environment original_transaction_id account_id bundle_id transaction_id",
-        ledger.exports.exportOwners
-      ) { row in
-        Self.fields(row.line) + [row.accountID, row.bundleID, row.transactionID?.rawValue]
-      }
-    case .entitlements: try await exportEntitlements(of: ledger, settings, logger)
-    case .charges:
-      try await export(
-        """
-        environment original_transaction_id transaction_id product_id purchased_at expires_at
-        revoked_at account_id rule quantity ownership_type period_type price_milliunits currency
-        order_id delivered_at
-        """, ledger.exports.exportCharges
-      ) { row in
-        Self.fields(row.key.line) + [
-          row.key.transactionID.rawValue, row.key.productID.rawValue,
-          row.purchasedAt.description, row.expiresAt?.description, row.revokedAt?.description,
-          row.accountID, row.rule.rawValue, "\(row.quantity)", row.ownershipType,
-          row.periodType, row.priceMilliunits?.description, row.currency,
-          row.orderID?.uuidString.lowercased(), row.deliveredAt?.description,
-        ]
-      }
-    case .orders:
-      try await export(
-        """
-        order_id account_id product_id status created_at fulfilled_at environment
-        original_transaction_id transaction_id opened_by
-        """, ledger.exports.exportOrders
-      ) { row in
-        [
-          row.id.uuidString.lowercased(), row.accountID, row.productID.rawValue, row.status,
-          row.createdAt.description, row.fulfilledAt?.description,
-        ] + Self.fields(row.line) + [row.transactionID?.rawValue, row.openedBy]
-      }
-    case .grants:
-      try await export(
-        """
-        grant_id account_id entitlement source starts_at ends_at revoked_at reason recorded_at
-        submission_id environment original_transaction_id
-        """, ledger.exports.exportGrants
-      ) { row in
-        [
-          row.id.uuidString.lowercased(), row.accountID, row.entitlement, row.source,
-          row.startsAt.description, row.endsAt?.description, row.revokedAt?.description,
-          row.reason, row.recordedAt.description, row.submissionID?.uuidString.lowercased(),
-        ] + Self.fields(row.line)
-      }
-    case .unverified:
-      try await export(
-        "environment original_transaction_id account_id given_up_at reason",
-        ledger.exports.exportUnverified
-      ) { row in
-        Self.fields(row.line) + [row.accountID, row.givenUpAt?.description, row.reason]
-      }
-    case .products:
-      // All versions of all products, older ones first.
-      var rows = try writer(
-        """
-        product_id valid_from type entitlements subscription_group level period price_milliunits
-        currency display_name
-        """)
-      for product in try await ledger.products.catalogue().allVersions {
-        try rows.write([
-          product.id.rawValue, product.validFrom.description, product.type.rawValue,
-          RowWriter.list(product.entitlements.map(\.rawValue)), product.subscriptionGroup,
-          product.level?.description, product.period?.description,
-          product.priceMilliunits?.description, product.currency, product.displayName,
-        ])
-      }
-      try rows.finish()
-    case .rates:
-      try await export(
-        "reporting_currency currency valid_from rate recorded_at",
-        ledger.exports.exportRates
-      ) { row in
-        [row.reportingCurrency, row.currency, row.validFrom, row.rate, row.recordedAt]
-      }
-    case .accounts:
-      try await export(
-        """
-        account_key account_id app_account_token created_at erased_at merged_into_key
-        consumption_consent consent_decided_at
-        """, ledger.exports.exportAllAccounts
-      ) { row in
-        [
-          row.key.rawValue.uuidString.lowercased(), row.id,
-          row.appAccountToken.uuidString.lowercased(), row.createdAt?.description,
-          row.erasedAt?.description, row.mergedInto?.rawValue.uuidString.lowercased(),
-          row.hasConsumptionConsent?.description, row.consentDecidedAt?.description,
-        ]
-      }
-    case .submissions:
-      try await export(
-        """
-        submission_id account_id received_at restore transaction_id order_id bundle_id status
-        environment decided_at problem
-        """, ledger.exports.exportSubmissions
-      ) { row in
-        [
-          row.id.uuidString.lowercased(), row.accountID, row.receivedAt.description,
-          "\(row.isRestore)", row.transactionID, row.orderID?.uuidString.lowercased(),
-          row.bundleID, row.status, row.environment?.rawValue, row.decidedAt?.description,
-          row.problem,
-        ]
-      }
-    case .notifications:
-      try await export(
-        """
-        notification_id version received_at arrival signed_at notification_type subtype environment
-        bundle_id original_transaction_id transaction_id processed_at outcome problem aged_out_at
-        bytes sha256 body
-        """
-      ) { (last: String?) in
-        try await ledger.exports.exportNotifications(after: last)
-      } fields: { row in
-        [
-          row.id, "\(row.version)", row.receivedAt.description, row.arrival,
-          row.signedAt?.description, row.notificationType, row.subtype,
-          row.environment?.rawValue, row.bundleID, row.originalTransactionID, row.transactionID,
-          row.processedAt?.description, row.outcome, row.problem, row.agedOutAt?.description,
-          "\(row.bytes)", row.sha256, row.body,
-        ]
-      }
-    case .tellings:
-      try await export(
-        """
-        environment original_transaction_id telling_id kind told_at bundle_id transaction_id
-        notification_id account_id outcome reason http_status error_code delivery_status
-        """, ledger.exports.exportWriteBacks
-      ) { row in
-        let writeBack = row.writeBack
-        let refusal = writeBack.outcome.refusal
-        return Self.fields(writeBack.line) + [
-          "\(row.id)", writeBack.kind.rawValue, writeBack.toldAt.description, writeBack.bundleID,
-          writeBack.request?.transactionID.rawValue, writeBack.request?.notificationID,
-          row.accountID, writeBack.outcome.name, writeBack.outcome.reason?.rawValue,
-          refusal.httpStatus?.description, refusal.code?.description, writeBack.deliveryStatus,
-        ]
-      }
-    case .ledger:
-      try await export(
-        """
-        environment original_transaction_id number recorded_at kind evidence_date source source_id
-        format body hash stored_at
-        """, ledger.exports.exportEntries
-      ) { row in
-        Self.fields(row.line) + [
-          "\(row.number)", row.recordedAt.description, row.kind,
-          row.evidenceDate?.description, row.source, row.sourceID, "\(row.format)", row.body,
-          row.hash, row.storedAt.description,
-        ]
-      }
-    case .checkpoints:
-      try await export(
-        "checkpoint_id stored_before entries digest", ledger.exports.exportCheckpoints
-      ) { row in
-        ["\(row.id)", row.storedBefore.description, "\(row.entries)", row.digest]
-      }
-    case .acts:
-      // Latest action first.
-      try await export(
-        """
-        action_id acted_at administrator action subject reason account_id previous_account_id data
-        """, ledger.exports.exportActs
-      ) { act in
-        [
-          "\(act.id)", act.actedAt.description, act.administrator, act.action, act.subject,
-          act.reason, act.accountID, act.previousAccountID, act.data,
-        ]
-      }
+  // MARK: Subjects
+
+  private func export(_ table: ExportTable, of ledger: Ledger) async throws {
+    try await export(table.columns) {
+      try await ledger.exports.page(of: table, after: $0)
+    } fields: {
+      $0
     }
   }
 
   private func exportEntitlements(
-    of ledger: Ledger, _ settings: Settings, _ logger: Logger
+    of ledger: Ledger, _ reader: EntitlementReader, at now: Timestamp
   ) async throws {
-    let reader = EntitlementReader(
-      ledger: ledger, catalogue: try await CatalogueCache(ledger: ledger, logger: logger),
-      sandboxAccess: settings.sandboxAccess)
-    let now = settings.clock.now()
-    var rows = try writer(
-      """
-      account_id entitlement active until state product_id environment original_transaction_id
-      source
-      """)
+    var rows = try RowWriter(
+      to: output, format, guardsFormulas: guardFormulas,
+      columns: [
+        "account_id", "entitlement", "active", "until", "state", "product_id", "environment",
+        "original_transaction_id", "source",
+      ])
     try await Self.eachPage { (last: String?) in
       try await ledger.exports.exportAccounts(after: last, limit: EntitlementReader.maximumBatch)
     } write: { page in
@@ -270,20 +120,44 @@ struct ExportCommand: AsyncParsableCommand {
     try rows.finish()
   }
 
-  /// Writes a row for each row of all pages.
-  private func export<Row: Sendable, Place: Sendable>(
-    _ columns: String, _ read: (Place?) async throws -> ExportStore.ExportPage<Row, Place>,
-    fields: (Row) -> [String?]
-  ) async throws {
-    var rows = try writer(columns)
-    try await Self.eachPage(read) { page in
-      for row in page { try rows.write(fields(row)) }
+  /// All versions of all products, older ones first.
+  private func exportProducts(of ledger: Ledger) async throws {
+    var rows = try RowWriter(
+      to: output, format, guardsFormulas: guardFormulas,
+      columns: [
+        "product_id", "valid_from", "type", "entitlements", "subscription_group", "level",
+        "period", "price_milliunits", "currency", "display_name",
+      ])
+    for product in try await ledger.products.catalogue().allVersions {
+      try rows.write([
+        product.id.rawValue, product.validFrom.description, product.type.rawValue,
+        RowWriter.list(product.entitlements.map(\.rawValue)), product.subscriptionGroup,
+        product.level?.description, product.period?.description,
+        product.priceMilliunits?.description, product.currency, product.displayName,
+      ])
     }
     try rows.finish()
   }
 
+  /// Latest action first.
+  private func exportActs(of ledger: Ledger) async throws {
+    try await export(
+      [
+        "action_id", "acted_at", "administrator", "action", "subject", "reason", "account_id",
+        "previous_account_id", "data",
+      ], ledger.exports.exportActs
+    ) { act in
+      [
+        "\(act.id)", act.actedAt.description, act.administrator, act.action, act.subject,
+        act.reason, act.accountID, act.previousAccountID, act.data,
+      ]
+    }
+  }
+
+  // MARK: Pages and rows
+
   static func eachPage<Row: Sendable, Place: Sendable>(
-    _ read: (Place?) async throws -> ExportStore.ExportPage<Row, Place>,
+    _ read: (Place?) async throws -> ExportPage<Row, Place>,
     write: ([Row]) async throws -> Void
   ) async throws {
     var place: Place?
@@ -294,15 +168,16 @@ struct ExportCommand: AsyncParsableCommand {
     } while place != nil
   }
 
-  /// - Parameter columns: Their names, separated by white space.
-  private func writer(_ columns: String) throws -> RowWriter {
-    try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: columns.split(whereSeparator: \.isWhitespace).map(String.init))
-  }
-
-  private static func fields(_ line: OriginalTransactionKey?) -> [String?] {
-    [line?.environment.rawValue, line?.originalTransactionID.rawValue]
+  /// Writes a row for each row of all pages.
+  private func export<Row: Sendable, Place: Sendable>(
+    _ columns: [String], _ read: (Place?) async throws -> ExportPage<Row, Place>,
+    fields: (Row) -> [String?]
+  ) async throws {
+    var rows = try RowWriter(to: output, format, guardsFormulas: guardFormulas, columns: columns)
+    try await Self.eachPage(read) { page in
+      for row in page { try rows.write(fields(row)) }
+    }
+    try rows.finish()
   }
 }
 
