@@ -48,7 +48,7 @@ let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 
 /// The administrator's pages: their templates, style sheet, script and icon.
 let pages = [
-  "account-charge.mustache", "account.mustache", "act-note.mustache", "action-list.mustache",
+  "account-charge.mustache", "account.mustache", "action-note.mustache", "action-list.mustache",
   "action.mustache", "admin.css", "admin.js", "badge.mustache", "cell.mustache",
   "chart.mustache", "csrf.mustache", "done.mustache", "drill-down.mustache", "error.mustache",
   "facts.mustache", "field.mustache", "icon.svg",

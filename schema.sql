@@ -606,7 +606,7 @@ CREATE TABLE app_store_write_back (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
-    telling_id              bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    write_back_id           bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     -- An appAccountToken set on an original transaction, or an answer about consumption in a refund
     -- request.
     kind                    text        NOT NULL CHECK (kind IN ('ownership', 'consumption')),
@@ -627,7 +627,7 @@ CREATE TABLE app_store_write_back (
     error_code              bigint,
     -- For consumption: the reported delivery status, in Apple's terms.
     delivery_status         text        CHECK (length(delivery_status) BETWEEN 1 AND 64),
-    PRIMARY KEY (environment, original_transaction_id, telling_id),
+    PRIMARY KEY (environment, original_transaction_id, write_back_id),
     CONSTRAINT app_store_write_back_of_a_kind CHECK (
         (kind = 'consumption') = (notification_id IS NOT NULL)
         AND (kind = 'consumption') = (transaction_id IS NOT NULL)),
@@ -642,7 +642,7 @@ COMMENT ON TABLE app_store_write_back IS
     'Write-backs to Apple, sent or skipped. Append-only. [by original_transaction_id]';
 -- For administrators, so that it may fan out.
 CREATE INDEX app_store_write_back_by_account
-    ON app_store_write_back (account_key, telling_id) WHERE account_key IS NOT NULL;
+    ON app_store_write_back (account_key, write_back_id) WHERE account_key IS NOT NULL;
 CREATE INDEX app_store_write_back_by_day
     ON app_store_write_back (((sent_at AT TIME ZONE 'UTC')::date));
 
@@ -788,12 +788,12 @@ CREATE TABLE store_transaction (
         'submitter', 'app_account_token', 'unclaimed')),
     -- The evidence of the rule's first row: the reason, the earlier charge and the date of Apple's
     -- status.
-    ground                  text        CHECK (length(ground) BETWEEN 1 AND 64),
+    reason                  text        CHECK (length(reason) BETWEEN 1 AND 64),
     renewing_account_key    uuid,
     previous_original_transaction_id text,
     previous_transaction_id text,
     previous_product_id     text,
-    ground_status_as_of     timestamptz,
+    status_as_of            timestamptz,
     switched_off_at         timestamptz,
     -- A first claim may still change the owner.
     is_provisional          boolean,
@@ -816,7 +816,7 @@ CREATE TABLE store_transaction (
             = (original_transaction_id, transaction_id, product_id)
         OR (rule IS NULL AND owner_account_key IS NULL)),
     CONSTRAINT store_transaction_decision_whole CHECK (
-        (rule IS NULL) = (ground IS NULL) AND (rule IS NULL) = (is_provisional IS NULL)
+        (rule IS NULL) = (reason IS NULL) AND (rule IS NULL) = (is_provisional IS NULL)
         AND (rule IS NULL) = (decided_at IS NULL)),
     CONSTRAINT store_transaction_dated CHECK (
         (expires_at IS NULL) = (expires_as_of IS NULL)
@@ -904,7 +904,7 @@ COMMENT ON TABLE claim IS
     'Projection: claims of transactions by submissions. [by original_transaction_id]';
 
 -- Administrators' overrides, in order.
-CREATE TABLE placement (
+CREATE TABLE owner_override (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
     number                  integer     NOT NULL,
@@ -917,11 +917,11 @@ CREATE TABLE placement (
     effective_from          timestamptz NOT NULL,
     PRIMARY KEY (environment, original_transaction_id, number),
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction,
-    CONSTRAINT placement_of_a_charge_or_a_line CHECK (
+    CONSTRAINT owner_override_is_whole CHECK (
         (transaction_id IS NULL) = (product_id IS NULL)
         AND (transaction_id IS NOT NULL OR account_key IS NOT NULL))
 );
-COMMENT ON TABLE placement IS
+COMMENT ON TABLE owner_override IS
     'Projection: owner overrides by administrators and imports. [by original_transaction_id]';
 
 -- Original transactions that Apple links; each pair is stored both ways.

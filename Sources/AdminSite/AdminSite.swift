@@ -33,9 +33,9 @@ package struct AdminSite: Site {
 
     let (ledger, entitlements) = (api.ledger, api.entitlements)
     let pages = PageRenderer(ledger: ledger, now: api.now)
-    let overview = OverviewPageController(pages: pages, desk: api.reportCoordinator)
+    let overview = OverviewPageController(pages: pages, coordinator: api.reportCoordinator)
     let reports = ReportPageController(
-      pages: pages, desk: api.reportCoordinator, reports: api.reports)
+      pages: pages, coordinator: api.reportCoordinator, reports: api.reports)
     let accounts = AccountPageController(
       pages: pages, ledger: ledger, catalogue: api.catalogue, entitlements: entitlements)
     let lines = OriginalTransactionPageController(

@@ -54,7 +54,7 @@ extension Job.Kind {
           try await runner.ledger.jobs.discardProcessing(job, because: reason, at: runner.now())
         })
 
-    case .pollLine:
+    case .pollStatus:
       JobDefinition(
         retries: .apple, run: { job, runner in JobOutcome(try await runner.tools.poll.poll(job)) })
 
@@ -83,7 +83,8 @@ extension Job.Kind {
 
     case .publishEntitlements:
       .together { jobs, runner in
-        try await runner.ledger.accounts.tell(jobs, terms: runner.tools.terms(), at: runner.now())
+        try await runner.ledger.accounts.publish(
+          jobs, terms: runner.tools.terms(), at: runner.now())
       }
 
     case .expireOrder:
@@ -223,7 +224,7 @@ enum JobOutcome: Sendable {
   init(_ outcome: AppStoreWriteBack.Outcome) {
     self =
       switch outcome {
-      case .told: .settled
+      case .finished: .settled
       case .nothingToSend: .nothingLeft
       case .postponed(let reason, let notBefore): .retry(because: reason, notBefore: notBefore)
       }

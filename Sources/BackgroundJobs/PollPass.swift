@@ -21,7 +21,7 @@ package struct PollPass: Sendable {
     /// Polls that Apple answered.
     package var polled = 0
     /// Answers with new information.
-    package var news = 0
+    package var changed = 0
     /// Original transactions unknown to Apple, or without a way to ask.
     package var passedOver = 0
     /// Polls to retry because Apple was not available.
@@ -130,9 +130,9 @@ extension PollPass.Summary {
   fileprivate mutating func count(_ outcome: StatusPoller.Outcome?, isGivenUp: Bool) {
     switch outcome {
     case _ where isGivenUp: failed += 1
-    case .polled(let isNews):
+    case .polled(let isChanged):
       polled += 1
-      if isNews { news += 1 }
+      if isChanged { changed += 1 }
     case .passedOver, .over: passedOver += 1
     case .postponed: postponed += 1
     case .failed, nil: failed += 1

@@ -34,11 +34,11 @@ package struct SchemaWatch: Service {
       var isRefused = false
       while !Task.isCancelled {
         do {
-          let standing = try await schema.check()
-          if case .ahead(let version) = standing, standing != known {
+          let status = try await schema.check()
+          if case .ahead(let version) = status, status != known {
             logger.warning("\(SchemaStatus.sentence(on: version))")
           }
-          (known, isRefused) = (standing, false)
+          (known, isRefused) = (status, false)
         } catch let error as LedgerError {
           if ending == .program { throw error }
           if !isRefused { logger.critical("\(error)") }

@@ -20,7 +20,7 @@ package struct Worker: Service {
   /// The time after which a crashed worker's jobs are free; a live worker extends its leases.
   package static let lease: Duration = .seconds(20)
   /// The poll interval when notifications don't arrive.
-  package static let deafSleep: Duration = .seconds(1)
+  package static let sleepWithoutNotify: Duration = .seconds(1)
   /// The pause after a database error.
   private static let faultWait: Duration = .seconds(1)
   /// The pause of a queue whose budget is used up.
@@ -33,7 +33,7 @@ package struct Worker: Service {
   private let budget: JobBudget
   private let recurring: [Job.Key]
   private let lease: Duration
-  private let deafSleep: Duration
+  private let sleepWithoutNotify: Duration
   private let name: String
   private let logger: Logger
   private let clock: WorkerClock
@@ -47,7 +47,7 @@ package struct Worker: Service {
   package init(
     tools: JobTools, name: String, concurrency: [Job.Queue: Int] = Self.concurrency,
     pollsPerHour: Int? = nil, recurring: [Job.Key] = [], lease: Duration = Self.lease,
-    deafSleep: Duration = Self.deafSleep, logger: Logger, clock: WorkerClock
+    sleepWithoutNotify: Duration = Self.sleepWithoutNotify, logger: Logger, clock: WorkerClock
   ) {
     self.tools = tools
     self.name = name
@@ -55,7 +55,7 @@ package struct Worker: Service {
     budget = JobBudget(ledger: tools.ledger, pollsPerHour: pollsPerHour, now: clock.now)
     self.recurring = recurring
     self.lease = lease
-    self.deafSleep = deafSleep
+    self.sleepWithoutNotify = sleepWithoutNotify
     self.logger = logger
     self.clock = clock
   }
@@ -72,14 +72,14 @@ package struct Worker: Service {
     let slots = JobSlots(concurrency: concurrency)
     let runner = JobRunner(tools: tools, logger: logger, now: clock.now)
     // Signals that a job ended or came, that time passed, and the shutdown.
-    let (rings, notifier) = AsyncStream.makeStream(
+    let (wakeUps, notifier) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
     await withGracefulShutdownHandler {
       await withDiscardingTaskGroup { group in
-        group.addTask { await hear(slots, notifier) }
+        group.addTask { await listen(slots, notifier) }
         group.addTask { await keepLeases(of: slots) }
         var shift = Shift()
-        var ringing = rings.makeAsyncIterator()
+        var wakeUp = wakeUps.makeAsyncIterator()
         while !Task.isShuttingDownGracefully, !Task.isCancelled {
           let (jobs, sleep) = await claim(slots, &shift)
           for jobs in jobs {
@@ -92,10 +92,10 @@ package struct Worker: Service {
               notifier.yield()
             }
           }
-          guard await ringing.next() != nil else { break }
+          guard await wakeUp.next() != nil else { break }
         }
         await giveBack(slots.close())
-        while !slots.held.isEmpty, await ringing.next() != nil {}
+        while !slots.held.isEmpty, await wakeUp.next() != nil {}
         group.cancelAll()
       }
     } onGracefulShutdown: {
@@ -111,7 +111,8 @@ package struct Worker: Service {
   private func claim(
     _ slots: JobSlots, _ shift: inout Shift
   ) async -> (start: [[Job]], sleep: Duration) {
-    let longest = slots.isListening ? clock.longestSleep : min(clock.longestSleep, deafSleep)
+    let longest =
+      slots.isListening ? clock.longestSleep : min(clock.longestSleep, sleepWithoutNotify)
     do {
       if !shift.isSeeded {
         try await ledger.jobs.seed(recurring, at: clock.now())
@@ -217,7 +218,7 @@ package struct Worker: Service {
     }
   }
 
-  private func hear(_ slots: JobSlots, _ notifier: AsyncStream<Void>.Continuation) async {
+  private func listen(_ slots: JobSlots, _ notifier: AsyncStream<Void>.Continuation) async {
     await cancelWhenGracefulShutdown {
       await ledger.notifier.listen(to: .jobs) { isListening in
         slots.isListening = isListening
@@ -243,10 +244,10 @@ extension ChangeNotifier {
   ///
   /// Behind a transaction-pooling PgBouncer LISTEN succeeds and nothing ever arrives: only the
   /// NOTIFY sent from here proves that notifications do.
-  func listen(to channel: Channel, _ hear: (_ isListening: Bool) -> Void) async {
-    await listen(to: [channel]) { sound in
-      if sound == .silenceBefore { notify(channel) }
-      hear(sound != .silenceBefore)
+  func listen(to channel: Channel, _ receive: (_ isListening: Bool) -> Void) async {
+    await listen(to: [channel]) { signal in
+      if signal == .connected { notify(channel) }
+      receive(signal != .connected)
     }
   }
 }
@@ -258,7 +259,7 @@ package struct WorkerClock: Sendable {
   package let longestSleep: Duration
 
   package init(
-    longestSleep: Duration = ChangeNotifier.longestSilence, now: @escaping @Sendable () -> Timestamp
+    longestSleep: Duration = ChangeNotifier.pollInterval, now: @escaping @Sendable () -> Timestamp
   ) {
     self.longestSleep = longestSleep
     self.now = now

@@ -79,7 +79,8 @@ package struct Assembly: Sendable {
     }
     self.webhook = webhook
     ledger = Ledger(
-      database: database, orderLifetime: settings.orderExpiry, tellings: settings.tellings)
+      database: database, orderLifetime: settings.orderExpiry,
+      writeBackKinds: settings.writeBackKinds)
     catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     intake = SubmissionIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,

@@ -69,7 +69,7 @@ package struct API: Sendable {
     // Debug logging and tracing need every request to pass through the router's middleware.
     let isWatched = logger.logLevel <= .debug || RequestTracing.isOn
     let server = EntitlementHandler.Server(
-      keys: keys, desks: isWatched ? nil : EntitlementBatchers(reader: entitlements, now: now),
+      keys: keys, batchers: isWatched ? nil : EntitlementBatchers(reader: entitlements, now: now),
       failures: failedReads, metrics: requestMetrics, limits: limits,
       open: OpenConnections(limit: limits.connections, metrics: requestMetrics))
     return Application(
@@ -204,7 +204,7 @@ extension API {
       .post("/v1/events/{event_id}/redelivery", use: events.redeliver)
       .get("/metrics") { _, _ in await metricsPage.response() }
 
-    let reports = ReportController(reports: reports, desk: reportCoordinator, now: now)
+    let reports = ReportController(reports: reports, batcher: reportCoordinator, now: now)
     admin
       .get("/v1/reports", use: reports.list)
       .get("/v1/reports/{name}", use: reports.show)

@@ -244,7 +244,7 @@ extension OwnershipType: JSONWritable {}
 extension PeriodType: JSONWritable {}
 extension ChargeKind: JSONWritable {}
 extension Decision.Rule: JSONWritable {}
-extension RenewalEvidence.Ground: JSONWritable {}
+extension RenewalEvidence.Reason: JSONWritable {}
 extension LedgerEntry.Kind: JSONWritable {}
 extension Entitlement.State: JSONWritable {}
 extension Entitlement.Source: JSONWritable {}

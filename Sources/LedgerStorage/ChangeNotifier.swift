@@ -14,20 +14,20 @@ package final class ChangeNotifier: Sendable {
     case events = "tenure_events"
   }
 
-  package enum Sound: Hashable, Sendable {
+  package enum Signal: Hashable, Sendable {
     /// The listener (re)connected; notifications may have been missed.
-    case silenceBefore
-    case rung(Channel)
+    case connected
+    case notified(Channel)
   }
 
   /// The poll interval of listeners; jobs due later need no NOTIFY.
-  package static let longestSilence: Duration = .seconds(10)
+  package static let pollInterval: Duration = .seconds(10)
 
   /// Minimum interval between two NOTIFY of a channel: each wakes every listener in the database.
   private static let pause: Duration = .milliseconds(5)
 
   private struct State {
-    var ringing: Set<Channel> = []
+    var sending: Set<Channel> = []
     var again: Set<Channel> = []
   }
 
@@ -41,7 +41,7 @@ package final class ChangeNotifier: Sendable {
   /// Notifies listeners without waiting for the database.
   package func notify(_ channel: Channel) {
     let isFree = state.withLock { state in
-      if state.ringing.insert(channel).inserted { return true }
+      if state.sending.insert(channel).inserted { return true }
       state.again.insert(channel)
       return false
     }
@@ -50,16 +50,16 @@ package final class ChangeNotifier: Sendable {
 
   /// Notifies workers, unless they poll before the job is due.
   package func notify(forJobAt runAt: Timestamp, now: Timestamp) {
-    if runAt - now < Self.longestSilence { notify(.jobs) }
+    if runAt - now < Self.pollInterval { notify(.jobs) }
   }
 
   /// Listens until the task is cancelled or the database closed; may coalesce notifications.
-  package func listen(to channels: [Channel], _ hear: (Sound) -> Void) async {
+  package func listen(to channels: [Channel], _ receive: (Signal) -> Void) async {
     for await event in database.listen(to: channels.map(\.rawValue)) {
       switch event {
-      case .listening, .reconnected: hear(.silenceBefore)
+      case .listening, .reconnected: receive(.connected)
       case .notification(let notification):
-        Channel(rawValue: notification.channel).map { hear(.rung($0)) }
+        Channel(rawValue: notification.channel).map { receive(.notified($0)) }
       }
     }
   }
@@ -69,7 +69,7 @@ package final class ChangeNotifier: Sendable {
       [self] _ in
       let isAskedAgain = state.withLock { state in
         if state.again.remove(channel) != nil { return true }
-        state.ringing.remove(channel)
+        state.sending.remove(channel)
         return false
       }
       guard isAskedAgain else { return }

@@ -32,7 +32,7 @@ extension ChargeKind: PostgresEncodable, PostgresDecodable {}
 extension OwnershipType: PostgresEncodable, PostgresDecodable {}
 extension PeriodType: PostgresEncodable, PostgresDecodable {}
 extension Decision.Rule: PostgresEncodable, PostgresDecodable {}
-extension RenewalEvidence.Ground: PostgresEncodable, PostgresDecodable {}
+extension RenewalEvidence.Reason: PostgresEncodable, PostgresDecodable {}
 extension PurchaseOrder.Status: PostgresEncodable, PostgresDecodable {}
 extension Movement.Kind: PostgresEncodable, PostgresDecodable {}
 extension ChargePrice.Source: PostgresEncodable, PostgresDecodable {}

@@ -34,13 +34,13 @@ package struct Ledger: LedgerStore {
 
   /// Works on a database whose schema is up to date.
   ///
-  /// Only the kinds of write-backs in `tellings` are queued.
+  /// Only the kinds of write-backs in `writeBackKinds` are queued.
   package init(
     database: ConnectionPool, orderLifetime: Duration = StoredOrder.lifetime,
-    tellings: Set<WriteBack.Kind> = [], metrics: any MetricsFactory = MetricsSystem.factory
+    writeBackKinds: Set<WriteBack.Kind> = [], metrics: any MetricsFactory = MetricsSystem.factory
   ) {
     core = LedgerCore(
-      database: database, orderLifetime: orderLifetime, tellings: tellings,
+      database: database, orderLifetime: orderLifetime, writeBackKinds: writeBackKinds,
       metrics: LedgerMetrics(metrics))
   }
 
@@ -49,7 +49,7 @@ package struct Ledger: LedgerStore {
   /// Accounts written moments ago, whose reads bypass the replica.
   package var changes: RecentWrites { core.changes }
   /// The kinds of write-backs that are queued.
-  package var tellings: Set<WriteBack.Kind> { core.tellings }
+  package var writeBackKinds: Set<WriteBack.Kind> { core.writeBackKinds }
 
   /// Whether an error means that the database can't be reached or can't answer now: ask again
   /// later.
@@ -62,7 +62,7 @@ package struct Ledger: LedgerStore {
 /// The database, settings and caches that all stores share.
 final class LedgerCore: Sendable {
   let database: ConnectionPool
-  let holdingReader: HoldingBatcher
+  let holdingBatcher: HoldingBatcher
   let notifier: ChangeNotifier
   /// Environments that send notifications, so refunds need no polling.
   let notificationMemory = NotificationMemory()
@@ -70,17 +70,17 @@ final class LedgerCore: Sendable {
   let metrics: LedgerMetrics
   /// Time after which an unpaid order expires.
   let orderLifetime: Duration
-  let tellings: Set<WriteBack.Kind>
+  let writeBackKinds: Set<WriteBack.Kind>
 
   init(
-    database: ConnectionPool, orderLifetime: Duration, tellings: Set<WriteBack.Kind>,
+    database: ConnectionPool, orderLifetime: Duration, writeBackKinds: Set<WriteBack.Kind>,
     metrics: LedgerMetrics
   ) {
     self.database = database
     self.orderLifetime = orderLifetime
-    self.tellings = tellings
+    self.writeBackKinds = writeBackKinds
     self.metrics = metrics
-    holdingReader = HoldingBatcher(database: database)
+    holdingBatcher = HoldingBatcher(database: database)
     notifier = ChangeNotifier(database: database)
   }
 }
@@ -97,7 +97,7 @@ extension LedgerStore {
   var changes: RecentWrites { core.changes }
   var metrics: LedgerMetrics { core.metrics }
   var orderLifetime: Duration { core.orderLifetime }
-  var tellings: Set<WriteBack.Kind> { core.tellings }
+  var writeBackKinds: Set<WriteBack.Kind> { core.writeBackKinds }
 
   var submissions: SubmissionStore { SubmissionStore(core: core) }
   var notifications: NotificationStore { NotificationStore(core: core) }

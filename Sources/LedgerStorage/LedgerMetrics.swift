@@ -30,11 +30,11 @@ final class LedgerMetrics: Sendable {
   }
 
   func count(_ recording: Recording) {
-    for family in recording.distinctFamilies {
-      for change in family.changes {
+    for original in recording.distinctOriginals {
+      for change in original.changes {
         decisions[Key(rule: change.decision.rule, action: change.action)]?.increment()
       }
-      for charge in family.revocationChanges {
+      for charge in original.revocationChanges {
         (charge.revocation == nil ? restored : revoked).increment()
       }
     }

@@ -171,6 +171,6 @@ extension Report {
 
   private var rowColumns: [String] {
     let names = Set(itemColumns.map(\.name))
-    return columns.filter { $0.tellsRowsApart && names.contains($0.name) }.map(\.name)
+    return columns.filter { $0.distinguishesRows && names.contains($0.name) }.map(\.name)
   }
 }

@@ -92,7 +92,7 @@ package struct Report: Sendable {
     items = views?.items ?? Signature(of: relation + "_item", in: text)
     self.order =
       order
-      ?? numbers.columns.filter { $0.tellsRowsApart && $0.name != "to_day" }.map(\.name)
+      ?? numbers.columns.filter { $0.distinguishesRows && $0.name != "to_day" }.map(\.name)
       .joined(separator: ", ")
     (self.name, self.label, self.group, self.summary, self.sql) = (
       name, label, group, summary, text
@@ -295,7 +295,7 @@ extension ReportColumn {
   }
 
   /// Whether its values distinguish rows, and do not count or measure anything.
-  var tellsRowsApart: Bool {
+  var distinguishesRows: Bool {
     switch kind {
     case .text, .date, .flag: true
     case .number, .time, .duration, .money, .fraction, .rate: false

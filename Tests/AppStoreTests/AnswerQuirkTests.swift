@@ -32,7 +32,7 @@ struct AnswerQuirkTests {
                                   "promotional_offer_id": "", "in_app_ownership_type": ""]),
     ("ownership spelled out",    ["in_app_ownership_type": "PURCHASED"]),
     ("is_upgraded spelled out",  ["is_upgraded": "false"]),
-    ("fields nobody knows",      ["storefront": "DEU", "advanced": ["x": [1, true, .null]]]),
+    ("fields that are unknown", ["storefront": "DEU", "advanced": ["x": [1, true, .null]]]),
   ] as [(String, [String: JSON])])
   func `the same transaction in another form`(
     form: String, change: [String: JSON]
@@ -296,7 +296,7 @@ struct AnswerQuirkTests {
     #expect(receipt.unreadable.map(\.reason).first?.contains("expires_date is missing") == true)
   }
 
-  @Test func `several lines in one receipt`() async throws {
+  @Test func `several original transactions in one receipt`() async throws {
     let shared = month.with(["transaction_id": "21", "original_transaction_id": "20"])
     let receipt = try await receipt(
       answer(

@@ -91,7 +91,7 @@ struct JSONReaderTests {
     #expect(throws: JSONError.self) { try JSONValue(parsing: (text + ",\"49999\":0}").utf8) }
   }
 
-  @Test func `members are told apart by bytes`() throws {
+  @Test func `members are distinguished by bytes`() throws {
     let json = try JSONValue(parsing: "{\"caf\u{e9}\":1,\"cafe\u{301}\":2}".utf8)
     #expect(json["caf\u{e9}"] == 1)
     #expect(json["cafe\u{301}"] == 2)

@@ -84,7 +84,7 @@ struct LocalReceiptForgeryTests {
       (
         .unsupportedAlgorithm, "another digest", { receipt, _ in receipt.digest = .sha384 }
       ),
-      (.notOneSigner, "nobody signed", { receipt, _ in receipt.signerCount = 0 }),
+      (.notOneSigner, "unsigned", { receipt, _ in receipt.signerCount = 0 }),
       (.notOneSigner, "two signed", { receipt, _ in receipt.signerCount = 2 }),
       (
         .missingCertificate, "no certificates", { receipt, _ in receipt.certificates = [] }
@@ -99,7 +99,7 @@ struct LocalReceiptForgeryTests {
       ),
       (
         .missingCertificate, "another issuer",
-        { receipt, _ in receipt.leafRequest.issuer = "Somebody" }
+        { receipt, _ in receipt.leafRequest.issuer = "Another CA" }
       ),
       (
         .strangeCertificate, "one that is none",
@@ -137,7 +137,7 @@ struct LocalReceiptForgeryTests {
       (
         .untrustedChain, "an intermediate that names another issuer",
         { receipt, authority in
-          receipt.certificates[1] = try intermediate(authority) { $0.issuer = "Somebody" }
+          receipt.certificates[1] = try intermediate(authority) { $0.issuer = "Another CA" }
         }
       ),
       (
@@ -251,7 +251,7 @@ struct LocalReceiptForgeryTests {
     #expect(verdict.failure?.reason == .wrongSignature)
   }
 
-  @Test func `what is no receipt at all is told apart`() throws {
+  @Test func `data that is not a receipt is distinguished`() throws {
     let verifier = try ReceiptAuthority.shared.verifier()
     let texts: [(reason: LocalReceiptRefusal.Reason, text: String)] = [
       (.notBase64, ""), (.notBase64, "MIIB*"), (.notBase64, "MIIB MIIB"),

@@ -35,7 +35,7 @@ struct LocalReceiptReadingTests {
     #expect(receipt.createdAt == (try Timestamp("2024-06-01T10:00:00Z")))
   }
 
-  @Test func `every type of product and every price is told`() throws {
+  @Test func `every type of product and every price is read`() throws {
     let start = "2024-05-10T00:00:00Z"
     let receipt = try receipt([
       TestPurchase("1", of: "1", product: "forever", type: 0, from: start),
@@ -160,7 +160,7 @@ struct LocalReceiptReadingTests {
 
   // MARK: What to ask Apple about
 
-  @Test func `each line is to be asked about once, the newest first`() throws {
+  @Test func `each original transaction is to be polled once, the newest first`() throws {
     var receipt = TestReceipt(by: try ReceiptAuthority.shared)
     receipt.add(TestPurchase("31", of: "30", from: "2024-01-01T00:00:00Z"))
     receipt.add(TestPurchase("11", of: "10", from: "2024-03-01T00:00:00Z"))

@@ -68,7 +68,7 @@ struct LocalReceiptSampleTests {
       .verify(try receiptSample())
     let local = try verifier().verify(try receiptSample()).get()
     let records = local.records.map { record in
-      // What only the receipt tells.
+      // What only the receipt contains.
       #expect(record.productType == .autoRenewable)
       var record = record
       record.productType = nil
@@ -78,7 +78,7 @@ struct LocalReceiptSampleTests {
     #expect(records.allSatisfy { $0.asOf == local.createdAt && $0.revocation == .notSaid })
   }
 
-  @Test func `its line is to be asked about`() throws {
+  @Test func `its original transaction is to be polled`() throws {
     let form = try ReceiptForm(try receiptSample())
     #expect(form.transactionIDs == ["1000000692878476"])
     #expect(form.environment == .sandbox)

@@ -69,7 +69,8 @@ struct RenewalStatusTests {
       ])
   }
 
-  @Test func `a line of which no period is known cannot be called expired`() async throws {
+  @Test func `an original transaction without a known period can't be called expired`() async throws
+  {
     let renewal: JSON = ["original_transaction_id": "77", "expiration_intent": "1"]
     let statuses = try await receipt(answer(latest: [month], renewals: [renewal])).statuses
     let status = try #require(statuses[OriginalTransactionKey(.production, "77")])
@@ -127,7 +128,7 @@ struct RenewalStatusTests {
     #expect(receipt.records.map(\.asOf) == [receipt.requestDate])
   }
 
-  @Test func `an answer without a word about renewal gives no status`() async throws {
+  @Test func `an answer without renewal information gives no status`() async throws {
     #expect(try await receipt(answer(latest: [month])).statuses.isEmpty)
     #expect(try await receipt(["status": 0, "receipt": month]).statuses.isEmpty)
   }

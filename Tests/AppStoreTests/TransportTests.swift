@@ -15,9 +15,9 @@ struct TransportTests {
   private func verify(
     timeout: Duration = patience,
     answerLimitBytes: Int = HTTPClientTransport.answerLimitBytes,
-    _ acts: @escaping @Sendable (StandInApple.Request) -> [StandInApple.Act]
+    _ actions: @escaping @Sendable (StandInApple.Request) -> [StandInApple.Action]
   ) async throws -> ReceiptVerification {
-    try await StandInApple.serving(acts) { apple in
+    try await StandInApple.serving(actions) { apple in
       try await HTTPClient.withApple { client in
         try await ReceiptVerifier(
           HTTPClientTransport(client: client, answerLimitBytes: answerLimitBytes),
@@ -30,7 +30,7 @@ struct TransportTests {
   /// A fault, and what the retry's reason must say of it.
   struct Fault: CustomTestStringConvertible, Sendable {
     var name: String
-    var acts: [StandInApple.Act]
+    var actions: [StandInApple.Action]
     var reason: String
     /// What the exchange keeps of the answer.
     var kept: (status: Int?, bytes: Int)
@@ -41,54 +41,54 @@ struct TransportTests {
 
   static let faults = [
     Fault(
-      name: "reset before the answer", acts: [.reset], reason: "connection to Apple was lost",
+      name: "reset before the answer", actions: [.reset], reason: "connection to Apple was lost",
       kept: (nil, 0)),
     Fault(
-      name: "closed before the answer", acts: [], reason: "connection to Apple was lost",
+      name: "closed before the answer", actions: [], reason: "connection to Apple was lost",
       kept: (nil, 0)),
     Fault(
       name: "closed in the middle",
-      acts: [.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"status\": 0")],
+      actions: [.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"status\": 0")],
       reason: "connection to Apple was lost", kept: (200, 12)),
     Fault(
       name: "reset in the middle",
-      acts: [
+      actions: [
         .send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"status\": 0"),
         .pause(.milliseconds(200)), .reset,
       ], reason: "connection to Apple was lost", kept: (200, 12)),
     Fault(
       name: "truncated without a length",
-      acts: [.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{\"status\": 0, \"rec")],
+      actions: [.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{\"status\": 0, \"rec")],
       reason: "broken or incomplete JSON: 18 bytes", kept: (200, 18)),
     Fault(
-      name: "empty", acts: [.answer("")], reason: "response is empty", kept: (200, 0)),
+      name: "empty", actions: [.answer("")], reason: "response is empty", kept: (200, 0)),
     Fault(
-      name: "HTML with 200", acts: [.answer(html, type: "text/html; charset=utf-8")],
+      name: "HTML with 200", actions: [.answer(html, type: "text/html; charset=utf-8")],
       reason: "bytes of text/html instead of a JSON object", kept: (200, html.utf8.count)),
     Fault(
-      name: "HTML with 503", acts: [.answer(html, status: 503, type: "text/html")],
+      name: "HTML with 503", actions: [.answer(html, status: 503, type: "text/html")],
       reason: "HTTP 503 with \(html.utf8.count) bytes of text/html",
       kept: (503, html.utf8.count)),
     Fault(
-      name: "500", acts: [.answer(good, status: 500)], reason: "HTTP 500",
+      name: "500", actions: [.answer(good, status: 500)], reason: "HTTP 500",
       kept: (500, good.utf8.count)),
     Fault(
-      name: "another protocol", acts: [.send("SSH-2.0-OpenSSH_9.2\r\n")],
+      name: "another protocol", actions: [.send("SSH-2.0-OpenSSH_9.2\r\n")],
       reason: "connection to Apple was lost", kept: (nil, 0)),
     Fault(
-      name: "an array", acts: [.answer("[1, 2]")], reason: "instead of a JSON object",
+      name: "an array", actions: [.answer("[1, 2]")], reason: "instead of a JSON object",
       kept: (200, 6)),
     Fault(
-      name: "JSON of another shape", acts: [.answer("{\"errorCode\": 5000000}")],
+      name: "JSON of another shape", actions: [.answer("{\"errorCode\": 5000000}")],
       reason: "unexpected JSON structure: status is missing", kept: (200, 22)),
     Fault(
-      name: "status 0 without a receipt", acts: [.answer("{\"status\": 0}")],
+      name: "status 0 without a receipt", actions: [.answer("{\"status\": 0}")],
       reason: "unexpected JSON structure: receipt is missing", kept: (200, 13)),
   ]
 
   @Test(arguments: faults)
   func `a fault is retried, and what arrived is kept`(_ fault: Fault) async throws {
-    let verification = try await verify { _ in fault.acts }
+    let verification = try await verify { _ in fault.actions }
     let retry = try #require(verification.verdict.retry, "\(verification.verdict)")
     #expect(retry.reason.contains(fault.reason), "\(retry.reason)")
     #expect(retry.limit == nil)
@@ -198,7 +198,7 @@ struct TransportTests {
     }
   }
 
-  @Test func `nobody listens`() async throws {
+  @Test func `a port without a listener`() async throws {
     let port = try await StandInApple.serving({ _ in [] }) { $0.port }
     try await HTTPClient.withApple { client in
       let start = ContinuousClock.now
@@ -246,7 +246,7 @@ struct TransportTests {
     }
   }
 
-  @Test func `a cancelled request ends at once and is told from a fault`() async throws {
+  @Test func `a cancelled request ends at once and is distinguished from a fault`() async throws {
     try await StandInApple.serving({ _ in [.pause(.seconds(600))] }) { apple in
       try await HTTPClient.withApple { client in
         let start = ContinuousClock.now

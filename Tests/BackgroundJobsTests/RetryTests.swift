@@ -49,7 +49,7 @@ struct RetryTests {
     (.processNotification("n"),                   .days(30)),
     (.publishEntitlements(AccountKey(rawValue: UUID())),  nil),
     (.expireOrder(UUID()),                        nil),
-    (.pollLine(OriginalTransactionKey(.production, "1")),         .days(30)),
+    (.pollStatus(OriginalTransactionKey(.production, "1")),         .days(30)),
     (.deliverEvents(stream: "s"),                 nil),
     (.compareNotifications(bundleID: "b", .sandbox), nil),
     (.reconcile,                                     nil),

@@ -58,7 +58,7 @@ struct ContainerTests {
       for (setting, value) in service.environment ?? [:] {
         guard setting.hasSuffix("_FILE") else {
           let isSecret = setting.contains(/PASSWORD|SECRET|_KEYS?$|_URL$/)
-          #expect(!isSecret, "\(name): \(setting) would be told by `docker inspect`")
+          #expect(!isSecret, "\(name): \(setting) would be shown by `docker inspect`")
           continue
         }
         let mounted = (service.secrets ?? []).map { "/run/secrets/\($0)" }

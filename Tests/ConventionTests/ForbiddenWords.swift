@@ -24,7 +24,7 @@ struct ForbiddenWord: Sendable {
       fault: "only libpq's own target does what the compiler cannot check"),
     ForbiddenWord(
       pattern: #"\.detached\b"#,
-      fault: "a detached task outlives whoever waits for it: use a child task or a service"),
+      fault: "a detached task outlives the task that waits for it: use a child task or a service"),
     ForbiddenWord(
       pattern: #"\btry!"#, fault: "`try!` ends the process without a sentence: handle the error"),
     ForbiddenWord(

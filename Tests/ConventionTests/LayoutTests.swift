@@ -36,7 +36,7 @@ struct LayoutTests {
     let target = "../../../schema.sql"
     let found = try? FileManager.default.destinationOfSymbolicLink(
       atPath: Repository.root.appending(path: path).path())
-    #expect(found == target, "Mend it with: ln -sf \(target) \(path)")
+    #expect(found == target, "Fix it with: ln -sf \(target) \(path)")
     #expect(
       Repository.text(of: path) == Repository.text(of: "schema.sql"), "The link leads elsewhere.")
   }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// A Swift file, with its code told from its comments and from the text of its string literals.
+/// A Swift file, with its code separated from its comments and from the text of its string literals.
 struct SwiftSource: Sendable {
   /// The text of one string literal; in it an interpolation stands as `$`, an escape as a space.
   struct Literal: Hashable, Sendable {

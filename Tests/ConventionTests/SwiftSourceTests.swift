@@ -1,6 +1,6 @@
 import Testing
 
-/// Code, comments and literals are told apart: every other rule relies on it.
+/// Code, comments and literals are separated: every other rule relies on it.
 struct SwiftSourceTests {
   @Test(arguments: [
     // written                                      code, blanks as one        literals

@@ -35,7 +35,7 @@ struct AccountCommandTests {
             arguments + ["--reason", "asked"], database, in: directory, settings: settings)
           #expect(outcome.status == status, "\(outcome.errors)")
           var lines = outcome.errors.split(separator: "\n")
-          // The operator is told in words why it failed.
+          // The operator gets the reason in words.
           if status != 0 { lines.removeLast() }
           #expect(!lines.isEmpty)
           for line in lines {
@@ -63,7 +63,7 @@ struct AccountCommandTests {
         #expect(again.status == 0, "\(again.errors)")
         #expect(again.output.hasPrefix("merged   guest\ninto     anna\nAlready merged"))
         #expect(
-          try await ledger.administration.administratorActs(limit: 10).map(\.action) == [
+          try await ledger.administration.administratorActions(limit: 10).map(\.action) == [
             "merge_account"
           ])
       }
@@ -86,14 +86,14 @@ struct AccountCommandTests {
           try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [String: Any]
         #expect((document?["account"] as? [String: Any])?["account_id"] as? String == "..")
         #expect((document?["lines"] as? [Any])?.isEmpty == true)
-        let acts = try await ledger.administration.administratorActs(limit: 10)
-        #expect(acts.map(\.action) == ["export_account"])
-        #expect(acts.map(\.reason) == ["asked"])
+        let actions = try await ledger.administration.administratorActions(limit: 10)
+        #expect(actions.map(\.action) == ["export_account"])
+        #expect(actions.map(\.reason) == ["asked"])
 
-        let unknown = try await run("nobody")
+        let unknown = try await run("unknown")
         #expect(unknown.status != 0)
         #expect(unknown.output.isEmpty)
-        #expect(unknown.errors.contains("Account nobody does not exist"), "\(unknown.errors)")
+        #expect(unknown.errors.contains("Account unknown does not exist"), "\(unknown.errors)")
       }
     }
   }
@@ -123,7 +123,7 @@ struct AccountCommandTests {
             false
           ])
         #expect(
-          try await ledger.administration.administratorActs(limit: 10).map(\.reason)
+          try await ledger.administration.administratorActions(limit: 10).map(\.reason)
             == ["By mistake.", "She asked."])
       }
     }
@@ -163,7 +163,7 @@ struct AccountCommandTests {
         #expect(try await ledger.accounts.account("anna") == nil)
         #expect(try await owner() == anna)
         let released = try await Self.run(
-          ["charge", "release", "1", "--reason", "Nobody's now."], database, in: directory)
+          ["charge", "release", "1", "--reason", "Unclaimed now."], database, in: directory)
         #expect(released.status == 0, "\(released.errors)")
         #expect(released.output == "owner  none until an account claims it\n")
         #expect(try await owner() == nil)

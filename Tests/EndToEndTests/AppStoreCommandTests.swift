@@ -97,7 +97,7 @@ struct AppStoreCommandTests {
     #expect(try Settings(await SettingSource(environment: [:])).serverAPIKey == nil)
   }
 
-  @Test("where nobody answers, one line says so")
+  @Test("without an answer, one line says so")
   func unreachable() async throws {
     let outcome = try await Self.run(
       ["statuses", "1", "--bundle-id", "com.example.app"],

@@ -42,7 +42,7 @@ struct AppStoreConversationTests {
     (answer["transactions"]?.array ?? []).compactMap { $0["payload"]?["transactionId"]?.string }
   }
 
-  @Test("a history of several pages, and later the news alone")
+  @Test("a history of several pages, and later only the changes")
   func history() async throws {
     try await withPetra { apple, line in
       let truth = apple.simulation.truth(of: AppleID("petra"))
@@ -58,11 +58,11 @@ struct AppStoreConversationTests {
       #expect(ids(none).isEmpty)
       // What changes comes again, after the revision.
       try apple.simulation.refund(truth[3].transactionID)
-      let news = try json(
+      let newer = try json(
         await apple.run(
           "history", line.rawValue, "--revision", revision, "--format", "json"))
-      #expect(ids(news) == [truth[3].transactionID.rawValue])
-      #expect(news["revision"]?.string != revision)
+      #expect(ids(newer) == [truth[3].transactionID.rawValue])
+      #expect(newer["revision"]?.string != revision)
       // The revision is of one query.
       let other = try await apple.run(
         "history", line.rawValue, "--revision", revision, "--revoked", "true")
@@ -98,7 +98,7 @@ struct AppStoreConversationTests {
       #expect(transaction.status == 0, "\(transaction.errors)")
       let lines = transaction.output.split(separator: "\n").map(String.init)
       #expect(lines.prefix(2) == ["environment  sandbox", "signature    verified"])
-      #expect(lines.contains { $0.wholeMatch(of: /productId +news\.weekly/) != nil })
+      #expect(lines.contains { $0.wholeMatch(of: /productId +newer\.weekly/) != nil })
       #expect(lines.contains { $0.wholeMatch(of: /purchaseDate +20.*T.*Z/) != nil })
       let download = try json(
         await apple.run("app-transaction", line.rawValue, "--format", "json"))
@@ -134,7 +134,7 @@ struct AppStoreConversationTests {
     }
   }
 
-  @Test("the limit of requests is told with the moment that Apple names")
+  @Test("the limit of requests is reported with the moment that Apple names")
   func rateLimit() async throws {
     try await withPetra { apple, line in
       apple.simulation.setRateLimitScale(0)
@@ -213,10 +213,10 @@ struct AppStoreConversationTests {
       #expect(extended["effectiveDate"] == .integer(end.milliseconds))
       #expect(extended["requestIdentifier"]?.string.flatMap(UUID.init(uuidString:)) != nil)
 
-      let told = try await apple.run(
+      let shown = try await apple.run(
         "consumption", last.transactionID.rawValue, "--customer-consented", "--delivery",
         "delivered", "--sample-content-provided", "--consumed", "42.5", "--preference", "decline")
-      #expect(told.status == 0, "\(told.errors)")
+      #expect(shown.status == 0, "\(shown.errors)")
       let reports = try apple.simulation.consumptionReports(of: last.transactionID)
       #expect(
         reports == [
@@ -244,7 +244,7 @@ struct AppStoreConversationTests {
     }
   }
 
-  @Test("a key that Apple does not know is told with its settings")
+  @Test("an unknown key is reported with its settings")
   func wrongKey() async throws {
     try await withPetra { apple, line in
       let outcome = try await apple.run(

@@ -50,7 +50,7 @@ struct AuditCommandTests {
     Tampering("UPDATE tenure.store_transaction SET order_id = NULL", "order", repairable: false),
   ]
 
-  @Test("a ledger that nobody touched is clean")
+  @Test("an untouched ledger is clean")
   func clean() async throws {
     try await withScratchDatabase { database in
       let ledger = try await SampleLedger(submissions: 4, in: database)

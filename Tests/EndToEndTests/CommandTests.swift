@@ -259,7 +259,7 @@ struct CommandTests {
     #expect(settings.sandboxAccess.grants(.sandbox, to: "4711") == isGranted)
   }
 
-  @Test("what is set and no setting is told, wherever it stands")
+  @Test("unknown settings are reported, wherever they are set")
   func misspelt() async throws {
     try await withTemporaryDirectory { directory in
       let apps = directory.appending(path: "apps")
@@ -343,7 +343,7 @@ struct CommandTests {
     }
   }
 
-  @Test("a port that is taken is told in one line, and one that is none is refused")
+  @Test("a port in use is reported in one line, and an invalid one is refused")
   func takenPort() async throws {
     let server = try await ServerBootstrap(group: .singletonMultiThreadedEventLoopGroup)
       .bind(host: "127.0.0.1", port: 0).get()

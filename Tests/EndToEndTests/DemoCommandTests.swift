@@ -8,10 +8,10 @@ import Testing
 
 @Suite("tenure demo")
 struct DemoCommandTests {
-  /// How long the story may take to be told.
+  /// How long the story may take.
   private static let limit: Duration = .seconds(300)
 
-  @Test("tells its story, in which everything comes out as it should, and leaves nothing")
+  @Test("plays its story, in which every check passes, and leaves nothing")
   func story() async throws {
     try await withTemporaryDirectory { directory in
       let outcome = try await ChildProcess.run(
@@ -27,11 +27,11 @@ struct DemoCommandTests {
     }
   }
 
-  /// In this one of the demos that are stopped somebody has looked at everything before.
+  /// Before this demo is stopped, everything has been looked at.
   private static let visited = (SIGINT, "Press Ctrl-C to stop")
 
   @Test(
-    "leaves nothing when it is told to stop, in the middle of its story or when it stays up",
+    "leaves nothing when it is stopped, in the middle of its story or when it stays up",
     arguments: [(SIGINT, "✓"), visited, (SIGTERM, "curl ")])
   func stops(on signal: Int32, after text: String) async throws {
     try await withTemporaryDirectory { directory in

@@ -51,8 +51,8 @@ struct DoctorTests {
     let decoder = JSONDecoder()
     decoder.keyDecodingStrategy = .convertFromSnakeCase
     let report = try decoder.decode(Report.self, from: Data(outcome.output.utf8))
-    for finding in report.findings where finding.verdict != "ok" {
-      #expect(finding.remedy?.isEmpty == false, "\(finding.check)")
+    for renewal in report.findings where renewal.verdict != "ok" {
+      #expect(renewal.remedy?.isEmpty == false, "\(renewal.check)")
     }
     return (report, Int32(outcome.status))
   }
@@ -89,7 +89,7 @@ struct DoctorTests {
     // settings                                                                               check
     (["TENURE_HTTP_PORT": "many"],                                                            "settings"),
     (["TENURE_API_KEYS": ""],                                                                 "settings.api_keys"),
-    (["DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"],                                "database"),
+    (["DATABASE_URL": "postgresql://unknown@127.0.0.1:1/none"],                                "database"),
     (["TENURE_APPSTORE_VERIFY_RECEIPT_URL": "http://127.0.0.1:1/verifyReceipt"],              "apple.verify_receipt.production"),
     (["TENURE_APPSTORE_SANDBOX_API_URL": "http://127.0.0.1:1"],                               "apple.server_api.sandbox"),
     (["TENURE_WEBHOOK_URL": "http://127.0.0.1:1/", "TENURE_WEBHOOK_SECRET": "0123456789abcdef",
@@ -120,11 +120,11 @@ struct DoctorTests {
       let doctor = Doctor(
         settings: settings,
         logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
-      let finding = try #require(
+      let renewal = try #require(
         doctor.settingFindings().first { $0.check == "settings.shared_secret" })
-      #expect(finding.verdict.rawValue == verdict)
-      #expect(finding.found.contains(word))
-      #expect(!finding.found.contains(secret))
+      #expect(renewal.verdict.rawValue == verdict)
+      #expect(renewal.found.contains(word))
+      #expect(!renewal.found.contains(secret))
     }
   }
 
@@ -165,7 +165,7 @@ struct DoctorTests {
     }
   }
 
-  @Test("a database of another schema is told to be migrated")
+  @Test("a database with another schema must be migrated")
   func otherSchema() async throws {
     try await withScratchDatabase { database in
       try await SimulatedApple.serving(from: .now) { apple in
@@ -180,7 +180,7 @@ struct DoctorTests {
     }
   }
 
-  @Test("a role that is no member is told to become one")
+  @Test("a role that is not a member is asked to become one")
   func stranger() async throws {
     try await withScratchDatabase { database in
       try await SimulatedApple.serving(from: .now) { apple in
@@ -196,7 +196,7 @@ struct DoctorTests {
     }
   }
 
-  @Test("a database that compiles statements is told not to")
+  @Test("a database that compiles statements is warned about")
   func compiling() async throws {
     try await withScratchDatabase { database in
       // Not every PostgreSQL is built with a compiler.
@@ -237,7 +237,7 @@ struct DoctorTests {
       (.seconds(-300), .seconds(1), .fault),
     ])
   func clocks(skew: Duration, precision: Duration, verdict: DoctorFinding.Verdict) {
-    let finding = Doctor.clockFinding("clock", of: "It", skew: skew, precision: precision)
-    #expect(finding.verdict == verdict)
+    let renewal = Doctor.clockFinding("clock", of: "It", skew: skew, precision: precision)
+    #expect(renewal.verdict == verdict)
   }
 }

@@ -26,7 +26,8 @@ struct FailoverTests {
   private static let recoveryLimit: Duration = .seconds(30)
 
   @Test(
-    "loses no acknowledged purchase, doubles none, and needs nobody", arguments: Mishap.allCases)
+    "loses no acknowledged purchase, doubles none, and needs no operator",
+    arguments: Mishap.allCases)
   func losesNothing(mishap: Mishap) async throws {
     try await withTemporaryDirectory { directory in
       let pair = try await ServerPair.start(in: directory)
@@ -156,7 +157,7 @@ private final class Checkout: Sendable {
   ///
   /// - Parameters:
   ///   - count: How many.
-  ///   - mishap: Notes it, and mends it.
+  ///   - mishap: Notes it, and repairs it.
   /// - Throws: What keeps customers from being served for longer than anybody's patience.
   func open(for count: Int, mishap: @escaping @Sendable () async throws -> Void) async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in

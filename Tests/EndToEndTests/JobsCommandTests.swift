@@ -61,10 +61,10 @@ struct JobsCommandTests {
       let nothing = try await run(["retry", "--all"])
       #expect(nothing.status == 0)
       #expect(nothing.output == "retried  0\n")
-      let acts = try await ledger.administration.administratorActs(limit: 10)
-      #expect(acts.map(\.action) == ["retry_jobs"])
-      #expect(acts.first?.administrator == "cli:ops")
-      #expect(acts.first?.reason == "It can be read now.")
+      let actions = try await ledger.administration.administratorActions(limit: 10)
+      #expect(actions.map(\.action) == ["retry_jobs"])
+      #expect(actions.first?.administrator == "cli:ops")
+      #expect(actions.first?.reason == "It can be read now.")
     }
   }
 
@@ -91,9 +91,9 @@ struct JobsCommandTests {
       let all = try await run(["retry", "--kind", "process_notification"])
       #expect(all.output == "retried  1\n", "\(all.errors)")
       // A reason is optional.
-      let acts = try await ledger.administration.administratorActs(limit: 10)
-      #expect(acts.map(\.reason) == [nil])
-      #expect(acts.first?.administrator.hasPrefix("cli") == true)
+      let actions = try await ledger.administration.administratorActions(limit: 10)
+      #expect(actions.map(\.reason) == [nil])
+      #expect(actions.first?.administrator.hasPrefix("cli") == true)
     }
   }
 }

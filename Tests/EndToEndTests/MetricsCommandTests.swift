@@ -12,7 +12,7 @@ import Testing
 @testable import Intake
 @testable import tenure
 
-@Suite("What the programs tell Prometheus")
+@Suite("Metrics of the programs")
 struct MetricsCommandTests {
   @Test("the dashboard, the rules and the list are printed")
   func printed() async throws {
@@ -24,7 +24,7 @@ struct MetricsCommandTests {
     #expect(try await TenureProgram.run("metrics", "tea").status != 0)
   }
 
-  @Test("serve and work tell all that is declared between them, and nothing else")
+  @Test("serve and work export all declared metrics between them, and no others")
   func everything() async throws {
     try await withScratchDatabase { database in
       try await SimulatedApple.serving(from: .now) { apple in
@@ -39,8 +39,8 @@ struct MetricsCommandTests {
           #expect(served.status == 200)
           let worked = try await Self.metricsOfWorker(
             apple.settings.merging(["DATABASE_URL": uri]) { $1 }, in: directory)
-          let told = Self.families(in: served.body).union(Self.families(in: worked))
-          #expect(told == Set(MetricDeclaration.tenure.map(\.name)))
+          let shown = Self.families(in: served.body).union(Self.families(in: worked))
+          #expect(shown == Set(MetricDeclaration.tenure.map(\.name)))
           #expect(worked.contains("tenure_database_readable 1"))
           // The server that is to be read is no standby: nothing is known of one.
           #expect(served.body.contains("tenure_replica_age_seconds +Inf"))
@@ -53,7 +53,7 @@ struct MetricsCommandTests {
     Set(exposition.matches(of: /\x23 TYPE ([a-z_]+)/).map { String($0.1) })
   }
 
-  /// Runs a worker until it has told its metrics once.
+  /// Runs a worker until it has exported its metrics once.
   private static func metricsOfWorker(
     _ settings: [String: String], in directory: URL
   ) async throws -> String {

@@ -18,7 +18,7 @@ struct MigrateDistributedTests {
   }
 
   @Test(
-    "a server without Citus is told to get it, and stays as it is",
+    "a server without Citus is reported, and stays as it is",
     .disabled(if: ScratchPlace.environment.isDistributed))
   func withoutCitus() async throws {
     try await withScratchDatabase { database in

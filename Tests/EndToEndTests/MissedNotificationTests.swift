@@ -57,7 +57,7 @@ struct MissedNotificationTests {
     Issue.record("It was not compared.")
   }
 
-  @Test("after a downtime the worker finds what Apple sent to nobody")
+  @Test("after a downtime the worker finds the notifications that were missed")
   func downtime() async throws {
     try await withWorker { assembly, simulation, database in
       let heartbeat = assembly.heartbeat()
@@ -79,7 +79,7 @@ struct MissedNotificationTests {
       #expect(found.map(\.missing) == [1])
       #expect(found.map(\.delayInMilliseconds) == [2 * 3_600_000])
       let line = OriginalTransactionKey(.production, bought.originalTransactionID)
-      #expect(try await assembly.ledger.ownership.family(of: line)?.rule.charges.count == 1)
+      #expect(try await assembly.ledger.ownership.original(of: line)?.rule.charges.count == 1)
 
       // It beats on, and nothing is compared before a day is over.
       simulation.advance(by: .minutes(4))

@@ -33,7 +33,7 @@ struct OwnerWithoutRolesTests {
     }
   }
 
-  @Test func `who is missing is told, and has everything as soon as there is one`() async throws {
+  @Test func `a missing role is reported, and gets everything as soon as it exists`() async throws {
     try await Self.withServer { server, superuser in
       try await superuser.runScript(
         "CREATE ROLE proprietor LOGIN NOCREATEROLE; CREATE ROLE app LOGIN")
@@ -59,9 +59,9 @@ struct OwnerWithoutRolesTests {
         CREATE ROLE tenure_program NOLOGIN; CREATE ROLE tenure_reader NOLOGIN;
         GRANT tenure_program TO app;
         """)
-      let mended = try await TenureProgram.run("migrate", environment: owner)
-      #expect(mended.status == 0)
-      #expect(!mended.output.contains(" is missing"), "\(mended.output)")
+      let repaired = try await TenureProgram.run("migrate", environment: owner)
+      #expect(repaired.status == 0)
+      #expect(!repaired.output.contains(" is missing"), "\(repaired.output)")
       let served = try await TenureProgram.run("doctor", environment: owner)
       #expect(served.output.contains("ok       database.role"), "\(served.output)")
       #expect(served.output.contains("ok       database.owner"), "\(served.output)")
@@ -95,7 +95,7 @@ struct OwnerWithoutRolesTests {
         "doctor",
         environment: [
           "DATABASE_URL": reader, "TENURE_MIGRATION_DATABASE_URL": reader,
-          "TENURE_LISTEN_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
+          "TENURE_LISTEN_DATABASE_URL": "postgresql://unknown@127.0.0.1:1/none",
         ])
       #expect(doctor.output.contains("FAULT    database.role"), "\(doctor.output)")
       #expect(doctor.output.contains("WARNING  database.owner"), "\(doctor.output)")

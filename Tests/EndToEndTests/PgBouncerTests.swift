@@ -127,7 +127,7 @@ struct PgBouncerTests {
     }
   }
 
-  @Test("with prepared statements nobody starts, and the doctor says why")
+  @Test("with prepared statements no program starts, and the doctor says why")
   func prepared() async throws {
     try await Self.withPgBouncer { bouncer, _, _ in
       let settings = [
@@ -151,7 +151,7 @@ struct PgBouncerTests {
     }
   }
 
-  @Test("nobody ever runs a statement that somebody else has prepared")
+  @Test("no client runs a statement that another client has prepared")
   func othersStatements() async throws {
     try await Self.withPgBouncer { bouncer, _, _ in
       try await withThrowingTaskGroup(of: Void.self) { group in

@@ -18,7 +18,7 @@ import Testing
 struct PollCommandTests {
   private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
 
-  /// Anna's month ended two weeks ago without any news since: the poll is due.
+  /// Anna's month ended two weeks ago without any evidence since: the poll is due.
   private func withAnna(
     _ test: @Sendable (SimulatedApple, ConnectionPool, SimulatedEvent) async throws -> Void
   ) async throws {
@@ -79,8 +79,8 @@ struct PollCommandTests {
       #expect(row("failed", in: first) == "0")
       #expect(row("rate limited", in: first) == "0")
       let line = OriginalTransactionKey(.production, bought.originalTransactionID)
-      let family = try #require(try await Ledger(database: database).ownership.family(of: line))
-      #expect(family.rule.charges.count == 2)
+      let original = try #require(try await Ledger(database: database).ownership.original(of: line))
+      #expect(original.rule.charges.count == 2)
 
       let second = try await poll(apple, database, "--once")
       #expect(second.status == 0)

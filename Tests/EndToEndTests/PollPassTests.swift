@@ -152,7 +152,7 @@ struct PollPassTests {
     }
   }
 
-  @Test("a failure of ours is told, and the rest goes on")
+  @Test("an internal failure is reported, and the rest goes on")
   func ourFault() async throws {
     try await withStage(perHour: 1_000_000) { stage in
       for number in 0..<3 { try await stage.addLine(number) }

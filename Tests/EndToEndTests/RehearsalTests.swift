@@ -13,13 +13,13 @@ struct RehearsalTests {
   func isWell() async throws {
     let outcome = try await TenureProgram.run("rehearse", "--owners", "150", "--newcomers", "5")
     #expect(outcome.status == 0, "\(outcome.output)\(outcome.errors)")
-    for deed in [
+    for step in [
       "import finished: 150 owners", "compare finds no difference", "schema was upgraded in",
       "database was killed", "worker was killed", "compared with the truth: 0 differences",
     ] {
       // The story is broken into lines.
       let text = outcome.output.split { $0.isWhitespace }.joined(separator: " ")
-      #expect(text.contains(deed), "\(deed) is not told in: \(text)")
+      #expect(text.contains(step), "\(step) is missing from: \(text)")
     }
   }
 

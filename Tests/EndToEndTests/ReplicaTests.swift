@@ -22,7 +22,7 @@ struct ReplicaTests {
   /// What reads entitlements: before the router, behind it, and in batches.
   private enum Way: CaseIterable { case short, router, batch }
 
-  @Test("answers what it is known to have; whoever has written reads at the primary")
+  @Test("answers what it is known to have; recent writers read at the primary")
   func answers() async throws {
     try await withTemporaryDirectory { directory in
       let pair = try await ServerPair.start(in: directory)

@@ -55,9 +55,9 @@ struct ReportCommandTests {
   @Test("it prints what a report counts")
   func definition() async throws {
     try await withScratchDatabase { database in
-      let told = try await run("churn", "--definition", on: database)
-      #expect(told.status == 0)
-      #expect(told.output.contains("churn_rate = churned / active_at_start"))
+      let shown = try await run("churn", "--definition", on: database)
+      #expect(shown.status == 0)
+      #expect(shown.output.contains("churn_rate = churned / active_at_start"))
       let unknown = try await run("churn", "--time-zone", "Mars/Phobos", on: database)
       #expect(unknown.status != 0)
       #expect(unknown.errors.contains("--time-zone must be a name"), "\(unknown.errors)")

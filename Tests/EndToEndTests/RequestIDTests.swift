@@ -39,7 +39,7 @@ struct RequestIDTests {
     request.headers.add(name: "Authorization", value: "Bearer \(server.secret)")
     request.headers.add(name: "Content-Type", value: "application/json")
     request.headers.add(name: "X-Request-ID", value: id)
-    request.body = .bytes(Array(#"{"account_id":"somebody","receipt_data":"\#(receipt)"}"#.utf8))
+    request.body = .bytes(Array(#"{"account_id":"customer","receipt_data":"\#(receipt)"}"#.utf8))
     return try await HTTPClient.shared.execute(request, timeout: .seconds(120))
   }
 
@@ -52,8 +52,8 @@ struct RequestIDTests {
   ) async throws {
     try await withScratchDatabase { database in
       try await SimulatedApple.serving(from: .now) { apple in
-        try apple.simulation.addAppleID("somebody")
-        try apple.simulation.addDevice("phone", appleID: "somebody")
+        try apple.simulation.addAppleID("customer")
+        try apple.simulation.addDevice("phone", appleID: "customer")
         try apple.simulation.buy("monthly", on: "phone")
         let receipt = try apple.simulation.receipt(on: "phone")
         let settings = apple.settings.merging([

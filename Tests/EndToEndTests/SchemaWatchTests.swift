@@ -59,13 +59,13 @@ struct SchemaWatchTests {
       #expect(audit.status == 0)
       #expect(audit.errors.contains("an upgrade is in progress"))
       // Only the schema matters here: there is no Apple to ask.
-      let nobody = "http://127.0.0.1:1/"
+      let unreachable = "http://127.0.0.1:1/"
       let doctor = try await TenureProgram.run(
         "doctor",
         environment: environment.merging([
-          "TENURE_APPSTORE_VERIFY_RECEIPT_URL": nobody,
-          "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": nobody,
-          "TENURE_APPSTORE_API_URL": nobody, "TENURE_APPSTORE_SANDBOX_API_URL": nobody,
+          "TENURE_APPSTORE_VERIFY_RECEIPT_URL": unreachable,
+          "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": unreachable,
+          "TENURE_APPSTORE_API_URL": unreachable, "TENURE_APPSTORE_SANDBOX_API_URL": unreachable,
         ]) { $1 })
       #expect(doctor.output.contains("Restart `tenure serve` and `tenure work`"))
     }

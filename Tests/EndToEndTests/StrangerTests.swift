@@ -118,7 +118,7 @@ struct StrangerTests {
     return times.sorted()[495]
   }
 
-  /// The processor time that a server has used; nil where the system does not tell.
+  /// The processor time that a server has used; nil where the system does not report it.
   private static func processorTime(_ server: ServeProcess) -> Duration? {
     // proc_pid_stat(5): the 14th and 15th field, in hundredths of a second. The second, the
     // program's name, is in parentheses.
@@ -132,7 +132,7 @@ struct StrangerTests {
 
   /// What a flood does to a server that has refused nothing yet.
   private struct Flooded {
-    /// The processor time of its first second; nil where the system does not tell.
+    /// The processor time of its first second; nil where the system does not report it.
     var cost: Duration?
     /// The 99th percentiles of reads before the flood and as it begins.
     var quiet: Duration

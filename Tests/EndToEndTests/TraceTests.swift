@@ -19,7 +19,7 @@ import Tracing
 @testable import Intake
 @testable import tenure
 
-@Suite("What a collector is told")
+@Suite("Exported traces")
 struct TraceTests {
   /// A span, as it was sent.
   private struct Span: Decodable {
@@ -48,8 +48,8 @@ struct TraceTests {
       try await withScratchDatabase { database in
         try await SimulatedApple.serving(from: .now) { apple in
           try await withTemporaryDirectory { directory in
-            try apple.simulation.addAppleID("somebody")
-            try apple.simulation.addDevice("phone", appleID: "somebody")
+            try apple.simulation.addAppleID("customer")
+            try apple.simulation.addDevice("phone", appleID: "customer")
             try apple.simulation.buy("monthly", on: "phone")
             let receipt = try apple.simulation.receipt(on: "phone")
             let server = try await ServeProcess.start(
@@ -66,7 +66,7 @@ struct TraceTests {
               request.headers.add(
                 name: "traceparent", value: "00-\(trace)-b7ad6b7169203331-\(flags)")
               request.body = .bytes(
-                Array(#"{"account_id":"somebody","receipt_data":"\#(receipt)"}"#.utf8))
+                Array(#"{"account_id":"customer","receipt_data":"\#(receipt)"}"#.utf8))
               let answer = try await HTTPClient.shared.execute(request, timeout: .seconds(120))
               #expect(answer.status == .ok)
             }
@@ -80,7 +80,7 @@ struct TraceTests {
         #expect(request.head.uri == "/v1/traces")
         #expect(request.head.headers.first(name: "X-Scope") == "a b")
         // Who it was stays here.
-        #expect(!request.body.contains("somebody"))
+        #expect(!request.body.contains("customer"))
       }
       let spans = try Self.spans(requests)
       // Requests that the caller does not trace are not traced either, by this setting.
@@ -121,7 +121,7 @@ struct TraceTests {
     #expect(isSo())
   }
 
-  @Test("a collector that is away is told later, and what it refuses is dropped")
+  @Test("an unavailable collector gets traces later, and what it refuses is dropped")
   func trouble() async throws {
     try await StandInReceiver.run { collector in
       // It is away, is back, refuses what it gets, sends elsewhere, and takes the rest.

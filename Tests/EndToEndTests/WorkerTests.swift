@@ -189,7 +189,7 @@ struct WorkerTests {
     }
   }
 
-  @Test("a worker that is told to stop finishes what it has begun, and begins nothing more")
+  @Test("a stopped worker finishes what it has begun, and begins nothing more")
   func gracefulStop() async throws {
     let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
     try await withScratchDatabase { database in
@@ -219,7 +219,7 @@ struct WorkerTests {
     }
   }
 
-  @Test("a job begins within moments of its commit, for its worker is told")
+  @Test("a job begins within moments of its commit, because its worker is notified")
   func wakesUp() async throws {
     let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
     try await withScratchDatabase { database in
@@ -232,7 +232,7 @@ struct WorkerTests {
         database: database, settings: settings, transport: apple, logger: quiet)
       // It does not poll during the test.
       let worker = Worker(
-        tools: assembly.jobTools, name: "w", deafSleep: .hours(1), logger: quiet,
+        tools: assembly.jobTools, name: "w", sleepWithoutNotify: .hours(1), logger: quiet,
         clock: WorkerClock(longestSleep: .hours(1)) { .now })
       let group = ServiceGroup(services: [worker], logger: quiet)
       try await withThrowingTaskGroup(of: Void.self) { tasks in
@@ -277,7 +277,7 @@ struct WorkerTests {
       // The server's retries took the first minute.
       stage.clock.advance(by: .days(1) + .minutes(1))
       try await stage.until { try await isParked() }
-      guard case .pending(_, nil, let problem, _) = try await stage.assembly.intake.standing(of: id)
+      guard case .pending(_, nil, let problem, _) = try await stage.assembly.intake.status(of: id)
       else {
         Issue.record("It has a next attempt.")
         return
@@ -295,7 +295,7 @@ struct WorkerTests {
       stage.apple.setUp()
       stage.clock.advance(by: .hours(2))
       try await stage.until { try await stage.count("true") == 0 }
-      guard case .rejected = try await stage.assembly.intake.standing(of: id) else {
+      guard case .rejected = try await stage.assembly.intake.status(of: id) else {
         Issue.record("It is not decided.")
         return
       }
@@ -336,7 +336,7 @@ struct WorkerTests {
           retryAt: stage.clock.now)
         try await stage.until { try await stage.count("kind = 'verify_submission'") == 0 }
         guard
-          case .verified(let answer) = try await stage.assembly.intake.standing(
+          case .verified(let answer) = try await stage.assembly.intake.status(
             of: submission.id)
         else {
           Issue.record("It is not verified.")

@@ -33,13 +33,13 @@ struct AdministrationTests {
     }
   }
 
-  private func acts(_ api: TestAPI, _ query: String = "") async throws -> [JSONValue] {
+  private func actions(_ api: TestAPI, _ query: String = "") async throws -> [JSONValue] {
     try await api.get("/v1/administrator-acts\(query)", as: .admin)["acts"]?.array ?? []
   }
 
   // MARK: Transfers
 
-  @Test func `a charge is transferred, and it is told who did so and why`() async throws {
+  @Test func `a charge is transferred, with administrator and reason`() async throws {
     try await withCharge { api, id in
       let path = "/v1/transactions/\(id)/owner"
       let body: JSONValue = ["account_id": "4712", "reason": "4711 bought it for 4712."]
@@ -55,16 +55,16 @@ struct AdministrationTests {
       // Once more is the same.
       #expect(try await api.call(.post, path, body, as: .admin).body == answer.body)
 
-      let acts = try await acts(api)
-      #expect(acts.count == 1)
-      #expect(acts[0]["administrator"] == "ops")
-      #expect(acts[0]["action"] == "transfer")
-      #expect(acts[0]["account_id"] == "4712")
-      #expect(acts[0]["previous_account_id"] == "4711")
-      #expect(acts[0]["reason"] == "4711 bought it for 4712.")
-      #expect(acts[0]["data"]?["transaction_id"]?.string == id.rawValue)
+      let actions = try await actions(api)
+      #expect(actions.count == 1)
+      #expect(actions[0]["administrator"] == "ops")
+      #expect(actions[0]["action"] == "transfer")
+      #expect(actions[0]["account_id"] == "4712")
+      #expect(actions[0]["previous_account_id"] == "4711")
+      #expect(actions[0]["reason"] == "4711 bought it for 4712.")
+      #expect(actions[0]["data"]?["transaction_id"]?.string == id.rawValue)
       for account in ["4711", "4712"] {
-        #expect(try await self.acts(api, "?account_id=\(account)").count == 1)
+        #expect(try await self.actions(api, "?account_id=\(account)").count == 1)
       }
     }
   }
@@ -93,8 +93,8 @@ struct AdministrationTests {
       let released = try await api.call(.delete, path + "?reason=A+stranger.", as: .admin)
       #expect(released.status == 200)
       #expect(released["owner_account_id"] == .null)
-      #expect(try await acts(api).map { $0["action"] } == ["release"])
-      #expect(try await acts(api)[0]["previous_account_id"] == "4711")
+      #expect(try await actions(api).map { $0["action"] } == ["release"])
+      #expect(try await actions(api)[0]["previous_account_id"] == "4711")
       _ = try await api.submit("4712", from: "anna")
       #expect(try await states("4712", api) == ["active"])
       let unknown = try await api.call(
@@ -125,11 +125,11 @@ struct AdministrationTests {
       #expect(again.status == 200)
       #expect(again["merged_at"] == merged["merged_at"])
       #expect(again["moved"]?["charges"] == 0)
-      #expect(try await acts(api).map { $0["action"] } == ["merge_account"])
+      #expect(try await actions(api).map { $0["action"] } == ["merge_account"])
     }
   }
 
-  @Test func `what can't be merged is told`() async throws {
+  @Test func `accounts that can't be merged are reported`() async throws {
     try await withCharge { api, _ in
       let bad: [(String, JSONValue, Int, String, String?)] = [
         ("4711", ["into": "4712"], 400, "invalid_request", "reason"),
@@ -173,7 +173,7 @@ struct AdministrationTests {
       let other = try await api.call(.post, "/v1/grants", body("silver"), as: .admin)
       #expect(other.status == 409)
       #expect(other.code == "grant_differs")
-      #expect(try await acts(api).count == 1)
+      #expect(try await actions(api).count == 1)
     }
   }
 
@@ -205,7 +205,7 @@ struct AdministrationTests {
         .post, "/v1/transactions/1/owner", ["account_id": "4712", "reason": "r"], as: .admin)
       #expect(unknown.status == 404)
       #expect(unknown.code == "unknown_transaction")
-      #expect(try await acts(api) == [])
+      #expect(try await actions(api) == [])
     }
   }
 
@@ -253,9 +253,9 @@ struct AdministrationTests {
       #expect(try await states("4712", api) == ["revoked"])
       let again = try await api.call(.delete, path, ["reason": "twice"], as: .admin)
       #expect(again.body == ended.body)
-      let told = try await api.get("/v1/events")
-      #expect(told["events"]?.array?.last?["type"] == "entitlement.revoked")
-      #expect(told["events"]?.array?.last?["data"]?["entitlement"]?["source"] == "grant")
+      let shown = try await api.get("/v1/events")
+      #expect(shown["events"]?.array?.last?["type"] == "entitlement.revoked")
+      #expect(shown["events"]?.array?.last?["data"]?["entitlement"]?["source"] == "grant")
 
       // at, known at, states
       let cases: [(String, String, [JSONValue])] = [
@@ -271,8 +271,9 @@ struct AdministrationTests {
           try await self.states("4712", api, "?at=\(at)&known_at=\(knownAt)") == states,
           "at \(at), known at \(knownAt)")
       }
-      #expect(try await acts(api).compactMap { $0["action"]?.string } == ["revoke_grant", "grant"])
-      #expect(try await acts(api)[0]["reason"] == "a mistake")
+      #expect(
+        try await actions(api).compactMap { $0["action"]?.string } == ["revoke_grant", "grant"])
+      #expect(try await actions(api)[0]["reason"] == "a mistake")
     }
   }
 
@@ -352,9 +353,9 @@ struct AdministrationTests {
       #expect(last?["data"]?["app_account_token"] == token)
       let sent = try await api.get("/v1/receipts/\(submission)", as: .admin)
       #expect(sent["exchanges"] == [])
-      let act = try await acts(api)[0]
-      #expect(act["account_id"]?.string == pseudonym)
-      #expect(act["reason"]?.string == "\(pseudonym) asked for it.")
+      let action = try await actions(api)[0]
+      #expect(action["account_id"]?.string == pseudonym)
+      #expect(action["reason"]?.string == "\(pseudonym) asked for it.")
       #expect(try await api.ledger.auditor.audit().differences == [])
 
       // The name is free, and the pseudonym can't be used.
@@ -378,7 +379,7 @@ struct AdministrationTests {
         .delete, "/v1/accounts/\(pseudonym)?reason=r", as: .admin)
       #expect(again.status == 200)
       #expect(again["removed"]?["submissions"] == 0)
-      let unknown = try await api.call(.delete, "/v1/accounts/nobody?reason=r", as: .admin)
+      let unknown = try await api.call(.delete, "/v1/accounts/unknown?reason=r", as: .admin)
       #expect(unknown.status == 404)
       #expect(unknown.code == "unknown_account")
     }
@@ -405,7 +406,7 @@ struct AdministrationTests {
         .post, "/v1/grants", ["account_id": "4711", "entitlement": "gold", "reason": "A present."],
         as: .admin)
       _ = try await api.submit("4711", signed: ["a.b.c"])
-      // What another account does is in nobody else's document, and what passes between the two
+      // What another account does is in its own document only, and what passes between the two
       // does not name the other.
       let claimed = try await api.get("/v1/accounts/4711/export", as: .admin)["lines"]?[0]["claims"]
       api.apple.simulation.advance(by: .seconds(5))
@@ -452,18 +453,18 @@ struct AdministrationTests {
       #expect(transfers.first?["reason"] == "4711 and another_account are one household.")
       #expect(answer.names("4711"))
       #expect(!answer.names("4712"))
-      let acts = try await acts(api)
-      #expect(acts[1]["action"] == "export_account")
-      #expect(acts[1]["reason"] == "asked")
+      let actions = try await actions(api)
+      #expect(actions[1]["action"] == "export_account")
+      #expect(actions[1]["reason"] == "asked")
 
-      let unknown = try await api.get("/v1/accounts/nobody/export", as: .admin)
+      let unknown = try await api.get("/v1/accounts/unknown/export", as: .admin)
       #expect(unknown.code == "unknown_account")
     }
   }
 
   // MARK: The record
 
-  @Test func `acts come by pages, the last one first`() async throws {
+  @Test func `actions come by pages, the last one first`() async throws {
     try await withCharge { api, _ in
       for number in 1...5 {
         _ = try await api.call(
@@ -480,7 +481,7 @@ struct AdministrationTests {
       #expect(found == ["e5", "e4", "e3", "e2", "e1"])
       let bad = try await api.get("/v1/administrator-acts?after=x", as: .admin)
       #expect(bad.field == "after")
-      let unknown = try await api.get("/v1/administrator-acts?account_id=nobody", as: .admin)
+      let unknown = try await api.get("/v1/administrator-acts?account_id=unknown", as: .admin)
       #expect(unknown.code == "unknown_account")
     }
   }
@@ -492,11 +493,11 @@ struct AdministrationTests {
       let id = try #require(feed["events"]?[0]["id"]?.string)
       let answer = try await api.call(.post, "/v1/events/\(id)/redelivery", as: .admin)
       #expect(answer.status == 202)
-      let act = try await acts(api)[0]
-      #expect(act["action"] == "redeliver_event")
-      #expect(act["subject"]?.string == id)
-      #expect(act["administrator"] == "ops")
-      #expect(act["reason"] == .null)
+      let action = try await actions(api)[0]
+      #expect(action["action"] == "redeliver_event")
+      #expect(action["subject"]?.string == id)
+      #expect(action["administrator"] == "ops")
+      #expect(action["reason"] == .null)
     }
   }
 }

@@ -97,9 +97,9 @@ struct AppleTroubleTests {
         let submitted = try await api.submit("4711", receipt: Self.receipt)
         #expect([200, 202, 422].contains(submitted.status), "\(name): \(submitted)")
         let id = try #require(submitted["submission_id"]?.string)
-        let standing = try await api.get("/v1/receipts/\(id)", as: .admin)
-        #expect(standing.status == submitted.status, "\(name)")
-        #expect(standing["exchanges"]?.array?.count == 1, "\(name)")
+        let state = try await api.get("/v1/receipts/\(id)", as: .admin)
+        #expect(state.status == submitted.status, "\(name)")
+        #expect(state["exchanges"]?.array?.count == 1, "\(name)")
       }
     }
   }
@@ -139,7 +139,7 @@ struct AppleTroubleTests {
 
   // MARK: What can't be read
 
-  @Test func `what can't be read is looked at again, and nobody says that there is nothing`()
+  @Test func `unreadable data is verified again and not reported as empty`()
     async throws
   {
     let log = RecordedLog()
@@ -328,8 +328,8 @@ struct AppleTroubleTests {
       let answer = try await api.submit("4711", receipt: Self.receipt)
       #expect(answer.status == 202, "\(answer)")
       let id = try #require(answer["submission_id"]?.string)
-      let standing = try await api.get("/v1/receipts/\(id)", as: .admin)
-      let fault = try #require(standing["exchanges"]?[0]["fault"]?.string)
+      let state = try await api.get("/v1/receipts/\(id)", as: .admin)
+      let fault = try #require(state["exchanges"]?[0]["fault"]?.string)
       #expect(fault.unicodeScalars.count == 1000)
       #expect(fault.contains("refused"))
       #expect(!fault.unicodeScalars.contains { $0.properties.generalCategory == .control })
@@ -350,14 +350,14 @@ struct AppleTroubleTests {
       api.apple.setDown(false)
       api.apple.answer(Self.receipt, with: Array(#"{"status":21002}"#.utf8))
       for attempt in 1...12 {
-        let standing = try await api.get("/v1/receipts/\(id)")
-        #expect(standing.status == 202, "\(attempt)")
+        let state = try await api.get("/v1/receipts/\(id)")
+        #expect(state.status == 202, "\(attempt)")
         api.apple.simulation.advance(by: .hours(3))
         _ = try await api.intake.resume(id)
       }
-      let standing = try await api.get("/v1/receipts/\(id)")
-      #expect(standing.status == 422)
-      #expect(standing["apple_status"] == 21002)
+      let state = try await api.get("/v1/receipts/\(id)")
+      #expect(state.status == 422)
+      #expect(state["apple_status"] == 21002)
     }
   }
 
@@ -370,11 +370,11 @@ struct AppleTroubleTests {
       let id = try #require(submitted["submission_id"]?.string)
       _ = try await api.database.execute(
         "UPDATE tenure.submission SET retry_at = NULL WHERE submission_id::text = \(id)")
-      let standing = try await api.get("/v1/receipts/\(id)")
-      #expect(standing.status == 202)
-      #expect(standing["status"] == "pending")
-      #expect(standing["retry_at"] == nil)
-      let detail = try #require(standing["detail"]?.string)
+      let state = try await api.get("/v1/receipts/\(id)")
+      #expect(state.status == 202)
+      #expect(state["status"] == "pending")
+      #expect(state["retry_at"] == nil)
+      let detail = try #require(state["detail"]?.string)
       #expect(detail.contains("Given up after 30 days"))
       #expect(detail.contains("tenure jobs retry"))
       #expect(detail.contains("Could not connect to Apple"))

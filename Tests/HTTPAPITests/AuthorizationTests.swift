@@ -48,7 +48,7 @@ struct AuthorizationTests {
     "GET /v1/reports/{name}": .admin,
   ]
 
-  @Test func `every route lets in whom it should, and nobody else`() async throws {
+  @Test func `every route admits the roles that it should, and no others`() async throws {
     try await TestAPI.run { api in
       let routes = api.api.routes().routes
       #expect(
@@ -66,7 +66,7 @@ struct AuthorizationTests {
           case (nil, _):
             // No key is looked at; an empty object is no notification.
             #expect(answer.status == (route.method == .get ? 200 : 400), "\(name) as \(caller)")
-          case (_, .nobody), (_, .stranger):
+          case (_, .anonymous), (_, .stranger):
             #expect(answer.status == 401, "\(name) as \(caller)")
             #expect(answer.code == "unauthorized")
             #expect(answer.headers[.wwwAuthenticate] == "Bearer")

@@ -24,11 +24,11 @@ struct ConnectionTests {
 
   /// The time until the server closes a connection on which something is done.
   private static func timeToClose(
-    _ live: LiveAPI, _ act: @Sendable (RawConnection) async throws -> Void
+    _ live: LiveAPI, _ action: @Sendable (RawConnection) async throws -> Void
   ) async throws -> Duration {
     try await RawConnection.to(live.port) { connection in
       let start = ContinuousClock.now
-      try await act(connection)
+      try await action(connection)
       // It may be reset, if something was under way.
       while (try? await connection.answer()) != nil {}
       return ContinuousClock.now - start

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HTTPAPI
 
-/// Whether customers let Apple be told of consumption.
+/// Whether customers consent to consumption reports.
 struct ConsumptionConsentTests {
   private static let path = "/v1/accounts/4711/consumption-consent"
 

@@ -14,7 +14,7 @@ struct CorrectionTests {
       try await api.describe("monthly", "premium")
       api.apple.answer("day000", with: Self.answer(on: 0, periods: 1, renews: true))
       api.apple.answer("day010", with: Self.answer(on: 10, periods: 1, renews: false))
-      // Auto-renew was on again, which nobody hears of before the last of these.
+      // Auto-renew was on again, which is not known before the last of these.
       api.apple.answer("day020", with: Self.answer(on: 20, periods: 1, renews: true))
       api.apple.answer("day031", with: Self.answer(on: 31, periods: 2, renews: true))
       api.apple.simulation.advance(by: .days(32))
@@ -26,10 +26,10 @@ struct CorrectionTests {
 
       _ = try await api.submit("4711", receipt: "day020")
       let id = try #require(claimed["submission_id"]?.string)
-      let standing = try await api.get("/v1/receipts/\(id)")
-      #expect(standing["transactions"]?[0]["transaction_id"] == "101")
-      #expect(standing["transactions"]?[0]["owner_account_id"] == "4711")
-      #expect(standing["transactions"]?[0]["newly_owned"] == false)
+      let state = try await api.get("/v1/receipts/\(id)")
+      #expect(state["transactions"]?[0]["transaction_id"] == "101")
+      #expect(state["transactions"]?[0]["owner_account_id"] == "4711")
+      #expect(state["transactions"]?[0]["newly_owned"] == false)
     }
   }
 

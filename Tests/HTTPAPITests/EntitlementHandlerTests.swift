@@ -59,7 +59,7 @@ struct EntitlementHandlerTests {
   @Test func `the answer is the router's, to the byte`() async throws {
     try await Self.runBoth { direct, routing, _ in
       let longest = String(repeating: "x", count: 255)
-      for account in ["anna", "ben", "nobody", "a@b.c+d", "{x}", "..", "a\\\"b", longest] {
+      for account in ["anna", "ben", "unknown", "a@b.c+d", "{x}", "..", "a\\\"b", longest] {
         for fields in [
           [Self.key], ["Authorization: Bearer admin-secret-for-trying"],
           ["authorization: bearer app-secret-for-trying"],
@@ -209,7 +209,7 @@ struct EntitlementHandlerTests {
   {
     try await Self.runBoth { direct, _, _ in
       try await RawConnection.to(direct.port) { connection in
-        for account in ["anna", "ben", "nobody", "anna"] {
+        for account in ["anna", "ben", "unknown", "anna"] {
           try await connection.get(Self.path(account))
           let answer = try #require(try await connection.answer())
           #expect(answer.body.hasPrefix(#"{"account_id":"\#(account)""#))
@@ -234,7 +234,7 @@ struct EntitlementHandlerTests {
     try await Self.runBoth { direct, _, database in
       try await RawConnection.to(direct.port) { connection in
         try await database.whileHoldingsAreLocked { locking in
-          // The second is held back, and read before the server is told to stop.
+          // The second is held back, and read before the server is stopped.
           try await connection.send(
             RawConnection.get(Self.path("anna")) + RawConnection.get("/v1/products"))
           try await locking.untilWaiting()
@@ -248,7 +248,7 @@ struct EntitlementHandlerTests {
     }
   }
 
-  @Test func `a caller that has said all still hears the answer`() async throws {
+  @Test func `a caller that has closed its side still gets the answer`() async throws {
     try await Self.runBoth { direct, _, database in
       try await RawConnection.to(direct.port) { connection in
         try await database.whileHoldingsAreLocked { locking in
@@ -264,7 +264,7 @@ struct EntitlementHandlerTests {
     }
   }
 
-  @Test func `a connection that goes away takes nobody with it`() async throws {
+  @Test func `a connection that goes away affects no other`() async throws {
     try await Self.runBoth { direct, _, database in
       try await RawConnection.to(direct.port) { other in
         try await database.whileHoldingsAreLocked { locking in
@@ -303,7 +303,7 @@ struct EntitlementHandlerTests {
             SELECT pg_terminate_backend(pid, 60000) FROM pg_locks WHERE NOT granted AND database =
               (SELECT oid FROM pg_database WHERE datname = current_database())
             """)
-          let isTriedAgain = try await locking.isSomebodyWaiting(within: .seconds(1))
+          let isTriedAgain = try await locking.isReadWaiting(within: .seconds(1))
           #expect(!isTriedAgain)
           let answer = try #require(try await connection.answer())
           #expect(answer.status == 503)
@@ -392,7 +392,7 @@ struct EntitlementHandlerTests {
   func `a connection that waits for its answer is not idle`(query: String) async throws {
     try await withScratchDatabase { database in
       try await Self.fill(database)
-      // On a busy machine the request can be heard later than the timeout: then it is tried again.
+      // On a busy machine the request can arrive later than the timeout: then it is tried again.
       // A read gives up after ten seconds, so it must not be held up for longer.
       for seconds in [4, 3, 4, 2, 4, 3] {
         let timeout = Duration.seconds(seconds)
@@ -401,14 +401,14 @@ struct EntitlementHandlerTests {
         ) { live in
           do {
             return try await RawConnection.to(live.port) { connection in
-              let isHeard = try await database.whileHoldingsAreLocked { locking in
+              let isReceived = try await database.whileHoldingsAreLocked { locking in
                 try await connection.get(Self.path("anna") + query)
-                guard try await locking.isSomebodyWaiting(within: timeout * 2) else { return false }
+                guard try await locking.isReadWaiting(within: timeout * 2) else { return false }
                 try await Task.sleep(for: timeout + .seconds(2))
                 return true
               }
               let answer = try await connection.answer()
-              return isHeard && answer?.status == 200
+              return isReceived && answer?.status == 200
             }
           } catch {
             return false

@@ -27,7 +27,7 @@ struct EntitlementTests {
     }
   }
 
-  /// PostgreSQL tells two spellings of one character apart, Swift's `String` does not.
+  /// PostgreSQL distinguishes two spellings of one character, Swift's `String` does not.
   @Test func `accounts that look alike hold nothing of each other`() async throws {
     let (composed, decomposed) = ("jos\u{E9}", "jose\u{301}")
     try await TestAPI.run { api in
@@ -60,7 +60,7 @@ struct EntitlementTests {
         try api.apple.simulation.buy("season.pass", on: DeviceID(name))
         _ = try await api.submit("acc \"\(name)\"", from: name)
       }
-      let ids = ["acc \"ben\"", "nobody", "acc \"anna\"", "acc \"ben\""]
+      let ids = ["acc \"ben\"", "unknown", "acc \"anna\"", "acc \"ben\""]
       let batch = try await api.call(
         .post, "/v1/entitlements/query", ["account_ids": .array(ids.map { .string($0) })])
       #expect(batch.status == 200)
@@ -89,7 +89,7 @@ struct EntitlementTests {
       try await api.describe("monthly", "premium")
       try await api.describe("lifetime", "lifetime", type: .nonConsumable)
       let names = ["anna", "ben", "carl", "dora", "emil", "fay"]
-      // One buys on each day, and is heard of an hour later.
+      // One buys on each day, and is reported an hour later.
       for (day, name) in names.enumerated() {
         try api.addCustomer(name)
         try api.apple.simulation.buy("monthly", on: DeviceID(name))
@@ -98,7 +98,7 @@ struct EntitlementTests {
         _ = try await api.submit(name, from: name)
         api.apple.simulation.advance(by: .hours(23))
       }
-      let ids = ["fay", "nobody"] + names + ["anna"]
+      let ids = ["fay", "unknown"] + names + ["anna"]
       var found: Set<Int> = []
       for query in [
         "at=2026-01-03T12:00:00Z", "at=2026-01-31T12:00:00Z", "at=2026-03-01T00:00:00%2B02:00",
@@ -150,7 +150,7 @@ struct EntitlementTests {
       #expect(try await state("at=2026-02-01T00:00:00Z&active=true") == [])
       #expect(try await state("at=2026-02-01T00:00:00Z&active=false") == ["expired"])
       #expect(try await state("active=true") == ["active"])
-      // It was bought at midnight, and heard of at one o'clock.
+      // It was bought at midnight, and reported at one o'clock.
       let known = "at=2026-01-01T00:30:00Z&known_at="
       #expect(try await state(known + "2026-01-01T00:59:59Z") == [])
       #expect(try await state(known + "2026-01-01T01:00:00Z") == ["active"])
@@ -167,10 +167,10 @@ struct EntitlementTests {
 
   @Test func `an account that was never seen has nothing, and stays unseen`() async throws {
     try await TestAPI.run { api in
-      let answer = try await api.get("/v1/accounts/nobody/entitlements")
+      let answer = try await api.get("/v1/accounts/unknown/entitlements")
       #expect(answer.status == 200)
       #expect(answer["entitlements"] == [])
-      #expect(try await api.get("/v1/accounts/nobody").status == 404)
+      #expect(try await api.get("/v1/accounts/unknown").status == 404)
     }
   }
 

@@ -5,7 +5,7 @@ import Testing
 @testable import LedgerStorage
 @testable import Subscriptions
 
-@Suite("What events tell")
+@Suite("Contents of events")
 struct EventDataTests {
   private static let paid = Entitlement(
     name: "premium \"gold\" é", state: .active, productID: "monthly",

@@ -14,13 +14,15 @@ import Testing
 /// `GET /v1/events`, and waiting for what comes.
 struct FeedTests {
   /// Writes an event as recordings do, and rings unless the ring is lost.
-  static func write(_ type: String, to database: ConnectionPool, isRung: Bool = true) async throws {
+  static func write(_ type: String, to database: ConnectionPool, isNotified: Bool = true)
+    async throws
+  {
     _ = try await database.execute(
       """
       INSERT INTO tenure.event (type, occurred_at, data)
       VALUES (\(type), now(), '{"environment":"production","original_transaction_id":"1000"}')
       """)
-    if isRung { try await database.runScript("NOTIFY tenure_events") }
+    if isNotified { try await database.runScript("NOTIFY tenure_events") }
   }
 
   @Test func `the feed is read on with the cursor of each answer`() async throws {
@@ -56,7 +58,7 @@ struct FeedTests {
     }
   }
 
-  @Test func `a cursor that can't be read on from is told as such`() async throws {
+  @Test func `an expired cursor is reported as such`() async throws {
     try await TestAPI.run { api in
       for _ in 0..<3 { try await Self.write("order.expired", to: api.database) }
       let end = try await api.get("/v1/events").cursor
@@ -76,21 +78,21 @@ struct FeedTests {
   }
 
   @Test(arguments: [true, false])
-  func `whoever waits hears of what comes, rung for or not`(_ isRung: Bool) async throws {
+  func `a waiting reader receives new events, notified or not`(_ isNotified: Bool) async throws {
     try await TestAPI.run { api in
       let answers = try await withThrowingTaskGroup(of: Answer.self) { group in
         for _ in 0..<5 {
           group.addTask { try await api.get("/v1/events?after=0&wait=60") }
         }
         try await api.api.untilWaiting(5)
-        try await Self.write("order.expired", to: api.database, isRung: isRung)
+        try await Self.write("order.expired", to: api.database, isNotified: isNotified)
         return try await group.reduce(into: []) { $0.append($1) }
       }
       #expect(answers.map(\.types) == Array(repeating: ["order.expired"], count: 5))
     }
   }
 
-  @Test func `whoever waits in vain is answered with nothing`() async throws {
+  @Test func `a reader that waits in vain gets an empty answer`() async throws {
     try await TestAPI.run { api in
       let begun = ContinuousClock.now
       let answer = try await api.get("/v1/events?wait=1")
@@ -99,7 +101,7 @@ struct FeedTests {
     }
   }
 
-  @Test func `whoever waits does not hold up a shutdown`() async throws {
+  @Test func `a waiting reader does not hold up a shutdown`() async throws {
     let begun = ContinuousClock.now
     try await withScratchDatabase { database in
       let answer = try await LiveAPI.run(on: database) { live in

@@ -15,7 +15,7 @@ import Testing
 struct NotificationComparisonTests {
   private static let bundleID = SimulatedApp.sample.bundleID
 
-  /// Weekly subscribers, and a server that Apple tells of them.
+  /// Weekly subscribers, and a server that gets Apple's notifications.
   private func beginLife(_ api: TestAPI, subscribers: Int) async throws {
     try await api.describe("news.weekly", "news")
     try api.apple.simulation.setNotificationTargets([
@@ -32,7 +32,7 @@ struct NotificationComparisonTests {
     let mail = api.apple.simulation.notifications(after: number)
     for notification in mail {
       let answer = try await api.send(
-        .post, "/v1/appstore/notifications", notification.body, as: .nobody)
+        .post, "/v1/appstore/notifications", notification.body, as: .anonymous)
       try #require(answer.status == 200)
     }
     return number + mail.count
@@ -85,7 +85,7 @@ struct NotificationComparisonTests {
       #expect(again.map(\.missing) == [0])
       #expect(try await api.count("ledger_entry") == recorded)
 
-      // The report tells all of it.
+      // The report contains all of it.
       let report = try await api.get("/v1/reports/intake", as: .admin)
       let missed = report["rows"]?.array?.filter { $0["measure"] == "notifications_missed" } ?? []
       #expect(

@@ -15,7 +15,7 @@ import Testing
 struct NotificationTests {
   private static let month = Payment(id: "1", from: 0, to: 30)
   private static let on = Future(isOn: true, end: 30)
-  private static let bought = Told("SUBSCRIBED", "INITIAL_BUY", month, on, on: 0.1, id: "n1")
+  private static let bought = Notice("SUBSCRIBED", "INITIAL_BUY", month, on, on: 0.1, id: "n1")
 
   // MARK: Arrival
 
@@ -30,18 +30,18 @@ struct NotificationTests {
       #expect(stored.bundleID == SimulatedApp.sample.bundleID)
       #expect(stored.body.split(separator: ".").count == 3)
       #expect(stored.receivedAt == storyDay(0.1))
-      let told = try await api.database.query(
+      let shown = try await api.database.query(
         """
         SELECT notification_type, subtype, environment, original_transaction_id, transaction_id,
           signed_at FROM tenure.notification
         """
       ).decodeOnly(String.self, String.self, String.self, String.self, String.self, Timestamp.self)
-      #expect(told.0 == "SUBSCRIBED")
-      #expect(told.1 == "INITIAL_BUY")
-      #expect(told.2 == "production")
-      #expect(told.3 == "1000")
-      #expect(told.4 == "1")
-      #expect(told.5 == storyDay(0.1))
+      #expect(shown.0 == "SUBSCRIBED")
+      #expect(shown.1 == "INITIAL_BUY")
+      #expect(shown.2 == "production")
+      #expect(shown.3 == "1000")
+      #expect(shown.4 == "1")
+      #expect(shown.5 == storyDay(0.1))
       #expect(try await api.openJobs() == 0)
       let seen = try await api.get("/v1/transactions/1")
       let sources = seen["history"]?.array?.compactMap { $0["source"] } ?? []
@@ -50,20 +50,23 @@ struct NotificationTests {
     }
   }
 
-  @Test func `a first purchase that is told before it is submitted is the claimant's`() async throws
+  @Test func `a first purchase that is reported before it is submitted belongs to the claimant`()
+    async throws
   {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")
       try await api.deliver(Self.bought)
-      #expect(try await api.standing() == "nobody, active, on, until 30")
+      #expect(try await api.state() == "unowned, active, on, until 30")
       let answer = try await api.claim(Self.month, Self.on, by: "anna", on: 0.2)
       #expect(answer["transactions"]?[0]["newly_owned"] == true)
       #expect(answer["transactions"]?[0]["decision"]?["rule"] == "submitter")
-      #expect(try await api.standing() == "anna, active, on, until 30, access")
+      #expect(try await api.state() == "anna, active, on, until 30, access")
     }
   }
 
-  @Test func `what was bought with a token is its account's, whoever submits it`() async throws {
+  @Test func `a purchase with a token belongs to its account, whichever account submits it`()
+    async throws
+  {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")
       let account = try await api.call(.put, "/v1/accounts/anna", [:])
@@ -71,8 +74,8 @@ struct NotificationTests {
         .post, "/v1/orders", ["account_id": "anna", "product_id": "monthly"])
       var month = Self.month
       month.token = account["app_account_token"]?.string
-      try await api.deliver(Told("SUBSCRIBED", "INITIAL_BUY", month, Self.on, on: 0.1))
-      #expect(try await api.standing() == "anna, active, on, until 30, access")
+      try await api.deliver(Notice("SUBSCRIBED", "INITIAL_BUY", month, Self.on, on: 0.1))
+      #expect(try await api.state() == "anna, active, on, until 30, access")
       let id = try #require(order["order_id"]?.string)
       let fulfilled = try await api.get("/v1/orders/\(id)")
       #expect(fulfilled["status"] == "fulfilled")
@@ -82,11 +85,11 @@ struct NotificationTests {
         claimed["warnings"] == ["owned_by_another_account", "app_account_token_of_another_account"])
       #expect(claimed["transactions"]?[0]["owner_account_id"] == "anna")
       #expect(claimed["entitlements"] == [])
-      #expect(try await api.standing() == "anna, active, on, until 30, access")
+      #expect(try await api.state() == "anna, active, on, until 30, access")
     }
   }
 
-  @Test func `a consumable that was told first is newly owned by whoever submits it`() async throws
+  @Test func `a consumable that Apple reported first is newly owned by its submitter`() async throws
   {
     try await TestAPI.run { api in
       try await api.describe("coins.100", "coins", type: .consumable)
@@ -94,10 +97,10 @@ struct NotificationTests {
       let coins = Payment(
         id: "1", product: "coins.100", type: "Consumable", from: 0,
         token: account["app_account_token"]?.string)
-      try await api.deliver(Told("ONE_TIME_CHARGE", nil, coins, on: 0.1))
-      let told = try await api.get("/v1/transactions/1")
-      #expect(told["owner_account_id"] == "anna")
-      #expect(told["decision"]?["rule"] == "app_account_token")
+      try await api.deliver(Notice("ONE_TIME_CHARGE", nil, coins, on: 0.1))
+      let shown = try await api.get("/v1/transactions/1")
+      #expect(shown["owner_account_id"] == "anna")
+      #expect(shown["decision"]?["rule"] == "app_account_token")
       let first = try await api.claim(coins, by: "anna", on: 0.2)
       #expect(first["transactions"]?[0]["newly_owned"] == true)
       let second = try await api.claim(coins, by: "anna", on: 0.3)
@@ -113,7 +116,7 @@ struct NotificationTests {
       let late = Payment(id: "2", from: 50, to: 80, reason: nil)
       let claimed = try await api.claim(late, by: "ben", on: 50.1)
       #expect(claimed["transactions"]?[0]["owner_account_id"] == "ben")
-      let recovered = Told(
+      let recovered = Notice(
         "DID_RENEW", "BILLING_RECOVERY", Payment(id: "2", from: 50, to: 80, reason: "RENEWAL"),
         Future(isOn: true, end: 80), on: 50.05)
       try await api.deliver(recovered, on: 52)
@@ -122,7 +125,7 @@ struct NotificationTests {
       #expect(transaction["decision"]?["corrected_at"] != nil)
       #expect(
         transaction["history"]?.array?.contains { $0["kind"] == "corrected" } == true)
-      #expect(try await api.standing() == "anna, active, on, until 80, access")
+      #expect(try await api.state() == "anna, active, on, until 80, access")
     }
   }
 
@@ -134,10 +137,10 @@ struct NotificationTests {
       payment.environment = "Sandbox"
       payment.revokedOn = 1
       future.environment = "Sandbox"
-      #expect(try await api.deliver(Told("REFUND", nil, payment, future, on: 1.1)).status == 200)
-      #expect(try await api.standing() == "anna, active, on, until 30, access")
+      #expect(try await api.deliver(Notice("REFUND", nil, payment, future, on: 1.1)).status == 200)
+      #expect(try await api.state() == "anna, active, on, until 30, access")
       #expect(
-        try await api.standing(environment: "sandbox") == "nobody, revoked, off, until 30")
+        try await api.state(environment: "sandbox") == "unowned, revoked, off, until 30")
     }
   }
 
@@ -186,7 +189,7 @@ struct NotificationTests {
       "ALTER TABLE tenure.ledger_entry ADD CONSTRAINT broken CHECK (number < 0) NOT VALID")
   }
 
-  private func mendLedger(_ api: TestAPI) async throws {
+  private func repairLedger(_ api: TestAPI) async throws {
     try await api.database.execute("ALTER TABLE tenure.ledger_entry DROP CONSTRAINT broken")
   }
 
@@ -211,7 +214,7 @@ struct NotificationTests {
       #expect(try await api.count("ledger_entry") == 0)
       #expect(try await api.openJobs() == 1)
 
-      try await mendLedger(api)
+      try await repairLedger(api)
       #expect(try await api.api.notifications.process("n1", worker: "w") == nil)
       #expect(try await api.ledger.notifications.notification("n1")?.outcome == .recorded)
       #expect(try await api.count("ledger_entry") == 3)
@@ -225,7 +228,7 @@ struct NotificationTests {
     try await TestAPI.run { api in
       try await breakLedger(api)
       try await api.deliver(Self.bought)
-      try await mendLedger(api)
+      try await repairLedger(api)
       try await withThrowingTaskGroup(of: Void.self) { group in
         for number in 1...6 {
           group.addTask {
@@ -293,7 +296,7 @@ struct NotificationTests {
     ) { api in
       var parts = bought.signed(by: api.apple.signer).split(separator: ".").map(String.init)
       parts[1] =
-        Told("TEST", on: 0.1).signed(by: api.apple.signer).split(separator: ".")
+        Notice("TEST", on: 0.1).signed(by: api.apple.signer).split(separator: ".")
         .map(String.init)[1]
       return signed(parts.joined(separator: "."))
     },
@@ -303,7 +306,7 @@ struct NotificationTests {
       var payment = month
       payment.bundleID = "com.example.other"
       return signed(
-        Told("SUBSCRIBED", nil, payment, nil, on: 0.1).signed(by: api.apple.signer))
+        Notice("SUBSCRIBED", nil, payment, nil, on: 0.1).signed(by: api.apple.signer))
     },
     Bad(
       name: "another app inside", code: "invalid_signature", reason: "other_app", version: .two
@@ -312,7 +315,7 @@ struct NotificationTests {
       payment.bundleID = "com.example.other"
       let transaction = api.apple.signer.sign(payment.json(signedOn: 0.1))
       return signed(
-        Told(
+        Notice(
           "SUBSCRIBED", on: 0.1,
           contents: [
             (
@@ -331,7 +334,7 @@ struct NotificationTests {
       var future = on
       future.line = "2000"
       return signed(
-        Told("SUBSCRIBED", nil, month, future, on: 0.1).signed(by: api.apple.signer))
+        Notice("SUBSCRIBED", nil, month, future, on: 0.1).signed(by: api.apple.signer))
     },
     Bad(
       name: "an inner part of another signer", code: "invalid_signature",
@@ -339,7 +342,7 @@ struct NotificationTests {
     ) { api in
       let forged = try SimulatedSigner().sign(month.json(signedOn: 0.1))
       return signed(
-        Told(
+        Notice(
           "SUBSCRIBED", on: 0.1,
           contents: [
             (
@@ -358,7 +361,7 @@ struct NotificationTests {
       var payment = month
       payment.environment = "Xcode"
       return signed(
-        Told("SUBSCRIBED", nil, payment, nil, on: 0.1).signed(by: api.apple.signer))
+        Notice("SUBSCRIBED", nil, payment, nil, on: 0.1).signed(by: api.apple.signer))
     },
   ]
 
@@ -370,7 +373,7 @@ struct NotificationTests {
     try await TestAPI.run(logger: log.logger) { api in
       api.live(until: 0.2)
       let body = try bad.body(api)
-      let answer = try await api.send(.post, "/v1/appstore/notifications", body, as: .nobody)
+      let answer = try await api.send(.post, "/v1/appstore/notifications", body, as: .anonymous)
       #expect(answer.status == 400, "\(answer)")
       #expect(answer.code == bad.code, "\(answer)")
       #expect(answer["detail"]?.string?.isEmpty == false)
@@ -388,9 +391,9 @@ struct NotificationTests {
       #expect(refused.lastDetail == answer["detail"]?.string)
       #expect(refused.lastBodyBytes >= body.count)
       #expect((refused.lastBodySHA256 == nil) == (bad.reason == "too_long"))
-      let told = log.text
-      #expect(told.contains(bad.reason))
-      for text in [answer.text, refused.lastDetail, told] {
+      let shown = log.text
+      #expect(shown.contains(bad.reason))
+      for text in [answer.text, refused.lastDetail, shown] {
         #expect(!text.contains("secret-content"))
         #expect(!text.contains("eyJ"))
       }
@@ -447,7 +450,7 @@ struct NotificationTests {
         var headers: HTTPFields = [:]
         if !type.isEmpty { headers[.contentType] = type }
         let answer = try await api.send(
-          .post, "/v1/appstore/notifications", body, as: .nobody, headers: headers)
+          .post, "/v1/appstore/notifications", body, as: .anonymous, headers: headers)
         #expect(answer.status == 200, "\(type)")
       }
     }

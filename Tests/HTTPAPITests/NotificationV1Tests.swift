@@ -75,9 +75,9 @@ struct NotificationV1Tests {
       #expect(try await work(api) == [])
       #expect(try await api.ledger.notifications.notification(id)?.outcome == .recorded)
       #expect(
-        try await api.standing(of: bought.originalTransactionID.rawValue)
-          == "nobody, active, on, until 31")
-      #expect(try await api.standing(of: "666") == "unknown")
+        try await api.state(of: bought.originalTransactionID.rawValue)
+          == "unowned, active, on, until 31")
+      #expect(try await api.state(of: "666") == "unknown")
       #expect(try await api.ledger.notifications.exchanges(ofNotification: id).count == 1)
       #expect(try await api.openJobs() == 0)
       // Receipts don't say why a charge was made, and the notification's type proves nothing.
@@ -178,7 +178,7 @@ struct NotificationV1Tests {
     (["bid": "secret-content"],                400, "wrong_bundle_id"),
     (["notification_type": .null],             400, "invalid_request"),
   ] as [(KeyValuePairs<String, JSONValue>, Int, String)])
-  func `whoever does not know the secret of the app is refused`(
+  func `a caller without the app's secret is refused`(
     change: KeyValuePairs<String, JSONValue>, status: Int, code: String
   ) async throws {
     let log = RecordedLog()

@@ -27,7 +27,7 @@ struct OpenAPITests {
 
   @Test func `the document is served, and says its version`() async throws {
     try await TestAPI.run { api in
-      let answer = try await api.get("/openapi.yaml", as: .nobody)
+      let answer = try await api.get("/openapi.yaml", as: .noAccount)
       #expect(answer.status == 200)
       #expect(answer.headers[.contentType] == "application/yaml")
       #expect(answer.text == OpenAPIDocument.text)
@@ -97,7 +97,7 @@ struct OpenAPITests {
     #expect(values(warnings?["items"]) == Set(SubmissionWarning.allCases.map(\.rawValue)))
     let evidence = description.schema(named: "Evidence")["properties"]
     #expect(
-      values(evidence?["ground"]) == Set(RenewalEvidence.Ground.allCases.map(\.rawValue)))
+      values(evidence?["ground"]) == Set(RenewalEvidence.Reason.allCases.map(\.rawValue)))
     #expect(
       values(description.schema(named: "Rule")) == Set(Decision.Rule.allCases.map(\.rawValue)))
     #expect(
@@ -116,10 +116,10 @@ struct OpenAPITests {
     let data = description.schema(named: "EventData")["properties"]
     #expect(
       values(data?["counterpart"])
-        == Set([EventData.Counterpart.anotherAccount, .nobody].map(\.rawValue)))
-    let act = description.schema(named: "AdministratorAct")["properties"]
+        == Set([EventData.Counterpart.anotherAccount, .noAccount].map(\.rawValue)))
+    let action = description.schema(named: "AdministratorAct")["properties"]
     #expect(
-      values(act?["action"]) == Set(AdministratorAction.Action.allCases.map(\.rawValue)))
+      values(action?["action"]) == Set(AdministratorAction.Action.allCases.map(\.rawValue)))
     let order = description.schema(named: "Order")["properties"]
     #expect(values(order?["status"]) == Set(PurchaseOrder.Status.allCases.map(\.rawValue)))
   }

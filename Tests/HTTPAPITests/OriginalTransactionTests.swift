@@ -9,7 +9,7 @@ import Testing
 struct OriginalTransactionTests {
   /// Anna's account buys a month and switches off; later Ben's account buys a quarter on the same
   /// phone.
-  private func tellTheStory(_ api: TestAPI) async throws -> OriginalTransactionID {
+  private func recordStory(_ api: TestAPI) async throws -> OriginalTransactionID {
     try await api.describe("monthly", "premium")
     try await api.describe("quarterly", "premium")
     try api.addCustomer("phone")
@@ -22,9 +22,9 @@ struct OriginalTransactionTests {
     return bought.originalTransactionID
   }
 
-  @Test func `a line, with to whom it was bound`() async throws {
+  @Test func `an original transaction, with its bindings`() async throws {
     try await TestAPI.run { api in
-      let line = try await tellTheStory(api)
+      let line = try await recordStory(api)
       let lapsed = try await api.get("/v1/original-transactions/\(line)")
       #expect(lapsed.status == 200)
       #expect(lapsed["state"] == "expired")

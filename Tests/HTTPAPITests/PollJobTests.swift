@@ -27,7 +27,7 @@ struct PollJobTests {
     func next() async throws -> (at: Timestamp, priority: Int)? {
       try await api.database.query(
         """
-        SELECT run_at, priority FROM tenure.job WHERE kind = 'poll_line' ORDER BY run_at LIMIT 1
+        SELECT run_at, priority FROM tenure.job WHERE kind = 'poll_status' ORDER BY run_at LIMIT 1
         """
       ).decodeFirst(Timestamp.self, Int.self).map { (at: $0, priority: $1) }
     }
@@ -67,13 +67,13 @@ struct PollJobTests {
       return outcomes
     }
 
-    func standing(_ bought: SimulatedEvent) async throws -> String {
-      try await api.standing(of: bought.originalTransactionID.rawValue)
+    func state(_ bought: SimulatedEvent) async throws -> String {
+      try await api.state(of: bought.originalTransactionID.rawValue)
     }
 
     func charges(_ bought: SimulatedEvent) async throws -> Int {
       let line = OriginalTransactionKey(.production, bought.originalTransactionID)
-      return try await api.ledger.ownership.family(of: line)?.rule.charges.count ?? 0
+      return try await api.ledger.ownership.original(of: line)?.rule.charges.count ?? 0
     }
   }
 
@@ -114,12 +114,12 @@ struct PollJobTests {
       _ = try await stage.api.submit("anna", from: "anna")
       let outcomes = try await stage.live(days: 366)
       #expect(try await stage.charges(bought) == 13)
-      #expect(try await stage.standing(bought) == "anna, active, on, until 396, access")
+      #expect(try await stage.state(bought) == "anna, active, on, until 396, access")
       // Two for each month: before the charge, and at the end.
       #expect((24...26).contains(outcomes.count), "\(outcomes.count)")
-      // Signed data tell more of the first charge than the receipt did.
-      let news = outcomes.count(where: { $0 == .polled(isNews: true) })
-      #expect(news == (byReceipt ? 12 : 13))
+      // Signed data contain more about the first charge than the receipt did.
+      let newer = outcomes.count(where: { $0 == .polled(isChanged: true) })
+      #expect(newer == (byReceipt ? 12 : 13))
       #expect(try await stage.api.ledger.auditor.audit().differences.map(\.description) == [])
     }
   }
@@ -139,14 +139,14 @@ struct PollJobTests {
         terms: AccessTerms(catalogue: try await stage.api.ledger.products.catalogue()),
         at: stage.simulation.now)
       #expect(verdicts == [.recorded])
-      #expect(try await stage.work() == [.polled(isNews: true)])
+      #expect(try await stage.work() == [.polled(isChanged: true)])
       #expect(try await stage.api.ledger.exports.importProgress().verified == 1)
       stage.simulation.advance(by: .hours(1))
-      let confirmed = try await stage.standing(bought)
+      let confirmed = try await stage.state(bought)
       #expect(confirmed.hasPrefix("anna, active, on"), "\(confirmed)")
       try await stage.live(days: 40)
       #expect(try await stage.charges(bought) == 2)
-      let renewed = try await stage.standing(bought)
+      let renewed = try await stage.state(bought)
       #expect(renewed.hasPrefix("anna, active, on"), "\(renewed)")
       #expect(try await stage.api.ledger.auditor.audit().differences.map(\.description) == [])
     }
@@ -185,20 +185,20 @@ struct PollJobTests {
       _ = try await stage.api.submit("anna", from: "anna")
       try await stage.live(days: 20)
       try stage.simulation.setAutoRenew(false, bought.originalTransactionID)
-      #expect(try await stage.standing(bought).hasPrefix("anna, active, on"))
+      #expect(try await stage.state(bought).hasPrefix("anna, active, on"))
       try await stage.live(days: 10)
-      #expect(try await stage.standing(bought).hasPrefix("anna, active, off"))
+      #expect(try await stage.state(bought).hasPrefix("anna, active, off"))
       // The end, and then quiet looks, up to the last.
       let quiet = try await stage.live(days: 500)
       #expect((4...7).contains(quiet.count), "\(quiet.count)")
       #expect(try await stage.next() == nil)
-      #expect(try await stage.standing(bought) == "anna, expired, off, until 31, no access")
+      #expect(try await stage.state(bought) == "anna, expired, off, until 31, no access")
 
       // The customer buys again, and polling starts anew.
       _ = try stage.simulation.buy("monthly", on: "anna")
       _ = try await stage.api.submit("berta", from: "anna")
       try await stage.live(days: 40)
-      #expect(try await stage.standing(bought).hasPrefix("berta, active, on"))
+      #expect(try await stage.state(bought).hasPrefix("berta, active, on"))
       #expect(try await stage.charges(bought) == 3)
     }
   }
@@ -212,21 +212,21 @@ struct PollJobTests {
       _ = try await stage.api.submit("anna", from: "anna")
       try stage.simulation.failCard(of: "anna")
       try await stage.live(days: 31.5)
-      #expect(try await stage.standing(bought).hasPrefix("anna, in_grace_period, on"))
+      #expect(try await stage.state(bought).hasPrefix("anna, in_grace_period, on"))
       let grace = try await stage.live(days: 16)
       #expect((18...32).contains(grace.count), "\(grace.count)")
-      #expect(try await stage.standing(bought).hasPrefix("anna, in_billing_retry"))
+      #expect(try await stage.state(bought).hasPrefix("anna, in_billing_retry"))
       let retry = try await stage.live(days: 10)
       #expect((9...12).contains(retry.count), "\(retry.count)")
       try stage.simulation.repairCard(of: "anna")
       let recovered = try await stage.live(days: 2)
-      #expect(recovered.contains(.polled(isNews: true)))
-      #expect(try await stage.standing(bought).hasPrefix("anna, active, on"))
+      #expect(recovered.contains(.polled(isChanged: true)))
+      #expect(try await stage.state(bought).hasPrefix("anna, active, on"))
       #expect(try await stage.charges(bought) == 2)
     }
   }
 
-  @Test func `a line of which nobody heard anything is given up in the end`() async throws {
+  @Test func `an original transaction without any evidence is given up in the end`() async throws {
     try await withStage { stage in
       let bought = try stage.simulation.buy("monthly", on: "anna")
       _ = try await stage.api.submit("anna", from: "anna")
@@ -234,7 +234,7 @@ struct PollJobTests {
       let outcomes = try await stage.live(days: 600)
       #expect(outcomes.count < 130, "\(outcomes.count)")
       #expect(try await stage.next() == nil)
-      #expect(try await stage.standing(bought).hasPrefix("anna, expired"))
+      #expect(try await stage.state(bought).hasPrefix("anna, expired"))
     }
   }
 
@@ -247,17 +247,17 @@ struct PollJobTests {
       try await stage.live(days: 3)
       try stage.simulation.refund(coins.transactionID)
       #expect(
-        try await stage.api.ledger.ownership.family(of: line)?.rule.charges[0].revocation == nil)
+        try await stage.api.ledger.ownership.original(of: line)?.rule.charges[0].revocation == nil)
       try await stage.live(days: 8)
       #expect(
-        try await stage.api.ledger.ownership.family(of: line)?.rule.charges[0].revocation != nil)
+        try await stage.api.ledger.ownership.original(of: line)?.rule.charges[0].revocation != nil)
       #expect(try await stage.next() == nil)
       let asked = try await stage.api.ledger.polls.historyRevision(of: line, in: .refunds)
       #expect(asked != nil)
     }
   }
 
-  @Test func `where notifications come, nobody looks for refunds`() async throws {
+  @Test func `where notifications arrive, refunds are not polled for`() async throws {
     try await withStage { stage in
       _ = try stage.simulation.buy("coins.100", on: "anna")
       _ = try await stage.api.submit("anna", from: "anna")
@@ -273,7 +273,7 @@ struct PollJobTests {
 
   // MARK: Trouble
 
-  @Test func `while Apple is away a poll waits, and what Apple wishes is heard`() async throws {
+  @Test func `while Apple is away a poll waits, for as long as Apple asks`() async throws {
     try await withStage { stage in
       let bought = try stage.simulation.buy("monthly", on: "anna")
       _ = try await stage.api.submit("anna", from: "anna")
@@ -299,7 +299,7 @@ struct PollJobTests {
       #expect(try await stage.next()?.at == notBefore)
       stage.simulation.advance(by: .minutes(31))
       #expect(try await stage.work().count == 1)
-      #expect(try await stage.standing(bought).hasPrefix("anna, active, on"))
+      #expect(try await stage.state(bought).hasPrefix("anna, active, on"))
       #expect(try await stage.api.count("job", where: "last_error IS NOT NULL") == 0)
     }
   }
@@ -335,11 +335,11 @@ struct PollJobTests {
       }
       #expect(reason.contains("TENURE_APPSTORE_KEY_ID"))
       #expect(notBefore == stage.simulation.now + .hours(1))
-      #expect(try await stage.standing(bought).hasSuffix("access"))
+      #expect(try await stage.state(bought).hasSuffix("access"))
     }
   }
 
-  @Test func `without anything to ask with a line is passed over`() async throws {
+  @Test func `without anything to ask with, a poll is passed over`() async throws {
     try await withStage(byReceipt: true) { stage in
       let bought = try stage.simulation.buy("monthly", on: "anna")
       _ = try await stage.api.submit(
@@ -360,7 +360,7 @@ struct PollJobTests {
   }
 
   @Test(arguments: ["anna", "ben"])
-  func `the line is asked about though one of those who sent its receipt is erased`(
+  func `an original transaction is polled though one of its submitters is erased`(
     erased: String
   ) async throws {
     try await withStage(byReceipt: true) { stage in
@@ -406,17 +406,17 @@ struct PollJobTests {
     }
   }
 
-  @Test func `by hand a line is asked about at once, and planned anew`() async throws {
+  @Test func `a manual poll is immediate, and plans the next one`() async throws {
     try await withStage { stage in
       let bought = try stage.simulation.buy("monthly", on: "anna")
       _ = try await stage.api.submit("anna", from: "anna")
       let planned = try await stage.next()?.at
       let line = OriginalTransactionKey(.production, bought.originalTransactionID)
       stage.simulation.advance(by: .days(32))
-      #expect(try await stage.poll.pollNow(line) == .polled(isNews: true))
+      #expect(try await stage.poll.pollNow(line) == .polled(isChanged: true))
       #expect(try await stage.charges(bought) == 2)
       #expect(try await stage.next()?.at != planned)
-      #expect(try await stage.poll.pollNow(line) == .polled(isNews: false))
+      #expect(try await stage.poll.pollNow(line) == .polled(isChanged: false))
       #expect(try await stage.poll.pollNow(OriginalTransactionKey(.sandbox, "1")) == .over)
     }
   }

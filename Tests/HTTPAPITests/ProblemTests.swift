@@ -12,10 +12,10 @@ import Testing
 
 /// What goes wrong before, beside and behind the handlers.
 struct ProblemTests {
-  @Test func `an unknown path is a problem, whoever asks`() async throws {
+  @Test func `an unknown path is a problem for every caller`() async throws {
     try await TestAPI.run { api in
       for path in ["/", "/v1", "/v2/products", "/v1/accounts", "/v1/products/p/q", "/v1/jobs"] {
-        let answer = try await api.get(path, as: .nobody)
+        let answer = try await api.get(path, as: .anonymous)
         #expect(answer.status == 404, "\(path)")
         #expect(answer.code == "not_found")
         #expect(answer["type"]?.string == "urn:tenure:problem:not_found")
@@ -149,7 +149,7 @@ struct ProblemTests {
     }
   }
 
-  @Test func `a path without a route is none, wherever it is told`() async throws {
+  @Test func `a path without a route is reported the same way everywhere`() async throws {
     let log = RecordedLog()
     try await TestAPI.run(logger: log.logger) { api in
       _ = try await api.call(.get, "/nowhere/4711", headers: [.requestID: "a"])
@@ -160,7 +160,7 @@ struct ProblemTests {
     #expect(routes == ["none", "/v1/products"])
   }
 
-  @Test func `the log has a line for each request, and nobody's secrets`() async throws {
+  @Test func `the log has a line for each request, and no secrets`() async throws {
     let log = RecordedLog()
     try await TestAPI.run(logger: log.logger) { api in
       _ = try await api.get("/v1/accounts/anna@example.com/entitlements")

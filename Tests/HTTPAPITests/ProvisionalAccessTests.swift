@@ -179,7 +179,7 @@ struct ProvisionalAccessTests {
 
   // MARK: Whose
 
-  @Test func `what the ledger knows as somebody's gives nobody more`() async throws {
+  @Test func `purchases with a known owner give no provisional access`() async throws {
     try await run { api in
       try api.apple.simulation.buy("monthly", on: "anna")
       _ = try await api.submit("4711", from: "anna")
@@ -194,7 +194,7 @@ struct ProvisionalAccessTests {
     }
   }
 
-  @Test func `a renewal that the ledger has not heard of goes to whom the rule gives it`()
+  @Test func `an unknown renewal goes to the owner that the rule gives it`()
     async throws
   {
     try await run { api in
@@ -287,7 +287,7 @@ struct ProvisionalAccessTests {
     }
   }
 
-  @Test func `what nobody signed gives none`() async throws {
+  @Test func `unsigned data gives none`() async throws {
     try await run { api in
       try api.apple.simulation.buy("monthly", on: "anna")
       let receipt = try api.apple.simulation.receipt(on: "anna")

@@ -43,10 +43,10 @@ struct ReceiptTests {
 
       // Where it stands: what was answered.
       let id = try #require(answer["submission_id"]?.string)
-      let standing = try await api.get("/v1/receipts/\(id)")
-      #expect(standing.status == 200)
-      #expect(standing["transactions"] == answer["transactions"])
-      #expect(standing["exchanges"] == nil)
+      let state = try await api.get("/v1/receipts/\(id)")
+      #expect(state.status == 200)
+      #expect(state["transactions"] == answer["transactions"])
+      #expect(state["exchanges"] == nil)
     }
   }
 

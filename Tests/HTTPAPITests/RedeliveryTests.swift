@@ -32,10 +32,10 @@ struct RedeliveryTests {
         #expect(answer.status == 202)
         #expect(answer["event_id"] == .string("\(id)"))
       }
-      #expect(try await api.ledger.webhooks.webhookStanding().waiting == 1)
+      #expect(try await api.ledger.webhooks.webhookStatus().waiting == 1)
       // Being new, it would have been pushed anyway: it is not pushed twice.
       _ = try await api.ledger.webhooks.pushEvents(at: .distantPast)
-      #expect(try await api.ledger.webhooks.webhookStanding().waiting == 1)
+      #expect(try await api.ledger.webhooks.webhookStatus().waiting == 1)
     }
   }
 

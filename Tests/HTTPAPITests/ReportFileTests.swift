@@ -9,20 +9,20 @@ import Testing
 /// Reports as files: all of their rows, or none that looks like all.
 struct ReportFileTests {
   /// More than a page has at the most.
-  private static let acts = 10_500
+  private static let actions = 10_500
   private static let month = "from=2026-01-01&to=2026-01-31&as_of=2026-02-01T00:00:00Z"
   private static let items = "/v1/reports/audit?format=csv&items=true&" + month
 
-  /// Records what administrators did, ten megabytes of it: more than a connection holds that nobody
+  /// Records what administrators did, ten megabytes of it: more than a connection holds that is not
   /// reads from.
-  private static func recordActs(in database: ConnectionPool) async throws {
+  private static func recordActions(in database: ConnectionPool) async throws {
     try await database.execute(
       """
       INSERT INTO tenure.administrator_action
         (acted_at, administrator, action, subject, reason, data)
       SELECT '2026-01-05T00:00:00Z'::timestamptz + n * '1 second'::interval, 'ops', 'grant',
         n::text, repeat('x', 1000), '{}'
-      FROM generate_series(1, \(acts)) AS n
+      FROM generate_series(1, \(actions)) AS n
       """)
   }
 
@@ -50,7 +50,7 @@ struct ReportFileTests {
 
   @Test func `a file has all that is counted in a number`() async throws {
     try await TestAPI.run { api in
-      try await Self.recordActs(in: api.database)
+      try await Self.recordActions(in: api.database)
       var browser = try await AdminBrowser.loggedIn(api)
       let path = "/admin/reports/audit/transactions?cell=number&row_action=grant&" + Self.month
       let file = try await browser.get(path + "&format=csv")
@@ -59,7 +59,7 @@ struct ReportFileTests {
         line.split(separator: ",", omittingEmptySubsequences: false)[4]
       }
       // The latest one first.
-      #expect(subjects == (1...Self.acts).reversed().map { Substring("\($0)") })
+      #expect(subjects == (1...Self.actions).reversed().map { Substring("\($0)") })
       let list = try await api.get(Self.items, as: .admin)
       #expect(list.text == file.text)
     }
@@ -82,7 +82,7 @@ struct ReportFileTests {
 
   @Test func `a client that goes away gives the connection back`() async throws {
     try await withScratchDatabase { database in
-      try await Self.recordActs(in: database)
+      try await Self.recordActions(in: database)
       try await LiveAPI.run(on: database) { live in
         try await RawConnection.to(live.port) { connection in
           try await Self.begin(connection)
@@ -105,7 +105,7 @@ struct ReportFileTests {
 
   @Test func `a file that fails midway does not look complete`() async throws {
     try await withScratchDatabase { database in
-      try await Self.recordActs(in: database)
+      try await Self.recordActions(in: database)
       try await LiveAPI.run(on: database) { live in
         try await RawConnection.to(live.port) { connection in
           try await Self.begin(connection)
@@ -120,7 +120,7 @@ struct ReportFileTests {
 
   @Test func `no more files are read at a time than there are connections for`() async throws {
     try await withScratchDatabase { database in
-      try await Self.recordActs(in: database)
+      try await Self.recordActions(in: database)
       try await LiveAPI.run(on: database) { live in
         try await RawConnection.to(live.port) { first in
           try await Self.begin(first)
@@ -156,7 +156,7 @@ struct ReportFileTests {
       if ended > 0 { return }
       try await Task.sleep(for: .milliseconds(10))
     }
-    Issue.record("Nobody reads a file.")
+    Issue.record("No file is read.")
   }
 
   private static func untilNothingIsLeased(of database: ConnectionPool) async throws {

@@ -51,7 +51,7 @@ struct ReportTests {
     try await TestAPI.run { api in
       // Something to report.
       _ = try await api.submit("anna", receipt: "bm9uZQ==")
-      _ = try await api.send(.post, "/v1/appstore/notifications", Array("{}".utf8), as: .nobody)
+      _ = try await api.send(.post, "/v1/appstore/notifications", Array("{}".utf8), as: .anonymous)
       for query in ["", "&items=true", "&days=1&limit=1", "&include_sandbox=true"] {
         let path = "/v1/reports/\(report.name)?format="
         let json = try await api.get(path + "json" + query, as: .admin)
@@ -68,7 +68,8 @@ struct ReportTests {
     }
   }
 
-  @Test func `whoever would wait too long is told that a report is being made`() async throws {
+  @Test func `a caller that would wait too long learns that the report is being made`() async throws
+  {
     try await TestAPI.run { api in
       func ask(_ preference: String) async throws -> Answer {
         try await api.call(

@@ -17,7 +17,7 @@ import Testing
 struct SchemaUpgradeTests {
   private static let current = SchemaMigrator.currentVersion
 
-  /// Buys, submits and reads again and again, until told to stop.
+  /// Buys, submits and reads again and again, until stopped.
   private static func live(_ name: String, on api: TestAPI, _ laps: Laps) async throws {
     try api.addCustomer(name)
     while !laps.isOver {
@@ -26,7 +26,7 @@ struct SchemaUpgradeTests {
       #expect(submitted.status == 200, "\(submitted)")
       let read = try await api.get("/v1/accounts/\(name)/entitlements")
       #expect(read.status == 200, "\(read)")
-      let ready = try await api.get("/readyz", as: .nobody)
+      let ready = try await api.get("/readyz", as: .anonymous)
       // Only the database's time to answer may be short, on a busy machine.
       let isSlow = ready["detail"]?.string?.contains("did not answer within") == true
       #expect(ready.status == 200 || isSlow, "\(ready)")
@@ -72,8 +72,8 @@ struct SchemaUpgradeTests {
         laps.end()
         try await group.waitForAll()
       }
-      let standing = try await SchemaMigrator(database: api.database, logger: quietLogger).check()
-      #expect(standing == .ahead(version: Self.current + 1))
+      let state = try await SchemaMigrator(database: api.database, logger: quietLogger).check()
+      #expect(state == .ahead(version: Self.current + 1))
 
       // Once this is replaced everywhere, the next release takes away what it needs.
       let contraction = SchemaStep(
@@ -81,11 +81,11 @@ struct SchemaUpgradeTests {
       _ = try await SchemaMigrator(
         database: api.database, logger: quietLogger, steps: [.sample, contraction]
       ).migrate()
-      let answer = try await api.get("/readyz", as: .nobody)
+      let answer = try await api.get("/readyz", as: .anonymous)
       #expect(answer.status == 503)
       #expect(answer["detail"]?.string?.contains("version \(Self.current + 2)") == true)
       #expect(answer["detail"]?.string?.contains("update Tenure") == true)
-      #expect(try await api.get("/healthz", as: .nobody).status == 200)
+      #expect(try await api.get("/healthz", as: .anonymous).status == 200)
     }
   }
 }

@@ -32,7 +32,7 @@ struct ShutdownTests {
 
       let body: JSONValue = ["account_id": "4711", "receipt_data": .string(receipt)]
       async let submitted = Self.post(base + "/v1/receipts", body)
-      // Apple is being asked: now the server is told to stop.
+      // Apple is being asked: now the server is stopped.
       await gate.reached()
       await group.triggerGracefulShutdown()
       try await Self.untilRefused(base + "/healthz")

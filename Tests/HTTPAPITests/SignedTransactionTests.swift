@@ -31,26 +31,26 @@ struct SignedTransactionTests {
       #expect(answer["environment"] == "production")
       #expect(answer["warnings"] == [])
       #expect(answer["transactions"]?.array?.count == 1)
-      let told = try #require(answer["transactions"]?[0])
-      #expect(told["transaction_id"]?.string == bought.transactionID.rawValue)
-      #expect(told["product_type"] == "auto_renewable")
-      #expect(told["purchased_at"] == "2026-01-01T00:00:00.000Z")
-      #expect(told["expires_at"] == "2026-02-01T00:00:00.000Z")
-      #expect(told["price_milliunits"] == 9990)
-      #expect(told["currency"] == "USD")
-      #expect(told["owner_account_id"] == "4711")
-      #expect(told["decision"]?["rule"] == "submitter")
-      #expect(told["newly_owned"] == true)
+      let shown = try #require(answer["transactions"]?[0])
+      #expect(shown["transaction_id"]?.string == bought.transactionID.rawValue)
+      #expect(shown["product_type"] == "auto_renewable")
+      #expect(shown["purchased_at"] == "2026-01-01T00:00:00.000Z")
+      #expect(shown["expires_at"] == "2026-02-01T00:00:00.000Z")
+      #expect(shown["price_milliunits"] == 9990)
+      #expect(shown["currency"] == "USD")
+      #expect(shown["owner_account_id"] == "4711")
+      #expect(shown["decision"]?["rule"] == "submitter")
+      #expect(shown["newly_owned"] == true)
       #expect(answer["entitlements"]?[0]["entitlement"] == "premium")
       #expect(answer["entitlements"]?[0]["active"] == true)
       #expect(answer["entitlements"]?[0]["will_renew"] == true)
 
       // Where it stands: what was answered, and nothing of an exchange.
       let id = try #require(answer["submission_id"]?.string)
-      let standing = try await api.get("/v1/receipts/\(id)")
-      #expect(standing.status == 200)
-      #expect(standing["transactions"] == answer["transactions"])
-      #expect(standing["exchanges"] == nil)
+      let state = try await api.get("/v1/receipts/\(id)")
+      #expect(state.status == 200)
+      #expect(state["transactions"] == answer["transactions"])
+      #expect(state["exchanges"] == nil)
       #expect(try await api.get("/v1/receipts/\(id)", as: .admin)["exchanges"] == [])
 
       // It says what it comes from, and of what kind the charge is.
@@ -67,7 +67,7 @@ struct SignedTransactionTests {
       #expect(again.status == 200)
       #expect(again["submission_id"] != answer["submission_id"])
       #expect(again["transactions"]?[0]["newly_owned"] == false)
-      #expect(again["transactions"]?[0]["decision"] == told["decision"])
+      #expect(again["transactions"]?[0]["decision"] == shown["decision"])
       #expect(try await api.entryCount() == entries)
       #expect(try await api.jobCount() == 0)
     }
@@ -116,7 +116,7 @@ struct SignedTransactionTests {
       try api.apple.simulation.addDevice("tablet", appleID: "anna")
       api.apple.simulation.advance(by: .days(1))
       let restored = try #require(try api.apple.simulation.restore(on: "tablet").first)
-      // The ledger hears of the restored id first: it names the charge.
+      // The ledger gets the restored id first: it names the charge.
       _ = try await api.submit("4711", from: "tablet", ["restore": true])
       let answer = try await api.submit(
         "4712", signed: [try api.apple.simulation.signedTransaction(of: bought.transactionID)])
@@ -390,7 +390,7 @@ struct SignedTransactionTests {
 
   // MARK: A server that dies
 
-  @Test func `what was stored and not decided is decided by whoever takes it up`() async throws {
+  @Test func `a stored submission without a decision is decided by the next worker`() async throws {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")
       try api.addCustomer("anna")
@@ -423,7 +423,7 @@ struct SignedTransactionTests {
 
   // MARK: Beside receipts
 
-  @Test func `after a receipt it tells the kind of a charge, and whose a renewal was all the time`()
+  @Test func `after a receipt it shows the kind of a charge, and the owner of a renewal`()
     async throws
   {
     try await TestAPI.run { api in
@@ -450,7 +450,7 @@ struct SignedTransactionTests {
       #expect(seen["evidence"]?["kind"] == "renewal")
       #expect(seen["evidence"]?["ground"] == "renewed_by_apple")
 
-      // A receipt, which does not tell the kind, takes nothing back.
+      // A receipt, which does not contain the kind, lifts nothing.
       let entries = try await api.entryCount()
       let after = try await api.submit("4712", from: "anna")
       #expect(after["transactions"]?[0]["owner_account_id"] == "4711")

@@ -15,13 +15,13 @@ import Testing
 struct SourceAgreementTests {
   // MARK: The list
 
-  /// Something that a ledger tells otherwise than one that got signed transactions submitted,
+  /// A difference between a ledger and one that got signed transactions submitted,
   /// because its source cannot know better.
   struct Known: Sendable {
     let sources: [Life.Source]
     let aspect: LifeFindings.Aspect
     let subjects: Subjects
-    /// What it tells instead, of every one of them.
+    /// Its other value, for every one of them.
     let says: String
     let because: String
 
@@ -78,18 +78,18 @@ struct SourceAgreementTests {
   /// Where the app attaches the accounts' tokens to what is bought.
   // swift-format-ignore
   private static let withTokens: [Known] = {
-    let mute = "Apple's receipts don't tell why a charge was made."
-    let byToken = "Nobody claims: the token that Apple repeats names the account."
-    let unnamed = "A family member's share carries no token, and nobody claims it."
-    let once = "Version 1 does not tell of what is bought once, and a consumable that was finished has left the receipts when the next doorbell rings."
-    let later = "Version 1 does not tell of what is bought once: the next doorbell's receipt shows it."
-    let reversed = "Version 1 does not tell that a refund was reversed: the next doorbell's receipt shows it."
-    let extended = "Version 1 does not tell that the renewal date was extended: the next doorbell's receipt shows it."
+    let mute = "Apple's receipts don't contain why a charge was made."
+    let byToken = "Unclaimed: the token that Apple repeats names the account."
+    let unnamed = "A family member's share carries no token, and is not claimed."
+    let once = "Version 1 does not report one-time purchases, and a consumable that was finished has left the receipts when the next doorbell rings."
+    let later = "Version 1 does not report one-time purchases: the next doorbell's receipt shows it."
+    let reversed = "Version 1 does not report that a refund was reversed: the next doorbell's receipt shows it."
+    let extended = "Version 1 does not report that the renewal date was extended: the next doorbell's receipt shows it."
     return [
       Known([.receipts, .receiptPolls], .kind, .all, says: "unknown", because: mute),
       Known([.doorbells], .kind, .allBut([coins]), says: "unknown", because: mute),
       Known(claimless, .rule, .these([again]), says: "app_account_token", because: byToken),
-      Known(claimless, .owner, .these(shares), says: "nobody", because: unnamed),
+      Known(claimless, .owner, .these(shares), says: "unowned", because: unnamed),
       Known(claimless, .rule, .these(shares), says: "unclaimed", because: unnamed),
       Known(claimless, .bindings, .these(shares), says: "", because: unnamed),
       Known(claimless, .held, .account("mia", from: "2026-08-17", through: end), says: "", because: unnamed),
@@ -99,7 +99,7 @@ struct SourceAgreementTests {
       Known([.doorbells], .kind, .these([coins]), says: LifeFindings.nothing, because: once),
       Known([.doorbells], .terms, .these([coins]), says: LifeFindings.nothing, because: once),
       Known([.doorbells], .bindings, .these([coins]), says: LifeFindings.nothing, because: once),
-      Known([.doorbells], .standing, .these([coins]), says: LifeFindings.nothing, because: once),
+      Known([.doorbells], .state, .these([coins]), says: LifeFindings.nothing, because: once),
       Known([.doorbells], .seen, .account("anna", from: "2026-08-10T10:00", through: "2026-08-29T12:59"), says: "plus active monthly until 2026-08-30T10:00:00.000Z renewing", because: later),
       Known([.doorbells], .seen, .account("ben", from: "2027-05-28T10:00", through: "2027-05-30T09:59"), says: "plus revoked monthly until 2027-05-20T10:00:00.000Z", because: reversed),
       Known([.doorbells], .seen, .account("ben", from: "2027-06-05T10:00", through: "2027-06-10T09:59"), says: "plus active monthly until 2027-06-10T10:00:00.000Z renewing", because: extended),
@@ -110,11 +110,11 @@ struct SourceAgreementTests {
   /// Where it attaches none.
   // swift-format-ignore
   private static let withoutTokens: [Known] = {
-    let mute = "Apple's receipts don't tell why a charge was made."
-    let unnamed = "Nobody claims, and no token names an account."
+    let mute = "Apple's receipts don't contain why a charge was made."
+    let unnamed = "Unclaimed, and no token names an account."
     return [
       Known([.receipts], .kind, .all, says: "unknown", because: mute),
-      Known([.notifications], .owner, .all, says: "nobody", because: unnamed),
+      Known([.notifications], .owner, .all, says: "unowned", because: unnamed),
       Known([.notifications], .rule, .all, says: "unclaimed", because: unnamed),
       Known([.notifications], .bindings, .these(lines), says: "", because: unnamed),
       Known([.notifications], .held, .account("anna", from: "2026-01-17", through: end), says: "", because: unnamed),
@@ -160,7 +160,7 @@ struct SourceAgreementTests {
   // MARK: The tests
 
   @Test(arguments: [true, false])
-  func `signed transactions give every charge to whoever bought it`(
+  func `signed transactions give every charge to its buyer`(
     withTokens: Bool
   ) async throws {
     let story = try await (withTokens ? Self.marked : Self.unmarked).value
@@ -174,7 +174,7 @@ struct SourceAgreementTests {
   }
 
   @Test(arguments: Life.Source.allCases.filter { $0 != .signedTransactions })
-  func `every other source tells the same, but for what is listed`(
+  func `every other source agrees, except as listed`(
     source: Life.Source
   ) async throws {
     try await compare(source, with: try await Self.marked.value, but: Self.withTokens)

@@ -31,7 +31,7 @@ struct ValidationTests {
   static let longJWS = String(repeating: "a", count: 262_145)
   static let manyLongJWS =
     "[" + Array(repeating: "\"\(longJWS.dropFirst())\"", count: 65).joined(separator: ",") + "]"
-  static let nobody = "00000000-0000-0000-0000-000000000000"
+  static let anonymous = "00000000-0000-0000-0000-000000000000"
 
   // swift-format-ignore
   static let cases: [Case] = [
@@ -162,7 +162,7 @@ struct ValidationTests {
       for (method, path, operation) in description.operations {
         guard let content = operation["requestBody"]?["content"]?["application/json"],
           let schema = content["schema"].map(description.resolved),
-          // Apple's bodies are of two shapes, and told apart by what they have.
+          // Apple's bodies are of two shapes, and distinguished by their members.
           operation["security"]?.array?.isEmpty != true,
           operation["requestBody"]?["required"] != .bool(false)
         else { continue }

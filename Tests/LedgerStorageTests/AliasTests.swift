@@ -28,10 +28,10 @@ struct AliasTests {
 
       try await ledger.submit(
         [charge("2", on: 1, asOf: 3, lineItem: "w1")], claiming: [], by: "anna", on: 3)
-      let family = try #require(try await ledger.ownership.family(of: lineID))
-      #expect(family.rule.charges.map(\.transactions) == [[key("1"), key("2")]])
-      #expect(family.orders == [key("1"): order])
-      #expect(family.deliveries == [key("1"): day(2)])
+      let original = try #require(try await ledger.ownership.original(of: originalKey))
+      #expect(original.rule.charges.map(\.transactions) == [[key("1"), key("2")]])
+      #expect(original.orders == [key("1"): order])
+      #expect(original.deliveries == [key("1"): day(2)])
       let charges = try await ledger.exports.page(of: .charges).rows.map { exported($0, .charges) }
       #expect(charges.map { $0["transaction_id"] } == ["1"])
       #expect(charges.map { $0["original_transaction_id"] } == ["1000"])
@@ -99,10 +99,10 @@ struct AliasTests {
       #expect(try await notDelivered(asOf: 3) == [1, 1])
       let alias = charge("2", on: date, asOf: 4, lineItem: "w1", revokedOn: 3.9)
       try await ledger.submit([alias], claiming: [], by: "anna", on: 4)
-      let family = try #require(try await ledger.ownership.family(of: lineID))
-      #expect(family.rule.charges.map(\.transactions) == [[key("1"), key("2")]])
-      for isToldOfBoth in [false, true] {
-        if isToldOfBoth {
+      let original = try #require(try await ledger.ownership.original(of: originalKey))
+      #expect(original.rule.charges.map(\.transactions) == [[key("1"), key("2")]])
+      for reportsBoth in [false, true] {
+        if reportsBoth {
           let first = charge("1", on: 0.1, asOf: 5, lineItem: "w1", revokedOn: 3.9)
           try await ledger.submit([first], claiming: [], by: "anna", on: 5)
         }
@@ -190,7 +190,7 @@ struct AliasTests {
       #expect(try await ledger.owner(of: one) == "anna")
       #expect(try await ledger.owner(of: two, line: Self.other) == "anna")
       #expect(try await ledger.holdings.holdings(of: "ben").holdings.isEmpty)
-      #expect(try await ledger.ownership.lines(of: one) == [lineID])
+      #expect(try await ledger.ownership.lines(of: one) == [originalKey])
       #expect(try await ledger.auditor.audit().differences == [])
     }
   }

@@ -16,7 +16,7 @@ struct AuditTests {
     var statement: String
     var kind: LedgerAudit.Difference.Kind
     /// Whether `rebuild` repairs it.
-    var isMendable: Bool
+    var isRepairable: Bool
     var testDescription: String { what }
   }
 
@@ -28,11 +28,11 @@ struct AuditTests {
         UPDATE tenure.ledger_entry SET body = replace(body, '"quantity":1', '"quantity":2')
         WHERE number = 1
         """,
-      kind: .chain, isMendable: false),
+      kind: .chain, isRepairable: false),
     Tampering(
       what: "an entry in the middle is deleted",
       statement: "DELETE FROM tenure.ledger_entry WHERE number = 2", kind: .chain,
-      isMendable: false),
+      isRepairable: false),
     Tampering(
       what: "the last entry is deleted",
       statement:
@@ -40,18 +40,18 @@ struct AuditTests {
         DELETE FROM tenure.ledger_entry
         WHERE number = (SELECT max(number) FROM tenure.ledger_entry)
         """,
-      kind: .head, isMendable: false),
+      kind: .head, isRepairable: false),
     Tampering(
       what: "a holding is prolonged",
       statement: "UPDATE tenure.holding SET ends_at = ends_at + interval '1 year'",
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
-      what: "a holding is given to somebody else",
+      what: "a holding is given to another account",
       statement: "UPDATE tenure.holding SET account_id = 'ben'", kind: .projection,
-      isMendable: true),
+      isRepairable: true),
     Tampering(
       what: "a holding is deleted", statement: "DELETE FROM tenure.holding", kind: .projection,
-      isMendable: true),
+      isRepairable: true),
     Tampering(
       what: "an owner is changed",
       statement:
@@ -60,26 +60,26 @@ struct AuditTests {
         SET owner_account_key = (SELECT account_key FROM tenure.account WHERE account_id = 'ben')
         WHERE rule <> 'unclaimed'
         """,
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "a renewal status is lost", statement: "DELETE FROM tenure.renewal_status",
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "a claim is lost", statement: "DELETE FROM tenure.claim", kind: .projection,
-      isMendable: true),
+      isRepairable: true),
     Tampering(
-      what: "somebody unknown holds what another account owns",
+      what: "an unknown account holds what another account owns",
       statement: copy("holding", with: ["account_id": "mallory"]), kind: .projection,
-      isMendable: true),
+      isRepairable: true),
     Tampering(
-      what: "somebody unknown holds a line that was never recorded",
+      what: "an unknown account holds an original transaction that was never recorded",
       statement: copy(
         "holding", with: ["account_id": "mallory", "original_transaction_id": "6666"]),
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "the owner holds a transaction that was never recorded",
       statement: copy("holding", with: ["transaction_id": "6666"]), kind: .projection,
-      isMendable: true),
+      isRepairable: true),
     Tampering(
       what: "a line's state is changed",
       statement:
@@ -87,26 +87,26 @@ struct AuditTests {
         UPDATE tenure.original_transaction SET paid_through = paid_through + '1 year'
         WHERE original_transaction_id = '1000'
         """,
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "a transaction can't be looked up",
       statement: "DELETE FROM tenure.transaction_lookup WHERE transaction_id = '1'",
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "a transaction is looked up on a line that doesn't have it",
       statement: copy("transaction_lookup", with: ["transaction_id": "6666"]), kind: .projection,
-      isMendable: true),
+      isRepairable: true),
     Tampering(
       what: "a line item can't be looked up", statement: "DELETE FROM tenure.web_order_line_item",
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "a line item is looked up on a line that doesn't have it",
       statement: copy("web_order_line_item", with: ["web_order_line_item_id": "6666"]),
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "an account's line can't be looked up",
       statement: "DELETE FROM tenure.account_original_transaction",
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "a stranger's look-up leads to a line",
       statement:
@@ -114,7 +114,7 @@ struct AuditTests {
         INSERT INTO tenure.account_original_transaction
         SELECT account_key, 'production', '1000' FROM tenure.account WHERE account_id = 'ben'
         """,
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "a transaction is said to have been recorded later",
       statement:
@@ -122,7 +122,7 @@ struct AuditTests {
         UPDATE tenure.store_transaction SET number = number + 100
         WHERE original_transaction_id = '1000'
         """,
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "a transaction's token is said to be another account's",
       statement:
@@ -130,11 +130,11 @@ struct AuditTests {
         UPDATE tenure.store_transaction SET token_account_key = gen_random_uuid()
         WHERE app_account_token IS NOT NULL
         """,
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "a renewal status's token is said to be another account's",
       statement: "UPDATE tenure.renewal_status SET token_account_key = gen_random_uuid()",
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "lines are linked that Apple doesn't link",
       statement:
@@ -142,7 +142,7 @@ struct AuditTests {
         INSERT INTO tenure.original_transaction_link VALUES ('production', '1000', '5000'),
           ('production', '5000', '1000')
         """,
-      kind: .projection, isMendable: true),
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "an order is given to another account",
       statement:
@@ -152,11 +152,11 @@ struct AuditTests {
         UPDATE tenure.purchase_order_account SET account_key = (
           SELECT account_key FROM tenure.account WHERE account_id = 'ben');
         """,
-      kind: .order, isMendable: false),
+      kind: .order, isRepairable: false),
     Tampering(
       what: "an order names another transaction",
       statement: "UPDATE tenure.purchase_order SET transaction_id = '6666'", kind: .order,
-      isMendable: false),
+      isRepairable: false),
     Tampering(
       what: "an order is open again",
       statement:
@@ -164,11 +164,11 @@ struct AuditTests {
         UPDATE tenure.purchase_order SET status = 'open', fulfilled_at = NULL, environment = NULL,
           original_transaction_id = NULL, transaction_id = NULL
         """,
-      kind: .order, isMendable: false),
+      kind: .order, isRepairable: false),
     Tampering(
       what: "a charge forgets its order",
       statement: "UPDATE tenure.store_transaction SET order_id = NULL", kind: .order,
-      isMendable: false),
+      isRepairable: false),
   ]
 
   /// Adds a row like the one that a table has, but for some columns.
@@ -182,7 +182,7 @@ struct AuditTests {
       """
   }
 
-  @Test("finds what was tampered with, and rebuild mends the projections", arguments: tamperings)
+  @Test("finds tampering, and a rebuild repairs the projections", arguments: tamperings)
   func tampering(_ tampering: Tampering) async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
@@ -194,8 +194,8 @@ struct AuditTests {
       #expect(found.differences.contains { $0.kind == tampering.kind }, "\(found.differences)")
 
       let (_, rewritten) = try await ledger.auditor.rebuild()
-      #expect(rewritten == (tampering.isMendable ? 1 : 0))
-      #expect(try await ledger.auditor.audit().isClean == tampering.isMendable)
+      #expect(rewritten == (tampering.isRepairable ? 1 : 0))
+      #expect(try await ledger.auditor.audit().isClean == tampering.isRepairable)
     }
   }
 
@@ -344,7 +344,7 @@ extension Ledger {
           RenewalStatus(
             asOf: day(0.1), autoRenews: true, phase: .undisturbed,
             appAccountToken: order.appAccountToken),
-          line: lineID),
+          line: originalKey),
       ], claiming: [key("1")], by: "anna", on: 0.1)
     let other = OriginalTransactionKey(.production, "5000")
     try await submit([charge("50", on: 1, line: other)], claiming: [], by: "anna", on: 1.1)

@@ -24,9 +24,9 @@ struct BackupTests {
     let errors = Pipe()
     process.standardError = errors
     try process.run()
-    let told = try errors.fileHandleForReading.readToEnd() ?? Data()
+    let messages = try errors.fileHandleForReading.readToEnd() ?? Data()
     process.waitUntilExit()
-    #expect(process.terminationStatus == 0, "\(String(decoding: told, as: UTF8.self))")
+    #expect(process.terminationStatus == 0, "\(String(decoding: messages, as: UTF8.self))")
   }
 
   /// Runs a body on what a backup holds, restored on a server of its own.
@@ -117,7 +117,7 @@ struct BackupTests {
         #expect(try await restored.events.events(after: future, limit: 10) == .cursorUnknown)
         // What was to be done is still to be done.
         #expect(try await Self.jobs(restored) == jobs)
-        // Numbers are given on, and Apple tells again what was lost.
+        // Numbers are given on, and Apple sends again what was lost.
         for number in 5...8 { try await Self.sell(number, in: restored) }
         #expect(
           try await restored.owner(of: "5", line: OriginalTransactionKey(.production, "1005"))

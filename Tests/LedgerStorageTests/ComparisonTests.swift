@@ -108,7 +108,7 @@ struct ComparisonTests {
     }
   }
 
-  @Test("what is not in the inbox is told")
+  @Test("notifications missing from the inbox are reported")
   func missing() async throws {
     try await withLedger { ledger in
       _ = try await ledger.notifications.store(found("n1", signedOn: 1, on: 2), processAt: nil)

@@ -11,7 +11,7 @@ import Testing
 struct ConcurrentVerificationTests {
   private let waiting = SubmissionProblem(code: "apple_unavailable", detail: "No answer came.")
 
-  @Test("keeps every answer of Apple's, whoever wrote first")
+  @Test("keeps every answer of Apple's, in any order of writing")
   func exchanges() async throws {
     try await withLedger { ledger in
       let submission = try await ledger.store(by: "anna", on: 0.1)
@@ -28,7 +28,7 @@ struct ConcurrentVerificationTests {
     }
   }
 
-  @Test("a rejection gives way to Apple's word for the receipt")
+  @Test("a rejection gives way to Apple's answer for the receipt")
   func rejectedThenVerified() async throws {
     try await withLedger { ledger in
       let submission = try await ledger.store(by: "anna", on: 0.1)
@@ -85,9 +85,9 @@ struct ConcurrentVerificationTests {
       #expect(answer.selected == [key("1")] && answer.newlyOwned == [key("1")])
       #expect(try await ledger.answers(to: submission) == ["first", "second"])
       // It is known and unclaimed.
-      let family = try #require(
-        try await ledger.ownership.family(of: OriginalTransactionKey(.production, "7")))
-      #expect(family.rule.charges.count == 1)
+      let original = try #require(
+        try await ledger.ownership.original(of: OriginalTransactionKey(.production, "7")))
+      #expect(original.rule.charges.count == 1)
       #expect(
         try await ledger.owner(of: "7", line: OriginalTransactionKey(.production, "7")) == nil)
       #expect(try await ledger.auditor.audit().differences == [])

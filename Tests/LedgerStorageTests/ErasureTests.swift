@@ -73,7 +73,7 @@ struct ErasureTests {
       #expect(erasure.pseudonym == "erased-\(key.rawValue.uuidString.lowercased())")
       #expect(erasure.erasedAt == day(5))
       var expected = Erasure.Removed()
-      (expected.holdings, expected.grants, expected.toldEntitlements) = (1, 1, 2)
+      (expected.holdings, expected.grants, expected.publishedEntitlements) = (1, 1, 2)
       (expected.submissions, expected.payloads, expected.exchanges) = (1, 1, 1)
       expected.jobs = 1
       expected.deliveries = erasure.removed.deliveries
@@ -81,7 +81,7 @@ struct ErasureTests {
       #expect(erasure.removed.deliveries > 0)
       #expect(try await ledger.auditor.audit().differences == [])
       #expect(try await ledger.owner(of: "1") == erasure.pseudonym)
-      let reasons = try await ledger.administration.administratorActs(limit: 10).compactMap(
+      let reasons = try await ledger.administration.administratorActions(limit: 10).compactMap(
         \.reason)
       #expect(
         reasons == [
@@ -90,22 +90,23 @@ struct ErasureTests {
     }
   }
 
-  @Test func `nothing is told of it afterwards, and no renewal is its own`() async throws {
+  @Test func `nothing is published about it afterwards, and it owns no renewal`() async throws {
     try await withAnna { ledger in
       let erasure = try await ledger.accounts.erase(name, by: support, at: day(5))
-      let count = try await ledger.told().count
+      let count = try await ledger.publishedEvents().count
       try await ledger.work(until: 40)
-      try await ledger.hear([charge("2", on: 30)], on: 40.1)
-      #expect(try await ledger.told().dropFirst(count).allSatisfy { $0.account == nil })
+      try await ledger.receive([charge("2", on: 30)], on: 40.1)
+      #expect(try await ledger.publishedEvents().dropFirst(count).allSatisfy { $0.account == nil })
       #expect(try await ledger.owner(of: "2") == nil)
       #expect(
-        try await ledger.toldKinds(erasure.pseudonym).filter { $0.hasPrefix("entitlement.") }
+        try await ledger.publishedKinds(erasure.pseudonym).filter { $0.hasPrefix("entitlement.") }
           == ["entitlement.granted", "entitlement.granted"])
       #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
-  @Test func `its erasure is told last, once, by its token and not by its name`() async throws {
+  @Test func `its erasure is published last, once, by its token and not by its name`() async throws
+  {
     try await withAnna { ledger in
       _ = try await ledger.accounts.findOrCreateAccount("guest", at: start)
       _ = try await ledger.accounts.merge(
@@ -115,14 +116,14 @@ struct ErasureTests {
         let token = try #require(try await ledger.accounts.account(account)).appAccountToken
         tokens.append(token.uuidString.lowercased())
       }
-      let count = try await ledger.told().count
+      let count = try await ledger.publishedEvents().count
       let erasure = try await ledger.accounts.erase(name, by: support, at: day(5))
       _ = try await ledger.accounts.erase(erasure.pseudonym, by: support, at: day(6))
-      let told = try await ledger.told().dropFirst(count)
-      #expect(told.map(\.kind) == [.accountErased, .accountErased])
-      #expect(told.map(\.text) == tokens.map { #"{"app_account_token":"\#($0)"}"# })
-      #expect(told.map(\.at) == [day(5), day(5)])
-      #expect(told.last?.account == erasure.pseudonym)
+      let published = try await ledger.publishedEvents().dropFirst(count)
+      #expect(published.map(\.kind) == [.accountErased, .accountErased])
+      #expect(published.map(\.text) == tokens.map { #"{"app_account_token":"\#($0)"}"# })
+      #expect(published.map(\.at) == [day(5), day(5)])
+      #expect(published.last?.account == erasure.pseudonym)
       #expect(try await places(of: name, in: ledger) == [])
 
       // What waited for the webhook is not pushed any more, and this is, under the pseudonym.
@@ -164,7 +165,7 @@ struct ErasureTests {
 
   @Test func `a renewal that was reported a day early stays decided as it was`() async throws {
     try await withAnna { ledger in
-      try await ledger.hear([charge("2", on: 30)], on: 29.2)
+      try await ledger.receive([charge("2", on: 30)], on: 29.2)
       #expect(try await ledger.owner(of: "2") == name)
       let erasure = try await ledger.accounts.erase(name, by: support, at: day(29.5))
       #expect(erasure.erasedAt == day(30) + .milliseconds(1))
@@ -173,7 +174,7 @@ struct ErasureTests {
     }
   }
 
-  @Test func `what waits for Apple is decided, and a late answer is nobody's claim`() async throws {
+  @Test func `what waits for Apple is decided, and a late answer is not a claim`() async throws {
     try await withAnna { ledger in
       let submission = try await ledger.store(by: name, on: 2)
       let erasure = try await ledger.accounts.erase(name, by: support, at: day(5))
@@ -205,7 +206,7 @@ struct ErasureTests {
       let second = try await ledger.accounts.erase(first.pseudonym, by: support, at: day(6))
       #expect(second.erasedAt == first.erasedAt)
       #expect(second.removed == Erasure.Removed())
-      #expect(try await ledger.administration.administratorActs(limit: 10).count == 2)
+      #expect(try await ledger.administration.administratorActions(limit: 10).count == 2)
 
       // A submission that was stored at the very moment.
       _ = try await ledger.database.execute(
@@ -215,7 +216,7 @@ struct ErasureTests {
         """)
       let third = try await ledger.accounts.erase(first.pseudonym, by: support, at: day(7))
       #expect(third.removed.submissions == 1)
-      #expect(try await ledger.told().count { $0.kind == .accountErased } == 1)
+      #expect(try await ledger.publishedEvents().count { $0.kind == .accountErased } == 1)
       await #expect(throws: LedgerError.erasedAccount(first.pseudonym)) {
         _ = try await ledger.store(by: first.pseudonym, on: 8)
       }
@@ -316,17 +317,19 @@ struct ErasureTests {
         _ = try await other.batch(PublishedEntitlements.lock([name]))
         async let erased = ledger.accounts.erase(name, by: support, at: day(1))
         try await ledger.waitForALock()
-        async let heard: Void = ledger.hear(
+        async let received: Void = ledger.receive(
           [charge("1", on: 2, token: account.appAccountToken)], on: 2)
         try await ledger.waitForALock(of: 2)
         try await other.commit()
-        _ = try await (erased, heard)
+        _ = try await (erased, received)
       }
       #expect(try await places(of: name, in: ledger) == [])
       // It was erased when it was charged.
       #expect(try await ledger.owner(of: "1") == nil)
       #expect(
-        try await ledger.told().allSatisfy { $0.account == nil || $0.kind == .accountErased })
+        try await ledger.publishedEvents().allSatisfy {
+          $0.account == nil || $0.kind == .accountErased
+        })
       #expect(try await ledger.auditor.audit().differences == [])
     }
   }
@@ -355,7 +358,9 @@ struct ErasureTests {
       } else {
         try await ledger.submissions.postpone(
           submission, until: day(7), because: problem, exchanges: [exchange("about \(name)")],
-          provisional: [ProvisionalGrant(entitlement: "premium", endsAt: day(8), line: lineID)],
+          provisional: [
+            ProvisionalGrant(entitlement: "premium", endsAt: day(8), line: originalKey)
+          ],
           worker: nil, terms: .shop, at: day(6))
       }
       #expect(try await places(of: name, in: ledger) == [])

@@ -31,7 +31,7 @@ struct ExportTests {
       func line(_ entry: [String: String]) -> String {
         "\(entry["environment"] ?? "")/\(entry["original_transaction_id"] ?? "")"
       }
-      #expect(Set(entries.map(line)) == [lineID.subject, other.subject])
+      #expect(Set(entries.map(line)) == [originalKey.subject, other.subject])
       var hashes: [String: String] = [:]
       var digest = [UInt8](repeating: 0, count: 32)
       for entry in entries {
@@ -134,9 +134,9 @@ struct ExportTests {
       let notifications = try await pages(of: .notifications, ledger)
       #expect(notifications.map(\.count) == [ExportStore.exportPage, 3])
       #expect(Set(notifications.flatMap { $0.map { $0["notification_id"] } }).count == count)
-      let tellings = try await pages(of: .writeBacks, ledger)
-      #expect(tellings.map(\.count) == [ExportStore.exportPage, 3])
-      #expect(Set(tellings.flatMap { $0.map { $0["telling_id"] } }).count == count)
+      let writeBacks = try await pages(of: .writeBacks, ledger)
+      #expect(writeBacks.map(\.count) == [ExportStore.exportPage, 3])
+      #expect(Set(writeBacks.flatMap { $0.map { $0["write_back_id"] } }).count == count)
       let rates = try await pages(of: .rates, ledger)
       #expect(rates.map(\.count) == [ExportStore.exportPage, 3])
       #expect(Set(rates.flatMap { $0.map { $0["recorded_at"] } }).count == count)

@@ -10,7 +10,7 @@ import Testing
 struct FeedTests {
   // MARK: Many writers
 
-  private struct Told: Hashable {
+  private struct Published: Hashable {
     var account: Int
     var number: Int
   }
@@ -56,9 +56,9 @@ struct FeedTests {
 
   /// Reads the feed until it has returned a number of events.
   private static func follow(
-    _ ledger: Ledger, until isComplete: @Sendable ([Told]) async throws -> Bool
-  ) async throws -> [Told] {
-    var (told, cursor): ([Told], FeedCursor?) = ([], nil)
+    _ ledger: Ledger, until isComplete: @Sendable ([Published]) async throws -> Bool
+  ) async throws -> [Published] {
+    var (published, cursor): ([Published], FeedCursor?) = ([], nil)
     while true {
       let limit = Int.random(in: 1...40)
       guard case .page(let page) = try await ledger.events.events(after: cursor, limit: limit)
@@ -67,16 +67,16 @@ struct FeedTests {
       }
       for event in page.events {
         let match = try #require(event.firstMatch(of: /"account":(\d+),"number":(\d+)/))
-        told.append(Told(account: Int(match.1) ?? 0, number: Int(match.2) ?? 0))
+        published.append(Published(account: Int(match.1) ?? 0, number: Int(match.2) ?? 0))
       }
       // Positions have no gaps.
       #expect(page.next.position - (cursor?.position ?? 0) == Int64(page.events.count))
       cursor = page.next
-      if page.events.isEmpty, try await isComplete(told) { return told }
+      if page.events.isEmpty, try await isComplete(published) { return published }
     }
   }
 
-  @Test func `readers who follow many writers miss nothing and hear nothing twice, in order`()
+  @Test func `readers that follow many writers get every event once, in order`()
     async throws
   {
     try await withScratchDatabase { database in
@@ -87,7 +87,7 @@ struct FeedTests {
         """)
       let ledger = Ledger(database: database)
       let writing = Writing(Self.writers)
-      let feeds = try await withThrowingTaskGroup(of: [Told]?.self) { group in
+      let feeds = try await withThrowingTaskGroup(of: [Published]?.self) { group in
         for _ in 0..<Self.writers {
           group.addTask {
             var generator = SystemRandomNumberGenerator()
@@ -98,23 +98,23 @@ struct FeedTests {
         }
         for _ in 0..<3 {
           group.addTask {
-            try await Self.follow(ledger) { told in
+            try await Self.follow(ledger) { published in
               guard await writing.isOver else { return false }
               let count = try await database.query("SELECT count(*) FROM tenure.event")
-              return try told.count >= count.decodeOnly(Int.self)
+              return try published.count >= count.decodeOnly(Int.self)
             }
           }
         }
-        return try await group.reduce(into: [[Told]]()) { $0 += $1.map { [$0] } ?? [] }
+        return try await group.reduce(into: [[Published]]()) { $0 += $1.map { [$0] } ?? [] }
       }
       let written = try await database.query("SELECT account, number FROM account_counter")
         .decode(Int.self, Int.self)
-      for told in feeds {
+      for published in feeds {
         for (account, last) in written {
-          let numbers = told.filter { $0.account == account }.map(\.number)
+          let numbers = published.filter { $0.account == account }.map(\.number)
           #expect(numbers == (0..<last).map { $0 + 1 })
         }
-        #expect(told == feeds[0])
+        #expect(published == feeds[0])
       }
     }
   }
@@ -130,7 +130,7 @@ struct FeedTests {
     try await withLedger { ledger in
       try await write(1002, to: ledger)
       try await ledger.database.withTransaction(isolation: .readCommitted) { slow in
-        _ = try await slow.batch(EventFeed.placement)
+        _ = try await slow.batch(EventFeed.positioning)
         // An earlier transaction commits only now.
         try await write(1001, to: ledger)
         async let end = ledger.events.placeEvents()
@@ -193,7 +193,7 @@ struct FeedTests {
     }
   }
 
-  @Test func `an event is told under the account's own name, or a pseudonym`() async throws {
+  @Test func `an event is published under the account's own name, or a pseudonym`() async throws {
     try await withLedger { ledger in
       let account = try await ledger.accounts.findOrCreateAccount("a \"quoted\" name", at: start)
       _ = try await ledger.database.execute(
@@ -203,16 +203,16 @@ struct FeedTests {
         """)
       let id = try await ledger.database.query("SELECT event_id FROM tenure.event")
         .decodeOnly(Int64.self)
-      func told(_ name: String) -> String {
+      func published(_ name: String) -> String {
         """
         {"id":"\(id)","type":"order.expired","occurred_at":"2026-01-01T00:00:00.007Z",\
         "account_id":\(name),"data":{"x":1}}
         """
       }
-      #expect(try await page(ledger)?.events == [told(#""a \"quoted\" name""#)])
+      #expect(try await page(ledger)?.events == [published(#""a \"quoted\" name""#)])
       _ = try await ledger.database.execute(
         "UPDATE tenure.account_by_key SET account_id = 'erased-1', erased_at = now()")
-      #expect(try await page(ledger)?.events == [told("\"erased-1\"")])
+      #expect(try await page(ledger)?.events == [published("\"erased-1\"")])
     }
   }
 
@@ -294,7 +294,7 @@ struct FeedTests {
     ).decode(Int64.self).map(\.self)
   }
 
-  @Test func `whoever reads waits for nobody who goes on writing`() async throws {
+  @Test func `a reader does not wait for writers`() async throws {
     try await withLedger { ledger in
       try await write(1, to: ledger)
       // Another event is written whenever positions are assigned.

@@ -20,18 +20,18 @@ struct GrantTests {
     ).grant.grant.id
   }
 
-  @Test func `a grant gives access until its end, and both are told`() async throws {
+  @Test func `a grant gives access until its end, with an event for both`() async throws {
     try await withAnna { ledger in
       let id = try await grant(ledger, until: 10, on: 1)
       #expect(try await ledger.usable(by: "anna", on: 5) == ["premium": day(10)])
-      #expect(try await ledger.toldKinds("anna") == ["entitlement.granted"])
+      #expect(try await ledger.publishedKinds("anna") == ["entitlement.granted"])
       try await ledger.work(until: 11)
-      #expect(try await ledger.toldKinds("anna").last == "entitlement.expired")
+      #expect(try await ledger.publishedKinds("anna").last == "entitlement.expired")
       // It is over: there is nothing to take back.
-      let acts = try await ledger.administration.administratorActs(limit: 10).count
+      let actions = try await ledger.administration.administratorActions(limit: 10).count
       let after = try await ledger.grants.revokeGrant(id, by: support, terms: .shop, at: day(12))
       #expect(after.grant.revokedAt == nil)
-      #expect(try await ledger.administration.administratorActs(limit: 10).count == acts)
+      #expect(try await ledger.administration.administratorActions(limit: 10).count == actions)
     }
   }
 
@@ -42,11 +42,11 @@ struct GrantTests {
       #expect(revoked.grant.revokedAt == day(4))
       #expect(try await ledger.usable(by: "anna", on: 4).isEmpty)
       #expect(
-        try await ledger.toldKinds("anna") == ["entitlement.granted", "entitlement.revoked"])
+        try await ledger.publishedKinds("anna") == ["entitlement.granted", "entitlement.revoked"])
       let again = try await ledger.grants.revokeGrant(id, by: support, terms: .shop, at: day(5))
       #expect(again == revoked)
       #expect(
-        try await ledger.administration.administratorActs(limit: 10).map(\.action) == [
+        try await ledger.administration.administratorActions(limit: 10).map(\.action) == [
           "revoke_grant", "grant",
         ])
       #expect(try await ledger.grants.storedGrants(of: "anna") == [revoked])
@@ -100,8 +100,8 @@ struct GrantTests {
       #expect(!again.isNew)
       #expect(again.grant == first.grant)
       #expect(try await ledger.grants.storedGrants(of: "anna").count == 1)
-      #expect(try await ledger.administration.administratorActs(limit: 10).count == 1)
-      #expect(try await ledger.toldKinds("anna") == ["entitlement.granted"])
+      #expect(try await ledger.administration.administratorActions(limit: 10).count == 1)
+      #expect(try await ledger.publishedKinds("anna") == ["entitlement.granted"])
       await #expect(throws: LedgerError.differentGrant(id, member: "account_id")) {
         try await ask(for: "ben")
       }

@@ -9,7 +9,7 @@ import Testing
 @Suite("Owners that another backend had")
 struct ImportTests {
   private func owner(
-    _ account: String, _ line: OriginalTransactionKey = lineID, asOf: Double = 40,
+    _ account: String, _ line: OriginalTransactionKey = originalKey, asOf: Double = 40,
     receipt: String? = nil,
     transaction: TransactionID? = nil
   ) -> ImportedOwner {
@@ -32,7 +32,7 @@ struct ImportTests {
   }
 
   /// What a poll brings, recorded.
-  private func hear(_ evidence: [Evidence], on date: Double, _ ledger: Ledger) async throws {
+  private func receive(_ evidence: [Evidence], on date: Double, _ ledger: Ledger) async throws {
     _ = try await ledger.polls.record(
       evidence, polledAs: "poll", about: nil, upTo: nil, at: day(date), terms: .shop)
   }
@@ -42,7 +42,7 @@ struct ImportTests {
       .decodeOnly(Int.self)
   }
 
-  @Test("what is imported grants nothing until Apple has told of it, and is then the account's")
+  @Test("an imported owner has no access until Apple reports the purchase")
   func owned() async throws {
     try await withShop { ledger in
       let verdicts = try await ledger.imports.importOwners(
@@ -54,7 +54,7 @@ struct ImportTests {
       var progress = try await ledger.exports.importProgress()
       #expect((progress.lines, progress.verified, progress.waiting) == (2, 0, 2))
 
-      try await hear([charge("1", on: 30), status(true, on: 41)], on: 41.1, ledger)
+      try await receive([charge("1", on: 30), status(true, on: 41)], on: 41.1, ledger)
       #expect(try await ledger.owner(of: "1") == "anna")
       #expect(try await ledger.holdings.holdings(of: "anna").holdings.count == 1)
       progress = try await ledger.exports.importProgress()
@@ -68,18 +68,18 @@ struct ImportTests {
     }
   }
 
-  @Test("an entry names the file, and is told in the charge's history")
+  @Test("an entry names the file, and is shown in the charge's history")
   func source() async throws {
     try await withShop { ledger in
       _ = try await ledger.imports.importOwners(
         [owner("anna")], from: "owners.csv", terms: .shop, at: day(41))
-      let history = try await ledger.ownership.history(of: lineID)
+      let history = try await ledger.ownership.history(of: originalKey)
       #expect(history.map(\.source) == [EntrySource(.import, id: "owners.csv")])
-      #expect(history.map(\.entry.content.kind) == [.placement])
+      #expect(history.map(\.entry.content.kind) == [.ownerOverride])
     }
   }
 
-  @Test("the same once more appends nothing, whatever Apple has told meanwhile")
+  @Test("the same once more appends nothing, whatever Apple has reported since")
   func idempotent() async throws {
     try await withShop { ledger in
       let owners = (0..<30).map { owner("customer-\($0 % 20)", line($0)) }
@@ -94,7 +94,7 @@ struct ImportTests {
       #expect(try await entries(ledger) == before)
 
       // Of a current subscription even a newer file says nothing new.
-      try await hear([charge("1", on: 30, line: line(0))], on: 42, ledger)
+      try await receive([charge("1", on: 30, line: line(0))], on: 42, ledger)
       let known = try await entries(ledger)
       #expect(try await again(40, on: 43) == Array(repeating: .known, count: 30))
       #expect(try await entries(ledger) == known)
@@ -106,13 +106,13 @@ struct ImportTests {
     }
   }
 
-  @Test("a newer file gives what was bought since the older one, where nobody has it")
+  @Test("a newer file assigns purchases since the older one that have no owner")
   func newerFile() async throws {
     try await withShop { ledger in
       _ = try await ledger.imports.importOwners(
         [owner("anna", asOf: 10)], from: "f", terms: .shop, at: day(11))
       // A customer has bought again after a lapse: at the other backend, as it turns out.
-      try await hear([charge("1", on: 0), charge("2", on: 40)], on: 41, ledger)
+      try await receive([charge("1", on: 0), charge("2", on: 40)], on: 41, ledger)
       #expect(try await ledger.owner(of: "2") == nil)
       #expect(
         try await ledger.imports.importOwners(
@@ -147,7 +147,7 @@ struct ImportTests {
   @Test("a dry run says the same and writes nothing")
   func dryRun() async throws {
     try await withShop { ledger in
-      try await hear([charge("1", on: 30)], on: 31, ledger)
+      try await receive([charge("1", on: 30)], on: 31, ledger)
       let before = try await entries(ledger)
       let owners = [owner("anna"), owner("ben", line(1))]
       for _ in 0..<2 {
@@ -173,7 +173,8 @@ struct ImportTests {
       let sources = try await ledger.database.query("SELECT count(*) FROM tenure.imported_source")
       #expect(try sources.decodeOnly(Int.self) == 0)
       let key = try #require(
-        try await ledger.ownership.family(of: lineID)?.line.history.linePlacements.first?.account)
+        try await ledger.ownership.original(of: originalKey)?.line.history.importedOverrides.first?
+          .account)
       let verdicts = try await ledger.imports.importOwners(
         [owner("anna"), owner("erased-\(key.rawValue.uuidString.lowercased())", line(1))],
         from: "f", terms: .shop, at: day(43))
@@ -212,8 +213,8 @@ struct ImportTests {
       _ = try await ledger.imports.importOwners(
         [owner("anna", receipt: "cmVjZWlwdA==", transaction: "77")], from: "f", terms: .shop,
         at: day(41))
-      let asked = try #require(try await ledger.polls.lineToPoll(lineID))
-      #expect(asked.isUnheardOf)
+      let asked = try #require(try await ledger.polls.pollRequest(originalKey))
+      #expect(asked.isUnknown)
       #expect(asked.imported?.transactionID == "77")
       #expect(asked.imported?.receipt == "cmVjZWlwdA==")
       let job = try #require(
@@ -234,7 +235,7 @@ struct ImportTests {
     }
   }
 
-  @Test("an answer that tells of other lines alone gives the poll up")
+  @Test("an answer with other original transactions only gives the poll up")
   func otherLines() async throws {
     try await withShop { ledger in
       _ = try await ledger.imports.importOwners(
@@ -245,7 +246,7 @@ struct ImportTests {
         ).first)
       _ = try await ledger.polls.record(
         [charge("9", on: 30, line: line(1))], polledAs: "poll",
-        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: job), upTo: nil,
+        about: PollStore.PolledOriginalTransaction(originalKey, of: "a.b", job: job), upTo: nil,
         at: day(41), terms: .shop)
       let jobs = try await ledger.jobs.jobs(named: "production/1000", at: day(41))
       #expect(jobs.map(\.state) == [.discarded])
@@ -258,8 +259,8 @@ struct ImportTests {
     try await withShop { ledger in
       // Apple's record repeats anna's old token, and no account has claimed the charge yet.
       let anna = try await ledger.accounts.findOrCreateAccount("anna", at: day(29))
-      try await hear([charge("0", on: -40, token: anna.appAccountToken)], on: 30, ledger)
-      try await hear([charge("1", on: 30, token: anna.appAccountToken)], on: 30, ledger)
+      try await receive([charge("0", on: -40, token: anna.appAccountToken)], on: 30, ledger)
+      try await receive([charge("1", on: 30, token: anna.appAccountToken)], on: 30, ledger)
       #expect(try await ledger.owner(of: "1") == "anna")
       #expect(
         try await ledger.imports.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
@@ -270,19 +271,19 @@ struct ImportTests {
     }
   }
 
-  @Test("a renewal that is told of before Apple is asked leaves the question as it is")
+  @Test("a renewal that is reported before the poll leaves the poll as it is")
   func renewedMeanwhile() async throws {
     try await withShop { ledger in
       _ = try await ledger.imports.importOwners(
         [owner("anna")], from: "f", terms: .shop, at: day(41))
       // The renewal alone, after the day of the file: its owner is not known yet.
-      try await hear([charge("2", on: 60)], on: 59.5, ledger)
+      try await receive([charge("2", on: 60)], on: 59.5, ledger)
       #expect(try await ledger.owner(of: "2") == nil)
       let runAt = try await ledger.database.query(
-        "SELECT run_at FROM tenure.job WHERE kind = 'poll_line'"
+        "SELECT run_at FROM tenure.job WHERE kind = 'poll_status'"
       ).decodeOnly(Timestamp.self)
       #expect(runAt == day(41))
-      try await hear([charge("1", on: 30), charge("2", on: 60)], on: 59.6, ledger)
+      try await receive([charge("1", on: 30), charge("2", on: 60)], on: 59.6, ledger)
       #expect(try await ledger.owner(of: "2") == "anna")
       #expect(try await ledger.auditor.audit().differences == [])
     }
@@ -299,7 +300,7 @@ struct ImportTests {
             == [verdict, verdict])
       }
       for number in 0...1 {
-        try await hear(
+        try await receive(
           [charge(TransactionID("\(number)"), on: 30, line: line(number))], on: 42, ledger)
         let held = try await ledger.holdings.holdings(of: names[number]).holdings
         #expect(held.map(\.charge.line) == [line(number)])
@@ -307,7 +308,7 @@ struct ImportTests {
     }
   }
 
-  @Test("a corrected file is believed as long as Apple has told nothing, and Apple asked again")
+  @Test("a corrected file counts as long as Apple has reported nothing, and is polled again")
   func corrected() async throws {
     try await withShop { ledger in
       func imported(_ bundleID: String, asOf: Double) async throws -> [ImportVerdict] {
@@ -324,7 +325,7 @@ struct ImportTests {
       try await ledger.polls.passOver(job, because: "No such app is served here.", at: day(41))
       #expect(try await ledger.exports.importProgress().unverifiable == 1)
       #expect(try await imported("com.example", asOf: 45) == [.recorded])
-      #expect(try await ledger.polls.lineToPoll(lineID)?.source.bundleID == "com.example")
+      #expect(try await ledger.polls.pollRequest(originalKey)?.source.bundleID == "com.example")
       #expect(try await ledger.exports.importProgress().waiting == 1)
     }
   }
@@ -384,15 +385,15 @@ struct ImportTests {
     try await withShop { ledger in
       _ = try await ledger.imports.importOwners(
         [owner("anna")], from: "f", terms: .shop, at: day(41))
-      try await hear([charge("1", on: 30)], on: 41, ledger)
-      try await ledger.database.execute("UPDATE tenure.placement SET effective_from = now()")
+      try await receive([charge("1", on: 30)], on: 41, ledger)
+      try await ledger.database.execute("UPDATE tenure.owner_override SET effective_from = now()")
       #expect(try await ledger.auditor.audit().isClean == false)
       #expect(try await ledger.auditor.rebuild().rewritten == 1)
       #expect(try await ledger.auditor.audit().differences == [])
     }
   }
 
-  @Test("owners are exported page by page, whether Apple has told of them or not")
+  @Test("owners are exported page by page, reported by Apple or not")
   func export() async throws {
     try await withShop { ledger in
       let count = ExportStore.exportPage + 10
@@ -400,7 +401,7 @@ struct ImportTests {
       _ = try await ledger.imports.importOwners(owners, from: "f", terms: .shop, at: day(41))
       try await ledger.submit(
         [charge("1", on: 30)], claiming: [key("1")], by: "anna", on: 30.1)
-      try await hear(
+      try await receive(
         [charge("2", on: 30, line: OriginalTransactionKey(.production, "1"))], on: 31, ledger)
       var (found, place): ([OriginalTransactionKey: String], [String]?) = ([:], nil)
       repeat {
@@ -414,8 +415,8 @@ struct ImportTests {
         place = page.next
       } while place != nil
       var expected = Dictionary(uniqueKeysWithValues: owners.map { ($0.line, $0.accountID) })
-      expected[lineID] = "anna"
-      #expect(found == expected, "the unclaimed one is nobody's")
+      expected[originalKey] = "anna"
+      #expect(found == expected, "the unclaimed one has no owner")
       let charges = try await ledger.exports.page(of: .charges)
       #expect(charges.next == nil)
       #expect(Set(charges.rows.map { exported($0, .charges)["account_id"] }) == ["anna", nil])

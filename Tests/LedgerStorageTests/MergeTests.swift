@@ -27,11 +27,12 @@ struct MergeTests {
       account, into: other, by: support, terms: .shop, at: day(date), atOnce: limit)
   }
 
-  @Test func `the charges are the member's, both are told, and once more changes nothing`()
+  @Test
+  func `the charges move to the member, with events for both, and a repetition changes nothing`()
     async throws
   {
     try await withGuest { ledger in
-      let count = try await ledger.told().count
+      let count = try await ledger.publishedEvents().count
       let merger = try await merge(ledger, on: 5)
       #expect(merger.completedAt == day(5))
       #expect(merger.moved.charges == 1)
@@ -39,23 +40,26 @@ struct MergeTests {
       #expect(try await ledger.rule(of: "1") == .administrator)
       #expect(try await ledger.usable(by: "guest", on: 6).isEmpty)
       #expect(try await ledger.usable(by: "anna", on: 6) == ["premium": day(30)])
-      let told = try await ledger.told().dropFirst(count)
+      let published = try await ledger.publishedEvents().dropFirst(count)
       #expect(
-        told.filter { $0.account == "guest" }.map(\.kind.rawValue)
+        published.filter { $0.account == "guest" }.map(\.kind.rawValue)
           == ["transaction.owner_corrected", "binding.closed", "entitlement.revoked"])
       #expect(
-        told.filter { $0.account == "anna" }.map(\.kind.rawValue)
+        published.filter { $0.account == "anna" }.map(\.kind.rawValue)
           == ["transaction.owner_corrected", "binding.opened", "entitlement.granted"])
-      let act = try #require(try await ledger.administration.administratorActs(limit: 10).first)
-      #expect(act.action == "merge_account")
-      #expect(act.accountID == "anna")
-      #expect(act.previousAccountID == "guest")
+      let action = try #require(
+        try await ledger.administration.administratorActions(limit: 10).first)
+      #expect(action.action == "merge_account")
+      #expect(action.accountID == "anna")
+      #expect(action.previousAccountID == "guest")
 
-      let (entries, events) = (try await ledger.entryCount(), try await ledger.told().count)
+      let (entries, events) = (
+        try await ledger.entryCount(), try await ledger.publishedEvents().count
+      )
       #expect(try await merge(ledger, on: 6).completedAt == day(5))
       #expect(try await ledger.entryCount() == entries)
-      #expect(try await ledger.told().count == events)
-      #expect(try await ledger.administration.administratorActs(limit: 10).count == 1)
+      #expect(try await ledger.publishedEvents().count == events)
+      #expect(try await ledger.administration.administratorActions(limit: 10).count == 1)
       #expect(try await ledger.auditor.audit().differences == [])
     }
   }
@@ -66,7 +70,7 @@ struct MergeTests {
       let waiting = try await ledger.store(by: "guest", on: 1)
       _ = try await merge(ledger, on: 5)
       // A submission that was read before and is verified after, one that is sent later, a renewal,
-      // and a purchase with the guest's token of which nobody submitted anything.
+      // and a purchase with the guest's token without any submission.
       let lines = ["2000", "3000", "4000"].map {
         OriginalTransactionKey(.production, OriginalTransactionID($0))
       }
@@ -76,8 +80,8 @@ struct MergeTests {
       try await ledger.submit(
         [charge("b", on: 6, line: lines[1])], claiming: [key("b", line: lines[1])], by: "guest",
         on: 7, terms: .shop)
-      try await ledger.hear([charge("2", on: 30)], on: 30)
-      try await ledger.hear([charge("c", on: 8, line: lines[2], token: token)], on: 8)
+      try await ledger.receive([charge("2", on: 30)], on: 30)
+      try await ledger.receive([charge("c", on: 8, line: lines[2], token: token)], on: 8)
       #expect(try await ledger.owner(of: "a", line: lines[0]) == "anna")
       #expect(try await ledger.owner(of: "b", line: lines[1]) == "anna")
       #expect(try await ledger.owner(of: "2") == "anna")
@@ -117,7 +121,9 @@ struct MergeTests {
     }
   }
 
-  @Test func `an account with charges on many lines is merged step by step`() async throws {
+  @Test func `an account with charges on many original transactions is merged step by step`()
+    async throws
+  {
     try await withGuest { ledger in
       for number in 0..<70 {
         let line = OriginalTransactionKey(.production, OriginalTransactionID("5\(number)"))
@@ -147,7 +153,7 @@ struct MergeTests {
       #expect(try await ledger.accounts.continueMerge(of: key, terms: .shop, at: day(7)))
       #expect(try await merge(ledger, on: 8).completedAt == day(6))
       #expect(try await ledger.holdings.holdings(of: "guest").holdings.isEmpty)
-      #expect(try await ledger.administration.administratorActs(limit: 10).count == 1)
+      #expect(try await ledger.administration.administratorActions(limit: 10).count == 1)
       #expect(try await ledger.auditor.audit().differences == [])
     }
   }
@@ -241,7 +247,7 @@ struct MergeTests {
       let guest = try #require(try await ledger.accounts.account("guest")).key
       #expect(try await merge(ledger, on: 5, atOnce: 10).completedAt == nil)
       _ = try await ledger.accounts.erase("guest", by: support, at: day(6))
-      // A renewal of a line that is not placed yet: nobody's, for the guest was erased before it.
+      // An unclaimed renewal without an override: the guest was erased before it.
       try await ledger.learn([charge("next", on: 6.4, line: lines[11])], on: 6.5)
       #expect(try await ledger.owner(of: "next", line: lines[11]) == nil)
       while try await !ledger.accounts.continueMerge(of: guest, terms: .shop, at: day(7)) {}
@@ -295,13 +301,13 @@ struct MergeTests {
     }
   }
 
-  @Test func `whoever erases the member erases the guest that was merged into him`() async throws {
+  @Test func `erasing the member erases the guest that was merged into it`() async throws {
     try await withGuest { ledger in
       _ = try await merge(ledger, on: 5)
       _ = try await ledger.accounts.erase("anna", by: support, at: day(6))
       #expect(try await ledger.accounts.account("guest") == nil)
       #expect(
-        try await ledger.administration.administratorActs(limit: 10).map(\.action)
+        try await ledger.administration.administratorActions(limit: 10).map(\.action)
           == ["erase_account", "erase_account", "merge_account"])
       #expect(try await ledger.auditor.audit().differences == [])
     }

@@ -150,7 +150,7 @@ struct NotificationTests {
         }
         try await group.waitForAll()
       }
-      #expect(try await ledger.ownership.family(of: lineID)?.rule.charges.count == 12)
+      #expect(try await ledger.ownership.original(of: originalKey)?.rule.charges.count == 12)
       #expect(try await ledger.jobCount() == 0)
       #expect(try await ledger.auditor.audit().differences == [])
     }
@@ -210,10 +210,10 @@ struct NotificationTests {
     }
   }
 
-  @Test("a date without proof is recorded where Apple's word for it stands beside it")
+  @Test("a date without proof is recorded together with Apple's report")
   func switchOff() async throws {
     try await withInbox { ledger in
-      let report = AutoRenewOffDate(line: lineID, at: day(10))
+      let report = AutoRenewOffDate(line: originalKey, at: day(10))
       try await Self.process(
         [charge("1", on: 0, asOf: 12), status(false, on: 12)], on: 12, switchOff: report,
         in: ledger)
@@ -222,7 +222,7 @@ struct NotificationTests {
       ).decode(Timestamp.self)
       #expect(dates == [day(10), day(12)])
 
-      // Of a line that Apple's answer does not tell of, nothing.
+      // Of an original transaction that Apple's answer does not contain, nothing.
       let stranger = AutoRenewOffDate(line: OriginalTransactionKey(.production, "9"), at: day(13))
       try await Self.process([charge("1", on: 0)], as: "n2", switchOff: stranger, in: ledger)
       let lines = try await ledger.database.query(

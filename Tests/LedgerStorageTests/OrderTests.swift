@@ -93,7 +93,7 @@ struct OrderTests {
       #expect(named?.fulfilledOrder == orders[0])
       #expect(try await ledger.statuses(of: orders) == [.fulfilled, .open])
       #expect(
-        try await ledger.told("anna").filter { $0.data.order_id != nil }.map {
+        try await ledger.publishedEvents("anna").filter { $0.data.order_id != nil }.map {
           "\($0.kind.rawValue) \($0.data.order_id == orders[0].uuidString.lowercased() ? 0 : 1)"
         } == ["order.fulfilled 1", "order.reopened 1", "order.fulfilled 0"])
 
@@ -267,7 +267,7 @@ struct OrderTests {
       #expect(try await ledger.owner(of: "2") == "anna")
       #expect(try await ledger.orders.order(order.order.id) == order)
       #expect(
-        try await ledger.told("ben").map(\.kind).filter {
+        try await ledger.publishedEvents("ben").map(\.kind).filter {
           [.orderFulfilled, .orderReopened].contains($0)
         } == [.orderFulfilled, .orderReopened])
       // A refund of the charge is none of the order's.
@@ -346,16 +346,16 @@ struct OrderTests {
       }
       let context = try await ledger.database.withTransaction { transaction in
         var reader = OriginalTransactionReader(isLocking: false)
-        try await reader.read([lineID], in: transaction)
+        try await reader.read([originalKey], in: transaction)
         return try await ledger.recorder.context(
-          of: try #require(reader.families.first), claimant: nil, evidence: [status(false, on: 2)],
+          of: try #require(reader.originals.first), claimant: nil, evidence: [status(false, on: 2)],
           in: transaction)
       }
       #expect(context.orders.map(\.productID) == ["monthly"])
     }
   }
 
-  @Test("an order that nobody paid for is answered as expired, and a late charge still fulfils it")
+  @Test("an unpaid order is answered as expired, and a late charge still fulfils it")
   func expired() async throws {
     try await withLedger { ledger in
       let order = try await ledger.orders.openOrder(
@@ -392,11 +392,11 @@ struct OrderTests {
         #expect(try await left.isEmpty)
       }
       #expect(try await ledger.orders.order(order.id)?.order.status == .fulfilled)
-      #expect(try await ledger.told().isEmpty)
+      #expect(try await ledger.publishedEvents().isEmpty)
     }
   }
 
-  @Test("orders expire together, but for one that somebody has locked, which is done alone after")
+  @Test("orders expire together, except a locked one, which is done alone afterwards")
   func expireTogether() async throws {
     try await withLedger { ledger in
       var orders: [StoredOrder] = []
@@ -427,7 +427,7 @@ struct OrderTests {
       #expect(try await ledger.orders.expire(left, at: day(8)).isEmpty)
       #expect(try await statuses() == [.expired, .expired, .expired, .fulfilled])
       #expect(
-        try await ledger.told().filter { $0.kind == .orderExpired }.map(\.at)
+        try await ledger.publishedEvents().filter { $0.kind == .orderExpired }.map(\.at)
           == [day(7), day(7), day(7)])
       let rest = try await ledger.database.query(
         "SELECT count(*) FROM tenure.job WHERE kind = 'expire_order'")

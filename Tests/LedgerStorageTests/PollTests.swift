@@ -21,7 +21,7 @@ struct PollTests {
     try await ledger.database.query(
       """
       SELECT subject, run_at, priority, generation, locked_by FROM tenure.job
-      WHERE kind = 'poll_line' ORDER BY subject
+      WHERE kind = 'poll_status' ORDER BY subject
       """
     ).decode(String.self, Timestamp.self, Int.self, Int.self, String?.self)
       .map { Planned(line: $0, runAt: $1, priority: $2, generation: $3, worker: $4) }
@@ -52,7 +52,9 @@ struct PollTests {
   }
 
   /// A purchase that does not renew.
-  private func bought(_ id: TransactionID, on date: Double, line: OriginalTransactionKey = lineID)
+  private func bought(
+    _ id: TransactionID, on date: Double, line: OriginalTransactionKey = originalKey
+  )
     -> Evidence
   {
     .transaction(
@@ -119,21 +121,22 @@ struct PollTests {
     }
   }
 
-  @Test func `linked lines have one appointment between them`() async throws {
+  @Test func `linked original transactions have one appointment`() async throws {
     try await withLedger { ledger in
       let other = OriginalTransactionKey(.production, "2000")
       _ = try await ledger.polls.record(
         [charge("1", on: 0)], polledAs: "p", at: day(0), terms: .everything)
       #expect(try await plans(ledger).map(\.line) == ["production/1000"])
       _ = try await ledger.polls.record(
-        [charge("2", on: 30, line: other), .link(line: other, previous: lineID)], polledAs: "p",
+        [charge("2", on: 30, line: other), .link(line: other, previous: originalKey)],
+        polledAs: "p",
         at: day(30), terms: .everything)
       #expect(try await plans(ledger).map(\.line) == ["production/2000"])
-      #expect(try await ledger.polls.lineToPoll(lineID)?.isSubscription == true)
+      #expect(try await ledger.polls.pollRequest(originalKey)?.isSubscription == true)
     }
   }
 
-  @Test func `refunds are looked for where no notification would tell of them`() async throws {
+  @Test func `refunds are polled for where notifications would not report them`() async throws {
     try await withLedger { ledger in
       _ = try await ledger.polls.record(
         [bought("1", on: 0)], polledAs: "p", at: day(0), terms: .everything)
@@ -150,32 +153,34 @@ struct PollTests {
       _ = try await ledger.polls.record(
         [bought("2", on: 1, line: line)], polledAs: "p", at: day(1), terms: .everything)
       #expect(try await plans(ledger).map(\.line) == ["production/1000"])
-      // Another process has not heard of it, and finds out.
+      // Another process does not know it yet, and finds out.
       let other = Ledger(database: ledger.database)
       #expect(try await other.polls.hasNotifications(from: .production))
       #expect(try await !other.polls.hasNotifications(from: .sandbox))
     }
   }
 
-  @Test func `a look through all lines gives appointments to those alone that have none`()
+  @Test func `a reconciliation adds appointments only where there are none`()
     async throws
   {
     try await withLedger { ledger in
       _ = try await ledger.polls.record(
         [charge("1", on: 0)], polledAs: "p", at: day(0), terms: .everything)
       let plan = try await plans(ledger)
-      let family = try #require(try await ledger.ownership.family(of: lineID))
-      _ = try await ledger.database.batch(ledger.polls.missingAppointments(of: family, at: day(40)))
+      let original = try #require(try await ledger.ownership.original(of: originalKey))
+      _ = try await ledger.database.batch(
+        ledger.polls.missingAppointments(of: original, at: day(40)))
       #expect(try await plans(ledger) == plan)
       try await ledger.database.execute("DELETE FROM tenure.job")
-      _ = try await ledger.database.batch(ledger.polls.missingAppointments(of: family, at: day(0)))
+      _ = try await ledger.database.batch(
+        ledger.polls.missingAppointments(of: original, at: day(0)))
       #expect(try await plans(ledger) == plan)
     }
   }
 
   // MARK: Sources
 
-  @Test func `the latest receipt that tells of a line is known, and its app`() async throws {
+  @Test func `the latest receipt of an original transaction is known, and its app`() async throws {
     try await withLedger { ledger in
       let submission = try await ledger.store(by: "anna", on: 0)
       _ = try await ledger.submissions.record(
@@ -184,8 +189,8 @@ struct PollTests {
           evidence: [charge("1", on: 0)], bundleID: "a.b", selected: [key("1")], exchanges: []),
         at: day(0), terms: .everything)
       let ofSubmission = PollTarget(bundleID: "a.b", receipt: .submission(submission.id))
-      #expect(try await sources(ledger) == [lineID: ofSubmission])
-      #expect(try await ledger.polls.lineToPoll(lineID)?.source == ofSubmission)
+      #expect(try await sources(ledger) == [originalKey: ofSubmission])
+      #expect(try await ledger.polls.pollRequest(originalKey)?.source == ofSubmission)
 
       // Signed data has no receipt, and leaves what is there.
       let signed = try await ledger.store(by: "anna", on: 1)
@@ -194,7 +199,7 @@ struct PollTests {
           submission: signed, source: .signedTransaction, environment: .production,
           evidence: [charge("1", on: 0)], bundleID: "a.b", selected: [], exchanges: []),
         at: day(1), terms: .everything)
-      #expect(try await sources(ledger) == [lineID: ofSubmission])
+      #expect(try await sources(ledger) == [originalKey: ofSubmission])
 
       _ = try await ledger.notifications.store(
         NewNotification(id: "v1:n", version: .one, receivedAt: day(2), body: "{}"),
@@ -204,11 +209,11 @@ struct PollTests {
         NotificationStore.VerifiedNotification(
           id: "v1:n", evidence: [charge("1", on: 0)], source: ofNotification),
         at: day(2), terms: .everything)
-      #expect(try await sources(ledger) == [lineID: ofNotification])
+      #expect(try await sources(ledger) == [originalKey: ofNotification])
     }
   }
 
-  @Test func `of a line from before sources were noted, the last claim names its receipt`()
+  @Test func `without a recorded source, the last claim names the receipt`()
     async throws
   {
     try await withLedger { ledger in
@@ -216,9 +221,9 @@ struct PollTests {
       let id = try await ledger.database.query("SELECT submission_id FROM tenure.submission")
         .decodeOnly(UUID.self)
       #expect(try await sources(ledger).isEmpty)
-      let known = try #require(try await ledger.polls.lineToPoll(lineID))
+      let known = try #require(try await ledger.polls.pollRequest(originalKey))
       #expect(known.source == PollTarget(bundleID: nil, receipt: .submission(id)))
-      #expect(try await ledger.polls.lineToPoll(OriginalTransactionKey(.sandbox, "1000")) == nil)
+      #expect(try await ledger.polls.pollRequest(OriginalTransactionKey(.sandbox, "1000")) == nil)
     }
   }
 
@@ -229,10 +234,11 @@ struct PollTests {
       _ = try await ledger.polls.record(
         [charge("1", on: 0), status(true, on: 0)], polledAs: "p", at: day(0), terms: .everything)
       let job = try await claim(ledger, by: "a", on: 30.01)
-      // Nothing was heard in time, so that the end itself is asked about.
+      // Nothing arrived in time, so the end itself is polled.
       _ = try await ledger.polls.record(
         [charge("2", on: 30), status(true, on: 30.01)], polledAs: "q",
-        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: job), at: day(30.01),
+        about: PollStore.PolledOriginalTransaction(originalKey, of: "a.b", job: job),
+        at: day(30.01),
         terms: .everything)
       let plan = try #require(try await plans(ledger).first)
       #expect(plan.worker == nil)
@@ -243,7 +249,8 @@ struct PollTests {
       let again = try await claim(ledger, by: "a", on: 59.5)
       _ = try await ledger.polls.record(
         [], polledAs: "r",
-        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: again), at: day(59.5),
+        about: PollStore.PolledOriginalTransaction(originalKey, of: "a.b", job: again),
+        at: day(59.5),
         terms: .everything)
       let next = try #require(try await plans(ledger).first)
       #expect(next.worker == nil)
@@ -262,15 +269,16 @@ struct PollTests {
       await #expect(throws: PostgresError.self) {
         try await ledger.polls.record(
           [charge("2", on: 30)], polledAs: "q",
-          about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: job), at: day(30.01),
+          about: PollStore.PolledOriginalTransaction(originalKey, of: "a.b", job: job),
+          at: day(30.01),
           terms: .everything)
       }
       #expect(try await plans(ledger).map(\.worker) == ["a"])
-      #expect(try await ledger.ownership.family(of: lineID)?.rule.charges.count == 1)
+      #expect(try await ledger.ownership.original(of: originalKey)?.rule.charges.count == 1)
       // The worker dies; another takes the job when the lease is over.
       let later = try await ledger.jobs.claimJobs(
         limits: [.polls: 1], worker: "b", at: day(30.02), lease: .seconds(60))
-      #expect(later.map(\.key) == [.pollLine(lineID)])
+      #expect(later.map(\.key) == [.pollStatus(originalKey)])
     }
   }
 
@@ -284,13 +292,15 @@ struct PollTests {
       let other = try await claim(ledger, by: "b", on: 30.02)
       _ = try await ledger.polls.record(
         [charge("2", on: 30), status(true, on: 30.01)], polledAs: "q",
-        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: late), at: day(30.02),
+        about: PollStore.PolledOriginalTransaction(originalKey, of: "a.b", job: late),
+        at: day(30.02),
         terms: .everything)
       let plan = try await plans(ledger)
       #expect(plan.map(\.worker) == ["b"])
       _ = try await ledger.polls.record(
         [charge("2", on: 30), status(true, on: 30.01)], polledAs: "r",
-        about: PollStore.PolledOriginalTransaction(lineID, of: "a.b", job: other), at: day(30.02),
+        about: PollStore.PolledOriginalTransaction(originalKey, of: "a.b", job: other),
+        at: day(30.02),
         terms: .everything)
       let end = try await plans(ledger)
       #expect(end.map(\.worker) == [nil])
@@ -303,16 +313,16 @@ struct PollTests {
       _ = try await ledger.polls.record(
         [charge("1", on: 0)], polledAs: "p", at: day(0), terms: .everything)
       let job = try await claim(ledger, by: "a", on: 30.01)
-      try await ledger.polls.passOver(job, because: "nobody knows", at: day(30.01))
+      try await ledger.polls.passOver(job, because: "unknown app", at: day(30.01))
       let plan = try #require(try await plans(ledger).first)
       #expect(plan.worker == nil)
       #expect(plan.priority == 2)
       #expect(lies(plan.runAt, 60, within: .hours(24)))
       let error = try await ledger.database.query("SELECT last_error FROM tenure.job")
-      #expect(try error.decodeOnly(String.self) == "nobody knows")
+      #expect(try error.decodeOnly(String.self) == "unknown app")
       // And never again when enough time has passed.
       let last = try await claim(ledger, by: "a", on: 430)
-      try await ledger.polls.passOver(last, because: "nobody knows", at: day(432))
+      try await ledger.polls.passOver(last, because: "unknown app", at: day(432))
       #expect(try await plans(ledger).isEmpty)
     }
   }
@@ -322,7 +332,7 @@ struct PollTests {
       func poll(_ evidence: [Evidence], on date: Double) async throws -> Int {
         try await ledger.polls.record(
           evidence, polledAs: "p", at: day(date), terms: .everything
-        ).changedFamilies
+        ).changedOriginals
       }
       #expect(try await poll([charge("1", on: 0), status(true, on: 0)], on: 0) == 1)
       // Said again, later.

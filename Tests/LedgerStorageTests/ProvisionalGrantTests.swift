@@ -10,7 +10,7 @@ struct ProvisionalGrantTests {
   private let waiting = SubmissionProblem(code: "apple_unavailable", detail: "No answer came.")
 
   private func grant(
-    _ entitlement: String, until end: Double, line: OriginalTransactionKey = lineID
+    _ entitlement: String, until end: Double, line: OriginalTransactionKey = originalKey
   ) -> ProvisionalGrant {
     ProvisionalGrant(entitlement: entitlement, endsAt: day(end), line: line)
   }
@@ -38,7 +38,7 @@ struct ProvisionalGrantTests {
         submission, [grant("pro", until: 2), grant("news", until: 2)], on: 1, in: ledger)
       #expect(try await granted("anna", in: ledger) == ["pro": day(2), "news": day(2)])
       let line = try await ledger.holdings.holdings(of: "anna").grants.map(\.line)
-      #expect(line == [lineID, lineID])
+      #expect(line == [originalKey, originalKey])
       try await postpone(submission, [grant("pro", until: 1.5)], on: 1.2, in: ledger)
       #expect(try await granted("anna", in: ledger) == ["pro": day(1.5)])
       try await ledger.verify(submission, [charge("1", on: 0)], claiming: [key("1")], on: 1.3)
@@ -65,7 +65,7 @@ struct ProvisionalGrantTests {
   @Test("of one line are one account's, until they end")
   func rivals() async throws {
     try await withLedger { ledger in
-      let other = OriginalTransactionKey(.sandbox, lineID.originalTransactionID)
+      let other = OriginalTransactionKey(.sandbox, originalKey.originalTransactionID)
       let (anna, ben) = (
         try await ledger.store(by: "anna", on: 1), try await ledger.store(by: "ben", on: 1)
       )
@@ -135,12 +135,12 @@ struct ProvisionalGrantTests {
       let renewed = try await ledger.submissions.rehearse(
         arrival(evidence, claiming: [key("2")], by: "ben", in: ledger), at: day(31))
       #expect(try await traces(ledger) == before)
-      let decision = renewed.family(of: key("2"))?.charge(of: key("2"))?.recorded.decision
+      let decision = renewed.original(of: key("2"))?.charge(of: key("2"))?.recorded.decision
       #expect(decision?.rule == .activelyAutoRenewing)
       let recorded = try await ledger.submit(
         evidence, claiming: [key("2")], by: "ben", on: 31)
       #expect(
-        recorded?.recording.family(of: key("2"))?.charge(of: key("2"))?.recorded.decision
+        recorded?.recording.original(of: key("2"))?.charge(of: key("2"))?.recorded.decision
           == decision)
       #expect(try await ledger.auditor.audit().isClean)
     }
@@ -156,9 +156,9 @@ struct ProvisionalGrantTests {
         arrival(
           [charge("8", on: 0, line: line, lineItem: "77")], claiming: [key("8", line: line)],
           by: "ben", in: ledger), at: day(2))
-      let family = try #require(rehearsed.family(of: key("8", line: line)))
-      let owner = family.charge(of: key("8", line: line))?.recorded.decision.owner
-      #expect(owner.flatMap { family.names[$0] } == "anna")
+      let original = try #require(rehearsed.original(of: key("8", line: line)))
+      let owner = original.charge(of: key("8", line: line))?.recorded.decision.owner
+      #expect(owner.flatMap { original.names[$0] } == "anna")
     }
   }
 

@@ -12,7 +12,7 @@ struct QueueTests {
   }
 
   private static func poll(_ number: Int) -> Job.Key {
-    .pollLine(OriginalTransactionKey(.production, OriginalTransactionID(rawValue: "\(number)")))
+    .pollStatus(OriginalTransactionKey(.production, OriginalTransactionID(rawValue: "\(number)")))
   }
 
   private func schedule(
@@ -134,7 +134,7 @@ struct QueueTests {
     }
   }
 
-  @Test("what was not begun is given back as if nobody had claimed it")
+  @Test("a job that was not begun is given back as if it had not been claimed")
   func givingBack() async throws {
     try await withLedger { ledger in
       for number in 1...3 { try await schedule(Self.order(number), in: ledger) }
@@ -344,7 +344,7 @@ struct QueueTests {
       #expect(again.runAt == now)
       #expect(again.createdAt == now)
       #expect(again.attempts == 0)
-      #expect(try await ledger.jobs.restartJobs(.discarded(kind: "poll_line"), at: now) == 0)
+      #expect(try await ledger.jobs.restartJobs(.discarded(kind: "poll_status"), at: now) == 0)
       #expect(try await ledger.jobs.restartJobs(.allDiscarded, at: now) == 1)
       #expect(try await ledger.jobs.discardedJobs(limit: 10).isEmpty)
     }

@@ -22,12 +22,13 @@ struct ReadingTests {
         [charge("9", on: 0, line: other, asOf: 50, lineItem: "w1")], claiming: [], by: "ben",
         on: 50)
 
-      let then = try #require(try await ledger.ownership.family(of: lineID, knownAt: day(45)))
-      #expect(Set(then.line.heads.keys) == [lineID])
+      let then = try #require(
+        try await ledger.ownership.original(of: originalKey, knownAt: day(45)))
+      #expect(Set(then.line.heads.keys) == [originalKey])
       #expect(then.rule.charges.map(\.id) == [key("1")])
       #expect(then.line.decisions.count == 1)
-      let now = try #require(try await ledger.ownership.family(of: lineID, knownAt: day(51)))
-      #expect(Set(now.line.heads.keys) == [lineID, other])
+      let now = try #require(try await ledger.ownership.original(of: originalKey, knownAt: day(51)))
+      #expect(Set(now.line.heads.keys) == [originalKey, other])
       #expect(now.rule.charges.count == 2)
       let held = try await ledger.holdings.allHoldings(of: "ben", knownAt: day(45)).holdings
       #expect(held.map(\.charge) == [key("8", line: other)])
@@ -64,11 +65,12 @@ struct ReadingTests {
       _ = try await ledger.orders.openOrder(accountID: "ben", productID: "monthly", at: start)
       #expect(try await ledger.orders.order(order.order.id) != nil)
       #expect(try await ledger.ownership.lines(of: account.key).count == 2)
-      #expect(try await ledger.ownership.lines(of: "1" as TransactionID).contains(lineID))
+      #expect(try await ledger.ownership.lines(of: "1" as TransactionID).contains(originalKey))
       #expect(try await ledger.ownership.environments(of: "1000") == [.production])
       #expect(
-        try await ledger.ownership.family(of: lineID, knownAt: day(90))?.rule.charges.count == 3)
-      #expect(try await !ledger.ownership.history(of: lineID).isEmpty)
+        try await ledger.ownership.original(of: originalKey, knownAt: day(90))?.rule.charges.count
+          == 3)
+      #expect(try await !ledger.ownership.history(of: originalKey).isEmpty)
       #expect(try await ledger.ownership.accountIDs(of: [account.key]) == [account.key: "anna"])
       _ = try await ledger.holdings.holdings(of: "anna")
       #expect(try await ledger.holdings.allHoldings(of: "anna", knownAt: nil).holdings.count == 3)

@@ -15,7 +15,7 @@ struct RecordingTests {
       let ledger = Ledger(database: database)
       let result = try await ledger.submit(
         [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
-      #expect(result?.recording.families[lineID]?.changes.map(\.action) == [.claimed])
+      #expect(result?.recording.originals[originalKey]?.changes.map(\.action) == [.claimed])
       #expect(try await ledger.owner(of: "1") == "anna")
       let held = try await ledger.holdings.holdings(of: "anna").holdings
       #expect(held.map(\.charge) == [key("1")])
@@ -24,7 +24,7 @@ struct RecordingTests {
     }
   }
 
-  @Test("the renewal goes to who is renewing, whoever submits it (scenario 1)")
+  @Test("the renewal goes to the renewing account, whichever account submits it (scenario 1)")
   func renewal() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
@@ -88,7 +88,7 @@ struct RecordingTests {
             let result = try await ledger.submit(
               evidence, claiming: [key("1")], by: number.isMultiple(of: 2) ? "anna" : "ben",
               on: 0.1, order: number.isMultiple(of: 2) ? order : nil)
-            let changes = result?.recording.families[lineID]?.changes ?? []
+            let changes = result?.recording.originals[originalKey]?.changes ?? []
             return changes.filter(\.changesOwner).count
           }
         }
@@ -137,7 +137,7 @@ struct RecordingTests {
         (1...8).map { status(true, on: Double($0)) }, claiming: [], by: "anna", on: 8)
       try await ledger.submit(
         [
-          .link(line: other, previous: lineID), charge("1", on: 0, asOf: 31),
+          .link(line: other, previous: originalKey), charge("1", on: 0, asOf: 31),
           charge("2", on: 30, line: other, asOf: 31), charge("3", on: 90, asOf: 91),
           charge("4", on: 120, line: other, asOf: 121),
         ], claiming: [], by: "anna", on: 31)
@@ -152,7 +152,7 @@ struct RecordingTests {
       #expect(try await ledger.owner(of: "4", line: other) == "carl")
       // Late evidence brings the replay, over what was read again.
       let late = try await ledger.submit([status(true, on: 9.5)], claiming: [], by: "anna", on: 122)
-      let changes = late?.recording.families[lineID]?.changes
+      let changes = late?.recording.originals[originalKey]?.changes
       #expect(changes?.filter(\.changesOwner) == [])
       #expect(try await ledger.auditor.audit().differences == [])
     }
@@ -179,12 +179,12 @@ struct RecordingTests {
         claiming: [key("2", line: other)], by: "anna", on: 29.2)
       #expect(try await premium()?.expiresAt == day(30))
       try await ledger.submit(
-        [.link(line: lineID, previous: other)], claiming: [], by: "anna", on: 29.3)
+        [.link(line: originalKey, previous: other)], claiming: [], by: "anna", on: 29.3)
       let linked = try await premium()
       #expect(linked?.expiresAt == day(60))
       #expect(linked?.willRenew == true)
       #expect(
-        Set(try await ledger.holdings.holdings(of: "anna").holdings.map(\.familyID)) == [
+        Set(try await ledger.holdings.holdings(of: "anna").holdings.map(\.linkedTo)) == [
           nil, "900",
         ])
       let audit = try await ledger.auditor.audit()
@@ -199,21 +199,21 @@ struct RecordingTests {
       let ledger = Ledger(database: database)
       let ben = try await ledger.accounts.findOrCreateAccount("ben", at: start).appAccountToken
       let carl = try await ledger.accounts.findOrCreateAccount("carl", at: start).appAccountToken
-      func hear(_ evidence: [Evidence], on date: Double) async throws {
+      func receive(_ evidence: [Evidence], on date: Double) async throws {
         try await ledger.submit(evidence, claiming: [], by: "anna", on: date)
         let audit = try await ledger.auditor.audit()
         #expect(audit.differences == [], "\(audit.differences)")
       }
-      try await hear([charge("1", on: 0), charge("2", on: 40)], on: 41)
-      try await hear([charge("1", on: 0, asOf: 50), charge("2", on: 40, asOf: 50)], on: 50)
-      try await hear([charge("2", on: 40, asOf: 45, token: ben)], on: 51)
+      try await receive([charge("1", on: 0), charge("2", on: 40)], on: 41)
+      try await receive([charge("1", on: 0, asOf: 50), charge("2", on: 40, asOf: 50)], on: 50)
+      try await receive([charge("2", on: 40, asOf: 45, token: ben)], on: 51)
       #expect(try await ledger.owner(of: "2") == "ben")
-      try await hear([charge("2", on: 40, asOf: 48, token: carl)], on: 52)
+      try await receive([charge("2", on: 40, asOf: 48, token: carl)], on: 52)
       #expect(try await ledger.owner(of: "2") == "carl")
       // What the confirmation said of the other facts still holds.
-      try await hear([charge("1", on: 0, asOf: 49, revokedOn: 5)], on: 53)
-      let family = try await ledger.ownership.family(of: lineID)
-      #expect(family?.charge(of: key("1"))?.charge.revocation == nil)
+      try await receive([charge("1", on: 0, asOf: 49, revokedOn: 5)], on: 53)
+      let original = try await ledger.ownership.original(of: originalKey)
+      #expect(original?.charge(of: key("1"))?.charge.revocation == nil)
       #expect(try await ledger.auditor.rebuild().rewritten == 0)
     }
   }
@@ -224,9 +224,9 @@ struct RecordingTests {
       let ledger = Ledger(database: database)
       let ben = try await ledger.accounts.findOrCreateAccount("ben", at: start).key
       func previewed() async throws -> Decision? {
-        let family = try await ledger.ownership.family(of: lineID, claimant: ben)
-        return family.map {
-          OwnershipPreview(of: $0.line, account: ben, id: lineID, at: day(20)).purchase
+        let original = try await ledger.ownership.original(of: originalKey, claimant: ben)
+        return original.map {
+          OwnershipPreview(of: $0.line, account: ben, id: originalKey, at: day(20)).purchase
         }
       }
       try await ledger.submit(
@@ -237,10 +237,10 @@ struct RecordingTests {
         Product(
           id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
       _ = try await ledger.orders.openOrder(accountID: "ben", productID: "monthly", at: day(11))
-      #expect(try await previewed()?.finding.ground == .orderedByAnotherAccount)
+      #expect(try await previewed()?.renewal.reason == .orderedByAnotherAccount)
       _ = try await database.execute(
         "UPDATE tenure.account_by_key SET erased_at = \(day(15)) WHERE account_id = 'anna'")
-      #expect(try await previewed()?.finding.ground == .accountErased)
+      #expect(try await previewed()?.renewal.reason == .accountErased)
     }
   }
 

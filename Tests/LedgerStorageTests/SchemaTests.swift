@@ -106,9 +106,9 @@ struct SchemaTests {
       #expect(error?.sqlState == SQLState(rawValue: "22012"))
       let reached = try await migrator.version()
       #expect(reached == Self.current + 1)
-      let mended = SchemaMigrator(database: database, logger: quiet, steps: Self.steps)
-      #expect(try await mended.migrate() == Self.current + 1)
-      #expect(try await mended.version() == Self.current + 2)
+      let repaired = SchemaMigrator(database: database, logger: quiet, steps: Self.steps)
+      #expect(try await repaired.migrate() == Self.current + 1)
+      #expect(try await repaired.version() == Self.current + 2)
     }
   }
 
@@ -150,12 +150,12 @@ struct SchemaTests {
     process.standardOutput = output
     process.standardError = errors
     try process.run()
-    let told = try errors.fileHandleForReading.readToEnd() ?? Data()
+    let messages = try errors.fileHandleForReading.readToEnd() ?? Data()
     let printed = try output.fileHandleForReading.readToEnd() ?? Data()
     process.waitUntilExit()
     return (
       process.terminationStatus, String(decoding: printed, as: UTF8.self),
-      String(decoding: told, as: UTF8.self)
+      String(decoding: messages, as: UTF8.self)
     )
   }
 
@@ -246,7 +246,7 @@ struct SchemaTests {
   }
 
   @Test(
-    "the programs' role can add to the journal and close what is in it, and do nothing else",
+    "the programs' role can add movements and close them, and nothing else",
     arguments: [
       ("movement", "INSERT, SELECT"), ("movement_change", "DELETE, INSERT, SELECT"),
       ("movement_day", "INSERT, SELECT, UPDATE"), ("exchange_rate", "SELECT"),

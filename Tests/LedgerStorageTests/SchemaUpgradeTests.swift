@@ -34,18 +34,18 @@ struct SchemaUpgradeTests {
     (current + 2,  current + 1, nil),
   ])
   func `a program works with its own version, and with later ones that serve it`(
-    version: Int, since: Int, standing: SchemaStatus?
+    version: Int, since: Int, status: SchemaStatus?
   ) async throws {
     try await withScratchDatabase { database in
       _ = try await database.execute(
         "UPDATE tenure.schema_version SET version = \(version), compatible_since = \(since)")
       let migrator = SchemaMigrator(database: database, logger: Self.quiet)
       do {
-        #expect(try await migrator.check() == standing)
+        #expect(try await migrator.check() == status)
         // Migrating with the old program changes nothing.
         #expect(try await migrator.migrate() == version)
       } catch let error as LedgerError {
-        #expect(standing == nil)
+        #expect(status == nil)
         #expect(error == .schemaVersion(found: version, needed: Self.current))
         #expect("\(error)".contains("update Tenure"))
       }
@@ -165,7 +165,8 @@ struct SchemaUpgradeTests {
     }
   }
 
-  @Test func `a table that is never free is told, and nothing is left half done`() async throws {
+  @Test func `a table that is never free is reported, and nothing is left half done`() async throws
+  {
     try await withScratchDatabase { database in
       let migrator = Self.migrator(database, .sample, total: .zero)
       try await database.withTransaction { report in

@@ -11,11 +11,12 @@ let start = Timestamp(CalendarDate(year: 2026, month: 1, day: 1))
 
 func day(_ day: Double) -> Timestamp { start + .milliseconds(Int64(day * 86_400_000)) }
 
-let lineID = OriginalTransactionKey(.production, "1000")
+let originalKey = OriginalTransactionKey(.production, "1000")
 
 /// A month's charge that begins on a day.
 func charge(
-  _ id: TransactionID, on begin: Double, days: Double = 30, line: OriginalTransactionKey = lineID,
+  _ id: TransactionID, on begin: Double, days: Double = 30,
+  line: OriginalTransactionKey = originalKey,
   product: ProductID = "monthly", asOf: Double? = nil, lineItem: WebOrderLineItemID? = nil,
   revokedOn: Double? = nil, token: UUID? = nil
 ) -> Evidence {
@@ -27,12 +28,14 @@ func charge(
       revocation: revokedOn.map { .revoked(at: day($0), reason: "0") } ?? .notRevoked))
 }
 
-func status(_ isOn: Bool, on date: Double, line: OriginalTransactionKey = lineID) -> Evidence {
+func status(_ isOn: Bool, on date: Double, line: OriginalTransactionKey = originalKey) -> Evidence {
   .renewalStatus(
     RenewalStatus(asOf: day(date), autoRenews: isOn, phase: .undisturbed), line: line)
 }
 
-func key(_ id: TransactionID, line: OriginalTransactionKey = lineID, product: ProductID = "monthly")
+func key(
+  _ id: TransactionID, line: OriginalTransactionKey = originalKey, product: ProductID = "monthly"
+)
   -> TransactionKey
 {
   TransactionKey(line: line, transactionID: id, productID: product)
@@ -41,7 +44,7 @@ func key(_ id: TransactionID, line: OriginalTransactionKey = lineID, product: Pr
 /// A support agent.
 let support = Administrator(name: "ops", reason: "They asked for it.")
 
-/// An exchange with Apple, told from others by its answer.
+/// An exchange with Apple, distinguished by its answer.
 func exchange(_ answer: String) -> SubmissionExchange {
   SubmissionExchange(
     endpoint: "https://buy.itunes.apple.com/verifyReceipt", askedAt: start,
@@ -57,7 +60,7 @@ func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
 }
 
 extension Ledger {
-  /// Waits until somebody in the database waits for a lock, or a condition holds: whoever was
+  /// Waits until a connection waits for a lock, or a condition holds: a task that was
   /// started meanwhile has got as far as it can.
   ///
   /// - Parameters:
@@ -76,7 +79,7 @@ extension Ledger {
       if isThere { return }
       try await Task.sleep(for: .milliseconds(5))
     }
-    Issue.record("nobody has come")
+    Issue.record("no connection has come")
   }
 
   /// Stores and records one submission, as Intake does once Apple has answered.
@@ -118,17 +121,20 @@ extension Ledger {
     return try await orders.acknowledgeDelivery(of: key, by: account.key, at: day(date))
   }
 
-  func owner(of id: TransactionID, line: OriginalTransactionKey = lineID) async throws -> String? {
-    guard let family = try await ownership.family(of: line),
-      let recorded = family.charge(of: key(id, line: line))?.recorded
+  func owner(of id: TransactionID, line: OriginalTransactionKey = originalKey) async throws
+    -> String?
+  {
+    guard let original = try await ownership.original(of: line),
+      let recorded = original.charge(of: key(id, line: line))?.recorded
     else { return nil }
-    return recorded.decision.owner.flatMap { family.names[$0] }
+    return recorded.decision.owner.flatMap { original.names[$0] }
   }
 
-  func rule(of id: TransactionID, line: OriginalTransactionKey = lineID) async throws -> Decision
+  func rule(of id: TransactionID, line: OriginalTransactionKey = originalKey) async throws
+    -> Decision
     .Rule?
   {
-    try await ownership.family(of: line)?.charge(of: key(id, line: line))?.recorded.decision.rule
+    try await ownership.original(of: line)?.charge(of: key(id, line: line))?.recorded.decision.rule
   }
 
   func entryCount() async throws -> Int {

@@ -30,15 +30,15 @@ struct SupportLifeTests {
       }
       let end = date + 1
       try await ledger.work(until: end)
-      let usable = try FeedReplay(await ledger.told()).usable
+      let usable = try FeedReplay(await ledger.publishedEvents()).usable
       let names = try await ledger.database.query("SELECT account_id FROM tenure.account")
         .decode(String.self)
       for name in names {
-        // What the rows say is what the entries, folded again, say.
-        let folded = try await ledger.holdings.allHoldings(of: name, knownAt: day(end))
+        // The rows equal the replayed entries.
+        let replayed = try await ledger.holdings.allHoldings(of: name, knownAt: day(end))
         let decided = Dictionary(
           uniqueKeysWithValues: AccessTerms.shop.entitlements(
-            of: name, holding: folded.holdings, granted: folded.grants, at: day(end)
+            of: name, holding: replayed.holdings, granted: replayed.grants, at: day(end)
           ).filter(\.isActive).map { ($0.name, $0.accessEndsAt) })
         #expect(try await ledger.usable(by: name, on: end) == decided, "\(name), seed \(seed)")
         // Nothing is published for an erased account.
@@ -92,13 +92,13 @@ private struct SupportStep: Sendable {
 
   func happen(in ledger: Ledger, grants: inout [UUID]) async throws {
     switch way {
-    case 0, 1: try await ledger.hear(evidence, on: date)
+    case 0, 1: try await ledger.receive(evidence, on: date)
     case 2, 3, 4, 5:
       try await ledger.submit(
         evidence, claiming: [transaction], by: account, on: date, terms: .shop)
     case 6, 7, 8:
       guard try await isOpen(account, in: ledger) else { return }
-      let charges = try await ledger.ownership.family(of: line)?.rule.charges ?? []
+      let charges = try await ledger.ownership.original(of: line)?.rule.charges ?? []
       guard !charges.isEmpty else { return }
       try await ledger.ownership.transfer(
         charges[choice % charges.count].id, to: other, effectiveFrom: effectiveFrom.map(day),

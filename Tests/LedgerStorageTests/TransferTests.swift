@@ -26,22 +26,22 @@ struct TransferTests {
       at: day(date))
   }
 
-  @Test func `the charge and what follows on the line are the other account's, and both are told`()
+  @Test func `the charge and its renewals move to the other account, with events for both`()
     async throws
   {
     try await withSubscription { ledger in
-      let count = try await ledger.told().count
+      let count = try await ledger.publishedEvents().count
       #expect(try await transfer(ledger, to: "ben", on: 5))
       #expect(try await ledger.owner(of: "1") == "ben")
       #expect(try await ledger.rule(of: "1") == .administrator)
       #expect(try await ledger.usable(by: "anna", on: 6).isEmpty)
       #expect(try await ledger.usable(by: "ben", on: 6) == ["premium": day(30)])
-      let told = try await ledger.told().dropFirst(count)
+      let published = try await ledger.publishedEvents().dropFirst(count)
       #expect(
-        told.filter { $0.account == "anna" }.map(\.kind.rawValue)
+        published.filter { $0.account == "anna" }.map(\.kind.rawValue)
           == ["transaction.owner_corrected", "binding.closed", "entitlement.revoked"])
       #expect(
-        told.filter { $0.account == "ben" }.map(\.kind.rawValue)
+        published.filter { $0.account == "ben" }.map(\.kind.rawValue)
           == ["transaction.owner_corrected", "binding.opened", "entitlement.granted"])
 
       // It renews; it is ben's for any submitter.
@@ -53,7 +53,7 @@ struct TransferTests {
   }
 
   @Test(arguments: ["anna", "ben"])
-  func `a charge that is released is nobody's until somebody sends it again`(claimant: String)
+  func `a released charge has no owner until it is submitted again`(claimant: String)
     async throws
   {
     try await withSubscription { ledger in
@@ -76,15 +76,15 @@ struct TransferTests {
       #expect(try await transfer(ledger, to: nil, on: 7))
       #expect(try await ledger.owner(of: "1") == nil)
       #expect(
-        try await ledger.administration.administratorActs(limit: 10).map(\.action) == [
+        try await ledger.administration.administratorActions(limit: 10).map(\.action) == [
           "release", "release",
         ])
     }
   }
 
-  @Test func `a charge that nobody has claimed can be placed`() async throws {
+  @Test func `an unclaimed charge can be assigned`() async throws {
     try await withSubscription { ledger in
-      try await ledger.hear(
+      try await ledger.receive(
         [charge("7", on: 0, line: OriginalTransactionKey(.production, "7"))], on: 1)
       let unclaimed = key("7", line: OriginalTransactionKey(.production, "7"))
       #expect(try await ledger.owner(of: "7", line: unclaimed.line) == nil)
@@ -114,15 +114,17 @@ struct TransferTests {
   @Test func `once more the same changes nothing and leaves no trace`() async throws {
     try await withSubscription { ledger in
       #expect(try await transfer(ledger, to: "ben", on: 5))
-      let (entries, events) = (try await ledger.entryCount(), try await ledger.told().count)
+      let (entries, events) = (
+        try await ledger.entryCount(), try await ledger.publishedEvents().count
+      )
       #expect(try await transfer(ledger, to: "ben", on: 6) == false)
       #expect(try await transfer(ledger, to: "ben", on: 6, from: 5) == false)
       #expect(try await ledger.entryCount() == entries)
-      #expect(try await ledger.told().count == events)
-      #expect(try await ledger.administration.administratorActs(limit: 10).count == 1)
+      #expect(try await ledger.publishedEvents().count == events)
+      #expect(try await ledger.administration.administratorActions(limit: 10).count == 1)
       #expect(try await transfer(ledger, to: "ben", on: 6, from: 4))
       #expect(try await transfer(ledger, to: "anna", on: 7))
-      #expect(try await ledger.administration.administratorActs(limit: 10).count == 3)
+      #expect(try await ledger.administration.administratorActions(limit: 10).count == 3)
     }
   }
 
@@ -165,14 +167,14 @@ struct TransferTests {
         try await ledger.ownership.transfer(
           key("1", line: line), to: "ben", by: support, terms: .shop, at: day(5))
       }
-      #expect(try await ledger.ownership.family(of: line) == nil)
+      #expect(try await ledger.ownership.original(of: line) == nil)
       let erased = try await ledger.accounts.erase("ben", by: support, at: day(5))
       await #expect(throws: LedgerError.erasedAccount(erased.pseudonym)) {
         try await transfer(ledger, to: erased.pseudonym, on: 6)
       }
       #expect(try await ledger.entryCount() == entries)
       #expect(
-        try await ledger.administration.administratorActs(limit: 10).map(\.action) == [
+        try await ledger.administration.administratorActions(limit: 10).map(\.action) == [
           "erase_account"
         ])
     }

@@ -32,7 +32,7 @@ struct UnclaimedChargeTests {
     }
   }
 
-  @Test func `whether it was over is told by the end that was known then`() async throws {
+  @Test func `whether it had ended depends on the end that was known then`() async throws {
     try await withLedger { ledger in
       try await ledger.learn([charge("1", on: 0)], on: 31)
       // Apple has made the period longer, and said so late.
@@ -60,7 +60,7 @@ struct UnclaimedChargeTests {
           priceMilliunits: 9990, currency: "EUR")
       ]))
     try await withLedger { ledger in
-      // Two periods of each line, told of when the first one of them is over; and a third one.
+      // Two periods of each original transaction, reported when the first one has ended; and a third one.
       for (line, name) in zip(Self.lines, ["x", "y", "z"]) {
         try await ledger.learn(
           [

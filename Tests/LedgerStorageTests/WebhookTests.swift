@@ -44,9 +44,9 @@ struct WebhookTests {
       let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start).key
       let old = try await ledger.insertEvent(of: anna)
       #expect(try await ledger.webhooks.redeliver(old, at: start) == .webhooksOff)
-      #expect(try await !ledger.webhooks.webhookStanding().isOn)
+      #expect(try await !ledger.webhooks.webhookStatus().isOn)
       #expect(try await ledger.webhooks.pushEvents(at: start) == 0)
-      #expect(try await ledger.webhooks.webhookStanding().isOn)
+      #expect(try await ledger.webhooks.webhookStatus().isOn)
       let new = try await ledger.insertEvent(of: anna)
       #expect(try await ledger.webhooks.pushEvents(at: start) == 1)
       #expect(try await ledger.webhooks.pushEvents(at: start) == 0)
@@ -55,7 +55,9 @@ struct WebhookTests {
     }
   }
 
-  @Test func `each account is a stream, and each line whose charge nobody owns`() async throws {
+  @Test func `each account is a stream, and each original transaction with an unclaimed charge`()
+    async throws
+  {
     try await withWebhook { ledger in
       let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start).key
       let ben = try await ledger.accounts.findOrCreateAccount("ben", at: start).key
@@ -82,7 +84,7 @@ struct WebhookTests {
     }
   }
 
-  @Test func `an event is pushed as the feed tells it`() async throws {
+  @Test func `an event is pushed as the feed shows it`() async throws {
     try await withWebhook { ledger in
       let name = #"a "quoted" ü\1"#
       let key = try await ledger.accounts.findOrCreateAccount(name, at: start).key
@@ -172,8 +174,8 @@ struct WebhookTests {
       // Other streams don't wait.
       #expect(
         try await claim(ledger).map(\.key) == [ben.rawValue.uuidString.lowercased()])
-      let standing = try await ledger.webhooks.webhookStanding()
-      #expect((standing.waiting, standing.failing, standing.parked) == (4, 1, 0))
+      let status = try await ledger.webhooks.webhookStatus()
+      #expect((status.waiting, status.failing, status.parked) == (4, 1, 0))
       let again = try #require(
         try await claim(ledger, at: later)[anna.rawValue.uuidString.lowercased()])
       #expect(again.attempts == 4)
@@ -193,7 +195,7 @@ struct WebhookTests {
     }
   }
 
-  @Test func `a worker that has lost its stream is told of nothing more`() async throws {
+  @Test func `a worker that has lost its stream receives nothing more`() async throws {
     try await withWebhook { ledger in
       let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start).key
       for _ in 0..<3 { _ = try await ledger.insertEvent(of: anna) }
@@ -229,7 +231,7 @@ struct WebhookTests {
     }
   }
 
-  @Test func `an event is pushed again when somebody asks for it`() async throws {
+  @Test func `an event is pushed again on request`() async throws {
     try await withWebhook { ledger in
       let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start).key
       let ids = [try await ledger.insertEvent(of: anna), try await ledger.insertEvent(of: anna)]

@@ -99,7 +99,7 @@ struct TracerTests {
     #expect(other.traceContext == nil)
   }
 
-  @Test("of an error the type is told, and not what it says of somebody")
+  @Test("an error's type is recorded, and not what it says about a person")
   func errors() throws {
     let exporter = Self.exporter()
     let tracer = OpenTelemetryTracer(exporter: exporter, ratio: 1)

@@ -107,7 +107,7 @@ import Testing
     }
   }
 
-  @Test func aScriptThatHasEndedCancelsNobody() async throws {
+  @Test func aScriptThatHasEndedCancelsNothing() async throws {
     try await TestServer.withPool { pool in
       try await pool.withConnection { connection in
         _ = try await connection.query("SELECT 1")
@@ -140,7 +140,7 @@ import Testing
     }
   }
 
-  @Test func aStatementsOwnTimeoutIsNoStrayCancellation() async throws {
+  @Test func aStatementsOwnTimeoutIsNotAnUnrequestedCancellation() async throws {
     try await TestServer.withPool {
       $0.connectionLimit = 1
     } _: { pool in

@@ -7,20 +7,20 @@ import Testing
 
   @Test func theServersErrorsAreNamed() async throws {
     let secret = Self.secret
-    let nobody: String? = nil
+    let noName: String? = nil
     try await TestServer.withPool { pool in
       try await pool.runScript(
         """
-        CREATE TABLE owner (name text PRIMARY KEY CHECK (name <> 'nobody'));
+        CREATE TABLE owner (name text PRIMARY KEY CHECK (name <> 'missing'));
         CREATE TABLE owned (name text NOT NULL REFERENCES owner);
         INSERT INTO owner VALUES ('\(Self.secret)');
         """)
       // swift-format-ignore
       let table: [(SQL, SQLState, String?, String?)] = [
         ("INSERT INTO owner VALUES (\(secret))",   .uniqueViolation, "owner_pkey",       "owner"),
-        ("INSERT INTO owner VALUES (\("nobody"))", .checkViolation,  "owner_name_check", "owner"),
+        ("INSERT INTO owner VALUES (\("missing"))", .checkViolation, "owner_name_check", "owner"),
         ("INSERT INTO owned VALUES (\("none"))", .foreignKeyViolation, "owned_name_fkey", "owned"),
-        ("INSERT INTO owned VALUES (\(nobody))",   .notNullViolation, nil, "owned"),
+        ("INSERT INTO owned VALUES (\(noName))",   .notNullViolation, nil, "owned"),
         ("SELECT \(secret)::int",            .invalidTextRepresentation, nil,                nil),
         ("SELECT * FROM nowhere",                  .undefinedTable,      nil,                nil),
         ("SELECT FROM WHERE",                      .syntaxError,         nil,                nil),
@@ -58,7 +58,7 @@ import Testing
 
   @Test func aServerThatIsNotThereIsDescribedWithoutGuesses() async throws {
     let error = await postgresError {
-      try await TestServer.withPool(uri: "postgresql://nobody@127.0.0.1:1/none") {
+      try await TestServer.withPool(uri: "postgresql://unknown@127.0.0.1:1/none") {
         _ = try await $0.query("SELECT 1")
       }
     }

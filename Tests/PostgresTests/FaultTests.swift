@@ -46,11 +46,11 @@ import Testing
         let process = try await transaction.query(Self.processID).decodeOnly(Int32.self)
         if await attempts.next() == 1 {
           _ = try await pool.query("SELECT pg_terminate_backend(\(process))")
-          // It is heard of while the body computes: the commit is never sent.
-          let isHeardOf = try await eventually {
+          // It arrives while the body computes: the commit is never sent.
+          let isReceived = try await eventually {
             if case .ended = await transaction.session.state { true } else { !beforeItsCommit }
           }
-          #expect(isHeardOf)
+          #expect(isReceived)
         }
         return beforeItsCommit
           ? try await transaction.commit(with: ["SELECT 4"])[0].decodeOnly(Int.self)
@@ -70,12 +70,12 @@ import Testing
 
         try await server.kill()
         // Requests before the pool notices lose a statement; later ones wait.
-        let isHeardOf = try await eventually {
+        let isReceived = try await eventually {
           let limit = Duration.milliseconds(200)
           let error = await postgresError { _ = try await pool.query("SELECT 1", deadline: limit) }
           return error?.code == .poolTimeout || error?.code == .connectionFailed
         }
-        #expect(isHeardOf)
+        #expect(isReceived)
         let waiting = Task { try await pool.query("SELECT 3").decodeOnly(Int.self) }
         try await Task.sleep(for: .milliseconds(200))
         try await server.startAgain()
@@ -200,7 +200,7 @@ import Testing
 
   @Test func aCommitThatStandbysMayLackIsNotConfirmed() async throws {
     let server = try await TestServer.start(settings: [
-      "synchronous_commit": "on", "synchronous_standby_names": "nobody",
+      "synchronous_commit": "on", "synchronous_standby_names": "absent",
     ])
     let uri = await server.uri()
     try await TestServer.withPool(uri: uri) {

@@ -7,7 +7,7 @@ import Testing
 
 /// What a pool counts of its round trips and connections.
 @Suite struct PoolMetricsTests {
-  /// Counts by label and dimensions, and remembers how often a timer was told.
+  /// Counts by label and dimensions, and remembers how often a timer was recorded.
   private final class Tally: MetricsFactory {
     final class Count: CounterHandler, TimerHandler {
       private let count = Atomic<Int64>(0)
@@ -75,7 +75,7 @@ import Testing
   @Test func whatCanNotBeReachedIsCounted() async {
     let tally = Tally()
     let pool = ConnectionPool(
-      configuration: .init(uri: "postgresql://nobody@127.0.0.1:1/none"), logger: TestServer.silent,
+      configuration: .init(uri: "postgresql://unknown@127.0.0.1:1/none"), logger: TestServer.silent,
       metrics: tally)
     _ = try? await pool.query("SELECT 1")
     #expect(tally["\(Self.requests) statement connection_failed"] == 1)

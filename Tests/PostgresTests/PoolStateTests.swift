@@ -71,7 +71,7 @@ import Testing
     #expect(state.placeWaiting(now: start).map(\.slot) == [0])
   }
 
-  @Test func nobodyIsPutBehindSomethingSlow() {
+  @Test func noRequestIsQueuedBehindASlowOne() {
     var state = pool(limit: 2, connected: 1)
     #expect(state.place(.shared, now: start) == 0)
     let later = start + PoolState<Waiter>.slowAfter
@@ -136,7 +136,7 @@ import Testing
     #expect(state.waiting.isEmpty == isRefused)
   }
 
-  @Test func aPoolThatHasConnectedAgainRefusesNobody() {
+  @Test func aReconnectedPoolRefusesNoRequest() {
     var state = pool(limit: 1, connected: 0)
     state.connectFailed(0, now: start, jitter: 0)
     state.wait(Waiter("a"), .lease, since: start, until: start + .seconds(10))

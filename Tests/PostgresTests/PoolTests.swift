@@ -35,7 +35,7 @@ import Testing
     }
   }
 
-  @Test func transactionsThatWaitForALockStopNobodyElse() async throws {
+  @Test func transactionsThatWaitForALockStopNoOther() async throws {
     try await TestServer.withPool { pool in
       try await pool.runScript("CREATE TABLE hot (n int); INSERT INTO hot VALUES (0)")
       try await withThrowingTaskGroup(of: Void.self) { group in
@@ -84,7 +84,7 @@ import Testing
     }
   }
 
-  @Test func aSlowStatementHoldsNobodyUp() async throws {
+  @Test func aSlowStatementHoldsUpNoOther() async throws {
     try await TestServer.withPool { pool in
       _ = try await pool.query("SELECT 1")
       let slow = Task { try await pool.query("SELECT pg_sleep(600)") }

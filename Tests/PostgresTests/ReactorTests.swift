@@ -22,9 +22,9 @@ import Testing
     Reactor.shared.watch(new, descriptor: descriptor)
     Reactor.shared.unwatch(old, descriptor: descriptor)
     try pipe.fileHandleForWriting.write(contentsOf: Data([1]))
-    let isHeard = try await eventually { new.isReady }
+    let isReceived = try await eventually { new.isReady }
     Reactor.shared.unwatch(new, descriptor: descriptor)
-    #expect(isHeard)
+    #expect(isReceived)
     #expect(!old.isReady)
   }
 }

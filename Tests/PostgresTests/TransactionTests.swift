@@ -76,7 +76,7 @@ import Testing
       try await pool.withTransaction { holder in
         try await holder.execute("UPDATE frozen SET n = n + 1")
         if await attempts.next() == 1 {
-          // It says nothing more until somebody else has been where it holds the lock.
+          // It sends nothing more until another connection has waited for its lock.
           try await pool.withTransaction {
             _ = try await $0.execute("UPDATE frozen SET n = n + 10")
           }

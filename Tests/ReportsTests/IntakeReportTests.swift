@@ -10,7 +10,7 @@ import Testing
 struct IntakeReportTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 3, day: 31)) + .hours(12)
 
-  /// Something of everything, told with days before now.
+  /// Rows of every kind, with days before now.
   private static let story = """
     INSERT INTO tenure.submission (submission_id, account_key, received_at, restore, status,
       environment, decided_at, attempts, problem, problem_detail, apple_status, bundle_id)
@@ -70,8 +70,8 @@ struct IntakeReportTests {
     FROM tenure.event;
     INSERT INTO tenure.job (kind, subject, queue, run_at, created_at, discarded_at, last_error)
     VALUES ('prune_events', 'all', 'maintenance', now() - interval '1 hour', now(), NULL, NULL),
-      ('poll_line', 'production/1', 'polls', now(), now(), '2026-03-31 11:00Z', 'Gave up.'),
-      ('poll_line', 'production/2', 'polls', now() + interval '1 hour', now(), NULL, NULL),
+      ('poll_status', 'production/1', 'polls', now(), now(), '2026-03-31 11:00Z', 'Gave up.'),
+      ('poll_status', 'production/2', 'polls', now() + interval '1 hour', now(), NULL, NULL),
       ('set_app_account_token', 'production/3', 'write_back', now() + interval '1 hour',
         '2026-03-31 11:00Z', NULL, 'Apple is in trouble.'),
       ('send_consumption', 'sandbox/n9', 'sandbox_write_back', now() + interval '1 hour', now(),
@@ -145,7 +145,7 @@ struct IntakeReportTests {
           "deliveries_parked | - | HTTP 500 | 1 | 5 | anna",
           "deliveries_waiting | - | HTTP 500 | 1 | 5 | anna",
           "jobs_overdue | - | prune_events | 1 | 0 | -",
-          "jobs_parked | - | poll_line | 1 | 0 | Gave up.",
+          "jobs_parked | - | poll_status | 1 | 0 | Gave up.",
           "notifications_listed | production | - | 100 | - | -",
           "notifications_missed | production | DID_RENEW | 2 | - | -",
           "notifications_open | production | Apple waits. | 1 | 3 | CANCEL",
@@ -340,7 +340,7 @@ struct IntakeReportTests {
     }
   }
 
-  @Test func `whoever may read reports sees what they are made of nowhere else`() async throws {
+  @Test func `a role that may read reports sees their sources nowhere else`() async throws {
     try await withReports { _, database in
       try await database.runScript(Self.story)
       let counted = try await database.withTransaction { transaction in

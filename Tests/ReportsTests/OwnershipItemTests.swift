@@ -7,7 +7,7 @@ import Testing
 
 /// What is said of each charge that the ownership report counts.
 struct OwnershipItemTests {
-  @Test func `what was placed by hand says by whom and why, and all says when`() async throws {
+  @Test func `an override shows administrator and reason, and every entry its date`() async throws {
     let seed = UInt64.random(in: .min ... .max)
     print("who placed what: seed \(seed)")
     try await withScratchDatabase { database in

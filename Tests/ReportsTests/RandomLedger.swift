@@ -68,12 +68,12 @@ struct RandomLedger: Sendable {
     var charges: [TransactionKey] = []
     for step in 0..<Self.steps {
       date += Double.random(in: 0...4, using: &random)
-      // Half of it is in the sums by the day, the other half is still to be folded.
+      // Half of it is in the sums by the day, the other half is still to be rolled up.
       if step == Self.steps / 2 {
         try await pause(day(date))
         // What comes next is later.
         date += 0.1
-        try await Self.fold(in: ledger, at: day(date))
+        try await Self.rollUp(in: ledger, at: day(date))
       }
       let account = Self.accounts[Int.random(in: 0..<Self.accounts.count, using: &random)]
       // Some of each, whatever chance says.
@@ -83,7 +83,7 @@ struct RandomLedger: Sendable {
         let line = OriginalTransactionKey(
           chance(90) ? .production : .sandbox,
           OriginalTransactionID("\(Int.random(in: 1...8, using: &random))000"))
-        let (evidence, key) = word(of: line, on: date)
+        let (evidence, key) = status(of: line, on: date)
         let order: UUID? =
           chance(20)
           ? try await ledger.orders.openOrder(
@@ -124,8 +124,8 @@ struct RandomLedger: Sendable {
     return day(date + 1)
   }
 
-  /// Folds what was recorded into the sums by the day.
-  static func fold(in ledger: Ledger, at moment: Timestamp) async throws {
+  /// Rolls up what was recorded into the sums by day.
+  static func rollUp(in ledger: Ledger, at moment: Timestamp) async throws {
     try await ledger.jobs.seed([.rollUpMovements], at: moment)
     let jobs = try await ledger.jobs.claimJobs(
       limits: [.maintenance: 9], worker: "w", at: moment, lease: .seconds(60))
@@ -135,7 +135,7 @@ struct RandomLedger: Sendable {
   }
 
   /// What Apple says of a charge: any product, price, kind and fate.
-  private mutating func word(of line: OriginalTransactionKey, on date: Double) -> (
+  private mutating func status(of line: OriginalTransactionKey, on date: Double) -> (
     [Evidence], TransactionKey
   ) {
     let number = Int(date / 30)

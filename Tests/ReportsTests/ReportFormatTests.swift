@@ -96,7 +96,7 @@ struct ReportFormatTests {
     (604_800_000,       "7 d"),
     (-61_000,           "-1 min 1 s"),
   ] as [(Int64, String)])
-  func `durations are told by their two largest units`(milliseconds: Int64, words: String) {
+  func `durations are written with their two largest units`(milliseconds: Int64, words: String) {
     let row: [ReportValue] = [
       .none, .none, .duration(milliseconds: milliseconds), .none, .none,
     ]

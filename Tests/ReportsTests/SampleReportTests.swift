@@ -157,7 +157,7 @@ struct SampleReportTests {
     }
   }
 
-  @Test func `whoever may read reports may call them`() async throws {
+  @Test func `a role that may read reports may call them`() async throws {
     try await withSamples { _, database in
       for (report, listsItems) in Report.all.flatMap({ [($0, false), ($0, true)] }) {
         var choices = ReportChoices()

@@ -9,7 +9,7 @@ import Testing
 /// The sums by the day say what the movements and charges say that they are made of.
 struct SumTests {
   @Test(arguments: 0..<2)
-  func `sums say the same as what they are sums of, folded or not`(life: Int) async throws {
+  func `sums equal their parts, rolled up or not`(life: Int) async throws {
     let seed = UInt64.random(in: .min ... .max)
     print("sums and what they are sums of: seed \(seed)")
     try await withScratchDatabase { database in
@@ -26,8 +26,8 @@ struct SumTests {
           return (report, choices)
         }
       }
-      let folded = try await changes(in: database)
-      #expect(folded.summed > 0 && folded.waiting > 0, "seed \(seed)")
+      let rolledUp = try await changes(in: database)
+      #expect(rolledUp.summed > 0 && rolledUp.waiting > 0, "seed \(seed)")
       var answers: [ReportTable] = []
       for (report, choices) in questions {
         var slow = choices
@@ -41,7 +41,7 @@ struct SumTests {
       }
       #expect(answers.contains { !$0.rows.isEmpty })
 
-      try await RandomLedger.fold(in: ledger, at: now)
+      try await RandomLedger.rollUp(in: ledger, at: now)
       #expect(try await changes(in: database).waiting == 0)
       for ((report, choices), answer) in zip(questions, answers) {
         let again = try await reports.table(of: report, choices, at: now)
@@ -57,7 +57,7 @@ struct SumTests {
     "UPDATE tenure.charge_day SET number = number + 1 WHERE measure = 'decided'",
     "UPDATE tenure.store_transaction SET delivered_at = charged_at WHERE delivered_at IS NULL",
   ])
-  func `an audit finds sums of charges that are wrong, and rebuild mends them`(
+  func `an audit finds wrong sums of charges, and a rebuild repairs them`(
     statement: String
   ) async throws {
     let seed = UInt64.random(in: .min ... .max)

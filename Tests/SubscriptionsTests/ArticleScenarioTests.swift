@@ -20,7 +20,7 @@ struct ArticleScenarioTests {
   static var rows: [Row] {
     get throws {
       let text = try String(contentsOf: article, encoding: .utf8)
-      let row = /\| (\d+\w?) \| [^|]+ \| (A|B|nobody) \(row (\dt?)\)[^|]*\|/
+      let row = /\| (\d+\w?) \| [^|]+ \| (A|B|none) \(row (\dt?)\)[^|]*\|/
       return text.split(separator: "\n").compactMap { line in
         line.wholeMatch(of: row).map { match in
           Row(number: String(match.1), owner: String(match.2), rule: String(match.3))
@@ -39,20 +39,20 @@ struct ArticleScenarioTests {
       return nil
     }
     let (account, rule) = last.value
-    let owner = account.map { $0 == a ? "A" : "B" } ?? "nobody"
+    let owner = account.map { $0 == a ? "A" : "B" } ?? "none"
     let row =
       switch rule {
       case .administrator: "0"
       case .activelyAutoRenewing: "1"
       case .submitter: "2"
-      // No story's first telling ends with a provisional owner.
+      // No story ends with a provisional owner when it is first recorded.
       case .appAccountToken: "1t"
       case .unclaimed: "4"
       }
     return Row(number: number(of: scenario), owner: owner, rule: row)
   }
 
-  @Test func theArticleTellsWhatIsRun() throws {
+  @Test func theArticleMatchesTheScenarios() throws {
     var seen: Set<String> = []
     let first = WorkedScenarioTests.scenarios.filter { seen.insert(Self.number(of: $0)).inserted }
     #expect(try Self.rows == first.compactMap(Self.row))

@@ -9,23 +9,23 @@ struct AutoRenewalTests {
     var name: String
     var kind: ChargeKind
     var date: Timestamp
-    var heard: [RenewalStatus]
-    var ground: RenewalEvidence.Ground
+    var received: [RenewalStatus]
+    var reason: RenewalEvidence.Reason
     var previous: TransactionRecord
     var product: ProductID
     var erased: Timestamp?
 
     init(
-      _ name: String, _ kind: ChargeKind, _ date: Timestamp, _ heard: [RenewalStatus] = [],
-      is ground: RenewalEvidence.Ground,
+      _ name: String, _ kind: ChargeKind, _ date: Timestamp, _ received: [RenewalStatus] = [],
+      is reason: RenewalEvidence.Reason,
       previous: TransactionRecord = charge("P", from: day(0), to: day(30)),
       product: ProductID = .monthly, erased: Timestamp? = nil
     ) {
       self.name = name
       self.kind = kind
       self.date = date
-      self.heard = heard
-      self.ground = ground
+      self.received = received
+      self.reason = reason
       self.previous = previous
       self.product = product
       self.erased = erased
@@ -65,8 +65,8 @@ struct AutoRenewalTests {
     Case("just before the end of the grace",   .purchase, day(46, minus(ms)), [grace(day(31), to: day(46))], is: .changedWhileRenewing),
     Case("in the grace, off",                  .purchase, day(40), [grace(day(31), to: day(46)), off(day(35))], is: .autoRenewOff),
     Case("in a grace said before P's end",     .purchase, day(40), [grace(day(29), to: day(46))], is: .changedWhileRenewing),
-    Case("in a grace heard of just before",    .purchase, day(40), [grace(day(40, minus(ms)), to: day(46))], is: .changedWhileRenewing),
-    Case("in a grace heard of at the charge",  .purchase, day(40), [grace(day(40), to: day(46))], is: .boughtAfterPeriodEnd),
+    Case("in a grace reported just before",   .purchase, day(40), [grace(day(40, minus(ms)), to: day(46))], is: .changedWhileRenewing),
+    Case("in a grace reported at the charge", .purchase, day(40), [grace(day(40), to: day(46))], is: .boughtAfterPeriodEnd),
     Case("in a grace that had ended early",    .purchase, day(40), [grace(day(31), to: day(46)), expired(day(35))], is: .boughtAfterPeriodEnd),
     Case("in the middle, on",                  .purchase, day(15), [on(day(5))],                 is: .changedWhileRenewing),
     Case("in the middle, off",                 .purchase, day(15), [off(day(5))],                is: .autoRenewOff),
@@ -167,38 +167,38 @@ struct AutoRenewalTests {
 
   private func check(_ test: Case) {
     var ledger = Ledger(erasures: test.erased.map { [a: $0] } ?? [:])
-    ledger.hear(test.previous)
+    ledger.receive(test.previous)
     ledger.claim(test.previous.key, by: a)
-    ledger.hear(test.heard)
-    ledger.hear(
+    ledger.receive(test.received)
+    ledger.receive(
       charge(
         "C", test.product, from: test.date, to: test.date + .days(30), asOf: day(300),
         kind: test.kind))
     ledger.claim(key("C", test.product), by: b)
 
     let decision = ledger.decision("C")
-    #expect(decision?.finding.ground == test.ground)
-    #expect(decision?.owner == (test.ground.isRenewing ? a : b))
-    #expect(decision?.rule == (test.ground.isRenewing ? .activelyAutoRenewing : .submitter))
-    #expect(decision?.finding.account == (test.ground.isRenewing ? a : nil))
+    #expect(decision?.renewal.reason == test.reason)
+    #expect(decision?.owner == (test.reason.isRenewing ? a : b))
+    #expect(decision?.rule == (test.reason.isRenewing ? .activelyAutoRenewing : .submitter))
+    #expect(decision?.renewal.account == (test.reason.isRenewing ? a : nil))
   }
 
   @Test(arguments: [nil, ProductType.consumable, .nonConsumable, .nonRenewing])
   func rowOneNeverHoldsForWhatIsNoSubscription(_ type: ProductType?) {
     var ledger = Ledger()
-    ledger.hear(charge("P", from: day(0), to: day(30)))
+    ledger.receive(charge("P", from: day(0), to: day(30)))
     ledger.claim(key("P"), by: a)
-    ledger.hear(charge("C", .gems, from: day(30), kind: .renewal, productType: type))
+    ledger.receive(charge("C", .gems, from: day(30), kind: .renewal, productType: type))
     ledger.claim(key("C", .gems), by: b)
-    #expect(ledger.decision("C")?.finding.ground == .notASubscription)
+    #expect(ledger.decision("C")?.renewal.reason == .notASubscription)
     #expect(ledger.owner("C") == b)
   }
 
-  @Test func anUnclaimedChargeBeforeRenewsNobody() {
+  @Test func anUnclaimedChargeBeforeRenewsForNoAccount() {
     var ledger = Ledger()
-    ledger.hear(charge("P", from: day(0), to: day(30)))
-    ledger.hear(charge("C", from: day(30), to: day(60), kind: .renewal))
-    #expect(ledger.decision("C")?.finding.ground == .earlierChargeUnclaimed)
+    ledger.receive(charge("P", from: day(0), to: day(30)))
+    ledger.receive(charge("C", from: day(30), to: day(60), kind: .renewal))
+    #expect(ledger.decision("C")?.renewal.reason == .earlierChargeUnclaimed)
     ledger.claim(key("C"), by: b)
     #expect(ledger.owner("C") == b)
     #expect(ledger.owner("P") == nil)
@@ -206,13 +206,13 @@ struct AutoRenewalTests {
 
   @Test func theLatestChargeBeforeDecidesAndNotAnEarlierOne() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
-    ledger.hear(charge("2", from: day(40), to: day(70), kind: .purchase))
+    ledger.receive(charge("2", from: day(40), to: day(70), kind: .purchase))
     ledger.claim(key("2"), by: b)
-    ledger.hear(charge("3", from: day(70), to: day(100)))
+    ledger.receive(charge("3", from: day(70), to: day(100)))
     #expect(ledger.owner("3") == b)
-    #expect(ledger.decision("3")?.finding.previous == key("2"))
+    #expect(ledger.decision("3")?.renewal.previous == key("2"))
   }
 
   @Test("An off in the day before a renewal is about the period after it")
@@ -220,13 +220,13 @@ struct AutoRenewalTests {
     // Bought on day 0, renewed on day 30; switched off 20 hours before, said again just before day
     // 60.
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
-    ledger.hear([off(day(29.2)), off(day(59.9))])
-    ledger.hear(charge("2", from: day(30), to: day(60)), charge("3", from: day(60), to: day(90)))
+    ledger.receive([off(day(29.2)), off(day(59.9))])
+    ledger.receive(charge("2", from: day(30), to: day(60)), charge("3", from: day(60), to: day(90)))
     #expect(ledger.owner("2") == a)
-    #expect(ledger.decision("3")?.finding.ground == .autoRenewOff)
-    #expect(ledger.decision("3")?.finding.statusAsOf == day(29.2))
+    #expect(ledger.decision("3")?.renewal.reason == .autoRenewOff)
+    #expect(ledger.decision("3")?.renewal.statusAsOf == day(29.2))
   }
 
   /// Whether an off before P speaks about what follows P: 24 hours before an automatic charge, and
@@ -254,13 +254,13 @@ struct AutoRenewalTests {
     _ name: String, _ kind: ChargeKind, _ date: Timestamp, _ before: Duration, _ speaks: Bool
   ) {
     var ledger = Ledger()
-    ledger.hear(charge("O", from: day(0), to: day(30)))
-    ledger.hear(charge("P", from: date, to: date + .days(30), kind: kind))
+    ledger.receive(charge("O", from: day(0), to: day(30)))
+    ledger.receive(charge("P", from: date, to: date + .days(30), kind: kind))
     ledger.claim(key("P"), by: a)
-    ledger.hear([off(date - before)])
-    ledger.hear(charge("C", from: date + .days(30), to: date + .days(60)))
-    let ground = ledger.decision("C")?.finding.ground
-    #expect(ground == (speaks ? .autoRenewOff : .renewedAtPeriodEnd))
+    ledger.receive([off(date - before)])
+    ledger.receive(charge("C", from: date + .days(30), to: date + .days(60)))
+    let reason = ledger.decision("C")?.renewal.reason
+    #expect(reason == (speaks ? .autoRenewOff : .renewedAtPeriodEnd))
   }
 
   struct OlderOff: Sendable, CustomTestStringConvertible {
@@ -295,13 +295,13 @@ struct AutoRenewalTests {
   func olderOff(_ test: OlderOff) {
     var ledger = Ledger()
     let end = test.bought + 30
-    ledger.hear(charge("1", from: day(0), to: day(30), kind: .purchase))
+    ledger.receive(charge("1", from: day(0), to: day(30), kind: .purchase))
     ledger.claim(key("1"), by: a)
-    ledger.hear([off(day(10))])
-    ledger.hear(charge("2", from: day(test.bought), to: day(end), kind: test.kind))
+    ledger.receive([off(day(10))])
+    ledger.receive(charge("2", from: day(test.bought), to: day(end), kind: test.kind))
     ledger.claim(key("2"), by: b)
-    ledger.hear(test.offs.map { off(day(end + $0)) } + test.ons.map { on(day(end + $0)) })
-    ledger.hear(charge("3", from: day(end), to: day(end + 30), kind: .renewal))
+    ledger.receive(test.offs.map { off(day(end + $0)) } + test.ons.map { on(day(end + $0)) })
+    ledger.receive(charge("3", from: day(end), to: day(end + 30), kind: .renewal))
     let rule = ledger.rule
     let position = rule.charges.endIndex - 1
     #expect(rule.renewal(ofChargeAt: position).autoRenews == !test.isOff)
@@ -314,7 +314,7 @@ struct AutoRenewalTests {
       timeline.spans.last { $0.state != .expired }?.state
         == (test.isOff ? .activeCancelled : .activeRenewing))
     // The next charge is not known to be a renewal: its submitter bought it.
-    ledger.hear(charge("4", from: day(end + 30), to: day(end + 60)))
+    ledger.receive(charge("4", from: day(end + 30), to: day(end + 60)))
     ledger.claim(key("4"), by: c)
     #expect(ledger.owner("4") == (test.isOff ? c : owner))
   }
@@ -323,18 +323,18 @@ struct AutoRenewalTests {
   func offOutlivedByAPurchaseAtThePeriodEnd() {
     // A is off from day 5 on, as every poll says; B buys in the very second when A's month ends.
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
-    ledger.hear((5..<30).map { off(day(Double($0) + 0.9)) })
-    ledger.hear(charge("2", from: day(30), to: day(60)))
+    ledger.receive((5..<30).map { off(day(Double($0) + 0.9)) })
+    ledger.receive(charge("2", from: day(30), to: day(60)))
     ledger.claim(key("2"), by: b)
-    ledger.hear(charge("3", from: day(60), to: day(90)))
+    ledger.receive(charge("3", from: day(60), to: day(90)))
     #expect(ledger.owner("2") == b)
     #expect(ledger.owner("3") == b)
   }
 }
 
-extension RenewalEvidence.Ground {
+extension RenewalEvidence.Reason {
   var isRenewing: Bool {
     switch self {
     case .renewedByApple, .renewedAtPeriodEnd, .recoveredFromBillingProblem, .changedWhileRenewing:

@@ -23,7 +23,7 @@ struct ChargeTests {
 
   static func month(
     _ id: TransactionID, _ product: ProductID = .monthly, _ start: Double = 0, _ end: Double = 30,
-    item: WebOrderLineItemID? = nil, line: OriginalTransactionKey = mainLine
+    item: WebOrderLineItemID? = nil, line: OriginalTransactionKey = mainKey
   ) -> TransactionRecord {
     charge(id, product, from: day(start), to: day(end), line: line, item: item)
   }
@@ -54,10 +54,10 @@ struct ChargeTests {
     Pair("revoked when the other was bought",          once("1", .lifetime, 0, revokedAt: day(99)), once("2", .lifetime, 99), true),
     Pair("the later one was revoked",                  once("1", .lifetime, 0), once("2", .lifetime, 99, revokedAt: day(100)), true),
     Pair("bought once, two line items",                once("1", .lifetime, 0, item: "w"), once("2", .lifetime, 99, item: "x"), false),
-    Pair("the same id under another original id",      month("1", item: "w"), month("1", .monthly, 30, 60, item: "x", line: otherLine), true),
-    Pair("the same line item under another original",  month("1", item: "w"), month("2", .monthly, 30, 60, item: "w", line: otherLine), true),
+    Pair("the same id under another original id",      month("1", item: "w"), month("1", .monthly, 30, 60, item: "x", line: otherKey), true),
+    Pair("the same line item under another original",  month("1", item: "w"), month("2", .monthly, 30, 60, item: "w", line: otherKey), true),
     Pair("the same id, another product",               month("1", item: "w"), month("1", .quarterly, 30, 60, item: "x"), false),
-    Pair("same month, one lacks the item, other line", month("1", item: "w"), month("2", line: otherLine),              true),
+    Pair("same month, one lacks the item, other line", month("1", item: "w"), month("2", line: otherKey),              true),
     Pair("known to renew, no expiries, same date",
          charge("1", from: day(0), productType: .autoRenewable), charge("2", from: day(0), productType: .autoRenewable), true),
     Pair("known to renew, no expiries, other date",
@@ -67,9 +67,9 @@ struct ChargeTests {
   @Test("Two reports of one charge", arguments: pairs)
   func twoReports(_ pair: Pair) {
     for records in [[pair.one, pair.other], [pair.other, pair.one]] {
-      var ledger = Ledger(members: [mainLine, otherLine])
+      var ledger = Ledger(members: [mainKey, otherKey])
       for (count, record) in records.enumerated() {
-        ledger.hear(record, at: day(Double(count)))
+        ledger.receive(record, at: day(Double(count)))
       }
       let charges = ledger.rule.charges
       #expect(charges.count == (pair.areOneCharge ? 1 : 2))
@@ -80,13 +80,13 @@ struct ChargeTests {
   @Test func severalStepsConnectOneCharge() {
     // 1 and 3 share nothing; 2 shares the line item with the one, the month with the other.
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(1), to: day(31), item: "w"))
-    ledger.hear(charge("3", from: day(0), to: day(29)))
+    ledger.receive(charge("1", from: day(1), to: day(31), item: "w"))
+    ledger.receive(charge("3", from: day(0), to: day(29)))
     #expect(ledger.rule.charges.count == 2)
     ledger.claim(key("1"), by: a)
     ledger.claim(key("3"), by: b)
 
-    ledger.hear(charge("2", from: day(0), to: day(30), item: "w"))
+    ledger.receive(charge("2", from: day(0), to: day(30), item: "w"))
     #expect(ledger.rule.charges.count == 1)
     #expect(ledger.rule.charges.first?.id == key("1"))
     #expect(Set(ledger.rule.charges.first?.aliases ?? []) == [key("2"), key("3")])
@@ -96,12 +96,12 @@ struct ChargeTests {
 
   @Test func whatTurnsOutToReportAnotherChargeLosesItsDecisionByAnEntry() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), item: "w"))
+    ledger.receive(charge("1", from: day(0), to: day(30), item: "w"))
     ledger.claim(key("1"), by: a)
-    ledger.hear([off(day(0.5))])
-    ledger.hear(charge("9", from: day(1), to: day(31)))
+    ledger.receive([off(day(0.5))])
+    ledger.receive(charge("9", from: day(1), to: day(31)))
     ledger.claim(key("9"), by: b)
-    let entries = ledger.hear(charge("9", from: day(1), to: day(31), item: "w"))
+    let entries = ledger.receive(charge("9", from: day(1), to: day(31), item: "w"))
     let changes = entries.compactMap { entry in
       if case .ownership(let change) = entry.content { change } else { nil }
     }
@@ -109,21 +109,21 @@ struct ChargeTests {
     #expect(changes.map(\.previousOwner) == [b])
     #expect(changes.map(\.decision.owner) == [nil])
     #expect(changes.map(\.action) == [.corrected])
-    #expect(changes.map(\.decision.finding.previous) == [key("1")])
+    #expect(changes.map(\.decision.renewal.previous) == [key("1")])
     #expect(Set(ledger.line.decisions.keys) == [key("1")])
   }
 
   @Test func aRefundThatIsReversedJoinsWhatItHadParted() {
     var ledger = Ledger()
-    ledger.hear(charge("1", .lifetime, from: day(0), asOf: day(0)))
+    ledger.receive(charge("1", .lifetime, from: day(0), asOf: day(0)))
     ledger.claim(key("1", .lifetime), by: a)
-    ledger.hear(charge("2", .lifetime, from: day(50), asOf: day(50)))
+    ledger.receive(charge("2", .lifetime, from: day(50), asOf: day(50)))
     ledger.claim(key("2", .lifetime), by: b)
     #expect(ledger.owner("2") == a)
     let refund = RevocationStatus.revoked(at: day(20), reason: nil)
-    ledger.hear(charge("1", .lifetime, from: day(0), asOf: day(60), revocation: refund))
+    ledger.receive(charge("1", .lifetime, from: day(0), asOf: day(60), revocation: refund))
     #expect(ledger.owner("2") == b, "bought again, by B")
-    ledger.hear(charge("1", .lifetime, from: day(0), asOf: day(70)))
+    ledger.receive(charge("1", .lifetime, from: day(0), asOf: day(70)))
     #expect(ledger.owner("2") == a)
     #expect(ledger.rule.charges.count == 1)
   }
@@ -154,7 +154,7 @@ struct ChargeTests {
     ]
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
       var ledger = Ledger()
-      for index in order { ledger.hear(reports[index]) }
+      for index in order { ledger.receive(reports[index]) }
       ledger.claim(key("1", .lifetime), by: a)
       ledger.claim(key("2", .lifetime), by: b)
       #expect(ledger.rule.charges.count == charges)
@@ -165,10 +165,10 @@ struct ChargeTests {
 
   @Test func twoPurchasesOfTheirOwnStayTwoBesideARefundedThird() {
     var ledger = Ledger()
-    ledger.hear(
+    ledger.receive(
       Self.once("1", .lifetime, 0, revokedAt: day(9), item: "w"),
       Self.once("2", .lifetime, 5, item: "x"))
-    ledger.hear(Self.once("3", .lifetime, 20))
+    ledger.receive(Self.once("3", .lifetime, 20))
     let (first, second) = (key("1", .lifetime), [key("2", .lifetime), key("3", .lifetime)])
     #expect(ledger.rule.charges.map(\.transactions) == [[first], second])
   }
@@ -180,7 +180,7 @@ struct ChargeTests {
     var second = charge("2", from: day(500), to: day(60))
     second.originalPurchaseDate = day(30)
     var ledger = Ledger()
-    ledger.hear(first, second)
+    ledger.receive(first, second)
     #expect(ledger.rule.charges.map(\.date) == [day(0), day(30)])
     #expect(ledger.rule.charges.map(\.end) == [day(30), day(60)])
   }
@@ -189,15 +189,15 @@ struct ChargeTests {
     var restored = charge("9", from: day(500), to: day(30))
     restored.originalPurchaseDate = day(0)
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), item: "w"))
-    ledger.hear(restored)
+    ledger.receive(charge("1", from: day(0), to: day(30), item: "w"))
+    ledger.receive(restored)
     #expect(ledger.rule.charges.count == 1)
     #expect(ledger.rule.charges.first?.date == day(0))
   }
 
   @Test func withoutAnOriginalDateTheRestoresDateRemains() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(500), to: day(30)))
+    ledger.receive(charge("1", from: day(500), to: day(30)))
     #expect(ledger.charge("1")?.date == day(500))
   }
 
@@ -211,16 +211,16 @@ struct ChargeTests {
 
   @Test func knownKindsComeBeforeUnknownOnes() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), kind: .renewal))
-    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(9), kind: .unknown))
+    ledger.receive(charge("1", from: day(0), to: day(30), kind: .renewal))
+    ledger.receive(charge("1", from: day(0), to: day(30), asOf: day(9), kind: .unknown))
     #expect(ledger.charge("1")?.kind == .renewal)
   }
 
   @Test func anExtendedPeriodEndsLater() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(5)))
-    ledger.hear(charge("1", from: day(0), to: day(44), asOf: day(9)))
-    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(7)))
+    ledger.receive(charge("1", from: day(0), to: day(30), asOf: day(5)))
+    ledger.receive(charge("1", from: day(0), to: day(44), asOf: day(9)))
+    ledger.receive(charge("1", from: day(0), to: day(30), asOf: day(7)))
     #expect(ledger.charge("1")?.end == day(44))
   }
 }

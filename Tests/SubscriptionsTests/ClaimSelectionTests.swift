@@ -29,8 +29,8 @@ struct ClaimSelectionTests {
     charge("1", from: day(0), to: day(30)),
   ]
   static let other = [
-    charge("11", from: day(10), to: day(40), line: otherLine),
-    charge("12", from: day(40), to: day(70), line: otherLine),
+    charge("11", from: day(10), to: day(40), line: otherKey),
+    charge("12", from: day(40), to: day(70), line: otherKey),
   ]
   static let gems = [charge("21", .gems, from: day(5)), charge("22", .gems, from: day(6))]
   static let lifetime = [

@@ -10,9 +10,9 @@ struct DecisionTableTests {
 
   // MARK: Row 4 and row 2
 
-  @Test func nobodyClaimedIt() {
+  @Test func withoutClaim() {
     var ledger = Ledger()
-    ledger.hear(Self.month)
+    ledger.receive(Self.month)
     #expect(ledger.decision("1")?.rule == .unclaimed)
     #expect(ledger.owner("1") == nil)
     #expect(ledger.lastAction("1") == .decided)
@@ -21,7 +21,7 @@ struct DecisionTableTests {
 
   @Test func theFirstClaimDecides() {
     var ledger = Ledger()
-    ledger.hear(Self.month)
+    ledger.receive(Self.month)
     ledger.claim(key("1"), by: b)
     ledger.claim(key("1"), by: a)
     #expect(ledger.decision("1")?.rule == .submitter)
@@ -31,8 +31,8 @@ struct DecisionTableTests {
 
   @Test func aClaimOfAnAliasIsAClaimOfItsCharge() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), item: "w"))
-    ledger.hear(charge("9", from: day(0), to: day(30), item: "w"))
+    ledger.receive(charge("1", from: day(0), to: day(30), item: "w"))
+    ledger.receive(charge("9", from: day(0), to: day(30), item: "w"))
     ledger.claim(key("9"), by: b)
     ledger.claim(key("1"), by: a)
     #expect(ledger.owner("1") == b)
@@ -40,7 +40,7 @@ struct DecisionTableTests {
 
   @Test func laterUnclaimedChargesFollowAClaim() {
     var ledger = Ledger()
-    ledger.hear(Self.month, Self.renewal, charge("3", from: day(60), to: day(90)))
+    ledger.receive(Self.month, Self.renewal, charge("3", from: day(60), to: day(90)))
     ledger.claim(key("1"), by: a)
     #expect(ledger.owner("2") == a)
     #expect(ledger.owner("3") == a)
@@ -50,7 +50,7 @@ struct DecisionTableTests {
 
   @Test func earlierChargesDoNotFollowAClaim() {
     var ledger = Ledger()
-    ledger.hear(Self.month, Self.renewal)
+    ledger.receive(Self.month, Self.renewal)
     ledger.claim(key("2"), by: a)
     #expect(ledger.owner("1") == nil)
   }
@@ -59,9 +59,9 @@ struct DecisionTableTests {
 
   @Test func whoIsRenewingComesBeforeWhoClaims() {
     var ledger = Ledger()
-    ledger.hear(Self.month)
+    ledger.receive(Self.month)
     ledger.claim(key("1"), by: a)
-    ledger.hear(Self.renewal)
+    ledger.receive(Self.renewal)
     ledger.claim(key("2"), by: b)
     #expect(ledger.owner("2") == a)
     #expect(ledger.decision("2")?.rule == .activelyAutoRenewing)
@@ -69,9 +69,9 @@ struct DecisionTableTests {
 
   @Test func whoIsRenewingComesBeforeTheToken() {
     var ledger = Ledger()
-    ledger.hear(Self.month)
+    ledger.receive(Self.month)
     ledger.claim(key("1"), by: a)
-    ledger.hear(charge("2", from: day(30), to: day(60), token: issuedToken(t)))
+    ledger.receive(charge("2", from: day(30), to: day(60), token: issuedToken(t)))
     #expect(ledger.owner("2") == a)
   }
 
@@ -86,8 +86,8 @@ struct DecisionTableTests {
     var erased: Timestamp?
     /// Whether A owns a month that ends where the charge begins.
     var isRenewed = false
-    /// Who owns it when it is heard of, and after B has claimed it.
-    var heard: AccountKey?
+    /// The owner when it is reported, and after B has claimed it.
+    var received: AccountKey?
     var claimed: AccountKey?
     var rule: Decision.Rule
 
@@ -96,32 +96,32 @@ struct DecisionTableTests {
 
   // swift-format-ignore
   static let tokens: [TokenCase] = [
-    TokenCase(name: "a purchase with a token of its own",              heard: t, claimed: t, rule: .appAccountToken),
-    TokenCase(name: "of a kind that Apple does not name", kind: .unknown, heard: t, claimed: t, rule: .appAccountToken),
-    TokenCase(name: "with another token than before",     earlier: c,  heard: t, claimed: t, rule: .appAccountToken),
-    TokenCase(name: "with the token of before",           earlier: t,  heard: t, claimed: b, rule: .submitter),
-    TokenCase(name: "which Apple calls a renewal",        kind: .renewal, heard: t, claimed: b, rule: .submitter),
-    TokenCase(name: "with a token that was never issued", token: strangeToken, heard: nil, claimed: b, rule: .submitter),
-    TokenCase(name: "T was erased before",                erased: day(-1), heard: nil, claimed: b, rule: .submitter),
-    TokenCase(name: "T was erased at the charge",         erased: day(0), heard: nil, claimed: b, rule: .submitter),
-    TokenCase(name: "T was erased after",                 erased: day(0, ms), heard: t, claimed: t, rule: .appAccountToken),
-    TokenCase(name: "the token of before, T was erased",  earlier: t, erased: day(-1), heard: nil, claimed: b, rule: .submitter),
-    TokenCase(name: "A is renewing",                      kind: .unknown, isRenewed: true, heard: a, claimed: a, rule: .activelyAutoRenewing),
-    TokenCase(name: "A's month is over, and it was bought again", isRenewed: true, heard: t, claimed: t, rule: .appAccountToken),
+    TokenCase(name: "a purchase with a token of its own",              received: t, claimed: t, rule: .appAccountToken),
+    TokenCase(name: "of a kind that Apple does not name", kind: .unknown, received: t, claimed: t, rule: .appAccountToken),
+    TokenCase(name: "with another token than before",     earlier: c,  received: t, claimed: t, rule: .appAccountToken),
+    TokenCase(name: "with the token of before",           earlier: t,  received: t, claimed: b, rule: .submitter),
+    TokenCase(name: "which Apple calls a renewal",        kind: .renewal, received: t, claimed: b, rule: .submitter),
+    TokenCase(name: "with a token that was never issued", token: strangeToken, received: nil, claimed: b, rule: .submitter),
+    TokenCase(name: "T was erased before",                erased: day(-1), received: nil, claimed: b, rule: .submitter),
+    TokenCase(name: "T was erased at the charge",         erased: day(0), received: nil, claimed: b, rule: .submitter),
+    TokenCase(name: "T was erased after",                 erased: day(0, ms), received: t, claimed: t, rule: .appAccountToken),
+    TokenCase(name: "the token of before, T was erased",  earlier: t, erased: day(-1), received: nil, claimed: b, rule: .submitter),
+    TokenCase(name: "A is renewing",                      kind: .unknown, isRenewed: true, received: a, claimed: a, rule: .activelyAutoRenewing),
+    TokenCase(name: "A's month is over, and it was bought again", isRenewed: true, received: t, claimed: t, rule: .appAccountToken),
   ]
 
   @Test("The token that the buyer's app passed", arguments: tokens)
   func tokenOfItsOwn(_ test: TokenCase) {
     var ledger = Ledger(erasures: test.erased.map { [t: $0] } ?? [:])
     if let earlier = test.earlier {
-      ledger.hear(charge("0", from: day(-60), to: day(-40), token: issuedToken(earlier)))
+      ledger.receive(charge("0", from: day(-60), to: day(-40), token: issuedToken(earlier)))
     }
     if test.isRenewed {
-      ledger.hear(charge("P", from: day(-30), to: day(0)))
+      ledger.receive(charge("P", from: day(-30), to: day(0)))
       ledger.claim(key("P"), by: a)
     }
-    ledger.hear(charge("C", from: day(0), to: day(30), kind: test.kind, token: test.token))
-    #expect(ledger.owner("C") == test.heard)
+    ledger.receive(charge("C", from: day(0), to: day(30), kind: test.kind, token: test.token))
+    #expect(ledger.owner("C") == test.received)
     ledger.claim(key("C"), by: b)
     #expect(ledger.owner("C") == test.claimed)
     #expect(ledger.decision("C")?.rule == test.rule)
@@ -130,7 +130,7 @@ struct DecisionTableTests {
 
   @Test func aPurchaseWithATokenIsSettledAndSoAreItsRenewals() {
     var ledger = Ledger()
-    ledger.hear(
+    ledger.receive(
       charge("1", from: day(0), to: day(30), kind: .purchase, token: issuedToken(t)),
       charge("2", from: day(30), to: day(60), token: issuedToken(t)))
     #expect(ledger.decision("1")?.isProvisional == false)
@@ -145,7 +145,7 @@ struct DecisionTableTests {
   @Test func aClaimOfTheChargeBeforeCanShowWhoWasRenewing() {
     // An upgrade with T's token, of an unclaimed month.
     var ledger = Ledger()
-    ledger.hear(
+    ledger.receive(
       Self.month,
       charge("2", .quarterly, from: day(10), to: day(100), kind: .unknown, token: issuedToken(t)))
     #expect(ledger.owner("2") == t)
@@ -162,7 +162,7 @@ struct DecisionTableTests {
 
   @Test func theTokenNamesTheOwnerUntilTheFirstClaim() {
     var ledger = Ledger()
-    ledger.hear(Self.oldMonth, charge("1", from: day(0), to: day(30), token: issuedToken(t)))
+    ledger.receive(Self.oldMonth, charge("1", from: day(0), to: day(30), token: issuedToken(t)))
     #expect(ledger.owner("1") == t)
     #expect(ledger.decision("1")?.rule == .appAccountToken)
     #expect(ledger.decision("1")?.isProvisional == true)
@@ -173,26 +173,26 @@ struct DecisionTableTests {
     #expect(ledger.owner("1") == b)
   }
 
-  @Test func aTokenThatWasNeverIssuedNamesNobody() {
+  @Test func aTokenThatWasNeverIssuedNamesNoAccount() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), token: strangeToken))
+    ledger.receive(charge("1", from: day(0), to: day(30), token: strangeToken))
     #expect(ledger.decision("1")?.rule == .unclaimed)
   }
 
   @Test func theLatestAnswersTokenCounts() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(5), token: issuedToken(t)))
-    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(3), token: issuedToken(c)))
+    ledger.receive(charge("1", from: day(0), to: day(30), asOf: day(5), token: issuedToken(t)))
+    ledger.receive(charge("1", from: day(0), to: day(30), asOf: day(3), token: issuedToken(c)))
     #expect(ledger.owner("1") == t)
-    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(6)))
+    ledger.receive(charge("1", from: day(0), to: day(30), asOf: day(6)))
     #expect(ledger.owner("1") == t, "an answer without a token says nothing of tokens")
-    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(7), token: issuedToken(c)))
+    ledger.receive(charge("1", from: day(0), to: day(30), asOf: day(7), token: issuedToken(c)))
     #expect(ledger.owner("1") == c)
   }
 
   @Test func renewalsOfATokensOwnerYieldTogetherWithIt() {
     var ledger = Ledger()
-    ledger.hear(
+    ledger.receive(
       Self.oldMonth, charge("1", from: day(0), to: day(30), token: issuedToken(t)), Self.renewal)
     #expect(ledger.owner("2") == t)
     #expect(ledger.decision("2")?.isProvisional == true)
@@ -203,7 +203,7 @@ struct DecisionTableTests {
 
   @Test func aClaimOfTheRenewalSettlesItForTheTokensOwner() {
     var ledger = Ledger()
-    ledger.hear(
+    ledger.receive(
       Self.oldMonth, charge("1", from: day(0), to: day(30), token: issuedToken(t)), Self.renewal)
     ledger.claim(key("2"), by: b)
     #expect(ledger.owner("2") == t)
@@ -216,7 +216,7 @@ struct DecisionTableTests {
 
   @Test func anAdministratorComesFirst() {
     var ledger = Ledger()
-    ledger.hear(Self.month)
+    ledger.receive(Self.month)
     ledger.claim(key("1"), by: a)
     ledger.place(key("1"), with: b, from: day(10))
     #expect(ledger.owner("1") == b)
@@ -233,36 +233,36 @@ struct DecisionTableTests {
 
   @Test func anAdministratorComesBeforeWhoIsRenewing() {
     var ledger = Ledger()
-    ledger.hear(Self.month)
+    ledger.receive(Self.month)
     ledger.claim(key("1"), by: a)
-    ledger.hear(Self.renewal)
+    ledger.receive(Self.renewal)
     ledger.place(key("2"), with: b, from: day(31))
     #expect(ledger.owner("2") == b)
-    ledger.hear(charge("3", from: day(60), to: day(90)))
+    ledger.receive(charge("3", from: day(60), to: day(90)))
     #expect(ledger.owner("3") == b)
   }
 
   @Test(
     "A placement counts for what is charged from its moment on",
     arguments: [(day(30, ms), a), (day(30), b), (day(10), b)])
-  func placementsCountFromTheirMomentOn(_ effectiveFrom: Timestamp, _ owner: AccountKey) {
+  func overridesCountFromTheirMomentOn(_ effectiveFrom: Timestamp, _ owner: AccountKey) {
     // Whether the renewal was known when the administrator acted or came later.
     for isKnownBefore in [true, false] {
       var ledger = Ledger()
-      ledger.hear(Self.month)
+      ledger.receive(Self.month)
       ledger.claim(key("1"), by: a)
-      if isKnownBefore { ledger.hear(Self.renewal) }
+      if isKnownBefore { ledger.receive(Self.renewal) }
       ledger.place(key("1"), with: b, from: effectiveFrom)
-      ledger.hear(Self.renewal)
+      ledger.receive(Self.renewal)
       #expect(ledger.owner("1") == b)
       #expect(ledger.owner("2") == owner)
     }
   }
 
-  @Test func aPlacementOfAnUnknownTransactionWaitsForIt() {
+  @Test func anOverrideOfAnUnknownTransactionWaitsForIt() {
     var ledger = Ledger()
     ledger.place(key("1"), with: b, from: day(0))
-    ledger.hear(Self.month, Self.renewal)
+    ledger.receive(Self.month, Self.renewal)
     #expect(ledger.owner("1") == b)
     #expect(ledger.owner("2") == b)
   }
@@ -271,24 +271,24 @@ struct DecisionTableTests {
 
   @Test func theFirstClaimDecidesOnAConsumableOnce() {
     var ledger = Ledger()
-    ledger.hear(charge("1", .gems, from: day(0)))
+    ledger.receive(charge("1", .gems, from: day(0)))
     ledger.claim(key("1", .gems), by: b)
     ledger.claim(key("1", .gems), by: a)
     #expect(ledger.owner("1") == b)
-    #expect(ledger.decision("1")?.finding.ground == .notASubscription)
+    #expect(ledger.decision("1")?.renewal.reason == .notASubscription)
   }
 
   // MARK: Corrections
 
   @Test func lateEvidenceCorrectsASettledOwner() {
     var ledger = Ledger()
-    ledger.hear(Self.month)
+    ledger.receive(Self.month)
     ledger.claim(key("1"), by: a)
-    ledger.hear([off(day(10))])
-    ledger.hear(Self.renewal)
+    ledger.receive([off(day(10))])
+    ledger.receive(Self.renewal)
     ledger.claim(key("2"), by: b)
     #expect(ledger.owner("2") == b)
-    ledger.hear([on(day(29))])
+    ledger.receive([on(day(29))])
     #expect(ledger.owner("2") == a)
     #expect(ledger.lastAction("2") == .corrected)
     let charge = ledger.charge("2")?.id
@@ -297,8 +297,8 @@ struct DecisionTableTests {
 
   @Test func aRowThreeOwnerIsNotCorrectedButReplaced() {
     var ledger = Ledger()
-    ledger.hear(charge("2", from: day(30), to: day(60), token: issuedToken(t)))
-    ledger.hear(Self.month)
+    ledger.receive(charge("2", from: day(30), to: day(60), token: issuedToken(t)))
+    ledger.receive(Self.month)
     ledger.claim(key("1"), by: a)
     #expect(ledger.owner("2") == a)
     #expect(ledger.lastAction("2") == .decided)

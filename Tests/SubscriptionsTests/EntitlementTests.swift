@@ -4,7 +4,7 @@ import Testing
 
 /// What an account has at a moment.
 struct EntitlementTests {
-  /// What A has of one line, told as charges that A owns, the latest of which may renew.
+  /// A's holding of one original transaction, given as charges that A owns, the latest of which may renew.
   struct Case: Sendable, CustomTestStringConvertible {
     var name: String
     var holdings: [Holding]
@@ -33,12 +33,13 @@ struct EntitlementTests {
   static func holding(
     _ id: TransactionID, _ product: ProductID = .monthly, _ start: Double, _ end: Double?,
     revoked: Double? = nil, superseded: Double? = nil, renewal: Holding.Renewal? = nil,
-    type: ProductType? = nil, line: OriginalTransactionKey = mainLine,
-    family: OriginalTransactionID? = nil,
+    type: ProductType? = nil, line: OriginalTransactionKey = mainKey,
+    original: OriginalTransactionID? = nil,
     period: PeriodType = .normal
   ) -> Holding {
     Holding(
-      charge: key(id, product, line: line), familyID: family, productID: product, productType: type,
+      charge: key(id, product, line: line), linkedTo: original, productID: product,
+      productType: type,
       periodType: period, startsAt: day(start), endsAt: end.map { day($0) },
       revokedAt: revoked.map { day($0) }, supersededAt: superseded.map { day($0) },
       renewal: renewal)
@@ -103,7 +104,7 @@ struct EntitlementTests {
 
     Case("will renew",                       [month(then: on)],  at: day(10),                                 .active,  expires: day(30), willRenew: true),
     Case("off",                              [month(then: off)], at: day(10),                                 .active,  expires: day(30)),
-    Case("somebody else's is the latest",    [month()],    at: day(10),                                 .active,  expires: day(30)),
+    Case("another account's is the latest",    [month()],    at: day(10),                                 .active,  expires: day(30)),
     Case("on, but lapsed",                   [month(then: on)],  at: day(31),                                 .expired, expires: day(30)),
     Case("on, but revoked",                  [month(revoked: 5, then: on)], at: day(10),                      .revoked, expires: day(30), accessEnds: day(5)),
     Case("the latest is not the longest",    [month("1"), month("2", 20, 25, then: on)], at: day(22),          .active,  expires: day(30), willRenew: true),
@@ -133,8 +134,8 @@ struct EntitlementTests {
     Case("what was revoked after its end",   [month("1", revoked: 40), month("2", 30, 60, then: on)], at: day(29), .active, expires: day(60), willRenew: true),
     Case("what was revoked before its end",  [month("1", revoked: 20), month("2", 30, 60, then: on)], at: day(19), .active, expires: day(30), accessEnds: day(20)),
     Case("revoked when the next had begun",  [month("1", revoked: 29), month("2", 28, 58, then: on)], at: day(27), .active, expires: day(58), willRenew: true),
-    Case("a linked line's renewal",          [month("1"), holding("2", .monthly, 30, 60, renewal: on, line: otherLine, family: "1000")], at: day(29.5), .active, expires: day(60), willRenew: true),
-    Case("another line's is another",        [month("1"), holding("2", .monthly, 30, 60, renewal: on, line: otherLine)], at: day(29.5), .active, expires: day(30)),
+    Case("a linked line's renewal",          [month("1"), holding("2", .monthly, 30, 60, renewal: on, line: otherKey, original: "1000")], at: day(29.5), .active, expires: day(60), willRenew: true),
+    Case("another line's is another",        [month("1"), holding("2", .monthly, 30, 60, renewal: on, line: otherKey)], at: day(29.5), .active, expires: day(30)),
     Case("another plan of the same grant",   [month("1"), holding("2", .quarterly, 30, 120)], at: day(29), .active, expires: day(120)),
     Case("another product, other grant",     [month("1"), holding("2", "basic", 30, 60)], at: day(29),  .active,  expires: day(30)),
     Case("another product at its own date",  [month("1"), holding("2", "basic", 30, 60)], at: day(30),  nil),
@@ -156,10 +157,10 @@ struct EntitlementTests {
     Case("a consumable, as Apple says",      [holding("1", .monthly, 0, 30, type: .consumable)], at: day(1), nil),
     Case("a subscription without an expiry", [holding("1", .monthly, 0, nil)], at: day(1),              .expired, expires: day(0)),
     Case("nothing",                          [],             at: day(1),                                nil),
-    Case("two lines, the longer",            [month("1"), holding("2", .quarterly, 5, 95, line: otherLine)], at: day(10), .active, expires: day(95)),
-    Case("two lines, one not begun",         [month("1"), holding("2", .quarterly, 40, 130, line: otherLine)], at: day(35), .expired, expires: day(30)),
-    Case("two lines, retry before expired",  [month(then: retry), holding("2", .quarterly, -90, 0, line: otherLine)], at: day(35), .inBillingRetry, expires: day(30), willRenew: true),
-    Case("two lines, for ever wins",         [month("1", then: on), holding("2", .lifetime, 5, nil, line: otherLine)], at: day(10), .active),
+    Case("two lines, the longer",            [month("1"), holding("2", .quarterly, 5, 95, line: otherKey)], at: day(10), .active, expires: day(95)),
+    Case("two lines, one not begun",         [month("1"), holding("2", .quarterly, 40, 130, line: otherKey)], at: day(35), .expired, expires: day(30)),
+    Case("two lines, retry before expired",  [month(then: retry), holding("2", .quarterly, -90, 0, line: otherKey)], at: day(35), .inBillingRetry, expires: day(30), willRenew: true),
+    Case("two lines, for ever wins",         [month("1", then: on), holding("2", .lifetime, 5, nil, line: otherKey)], at: day(10), .active),
   ]
 
   @Test("States", arguments: states) func state(_ test: Case) { check(test) }
@@ -255,13 +256,13 @@ struct EntitlementTests {
     #expect(premium?.willRenew ?? false == false)
   }
 
-  @Test func whatTiesInItsEndIsToldTheSameInEveryOrder() {
+  @Test func tiesInTheEndAreTheSameInEveryOrder() {
     let given = [Entitlement.Source.provisional, .grant].enumerated().map { number, source in
       Grant(
         id: issuedToken([a, b][number]), entitlement: "premium", startsAt: day(0),
         endsAt: day(30), source: source)
     }
-    let sandbox = OriginalTransactionKey(.sandbox, mainLine.originalTransactionID)
+    let sandbox = OriginalTransactionKey(.sandbox, mainKey.originalTransactionID)
     let held = [Self.month(), Self.holding("1", .monthly, 0, 30, line: sandbox)]
     for (holdings, grants) in [(held, given), (held.reversed(), given.reversed())] {
       func first(_ holdings: [Holding]) -> Entitlement? {

@@ -61,7 +61,7 @@ struct ExactTextTests {
     ])
     #expect(catalogue[.monthly]?.entitlements != catalogue[.quarterly]?.entitlements)
     var ledger = Ledger()
-    ledger.hear(
+    ledger.receive(
       charge("1", from: day(0), to: day(30)),
       charge("2", .quarterly, from: day(30), to: day(120)))
     ledger.claim(key("1"), by: a)
@@ -82,9 +82,9 @@ struct ExactTextTests {
     #expect(found.map { ExactText($0.name) } == found.map { ExactText($0.name) }.sorted())
 
     let account = AccountKey(rawValue: .init())
-    let news = EntitlementEvents.events(for: account, told: [:], now: found, at: now)
-    #expect(news.events.count == grants.count)
-    #expect(news.told.count == grants.count)
+    let events = EntitlementEvents.events(for: account, published: [:], now: found, at: now)
+    #expect(events.events.count == grants.count)
+    #expect(events.published.count == grants.count)
   }
 
   @Test func `sandbox access is an account's of just that id`() {

@@ -5,27 +5,27 @@ import Testing
 struct HoldingTests {
   @Test func everyOwnedChargeIsHeldByItsOwner() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
-    ledger.hear([off(day(5))])
-    ledger.hear(charge("2", .quarterly, from: day(35), to: day(125)))
+    ledger.receive([off(day(5))])
+    ledger.receive(charge("2", .quarterly, from: day(35), to: day(125)))
     #expect(ledger.holdings(of: a).map(\.charge) == [key("1")])
     ledger.claim(key("2", .quarterly), by: b)
     #expect(ledger.holdings(of: a).map(\.charge) == [key("1")])
     #expect(ledger.holdings(of: b).map(\.charge) == [key("2", .quarterly)])
   }
 
-  @Test func onlyTheLinesLatestChargeRenews() {
+  @Test func onlyTheLatestChargeRenews() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
     #expect(ledger.premium(a, at: day(1))?.willRenew == true)
-    ledger.hear([off(day(5))])
+    ledger.receive([off(day(5))])
     #expect(ledger.premium(a, at: day(6))?.willRenew == false)
-    ledger.hear([on(day(7))])
+    ledger.receive([on(day(7))])
     #expect(ledger.premium(a, at: day(8))?.willRenew == true)
-    ledger.hear(charge("2", .quarterly, from: day(20), to: day(110), kind: .purchase))
-    ledger.hear([on(day(21))])
+    ledger.receive(charge("2", .quarterly, from: day(20), to: day(110), kind: .purchase))
+    ledger.receive([on(day(21))])
     #expect(ledger.holdings(of: a).map { $0.renewal != nil } == [false, true])
     ledger.place(key("2", .quarterly), with: b, from: day(22))
     #expect(ledger.holdings(of: a).map(\.renewal) == [nil])
@@ -35,49 +35,49 @@ struct HoldingTests {
 
   @Test func anUnclaimedLatestChargeTakesTheRenewalAway() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
-    ledger.hear([off(day(5))])
-    ledger.hear(charge("2", .quarterly, from: day(20), to: day(110), kind: .purchase))
+    ledger.receive([off(day(5))])
+    ledger.receive(charge("2", .quarterly, from: day(20), to: day(110), kind: .purchase))
     #expect(ledger.owner("2") == nil)
     #expect(ledger.holdings(of: a).map(\.renewal) == [nil])
   }
 
-  @Test("Apple's latest word on the latest charge, by date")
-  func latestWord() {
+  @Test("Apple's latest status of the latest charge, by date")
+  func latestStatus() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
-    ledger.hear([status(day(31), .gracePeriod(until: day(46)), autoRenews: true)])
+    ledger.receive([status(day(31), .gracePeriod(until: day(46)), autoRenews: true)])
     #expect(ledger.premium(a, at: day(32))?.state == .inGracePeriod)
-    ledger.hear([status(day(29), .expired, autoRenews: false)])
+    ledger.receive([status(day(29), .expired, autoRenews: false)])
     #expect(ledger.premium(a, at: day(32))?.state == .inGracePeriod)
-    ledger.hear([status(day(40), .billingRetry, autoRenews: true)])
+    ledger.receive([status(day(40), .billingRetry, autoRenews: true)])
     #expect(ledger.premium(a, at: day(41))?.state == .inBillingRetry)
-    ledger.hear([status(day(90), .expired, autoRenews: false)])
+    ledger.receive([status(day(90), .expired, autoRenews: false)])
     #expect(ledger.premium(a, at: day(91))?.state == .expired)
   }
 
   @Test func whatWasSaidOfAnEarlierPeriodSaysNothingOfTheLatest() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
-    ledger.hear([status(day(31), .gracePeriod(until: day(400)), autoRenews: true)])
-    ledger.hear(charge("2", from: day(35), to: day(65), kind: .renewal))
+    ledger.receive([status(day(31), .gracePeriod(until: day(400)), autoRenews: true)])
+    ledger.receive(charge("2", from: day(35), to: day(65), kind: .renewal))
     #expect(ledger.premium(a, at: day(66))?.state == .expired)
   }
 
   @Test func aliasesAreHeldOnce() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), item: "w"))
-    ledger.hear(charge("9", from: day(0), to: day(30), item: "w"))
+    ledger.receive(charge("1", from: day(0), to: day(30), item: "w"))
+    ledger.receive(charge("9", from: day(0), to: day(30), item: "w"))
     ledger.claim(key("9"), by: a)
     #expect(ledger.holdings(of: a).map(\.charge) == [key("1")])
   }
 
   @Test func consumablesAreHeldButGrantNothing() {
     var ledger = Ledger()
-    ledger.hear(charge("1", .gems, from: day(0)))
+    ledger.receive(charge("1", .gems, from: day(0)))
     ledger.claim(key("1", .gems), by: a)
     #expect(ledger.holdings(of: a).count == 1)
     #expect(ledger.entitlements(of: a, at: day(1)).isEmpty)
@@ -87,7 +87,7 @@ struct HoldingTests {
     var ledger = Ledger()
     for number in 0..<24 {
       let start = day(Double(number) * 30)
-      ledger.hear(charge(TransactionID("\(number + 1)"), from: start, to: start + .days(30)))
+      ledger.receive(charge(TransactionID("\(number + 1)"), from: start, to: start + .days(30)))
     }
     ledger.claim(key("1"), by: a)
     func held(at moment: Timestamp) -> [TransactionID] {
@@ -101,10 +101,10 @@ struct HoldingTests {
 
   @Test func theLastOfAnAccountThatOwnsNoMoreIsKept() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
-    ledger.hear([off(day(5))])
-    ledger.hear(charge("2", from: day(35), to: day(65)))
+    ledger.receive([off(day(5))])
+    ledger.receive(charge("2", from: day(35), to: day(65)))
     ledger.claim(key("2"), by: b)
     let pruned = ledger.line.holdings(ledger.rule, asOf: day(900))
     #expect(pruned.map(\.account) == [a, b])
@@ -112,32 +112,32 @@ struct HoldingTests {
 
   @Test func whatIsUpgradedFromRenewsNothingEvenAsTheLatest() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(10), isUpgraded: true))
+    ledger.receive(charge("1", from: day(0), to: day(30), asOf: day(10), isUpgraded: true))
     ledger.claim(key("1"), by: a)
-    ledger.hear([on(day(11))])
+    ledger.receive([on(day(11))])
     #expect(ledger.line.holding(ofChargeAt: 0, in: ledger.rule).renewal == nil)
     #expect(ledger.premium(a, at: day(9))?.willRenew == false)
   }
 
-  @Test func linkedLinesAreHeldAsOne() {
-    var ledger = Ledger(members: [mainLine, otherLine])
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+  @Test func linkedOriginalTransactionsAreHeldAsOne() {
+    var ledger = Ledger(members: [mainKey, otherKey])
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
-    ledger.record([.evidence(.link(line: otherLine, previous: mainLine))])
-    ledger.hear(charge("2", from: day(30), to: day(60), asOf: day(29.2), line: otherLine))
-    #expect(ledger.holdings(of: a).map(\.familyID) == [nil, "1000"])
+    ledger.record([.evidence(.link(line: otherKey, previous: mainKey))])
+    ledger.receive(charge("2", from: day(30), to: day(60), asOf: day(29.2), line: otherKey))
+    #expect(ledger.holdings(of: a).map(\.linkedTo) == [nil, "1000"])
     #expect(ledger.premium(a, at: day(29.5))?.expiresAt == day(60))
     #expect(ledger.premium(a, at: day(29.5))?.willRenew == true)
     let pruned = ledger.line.holdings(ledger.rule, asOf: day(32))
-    #expect(pruned.map(\.holding.charge) == [key("2", line: otherLine)])
+    #expect(pruned.map(\.holding.charge) == [key("2", line: otherKey)])
   }
 
   /// A server's clock that was two days ahead dated the entry, and not yet the end of the month.
   @Test func aClockThatWasAheadTakesNothingAway() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
-    ledger.hear(charge("2", from: day(30), to: day(60), asOf: day(29.2)))
+    ledger.receive(charge("2", from: day(30), to: day(60), asOf: day(29.2)))
     let kept = ledger.line.holdings(ledger.rule, asOf: day(31.9)).map(\.holding.charge)
     #expect(kept == [key("1"), key("2")])
     #expect(

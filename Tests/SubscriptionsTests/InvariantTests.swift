@@ -32,29 +32,29 @@ struct InvariantTests {
       let batches = batches(items, using: &generator)
       for batch in batches { ledger.record(batch) }
       // To claim again what was released is no repetition: the first time.
-      if items.contains(where: isRelease) { ledger.record(withoutPlacements(items)) }
+      if items.contains(where: isRelease) { ledger.record(withoutOverrides(items)) }
       let before = Outcome(ledger)
-      for batch in batches + [withoutPlacements(items)] {
-        let entries = ledger.record(withoutPlacements(batch))
+      for batch in batches + [withoutOverrides(items)] {
+        let entries = ledger.record(withoutOverrides(batch))
         if let first = entries.first { return "appended \(first)" }
       }
       return Outcome(ledger) == before ? nil : "something changed"
     }
   }
 
-  @Test("The entries folded again give the same line")
-  func folding() {
+  @Test("Replaying the entries gives the same original transaction")
+  func replaying() {
     forAll("The line is a function of its entries", iterations: 100) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
       let items = rearranged(history.items, using: &generator)
       ledger.record(batches(items, using: &generator), using: &generator)
-      let (line, folded) = (ledger.line, ledger.folded)
-      if folded.decisions != line.decisions { return "other decisions" }
-      if folded.heads != line.heads { return "other heads" }
-      if folded.history.transactions != line.history.transactions { return "other transactions" }
-      if folded.history.statuses != line.history.statuses { return "other statuses" }
-      if folded.history.acts != line.history.acts { return "other acts" }
+      let (line, replayed) = (ledger.line, ledger.replayed)
+      if replayed.decisions != line.decisions { return "other decisions" }
+      if replayed.heads != line.heads { return "other heads" }
+      if replayed.history.transactions != line.history.transactions { return "other transactions" }
+      if replayed.history.statuses != line.history.statuses { return "other statuses" }
+      if replayed.history.actions != line.history.actions { return "other acts" }
       for line in history.members {
         let numbers = ledger.entries.filter { $0.line == line }.map(\.number)
         if numbers != Array(1..<(numbers.count + 1)) { return "gaps in \(numbers)" }
@@ -183,8 +183,8 @@ struct InvariantTests {
     for item in items {
       result.append(item)
       let earlier = generator.pick(from: result)
-      if case .acts = earlier, result.contains(where: isRelease) { continue }
-      if generator.once(in: 3), withoutPlacements([earlier]) == [earlier] {
+      if case .actions = earlier, result.contains(where: isRelease) { continue }
+      if generator.once(in: 3), withoutOverrides([earlier]) == [earlier] {
         result.append(earlier)
       }
     }
@@ -192,17 +192,17 @@ struct InvariantTests {
   }
 
   /// An administrator who says the same twice has said it twice.
-  private func withoutPlacements(_ items: [Item]) -> [Item] {
+  private func withoutOverrides(_ items: [Item]) -> [Item] {
     items.filter { item in
-      guard case .acts(let acts) = item else { return true }
-      return !acts.contains { if case .placement = $0 { true } else { false } }
+      guard case .actions(let actions) = item else { return true }
+      return !actions.contains { if case .ownerOverride = $0 { true } else { false } }
     }
   }
 
   private func isRelease(_ item: Item) -> Bool {
-    guard case .acts(let acts) = item else { return false }
-    return acts.contains {
-      if case .placement(let placement) = $0 { placement.isRelease } else { false }
+    guard case .actions(let actions) = item else { return false }
+    return actions.contains {
+      if case .ownerOverride(let ownerOverride) = $0 { ownerOverride.isRelease } else { false }
     }
   }
 

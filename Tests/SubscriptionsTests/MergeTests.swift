@@ -8,47 +8,47 @@ struct MergeTests {
 
   @Test func `what the guest had and what renews later are the member's`() {
     var ledger = Ledger()
-    ledger.hear(Self.month)
+    ledger.receive(Self.month)
     ledger.claim(key("1"), by: a)
     ledger.merge(a, into: b)
     #expect(ledger.owner("1") == b)
     #expect(ledger.decision("1")?.rule == .administrator)
-    ledger.hear(Self.renewal)
+    ledger.receive(Self.renewal)
     #expect(ledger.owner("2") == b)
-    #expect(ledger.line.decisions == ledger.folded.decisions)
+    #expect(ledger.line.decisions == ledger.replayed.decisions)
   }
 
   @Test func `a token of the guest's is the member's from then on`() {
     var ledger = Ledger()
     // Bought by the guest, submitted by the member.
-    ledger.hear(charge("1", from: day(0), to: day(30), token: issuedToken(a)))
+    ledger.receive(charge("1", from: day(0), to: day(30), token: issuedToken(a)))
     ledger.claim(key("1"), by: b)
     ledger.merge(a, into: b)
     // Switched off and on again: otherwise the token would be another account's.
-    ledger.hear([off(day(5)), on(day(10))])
-    ledger.hear(
+    ledger.receive([off(day(5)), on(day(10))])
+    ledger.receive(
       charge("2", from: day(30), to: day(60), kind: .renewal, token: issuedToken(a)))
     #expect(ledger.owner("2") == b)
     #expect(ledger.decision("2")?.rule == .activelyAutoRenewing)
 
     var other = Ledger()
-    other.hear(Self.month)
+    other.receive(Self.month)
     other.merge(a, into: b)
-    other.hear(charge("9", from: day(70), to: day(100), token: issuedToken(a)))
+    other.receive(charge("9", from: day(70), to: day(100), token: issuedToken(a)))
     #expect(other.owner("9") == b)
     #expect(other.decision("9")?.rule == .appAccountToken)
   }
 
-  @Test func `what was charged before and is heard of late is the member's, too`() {
+  @Test func `an earlier charge that is reported late belongs to the member, too`() {
     var ledger = Ledger()
-    ledger.hear(charge("2", from: day(30), to: day(60), token: issuedToken(a)))
+    ledger.receive(charge("2", from: day(30), to: day(60), token: issuedToken(a)))
     ledger.merge(a, into: b)
-    ledger.hear(charge("1", from: day(0), to: day(30), token: issuedToken(a)))
+    ledger.receive(charge("1", from: day(0), to: day(30), token: issuedToken(a)))
     #expect(ledger.owner("1") == b)
     #expect(ledger.owner("2") == b)
   }
 
-  @Test func `nothing is the guest's any more, and nobody else's owner changes`() {
+  @Test func `nothing belongs to the guest any more, and no other owner changes`() {
     var moved = 0
     forAll("What was the guest's is the member's", iterations: 150) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
@@ -70,13 +70,13 @@ struct MergeTests {
       for batch in batches.dropFirst(split) {
         ledger.record(batch)
         if ledger.line.decisions.values.contains(where: { $0.decision.owner == a }),
-          !batch.isPlacement
+          !batch.isOverride
         {
           return "the guest's again"
         }
         if Self.differs(ledger) { return "not what the replay says" }
       }
-      if ledger.folded.decisions != ledger.line.decisions { return "other decisions" }
+      if ledger.replayed.decisions != ledger.line.decisions { return "other decisions" }
       return nil
     }
     #expect(moved > 0, "the property is about something")
@@ -89,10 +89,10 @@ struct MergeTests {
 }
 
 extension [Item] {
-  fileprivate var isPlacement: Bool {
+  fileprivate var isOverride: Bool {
     contains {
-      guard case .acts(let acts) = $0 else { return false }
-      return acts.contains { if case .placement = $0 { true } else { false } }
+      guard case .actions(let actions) = $0 else { return false }
+      return actions.contains { if case .ownerOverride = $0 { true } else { false } }
     }
   }
 }

@@ -24,7 +24,7 @@ struct MovementPropertyTests {
     }
   }
 
-  @Test("Stocks are what stocks can be, at every moment and by everything that is told apart")
+  @Test("Stocks are possible at every moment and by every dimension")
   func stocks() {
     forAll("Sums of movements are stocks", iterations: 150) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
@@ -73,10 +73,10 @@ struct MovementPropertyTests {
       else { return nil }
       // Beside a word of after its end: that one says nothing about how it ran.
       let isOn = running.state == .activeRenewing || running.state == .trialRenewing
-      let lateWords = ledger.line.history.statuses.contains { status in
+      let lateStatuses = ledger.line.history.statuses.contains { status in
         status.autoRenews != nil && running.end.map { status.asOf >= $0 } ?? false
       }
-      if !lateWords, isOn != rule.renewal(ofChargeAt: position).autoRenews {
+      if !lateStatuses, isOn != rule.renewal(ofChargeAt: position).autoRenews {
         return "another word on auto-renew than the rule's"
       }
       return nil
@@ -84,7 +84,7 @@ struct MovementPropertyTests {
   }
 }
 
-/// A movement in words that don't depend on which of a charge's transactions was heard of first.
+/// A movement in words that don't depend on which of a charge's transactions was recorded first.
 private struct Counted: Hashable {
   var movement: Movement
   var reports: Set<TransactionKey>
@@ -98,7 +98,7 @@ private struct Counted: Hashable {
             && $0.productID == movement.productID
         }
         var movement = movement
-        movement.line = mainLine
+        movement.line = mainKey
         movement.transactionID = ""
         // When it was decided is a matter of when it arrived.
         movement.ownership = nil

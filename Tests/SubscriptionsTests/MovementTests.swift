@@ -10,14 +10,14 @@ struct MovementTests {
 
   @Test("A movement names its charge: the one that began something, or ran when it ended")
   func charges() {
-    var ledger = Ledger(members: [mainLine, otherLine])
+    var ledger = Ledger(members: [mainKey, otherKey])
     for evidence in [
-      told("1", 0, 30), told("2", 30, 60, line: otherLine),
-      .link(line: otherLine, previous: mainLine),
+      charged("1", 0, 30), charged("2", 30, 60, line: otherKey),
+      .link(line: otherKey, previous: mainKey),
     ] {
       ledger.record([.evidence(evidence)])
     }
-    ledger.claim(key("2", line: otherLine), by: a)
+    ledger.claim(key("2", line: otherKey), by: a)
     let named = ledger.movements(in: .priced).filter { $0.kind == .state || $0.kind.isOfPaidStock }
     #expect(named.map(\.transactionID) == ["1", "1", "2", "2", "2"])
     #expect(named.map(\.line.originalTransactionID) == ["1000", "1000", "2000", "2000", "2000"])
@@ -28,7 +28,7 @@ struct MovementTests {
   @Test("A charge keeps its offer and its quantity")
   func details() {
     let story = MovementStory(
-      "", [told("1", 0, 30, as: .offer, quantity: 2, offerID: "spring")], [])
+      "", [charged("1", 0, 30, as: .offer, quantity: 2, offerID: "spring")], [])
     for movement in story.ledger.movements(in: .priced) {
       #expect(movement.offerID == "spring")
       #expect(movement.quantity == 2)
@@ -41,8 +41,8 @@ struct MovementTests {
     let story = MovementStory(
       "",
       [
-        told("1", 0, 7, .monthly, 0, as: .trial), told("2", 7, 37), word(20, on: false),
-        told("3", 40, 70, kind: .purchase, refunded: 50),
+        charged("1", 0, 7, .monthly, 0, as: .trial), charged("2", 7, 37), status(20, on: false),
+        charged("3", 40, 70, kind: .purchase, refunded: 50),
       ], [])
     let ledger = story.ledger
     let timeline = SubscriptionTimeline(of: ledger.line, rule: ledger.rule, in: .priced)
@@ -70,7 +70,7 @@ extension MovementStory {
   private static let simple = [
     MovementStory(
       "a purchase, and the end that is expected",
-      [told("1", 0, 30)],
+      [charged("1", 0, 30)],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -79,7 +79,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "a renewal moves the end, and nothing else",
-      [told("1", 0, 30), told("2", 30, 61)],
+      [charged("1", 0, 30), charged("2", 30, 61)],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -90,8 +90,8 @@ extension MovementStory {
     MovementStory(
       "a gap of a minute is none, and one of more is a lapse",
       [
-        told("1", 0, 30), told("2", 30 + 60.0 / 86400, 61),
-        told("3", 61 + 61.0 / 86400, 91),
+        charged("1", 0, 30), charged("2", 30 + 60.0 / 86400, 61),
+        charged("3", 61 + 61.0 / 86400, 91),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
@@ -106,7 +106,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "auto-renew off is a state, and why it ends",
-      [told("1", 0, 30), word(10, on: false)],
+      [charged("1", 0, 30), status(10, on: false)],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -118,8 +118,8 @@ extension MovementStory {
     MovementStory(
       "off, repeated, and on again: Apple's reason of before counts no more",
       [
-        told("1", 0, 30), word(10, on: false, intent: 1), word(12, on: false, intent: 1),
-        word(20, on: true), word(21, on: true),
+        charged("1", 0, 30), status(10, on: false, intent: 1), status(12, on: false, intent: 1),
+        status(20, on: true), status(21, on: true),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
@@ -134,8 +134,8 @@ extension MovementStory {
     MovementStory(
       "an off that a renewal outlived is over with it; one on the last day is about what follows",
       [
-        told("1", 0, 30), word(10, on: false), told("2", 30, 60), word(31, on: true),
-        word(59.5, on: false), told("3", 60, 91),
+        charged("1", 0, 30), status(10, on: false), charged("2", 30, 60), status(31, on: true),
+        status(59.5, on: false), charged("3", 60, 91),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
@@ -151,7 +151,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "on and off of one date is off, and no switch",
-      [told("1", 0, 30), word(5, on: false), word(10, on: false), word(10, on: true)],
+      [charged("1", 0, 30), status(5, on: false), status(10, on: false), status(10, on: true)],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -161,7 +161,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "Apple's reason of a period that was renewed all the same says nothing of the next one",
-      [told("1", 0, 30), word(20, on: false, intent: 1), told("2", 30, 60)],
+      [charged("1", 0, 30), status(20, on: false, intent: 1), charged("2", 30, 60)],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -172,8 +172,8 @@ extension MovementStory {
         "60 -active_renewing monthly", "60 +expired monthly",
       ]),
     MovementStory(
-      "what Apple switches off when it is over is nobody's doing",
-      [told("1", 0, 30), word(30.5, on: false, .expired)],
+      "what Apple switches off after the end is not the customer's doing",
+      [charged("1", 0, 30), status(30.5, on: false, .expired)],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -183,7 +183,8 @@ extension MovementStory {
     MovementStory(
       "resubscribed after a lapse, with another product",
       [
-        told("1", 0, 30), word(10, on: false), told("2", 100, 465, .yearly, 60000, kind: .purchase),
+        charged("1", 0, 30), status(10, on: false),
+        charged("2", 100, 465, .yearly, 60000, kind: .purchase),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
@@ -204,14 +205,14 @@ extension MovementStory {
   private static let trials = [
     MovementStory(
       "a trial that is expected to lapse",
-      [told("1", 0, 7, .monthly, 0, as: .trial)],
+      [charged("1", 0, 7, .monthly, 0, as: .trial)],
       [
         "0 charged 1 EUR 0", "0 +trial_renewing monthly", "0 trial_started monthly since 0",
         "7 -trial_renewing monthly", "7 trial_ended monthly unknown since 0", "7 +expired monthly",
       ]),
     MovementStory(
       "a trial that is cancelled, and converted all the same",
-      [told("1", 0, 7, .monthly, 0, as: .trial), word(3, on: false), told("2", 7, 37)],
+      [charged("1", 0, 7, .monthly, 0, as: .trial), status(3, on: false), charged("2", 7, 37)],
       [
         "0 charged 1 EUR 0", "0 +trial_renewing monthly", "0 trial_started monthly since 0",
         "3 -trial_renewing monthly", "3 auto_renew_off monthly", "3 +trial_cancelled monthly",
@@ -224,7 +225,8 @@ extension MovementStory {
     MovementStory(
       "a trial whose first charge fails and is recovered is converted",
       [
-        told("1", 0, 7, .monthly, nil, as: .trial), word(7.5, .billingRetry), told("2", 20, 50),
+        charged("1", 0, 7, .monthly, nil, as: .trial), status(7.5, .billingRetry),
+        charged("2", 20, 50),
       ],
       [
         "0 charged 1 USD 0 by catalogue", "0 +trial_renewing monthly",
@@ -240,7 +242,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "a trial that is cancelled ends by the customer's will, and what is paid after that is new",
-      [told("1", 0, 7, .monthly, 0, as: .trial), word(3, on: false), told("2", 20, 50)],
+      [charged("1", 0, 7, .monthly, 0, as: .trial), status(3, on: false), charged("2", 20, 50)],
       [
         "0 charged 1 EUR 0", "0 +trial_renewing monthly", "0 trial_started monthly since 0",
         "3 -trial_renewing monthly", "3 auto_renew_off monthly", "3 +trial_cancelled monthly",
@@ -254,8 +256,8 @@ extension MovementStory {
     MovementStory(
       "an upgrade ends a trial by converting it",
       [
-        told("1", 0, 7, .monthly, 0, as: .trial),
-        told("2", 3, 368, .yearly, 60000, kind: .purchase),
+        charged("1", 0, 7, .monthly, 0, as: .trial),
+        charged("2", 3, 368, .yearly, 60000, kind: .purchase),
       ],
       [
         "0 charged 1 EUR 0", "0 +trial_renewing monthly", "0 trial_started monthly since 0",
@@ -267,7 +269,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "an introductory price, paid for three months at once, and the regular one after it",
-      [told("1", 0, 90, .monthly, 12000, as: .intro, offerID: "o"), told("2", 90, 120)],
+      [charged("1", 0, 90, .monthly, 12000, as: .intro, offerID: "o"), charged("2", 90, 120)],
       [
         "0 charged 1 EUR 12000", "0 started monthly EUR 4000 since 0",
         "0 +active_renewing monthly",
@@ -278,7 +280,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "an offer for nothing is paid for, with nothing",
-      [told("1", 0, 30, .monthly, 0, as: .offer)],
+      [charged("1", 0, 30, .monthly, 0, as: .offer)],
       [
         "0 charged 1 EUR 0", "0 started monthly EUR 0 since 0", "0 +active_renewing monthly",
         "30 ended monthly unknown EUR 0 since 0",
@@ -292,8 +294,8 @@ extension MovementStory {
     MovementStory(
       "an upgrade takes place at once, and refunds nothing",
       [
-        told("1", 0, 30, heard: 10, isUpgraded: true),
-        told("2", 10, 375, .yearly, 60000, kind: .purchase),
+        charged("1", 0, 30, received: 10, isUpgraded: true),
+        charged("2", 10, 375, .yearly, 60000, kind: .purchase),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
@@ -305,10 +307,10 @@ extension MovementStory {
         "375 -active_renewing yearly", "375 +expired yearly",
       ]),
     MovementStory(
-      "an upgrade that a receipt tells as a cancellation",
+      "an upgrade that a receipt reports as a cancellation",
       [
-        told("1", 0, 30, kind: .unknown, refunded: 10),
-        told("2", 10, 375, .yearly, 60000, kind: .unknown),
+        charged("1", 0, 30, kind: .unknown, refunded: 10),
+        charged("2", 10, 375, .yearly, 60000, kind: .unknown),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
@@ -321,7 +323,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "a downgrade takes place when the period ends",
-      [told("1", 0, 365, .yearly, 60000), told("2", 365, 395)],
+      [charged("1", 0, 365, .yearly, 60000), charged("2", 365, 395)],
       [
         "0 charged 1 EUR 60000", "0 started yearly EUR 5000 since 0",
         "0 +active_renewing yearly",
@@ -334,7 +336,7 @@ extension MovementStory {
     MovementStory(
       "of two at once the later counts, and while it does not run the earlier",
       [
-        told("1", 0, 365, .yearly, 60000, kind: .unknown), told("2", 10, 40, kind: .unknown),
+        charged("1", 0, 365, .yearly, 60000, kind: .unknown), charged("2", 10, 40, kind: .unknown),
       ],
       [
         "0 charged 1 EUR 60000", "0 started yearly EUR 5000 since 0",
@@ -354,7 +356,7 @@ extension MovementStory {
   private static let refunds = [
     MovementStory(
       "a refund of what runs ends it at once",
-      [told("1", 0, 30, refunded: 12, reason: "1")],
+      [charged("1", 0, 30, refunded: 12, reason: "1")],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -365,7 +367,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "a refund of a past period takes only money",
-      [told("1", 0, 30, refunded: 45, reason: "0"), told("2", 30, 60)],
+      [charged("1", 0, 30, refunded: 45, reason: "0"), charged("2", 30, 60)],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -376,7 +378,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "a refund that was reversed is none",
-      [told("1", 0, 30, refunded: 12), told("1", 0, 30, heard: 14)],
+      [charged("1", 0, 30, refunded: 12), charged("1", 0, 30, received: 14)],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -385,7 +387,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "of a refund of what was bought last the period before still runs",
-      [told("1", 0, 30), told("2", 29, 60, refunded: 29.5)],
+      [charged("1", 0, 30), charged("2", 29, 60, refunded: 29.5)],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -396,7 +398,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "what is taken back before it begins covers no time",
-      [told("1", 5, 35, refunded: 4)],
+      [charged("1", 5, 35, refunded: 4)],
       [
         "4 refunded 1 EUR -10000 since 5",
         "5 charged 1 EUR 10000", "5 +revoked monthly",
@@ -404,7 +406,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "a trial that is taken back",
-      [told("1", 0, 7, .monthly, 0, as: .trial, refunded: 2)],
+      [charged("1", 0, 7, .monthly, 0, as: .trial, refunded: 2)],
       [
         "0 charged 1 EUR 0", "0 +trial_renewing monthly", "0 trial_started monthly since 0",
         "2 refunded 1 EUR 0 since 0", "2 -trial_renewing monthly",
@@ -418,7 +420,10 @@ extension MovementStory {
   private static let trouble = [
     MovementStory(
       "a grace period that is recovered is one subscription without a gap",
-      [told("1", 0, 30), word(30.5, on: true, .gracePeriod(until: day(46))), told("2", 40, 60)],
+      [
+        charged("1", 0, 30), status(30.5, on: true, .gracePeriod(until: day(46))),
+        charged("2", 40, 60),
+      ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -432,8 +437,8 @@ extension MovementStory {
     MovementStory(
       "a grace period that is over, and sixty days of trying",
       [
-        told("1", 0, 30), word(30.5, on: true, .gracePeriod(until: day(46))),
-        word(46.2, on: true, .billingRetry),
+        charged("1", 0, 30), status(30.5, on: true, .gracePeriod(until: day(46))),
+        status(46.2, on: true, .billingRetry),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
@@ -447,7 +452,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "a grace period that ends without a word",
-      [told("1", 0, 30), word(30.5, on: true, .gracePeriod(until: day(46)))],
+      [charged("1", 0, 30), status(30.5, on: true, .gracePeriod(until: day(46)))],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -458,7 +463,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "billing retry that is recovered: a lapse, and paid again",
-      [told("1", 0, 30), word(30.1, on: true, .billingRetry), told("2", 50, 80)],
+      [charged("1", 0, 30), status(30.1, on: true, .billingRetry), charged("2", 50, 80)],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -473,8 +478,8 @@ extension MovementStory {
     MovementStory(
       "billing retry that Apple gives up, and the customer who had switched off meanwhile",
       [
-        told("1", 0, 30), word(29.5, on: true, .billingRetry, intent: 2),
-        word(40, on: false, .billingRetry), word(70, on: false, .expired, intent: 2),
+        charged("1", 0, 30), status(29.5, on: true, .billingRetry, intent: 2),
+        status(40, on: false, .billingRetry), status(70, on: false, .expired, intent: 2),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
@@ -488,8 +493,8 @@ extension MovementStory {
     MovementStory(
       "ninety days on a commitment, whose months are paid for one by one",
       [
-        told("1", 0, 31, .yearly, 5000, isCommitment: true),
-        word(31, on: true, .billingRetry, isCommitment: true),
+        charged("1", 0, 31, .yearly, 5000, isCommitment: true),
+        status(31, on: true, .billingRetry, isCommitment: true),
       ],
       [
         "0 charged 1 EUR 5000", "0 started yearly EUR 5000 since 0",
@@ -502,8 +507,8 @@ extension MovementStory {
     MovementStory(
       "what Apple undoes before the period ends was no trouble",
       [
-        told("1", 0, 30), word(29.5, on: true, .gracePeriod(until: day(46))),
-        word(29.8, on: true, .undisturbed),
+        charged("1", 0, 30), status(29.5, on: true, .gracePeriod(until: day(46))),
+        status(29.8, on: true, .undisturbed),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
@@ -513,7 +518,10 @@ extension MovementStory {
       ]),
     MovementStory(
       "of two words of one date the graver holds, and off",
-      [told("1", 0, 30), word(29, on: true, .billingRetry), word(29, on: false, .undisturbed)],
+      [
+        charged("1", 0, 30), status(29, on: true, .billingRetry),
+        status(29, on: false, .undisturbed),
+      ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -526,7 +534,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "a refund during billing retry ends Apple's trying",
-      [told("1", 0, 30, refunded: 40), word(30.1, on: true, .billingRetry)],
+      [charged("1", 0, 30, refunded: 40), status(30.1, on: true, .billingRetry)],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -538,8 +546,8 @@ extension MovementStory {
     MovementStory(
       "a refund in the grace period ends it",
       [
-        told("1", 0, 30, refunded: 40),
-        word(30.1, on: true, .gracePeriod(until: day(46))), word(46.5, on: true, .billingRetry),
+        charged("1", 0, 30, refunded: 40),
+        status(30.1, on: true, .gracePeriod(until: day(46))), status(46.5, on: true, .billingRetry),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
@@ -551,7 +559,10 @@ extension MovementStory {
       ]),
     MovementStory(
       "billing retry that Apple undoes before the period ends was none",
-      [told("1", 0, 30), word(29.5, on: true, .billingRetry), word(29.8, on: true, .undisturbed)],
+      [
+        charged("1", 0, 30), status(29.5, on: true, .billingRetry),
+        status(29.8, on: true, .undisturbed),
+      ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -561,8 +572,8 @@ extension MovementStory {
     MovementStory(
       "what is bought in billing retry and taken back at once recovers nothing",
       [
-        told("1", 0, 30), word(30.1, on: true, .billingRetry),
-        told("2", 50, 80, kind: .purchase, refunded: 50),
+        charged("1", 0, 30), status(30.1, on: true, .billingRetry),
+        charged("2", 50, 80, kind: .purchase, refunded: 50),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
@@ -576,8 +587,9 @@ extension MovementStory {
     MovementStory(
       "no consent to a price, and a product that is withdrawn",
       [
-        told("1", 0, 30), word(25, on: true, intent: 3), told("2", 100, 130, kind: .purchase),
-        word(130.5, .expired, intent: 4),
+        charged("1", 0, 30), status(25, on: true, intent: 3),
+        charged("2", 100, 130, kind: .purchase),
+        status(130.5, .expired, intent: 4),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
@@ -596,7 +608,7 @@ extension MovementStory {
   private static let prices = [
     MovementStory(
       "another price",
-      [told("1", 0, 30), told("2", 30, 61, .monthly, 12000)],
+      [charged("1", 0, 30), charged("2", 30, 61, .monthly, 12000)],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -606,7 +618,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "another currency",
-      [told("1", 0, 30), told("2", 30, 61, .monthly, 11000, "CHF")],
+      [charged("1", 0, 30), charged("2", 30, 61, .monthly, 11000, "CHF")],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -618,8 +630,8 @@ extension MovementStory {
     MovementStory(
       "without Apple's price the catalogue's of that date",
       [
-        told("1", 0, 30, .monthly, nil), told("2", 30, 61, .monthly, nil),
-        told("3", 61, 91, .monthly, nil),
+        charged("1", 0, 30, .monthly, nil), charged("2", 30, 61, .monthly, nil),
+        charged("3", 61, 91, .monthly, nil),
       ],
       [
         "0 charged 1 USD 8000 by catalogue", "0 started monthly USD 8000 by catalogue since 0",
@@ -631,8 +643,8 @@ extension MovementStory {
         "91 -active_renewing monthly", "91 +expired monthly",
       ]),
     MovementStory(
-      "where Apple names the price that the catalogue told, the source changes, and the price",
-      [told("1", 0, 30, .monthly, nil), told("2", 30, 61, .monthly, 8500, "USD")],
+      "where Apple names the price of the catalogue, the source changes, and the price",
+      [charged("1", 0, 30, .monthly, nil), charged("2", 30, 61, .monthly, 8500, "USD")],
       [
         "0 charged 1 USD 8000 by catalogue", "0 started monthly USD 8000 by catalogue since 0",
         "0 +active_renewing monthly",
@@ -644,7 +656,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "without any price it is counted all the same",
-      [told("1", 0, 30, .unheard, nil)],
+      [charged("1", 0, 30, .unlisted, nil)],
       [
         "0 charged 1 unpriced", "0 started unheard unpriced since 0",
         "0 +active_renewing unheard",
@@ -653,7 +665,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "a price that is none",
-      [told("1", 0, 30, .unheard, -5), told("2", 30, 60, .unheard, .max)],
+      [charged("1", 0, 30, .unlisted, -5), charged("2", 30, 60, .unlisted, .max)],
       [
         "0 charged 1 unpriced", "0 started unheard unpriced since 0",
         "0 +active_renewing unheard", "30 charged 2 unpriced",
@@ -661,8 +673,8 @@ extension MovementStory {
         "60 -active_renewing unheard", "60 +expired unheard",
       ]),
     MovementStory(
-      "without a catalogue the dates tell the period: a week counts four times",
-      [told("1", 0, 7, .unheard, 1000)],
+      "without a catalogue the dates give the period: a week counts four times",
+      [charged("1", 0, 7, .unlisted, 1000)],
       [
         "0 charged 1 EUR 1000", "0 started unheard EUR 4000 since 0",
         "0 +active_renewing unheard",
@@ -671,7 +683,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "a length that is no period brings in nothing a month",
-      [told("1", 0, 20, .unheard, 1000)],
+      [charged("1", 0, 20, .unlisted, 1000)],
       [
         "0 charged 1 EUR 1000", "0 started unheard EUR 0 since 0",
         "0 +active_renewing unheard",
@@ -680,7 +692,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "a year's twelfth need not be whole",
-      [told("1", 0, 365, .yearly, 99990)],
+      [charged("1", 0, 365, .yearly, 99990)],
       [
         "0 charged 1 EUR 99990", "0 started yearly EUR 8332+6/12 since 0",
         "0 +active_renewing yearly",
@@ -689,7 +701,7 @@ extension MovementStory {
       ]),
     MovementStory(
       "an extension of the period by Apple changes its end, and not what it brings in",
-      [told("1", 0, 30), told("1", 0, 45, heard: 3)],
+      [charged("1", 0, 30), charged("1", 0, 45, received: 3)],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
         "0 +active_renewing monthly",
@@ -702,8 +714,8 @@ extension MovementStory {
 
   private static let others = [
     MovementStory(
-      "what somebody else of the family pays for brings in nothing",
-      [told("1", 0, 30, of: .familyShared)],
+      "what another family member pays for brings in nothing",
+      [charged("1", 0, 30, of: .familyShared)],
       [
         "0 charged 1 EUR 0", "0 started monthly EUR 0 since 0", "0 +active_renewing monthly",
         "30 ended monthly unknown EUR 0 since 0",
@@ -712,9 +724,11 @@ extension MovementStory {
     MovementStory(
       "an alias counts once",
       [
-        told("1", 0, 30),
+        charged("1", 0, 30),
         {
-          guard case .transaction(var record) = told("9", 0, 30) else { return told("9", 0, 30) }
+          guard case .transaction(var record) = charged("9", 0, 30) else {
+            return charged("9", 0, 30)
+          }
           record.webOrderLineItemID = "w1"
           return .transaction(record)
         }(),
@@ -728,8 +742,8 @@ extension MovementStory {
     MovementStory(
       "lines that Apple links are one subscription",
       [
-        told("1", 0, 30), told("2", 30, 60, line: otherLine),
-        .link(line: otherLine, previous: mainLine),
+        charged("1", 0, 30), charged("2", 30, 60, line: otherKey),
+        .link(line: otherKey, previous: mainKey),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
@@ -739,23 +753,23 @@ extension MovementStory {
       ]),
     MovementStory(
       "what has no period is charged, and nothing more",
-      [told("1", 0, nil, .gems, nil, kind: .purchase)], ["0 charged 1 USD 990 by catalogue"]),
+      [charged("1", 0, nil, .gems, nil, kind: .purchase)], ["0 charged 1 USD 990 by catalogue"]),
     MovementStory(
       "three at once cost what Apple says, and can be taken back",
-      [told("1", 3, nil, .gems, 2970, kind: .purchase, quantity: 3, refunded: 5)],
+      [charged("1", 3, nil, .gems, 2970, kind: .purchase, quantity: 3, refunded: 5)],
       ["3 charged 1 EUR 2970", "5 refunded 1 EUR -2970 since 3"]),
     MovementStory(
       "where Apple says no price, three cost three times what the catalogue says",
-      [told("1", 3, nil, .gems, nil, kind: .purchase, quantity: 3, refunded: 5)],
+      [charged("1", 3, nil, .gems, nil, kind: .purchase, quantity: 3, refunded: 5)],
       ["3 charged 1 USD 2970 by catalogue", "5 refunded 1 USD -2970 by catalogue since 3"]),
     MovementStory(
       "more than can be counted has no price",
-      [told("1", 3, nil, .gems, nil, kind: .purchase, quantity: .max)],
+      [charged("1", 3, nil, .gems, nil, kind: .purchase, quantity: .max)],
       ["3 charged 1 unpriced"]),
     MovementStory(
       "a charge whose end Apple left out covers no time, and stops nothing",
       [
-        told("1", 0, 30),
+        charged("1", 0, 30),
         {
           var record = charge("2", from: day(10))
           record.productType = .autoRenewable

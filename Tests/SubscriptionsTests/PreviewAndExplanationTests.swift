@@ -3,17 +3,17 @@ import Testing
 
 /// Who would own what is bought or renewed now.
 struct OwnershipPreviewTests {
-  /// A's month from day 0 to day 30, and what was heard since; asked by B.
-  static func preview(_ heard: [RenewalStatus], at moment: Timestamp) -> OwnershipPreview {
+  /// A's month from day 0 to day 30, and the statuses since; asked by B.
+  static func preview(_ received: [RenewalStatus], at moment: Timestamp) -> OwnershipPreview {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
-    ledger.hear(heard)
-    return OwnershipPreview(of: ledger.line, account: b, id: mainLine, at: moment)
+    ledger.receive(received)
+    return OwnershipPreview(of: ledger.line, account: b, id: mainKey, at: moment)
   }
 
   // swift-format-ignore
-  static let previews: [(name: String, heard: [RenewalStatus], at: Timestamp, purchase: AccountKey, renewal: AccountKey)] = [
+  static let previews: [(name: String, received: [RenewalStatus], at: Timestamp, purchase: AccountKey, renewal: AccountKey)] = [
     ("while A's month runs, on",       [],                                                      day(10), a, a),
     ("while A's month runs, off",      [off(day(5))],                                           day(10), b, a),
     ("a day before A's month ends",    [],                                                      day(29), a, a),
@@ -23,17 +23,17 @@ struct OwnershipPreviewTests {
   ]
 
   @Test(arguments: previews)
-  func tellsWhoWouldOwn(
-    _ name: String, _ heard: [RenewalStatus], _ moment: Timestamp, _ purchase: AccountKey,
+  func previewsTheOwner(
+    _ name: String, _ received: [RenewalStatus], _ moment: Timestamp, _ purchase: AccountKey,
     _ renewal: AccountKey
   ) {
-    let preview = Self.preview(heard, at: moment)
+    let preview = Self.preview(received, at: moment)
     #expect(preview.purchase.owner == purchase)
     #expect(preview.renewal.owner == renewal)
   }
 
-  @Test func aLineWithoutChargesIsTheBuyers() {
-    let preview = OwnershipPreview(of: Ledger().line, account: b, id: mainLine, at: day(0))
+  @Test func anOriginalTransactionWithoutChargesIsTheBuyers() {
+    let preview = OwnershipPreview(of: Ledger().line, account: b, id: mainKey, at: day(0))
     #expect(preview.purchase.owner == b)
     #expect(preview.purchase.rule == .submitter)
     #expect(preview.renewal.rule == .unclaimed)
@@ -41,17 +41,17 @@ struct OwnershipPreviewTests {
 
   @Test func whatIsBoughtOnceIsRestored() {
     var ledger = Ledger()
-    ledger.hear(charge("1", .lifetime, from: day(0)))
+    ledger.receive(charge("1", .lifetime, from: day(0)))
     ledger.claim(key("1", .lifetime), by: a)
-    let preview = OwnershipPreview(of: ledger.line, account: b, id: mainLine, at: day(9))
+    let preview = OwnershipPreview(of: ledger.line, account: b, id: mainKey, at: day(9))
     #expect(preview.purchase.owner == a)
     let refund = RevocationStatus.revoked(at: day(10), reason: nil)
-    ledger.hear(charge("1", .lifetime, from: day(0), asOf: day(11), revocation: refund))
-    let again = OwnershipPreview(of: ledger.line, account: b, id: mainLine, at: day(12))
+    ledger.receive(charge("1", .lifetime, from: day(0), asOf: day(11), revocation: refund))
+    let again = OwnershipPreview(of: ledger.line, account: b, id: mainKey, at: day(12))
     #expect(again.purchase.owner == b)
   }
 
-  @Test func previewsTellTheTruth() {
+  @Test func previewsAreTrue() {
     forAll("What was previewed comes true", iterations: 150) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
@@ -60,16 +60,16 @@ struct OwnershipPreviewTests {
       }
       guard let latest = ledger.rule.charges.last else { return nil }
       let now = latest.date + .days(generator.number(1...60))
-      let preview = OwnershipPreview(of: ledger.line, account: b, id: mainLine, at: now)
+      let preview = OwnershipPreview(of: ledger.line, account: b, id: mainKey, at: now)
       var (bought, renewed) = (ledger, ledger)
       func record(_ kind: ChargeKind) -> TransactionRecord {
         charge(
           "p", latest.productID, from: now, to: latest.isSubscription ? day(9000) : nil,
           kind: kind, item: latest.isSubscription ? "p" : nil, productType: latest.productType)
       }
-      bought.hear(record(.purchase))
+      bought.receive(record(.purchase))
       bought.claim(key("p", latest.productID), by: b, receivedAt: now)
-      renewed.hear(record(.renewal))
+      renewed.receive(record(.renewal))
       if bought.decision("p") != preview.purchase { return "the purchase" }
       if renewed.decision("p") != preview.renewal { return "the renewal" }
       return nil
@@ -80,22 +80,22 @@ struct OwnershipPreviewTests {
 /// The sentences that say why.
 struct ExplanationTests {
   static func sentence(
-    _ rule: Decision.Rule, _ owner: AccountKey?, _ ground: RenewalEvidence.Ground,
+    _ rule: Decision.Rule, _ owner: AccountKey?, _ reason: RenewalEvidence.Reason,
     statusAsOf: Timestamp? = day(5), switchedOffAt: Timestamp? = nil,
     previous: Charge.ID? = key("7")
   ) -> String {
-    let finding = RenewalEvidence(
-      account: ground.isRenewing ? owner : nil, ground: ground, previous: previous,
+    let renewal = RenewalEvidence(
+      account: reason.isRenewing ? owner : nil, reason: reason, previous: previous,
       statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)
-    return Explanation(Decision(owner: owner, rule: rule, finding: finding)) {
+    return Explanation(Decision(owner: owner, rule: rule, renewal: renewal)) {
       $0 == a ? "alice" : "bob"
     }.sentence
   }
 
-  @Test(arguments: RenewalEvidence.Ground.allCases, Decision.Rule.allCases)
-  func eachGroundGivesASentence(_ ground: RenewalEvidence.Ground, _ rule: Decision.Rule) {
+  @Test(arguments: RenewalEvidence.Reason.allCases, Decision.Rule.allCases)
+  func eachReasonGivesASentence(_ reason: RenewalEvidence.Reason, _ rule: Decision.Rule) {
     for (statusAsOf, previous) in [(day(5), key("7")), (nil, nil)] as [(Timestamp?, Charge.ID?)] {
-      let sentence = Self.sentence(rule, a, ground, statusAsOf: statusAsOf, previous: previous)
+      let sentence = Self.sentence(rule, a, reason, statusAsOf: statusAsOf, previous: previous)
       #expect(sentence.first?.isUppercase == true || sentence.hasPrefix("“alice” "))
       #expect(sentence.hasSuffix("."))
       for fault in ["  ", " ,", " .", "..", "nil", "Optional", "()", " :", "( "] {
@@ -104,9 +104,9 @@ struct ExplanationTests {
     }
   }
 
-  @Test func eachGroundGivesItsOwnSentence() {
-    let sentences = RenewalEvidence.Ground.allCases.map { ground in
-      Self.sentence(ground.isRenewing ? .activelyAutoRenewing : .submitter, a, ground)
+  @Test func eachReasonGivesItsOwnSentence() {
+    let sentences = RenewalEvidence.Reason.allCases.map { reason in
+      Self.sentence(reason.isRenewing ? .activelyAutoRenewing : .submitter, a, reason)
     }
     #expect(Set(sentences).count == sentences.count)
   }

@@ -16,21 +16,21 @@ struct PurchaseOrderTests {
   /// A charge of A's of day 1, by row 2 unless another ground is given.
   static func payment(
     _ kind: ChargeKind = .unknown, of account: AccountKey? = a,
-    ground: RenewalEvidence.Ground = .noEarlierCharge, fulfils: UUID? = nil,
+    reason: RenewalEvidence.Reason = .noEarlierCharge, fulfils: UUID? = nil,
     revocation: RevocationStatus = .notRevoked, isUpgraded: Bool = false
   ) -> PurchaseOrder.Payment? {
     var ledger = Ledger()
-    ledger.hear(
+    ledger.receive(
       charge(
         "1", from: day(1), to: day(31), kind: kind, isUpgraded: isUpgraded,
         revocation: revocation))
-    let rule: Decision.Rule = ground.isRenewing ? .activelyAutoRenewing : .submitter
+    let rule: Decision.Rule = reason.isRenewing ? .activelyAutoRenewing : .submitter
     return ledger.charge("1").map {
       PurchaseOrder.Payment(
         charge: $0,
         decision: Decision(
           owner: account, rule: account == nil ? .unclaimed : rule,
-          finding: RenewalEvidence(account: ground.isRenewing ? account : nil, ground: ground)),
+          renewal: RenewalEvidence(account: reason.isRenewing ? account : nil, reason: reason)),
         fulfils: fulfils)
     }
   }
@@ -79,10 +79,10 @@ struct PurchaseOrderTests {
     Named("expired, another not named",   order(is: .expired),     [payment(fulfils: order(2).id)], yielding: [order(2).id], .fulfilled(by: key("1"))),
     Named("the charge is refunded",       order(),                 [payment(revocation: refund)],            .productMismatch),
     Named("the charge is upgraded from",  order(),                 [payment(isUpgraded: true)],              .productMismatch),
-    Named("Apple calls it a renewal",     order(),                 [payment(.renewal, ground: .renewedByApple)], .productMismatch),
-    Named("bought at the period's end",   order(),                 [payment(ground: .renewedAtPeriodEnd)],   .fulfilled(by: key("1"))),
-    Named("a renewal, on by its order",   order(),                 [payment(.renewal, ground: .orderedByAnotherAccount)], .fulfilled(by: key("1"))),
-    Named("a renewal, on by its token",   order(),                 [payment(.renewal, ground: .tokenOfAnotherAccount)], .fulfilled(by: key("1"))),
+    Named("Apple calls it a renewal",     order(),                 [payment(.renewal, reason: .renewedByApple)], .productMismatch),
+    Named("bought at the period's end",   order(),                 [payment(reason: .renewedAtPeriodEnd)],   .fulfilled(by: key("1"))),
+    Named("a renewal, on by its order",   order(),                 [payment(.renewal, reason: .orderedByAnotherAccount)], .fulfilled(by: key("1"))),
+    Named("a renewal, on by its token",   order(),                 [payment(.renewal, reason: .tokenOfAnotherAccount)], .fulfilled(by: key("1"))),
     Named("the second of two pays",       order(),                 [payment(of: b), payment()],              .fulfilled(by: key("1"))),
   ]
 
@@ -133,16 +133,16 @@ struct PurchaseOrderTests {
     Unnamed("fulfilled before",             payment(),                                           [order(is: .fulfilled)],                     nil),
     Unnamed("another account's",            payment(),                                           [order(by: b)],                          nil),
     Unnamed("another product's",            payment(),                                           [order(of: .gems)],                       nil),
-    Unnamed("the charge is nobody's",       payment(of: nil),                                    [order()],                               nil),
+    Unnamed("the charge is unclaimed",      payment(of: nil),                                    [order()],                               nil),
     Unnamed("it paid for one already",      payment(fulfils: order(2).id),                       [order()],                               nil),
     Unnamed("refunded",                     payment(revocation: refund),                         [order()],                               nil),
-    Unnamed("Apple calls it a renewal",     payment(.renewal, ground: .renewedByApple),          [order()],                               nil),
-    Unnamed("renewed at the period's end",  payment(ground: .renewedAtPeriodEnd),                [order()],                               nil),
-    Unnamed("recovered",                    payment(ground: .recoveredFromBillingProblem),       [order()],                               nil),
-    Unnamed("bought by hand at the end",    payment(.purchase, ground: .renewedAtPeriodEnd),     [order()],                               order()),
-    Unnamed("changed while renewing",       payment(ground: .changedWhileRenewing),              [order()],                               order()),
-    Unnamed("renewed, on by its order",     payment(.renewal, ground: .orderedByAnotherAccount), [order()],                               order()),
-    Unnamed("renewed, on by its token",     payment(.renewal, ground: .tokenOfAnotherAccount),   [order()],                               order()),
+    Unnamed("Apple calls it a renewal",     payment(.renewal, reason: .renewedByApple),          [order()],                               nil),
+    Unnamed("renewed at the period's end",  payment(reason: .renewedAtPeriodEnd),                [order()],                               nil),
+    Unnamed("recovered",                    payment(reason: .recoveredFromBillingProblem),       [order()],                               nil),
+    Unnamed("bought by hand at the end",    payment(.purchase, reason: .renewedAtPeriodEnd),     [order()],                               order()),
+    Unnamed("changed while renewing",       payment(reason: .changedWhileRenewing),              [order()],                               order()),
+    Unnamed("renewed, on by its order",     payment(.renewal, reason: .orderedByAnotherAccount), [order()],                               order()),
+    Unnamed("renewed, on by its token",     payment(.renewal, reason: .tokenOfAnotherAccount),   [order()],                               order()),
   ]
 
   @Test("Not named", arguments: unnamed)

@@ -7,27 +7,27 @@ import Testing
 struct ReleaseTests {
   private func released(_ id: TransactionID, from moment: Timestamp = day(40)) -> Ledger {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
-    ledger.hear(charge("2", from: day(30), to: day(60), kind: .renewal))
+    ledger.receive(charge("2", from: day(30), to: day(60), kind: .renewal))
     ledger.place(key(id), with: nil, from: moment)
     return ledger
   }
 
-  @Test func `is nobody's, and unclaimed for everybody who looks`() {
+  @Test func `has no owner, and every answer says unclaimed`() {
     let ledger = released("2")
     #expect(
       ledger.decision("2")
         == Decision(
           owner: nil, rule: .unclaimed,
-          finding: RenewalEvidence(ground: .released, previous: key("1")), isProvisional: true))
+          renewal: RenewalEvidence(reason: .released, previous: key("1")), isProvisional: true))
     #expect(ledger.lastAction("2") == .placed)
     #expect(ledger.owner("1") == a)
     #expect(ledger.holdings(of: a).map(\.charge) == [key("1")])
-    #expect(ledger.line.decisions == ledger.folded.decisions)
+    #expect(ledger.line.decisions == ledger.replayed.decisions)
   }
 
-  @Test func `is the next claimant's, though somebody else was renewing`() {
+  @Test func `belongs to the next claimant, though another account was renewing`() {
     for account in [a, b] {
       var ledger = released("2")
       ledger.claim(key("2"), by: account)
@@ -38,13 +38,13 @@ struct ReleaseTests {
       // Then it is settled.
       ledger.claim(key("2"), by: c)
       #expect(ledger.owner("2") == account)
-      #expect(ledger.line.decisions == ledger.folded.decisions)
+      #expect(ledger.line.decisions == ledger.replayed.decisions)
     }
   }
 
   @Test func `who claimed before the release has to claim again, and once`() {
     var ledger = released("1")
-    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(45)))
+    ledger.receive(charge("1", from: day(0), to: day(30), asOf: day(45)))
     #expect(ledger.owner("1") == nil)
     #expect(ledger.claim(key("1"), by: a).map(\.content.kind) == [.claim, .claimed])
     #expect(ledger.owner("1") == a)
@@ -54,20 +54,20 @@ struct ReleaseTests {
   // swift-format-ignore
   @Test(arguments: [
     // Released from, the owner of what was charged on day 30, of what is charged on day 60 unless
-    // somebody claims the second month, and if B does.
+    // the second month is claimed, and if B claims it.
     (day(40), a, nil, b),
     (day(61), a, a, a),
   ])
-  func `who renews later finds nobody, or whoever has claimed it since`(
+  func `a later renewal finds no owner, or the account that has claimed it since`(
     _ from: Timestamp, _ second: AccountKey, _ third: AccountKey?, _ thirdOfClaimed: AccountKey
   ) {
     let third3 = charge("3", from: day(60), to: day(90), kind: .renewal)
     var ledger = released("2", from: from)
-    ledger.hear(third3)
+    ledger.receive(third3)
     #expect(ledger.owner("3") == third)
     var claimed = released("2", from: from)
     claimed.claim(key("2"), by: b)
-    claimed.hear(third3)
+    claimed.receive(third3)
     #expect(claimed.owner("3") == thirdOfClaimed)
     // The claim grants what was unclaimed in between.
     ledger.claim(key("2"), by: b)
@@ -75,9 +75,9 @@ struct ReleaseTests {
     #expect(ledger.owner("1") == a)
   }
 
-  @Test func `of what follows, somebody's own claim stays`() {
+  @Test func `a later charge keeps its own claim`() {
     var ledger = released("2")
-    ledger.hear(charge("3", from: day(60), to: day(90), kind: .renewal))
+    ledger.receive(charge("3", from: day(60), to: day(90), kind: .renewal))
     ledger.claim(key("3"), by: c)
     #expect(ledger.owner("3") == c)
     ledger.claim(key("2"), by: b)
@@ -96,9 +96,9 @@ struct ReleaseTests {
     #expect(ledger.decision("2")?.rule == .administrator)
   }
 
-  @Test func `the token that it carries gives it to nobody`() {
+  @Test func `its token does not make the account its owner`() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), token: issuedToken(t)))
+    ledger.receive(charge("1", from: day(0), to: day(30), token: issuedToken(t)))
     #expect(ledger.owner("1") == t)
     ledger.place(key("1"), with: nil, from: day(1))
     #expect(ledger.owner("1") == nil)

@@ -12,7 +12,7 @@ struct RenewalPlanTests {
     hasNotifications: Bool = true
   ) -> RenewalSchedule.Subject {
     RenewalSchedule.Subject(
-      id: mainLine, isSubscription: true, periodStart: day(30 - days), periodEnd: day(30),
+      id: mainKey, isSubscription: true, periodStart: day(30 - days), periodEnd: day(30),
       autoRenews: autoRenews, phase: phase, isRevoked: isRevoked, isCommitment: isCommitment,
       lastPolledAt: polled.map { day($0) }, hasNotifications: hasNotifications)
   }
@@ -21,7 +21,7 @@ struct RenewalPlanTests {
     polled: Double? = nil, isRevoked: Bool = false, hasNotifications: Bool = false
   ) -> RenewalSchedule.Subject {
     RenewalSchedule.Subject(
-      id: mainLine, isSubscription: false, periodStart: day(30), periodEnd: nil,
+      id: mainKey, isSubscription: false, periodStart: day(30), periodEnd: nil,
       isRevoked: isRevoked, lastPolledAt: polled.map { day($0) },
       hasNotifications: hasNotifications)
   }
@@ -54,7 +54,7 @@ struct RenewalPlanTests {
     ("not seen, and the end is near",    line(polled: nil),                           30 - minute / 60, on(30 - minute / 60, .minutes(5), 1)),
     // The end has come, and Apple has not said how it went on.
     ("just after the end",               line(polled: 30.005),                        30.005, on(30 + 10 * minute, .minutes(1), 0)),
-    ("nobody asked at the end",          line(polled: 29),                            30.1, on(30.1, .minutes(1), 0)),
+    ("not polled at the end",            line(polled: 29),                            30.1, on(30.1, .minutes(1), 0)),
     ("four hours later",                 line(polled: 30 + 4 * hour),                 30 + 4 * hour, on(30 + 4 * hour, .hours(1.2), 0)),
     ("two days later",                   line(polled: 32),                            32,   on(32, .hours(14), 1)),
     ("twenty days later",                line(polled: 50),                            50,   on(50, .hours(27), 1)),
@@ -71,15 +71,15 @@ struct RenewalPlanTests {
     ("off, after the end",               line(autoRenews: false, polled: 31),         31,   on(60, .hours(24), 2)),
     ("expired",                          line(phase: .expired, polled: 31),           31,   on(60, .hours(24), 2)),
     ("expired for long",                 line(phase: .expired, polled: 62),           62,   on(150, .hours(24), 2)),
-    ("expired, and nobody looked",       line(phase: .expired, polled: 31),           100,  on(100, .hours(1), 2)),
+    ("expired, and not polled",          line(phase: .expired, polled: 31),           100,  on(100, .hours(1), 2)),
     ("the last look",                    line(phase: .expired, polled: 400),          400,  on(420, .hours(24), 2)),
     ("over",                             line(phase: .expired, polled: 422),          422,  nil),
     ("refunded",                         line(isRevoked: true, polled: 10),           10,   on(30, .hours(24), 1)),
     ("refunded, after the end",          line(isRevoked: true, polled: 32),           32,   on(120, .hours(24), 2)),
-    // What does not renew: only refunds are looked for, where no notification would tell.
+    // What does not renew: only refunds are polled for, where notifications do not report them.
     ("bought",                           bought(),                                    30,   on(32, .hours(6), 2)),
     ("bought, three days ago",           bought(polled: 32.3),                        33,   on(37, .hours(6), 2)),
-    ("bought, and nobody looked",        bought(),                                    50,   on(60, .hours(6), 2)),
+    ("bought, and not polled",           bought(),                                    50,   on(60, .hours(6), 2)),
     ("bought a hundred days ago",        bought(),                                    130,  nil),
     ("bought, with notifications",       bought(hasNotifications: true),              30,   nil),
     ("bought and refunded",              bought(isRevoked: true),                     30,   nil),
@@ -162,7 +162,7 @@ struct RenewalPlanTests {
     }
   }
 
-  @Test("Whoever keeps every appointment has a last one, and none twice")
+  @Test("Keeping every appointment leads to a last one, and none is repeated")
   func wholePlan() {
     forAll("A plan comes to its end", iterations: 250) { generator in
       var line = Self.randomLine(&generator)

@@ -9,7 +9,7 @@ struct ReportedSwitchOffTests {
 
   struct Case: Sendable, CustomTestStringConvertible {
     var name: String
-    var heard: [RenewalStatus]
+    var received: [RenewalStatus]
     var reported: Timestamp
     var isUsed: Bool
     var more: [TransactionRecord] = []
@@ -19,41 +19,41 @@ struct ReportedSwitchOffTests {
 
   // swift-format-ignore
   static let cases: [Case] = [
-    Case(name: "before Apple's off",             heard: [off(day(12))], reported: day(10), isUsed: true),
-    Case(name: "with P",                         heard: [off(day(12))], reported: day(0), isUsed: true),
-    Case(name: "before P",                       heard: [off(day(12))], reported: day(0, minus(ms)), isUsed: false),
-    Case(name: "as Apple said",                  heard: [off(day(12))], reported: day(12), isUsed: false),
-    Case(name: "after Apple's off",              heard: [off(day(12))], reported: day(12, ms), isUsed: false),
-    Case(name: "Apple said nothing",             heard: [], reported: day(10), isUsed: false),
-    Case(name: "Apple said on",                  heard: [on(day(12))], reported: day(10), isUsed: false),
-    Case(name: "Apple said on since",            heard: [off(day(12)), on(day(14))], reported: day(10), isUsed: false),
-    Case(name: "on before it",                   heard: [on(day(9)), off(day(12))], reported: day(10), isUsed: true),
-    Case(name: "on at it",                       heard: [on(day(10)), off(day(12))], reported: day(10), isUsed: false),
-    Case(name: "on after it",                    heard: [on(day(11)), off(day(12))], reported: day(10), isUsed: false),
-    Case(name: "a token before it",              heard: [status(day(9), .undisturbed, token: b), off(day(12))], reported: day(10), isUsed: true),
-    Case(name: "a token after it",               heard: [status(day(11), .undisturbed, token: b), off(day(12))], reported: day(10), isUsed: false),
-    Case(name: "a token with Apple's off",       heard: [off(day(12), token: issuedToken(b))], reported: day(10), isUsed: true),
-    Case(name: "off known before",               heard: [off(day(9)), off(day(12))], reported: day(10), isUsed: false),
-    Case(name: "more than a day before the end", heard: [off(day(30, minus(margin + ms)))], reported: day(10), isUsed: true),
-    Case(name: "a day before the end",           heard: [off(day(30, minus(margin)))], reported: day(10), isUsed: false),
-    Case(name: "in the last day",                heard: [off(day(29.5))], reported: day(10), isUsed: false),
-    Case(name: "after the end",                  heard: [off(day(31))], reported: day(10), isUsed: false),
-    Case(name: "before a later charge",          heard: [off(day(35))], reported: day(10), isUsed: false,
+    Case(name: "before Apple's off",             received: [off(day(12))], reported: day(10), isUsed: true),
+    Case(name: "with P",                         received: [off(day(12))], reported: day(0), isUsed: true),
+    Case(name: "before P",                       received: [off(day(12))], reported: day(0, minus(ms)), isUsed: false),
+    Case(name: "as Apple said",                  received: [off(day(12))], reported: day(12), isUsed: false),
+    Case(name: "after Apple's off",              received: [off(day(12))], reported: day(12, ms), isUsed: false),
+    Case(name: "Apple said nothing",             received: [], reported: day(10), isUsed: false),
+    Case(name: "Apple said on",                  received: [on(day(12))], reported: day(10), isUsed: false),
+    Case(name: "Apple said on since",            received: [off(day(12)), on(day(14))], reported: day(10), isUsed: false),
+    Case(name: "on before it",                   received: [on(day(9)), off(day(12))], reported: day(10), isUsed: true),
+    Case(name: "on at it",                       received: [on(day(10)), off(day(12))], reported: day(10), isUsed: false),
+    Case(name: "on after it",                    received: [on(day(11)), off(day(12))], reported: day(10), isUsed: false),
+    Case(name: "a token before it",              received: [status(day(9), .undisturbed, token: b), off(day(12))], reported: day(10), isUsed: true),
+    Case(name: "a token after it",               received: [status(day(11), .undisturbed, token: b), off(day(12))], reported: day(10), isUsed: false),
+    Case(name: "a token with Apple's off",       received: [off(day(12), token: issuedToken(b))], reported: day(10), isUsed: true),
+    Case(name: "off known before",               received: [off(day(9)), off(day(12))], reported: day(10), isUsed: false),
+    Case(name: "more than a day before the end", received: [off(day(30, minus(margin + ms)))], reported: day(10), isUsed: true),
+    Case(name: "a day before the end",           received: [off(day(30, minus(margin)))], reported: day(10), isUsed: false),
+    Case(name: "in the last day",                received: [off(day(29.5))], reported: day(10), isUsed: false),
+    Case(name: "after the end",                  received: [off(day(31))], reported: day(10), isUsed: false),
+    Case(name: "before a later charge",          received: [off(day(35))], reported: day(10), isUsed: false,
          more: [charge("2", from: day(30), to: day(60))]),
-    Case(name: "after a later charge",           heard: [off(day(35))], reported: day(32), isUsed: true,
+    Case(name: "after a later charge",           received: [off(day(35))], reported: day(32), isUsed: true,
          more: [charge("2", from: day(30), to: day(60))]),
-    Case(name: "a charge that is dated ahead",   heard: [off(day(12))], reported: day(10), isUsed: false,
+    Case(name: "a charge that is dated ahead",   received: [off(day(12))], reported: day(10), isUsed: false,
          more: [charge("2", from: day(30), to: day(60), asOf: day(11))]),
   ]
 
   @Test(arguments: cases)
   func `counts where Apple says the same, and no charge hangs on it`(row: Case) {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
-    for record in row.more { ledger.hear(record) }
-    ledger.hear(row.heard)
-    let evidence = ledger.line.evidence(of: AutoRenewOffDate(line: mainLine, at: row.reported))
-    let expected = Evidence.renewalStatus(off(row.reported), line: mainLine)
+    ledger.receive(charge("1", from: day(0), to: day(30)))
+    for record in row.more { ledger.receive(record) }
+    ledger.receive(row.received)
+    let evidence = ledger.line.evidence(of: AutoRenewOffDate(line: mainKey, at: row.reported))
+    let expected = Evidence.renewalStatus(off(row.reported), line: mainKey)
     #expect(evidence == (row.isUsed ? expected : nil))
   }
 
@@ -67,14 +67,14 @@ struct ReportedSwitchOffTests {
 
   @Test func `what is bought once has none`() {
     var ledger = Ledger()
-    ledger.hear(charge("1", .lifetime, from: day(0)))
-    ledger.hear([off(day(12))])
-    #expect(ledger.line.evidence(of: AutoRenewOffDate(line: mainLine, at: day(10))) == nil)
+    ledger.receive(charge("1", .lifetime, from: day(0)))
+    ledger.receive([off(day(12))])
+    #expect(ledger.line.evidence(of: AutoRenewOffDate(line: mainKey, at: day(10))) == nil)
   }
 
   /// Whatever date is made up and whatever comes later, the owners are those by Apple's word alone.
   ///
-  /// But for orders that were opened between the two dates: whoever makes a date up could as well
+  /// But for orders that were opened between the two dates: a made-up date could as well
   /// open an order then.
   @Test func `a date that is made up moves no charge`() {
     forAll("a date that is made up moves no charge", iterations: 1000) { generator in
@@ -85,7 +85,7 @@ struct ReportedSwitchOffTests {
       var doubted = believed
       guard let last = believed.rule.charges.last else { return nil }
       let report = AutoRenewOffDate(
-        line: mainLine, at: RandomHistory.moment(near: last.date, using: &generator))
+        line: mainKey, at: RandomHistory.moment(near: last.date, using: &generator))
       guard let evidence = believed.line.evidence(of: report),
         !future.contains(where: { Self.isRenewal($0, before: last.end ?? last.date) })
       else { return nil }
@@ -112,7 +112,7 @@ struct ReportedSwitchOffTests {
     let (past, future) = (
       items.filter { date(of: $0) <= moment }, items.filter { date(of: $0) > moment }
     )
-    return (past + [.evidence(.renewalStatus(off(moment), line: mainLine))], future)
+    return (past + [.evidence(.renewalStatus(off(moment), line: mainKey))], future)
   }
 
   /// What Apple does not do: renewing in the middle of a period.
@@ -126,12 +126,12 @@ struct ReportedSwitchOffTests {
     case .evidence(.transaction(let record)): max(record.chargedAt, record.asOf)
     case .evidence(.renewalStatus(let status, _)): status.asOf
     case .evidence(.link): day(0)
-    case .acts(let acts):
-      acts.map { act in
-        switch act {
+    case .actions(let actions):
+      actions.map { action in
+        switch action {
         case .claim(let claim): claim.receivedAt
-        case .placement(let placement): placement.effectiveFrom
-        case .linePlacement(let placement): placement.boughtUntil
+        case .ownerOverride(let ownerOverride): ownerOverride.effectiveFrom
+        case .importedOverride(let ownerOverride): ownerOverride.boughtUntil
         }
       }.max() ?? day(0)
     }

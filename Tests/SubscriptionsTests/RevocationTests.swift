@@ -25,7 +25,7 @@ struct RevocationTests {
       var generator = SeededGenerator(seed: 3)
       for _ in 0..<24 {
         var ledger = Ledger()
-        for answer in answers.prefix(count).shuffled(using: &generator) { ledger.hear(answer) }
+        for answer in answers.prefix(count).shuffled(using: &generator) { ledger.receive(answer) }
         #expect(ledger.charge("1")?.revocation?.at == revokedAt)
       }
     }
@@ -34,7 +34,7 @@ struct RevocationTests {
   struct Lifting: Sendable, CustomTestStringConvertible {
     var name: String
     /// What answers said, by the days of the answers; revocations are of the day given.
-    var words: [(asOf: Timestamp, word: RevocationStatus)]
+    var statuses: [(asOf: Timestamp, status: RevocationStatus)]
     var revokedAt: Timestamp?
 
     var testDescription: String { name }
@@ -45,25 +45,25 @@ struct RevocationTests {
 
   // swift-format-ignore
   static let liftings: [Lifting] = [
-    Lifting(name: "silence is none",            words: [(day(7), .notSaid), (day(6), refund(day(5)))], revokedAt: day(5)),
-    Lifting(name: "a signed answer lifts it",   words: [(day(6), refund(day(5))), (day(6, ms), .notRevoked)], revokedAt: nil),
-    Lifting(name: "a receipt right after it",   words: [(day(6), refund(day(5))), (day(6, ms), .notMentioned)], revokedAt: day(5)),
-    Lifting(name: "a receipt within 24 h",      words: [(day(6), refund(day(5))), (day(7, minus(ms)), .notMentioned)], revokedAt: day(5)),
-    Lifting(name: "a receipt after 24 h",       words: [(day(6), refund(day(5))), (day(7), .notMentioned)], revokedAt: nil),
-    Lifting(name: "24 h after the first answer, not the last", words: [(day(6), refund(day(5))), (day(6.9), refund(day(5))), (day(7), .notMentioned)], revokedAt: nil),
-    Lifting(name: "said again after the receipt", words: [(day(6), refund(day(5))), (day(8), .notMentioned), (day(9), refund(day(5)))], revokedAt: day(5)),
-    Lifting(name: "refunded again, receipt right after it", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(12), refund(day(12))), (day(12.5), .notMentioned)], revokedAt: day(12)),
-    Lifting(name: "refunded again, receipt after 24 h", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(12), refund(day(12))), (day(13), .notMentioned)], revokedAt: nil),
-    Lifting(name: "a receipt repeats what was lifted", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(9, minus(ms)), receipt(day(5)))], revokedAt: nil),
-    Lifting(name: "a receipt repeats it after 24 h", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(9), receipt(day(5)))], revokedAt: day(5)),
-    Lifting(name: "receipts repeat what only they said", words: [(day(6), receipt(day(5))), (day(8), .notRevoked), (day(8.5), receipt(day(5)))], revokedAt: nil),
-    Lifting(name: "a receipt names a second refund", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(8.5), receipt(day(8.4)))], revokedAt: day(8.4)),
-    Lifting(name: "a receipt names what was never lifted", words: [(day(8), .notRevoked), (day(8.5), receipt(day(5)))], revokedAt: day(5)),
-    Lifting(name: "a receipt as old as the lifting", words: [(day(8), .notRevoked), (day(8), receipt(day(5)))], revokedAt: day(5)),
-    Lifting(name: "signed again within 24 h", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(8.5), receipt(day(5))), (day(8.6), refund(day(8.1)))], revokedAt: day(8.1)),
-    Lifting(name: "a second refund known late, receipt right after it", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(14), refund(day(12))), (day(14.5), .notMentioned)], revokedAt: day(12)),
-    Lifting(name: "a second refund known late, receipt after 24 h", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(14), refund(day(12))), (day(15), .notMentioned)], revokedAt: nil),
-    Lifting(name: "lifted before it was said",  words: [(day(4), .notRevoked), (day(4), .notMentioned), (day(6), refund(day(5)))], revokedAt: day(5)),
+    Lifting(name: "silence is none",            statuses: [(day(7), .notSaid), (day(6), refund(day(5)))], revokedAt: day(5)),
+    Lifting(name: "a signed answer lifts it",   statuses: [(day(6), refund(day(5))), (day(6, ms), .notRevoked)], revokedAt: nil),
+    Lifting(name: "a receipt right after it",   statuses: [(day(6), refund(day(5))), (day(6, ms), .notMentioned)], revokedAt: day(5)),
+    Lifting(name: "a receipt within 24 h",      statuses: [(day(6), refund(day(5))), (day(7, minus(ms)), .notMentioned)], revokedAt: day(5)),
+    Lifting(name: "a receipt after 24 h",       statuses: [(day(6), refund(day(5))), (day(7), .notMentioned)], revokedAt: nil),
+    Lifting(name: "24 h after the first answer, not the last", statuses: [(day(6), refund(day(5))), (day(6.9), refund(day(5))), (day(7), .notMentioned)], revokedAt: nil),
+    Lifting(name: "said again after the receipt", statuses: [(day(6), refund(day(5))), (day(8), .notMentioned), (day(9), refund(day(5)))], revokedAt: day(5)),
+    Lifting(name: "refunded again, receipt right after it", statuses: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(12), refund(day(12))), (day(12.5), .notMentioned)], revokedAt: day(12)),
+    Lifting(name: "refunded again, receipt after 24 h", statuses: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(12), refund(day(12))), (day(13), .notMentioned)], revokedAt: nil),
+    Lifting(name: "a receipt repeats what was lifted", statuses: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(9, minus(ms)), receipt(day(5)))], revokedAt: nil),
+    Lifting(name: "a receipt repeats it after 24 h", statuses: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(9), receipt(day(5)))], revokedAt: day(5)),
+    Lifting(name: "receipts repeat what only they said", statuses: [(day(6), receipt(day(5))), (day(8), .notRevoked), (day(8.5), receipt(day(5)))], revokedAt: nil),
+    Lifting(name: "a receipt names a second refund", statuses: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(8.5), receipt(day(8.4)))], revokedAt: day(8.4)),
+    Lifting(name: "a receipt names what was never lifted", statuses: [(day(8), .notRevoked), (day(8.5), receipt(day(5)))], revokedAt: day(5)),
+    Lifting(name: "a receipt as old as the lifting", statuses: [(day(8), .notRevoked), (day(8), receipt(day(5)))], revokedAt: day(5)),
+    Lifting(name: "signed again within 24 h", statuses: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(8.5), receipt(day(5))), (day(8.6), refund(day(8.1)))], revokedAt: day(8.1)),
+    Lifting(name: "a second refund known late, receipt right after it", statuses: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(14), refund(day(12))), (day(14.5), .notMentioned)], revokedAt: day(12)),
+    Lifting(name: "a second refund known late, receipt after 24 h", statuses: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(14), refund(day(12))), (day(15), .notMentioned)], revokedAt: nil),
+    Lifting(name: "lifted before it was said",  statuses: [(day(4), .notRevoked), (day(4), .notMentioned), (day(6), refund(day(5)))], revokedAt: day(5)),
   ]
 
   @Test("What lifts a revocation, in whatever order answers come", arguments: liftings)
@@ -71,38 +71,39 @@ struct RevocationTests {
     var generator = SeededGenerator(seed: 11)
     for _ in 0..<12 {
       var ledger = Ledger()
-      for (asOf, word) in test.words.shuffled(using: &generator) {
-        ledger.hear(charge("1", from: day(0), to: day(30), asOf: asOf, revocation: word))
+      for (asOf, status) in test.statuses.shuffled(using: &generator) {
+        ledger.receive(charge("1", from: day(0), to: day(30), asOf: asOf, revocation: status))
       }
       #expect(ledger.charge("1")?.revocation?.at == test.revokedAt)
-      #expect(ledger.folded.history.transactions == ledger.line.history.transactions)
+      #expect(ledger.replayed.history.transactions == ledger.line.history.transactions)
     }
   }
 
   @Test(
     "The silence of an alias lifts nothing",
     arguments: [RevocationStatus.notMentioned, .notRevoked])
-  func silentAlias(_ word: RevocationStatus) {
+  func silentAlias(_ status: RevocationStatus) {
     for records in [
       [Self.month("1", asOf: 6, refundedAt: 5, item: "w")],
       [Self.month("1", asOf: 1, item: "w"), Self.month("1", asOf: 6, refundedAt: 5, item: "w")],
     ] {
       var ledger = Ledger()
-      for record in records { ledger.hear(record) }
-      ledger.hear(
-        charge("9", from: day(0), to: day(30), asOf: day(20), item: "w", revocation: word))
+      for record in records { ledger.receive(record) }
+      ledger.receive(
+        charge("9", from: day(0), to: day(30), asOf: day(20), item: "w", revocation: status))
       #expect(ledger.charge("1")?.revocation?.at == day(5))
       // What lifts it is a word about the transaction that was refunded.
-      ledger.hear(
-        charge("1", from: day(0), to: day(30), asOf: day(20), item: "w", revocation: word))
+      ledger.receive(
+        charge("1", from: day(0), to: day(30), asOf: day(20), item: "w", revocation: status))
       #expect(ledger.charge("1")?.revocation == nil)
     }
   }
 
   @Test("A signed reversal clears what receipts say of an alias, for 24 h")
   func reversalOfAnAlias() {
-    func month(_ id: TransactionID, _ asOf: Double, _ word: RevocationStatus) -> TransactionRecord {
-      charge(id, from: day(0), to: day(30), asOf: day(asOf), item: "w", revocation: word)
+    func month(_ id: TransactionID, _ asOf: Double, _ status: RevocationStatus) -> TransactionRecord
+    {
+      charge(id, from: day(0), to: day(30), asOf: day(asOf), item: "w", revocation: status)
     }
     let (refund, receipt) = (Self.refund(day(5)), Self.receipt(day(5)))
     // swift-format-ignore
@@ -119,7 +120,7 @@ struct RevocationTests {
     for (records, revokedAt) in stories {
       for _ in 0..<6 {
         var ledger = Ledger()
-        for record in records.shuffled(using: &generator) { ledger.hear(record) }
+        for record in records.shuffled(using: &generator) { ledger.receive(record) }
         #expect(ledger.charge("1")?.revocation?.at == revokedAt)
       }
     }
@@ -128,23 +129,23 @@ struct RevocationTests {
   @Test("Merging what answers say is commutative, associative and idempotent")
   func merging() {
     forAll("Revocations merge by extremes", iterations: 400) { generator in
-      let words = (0..<generator.number(2...6)).map { _ in
+      let statuses = (0..<generator.number(2...6)).map { _ in
         let asOf = day(0, .hours(12 * generator.number(0...6)))
         let at = day(0, .hours(12 * generator.number(0...4)))
-        let word = generator.pick(
+        let status = generator.pick(
           RevocationStatus.notSaid, .notMentioned, .notRevoked, Self.refund(at), Self.receipt(at),
           .mentioned(at: at, reason: nil))
-        return charge("1", from: day(0), to: day(30), asOf: asOf, revocation: word)
+        return charge("1", from: day(0), to: day(30), asOf: asOf, revocation: status)
       }
-      func merged(_ words: [TransactionRecord]) -> StoreTransaction {
+      func merged(_ statuses: [TransactionRecord]) -> StoreTransaction {
         var result = StoreTransaction(
-          words[0], recorded: RecordingOrder(at: day(0), number: 1))
-        for word in words { result.merge(word) }
+          statuses[0], recorded: RecordingOrder(at: day(0), number: 1))
+        for status in statuses { result.merge(status) }
         return result
       }
-      let expected = merged(words)
+      let expected = merged(statuses)
       for _ in 0..<4 {
-        let others = (words + [generator.pick(from: words)]).shuffled(using: &generator)
+        let others = (statuses + [generator.pick(from: statuses)]).shuffled(using: &generator)
         if merged(others) != expected { return "\(others)" }
       }
       return nil
@@ -166,7 +167,7 @@ struct RevocationTests {
     record.revocation = .revoked(
       Revocation(at: day(12), reason: "1", type: type, percentage: percentage))
     var ledger = Ledger()
-    ledger.hear(record)
+    ledger.receive(record)
     ledger.claim(key("1"), by: a)
     #expect(ledger.charge("1")?.revocation?.percentage == percentage)
     #expect(ledger.premium(a, at: day(13))?.state == .revoked, "access ends all the same")
@@ -176,13 +177,13 @@ struct RevocationTests {
       movements.first { $0.kind == .ended }?.cause == (refunded == nil ? "unknown" : "refunded"))
   }
 
-  @Test func ofOneDateTheRevocationIsTheStrongerWord() {
+  @Test func ofOneDateTheRevocationIsStronger() {
     for answers in [
       [Self.month(asOf: 6, refundedAt: 5), Self.month(asOf: 6)],
       [Self.month(asOf: 6), Self.month(asOf: 6, refundedAt: 5)],
     ] {
       var ledger = Ledger()
-      for answer in answers { ledger.hear(answer) }
+      for answer in answers { ledger.receive(answer) }
       #expect(ledger.charge("1")?.revocation?.at == day(5))
     }
   }
@@ -191,24 +192,24 @@ struct RevocationTests {
     var inApp = Self.month(asOf: 20)
     inApp.revocation = .notSaid
     var ledger = Ledger()
-    ledger.hear(Self.month(asOf: 6, refundedAt: 5))
-    ledger.hear(inApp)
+    ledger.receive(Self.month(asOf: 6, refundedAt: 5))
+    ledger.receive(inApp)
     #expect(ledger.charge("1")?.revocation == Revocation(at: day(5), reason: "1"))
   }
 
   @Test func aConfirmationOutweighsAnOlderAnswerThatComesLater() {
     var ledger = Ledger()
-    ledger.hear(Self.month(asOf: 1))
-    ledger.hear(Self.month(asOf: 10))
-    ledger.hear(Self.month(asOf: 6, refundedAt: 5))
+    ledger.receive(Self.month(asOf: 1))
+    ledger.receive(Self.month(asOf: 10))
+    ledger.receive(Self.month(asOf: 6, refundedAt: 5))
     #expect(ledger.charge("1")?.revocation == nil)
   }
 
   @Test func aRevocationBeforeTheTransactionApplies() {
-    // REFUND of a transaction that was never heard of brings the transaction itself.
+    // REFUND of an unknown transaction brings the transaction itself.
     var ledger = Ledger()
-    ledger.hear(Self.month(asOf: 6, refundedAt: 5))
-    ledger.hear(Self.month(asOf: 1))
+    ledger.receive(Self.month(asOf: 6, refundedAt: 5))
+    ledger.receive(Self.month(asOf: 1))
     ledger.claim(key("1"), by: a)
     #expect(ledger.premium(a, at: day(4))?.state == .active)
     #expect(ledger.premium(a, at: day(6))?.state == .revoked)
@@ -216,34 +217,34 @@ struct RevocationTests {
 
   @Test func revokingAnAliasRevokesItsCharge() {
     var ledger = Ledger()
-    ledger.hear(Self.month("1", asOf: 1, item: "w"))
+    ledger.receive(Self.month("1", asOf: 1, item: "w"))
     ledger.claim(key("1"), by: a)
-    ledger.hear(Self.month("9", asOf: 6, refundedAt: 5, item: "w"))
+    ledger.receive(Self.month("9", asOf: 6, refundedAt: 5, item: "w"))
     #expect(ledger.premium(a, at: day(6))?.state == .revoked)
   }
 
   @Test func ofOneAnswerThatListsBothTheRevokedAliasCounts() {
     var ledger = Ledger()
-    ledger.hear(
+    ledger.receive(
       Self.month("1", asOf: 6, item: "w"), Self.month("9", asOf: 6, refundedAt: 5, item: "w"))
     #expect(ledger.charge("1")?.revocation?.at == day(5))
   }
 
   @Test func aRefundOfAnOldPeriodEndsNothingElse() {
     var ledger = Ledger()
-    ledger.hear(Self.month(asOf: 1), charge("2", from: day(30), to: day(60)))
+    ledger.receive(Self.month(asOf: 1), charge("2", from: day(30), to: day(60)))
     ledger.claim(key("1"), by: a)
-    ledger.hear(Self.month(asOf: 40, refundedAt: 39))
+    ledger.receive(Self.month(asOf: 40, refundedAt: 39))
     #expect(ledger.premium(a, at: day(40))?.state == .active)
     #expect(ledger.premium(a, at: day(40))?.willRenew == true)
     #expect(ledger.owner("2") == a)
   }
 
-  @Test func whatIsGrantedEndsAtOnceWhoeverOwnsIt() {
+  @Test func grantedAccessEndsAtOnceForAnyOwner() {
     var ledger = Ledger()
-    ledger.hear(Self.month(asOf: 1))
+    ledger.receive(Self.month(asOf: 1))
     ledger.claim(key("1"), by: a)
-    ledger.hear(Self.month(asOf: 6, refundedAt: 5))
+    ledger.receive(Self.month(asOf: 6, refundedAt: 5))
     #expect(ledger.premium(a, at: day(5, minus(ms)))?.state == .active)
     #expect(ledger.premium(a, at: day(5))?.state == .revoked)
     #expect(ledger.premium(a, at: day(30))?.state == .expired)
@@ -320,7 +321,7 @@ struct RevocationTests {
       [test.successor].compactMap(\.self) + [month],
     ] {
       var ledger = Ledger()
-      for record in records { ledger.hear(record) }
+      for record in records { ledger.receive(record) }
       #expect(ledger.charge("1")?.supersededAt == test.supersededAt)
       #expect((ledger.charge("1")?.revocation != nil) == test.isRevoked)
     }
@@ -329,9 +330,9 @@ struct RevocationTests {
   @Test func anUpgradeAfterAnEarlyRenewalReplacesTheRenewal() {
     // Apple charges the renewal on day 29.2 and dates it day 30; on day 29.5 A upgrades.
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
-    ledger.hear(charge("2", from: day(30), to: day(60), asOf: day(29.2)))
-    ledger.hear(
+    ledger.receive(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("2", from: day(30), to: day(60), asOf: day(29.2)))
+    ledger.receive(
       charge(
         "2", from: day(30), to: day(60), asOf: day(29.5),
         revocation: .revoked(at: day(29.5), reason: nil)),
@@ -346,10 +347,10 @@ struct RevocationTests {
   /// upgraded to on day 29.5: the renewal never began.
   private func upgradedAfterAnEarlyRenewal() -> Ledger {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
-    ledger.hear(charge("2", from: day(30), to: day(60), asOf: day(29.2)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("2", from: day(30), to: day(60), asOf: day(29.2)))
     ledger.claim(key("1"), by: a)
-    ledger.hear(
+    ledger.receive(
       charge(
         "2", from: day(30), to: day(60), asOf: day(29.5),
         revocation: .revoked(at: day(29.5), reason: nil)),
@@ -366,22 +367,22 @@ struct RevocationTests {
       #expect(
         Binding.bindings(of: ledger.rule.charges, decisions: ledger.rule.decisions).count == 1)
       // Another account's receipt reports the quarter's renewal first, or no renewal at all.
-      if !isQuiet { ledger.hear(charge("4", .quarterly, from: day(120), to: day(210))) }
+      if !isQuiet { ledger.receive(charge("4", .quarterly, from: day(120), to: day(210))) }
       ledger.claim(key("4", .quarterly), by: b)
-      if isQuiet { ledger.hear(charge("4", .quarterly, from: day(120), to: day(210))) }
+      if isQuiet { ledger.receive(charge("4", .quarterly, from: day(120), to: day(210))) }
       #expect(ledger.decision("4")?.owner == a)
-      #expect(ledger.decision("4")?.finding.ground == .renewedAtPeriodEnd)
+      #expect(ledger.decision("4")?.renewal.reason == .renewedAtPeriodEnd)
     }
   }
 
   @Test func anUpgradeAfterAnEarlyRenewalHasItsGracePeriod() {
     var ledger = upgradedAfterAnEarlyRenewal()
-    ledger.hear([status(day(120.1), .gracePeriod(until: day(136)))])
+    ledger.receive([status(day(120.1), .gracePeriod(until: day(136)))])
     #expect(ledger.premium(a, at: day(121))?.state == .inGracePeriod)
     #expect(ledger.premium(a, at: day(121))?.isActive == true)
   }
 
-  @Test func anUpgradeThatWasBoughtIsNoLaterForBeingToldOfLate() {
+  @Test func aLateReportDoesNotMakeABoughtUpgradeLater() {
     let records = [
       charge("1", from: day(0), to: day(30), kind: .purchase),
       charge("2", from: day(30), to: day(60), asOf: day(31), kind: .renewal, isUpgraded: true),
@@ -389,7 +390,7 @@ struct RevocationTests {
     ]
     for records in [records, records.reversed()] {
       var ledger = Ledger()
-      for record in records { ledger.hear(record) }
+      for record in records { ledger.receive(record) }
       #expect(ledger.charge("2")?.supersededAt == day(29.5))
     }
   }
@@ -410,7 +411,7 @@ struct RevocationTests {
     ]
     for records in [records, records.reversed()] {
       var ledger = Ledger()
-      for record in records { ledger.hear(record) }
+      for record in records { ledger.receive(record) }
       #expect(ledger.charge("2")?.supersededAt == replacedOn.map { day($0) })
       #expect(ledger.charge("3")?.supersededAt == nil)
     }
@@ -424,7 +425,7 @@ struct RevocationTests {
     ]
     for records in [records, records.reversed()] {
       var ledger = Ledger()
-      for record in records { ledger.hear(record) }
+      for record in records { ledger.receive(record) }
       #expect(ledger.charge("1")?.supersededAt == day(10))
       #expect(ledger.charge("2")?.supersededAt == nil)
       #expect(ledger.charge("3")?.supersededAt == nil)
@@ -441,17 +442,17 @@ struct RevocationTests {
     }
     for _ in 0..<12 {
       var ledger = Ledger()
-      for answer in answers.shuffled(using: &generator) { ledger.hear(answer) }
+      for answer in answers.shuffled(using: &generator) { ledger.receive(answer) }
       #expect(ledger.charge("1")?.revocation == Revocation(at: day(5), reason: ""))
     }
   }
 
   @Test func anUpgradedChargeGivesNothingWhateverItsExpirySays() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(11), isUpgraded: true))
+    ledger.receive(charge("1", from: day(0), to: day(30), asOf: day(11), isUpgraded: true))
     ledger.claim(key("1"), by: a)
-    ledger.hear([off(day(5))])
-    ledger.hear(Self.quarter)
+    ledger.receive([off(day(5))])
+    ledger.receive(Self.quarter)
     ledger.claim(key("2", .quarterly), by: b)
     #expect(ledger.premium(a, at: day(9))?.state == .active)
     #expect(ledger.premium(a, at: day(10))?.state == .expired)

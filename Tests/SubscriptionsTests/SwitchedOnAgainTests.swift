@@ -9,7 +9,7 @@ struct SwitchedOnAgainTests {
   struct Case: Sendable, CustomTestStringConvertible {
     var name: String
     var kind: ChargeKind
-    var heard: [RenewalStatus]
+    var received: [RenewalStatus]
     var ordered: OpenedOrder?
     var token: AccountKey?
     /// When B's submission of C arrived.
@@ -17,13 +17,13 @@ struct SwitchedOnAgainTests {
     var owner: AccountKey
 
     init(
-      _ name: String, _ kind: ChargeKind, _ heard: [RenewalStatus], ordered: Timestamp? = nil,
+      _ name: String, _ kind: ChargeKind, _ received: [RenewalStatus], ordered: Timestamp? = nil,
       product: ProductID = .monthly, by account: AccountKey = b, token: AccountKey? = nil,
       submitted: Timestamp = day(30.5), _ owner: AccountKey
     ) {
       self.name = name
       self.kind = kind
-      self.heard = heard
+      self.received = received
       self.ordered = ordered.map {
         OpenedOrder(account: account, productID: product, openedAt: $0)
       }
@@ -65,7 +65,7 @@ struct SwitchedOnAgainTests {
   ]
 
   // swift-format-ignore
-  static let heard: [Case] = [
+  static let received: [Case] = [
     Case("no order, no token",              .unknown, [off(day(10)), on(day(20))],                           a),
     Case("B's order",                       .unknown, [off(day(10)), on(day(20))], ordered: day(15),         b),
     Case("5 min before the off",            .unknown, [off(day(10)), on(day(20))], ordered: day(10, minus(five)), b),
@@ -77,18 +77,18 @@ struct SwitchedOnAgainTests {
     Case("B's token in the renewal info",   .unknown, [off(day(10)), on(day(20), token: issuedToken(b))],    b),
     Case("never off, B's order",            .unknown, [on(day(10))], ordered: day(15),                       a),
     Case("never off, B's token",            .unknown, [on(day(10))], token: b,                               a),
-    Case("nothing heard, B's order",        .unknown, [], ordered: day(15),                                  a),
+    Case("no status, B's order",            .unknown, [], ordered: day(15),                                  a),
   ]
 
-  @Test("Nobody heard of it", arguments: silently) func silent(_ test: Case) { check(test) }
-  @Test("Apple said so", arguments: heard) func told(_ test: Case) { check(test) }
+  @Test("It was not reported", arguments: silently) func silent(_ test: Case) { check(test) }
+  @Test("Apple said so", arguments: received) func reported(_ test: Case) { check(test) }
 
   private func check(_ test: Case) {
     var ledger = Ledger(orders: Set([test.ordered].compactMap(\.self)))
-    ledger.hear(charge("P", from: day(0), to: day(30)))
+    ledger.receive(charge("P", from: day(0), to: day(30)))
     ledger.claim(key("P"), by: a)
-    ledger.hear(test.heard)
-    ledger.hear(
+    ledger.receive(test.received)
+    ledger.receive(
       charge(
         "C", from: day(30), to: day(60), kind: test.kind, token: test.token.map(issuedToken)))
     ledger.claim(key("C"), by: b, receivedAt: test.submitted)
@@ -96,23 +96,23 @@ struct SwitchedOnAgainTests {
     switch (test.owner == a, test.ordered) {
     case (true, _): #expect(ledger.decision("C")?.rule == .activelyAutoRenewing)
     case (false, nil):
-      #expect(ledger.decision("C")?.finding.ground == .tokenOfAnotherAccount)
+      #expect(ledger.decision("C")?.renewal.reason == .tokenOfAnotherAccount)
     case (false, _):
-      #expect(ledger.decision("C")?.finding.ground == .orderedByAnotherAccount)
+      #expect(ledger.decision("C")?.renewal.reason == .orderedByAnotherAccount)
     }
   }
 
   @Test func anOrderOpenedAfterTheClaimOverturnsNothing() {
     // The claim settled it for A; B's order comes two minutes later, and so does late evidence.
     var ledger = Ledger()
-    ledger.hear(charge("P", from: day(0), to: day(30)))
+    ledger.receive(charge("P", from: day(0), to: day(30)))
     ledger.claim(key("P"), by: a)
-    ledger.hear([off(day(29.5))])
-    ledger.hear(charge("C", from: day(30), to: day(60)))
+    ledger.receive([off(day(29.5))])
+    ledger.receive(charge("C", from: day(30), to: day(60)))
     ledger.claim(key("C"), by: b, receivedAt: day(30, .minutes(1)))
     #expect(ledger.owner("C") == a)
     ledger.open(OpenedOrder(account: b, productID: .monthly, openedAt: day(30, .minutes(3))))
-    ledger.hear([on(day(20))])
+    ledger.receive([on(day(20))])
     #expect(ledger.owner("C") == a)
     #expect(ledger.lastAction("C") != .corrected)
   }
@@ -122,11 +122,11 @@ struct SwitchedOnAgainTests {
       OpenedOrder(account: b, productID: .monthly, openedAt: day(12)),
       OpenedOrder(account: c, productID: .monthly, openedAt: day(13)),
     ])
-    ledger.hear(charge("P", from: day(0), to: day(30)))
+    ledger.receive(charge("P", from: day(0), to: day(30)))
     ledger.claim(key("P"), by: a)
-    ledger.hear([off(day(10))])
-    ledger.hear(charge("C", from: day(30), to: day(60), kind: .renewal))
-    ledger.hear(charge("D", from: day(60), to: day(90), kind: .renewal))
+    ledger.receive([off(day(10))])
+    ledger.receive(charge("C", from: day(30), to: day(60), kind: .renewal))
+    ledger.receive(charge("D", from: day(60), to: day(90), kind: .renewal))
     #expect(ledger.owner("C") == a)
     #expect(ledger.decision("C")?.isProvisional == true)
     #expect(ledger.decision("D")?.isProvisional == true)
@@ -139,14 +139,14 @@ struct SwitchedOnAgainTests {
     #expect(ledger.owner("C") == b)
   }
 
-  @Test func theFirstClaimOfSomebodyWithoutAnOrderSettlesItForA() {
+  @Test func theFirstClaimWithoutAnOrderSettlesItForA() {
     var ledger = Ledger(orders: [
       OpenedOrder(account: c, productID: .monthly, openedAt: day(13))
     ])
-    ledger.hear(charge("P", from: day(0), to: day(30)))
+    ledger.receive(charge("P", from: day(0), to: day(30)))
     ledger.claim(key("P"), by: a)
-    ledger.hear([off(day(10))])
-    ledger.hear(charge("C", from: day(30), to: day(60), kind: .renewal))
+    ledger.receive([off(day(10))])
+    ledger.receive(charge("C", from: day(30), to: day(60), kind: .renewal))
     ledger.claim(key("C"), by: b)
     #expect(ledger.owner("C") == a)
     #expect(ledger.decision("C")?.isProvisional == false)

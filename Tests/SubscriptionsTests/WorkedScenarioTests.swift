@@ -52,7 +52,7 @@ struct WorkedScenarioTests {
       bindings: [(a, 0)],
       holds: [.init(a, 31, .active, until: 120), .init(b, 31, nil)]),
 
-    Scenario("2c, nobody heard of the switch, Apple calls it a renewal: B, by the order", [
+    Scenario("2c, the switch was not reported, Apple calls it a renewal: B, by the order", [
         .buys("1", .monthly, 0, to: 30),   .submits(a, 0),
         .switches(on: false),    .polls(10),
         .orders(b, .quarterly, 12),
@@ -62,7 +62,7 @@ struct WorkedScenarioTests {
       bindings: [(a, 0), (b, 30)],
       holds: [.init(a, 31, .expired), .init(b, 31, .active, until: 120)]),
 
-    Scenario("2c, nobody heard of the switch, no order: A", [
+    Scenario("2c, the switch was not reported, no order: A", [
         .buys("1", .monthly, 0, to: 30),   .submits(a, 0),
         .switches(on: false),    .polls(10),
         .renews("2", .quarterly, 30, to: 120), .notifies("2", .renewal, 30), .submits(b, 30.1),
@@ -124,7 +124,7 @@ struct WorkedScenarioTests {
       bindings: [(a, 0)],
       holds: [.init(a, 51, .active, until: 80), .init(b, 51, nil)]),
 
-    Scenario("5b: the same, but nobody heard of the retry", [
+    Scenario("5b: the same, but the retry was not reported", [
         .buys("1", .monthly, 0, to: 30),   .submits(a, 0),
         .fails(.billingRetry),
         .renews("2", .monthly, 50, to: 80), .submits(b, 50.1),
@@ -160,7 +160,7 @@ struct WorkedScenarioTests {
       bindings: [(a, 0), (b, 25)],
       holds: [.init(b, 26, .active, until: 115)]),
 
-    Scenario("9: A's renewal comes by poll, nobody submits", [
+    Scenario("9: A's renewal comes by poll, without a submission", [
         .buys("1", .monthly, 0, to: 30),   .submits(a, 0),
         .renews("2", .monthly, 30, to: 60), .polls(30.5),
       ],
@@ -224,7 +224,7 @@ struct WorkedScenarioTests {
 
     Scenario("14: Monday's off is delivered on Thursday, after Tuesday's on", [
         .buys("1", .monthly, 0, to: 30),   .submits(a, 0),
-        .hears(on(day(2))),      .hears(off(day(1))),
+        .receives(on(day(2))),      .receives(off(day(1))),
         .renews("2", .monthly, 30, to: 60), .polls(30.1),
       ],
       owners: ["1": (a, .submitter), "2": (a, .activelyAutoRenewing)],
@@ -239,7 +239,7 @@ struct WorkedScenarioTests {
       bindings: [(a, 0)],
       holds: [.init(a, 29.4, .active, until: 60), .init(b, 31, nil)]),
 
-    Scenario("16: somebody bought again unclaimed, it renews, B submits the renewal", [
+    Scenario("16: bought again unclaimed, it renews, B submits the renewal", [
         .buys("1", .monthly, 0, to: 30),   .submits(a, 0),
         .switches(on: false),    .polls(10),
         .buys("2", .monthly, 35, to: 65),  .notifies("2", .purchase, 35),
@@ -321,27 +321,27 @@ struct WorkedScenarioTests {
   ]
 
   @Test("In the story's order", arguments: scenarios)
-  func told(_ scenario: Scenario) {
-    check(scenario, scenario.ledger(hearing: scenario.deliveries().map(\.items)))
+  func reported(_ scenario: Scenario) {
+    check(scenario, scenario.ledger(receiving: scenario.deliveries().map(\.items)))
   }
 
   @Test("In other orders of arrival", arguments: scenarios)
-  func retold(_ scenario: Scenario) {
+  func repeatedEvidence(_ scenario: Scenario) {
     let deliveries = scenario.deliveries()
-    let expected = Outcome(scenario.ledger(hearing: deliveries.map(\.items)))
+    let expected = Outcome(scenario.ledger(receiving: deliveries.map(\.items)))
     var generator = SeededGenerator(seed: 7)
     for _ in 0..<15 {
       let items = rearranged(deliveries.flatMap(\.items), using: &generator)
-      let ledger = scenario.ledger(hearing: batches(items, using: &generator))
+      let ledger = scenario.ledger(receiving: batches(items, using: &generator))
       #expect(Outcome(ledger) == expected)
       check(scenario, ledger)
     }
   }
 
-  @Test("Told twice, nothing is appended", arguments: scenarios)
+  @Test("Repeated evidence appends nothing", arguments: scenarios)
   func repeated(_ scenario: Scenario) {
     let deliveries = scenario.deliveries()
-    var ledger = scenario.ledger(hearing: deliveries.map(\.items))
+    var ledger = scenario.ledger(receiving: deliveries.map(\.items))
     for delivery in deliveries { #expect(ledger.record(delivery.items) == []) }
   }
 

@@ -22,7 +22,7 @@ struct AccountCharges: Sendable {
     /// The end of the paid period, or nil if there is none.
     var end: Timestamp?
     /// The administrator action that assigned or released it.
-    var act: AdministratorAction?
+    var action: AdministratorAction?
 
     var period: TimelineChart.Period {
       TimelineChart.Period(report, of: "", owner: 1, end: end, href: report.charge.id.href)
@@ -71,24 +71,24 @@ struct AccountCharges: Sendable {
   private static func read(_ charges: [Charge.ID], in ledger: Ledger, _ catalogue: Catalogue)
     async throws -> [Charge.ID: Shown]
   {
-    var families: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
-    for family in try await ledger.ownership.families(of: Set(charges.map(\.line))) {
-      for line in family.line.heads.keys { families[line] = family }
+    var originals: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
+    for original in try await ledger.ownership.originals(of: Set(charges.map(\.line))) {
+      for line in original.line.heads.keys { originals[line] = original }
     }
     var shown: [Charge.ID: Shown] = [:]
     for id in charges where shown[id] == nil {
-      guard let family = families[id.line],
-        let report = ChargeReport(of: id, in: family, catalogue: catalogue)
+      guard let original = originals[id.line],
+        let report = ChargeReport(of: id, in: original, catalogue: catalogue)
       else { continue }
       shown[id] = Shown(report: report, end: report.end(in: catalogue))
     }
     let placed = shown.values.filter { $0.report.recorded.decision.isByAdministrator }
       .map(\.report.charge.id)
-    let placements = try await ledger.accounts.placements(on: Set(placed.map(\.line)))
-    let acts = try await OverrideActions(of: placements, in: ledger)
+    let ownerOverrides = try await ledger.accounts.ownerOverrides(on: Set(placed.map(\.line)))
+    let actions = try await OverrideActions(of: ownerOverrides, in: ledger)
     for id in placed {
-      shown[id]?.act = placements.first { $0.entry.content.places(id) }
-        .flatMap(acts.act(behind:))
+      shown[id]?.action = ownerOverrides.first { $0.entry.content.places(id) }
+        .flatMap(actions.action(behind:))
     }
     return shown
   }
@@ -126,7 +126,7 @@ struct AccountCharges: Sendable {
       state: Badge(charge, end: shown.end, at: now), rule: decision.rule.rawValue,
       because: report.because, owner: other.map(PageLink.account),
       // The administrator who assigned or released it.
-      placed: shown.act.map {
+      placed: shown.action.map {
         AdministratorActionNote(administrator: $0.administrator, reason: $0.reason)
       },
       isSandbox: charge.id.line.environment == .sandbox,

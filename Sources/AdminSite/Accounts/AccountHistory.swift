@@ -12,7 +12,7 @@ struct AccountHistoryRows: Sendable {
   /// The position reached in both lists.
   struct Place: Sendable {
     var entry: HistoryPlace?
-    var act: Int64?
+    var action: Int64?
   }
 
   /// Latest first.
@@ -28,18 +28,18 @@ struct AccountHistoryRows: Sendable {
       of: ties, before: place.entry, limit: part.limit + 1)
     let events = try await Self.events(found.entries, in: ledger)
     let sources = try await SourceText(of: found.entries, in: ledger)
-    var acts = try await ledger.administration.otherActions(
-      on: account.key, before: place.act, limit: part.limit + 1)
+    var actions = try await ledger.administration.otherActions(
+      on: account.key, before: place.action, limit: part.limit + 1)
     // Older actions belong to the next page: the ledger was only read back to this date.
-    if let end = found.lookedBackTo { acts.removeAll { $0.actedAt < end.recordedAt } }
-    let all = events.count + acts.count
-    var (rows, (laterEvents, laterActs)) = ([FactRow](), (events[...], acts[...]))
+    if let end = found.lookedBackTo { actions.removeAll { $0.actedAt < end.recordedAt } }
+    let all = events.count + actions.count
+    var (rows, (laterEvents, laterActions)) = ([FactRow](), (events[...], actions[...]))
     while rows.count < part.limit {
-      let (event, act) = (laterEvents.first, laterActs.first)
-      if let act, event.map({ $0.entry.recordedAt <= act.actedAt }) ?? true {
-        rows.append(FactRow(act, on: account))
-        place.act = act.id
-        laterActs.removeFirst()
+      let (event, action) = (laterEvents.first, laterActions.first)
+      if let action, event.map({ $0.entry.recordedAt <= action.actedAt }) ?? true {
+        rows.append(FactRow(action, on: account))
+        place.action = action.id
+        laterActions.removeFirst()
       } else if let event {
         var row = sources.fact(event)
         let line = event.entry.line
@@ -80,13 +80,13 @@ extension AccountHistoryRows.Place {
           entry.line.originalTransactionID.rawValue, "\(entry.number)",
         ]
       } ?? []
-    return PagePart.cursor([act.map(String.init) ?? ""] + entry)
+    return PagePart.cursor([action.map(String.init) ?? ""] + entry)
   }
 
   fileprivate init?(_ cursor: String) {
     let parts = PagePart.fields(of: cursor)
-    guard let act = parts.first, act.isEmpty || Int64(act) != nil else { return nil }
-    self.act = Int64(act)
+    guard let action = parts.first, action.isEmpty || Int64(action) != nil else { return nil }
+    self.action = Int64(action)
     guard parts.count > 1 else { return }
     guard parts.count == 5, let milliseconds = Int64(parts[1]),
       let environment = Subscriptions.Environment(rawValue: parts[2]), let number = Int(parts[4])
@@ -98,12 +98,12 @@ extension AccountHistoryRows.Place {
 }
 
 extension FactRow {
-  fileprivate init(_ act: AdministratorAction, on account: Account) {
+  fileprivate init(_ action: AdministratorAction, on account: Account) {
     self.init(
-      at: Moment(act.actedAt), sentence: act.sentence(on: account),
+      at: Moment(action.actedAt), sentence: action.sentence(on: account),
       source: EntrySource.Kind.administrator.title,
-      symbol: .administrator, sourceID: act.administrator,
-      reason: act.reason)
+      symbol: .administrator, sourceID: action.administrator,
+      reason: action.reason)
   }
 }
 

@@ -35,7 +35,7 @@ struct AccountPageController: Sendable {
     let history = try await AccountHistoryRows(
       of: charges.ties, account, part: historyPart, in: ledger)
     let eventPart = try part("events_")
-    let (told, eventPaging) = eventPart.part(
+    let (shown, eventPaging) = eventPart.part(
       of: try await ledger.accounts.latestEvents(
         of: account.key, before: try eventPart.place { Int64($0) }, limit: eventPart.limit + 1)
     ) { "\($0.id)" }
@@ -45,7 +45,8 @@ struct AccountPageController: Sendable {
       lastSubmission: try await ledger.accounts.latestSubmissions(of: account.key, limit: 1).first)
     let orders = try await ledger.accounts.latestOrders(of: account, limit: Self.mostOrders)
     let grants = try await ledger.grants.storedGrants(of: account.id)
-    let acts = try await ledger.administration.grantActs(on: account.key, grants.map(\.grant.id))
+    let actions = try await ledger.administration.grantActions(
+      on: account.key, grants.map(\.grant.id))
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
     frame.actions = Self.actions(for: account)
@@ -56,11 +57,11 @@ struct AccountPageController: Sendable {
         timeline: charges.timeline(at: now), charges: charges.rows(of: charges.owned, at: now),
         chargePaging: charges.owned.paging, sections: charges.sections(at: now),
         orders: orders.map { Self.row($0.answered(at: now), charges: charges) },
-        grants: grants.reversed().map { Self.row($0, acts: acts, at: now) },
+        grants: grants.reversed().map { Self.row($0, actions: actions, at: now) },
         submissions: submissions.map(Self.row), submissionPaging: submissionPaging,
         history: history.rows,
         historyPaging: historyPart.paging(shown: history.rows.count, next: history.next),
-        events: told.map(FactRow.init), eventPaging: eventPaging,
+        events: shown.map(FactRow.init), eventPaging: eventPaging,
         pruning: try await ledger.accounts.eventPruning().map(Self.sentence)
       ), .account)
   }
@@ -183,7 +184,7 @@ struct AccountPageController: Sendable {
     )
   }
 
-  private static func row(_ stored: StoredGrant, acts: [AdministratorAction], at now: Timestamp)
+  private static func row(_ stored: StoredGrant, actions: [AdministratorAction], at now: Timestamp)
     -> some Sendable
   {
     let (grant, id) = (stored.grant, stored.grant.id.uuidString.lowercased())
@@ -196,7 +197,7 @@ struct AccountPageController: Sendable {
         : Badge(text: grant.source == .provisional ? "Provisional" : "Active", tone: Tone.good)
     /// The actions are sorted latest first.
     func last(_ action: AdministratorAction.Action) -> AdministratorAction? {
-      acts.first { $0.action == action.rawValue && $0.subject == id }
+      actions.first { $0.action == action.rawValue && $0.subject == id }
     }
     return (
       grantID: id, entitlement: grant.entitlement, state: state, from: Moment(grant.startsAt),

@@ -53,10 +53,10 @@ extension ChartData {
   static let netClass = "series-net"
 
   /// The series in the legend, the description and the table.
-  private var told: [ChartSeries] { series + (net.map { [$0] } ?? []) }
+  private var allSeries: [ChartSeries] { series + (net.map { [$0] } ?? []) }
 
   private var legend: [ChartKey] {
-    told.enumerated().map { index, series in
+    allSeries.enumerated().map { index, series in
       ChartKey(
         seriesClass: self.series.indices.contains(index) ? Self.seriesClass(index) : Self.netClass,
         label: series.name, value: (series.values.last ?? nil).map(unit.text))
@@ -65,7 +65,7 @@ extension ChartData {
 
   /// One sentence for each series: where it ends, where it began, and its extremes.
   private var description: String {
-    told.compactMap { series in
+    allSeries.compactMap { series in
       let known = zip(buckets, series.values).compactMap { bucket, value in
         value.map { (label: bucket.label, value: $0) }
       }
@@ -86,7 +86,7 @@ extension ChartData {
     return stride(from: 0, to: count, by: group).map { start in
       // The latest bucket of the band.
       let index = min(start + group, count) - 1
-      let values = told.compactMap { series in
+      let values = allSeries.compactMap { series in
         series.values[index].map { "\(series.name) \(unit.text($0))" }
       }
       return ChartBand(
@@ -102,11 +102,11 @@ extension ChartData {
     DataTable(
       caption: title,
       columns: [DataColumn(label: "Time")]
-        + told.map { DataColumn(label: $0.name, isNumber: true) },
+        + allSeries.map { DataColumn(label: $0.name, isNumber: true) },
       rows: buckets.indices.reversed().map { index in
         DataRow(
           cells: [DataCell(text: buckets[index].label, isHeading: true)]
-            + told.map { series in
+            + allSeries.map { series in
               DataCell(text: series.values[index].map(unit.text) ?? "", isNumber: true)
             })
       },

@@ -118,11 +118,11 @@ extension OriginalTransactionKey {
 struct SourceText: Sendable {
   private let notifications: [ExactText: NotificationSummary]
   private let submitters: [UUID: String]
-  private let acts: OverrideActions
+  private let actions: OverrideActions
 
   init(of entries: [HistoryEntry], in ledger: Ledger) async throws {
     let sources = Set(entries.map(\.source))
-    acts = try await OverrideActions(of: entries, in: ledger)
+    actions = try await OverrideActions(of: entries, in: ledger)
     notifications = try await ledger.accounts.notificationSummaries(
       sources.filter { $0.kind == .notification }.compactMap(\.id))
     submitters = try await ledger.accounts.submitters(
@@ -138,13 +138,13 @@ struct SourceText: Sendable {
       anchor: anchor, at: Moment(moment), sentence: event.sentence, source: source.kind.title,
       symbol: source.kind.symbol, sourceDetail: detail(of: source),
       sourceID: submitter ?? source.id,
-      sourceHref: submitter.map { AdminURL.account($0) }, reason: act(behind: event)?.reason,
+      sourceHref: submitter.map { AdminURL.account($0) }, reason: action(behind: event)?.reason,
       recordedAt: entry.recordedAt == moment ? nil : Moment(entry.recordedAt))
   }
 
   /// The administrator action that caused an entry.
-  func act(behind event: ChargeEvent) -> AdministratorAction? {
-    acts.act(behind: (event.entry, event.source))
+  func action(behind event: ChargeEvent) -> AdministratorAction? {
+    actions.action(behind: (event.entry, event.source))
   }
 
   /// The tooltip of a source's mark.
@@ -194,7 +194,7 @@ extension EntrySource.Kind {
 extension FactRow {
   init(_ writeBack: WriteBack, name: (AccountKey) -> String) {
     self.init(
-      at: Moment(writeBack.toldAt), sentence: writeBack.sentence(name), source: "Write-back",
+      at: Moment(writeBack.sentAt), sentence: writeBack.sentence(name), source: "Write-back",
       symbol: .poll, sourceDetail: writeBack.outcome.name,
       sourceID: writeBack.request?.transactionID.rawValue)
   }
@@ -239,16 +239,16 @@ extension WriteBack.Reason {
 /// The ledger itself only stores the administrator's name.
 struct OverrideActions: Sendable {
   /// Latest first.
-  private let acts: [AdministratorAction]
+  private let actions: [AdministratorAction]
 
   init(of entries: [HistoryEntry], in ledger: Ledger) async throws {
     let placing = entries.filter { $0.source.kind == .administrator }.map(\.entry.content)
-    acts = try await ledger.administration.overrideActions(
+    actions = try await ledger.administration.overrideActions(
       of: Set(placing.compactMap(\.charge)), concerning: Set(placing.flatMap(\.accounts)))
   }
 
-  func act(behind entry: HistoryEntry) -> AdministratorAction? {
-    acts.first { $0.brought(entry.entry, from: entry.source) }
+  func action(behind entry: HistoryEntry) -> AdministratorAction? {
+    actions.first { $0.brought(entry.entry, from: entry.source) }
   }
 }
 
@@ -256,7 +256,7 @@ extension LedgerEntry.Content {
   /// The charge that was assigned or decided, or nil for evidence.
   fileprivate var charge: TransactionKey? {
     switch self {
-    case .act(let act): act.transaction
+    case .action(let action): action.transaction
     case .ownership(let change): change.charge
     case .evidence, .confirmation: nil
     }
@@ -274,5 +274,5 @@ extension LedgerEntry.Content {
 
 extension Decision {
   /// Whether an administrator action determined the decision.
-  var isByAdministrator: Bool { rule == .administrator || finding.ground == .released }
+  var isByAdministrator: Bool { rule == .administrator || renewal.reason == .released }
 }

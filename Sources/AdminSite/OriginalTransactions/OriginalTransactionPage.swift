@@ -20,25 +20,26 @@ struct OriginalTransactionPageController: Sendable {
     }
     // Production is shown by default; the page links the sandbox one.
     guard let environment = environments.first(where: { $0 == wanted ?? $0 }),
-      let family = try await ledger.ownership.family(of: OriginalTransactionKey(environment, id))
+      let original = try await ledger.ownership.original(
+        of: OriginalTransactionKey(environment, id))
     else {
       throw Problem(
         .unknownOriginalTransaction, "No original transaction with ID \(id).")
     }
     let line = OriginalTransactionKey(environment, id)
-    let facts = try await OriginalTransactionFacts(of: family, in: ledger)
+    let facts = try await OriginalTransactionFacts(of: original, in: ledger)
     let (catalogue, now) = (catalogue.catalogue, pages.now())
     var frame = try await pages.frame(id.rawValue, context)
     frame.searchText = id.rawValue
-    let state = state(of: line, in: family, facts: facts, catalogue: catalogue, at: now)
-    let owners = TimelineOwners(of: family.rule)
+    let state = state(of: line, in: original, facts: facts, catalogue: catalogue, at: now)
+    let owners = TimelineOwners(of: original.rule)
     let others = environments.filter { $0 != environment }.map { other in
       Property("Also in", other.rawValue, href: OriginalTransactionKey(other, id).href)
     }
     // Latest first.
-    let charges = family.rule.charges.reversed().compactMap { charge in
-      ChargeReport(of: charge.id, in: family, catalogue: catalogue).map { report in
-        card(report, in: family, facts: facts, owners: owners, catalogue: catalogue, at: now)
+    let charges = original.rule.charges.reversed().compactMap { charge in
+      ChargeReport(of: charge.id, in: original, catalogue: catalogue).map { report in
+        card(report, in: original, facts: facts, owners: owners, catalogue: catalogue, at: now)
       }
     }
     return PageRenderer.response(
@@ -46,19 +47,20 @@ struct OriginalTransactionPageController: Sendable {
         page: frame, isSandbox: environment == .sandbox, verdict: state.verdict,
         verdictTone: state.tone, properties: state.properties + others,
         // Other original transactions that Apple links with this one.
-        linked: family.line.heads.keys.filter { $0 != line }.sorted().map {
+        linked: original.line.heads.keys.filter { $0 != line }.sorted().map {
           PageLink(label: $0.originalTransactionID.rawValue, href: $0.href)
         },
         timeline: TimelinePicture(
           TimelineLayout(
-            TimelineChart(of: line, in: family, facts: facts, catalogue: catalogue, at: now))),
+            TimelineChart(of: line, in: original, facts: facts, catalogue: catalogue, at: now))),
         charges: charges, facts: facts.rows
       ), .originalTransaction)
   }
 
   /// A charge, with the decision on it.
   private func card(
-    _ report: ChargeReport, in family: RecordedOriginalTransaction, facts: OriginalTransactionFacts,
+    _ report: ChargeReport, in original: RecordedOriginalTransaction,
+    facts: OriginalTransactionFacts,
     owners: TimelineOwners, catalogue: Catalogue, at now: Timestamp
   ) -> some Sendable {
     let (charge, recorded, end) = (report.charge, report.recorded, report.end(in: catalogue))
@@ -72,36 +74,37 @@ struct OriginalTransactionPageController: Sendable {
       letter: TimelineOwner.letter(owner), owner: report.ownerAccountID.map(PageLink.account),
       rule: recorded.decision.rule.rawValue, because: report.because,
       decidedAt: Moment(recorded.decidedAt), correctedAt: recorded.correctedAt.map(Moment.init),
-      properties: evidence(of: report, in: family, facts: facts),
-      history: facts.rows(about: charge, statusDates: recorded.decision.finding.statusDates),
+      properties: evidence(of: report, in: original, facts: facts),
+      history: facts.rows(about: charge, statusDates: recorded.decision.renewal.statusDates),
       aliases: charge.aliases.map(\.transactionID.rawValue),
       transferHref: charge.id.href(form: "transfer"), releaseHref: charge.id.href(form: "release")
     )
   }
 
   private func evidence(
-    of report: ChargeReport, in family: RecordedOriginalTransaction, facts: OriginalTransactionFacts
+    of report: ChargeReport, in original: RecordedOriginalTransaction,
+    facts: OriginalTransactionFacts
   ) -> [Property] {
     let decision = report.recorded.decision
-    let finding = decision.finding
+    let renewal = decision.renewal
     let properties: [Property?] = [
-      Property("Summary", DecisionEvidence(on: report, in: family).sentences),
+      Property("Summary", DecisionEvidence(on: report, in: original).sentences),
       Property("Kind", report.charge.kind.rawValue),
-      Property("Reason", finding.ground.rawValue, isCode: true),
-      facts.placement(of: report.charge, by: decision).map { act in
+      Property("Reason", renewal.reason.rawValue, isCode: true),
+      facts.ownerOverride(of: report.charge, by: decision).map { action in
         Property(
-          decision.rule == .administrator ? "Assigned by" : "Released by", act.administrator,
-          note: act.reason)
+          decision.rule == .administrator ? "Assigned by" : "Released by", action.administrator,
+          note: action.reason)
       },
-      finding.previous.map {
+      renewal.previous.map {
         Property(
           "Previous charge", $0.transactionID.rawValue, href: "#\($0.anchor)", isCode: true)
       },
-      finding.account.map(facts.name).map {
+      renewal.account.map(facts.name).map {
         Property("Auto-renewing account", $0, href: AdminURL.account($0), isCode: true)
       },
-      finding.statusAsOf.map { Property("Renewal status as of", $0) },
-      finding.switchedOffAt.map { Property("Auto-renew off since", $0) },
+      renewal.statusAsOf.map { Property("Renewal status as of", $0) },
+      renewal.switchedOffAt.map { Property("Auto-renew off since", $0) },
       report.orderID.map { Property("Order", $0.uuidString.lowercased(), isCode: true) },
       report.deliveredAt.map { Property("Delivered", $0) },
       decision.isProvisional
@@ -111,13 +114,13 @@ struct OriginalTransactionPageController: Sendable {
   }
 
   private func state(
-    of line: OriginalTransactionKey, in family: RecordedOriginalTransaction,
+    of line: OriginalTransactionKey, in original: RecordedOriginalTransaction,
     facts: OriginalTransactionFacts, catalogue: Catalogue, at now: Timestamp
   ) -> (verdict: String, tone: String, properties: [Property]) {
-    let bindings = Binding.bindings(of: family.rule.charges, decisions: family.rule.decisions)
+    let bindings = Binding.bindings(of: original.rule.charges, decisions: original.rule.decisions)
     let account = bindings.account(asOf: now).map(facts.name)
-    let current = family.current(in: catalogue, at: now)
-    let summary = OriginalTransactionState(line: family.line, rule: family.rule)
+    let current = original.current(in: catalogue, at: now)
+    let summary = OriginalTransactionState(line: original.line, rule: original.rule)
     let owner = account.map { "Renewals belong to \($0)." } ?? "Not bound to an account."
     let product = current?.productID ?? summary.latest?.productID
     let properties: [Property?] = [
@@ -125,7 +128,7 @@ struct OriginalTransactionPageController: Sendable {
         "Renewals go to", account ?? "no account", href: account.map { AdminURL.account($0) },
         isCode: account != nil),
       Property("Environment", line.environment.rawValue),
-      Property("Charges", ChartUnit.count.text(Int64(family.rule.charges.count))),
+      Property("Charges", ChartUnit.count.text(Int64(original.rule.charges.count))),
       product.map { Property("Product", $0.rawValue, isCode: true) },
       summary.paidThrough.map { Property("Paid through", $0) },
       summary.autoRenews.map {
@@ -175,23 +178,23 @@ struct OriginalTransactionFacts: Sendable {
   let names: [AccountKey: String]
   let sources: SourceText
   /// Latest first.
-  private let tellings: [WriteBack]
+  private let writeBacks: [WriteBack]
 
-  init(of family: RecordedOriginalTransaction, in ledger: Ledger) async throws {
+  init(of original: RecordedOriginalTransaction, in ledger: Ledger) async throws {
     var entries: [HistoryEntry] = []
-    for line in family.line.heads.keys.sorted() {
+    for line in original.line.heads.keys.sorted() {
       entries += try await ledger.ownership.history(of: line)
     }
     entries.sort {
       ($0.entry.recordedAt, $0.entry.line, $0.entry.number)
         < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
     }
-    tellings = try await ledger.writeBacks.appleTellings(
-      of: family.line.heads.keys.sorted(), limit: Self.mostWriteBacks)
+    writeBacks = try await ledger.writeBacks.writeBacks(
+      of: original.line.heads.keys.sorted(), limit: Self.mostWriteBacks)
     let unnamed = Set(
-      entries.flatMap { $0.entry.content.accounts } + tellings.compactMap(\.account)
-    ).subtracting(family.names.keys)
-    let names = family.names.merging(try await ledger.ownership.accountIDs(of: unnamed)) {
+      entries.flatMap { $0.entry.content.accounts } + writeBacks.compactMap(\.account)
+    ).subtracting(original.names.keys)
+    let names = original.names.merging(try await ledger.ownership.accountIDs(of: unnamed)) {
       first, _ in first
     }
     events = entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
@@ -204,15 +207,15 @@ struct OriginalTransactionFacts: Sendable {
   /// Entries and write-backs, latest first, with anchors.
   var rows: [FactRow] {
     var rows: [FactRow] = []
-    var told = tellings[...]
+    var remaining = writeBacks[...]
     for event in events.reversed() {
-      while let writeBack = told.first, writeBack.toldAt > event.entry.recordedAt {
+      while let writeBack = remaining.first, writeBack.sentAt > event.entry.recordedAt {
         rows.append(FactRow(writeBack, name: name))
-        told.removeFirst()
+        remaining.removeFirst()
       }
       rows.append(sources.fact(event, anchor: Self.anchor(event.entry)))
     }
-    return rows + told.map { FactRow($0, name: name) }
+    return rows + remaining.map { FactRow($0, name: name) }
   }
 
   /// The entries about a charge, oldest first.
@@ -235,9 +238,9 @@ struct OriginalTransactionFacts: Sendable {
   }
 
   /// The administrator action that assigned or released a charge, if it still applies.
-  func placement(of charge: Charge, by decision: Decision) -> AdministratorAction? {
+  func ownerOverride(of charge: Charge, by decision: Decision) -> AdministratorAction? {
     guard decision.isByAdministrator else { return nil }
-    return events.last { $0.entry.content.places(charge.id) }.flatMap(sources.act(behind:))
+    return events.last { $0.entry.content.places(charge.id) }.flatMap(sources.action(behind:))
   }
 
   private static func anchor(_ entry: LedgerEntry) -> String {

@@ -251,17 +251,17 @@ struct TimelineOwners: Sendable {
 
 extension TimelineChart {
   init(
-    of line: OriginalTransactionKey, in family: RecordedOriginalTransaction,
+    of line: OriginalTransactionKey, in original: RecordedOriginalTransaction,
     facts: OriginalTransactionFacts, catalogue: Catalogue,
     at now: Timestamp
   ) {
-    let owners = TimelineOwners(of: family.rule)
-    let timeline = SubscriptionTimeline(of: family.line, rule: family.rule, in: catalogue)
+    let owners = TimelineOwners(of: original.rule)
+    let timeline = SubscriptionTimeline(of: original.line, rule: original.rule, in: catalogue)
     let name = { (account: AccountKey?) in account.map(facts.name) ?? "no account" }
     self.init(
       originalTransactionID: line.originalTransactionID.rawValue, now: now,
-      periods: family.rule.charges.compactMap { charge in
-        ChargeReport(of: charge.id, in: family, catalogue: catalogue).map {
+      periods: original.rule.charges.compactMap { charge in
+        ChargeReport(of: charge.id, in: original, catalogue: catalogue).map {
           Period(
             $0, of: " (\($0.ownerAccountID ?? "unclaimed"))",
             owner: owners.number($0.recorded.decision.owner), end: $0.end(in: catalogue),
@@ -269,7 +269,7 @@ extension TimelineChart {
         }
       },
       bindings: Subscriptions.Binding.bindings(
-        of: family.rule.charges, decisions: family.rule.decisions
+        of: original.rule.charges, decisions: original.rule.decisions
       ).map {
         Binding(
           at: $0.boundAt, owner: owners.number($0.account),

@@ -7,11 +7,11 @@ import Subscriptions
 
 struct OverviewPageController: Sendable {
   let pages: PageRenderer
-  let desk: ReportCoordinator
+  let coordinator: ReportCoordinator
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    let answers = await OverviewAnswers.ask(desk)
+    let answers = await OverviewAnswers.ask(coordinator)
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)
     if !answers.working.isEmpty { frame.refreshSeconds = ReportPageController.refreshSeconds }
     let charts = answers.tables[.active].map { ReportCharts(table: $0).pictures } ?? []
@@ -21,7 +21,7 @@ struct OverviewPageController: Sendable {
         activeChart: charts.first ?? Chart(linesOf: Self.nothing("Active subscriptions")),
         movementChart: charts.dropFirst().first
           ?? Chart(linesOf: Self.nothing("Subscriber movement")),
-        acts: answers.acts, actsHref: AdminURL.report(Report.audit.name)
+        recentActions: answers.recentActions, actionsHref: AdminURL.report(Report.audit.name)
       ), .overview)
   }
 
@@ -32,8 +32,8 @@ struct OverviewPageController: Sendable {
 }
 
 extension OverviewAnswers {
-  var acts: [some Sendable] {
-    (tables[.acts]?.records ?? []).map { row in
+  var recentActions: [some Sendable] {
+    (tables[.recentActions]?.records ?? []).map { row in
       let (account, reason) = (row["account_id"]?.text, row["reason"]?.text)
       return (
         at: row["at"]?.time.map(Moment.init), administrator: row["administrator"]?.text,
@@ -96,7 +96,7 @@ enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
   case intake
   case intakeFailures
   case unclaimed
-  case acts
+  case recentActions
   case renewalsDueBefore
 
   var question: ReportQuestion {
@@ -119,7 +119,7 @@ enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
     case .refunds: .revenue
     case .intake, .intakeFailures: .intake
     case .unclaimed: .unclaimed
-    case .acts: .audit
+    case .recentActions: .audit
     }
   }
 
@@ -130,7 +130,7 @@ enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
     case .active, .trials, .mrr, .churn, .billingIssues: choices.bucket = .week
     case .refunds: choices.bucket = .day
     case .renewalsDue, .renewalsDueBefore, .intake, .intakeFailures: choices.days = 7
-    case .acts:
+    case .recentActions:
       choices.listsItems = true
       choices.limit = 8
     case .unclaimed: break
@@ -154,19 +154,19 @@ struct OverviewAnswers: Sendable {
   /// Runs all queries concurrently, waiting for all no longer than for one.
   ///
   /// The slowest one runs last, so that it does not delay the others.
-  static func ask(_ desk: ReportCoordinator) async -> OverviewAnswers {
+  static func ask(_ coordinator: ReportCoordinator) async -> OverviewAnswers {
     let start = ContinuousClock.now
     var answers = OverviewAnswers()
     await withTaskGroup(of: (OverviewQuestion, ReportCoordinator.Outcome).self) { group in
       for question in OverviewQuestion.allCases where question != .renewalsDueBefore {
-        group.addTask { (question, await desk.outcome(question.question)) }
+        group.addTask { (question, await coordinator.outcome(question.question)) }
       }
       for await (question, outcome) in group { answers.take(outcome, of: question) }
     }
     let last = OverviewQuestion.renewalsDueBefore
     if answers.working.isEmpty {
       let left = ReportCoordinator.patience - (.now - start)
-      answers.take(await desk.outcome(last.question, within: left), of: last)
+      answers.take(await coordinator.outcome(last.question, within: left), of: last)
     } else {
       answers.working.insert(last)
     }

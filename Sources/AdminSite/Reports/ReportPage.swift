@@ -9,7 +9,7 @@ import Subscriptions
 /// The pages of the reports, and of the items of each number.
 struct ReportPageController: Sendable {
   let pages: PageRenderer
-  let desk: ReportCoordinator
+  let coordinator: ReportCoordinator
   let reports: ReportReader
 
   /// How often a page reloads while its report is being prepared.
@@ -49,7 +49,7 @@ struct ReportPageController: Sendable {
     }
     var (table, isWorking): (ReportTable?, Bool) = (nil, false)
     if asked.faults.isEmpty {
-      switch await desk.outcome(.table(report, asked.choices)) {
+      switch await coordinator.outcome(.table(report, asked.choices)) {
       case .answered(.table(let answer)): table = answer
       case .answered: break
       case .working: isWorking = true
@@ -78,7 +78,7 @@ struct ReportPageController: Sendable {
       let offset = min(
         max(asked.fields["offset"].flatMap { Int($0.rawValue) } ?? 0, 0), Self.farthest)
       let question = ReportQuestion.items(cell, from: offset, limit: Self.itemsAtOnce)
-      switch await desk.outcome(question) {
+      switch await coordinator.outcome(question) {
       case .failed(let error): throw error
       case .answered(.items(let items)):
         return try await page(items, of: asked, from: offset, context)
@@ -110,7 +110,7 @@ struct ReportPageController: Sendable {
     return PageRenderer.response(
       (
         page: frame, name: report.name,
-        definition: try await desk.definitions()[report] ?? report.summary,
+        definition: try await coordinator.definitions()[report] ?? report.summary,
         notes: asked.notes(at: pages.now()), action: AdminURL.report(report.name), fields: fields,
         workingHref: isWorking ? request.uri.string : nil,
         // A chart would lack the latest rows.

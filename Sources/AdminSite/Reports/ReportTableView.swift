@@ -73,7 +73,7 @@ extension DataTable {
   /// The page of the original transaction that a job's or an action's subject names, or nil.
   private static func line(named subject: String, byJob kind: String?) -> String? {
     if let kind {
-      guard [Job.Kind.pollLine, .setAppAccountToken].contains(where: { $0.rawValue == kind }),
+      guard [Job.Kind.pollStatus, .setAppAccountToken].contains(where: { $0.rawValue == kind }),
         let line = OriginalTransactionKey(subject: subject)
       else { return nil }
       return AdminURL.originalTransaction(

@@ -77,13 +77,13 @@ struct SearchController: Sendable {
   {
     var hits: [SearchHit] = []
     for line in try await ledger.ownership.lines(of: id) where !found.contains(line) {
-      guard let family = try await ledger.ownership.family(of: line) else { continue }
-      let positions = family.line.history.transactions.map(\.key)
-        .filter { $0.transactionID == id }.compactMap(family.rule.position(of:))
+      guard let original = try await ledger.ownership.original(of: line) else { continue }
+      let positions = original.line.history.transactions.map(\.key)
+        .filter { $0.transactionID == id }.compactMap(original.rule.position(of:))
       for position in Set(positions).sorted() {
-        let charge = family.rule.charges[position]
-        let owner = family.line.decisions[charge.id]?.decision.owner.map {
-          "owned by \(family.names[$0] ?? "erased")"
+        let charge = original.rule.charges[position]
+        let owner = original.line.decisions[charge.id]?.decision.owner.map {
+          "owned by \(original.names[$0] ?? "erased")"
         }
         hits.append(
           SearchHit(

@@ -87,7 +87,8 @@ extension SignedPart {
     line: (Value) -> OriginalTransactionKey
   ) -> SignedPart {
     guard let value, let id, line(value).originalTransactionID != id else { return self }
-    return refused(subject, .otherLine, "is for a different original transaction than its entry")
+    return refused(
+      subject, .otherOriginalTransaction, "is for a different original transaction than its entry")
   }
 }
 

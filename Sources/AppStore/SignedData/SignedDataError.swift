@@ -42,7 +42,7 @@ package struct SignedDataError: Error, Hashable, Sendable, CustomStringConvertib
     /// The genuine parts of a notification do not belong together.
     case otherEnvironment = "other_environment"
     case otherApp = "other_app"
-    case otherLine = "other_line"
+    case otherOriginalTransaction = "other_line"
   }
 
   package let reason: Reason

@@ -88,7 +88,7 @@ package struct SignedDataVerifier: Sendable {
         renewalInfo = try await self.renewalInfo(signed, within: outer, receivedAt: receivedAt)
       }
       if let renewalInfo, let transaction, renewalInfo.line != transaction.record.key.line {
-        throw SignedDataFault(.otherLine, "is for a different original transaction")
+        throw SignedDataFault(.otherOriginalTransaction, "is for a different original transaction")
       }
       subject = .appTransaction
       if let signed = payload.appData?.signedAppTransactionInfo {

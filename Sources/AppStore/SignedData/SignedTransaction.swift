@@ -85,12 +85,13 @@ package struct SignedRenewalInfo: Hashable, Sendable {
   ///
   /// - Parameter latest: The latest known transaction of the same original transaction.
   package func status(latest: TransactionRecord?) -> RenewalStatus {
-    let sameLine = latest.flatMap { $0.key.line == line ? $0.expiresDate : nil }
+    let sameOriginalTransaction = latest.flatMap { $0.key.line == line ? $0.expiresDate : nil }
     let phase = RenewalPhase(
       gracePeriodExpiresDate: payload.gracePeriodExpiresDate,
       isInBillingRetryPeriod: payload.isInBillingRetryPeriod,
       hasEnding: expirationIntent != nil,
-      paidUntil: [sameLine, payload.renewalDate].compactMap(\.self).max(), asOf: signedDate)
+      paidUntil: [sameOriginalTransaction, payload.renewalDate].compactMap(\.self).max(),
+      asOf: signedDate)
     return RenewalStatus(
       asOf: signedDate, autoRenews: payload.autoRenewStatus.map { $0 == 1 }, phase: phase.phase,
       autoRenewProductID: autoRenewProductID, expirationIntent: expirationIntent,

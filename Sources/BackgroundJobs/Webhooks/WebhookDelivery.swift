@@ -74,7 +74,7 @@ struct EventDelivery: Sendable {
 /// Creates deliveries of new events when notified of them; any number may run.
 package struct EventPusher: Service {
   /// The poll interval when notifications don't arrive.
-  private static let deafSleep: Duration = .seconds(1)
+  private static let sleepWithoutNotify: Duration = .seconds(1)
 
   private let ledger: Ledger
   private let logger: Logger
@@ -89,7 +89,7 @@ package struct EventPusher: Service {
   package func run() async throws {
     await cancelWhenGracefulShutdown {
       await withTaskGroup { group in
-        let (rings, notifier) = AsyncStream.makeStream(
+        let (wakeUps, notifier) = AsyncStream.makeStream(
           of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let isListening = Mutex(false)
         group.addTask {
@@ -102,11 +102,11 @@ package struct EventPusher: Service {
           while !Task.isCancelled {
             let isHearing = isListening.withLock(\.self)
             try? await Task.sleep(
-              for: isHearing ? ChangeNotifier.longestSilence : Self.deafSleep)
+              for: isHearing ? ChangeNotifier.pollInterval : Self.sleepWithoutNotify)
             notifier.yield()
           }
         }
-        for await _ in rings { await push() }
+        for await _ in wakeUps { await push() }
         group.cancelAll()
       }
     }

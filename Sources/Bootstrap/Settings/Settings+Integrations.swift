@@ -62,22 +62,23 @@ extension Settings {
   }
 
   /// The enabled write-backs to Apple, which require the key.
-  package static func tellings(_ source: SettingSource, hasKey: Bool) throws -> Set<WriteBack.Kind>
-  {
+  package static func writeBackKinds(_ source: SettingSource, hasKey: Bool) throws -> Set<
+    WriteBack.Kind
+  > {
     let names: [(String, WriteBack.Kind)] = [
       ("TENURE_APPSTORE_WRITE_OWNERSHIP", .ownership),
       ("TENURE_APPSTORE_ANSWER_CONSUMPTION", .consumption),
     ]
-    var tellings: Set<WriteBack.Kind> = []
+    var writeBackKinds: Set<WriteBack.Kind> = []
     for (name, kind) in names where try source.flag(name) ?? false {
       guard hasKey else {
         throw SettingError(
           name: name,
           fault: "requires \(issuerID), \(keyID) and \(privateKey): set them, or turn it off")
       }
-      tellings.insert(kind)
+      writeBackKinds.insert(kind)
     }
-    return tellings
+    return writeBackKinds
   }
 
   package static func serverAPIAddresses(_ source: SettingSource) throws -> ServerAPIAddresses {

@@ -38,7 +38,7 @@ package struct Settings: Sendable {
   package var serverAPIKeyPath: String?
   package var serverAPIAddresses = ServerAPIAddresses.apple
   /// The enabled write-backs to Apple.
-  package var tellings: Set<WriteBack.Kind> = []
+  package var writeBackKinds: Set<WriteBack.Kind> = []
   /// The roots of Apple's signed data.
   package var trustedRoots = TrustedRoots.apple
   /// The roots of app receipts.
@@ -132,7 +132,7 @@ package struct Settings: Sendable {
     set(&serverAPIAddresses) { try Self.serverAPIAddresses(source) }
     // An unreadable key is one fault, not one more per write-back.
     let hasKey = readServerAPIKey == nil || serverAPIKey != nil
-    set(&tellings) { try Self.tellings(source, hasKey: hasKey) }
+    set(&writeBackKinds) { try Self.writeBackKinds(source, hasKey: hasKey) }
     set(&sandboxAccess) { try Self.sandboxAccess(source) }
     // At most as long as submissions are retried.
     set(&provisionalAccess) {

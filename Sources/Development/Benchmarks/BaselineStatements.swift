@@ -40,8 +40,8 @@ struct BaselineStatements: Sendable {
     """
   private static let decisionColumns = """
     charge_original_transaction_id, charge_transaction_id, charge_product_id,
-    owner_account_key, rule, ground, renewing_account_key, previous_original_transaction_id,
-    previous_transaction_id, previous_product_id, ground_status_as_of, switched_off_at,
+    owner_account_key, rule, reason, renewing_account_key, previous_original_transaction_id,
+    previous_transaction_id, previous_product_id, status_as_of, switched_off_at,
     is_provisional, decided_at, corrected_at
     """
   private static let holdingColumns = """
@@ -148,7 +148,7 @@ struct BaselineStatements: Sendable {
         from: "claim"),
       select(
         "number, recorded_at, transaction_id, product_id, account_key, effective_from",
-        from: "placement"),
+        from: "owner_override"),
       """
       SELECT linked_original_transaction_id FROM tenure.original_transaction_link
       WHERE environment = \(environment) AND original_transaction_id = \(line)
@@ -269,7 +269,7 @@ extension BaselineStatements {
   var write: [SQL] {
     [insertEntries, updateLine, insertTransaction, noteCharge(1, isOrdered: false)]
       + insertProjections + insertLookups
-      + [insertHolding, insertMovements] + fulfilOrder + tell + plan
+      + [insertHolding, insertMovements] + fulfilOrder + publish + plan
       + finishSubmission
   }
 
@@ -435,7 +435,7 @@ extension BaselineStatements {
       + [("entitlement.granted", 350)]
   }
 
-  private var tell: [SQL] {
+  private var publish: [SQL] {
     let count = events.count
     let data = events.map { "{" + String(repeating: "x", count: $0.length - 2) + "}" }
     let kind = "publish_entitlements"
@@ -449,15 +449,15 @@ extension BaselineStatements {
       ORDER BY number
       """,
       """
-      UPDATE tenure.account AS a SET published_at = told.at
-      FROM unnest(\([sample.accountID]), \([now])) AS told (account_id, at)
-      WHERE a.account_id = told.account_id
+      UPDATE tenure.account AS a SET published_at = published.at
+      FROM unnest(\([sample.accountID]), \([now])) AS published (account_id, at)
+      WHERE a.account_id = published.account_id
       """,
       """
       INSERT INTO tenure.published_entitlement (account_id, entitlement, access_ends_at)
       SELECT account_id, entitlement, access_ends_at
       FROM unnest(\([sample.accountID]), \([SampleAccounts.entitlement]), \([end]))
-        AS told (account_id, entitlement, access_ends_at)
+        AS published (account_id, entitlement, access_ends_at)
       ON CONFLICT (account_id, entitlement)
       DO UPDATE SET access_ends_at = excluded.access_ends_at
       """,
@@ -474,7 +474,7 @@ extension BaselineStatements {
 
   /// Schedules the first poll of the original transaction and records what to ask with.
   private var plan: [SQL] {
-    let (kind, notification): (String, String?) = ("poll_line", nil)
+    let (kind, notification): (String, String?) = ("poll_status", nil)
     return [
       """
       INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)

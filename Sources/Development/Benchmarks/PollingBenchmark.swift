@@ -124,7 +124,8 @@ package struct PollingBenchmark: Sendable {
     /// Polls one subscription and returns the rows that the poll wrote.
     func writesOfAPoll(_ marks: [CopiedRows.Mark]) async throws -> CopiedRows {
       let moment = try await CopiedRows.Moment.now(in: database)
-      try await shop.assembly.ledger.jobs.seed([.pollLine(SampleCustomer(0).line)], at: shop.now())
+      try await shop.assembly.ledger.jobs.seed(
+        [.pollStatus(SampleCustomer(0).line)], at: shop.now())
       _ = try await shop.work([PollingBenchmark.queue: 1]) {
         try await database.query("SELECT EXISTS (SELECT FROM tenure.history_revision)")
           .decodeOnly(Bool.self)
@@ -155,7 +156,7 @@ package struct PollingBenchmark: Sendable {
       let count = try await database.execute(
         """
         INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
-        SELECT 'poll_line', environment || '/' || original_transaction_id,
+        SELECT 'poll_status', environment || '/' || original_transaction_id,
           \(PollingBenchmark.queue.rawValue), 0, now(), now()
         FROM tenure.original_transaction
         """, deadline: PollingBenchmark.deadline)
@@ -182,16 +183,16 @@ package struct PollingBenchmark: Sendable {
       if let first, let last {
         try await database.execute(
           """
-          DELETE FROM tenure.job WHERE kind = 'poll_line'
-            AND subject BETWEEN \(Job.Key.pollLine(first.line).subject)
-              AND \(Job.Key.pollLine(last.line).subject)
+          DELETE FROM tenure.job WHERE kind = 'poll_status'
+            AND subject BETWEEN \(Job.Key.pollStatus(first.line).subject)
+              AND \(Job.Key.pollStatus(last.line).subject)
           """)
       }
       return Measurement(rate: Double(lines + spare) / (elapsed / .seconds(1)))
     }
 
     private func plannedCount() async throws -> Int {
-      try await database.query("SELECT count(*) FROM tenure.job WHERE kind = 'poll_line'")
+      try await database.query("SELECT count(*) FROM tenure.job WHERE kind = 'poll_status'")
         .decodeOnly(Int.self)
     }
 

@@ -78,7 +78,7 @@ final class DemoEnvironment {
 
   var now: Timestamp { simulation.now }
 
-  func tell(_ text: String) {
+  func narrate(_ text: String) {
     printer.event(now, text)
   }
 
@@ -131,12 +131,12 @@ final class DemoEnvironment {
   func beginOutage() {
     let end = now + Self.outage
     simulation.setFaults { $0.outageEnd = end }
-    tell("The App Store answers 503 for the next 20 minutes.")
+    narrate("The App Store answers 503 for the next 20 minutes.")
   }
 
   func endOutage() {
     simulation.setFaults { $0.outageEnd = nil }
-    tell("The App Store is available again.")
+    narrate("The App Store is available again.")
   }
 
   // MARK: Expected outcomes
@@ -188,7 +188,7 @@ extension DemoEnvironment {
   ///
   /// - Throws: ``TenureClient/Failure`` if Tenure does not accept one.
   func notify() async throws {
-    var told: [String] = []
+    var sent: [String] = []
     for notification in try await sender.deliverDueNotifications() {
       guard let attempt = notification.attempts.last, attempt.result == .success else {
         throw TenureClient.Failure(
@@ -196,16 +196,16 @@ extension DemoEnvironment {
             + (notification.attempts.last?.httpStatus.map { "\($0)" } ?? "no answer"))
       }
       if let event = notification.event, cast.contains(event.appleID) {
-        told.append(notification.name)
+        sent.append(notification.name)
       }
     }
-    if !told.isEmpty { tell("Apple sends \(told.joined(separator: ", ")).") }
+    if !sent.isEmpty { narrate("Apple sends \(sent.joined(separator: ", ")).") }
   }
 
   /// Drops the notifications in flight.
   func loseNotifications() {
     simulation.giveUpNotifications()
-    tell("Apple's notifications about it get lost.")
+    narrate("Apple's notifications about it get lost.")
   }
 
   /// The undelivered notifications about a charge, from Apple's notification history.
@@ -281,9 +281,9 @@ extension DemoEnvironment {
     return "\(whole).\(rest < 10 ? "0" : "")\(rest) \(charge.currency)"
   }
 
-  func tellAnswer(_ answer: TenureClient.Submission, to account: String) {
+  func narrateAnswer(_ answer: TenureClient.Submission, to account: String) {
     guard !answer.isPending else {
-      tell("Tenure stores it (202): Apple is unavailable, so the worker will retry.")
+      narrate("Tenure stores it (202): Apple is unavailable, so the worker will retry.")
       return
     }
     let new = answer.newlyOwned.map { "\($0.productID) (\($0.id))" }
@@ -298,6 +298,6 @@ extension DemoEnvironment {
     if !warnings.isEmpty {
       text += ": " + warnings.map { $0.replacing("_", with: " ") }.joined(separator: ", ")
     }
-    tell(text + ".")
+    narrate(text + ".")
   }
 }

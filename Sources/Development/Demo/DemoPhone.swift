@@ -27,18 +27,18 @@ final class DemoPhone {
   func logIn(_ account: String) throws {
     self.account = account
     try stage.simulation.logIn(AppAccountID(account), on: id)
-    stage.tell("On \(name), still signed in as \(appleID), \(account) logs in to the app.")
+    stage.narrate("On \(name), still signed in as \(appleID), \(account) logs in to the app.")
   }
 
   func buy(_ product: ProductID, token: UUID? = nil) throws {
     stage.pause()
-    try tell(stage.simulation.buy(product, on: id, appAccountToken: token))
+    try narrate(stage.simulation.buy(product, on: id, appAccountToken: token))
   }
 
   /// Buys outside the app, without an account of the app.
   func buyInSettings(_ product: ProductID) throws {
     stage.pause()
-    try tell(stage.simulation.buyInSettings(product, appleID: appleID))
+    try narrate(stage.simulation.buyInSettings(product, appleID: appleID))
   }
 
   func switchAutoRenew(_ isOn: Bool) throws {
@@ -46,29 +46,29 @@ final class DemoPhone {
     guard let line = latestSubscription?.originalTransactionID else {
       throw SimulationError(.notPossible, "\(appleID) has no subscription.")
     }
-    try tell(stage.simulation.setAutoRenew(isOn, line, on: id))
+    try narrate(stage.simulation.setAutoRenew(isOn, line, on: id))
   }
 
   func failCard() throws {
     stage.pause()
     try stage.simulation.failCard(of: appleID)
-    stage.tell("The card of \(appleID) is declined from now on.")
+    stage.narrate("The card of \(appleID) is declined from now on.")
   }
 
   func repairCard() throws {
     stage.pause()
-    stage.tell("\(appleID) has a new card.")
-    try stage.simulation.repairCard(of: appleID).forEach(tell)
+    stage.narrate("\(appleID) has a new card.")
+    try stage.simulation.repairCard(of: appleID).forEach(narrate)
   }
 
   /// Restores purchases: the device's receipts then contain new transaction IDs.
   func restore() throws {
     stage.pause()
     try stage.simulation.restore(on: id)
-    stage.tell("\(account) restores purchases: the receipt now has new transaction IDs.")
+    stage.narrate("\(account) restores purchases: the receipt now has new transaction IDs.")
   }
 
-  func tell(_ event: SimulatedEvent) throws {
+  func narrate(_ event: SimulatedEvent) throws {
     if let text = try stage.sentence(for: event) { stage.printer.event(event.at, text) }
   }
 
@@ -122,9 +122,9 @@ final class DemoPhone {
   @discardableResult
   func submit(_ receipt: TenureClient.ReceiptSubmission) async throws -> TenureClient.Submission {
     let named = receipt.transactionID.map { " for transaction \($0)" } ?? ""
-    stage.tell("\(receipt.accountID)'s app submits the receipt\(named).")
+    stage.narrate("\(receipt.accountID)'s app submits the receipt\(named).")
     let answer = try await stage.tenure.submit(receipt)
-    stage.tellAnswer(answer, to: receipt.accountID)
+    stage.narrateAnswer(answer, to: receipt.accountID)
     return answer
   }
 
@@ -140,9 +140,9 @@ final class DemoPhone {
         try stage.simulation.signedRenewalInfo(of: charge.originalTransactionID)
       ]
     }
-    stage.tell("\(account)'s app submits the signed transaction.")
+    stage.narrate("\(account)'s app submits the signed transaction.")
     let answer = try await stage.tenure.submit(signed)
-    stage.tellAnswer(answer, to: account)
+    stage.narrateAnswer(answer, to: account)
     return answer
   }
 
@@ -164,7 +164,7 @@ final class DemoPhone {
     let receipt = try receipt(naming: transaction)
     let stuck = stage.network.hold(receipt.receiptData)
     let tenure = stage.tenure
-    stage.tell(
+    stage.narrate(
       "\(receipt.accountID)'s app submits the receipt. Apple's response is delayed.")
     async let answer = {
       defer { stuck.isGiven.open() }
@@ -177,10 +177,10 @@ final class DemoPhone {
       stuck.mayArrive.open()
       throw error
     }
-    stage.tell("Apple's delayed response arrives.")
+    stage.narrate("Apple's delayed response arrives.")
     stuck.mayArrive.open()
-    stage.tellAnswer(try await answer, to: receipt.accountID)
-    stage.network.mend(receipt.receiptData)
+    stage.narrateAnswer(try await answer, to: receipt.accountID)
+    stage.network.repair(receipt.receiptData)
   }
 }
 
@@ -188,29 +188,29 @@ final class DemoPhone {
 extension DemoPhone {
   func refund(_ charge: SimulatedCharge) throws {
     stage.pause()
-    try tell(stage.simulation.refund(charge.transactionID))
+    try narrate(stage.simulation.refund(charge.transactionID))
   }
 
   func reverseRefund(_ charge: SimulatedCharge) throws {
     stage.pause()
-    try tell(stage.simulation.reverseRefund(charge.transactionID))
+    try narrate(stage.simulation.reverseRefund(charge.transactionID))
   }
 
   func migrate(_ charge: SimulatedCharge) throws {
     stage.pause()
-    try tell(stage.simulation.migrate(charge.originalTransactionID))
+    try narrate(stage.simulation.migrate(charge.originalTransactionID))
   }
 
   /// Adds a family member and shares eligible purchases.
   func share(with member: DemoPhone) throws {
     stage.pause()
     try stage.simulation.addFamilyMember(member.appleID, of: appleID)
-    stage.tell("\(appleID) adds \(member.appleID) to the family and shares purchases.")
+    stage.narrate("\(appleID) adds \(member.appleID) to the family and shares purchases.")
   }
 
   func leaveFamily() throws {
     stage.pause()
-    stage.tell("\(appleID) leaves the family.")
-    try stage.simulation.revokeFamilyAccess(of: appleID).forEach(tell)
+    stage.narrate("\(appleID) leaves the family.")
+    try stage.simulation.revokeFamilyAccess(of: appleID).forEach(narrate)
   }
 }

@@ -44,7 +44,7 @@ package struct DemoProgram {
           let settings = try DemoSettings(
             in: directory, simulation: simulation, port: simulatorPort, pollsPerHour: 0)
           return try await withHTTPClient { client in
-            try await tell(
+            try await narrate(
               database, simulation, simulatorPort, settings, client,
               year: { try await liveThroughYear(in: postgres, directory) },
               showingYear: { try await showYear(in: postgres, directory, to: $0, $1) })
@@ -54,7 +54,7 @@ package struct DemoProgram {
     }
   }
 
-  private func tell(
+  private func narrate(
     _ database: ConnectionPool, _ simulation: AppStoreSimulation, _ simulatorPort: Int,
     _ files: DemoSettings, _ client: HTTPClient,
     year: @escaping @Sendable () async throws -> YearComparison?,
@@ -315,7 +315,7 @@ final class DemoNetwork: AppStoreTransport {
   }
 
   /// Ends all faults of a receipt.
-  func mend(_ receipt: String) {
+  func repair(_ receipt: String) {
     troubles.withLock { $0[receipt] = nil }
   }
 

@@ -20,9 +20,9 @@ struct DemoScenario: Sendable {
 
   static let past = [
     renewalUnderAnotherLogin, purchaseAfterLapse, renewalOfThePurchase, upgradeAfterOff,
-    changeAtRenewal, newsBeforeSubmission, recoveryAfterRetry, unknownRecovery,
-    purchaseAfterMonths, purchaseAfterRefund, onAfterThePurchase, renewalNobodySubmits,
-    resubscriptionNobodySubmits, restoredLifetime, restoredMonth, refundOfAnOldMonth, lateOff,
+    changeAtRenewal, notificationBeforeSubmission, recoveryAfterRetry, unknownRecovery,
+    purchaseAfterMonths, purchaseAfterRefund, onAfterThePurchase, renewalWithoutSubmission,
+    resubscriptionWithoutSubmission, restoredLifetime, restoredMonth, refundOfAnOldMonth, lateOff,
     earlyRenewal, renewalOfAnUnclaimedPurchase, offAfterEarlyCharge, correction,
     oldSubmission, lostOrder, refund,
   ]

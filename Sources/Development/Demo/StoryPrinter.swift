@@ -118,7 +118,7 @@ struct DemoStory: Service {
     do {
       try await cancelWhenGracefulShutdown {
         let tenure = "http://\(DemoServer.host):\(try await self.server.port)"
-        let checks = try await self.tell(to: tenure)
+        let checks = try await self.play(to: tenure)
         if !self.exits { try await self.stay(up: tenure, after: checks) }
       }
     } catch is CancellationError {
@@ -127,7 +127,7 @@ struct DemoStory: Service {
   }
 
   /// Plays the story against the API at a URL.
-  private func tell(to baseURL: String) async throws -> [DemoCheck] {
+  private func play(to baseURL: String) async throws -> [DemoCheck] {
     let admin = TenureClient(client: client, baseURL: baseURL, key: keys.admin)
     let tenure = TenureClient(client: client, baseURL: baseURL, key: keys.app)
     try await DemoCatalogue.describe(to: admin)

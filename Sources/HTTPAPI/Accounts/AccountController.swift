@@ -40,8 +40,8 @@ struct AccountController: Sendable {
   private func ownedCharges(of accountID: String) async throws -> [ChargeReport] {
     guard let account = try await ledger.accounts.account(accountID) else { return [] }
     var reports: [ChargeReport] = []
-    try await ledger.ownership.forEachOriginalTransaction(of: account.key) { _, family in
-      reports += family.charges(of: account.key, in: catalogue.catalogue)
+    try await ledger.ownership.forEachOriginalTransaction(of: account.key) { _, original in
+      reports += original.charges(of: account.key, in: catalogue.catalogue)
     }
     return reports.sorted {
       ($0.charge.date, $0.charge.id) > ($1.charge.date, $1.charge.id)
@@ -88,9 +88,9 @@ extension OwnershipStore {
   ) async throws {
     var seen: Set<OriginalTransactionKey> = []
     for line in try await lines(of: account) where !seen.contains(line) {
-      guard let family = try await family(of: line) else { continue }
-      seen.formUnion(family.line.heads.keys)
-      try await body(line, family)
+      guard let original = try await original(of: line) else { continue }
+      seen.formUnion(original.line.heads.keys)
+      try await body(line, original)
     }
   }
 }

@@ -72,7 +72,7 @@ package struct AccountExport: Sendable {
       try await submission($0)
     }
     try await list("apple_tellings", to: &writer, after: \.id) { last in
-      try await ledger.writeBacks.appleTellings(of: account.key, after: last, limit: Self.page)
+      try await ledger.writeBacks.writeBacks(of: account.key, after: last, limit: Self.page)
     } piece: {
       $0.writeBack
     }
@@ -82,7 +82,7 @@ package struct AccountExport: Sendable {
       JSONPiece(text: $0.text)
     }
     try await list("administrator_acts", to: &writer, after: \.id) { last in
-      try await ledger.administration.administratorActs(
+      try await ledger.administration.administratorActions(
         on: account.key, namingOthers: false, before: last, limit: Self.page)
     } piece: {
       $0
@@ -124,10 +124,10 @@ package struct AccountExport: Sendable {
   private func writeCharges(to writer: inout any ResponseBodyWriter) async throws {
     try await send(to: &writer) { $0.write(json: ",\"lines\":[") }
     var isFirst = true
-    try await ledger.ownership.forEachOriginalTransaction(of: account.key) { line, family in
+    try await ledger.ownership.forEachOriginalTransaction(of: account.key) { line, original in
       try await send(to: &writer) { json in
         if !isFirst { json.write(json: ",") }
-        json.object { write(line, of: family, to: &$0) }
+        json.object { write(line, of: original, to: &$0) }
       }
       isFirst = false
     }
@@ -136,22 +136,22 @@ package struct AccountExport: Sendable {
 
   /// Writes the account's charges and claims of an original transaction.
   private func write(
-    _ line: OriginalTransactionKey, of family: RecordedOriginalTransaction,
+    _ line: OriginalTransactionKey, of original: RecordedOriginalTransaction,
     to json: inout JSONWriter
   ) {
     json.member("environment", line.environment)
     json.member("original_transaction_id", line.originalTransactionID)
-    json.objects("transactions", family.charges(of: account.key, in: catalogue)) { json, report in
+    json.objects("transactions", original.charges(of: account.key, in: catalogue)) { json, report in
       var report = report
       // Other accounts must not be named.
-      report.because = Explanation(report.recorded.decision, toldTo: account.key).sentence
+      report.because = Explanation(report.recorded.decision, for: account.key).sentence
       json.transactionMembers(report, in: catalogue)
       json.member("order_id", report.orderID)
       json.member("delivered_at", report.deliveredAt)
     }
-    let claims = family.line.history.acts.compactMap { act in
-      if case .claim(let claim) = act.act, claim.account == account.key {
-        (claim: claim, recordedAt: act.recorded.at)
+    let claims = original.line.history.actions.compactMap { action in
+      if case .claim(let claim) = action.action, claim.account == account.key {
+        (claim: claim, recordedAt: action.recorded.at)
       } else {
         nil
       }
@@ -168,7 +168,7 @@ package struct AccountExport: Sendable {
   private func submission(_ id: UUID) async throws -> JSONMembers? {
     guard let submission = try await ledger.submissions.submission(id) else { return nil }
     let payload = try await ledger.submissions.payload(of: id)
-    let agedOut = try await ledger.submissions.prunedPayload(of: id)
+    let prunedPayload = try await ledger.submissions.prunedPayload(of: id)
     let exchanges = try await ledger.submissions.exchanges(of: id)
     return JSONMembers { json in
       json.member("submission_id", submission.id)
@@ -186,7 +186,7 @@ package struct AccountExport: Sendable {
         json.member("signed_transactions", transactions)
         json.member("signed_renewal_info", renewalInfo)
       // It was pruned or erased.
-      case nil: json.memberIfPresent("aged_out", agedOut)
+      case nil: json.memberIfPresent("aged_out", prunedPayload)
       }
       json.member("exchanges", exchanges)
     }
@@ -213,7 +213,7 @@ private struct PieceWriter: ResponseBodyWriter {
 extension WriteBack: JSONObjectWritable {
   func writeMembers(to json: inout JSONWriter) {
     json.member("kind", kind.rawValue)
-    json.member("told_at", toldAt)
+    json.member("told_at", sentAt)
     json.member("environment", line.environment)
     json.member("original_transaction_id", line.originalTransactionID)
     json.member("transaction_id", request?.transactionID)

@@ -146,7 +146,7 @@ struct AdministrationController: Sendable {
       }
     }
     // One more than is shown reveals whether there is a next page.
-    let found = try await ledger.administration.administratorActs(
+    let found = try await ledger.administration.administratorActions(
       on: account?.key, before: last, limit: page.limit + 1)
     let actions = Array(found.prefix(page.limit))
     return Response(capacity: 64 + actions.count * 400) { json in

@@ -23,7 +23,7 @@ struct EventController: Sendable {
     let wait = try Query(request.uri)?.integer("wait", in: 0...Self.longestWaitSeconds) ?? 0
     let deadline = ContinuousClock.now + .seconds(wait)
     while true {
-      let newsCount = watch.newsCount
+      let eventCount = watch.eventCount
       let found: FeedPage
       switch try await ledger.events.events(after: cursor, limit: page.limit) {
       case .page(let page): found = page
@@ -47,7 +47,7 @@ struct EventController: Sendable {
         }
       }
       await cancelWhenGracefulShutdown { [watch] in
-        await watch.waitForNews(beyond: newsCount, within: left)
+        await watch.waitForEvents(beyond: eventCount, within: left)
       }
       // The client has disconnected.
       try Task.checkCancellation()

@@ -79,7 +79,7 @@ final class EntitlementBatcher {
 final class EntitlementBatchers: Sendable {
   private let reader: EntitlementReader
   private let now: @Sendable () -> Timestamp
-  private let desks = Mutex<[ObjectIdentifier: NIOLoopBound<EntitlementBatcher>]>([:])
+  private let batchers = Mutex<[ObjectIdentifier: NIOLoopBound<EntitlementBatcher>]>([:])
 
   init(reader: EntitlementReader, now: @escaping @Sendable () -> Timestamp) {
     self.reader = reader
@@ -87,13 +87,13 @@ final class EntitlementBatchers: Sendable {
   }
 
   /// The batcher of an event loop; call it on that event loop.
-  func desk(of eventLoop: any EventLoop) -> EntitlementBatcher {
-    desks.withLock { desks in
-      if let desk = desks[ObjectIdentifier(eventLoop)] { return desk }
-      let desk = NIOLoopBound(
+  func batcher(of eventLoop: any EventLoop) -> EntitlementBatcher {
+    batchers.withLock { batchers in
+      if let batcher = batchers[ObjectIdentifier(eventLoop)] { return batcher }
+      let batcher = NIOLoopBound(
         EntitlementBatcher(eventLoop: eventLoop, reader: reader, now: now), eventLoop: eventLoop)
-      desks[ObjectIdentifier(eventLoop)] = desk
-      return desk
+      batchers[ObjectIdentifier(eventLoop)] = batcher
+      return batcher
     }.value
   }
 }

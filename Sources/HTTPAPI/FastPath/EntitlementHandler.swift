@@ -50,7 +50,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   struct Server: Sendable {
     let keys: APIKeys
     /// Nil: the router answers everything.
-    let desks: EntitlementBatchers?
+    let batchers: EntitlementBatchers?
     /// The errors of failed reads, for the router.
     let failures: FailedReads
     let metrics: RequestMetrics
@@ -60,7 +60,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
   private let server: Server
   /// The event loop's batcher; nil: the router answers everything.
-  private let desk: EntitlementBatcher?
+  private let batcher: EntitlementBatcher?
   private let connection: OpenConnection
 
   private var context: ChannelHandlerContext?
@@ -98,7 +98,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   /// Must be called on the channel's event loop.
   init(of channel: any Channel, _ server: Server) {
     self.server = server
-    desk = server.desks?.desk(of: channel.eventLoop)
+    batcher = server.batchers?.batcher(of: channel.eventLoop)
     connection = OpenConnection { channel.close(promise: nil) }
   }
 
@@ -175,7 +175,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     case (.begun(let request, let head), .end(nil)):
       phase = .asked(request, head)
       server.metrics.inFlight.increment()
-      desk?.ask(request.accountID, mayLag: request.mayLag, for: self)
+      batcher?.ask(request.accountID, mayLag: request.mayLag, for: self)
     case (.begun(_, let head), _):
       phase = .open
       forward(.head(head), context)
@@ -217,7 +217,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     -> EntitlementRequest?
   {
     // The router's writer waits for a client that does not take its answers; this must, too.
-    guard desk != nil, routerRequests <= 0, !isRouterClosing, context.channel.isWritable else {
+    guard batcher != nil, routerRequests <= 0, !isRouterClosing, context.channel.isWritable else {
       return nil
     }
     return EntitlementRequest(head, keys: server.keys)
@@ -315,7 +315,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     buffer.writeStaticString("\r\nX-Request-ID: ")
     buffer.writeString(id)
     buffer.writeStaticString("\r\nDate: ")
-    buffer.writeString(desk?.dateText ?? "")
+    buffer.writeString(batcher?.dateText ?? "")
     buffer.writeStaticString("\r\n\r\n")
     buffer.writeBytes(json.bytes)
     return buffer

@@ -124,7 +124,7 @@ struct LedgerGauges: Sendable {
     set("tenure_webhook_events_parked", to: reading.parkedDeliveries)
     set("tenure_feed_position", to: reading.feedPosition)
     set("tenure_feed_unplaced_events", to: reading.unplacedEvents)
-    set("tenure_movements_unfolded", to: reading.unfoldedChanges)
+    set("tenure_movements_unfolded", to: reading.pendingChanges)
     // Without any heartbeat, alerts on its age must fire.
     set(
       "tenure_server_heartbeat_age_seconds",

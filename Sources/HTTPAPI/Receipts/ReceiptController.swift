@@ -19,7 +19,7 @@ struct ReceiptController: Sendable {
 
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.uuidParameter("submission_id")
-    guard let answer = try await intake.standing(of: id) else {
+    guard let answer = try await intake.status(of: id) else {
       throw Problem(.unknownSubmission, "No submission has the ID \(id.text).")
     }
     // Apple's answers may contain other customers' purchases, so only administrators see them.
@@ -78,7 +78,7 @@ extension SubmissionExchange: JSONObjectWritable {
     json.member("http_status", httpStatus)
     json.member("answer", answer.map { String(decoding: $0, as: UTF8.self) })
     json.member("fault", fault)
-    json.memberIfPresent("aged_out", agedOut)
+    json.memberIfPresent("aged_out", prunedPayload)
   }
 }
 

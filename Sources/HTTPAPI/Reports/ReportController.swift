@@ -10,7 +10,7 @@ import Subscriptions
 /// The reports as JSON and CSV.
 struct ReportController: Sendable {
   let reports: ReportReader
-  let desk: ReportCoordinator
+  let coordinator: ReportCoordinator
   let now: @Sendable () -> Timestamp
 
   static let csvType = "text/csv; charset=utf-8"
@@ -55,7 +55,7 @@ struct ReportController: Sendable {
     of report: Report, _ choices: ReportChoices, for request: Request
   ) async throws -> ReportTable? {
     let patience = request.headers.preferredWait ?? ReportCoordinator.patience
-    switch await desk.outcome(.table(report, choices), within: patience) {
+    switch await coordinator.outcome(.table(report, choices), within: patience) {
     case .answered(.table(let table)): return table
     case .failed(let error): throw error
     case .answered, .working: return nil

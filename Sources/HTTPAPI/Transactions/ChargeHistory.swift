@@ -31,12 +31,12 @@ package struct ChargeEvent: JSONObjectWritable {
 
 extension OwnershipStore {
   /// The entries about a charge and the renewal statuses behind its decision, in recording order.
-  func history(of charge: Charge, in family: RecordedOriginalTransaction) async throws
+  func history(of charge: Charge, in original: RecordedOriginalTransaction) async throws
     -> [ChargeEvent]
   {
-    let statusDates = family.charge(of: charge.id)?.recorded.decision.finding.statusDates ?? []
+    let statusDates = original.charge(of: charge.id)?.recorded.decision.renewal.statusDates ?? []
     var entries: [(entry: LedgerEntry, source: EntrySource)] = []
-    for line in family.line.heads.keys.sorted() {
+    for line in original.line.heads.keys.sorted() {
       entries += try await history(of: line).filter {
         $0.entry.content.concerns(charge, statusDates: statusDates)
       }
@@ -45,14 +45,15 @@ extension OwnershipStore {
       ($0.entry.recordedAt, $0.entry.line, $0.entry.number)
         < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
     }
-    let unnamed = Set(entries.flatMap { $0.entry.content.accounts }).subtracting(family.names.keys)
-    let names = family.names.merging(try await accountIDs(of: unnamed)) { first, _ in first }
+    let unnamed = Set(entries.flatMap { $0.entry.content.accounts }).subtracting(
+      original.names.keys)
+    let names = original.names.merging(try await accountIDs(of: unnamed)) { first, _ in first }
     return entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
   }
 }
 
 extension RenewalEvidence {
-  /// The dates of the renewal statuses that the finding rests on.
+  /// The dates of the renewal statuses that the decision rests on.
   package var statusDates: Set<Timestamp> { Set([statusAsOf, switchedOffAt].compactMap(\.self)) }
 }
 
@@ -62,8 +63,8 @@ extension LedgerEntry.Content {
     switch self {
     case .evidence(.transaction(let record)): charge.transactions.contains(record.key)
     case .evidence(.renewalStatus(let status, _)): statusDates.contains(status.asOf)
-    case .act(.linePlacement(let placement)): placement.covers(charge)
-    case .act(let act): act.transaction.map(charge.transactions.contains) ?? false
+    case .action(.importedOverride(let ownerOverride)): ownerOverride.covers(charge)
+    case .action(let action): action.transaction.map(charge.transactions.contains) ?? false
     case .ownership(let change): charge.transactions.contains(change.charge)
     case .evidence(.link), .confirmation: false
     }
@@ -72,9 +73,9 @@ extension LedgerEntry.Content {
   /// The accounts that ``Sentence`` names.
   package var accounts: [AccountKey] {
     switch self {
-    case .act(.claim(let claim)): [claim.account]
-    case .act(.placement(let placement)): [placement.account].compactMap(\.self)
-    case .act(.linePlacement(let placement)): [placement.account]
+    case .action(.claim(let claim)): [claim.account]
+    case .action(.ownerOverride(let ownerOverride)): [ownerOverride.account].compactMap(\.self)
+    case .action(.importedOverride(let ownerOverride)): [ownerOverride.account]
     case .ownership(let change):
       [change.previousOwner, change.decision.owner].compactMap(\.self)
     case .evidence, .confirmation: []
@@ -93,14 +94,14 @@ private struct Sentence {
     case .evidence(.link(let line, let previous)):
       "Apple reported that \(line) continues \(previous)."
     case .confirmation(let asOf): "Apple's response of \(asOf) confirmed every transaction."
-    case .act(.claim(let claim)):
+    case .action(.claim(let claim)):
       "\(quoted(claim.account)) submitted transaction \(claim.transaction.transactionID)."
-    case .act(.placement(let placement)):
-      "An administrator assigned transaction \(placement.transaction.transactionID) to "
-        + "\(placement.account.map(quoted) ?? "no account")."
-    case .act(.linePlacement(let placement)):
-      "An import assigned everything bought on \(placement.line) until \(placement.boughtUntil) to "
-        + "\(quoted(placement.account))."
+    case .action(.ownerOverride(let ownerOverride)):
+      "An administrator assigned transaction \(ownerOverride.transaction.transactionID) to "
+        + "\(ownerOverride.account.map(quoted) ?? "no account")."
+    case .action(.importedOverride(let ownerOverride)):
+      "An import assigned everything bought on \(ownerOverride.line) until \(ownerOverride.boughtUntil) to "
+        + "\(quoted(ownerOverride.account))."
     case .ownership(let change): text(for: change)
     }
   }

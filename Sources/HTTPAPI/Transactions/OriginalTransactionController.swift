@@ -15,17 +15,17 @@ struct OriginalTransactionController: Sendable {
     let id = OriginalTransactionID(try context.parameter(.originalTransactionID))
     guard
       let line = try await line(id, environment: try Query(request.uri)?.environment()),
-      let family = try await ledger.ownership.family(of: line)
+      let original = try await ledger.ownership.original(of: line)
     else {
       throw Problem(
         .unknownOriginalTransaction, "Original transaction \(id) is not recorded.")
     }
     let (catalogue, now) = (catalogue.catalogue, now())
-    let bindings = Binding.bindings(of: family.rule.charges, decisions: family.rule.decisions)
+    let bindings = Binding.bindings(of: original.rule.charges, decisions: original.rule.decisions)
     // The entitlement that an account owning all its charges would have.
-    let current = family.current(in: catalogue, at: now)
-    let summary = OriginalTransactionState(line: family.line, rule: family.rule)
-    func name(of account: AccountKey) -> String { family.names[account] ?? "erased" }
+    let current = original.current(in: catalogue, at: now)
+    let summary = OriginalTransactionState(line: original.line, rule: original.rule)
+    func name(of account: AccountKey) -> String { original.names[account] ?? "erased" }
     return Response(capacity: 4096) { json in
       json.member("original_transaction_id", line.originalTransactionID)
       json.member("environment", line.environment)
@@ -41,7 +41,7 @@ struct OriginalTransactionController: Sendable {
         json.member("transaction_id", binding.charge.transactionID)
         json.member("rule", binding.rule)
       }
-      json.array("transactions", family.charges(in: catalogue)) {
+      json.array("transactions", original.charges(in: catalogue)) {
         $0.transaction($1, in: catalogue)
       }
     }
@@ -64,11 +64,11 @@ struct OriginalTransactionController: Sendable {
       ?? OriginalTransactionKey(environment ?? .production, id)
     // An unknown account owns nothing, so any key will do.
     let account = try await ledger.accounts.account(accountID)?.key ?? AccountKey(rawValue: UUID())
-    let family = try await ledger.ownership.family(of: line, claimant: account)
-    var names = family?.names ?? [:]
+    let original = try await ledger.ownership.original(of: line, claimant: account)
+    var names = original?.names ?? [:]
     names[account] = accountID
     let preview = OwnershipPreview(
-      of: family?.line ?? OriginalTransaction(members: [line]), account: account, id: line,
+      of: original?.line ?? OriginalTransaction(members: [line]), account: account, id: line,
       at: now())
     return Response { [names] json in
       json.member("account_id", accountID)

@@ -20,14 +20,14 @@ package struct TransactionController: Sendable {
   }
 
   package func show(_ request: Request, context: APIContext) async throws -> Response {
-    let (report, family) = try await find(request, context)
-    let history = try await ledger.ownership.history(of: report.charge, in: family)
+    let (report, original) = try await find(request, context)
+    let history = try await ledger.ownership.history(of: report.charge, in: original)
     let catalogue = catalogue.catalogue
     return Response(capacity: 4096) { json in
       json.transactionMembers(report, in: catalogue)
       json.member("order_id", report.orderID)
       json.member("delivered_at", report.deliveredAt)
-      json.member("evidence", DecisionEvidence(on: report, in: family))
+      json.member("evidence", DecisionEvidence(on: report, in: original))
       json.member("history", history)
     }
   }
@@ -76,19 +76,19 @@ package struct TransactionController: Sendable {
         "Transaction \(id) exists in both environments: add `environment=production` or "
           + "`environment=sandbox`.")
     }
-    guard let family = try await ledger.ownership.family(of: line) else { throw unknown }
-    let keys = family.line.history.transactions.map(\.key).filter {
+    guard let original = try await ledger.ownership.original(of: line) else { throw unknown }
+    let keys = original.line.history.transactions.map(\.key).filter {
       $0.transactionID == id && (productID == nil || $0.productID == productID)
     }
-    let positions = Set(keys.compactMap(family.rule.position(of:)))
+    let positions = Set(keys.compactMap(original.rule.position(of:)))
     guard positions.count <= 1 else {
       throw Problem(
         .ambiguous, "Transaction \(id) has charges of more than one product: add `product_id`.")
     }
     guard let key = keys.first,
-      let report = ChargeReport(of: key, in: family, catalogue: catalogue.catalogue)
+      let report = ChargeReport(of: key, in: original, catalogue: catalogue.catalogue)
     else { throw unknown }
-    return (report, family)
+    return (report, original)
   }
 }
 
@@ -97,20 +97,20 @@ package struct DecisionEvidence: JSONObjectWritable {
   private let charge: Charge
   private let decision: Decision
   private let names: [AccountKey: String]
-  private var finding: RenewalEvidence { decision.finding }
+  private var renewal: RenewalEvidence { decision.renewal }
 
-  package init(on report: ChargeReport, in family: RecordedOriginalTransaction) {
-    (charge, decision, names) = (report.charge, report.recorded.decision, family.names)
+  package init(on report: ChargeReport, in original: RecordedOriginalTransaction) {
+    (charge, decision, names) = (report.charge, report.recorded.decision, original.names)
   }
 
   package func writeMembers(to json: inout JSONWriter) {
     json.member("kind", charge.kind)
     json.member("charged_at", charge.date)
-    json.member("ground", finding.ground)
-    json.member("renewing_account_id", finding.account.map { names[$0] ?? "erased" })
-    json.member("previous_transaction_id", finding.previous?.transactionID)
-    json.member("status_as_of", finding.statusAsOf)
-    json.member("switched_off_at", finding.switchedOffAt)
+    json.member("ground", renewal.reason)
+    json.member("renewing_account_id", renewal.account.map { names[$0] ?? "erased" })
+    json.member("previous_transaction_id", renewal.previous?.transactionID)
+    json.member("status_as_of", renewal.statusAsOf)
+    json.member("switched_off_at", renewal.switchedOffAt)
     json.member("provisional", decision.isProvisional)
     json.member("in_words", sentences)
   }
@@ -119,12 +119,12 @@ package struct DecisionEvidence: JSONObjectWritable {
   package var sentences: String {
     var sentences = ["Charged on \(charge.date). \(kind)."]
     sentences.append(
-      finding.previous.map { "Previous charge: transaction \($0.transactionID)." }
+      renewal.previous.map { "Previous charge: transaction \($0.transactionID)." }
         ?? "No earlier charge counted.")
-    if let statusAsOf = finding.statusAsOf {
+    if let statusAsOf = renewal.statusAsOf {
       sentences.append("Decided by the renewal status that Apple reported on \(statusAsOf).")
     }
-    if let switchedOffAt = finding.switchedOffAt {
+    if let switchedOffAt = renewal.switchedOffAt {
       sentences.append("Auto-renew had been off since \(switchedOffAt).")
     }
     if decision.isProvisional { sentences.append("The first submission can change the owner.") }

@@ -28,9 +28,9 @@ package struct AccessExplanation: Sendable {
     let had = entitlements.first { ExactText($0.name) == ExactText(entitlement) }
     var best: Reason?
     for line in try await ledger.ownership.lines(of: account.key).prefix(Self.mostLines) {
-      guard let family = try await ledger.ownership.family(of: line) else { continue }
+      guard let original = try await ledger.ownership.original(of: line) else { continue }
       let reason = reason(
-        family, line, account: account, granting: Set(products.map(\.id)), had: had)
+        original, line, account: account, granting: Set(products.map(\.id)), had: had)
       if reason.rank < best?.rank ?? .max { best = reason }
     }
     return best?.sentence ?? had.map(Self.sentence)
@@ -41,14 +41,14 @@ package struct AccessExplanation: Sendable {
   private typealias Reason = (rank: Int, sentence: String)
 
   private func reason(
-    _ family: RecordedOriginalTransaction, _ line: OriginalTransactionKey, account: Account,
+    _ original: RecordedOriginalTransaction, _ line: OriginalTransactionKey, account: Account,
     granting products: Set<ProductID>, had: Entitlement?
   ) -> Reason {
-    guard !family.rule.charges.isEmpty else {
+    guard !original.rule.charges.isEmpty else {
       return (0, "\(line) was imported, but Apple has not confirmed it yet.")
     }
-    guard let latest = family.rule.charges.last(where: { products.contains($0.productID) }) else {
-      let ids = Set(family.rule.charges.map(\.productID)).sorted()
+    guard let latest = original.rule.charges.last(where: { products.contains($0.productID) }) else {
+      let ids = Set(original.rule.charges.map(\.productID)).sorted()
       if let unknown = ids.first(where: { terms.catalogue[$0] == nil }) {
         return (6, "Product \(unknown) is not in the catalogue.")
       }
@@ -56,15 +56,15 @@ package struct AccessExplanation: Sendable {
       return (7, "No product of \(line) grants it: \(names).")
     }
     let transaction = "Transaction \(latest.id.transactionID) of \(line)"
-    guard let decision = family.line.decisions[latest.id]?.decision else {
+    guard let decision = original.line.decisions[latest.id]?.decision else {
       return (7, "\(transaction) has no ownership decision.")
     }
     guard let owner = decision.owner else {
-      return (1, "\(transaction) has no owner: \(family.explanation(of: decision))")
+      return (1, "\(transaction) has no owner: \(original.explanation(of: decision))")
     }
     guard owner == account.key else {
-      let name = family.names[owner] ?? "an erased account"
-      return (2, "\(transaction) belongs to “\(name)”: \(family.explanation(of: decision))")
+      let name = original.names[owner] ?? "an erased account"
+      return (2, "\(transaction) belongs to “\(name)”: \(original.explanation(of: decision))")
     }
     if let revocation = latest.revocation {
       return (3, "\(transaction) was refunded on \(revocation.at).")

@@ -102,14 +102,14 @@ package struct AccessComparison: Sendable {
   ///
   /// - Parameter explain: Returns the reason why the named entitlement is not active in Tenure.
   package func differences(
-    _ told: [PublishedAccess], _ entitlements: [Entitlement],
+    _ reported: [PublishedAccess], _ entitlements: [Entitlement],
     explain: (String) async throws -> String
   ) async throws -> [AccessDifference] {
     var differences: [AccessDifference] = []
     let here = Dictionary(
       entitlements.map { (ExactText($0.name), $0) }, uniquingKeysWith: { first, _ in first })
     // Of several rows for an entitlement, the best one counts.
-    let there = Dictionary(told.map { (ExactText($0.entitlement), $0) }) { Self.better($0, $1) }
+    let there = Dictionary(reported.map { (ExactText($0.entitlement), $0) }) { Self.better($0, $1) }
     for name in Set(here.keys).union(there.keys).sorted() {
       let (mine, other) = (here[name].flatMap { $0.isActive ? $0 : nil }, there[name])
       let kind: AccessDifference.Kind
@@ -121,7 +121,7 @@ package struct AccessComparison: Sendable {
         kind = .otherEnd
       case (nil, false): continue
       }
-      guard let account = other?.accountID ?? told.first?.accountID else { continue }
+      guard let account = other?.accountID ?? reported.first?.accountID else { continue }
       let explanation =
         if let mine { Self.reason(of: mine) } else { try await explain(name.rawValue) }
       differences.append(
@@ -134,7 +134,7 @@ package struct AccessComparison: Sendable {
   }
 
   /// The differences of an account that is not in the file, ordered by entitlement.
-  package func differences(ofUntold accountID: String, _ entitlements: [Entitlement])
+  package func differences(ofUnlisted accountID: String, _ entitlements: [Entitlement])
     -> [AccessDifference]
   {
     entitlements.filter(\.isActive).sorted { ExactText($0.name) < ExactText($1.name) }.map {

@@ -157,7 +157,7 @@ package struct OwnerImport: Sendable {
 
 /// The owners in a file so far, in sixteen bytes each.
 package struct SeenOwners {
-  package enum News { case new, repeated, contradicted }
+  package enum Addition { case new, repeated, contradicted }
 
   private var accounts: [Int: Int] = [:]
 
@@ -165,7 +165,7 @@ package struct SeenOwners {
   ///
   /// Compares 64-bit hashes with a per-process key: a collision among millions of rows is less
   /// likely than a disk failure.
-  package mutating func add(_ owner: ImportedOwner) -> News {
+  package mutating func add(_ owner: ImportedOwner) -> Addition {
     let (line, account) = (owner.line.hashValue, AccountID(owner.accountID).hashValue)
     guard let known = accounts[line] else {
       accounts[line] = account

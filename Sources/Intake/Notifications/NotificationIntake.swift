@@ -138,7 +138,7 @@ package struct NotificationIntake: Sendable {
       await recordNow(
         NotificationStore.VerifiedNotification(
           id: new.id, evidence: evidence, source: PollTarget(bundleID: notification.bundleID),
-          asksAbout: notification.lineAskedAbout))
+          asksAbout: notification.askedOriginalTransaction))
     }
     return (new.id, isNew)
   }
@@ -183,7 +183,7 @@ package struct NotificationIntake: Sendable {
         NotificationStore.VerifiedNotification(
           id: id, evidence: notification.evidence,
           source: PollTarget(bundleID: notification.bundleID),
-          asksAbout: notification.lineAskedAbout))
+          asksAbout: notification.askedOriginalTransaction))
       return nil
     case .one:
       guard case .unsigned(let notification) = NotificationBody(parsing: stored.body.utf8),
@@ -328,7 +328,7 @@ extension SignedNotification {
   var storedID: String { notificationUUID.lowercased() }
 
   /// The original transaction of a consumption request.
-  var lineAskedAbout: OriginalTransactionKey? {
+  var askedOriginalTransaction: OriginalTransactionKey? {
     notificationType == .consumptionRequest ? transaction?.record.key.line : nil
   }
 }

@@ -8,7 +8,7 @@ extension StatusPoller {
   /// The outcome of a poll.
   package enum Outcome: Hashable, Sendable {
     /// Apple answered.
-    case polled(isNews: Bool)
+    case polled(isChanged: Bool)
     /// Apple knows nothing of the original transaction, or can't be asked about it; it is polled
     /// again some time.
     case passedOver(because: String)
@@ -46,7 +46,7 @@ extension StatusPoller {
   }
 
   private func ask(about line: OriginalTransactionKey, doing job: Job?) async throws -> Outcome {
-    guard let known = try await ledger.polls.lineToPoll(line) else { return .over }
+    guard let known = try await ledger.polls.pollRequest(line) else { return .over }
     // Notifications report refunds. The ledger remembers the answer for planning the next poll.
     let hasNotifications = try await ledger.polls.hasNotifications(from: line.environment)
     if job != nil, !known.isSubscription, hasNotifications { return .over }
@@ -77,10 +77,10 @@ extension StatusPoller {
       let polled =
         known.isSubscription
         ? try await poll(
-          known.line, of: bundleID, naming: known.isUnheardOf ? known.imported?.transactionID : nil,
+          known.line, of: bundleID, naming: known.isUnknown ? known.imported?.transactionID : nil,
           doing: job)
         : try await pollRefunds(of: known.line, in: bundleID, doing: job)
-      return .polled(isNews: (polled?.recorded.changedFamilies ?? 0) > 0)
+      return .polled(isChanged: (polled?.recorded.changedOriginals ?? 0) > 0)
     } catch let error as AppStoreServerAPIError {
       if error.isRetryable {
         return .postponed(because: error.description, notBefore: error.notBefore)
@@ -123,7 +123,7 @@ extension StatusPoller {
   ) async throws -> Outcome {
     let polled = try await poll(receipt: receipt, of: bundleID, about: known.line, doing: job)
     switch polled.verification.verdict {
-    case .verified: return .polled(isNews: (polled.recorded?.changedFamilies ?? 0) > 0)
+    case .verified: return .polled(isChanged: (polled.recorded?.changedOriginals ?? 0) > 0)
     case .rejected(let rejection):
       return try await passOver(job, because: rejection.reason)
     case .retry(let retry):

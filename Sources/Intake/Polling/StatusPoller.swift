@@ -172,7 +172,7 @@ package struct StatusPoller: Sendable {
       "Apple's answer to a poll recorded",
       metadata: [
         "poll.id": "\(poll)", "lines": "\(Set(evidence.map(\.line)).count)",
-        "changes": "\(recorded.changedFamilies)",
+        "changes": "\(recorded.changedOriginals)",
       ])
     return recorded
   }

@@ -58,8 +58,8 @@ extension ProvisionalAccess.Proof {
   ) -> [ProvisionalGrant] {
     var grants: [ExactText: ProvisionalGrant] = [:]
     for key in selected {
-      guard let family = recording.family(of: key),
-        let holding = family.newHolding(of: key, by: account),
+      guard let original = recording.original(of: key),
+        let holding = original.newHolding(of: key, by: account),
         holding.startsAt <= now + .clockTolerance, !holding.isRevoked(at: now)
       else { continue }
       let end = min(holding.end(in: catalogue) ?? limit, holding.revokedAt ?? limit, limit)

@@ -77,7 +77,7 @@ package struct SubmissionIntake: Sendable {
   }
 
   /// The status of a submission, or nil if it is unknown.
-  package func standing(of id: UUID) async throws -> SubmissionAnswer? {
+  package func status(of id: UUID) async throws -> SubmissionAnswer? {
     guard let submission = try await ledger.submissions.submission(id) else { return nil }
     return try await answer(about: submission)
   }
@@ -162,12 +162,12 @@ package struct SubmissionIntake: Sendable {
       at: now, terms: terms)
     guard let recorded else {
       // Another process was faster.
-      return try await standingOrGone(submission.id)
+      return try await existingStatus(submission.id)
     }
     log(verified, of: submission, outcome: recorded.outcome)
     return answer(
       to: submission, in: verified.environment, outcome: recorded.outcome,
-      families: recorded.recording.families, order: recorded.order, holding: recorded.holdings)
+      originals: recorded.recording.originals, order: recorded.order, holding: recorded.holdings)
   }
 
   private func reject(
@@ -181,7 +181,7 @@ package struct SubmissionIntake: Sendable {
       ])
     try await ledger.submissions.reject(
       submission, because: problem, exchanges: exchanges, terms: terms, at: now())
-    return try await standingOrGone(submission.id)
+    return try await existingStatus(submission.id)
   }
 
   private func postpone(
@@ -201,7 +201,7 @@ package struct SubmissionIntake: Sendable {
     try await ledger.submissions.postpone(
       submission, until: retryAt, because: problem, exchanges: exchanges, provisional: provisional,
       worker: worker, terms: terms, at: now)
-    return try await standingOrGone(submission.id)
+    return try await existingStatus(submission.id)
   }
 
   /// The provisional grants until Apple can be asked, by the receipt's own signature.
@@ -238,8 +238,8 @@ package struct SubmissionIntake: Sendable {
 
   // MARK: Answering
 
-  private func standingOrGone(_ id: UUID) async throws -> SubmissionAnswer {
-    guard let answer = try await standing(of: id) else {
+  private func existingStatus(_ id: UUID) async throws -> SubmissionAnswer {
+    guard let answer = try await status(of: id) else {
       throw LedgerError.unknownSubmission(id)
     }
     return answer
@@ -265,23 +265,23 @@ package struct SubmissionIntake: Sendable {
         preconditionFailure("A verified submission has an outcome and an environment.")
       }
       let outcome = try JSONDecoder().decode(SubmissionOutcome.self, from: Data(stored.utf8))
-      var families: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
-      for line in Set(outcome.selected.map(\.line)) where families[line] == nil {
-        families[line] = try await ledger.ownership.family(of: line)
+      var originals: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
+      for line in Set(outcome.selected.map(\.line)) where originals[line] == nil {
+        originals[line] = try await ledger.ownership.original(of: line)
       }
       let order: StoredOrder? =
         if let id = outcome.orderID {
           try await ledger.orders.order(id, of: submission.account)
         } else { nil }
       return answer(
-        to: submission, in: environment, outcome: outcome, families: families, order: order,
+        to: submission, in: environment, outcome: outcome, originals: originals, order: order,
         holding: try await ledger.holdings.holdings(of: submission.accountID))
     }
   }
 
   private func answer(
     to submission: Submission, in environment: Environment, outcome: SubmissionOutcome,
-    families: [OriginalTransactionKey: RecordedOriginalTransaction], order: StoredOrder?,
+    originals: [OriginalTransactionKey: RecordedOriginalTransaction], order: StoredOrder?,
     holding held: AccountHoldings
   ) -> SubmissionAnswer {
     let newlyOwned = Set(outcome.newlyOwned)
@@ -289,13 +289,13 @@ package struct SubmissionIntake: Sendable {
       SubmissionAnswer.Verified(
         id: submission.id, environment: environment,
         transactions: outcome.selected.compactMap { key in
-          families[key.line].flatMap { family in
+          originals[key.line].flatMap { original in
             // Its owner may have been corrected, or its delivery acknowledged, since.
-            let owner = family.charge(of: key)?.recorded.decision.owner
+            let owner = original.charge(of: key)?.recorded.decision.owner
             return ChargeReport(
-              of: key, in: family, catalogue: catalogue.catalogue,
+              of: key, in: original, catalogue: catalogue.catalogue,
               isNewlyOwned: newlyOwned.contains(key) && owner == submission.account
-                && !family.isDelivered(key))
+                && !original.isDelivered(key))
           }
         },
         order: order?.answered(at: now()), warnings: outcome.warnings,

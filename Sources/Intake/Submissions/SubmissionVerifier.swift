@@ -211,9 +211,9 @@ struct VerifiedEvidence: Sendable {
       return NamedTransaction(listed: id)
     }
     for line in try await ledger.ownership.lines(of: id) where line.environment == environment {
-      guard let family = try await ledger.ownership.family(of: line) else { continue }
-      for key in family.line.history.transactions.map(\.key) where key.transactionID == id {
-        let names = family.charge(of: key)?.charge.transactions ?? []
+      guard let original = try await ledger.ownership.original(of: line) else { continue }
+      for key in original.line.history.transactions.map(\.key) where key.transactionID == id {
+        let names = original.charge(of: key)?.charge.transactions ?? []
         if let record = records.first(where: { names.contains($0.key) }) {
           return NamedTransaction(listed: record.key.transactionID, alias: key)
         }

@@ -12,7 +12,7 @@ package import Subscriptions
 package struct AppStoreWriteBack: Sendable {
   package enum Outcome: Hashable, Sendable {
     /// Recorded, and the job is completed.
-    case told(WriteBack.Outcome)
+    case finished(WriteBack.Outcome)
     /// Apple has the same already.
     case nothingToSend
     /// Apple was not available, and may have named the time of the next try.
@@ -54,7 +54,7 @@ package struct AppStoreWriteBack: Sendable {
 
   /// The client, if this kind is turned on.
   func serverAPI(for kind: WriteBack.Kind) -> AppStoreServerAPI? {
-    ledger.tellings.contains(kind) ? serverAPI : nil
+    ledger.writeBackKinds.contains(kind) ? serverAPI : nil
   }
 
   /// The app if it is served; if it is unknown, the only one that is served.
@@ -64,7 +64,7 @@ package struct AppStoreWriteBack: Sendable {
   }
 
   /// Sends a write-back, records its outcome and completes the job.
-  func tell(
+  func send(
     _ writeBack: WriteBack, doing job: Job, _ send: () async throws -> Void
   ) async throws -> Outcome {
     var writeBack = writeBack
@@ -93,7 +93,7 @@ package struct AppStoreWriteBack: Sendable {
           ])
       }
     }
-    writeBack.toldAt = now()
+    writeBack.sentAt = now()
     return try await settle(writeBack, ending: job)
   }
 
@@ -115,6 +115,6 @@ package struct AppStoreWriteBack: Sendable {
         "kind": "\(writeBack.kind.rawValue)", "line": "\(writeBack.line)",
         "outcome": "\(writeBack.outcome.name)",
       ])
-    return .told(writeBack.outcome)
+    return .finished(writeBack.outcome)
   }
 }

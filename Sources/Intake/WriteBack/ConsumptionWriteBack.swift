@@ -19,10 +19,10 @@ extension AppStoreWriteBack {
     var writeBack = WriteBack(
       .consumption, of: question.line, at: now(), bundleID: app(question.bundleID),
       request: question.request, outcome: .skipped(.unowned))
-    let family = try await ledger.ownership.family(of: question.line)
-    let charge = family?.charge(on: question.line, question.request.transactionID)
-    if let family, let charge {
-      writeBack.account = family.charge(of: charge.id)?.recorded.decision.owner
+    let original = try await ledger.ownership.original(of: question.line)
+    let charge = original?.charge(on: question.line, question.request.transactionID)
+    if let original, let charge {
+      writeBack.account = original.charge(of: charge.id)?.recorded.decision.owner
     }
     guard let serverAPI = serverAPI(for: .consumption) else {
       return try await skip(writeBack, because: .turnedOff, ending: job)
@@ -30,12 +30,12 @@ extension AppStoreWriteBack {
     guard now() < question.askedAt + Self.patienceOfApple else {
       return try await skip(writeBack, because: .tooLate, ending: job)
     }
-    guard let family, let charge, let owner = writeBack.account, let name = family.names[owner]
+    guard let original, let charge, let owner = writeBack.account, let name = original.names[owner]
     else { return try await skip(writeBack, because: .unowned, ending: job) }
-    if family.line.history.erasures[owner] != nil {
+    if original.line.history.erasures[owner] != nil {
       return try await skip(writeBack, because: .accountErased, ending: job)
     }
-    if family.isFamilyShared(charge) {
+    if original.isFamilyShared(charge) {
       return try await skip(writeBack, because: .familyShared, ending: job)
     }
     guard let bundleID = writeBack.bundleID else {
@@ -49,12 +49,12 @@ extension AppStoreWriteBack {
     // The other fields are unknown here.
     request.sampleContentProvided = false
     let status = DeliveryStatus(
-      of: charge, deliveredAt: family.deliveries[charge.id], to: name,
+      of: charge, deliveredAt: original.deliveries[charge.id], to: name,
       by: catalogue.terms(sandboxAccess))
     request.deliveryStatus = status
     writeBack.deliveryStatus = status.rawValue
     let body = request
-    return try await tell(writeBack, doing: job) {
+    return try await send(writeBack, doing: job) {
       _ = try await serverAPI.sendConsumptionInformation(
         body, on: question.request.transactionID, of: bundleID, in: question.line.environment)
     }

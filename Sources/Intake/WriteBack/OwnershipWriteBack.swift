@@ -18,9 +18,9 @@ extension AppStoreWriteBack {
     guard let serverAPI = serverAPI(for: .ownership) else {
       return try await skip(writeBack, because: .turnedOff, ending: job)
     }
-    guard let family = try await ledger.ownership.family(of: line),
-      let charge = family.rule.charges.latestCharge,
-      let owner = family.charge(of: charge.id)?.recorded.decision.owner
+    guard let original = try await ledger.ownership.original(of: line),
+      let charge = original.rule.charges.latestCharge,
+      let owner = original.charge(of: charge.id)?.recorded.decision.owner
     else { return try await skip(writeBack, because: .unowned, ending: job) }
     // Of linked original transactions, the one that renews.
     writeBack.line = charge.id.line
@@ -30,14 +30,14 @@ extension AppStoreWriteBack {
       return try await skip(writeBack, because: .unowned, ending: job)
     }
     writeBack.bundleID = app(known.bundleID)
-    if let reason = reason(against: charge, in: family, known) {
+    if let reason = reason(against: charge, in: original, known) {
       return try await skip(writeBack, because: reason, ending: job)
     }
     guard let bundleID = writeBack.bundleID else {
       return try await skip(writeBack, because: .unknownApp, ending: job)
     }
-    if known.isSent(owner, after: family.token(of: charge)) { return .nothingToSend }
-    return try await tell(writeBack, doing: job) {
+    if known.isSent(owner, after: original.token(of: charge)) { return .nothingToSend }
+    return try await send(writeBack, doing: job) {
       _ = try await serverAPI.setAppAccountToken(
         known.token, on: writeBack.line.originalTransactionID, of: bundleID,
         in: writeBack.line.environment)
@@ -46,12 +46,12 @@ extension AppStoreWriteBack {
 
   /// The reason not to send a token, if any.
   private func reason(
-    against charge: Charge, in family: RecordedOriginalTransaction,
+    against charge: Charge, in original: RecordedOriginalTransaction,
     _ known: WriteBackStore.PendingOwnership
   ) -> WriteBack.Reason? {
     if known.isErased { return .accountErased }
     if known.isMerged { return .accountMerged }
-    if family.isFamilyShared(charge) { return .familyShared }
+    if original.isFamilyShared(charge) { return .familyShared }
     return charge.type(in: catalogue.catalogue) == .consumable ? .consumable : nil
   }
 }
@@ -66,8 +66,10 @@ extension RecordedOriginalTransaction {
 
 extension WriteBackStore.PendingOwnership {
   /// Whether Apple has the account's token already, by its evidence or by a later write-back.
-  fileprivate func isSent(_ owner: AccountKey, after word: Dated<UUID>?) -> Bool {
-    if let lastSent, lastSent.at >= word?.asOf ?? lastSent.at { return lastSent.account == owner }
-    return word?.value == token
+  fileprivate func isSent(_ owner: AccountKey, after reported: Dated<UUID>?) -> Bool {
+    if let lastSent, lastSent.at >= reported?.asOf ?? lastSent.at {
+      return lastSent.account == owner
+    }
+    return reported?.value == token
   }
 }

@@ -18,7 +18,7 @@ package struct Erasure: Hashable, Sendable {
     package var submissions = 0
     package var payloads = 0
     package var exchanges = 0
-    package var toldEntitlements = 0
+    package var publishedEntitlements = 0
     /// Jobs that were to verify its submissions or publish its entitlements.
     package var jobs = 0
     package var deliveries = 0
@@ -124,7 +124,7 @@ extension AccountStore {
         try await reader.read(new, in: transaction)
         locked.formUnion(new)
       } else if isAccountLocked {
-        return reader.families.flatMap(\.rule.charges).map(\.date).max()
+        return reader.originals.flatMap(\.rule.charges).map(\.date).max()
       }
       // A concurrent recording may have added an original transaction before the lock: look again.
       let row = try await transaction.query(
@@ -170,7 +170,7 @@ extension AccountStore {
     erasure.removed.deliveries = ending[3].affectedRows
     let renaming = results.dropLast(4)
     if !renaming.isEmpty {
-      erasure.removed.toldEntitlements = renaming[0].affectedRows
+      erasure.removed.publishedEntitlements = renaming[0].affectedRows
       // Provisional grants were deleted with the submissions.
       erasure.removed.grants = renaming[1].affectedRows + renaming[2].affectedRows
       erasure.removed.holdings = renaming[4].affectedRows
@@ -180,12 +180,12 @@ extension AccountStore {
       return erasure
     }
     changes.note([account.id], in: transaction)
-    let act = NewAdministratorAction(
+    let action = NewAdministratorAction(
       action: .eraseAccount, subject: account.key.rawValue.uuidString.lowercased(),
       administrator: administrator, account: account.key, names: [account.key: account.id],
       data: NewAdministratorAction.data(erasure.removed))
     try await transaction.commit(
-      with: [act.insert(at: now)]
+      with: [action.insert(at: now)]
         + EventRow.insert(account.isErased ? [] : [account.erasure(at: now)]))
     return erasure
   }
@@ -287,7 +287,7 @@ extension Erasure.Removed: JSONWritable {
       json.member("submissions", submissions)
       json.member("payloads", payloads)
       json.member("exchanges", exchanges)
-      json.member("told_entitlements", toldEntitlements)
+      json.member("told_entitlements", publishedEntitlements)
       json.member("jobs", jobs)
       json.member("deliveries", deliveries)
     }

@@ -132,15 +132,16 @@ extension AccountStore {
   }
 
   /// Reads owner overrides on some original transactions, latest first.
-  package func placements(on lines: Set<OriginalTransactionKey>) async throws -> [HistoryEntry] {
+  package func ownerOverrides(on lines: Set<OriginalTransactionKey>) async throws -> [HistoryEntry]
+  {
     guard !lines.isEmpty else { return [] }
     return try await historyEntries(
       "\(Self.isOn(lines.sorted())) AND kind = \(LedgerEntry.Kind.placed.rawValue)", before: nil,
-      limit: Self.mostPlacements)
+      limit: Self.mostOverrides)
   }
 
   /// Several times the charges shown on one page.
-  private static let mostPlacements = 5000
+  private static let mostOverrides = 5000
 
   /// Kinds of entries that concern no charge and no account.
   private static let namelessKinds = [LedgerEntry.Kind.confirmation, .link].map(\.rawValue)
@@ -154,9 +155,9 @@ extension AccountStore {
     case .evidence(.renewalStatus(let status, let line)):
       bindings[line]?.account(asOf: status.asOf) == ties.account
     case .evidence(.link), .confirmation: false
-    case .act(.claim(let claim)): claim.account == ties.account
-    case .act(.placement(let placement)): placement.account == ties.account
-    case .act(.linePlacement(let placement)): placement.account == ties.account
+    case .action(.claim(let claim)): claim.account == ties.account
+    case .action(.ownerOverride(let ownerOverride)): ownerOverride.account == ties.account
+    case .action(.importedOverride(let ownerOverride)): ownerOverride.account == ties.account
     case .ownership(let change):
       change.decision.owner == ties.account || change.previousOwner == ties.account
     }
@@ -220,10 +221,10 @@ extension AccountStore {
       transaction in
       var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read(lines, in: transaction)
-      return reader.families.reduce(into: [:]) { bindings, family in
+      return reader.originals.reduce(into: [:]) { bindings, original in
         let found = Subscriptions.Binding.bindings(
-          of: family.rule.charges, decisions: family.rule.decisions)
-        for line in family.members.keys { bindings[line] = found }
+          of: original.rule.charges, decisions: original.rule.decisions)
+        for line in original.members.keys { bindings[line] = found }
       }
     }
   }

@@ -140,7 +140,7 @@ extension AccountStore {
   /// The locked rows of one commit of a merge.
   private struct Merging: Sendable {
     var merger: MergeProgress
-    var families: [StoredOriginalTransaction]
+    var originals: [StoredOriginalTransaction]
     var orders: [UUID]
     var grants: [UUID]
     /// Whether this commit records the action.
@@ -213,7 +213,7 @@ extension AccountStore {
       "SELECT erased_at FROM tenure.account_by_key WHERE account_key = \(account.key)",
     ])
     return Merging(
-      merger: merger, families: reader.families, orders: try results[0].decode(UUID.self),
+      merger: merger, originals: reader.originals, orders: try results[0].decode(UUID.self),
       grants: try results[1].decode(UUID.self), isFirst: isFirst ?? false, isLast: isLast,
       lastCharge: try results[2].decodeOnly(Timestamp?.self),
       erasedAt: try results[3].decodeOnly(Timestamp?.self))
@@ -228,16 +228,16 @@ extension AccountStore {
     let (account, other) = (merger.merged, merger.into)
     // The rule ignores the merge for charges dated before it, so no other decision changes.
     let mergedAt = max(now, merging.lastCharge.map { $0 + .milliseconds(1) } ?? now)
-    let placements = merging.families.flatMap { family in
-      family.line.decisions.filter { $0.value.decision.owner == account.key }.keys.sorted().map {
+    let ownerOverrides = merging.originals.flatMap { original in
+      original.line.decisions.filter { $0.value.decision.owner == account.key }.keys.sorted().map {
         OwnerOverride(account: other.key, transaction: $0, effectiveFrom: now)
       }
     }
     let arrival = EvidenceBatch(
-      evidence: [], placements: placements,
+      evidence: [], ownerOverrides: ownerOverrides,
       source: EntrySource(.administrator, id: administrator.entrySourceID))
     let recording = try await recorder.load(
-      arrival, on: LockedOriginalTransactions(families: merging.families, evidence: []),
+      arrival, on: LockedOriginalTransactions(originals: merging.originals, evidence: []),
       knowing: merging.isLast
         ? [
           account.key: KnownAccount(
@@ -246,21 +246,22 @@ extension AccountStore {
       in: transaction
     ).decide(arrival, at: now)
 
-    var told = try await recorder.lockPublished(
+    var published = try await recorder.lockPublished(
       [account.key, other.key], knowing: [account.key: account.id, other.key: other.id],
       in: transaction
-    ).told
-    let grants = told.first { $0.key == account.key }?.held.grants ?? []
-    for index in told.indices {
-      told[index].apply(recording)
-      told[index].held.grants = told[index].key == other.key ? told[index].held.grants + grants : []
-      told[index].hasChangedGrants = !grants.isEmpty
+    ).published
+    let grants = published.first { $0.key == account.key }?.held.grants ?? []
+    for index in published.indices {
+      published[index].apply(recording)
+      published[index].held.grants =
+        published[index].key == other.key ? published[index].held.grants + grants : []
+      published[index].hasChangedGrants = !grants.isEmpty
     }
     let plan = try await recorder.plan(
-      recording, terms: terms, at: now, knowing: told, in: transaction)
+      recording, terms: terms, at: now, knowing: published, in: transaction)
 
     merger.moved = MergeProgress.Moved(
-      charges: placements.count, orders: merging.orders.count, grants: merging.grants.count)
+      charges: ownerOverrides.count, orders: merging.orders.count, grants: merging.grants.count)
     merger.completedAt = merging.isLast ? mergedAt : nil
     var (statements, channels) = (plan.statements, plan.channels)
     statements += Self.move(merging.orders, from: account.key, to: other.key)
@@ -268,7 +269,7 @@ extension AccountStore {
     if merging.isFirst {
       statements.append(
         "UPDATE tenure.account SET merged_into_key = \(other.key) WHERE account_id = \(account.id)")
-      let act = NewAdministratorAction(
+      let action = NewAdministratorAction(
         action: .mergeAccount, subject: account.key.rawValue.uuidString.lowercased(),
         administrator: administrator, account: other.key, previousAccount: account.key,
         names: [account.key: account.id, other.key: other.id],
@@ -278,7 +279,7 @@ extension AccountStore {
           json.member("grants", merger.moved.grants)
           json.member("complete", merging.isLast)
         })
-      statements.append(act.insert(at: now))
+      statements.append(action.insert(at: now))
     }
     if merging.isFirst || merging.isLast {
       statements.append(

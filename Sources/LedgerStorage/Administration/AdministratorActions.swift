@@ -70,12 +70,13 @@ package struct AdministratorAction: Sendable {
         == ExactText(Administrator(name: administrator).entrySourceID)
     else { return false }
     switch (Action(rawValue: action), entry.content) {
-    case (.transfer, .act(.placement(let placement))), (.release, .act(.placement(let placement))):
-      return subject == Self.subject(placement.transaction) && account == placement.account
+    case (.transfer, .action(.ownerOverride(let ownerOverride))),
+      (.release, .action(.ownerOverride(let ownerOverride))):
+      return subject == Self.subject(ownerOverride.transaction) && account == ownerOverride.account
     case (.transfer, .ownership(let change)), (.release, .ownership(let change)):
       return subject == Self.subject(change.charge)
-    case (.mergeAccount, .act(.placement(let placement))):
-      return account == placement.account
+    case (.mergeAccount, .action(.ownerOverride(let ownerOverride))):
+      return account == ownerOverride.account
     case (.mergeAccount, .ownership(let change)):
       return account == change.decision.owner && previousAccount == change.previousOwner
     default: return false
@@ -197,13 +198,13 @@ package struct AdministrationStore: LedgerStore {
   /// - Parameters:
   ///   - account: Restricts the result to actions on this account.
   ///   - namesOthers: Whether other accounts are named; if not, each is `another_account`.
-  package func administratorActs(
+  package func administratorActions(
     on account: AccountKey? = nil, namingOthers namesOthers: Bool = true,
     before last: Int64? = nil, limit: Int
   ) async throws -> [AdministratorAction] {
     let condition =
       account.map { "(account_key = \($0) OR previous_account_key = \($0))" as SQL } ?? "true"
-    return try await acts(
+    return try await actions(
       "\(condition) AND action_id < \(last ?? .max)", limit: limit,
       as: namesOthers ? nil : account)
   }
@@ -214,7 +215,7 @@ package struct AdministrationStore: LedgerStore {
     async throws -> [AdministratorAction]
   {
     let placing = [AdministratorAction.Action.transfer, .release].map(\.rawValue)
-    return try await acts(
+    return try await actions(
       """
       (account_key = \(account) OR previous_account_key = \(account))
         AND action <> ALL (\(placing)) AND action_id < \(last ?? .max)
@@ -235,17 +236,17 @@ package struct AdministrationStore: LedgerStore {
     guard !charges.isEmpty, !accounts.isEmpty else { return [] }
     let (keys, subjects) = (accounts.sorted(), charges.map(AdministratorAction.subject).sorted())
     let merging = AdministratorAction.Action.mergeAccount
-    return try await acts(
+    return try await actions(
       """
       (account_key = ANY (\(keys)) OR previous_account_key = ANY (\(keys)))
         AND (subject = ANY (\(subjects)) OR action = \(merging))
-      """, limit: Self.mostPlacingActs)
+      """, limit: Self.mostOverrideActions)
   }
 
   /// Reads the actions that made or revoked grants of an account, latest first.
   ///
   /// Includes actions on accounts that were merged into it.
-  package func grantActs(on account: AccountKey, _ grants: [UUID]) async throws
+  package func grantActions(on account: AccountKey, _ grants: [UUID]) async throws
     -> [AdministratorAction]
   {
     guard !grants.isEmpty else { return [] }
@@ -259,7 +260,7 @@ package struct AdministrationStore: LedgerStore {
         """
       ).decode(AccountKey.self).filter { holders.insert($0).inserted }
     }
-    return try await acts(
+    return try await actions(
       """
       account_key = ANY (\(holders.sorted()))
         AND subject = ANY (\(grants.map { $0.uuidString.lowercased() }))
@@ -267,13 +268,13 @@ package struct AdministrationStore: LedgerStore {
   }
 
   /// Far more overrides of one page's charges than a person makes; the latest ones suffice.
-  private static let mostPlacingActs = 1000
+  private static let mostOverrideActions = 1000
 
   /// Reads actions, latest first.
   ///
   /// - Parameter account: The account that will read them: others are not named. Nil for
   ///   administrators.
-  private func acts(_ condition: SQL, limit: Int, as account: AccountKey? = nil) async throws
+  private func actions(_ condition: SQL, limit: Int, as account: AccountKey? = nil) async throws
     -> [AdministratorAction]
   {
     let rows = try await database.query(
@@ -307,9 +308,9 @@ package struct AdministrationStore: LedgerStore {
   package func recordExport(
     of account: Account, by administrator: Administrator, at now: Timestamp
   ) async throws {
-    let act = NewAdministratorAction(
+    let action = NewAdministratorAction(
       action: .exportAccount, subject: account.key.rawValue.uuidString.lowercased(),
       administrator: administrator, account: account.key, names: [account.key: account.id])
-    _ = try await database.execute(act.insert(at: now))
+    _ = try await database.execute(action.insert(at: now))
   }
 }

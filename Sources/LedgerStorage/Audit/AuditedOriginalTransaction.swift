@@ -12,7 +12,7 @@ struct AuditedOriginalTransaction: Sendable {
   /// Those that can be read, in the order of recording.
   let entries: [LedgerEntry]
   /// The state that the entries give.
-  private(set) var folded: OriginalTransaction
+  private(set) var replayed: OriginalTransaction
   private(set) var rule: OwnershipRule
   /// The account ids behind the keys that occur.
   private(set) var names: [AccountKey: String] = [:]
@@ -34,9 +34,9 @@ struct AuditedOriginalTransaction: Sendable {
       }
     }
     self.entries = entries.sorted(by: LedgerEntry.wasRecorded)
-    folded = OriginalTransaction(members: stored.members.keys)
-    for entry in self.entries { folded.fold(entry) }
-    rule = OwnershipRule(recordedOn: folded)
+    replayed = OriginalTransaction(members: stored.members.keys)
+    for entry in self.entries { replayed.replay(entry) }
+    rule = OwnershipRule(recordedOn: replayed)
     let chains = Dictionary(grouping: chain, by: \.line)
     for member in stored.members.values.sorted(by: { $0.id < $1.id }) {
       audit.checkChain(chains[member.id] ?? [], of: member)
@@ -44,8 +44,8 @@ struct AuditedOriginalTransaction: Sendable {
   }
 
   mutating func apply(_ context: Recorder.Context, names: [AccountKey: String]) {
-    folded.updateContext(context.apply)
-    rule = OwnershipRule(recordedOn: folded)
+    replayed.updateContext(context.apply)
+    rule = OwnershipRule(recordedOn: replayed)
     self.names = names
     mergedInto = context.mergedInto
   }
@@ -59,7 +59,7 @@ struct AuditedOriginalTransaction: Sendable {
   var accounts: Set<AccountKey> { Set(entries.compactMap(\.account)) }
 
   /// Whether the tables can be written again: they differ, and the entries are intact.
-  var isMendable: Bool {
+  var isRepairable: Bool {
     let kinds = Set(audit.differences.map(\.kind))
     return kinds.contains(.projection) && kinds.isDisjoint(with: [.chain, .head, .unreadable])
   }
@@ -81,21 +81,21 @@ struct AuditedOriginalTransaction: Sendable {
       else { return nil }
       return StatusRow(
         number: entry.number, status: status,
-        tokenHolder: folded.history.holder(of: status.appAccountToken))
+        tokenHolder: replayed.history.holder(of: status.appAccountToken))
     }
   }
 
-  func acts(of member: OriginalTransactionKey) -> [RecordedAction] {
+  func actions(of member: OriginalTransactionKey) -> [RecordedAction] {
     entries.compactMap { entry in
-      guard entry.line == member, case .act(let act) = entry.content else { return nil }
+      guard entry.line == member, case .action(let action) = entry.content else { return nil }
       return RecordedAction(
-        act, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
+        action, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
     }
   }
 
   var transactions: [TransactionKey: TransactionRow] {
     Dictionary(
-      uniqueKeysWithValues: TransactionRow.rows(of: folded, rule: rule).map {
+      uniqueKeysWithValues: TransactionRow.rows(of: replayed, rule: rule).map {
         ($0.transaction.key, $0)
       })
   }
@@ -110,25 +110,25 @@ struct AuditedOriginalTransaction: Sendable {
   }
 
   var holdings: Set<HoldingRow> {
-    stored.lastRecordedAt.map { HoldingRow.rows(of: folded, rule: rule, asOf: $0) } ?? []
+    stored.lastRecordedAt.map { HoldingRow.rows(of: replayed, rule: rule, asOf: $0) } ?? []
   }
 
   func movements(in catalogue: Catalogue) -> Set<MovementRow> {
-    MovementRow.rows(of: folded, rule: rule, in: catalogue)
+    MovementRow.rows(of: replayed, rule: rule, in: catalogue)
   }
 
   /// The look-up rows that must exist.
   var lookups: Set<LookupRow> {
     var lookups: Set<LookupRow> = []
-    for transaction in folded.history.transactions {
+    for transaction in replayed.history.transactions {
       let line = transaction.key.line
-      lookups.insert(LookupRow(.transactionLine, transaction.key.transactionID.rawValue, line))
+      lookups.insert(LookupRow(.transactionLookup, transaction.key.transactionID.rawValue, line))
       if let item = transaction.webOrderLineItemID {
         lookups.insert(LookupRow(.webOrderLineItem, item.rawValue, line))
       }
     }
     // An account that lost everything before a link may be unknown to the other members.
-    let accounts = stored.accounts.union(folded.decisions.values.compactMap(\.decision.owner))
+    let accounts = stored.accounts.union(replayed.decisions.values.compactMap(\.decision.owner))
     for account in accounts {
       for line in members { lookups.insert(LookupRow(account: account, line: line)) }
     }
@@ -148,8 +148,8 @@ struct AuditedOriginalTransaction: Sendable {
       return holdings.contains {
         names[$0.account].map(ExactText.init(_:)) == row.key && $0.holding.charge == row.charge
       }
-    case .transactionLine:
-      return folded.history.transactions.contains {
+    case .transactionLookup:
+      return replayed.history.transactions.contains {
         $0.key.line == row.line && ExactText($0.key.transactionID.rawValue) == row.key
       }
     case .webOrderLineItem:
@@ -161,7 +161,7 @@ struct AuditedOriginalTransaction: Sendable {
           false
         }
       }
-    case .accountLine:
+    case .accountLookup:
       return accounts.contains { LookupRow(account: $0, line: row.line) == row }
     }
   }
@@ -180,7 +180,7 @@ struct AuditedOriginalTransaction: Sendable {
   func justifies(_ order: AuditedOrder, fulfilledBy transaction: TransactionKey) -> Bool {
     let accounts = [order.account, order.openedBy]
     guard let position = rule.position(of: transaction),
-      let decision = folded.decisions[rule.charges[position].id]?.decision
+      let decision = replayed.decisions[rule.charges[position].id]?.decision
     else { return false }
     var owner = decision.owner
     for _ in 0...mergedInto.count {
@@ -228,17 +228,17 @@ extension AuditedOriginalTransaction {
         empty.confirmation = nil
         empty.transactions = []
         empty.statuses = []
-        empty.acts = []
+        empty.actions = []
         return empty
       })
     let entries = try chain.map { SourcedEntry(entry: try $0.entry(), source: $0.source) }
     let writes = ProjectionWriter(
-      stored: nothing, line: folded, rule: rule, entries: entries,
-      holdings: HoldingChange(from: nothing, to: folded, rule, by: entries.map(\.entry)),
+      stored: nothing, line: replayed, rule: rule, entries: entries,
+      holdings: HoldingChange(from: nothing, to: replayed, rule, by: entries.map(\.entry)),
       names: names, catalogue: nil, written: stored)
     return members.flatMap(clear)
-      + stored.rows.keys.filter { folded.history[$0] == nil }.sorted().map(ChargeSums.deletion)
-      + TransactionLookup(folded.history.transactions).inserts
+      + stored.rows.keys.filter { replayed.history[$0] == nil }.sorted().map(ChargeSums.deletion)
+      + TransactionLookup(replayed.history.transactions).inserts
       + writes.projections(heads: stored.members.mapValues(\.head))
       + MovementRow.write(from: movements, to: self.movements(in: catalogue), at: now)
   }
@@ -247,7 +247,7 @@ extension AuditedOriginalTransaction {
   ///
   /// Transactions contain orders and deliveries, and are overwritten.
   private func clear(_ line: OriginalTransactionKey) -> [SQL] {
-    ["renewal_status", "claim", "placement", "original_transaction_link"].map { table in
+    ["renewal_status", "claim", "owner_override", "original_transaction_link"].map { table in
       """
       DELETE FROM tenure.\(unescaped: table)
       WHERE environment = \(line.environment)

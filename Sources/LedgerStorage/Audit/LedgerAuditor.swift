@@ -32,16 +32,16 @@ package struct LedgerAuditor: LedgerStore {
     var visited: Set<OriginalTransactionKey> = []
     var last: OriginalTransactionKey?
     while true {
-      let page = try await linePage(after: last)
+      let page = try await nextPage(after: last)
       guard !page.isEmpty else { break }
       last = page.last
       for id in page where !visited.contains(id) {
-        var found = try await auditedFamily(of: id, catalogue: catalogue, locking: false)
+        var found = try await auditedOriginal(of: id, catalogue: catalogue, locking: false)
         if found?.audit.isClean == false {
           // The catalogue may have changed since the audit began.
           let catalogue = try await maintenance.settledCatalogue()
           audit.isJournalPending = audit.isJournalPending || catalogue == nil
-          found = try await auditedFamily(of: id, catalogue: catalogue, locking: true)
+          found = try await auditedOriginal(of: id, catalogue: catalogue, locking: true)
         }
         guard let found else { continue }
         // Only linked original transactions are read twice.
@@ -86,8 +86,8 @@ package struct LedgerAuditor: LedgerStore {
     progress: @Sendable (Int) -> Void = { _ in }
   ) async throws -> (lines: Int, rewritten: Int) {
     let catalogue = try await products.catalogue()
-    let (lines, mended) = try await rebuildLines(by: catalogue, progress: progress)
-    var rewritten = mended
+    let (lines, repaired) = try await rebuildOriginalTransactions(by: catalogue, progress: progress)
+    var rewritten = repaired
     let orphans = try await orphanRows().orphans
     for row in orphans {
       rewritten.insert(row.line)
@@ -95,20 +95,20 @@ package struct LedgerAuditor: LedgerStore {
     }
     // The removed rows no longer block others.
     if !orphans.isEmpty {
-      rewritten.formUnion(try await rebuildLines(by: catalogue) { _ in }.rewritten)
+      rewritten.formUnion(try await rebuildOriginalTransactions(by: catalogue) { _ in }.rewritten)
     }
     rewritten.formUnion(try await maintenance.repairMovements())
     return (lines, rewritten.count)
   }
 
-  private func rebuildLines(
+  private func rebuildOriginalTransactions(
     by catalogue: Catalogue, progress: @Sendable (Int) -> Void
   ) async throws -> (lines: Int, rewritten: Set<OriginalTransactionKey>) {
     var lines = 0
     var rewritten: Set<OriginalTransactionKey> = []
     var last: OriginalTransactionKey?
     while true {
-      let page = try await linePage(after: last)
+      let page = try await nextPage(after: last)
       guard !page.isEmpty else { return (lines, rewritten) }
       last = page.last
       for id in page {
@@ -129,7 +129,7 @@ package struct LedgerAuditor: LedgerStore {
   {
     var wasRewritten = false
     while let found = try await audited(id, catalogue: catalogue, locking: true, in: transaction),
-      found.isMendable
+      found.isRepairable
     {
       wasRewritten = true
       let repairs = found.linkRepairs
@@ -149,7 +149,7 @@ package struct LedgerAuditor: LedgerStore {
     return wasRewritten
   }
 
-  private func linePage(after last: OriginalTransactionKey?) async throws
+  private func nextPage(after last: OriginalTransactionKey?) async throws
     -> [OriginalTransactionKey]
   {
     try await ownership.lines(
@@ -158,7 +158,7 @@ package struct LedgerAuditor: LedgerStore {
 
   // MARK: One original transaction
 
-  private func auditedFamily(of id: OriginalTransactionKey, catalogue: Catalogue?, locking: Bool)
+  private func auditedOriginal(of id: OriginalTransactionKey, catalogue: Catalogue?, locking: Bool)
     async throws
     -> AuditedOriginalTransaction?
   {
@@ -178,7 +178,7 @@ package struct LedgerAuditor: LedgerStore {
   ) async throws -> AuditedOriginalTransaction? {
     var reader = OriginalTransactionReader(isLocking: locking)
     try await reader.read([id], in: transaction)
-    guard let stored = reader.families.first(where: { $0.members[id] != nil }) else { return nil }
+    guard let stored = reader.originals.first(where: { $0.members[id] != nil }) else { return nil }
     var chain: [StoredEntry] = []
     for member in stored.members.keys.sorted() {
       chain += try await ownership.entries(of: member, in: transaction)
@@ -196,28 +196,28 @@ package struct LedgerAuditor: LedgerStore {
     found.apply(
       context,
       names: context.names.merging(try await ownership.names(of: others, in: transaction)) { $1 })
-    let replayed = OwnershipRule(found.folded.history)
+    let replayed = OwnershipRule(found.replayed.history)
     found.audit.charges = replayed.charges.count
-    found.audit.checkDecisions(of: found.folded, replayed: replayed, line: id)
+    found.audit.checkDecisions(of: found.replayed, replayed: replayed, line: id)
     let tables = try await tables(of: found, in: transaction)
     found.audit.checkProjections(of: found, in: tables, catalogue: catalogue)
     found.audit.checkOrders(of: found, orders)
     return found
   }
 
-  private func tables(of family: AuditedOriginalTransaction, in transaction: Transaction)
+  private func tables(of original: AuditedOriginalTransaction, in transaction: Transaction)
     async throws
     -> AuditedTables
   {
-    let members = family.members
-    let lookups = Dictionary(grouping: family.lookups, by: \.table)
+    let members = original.members
+    let lookups = Dictionary(grouping: original.lookups, by: \.table)
     let lookedUp = LookupRow.Table.allCases.filter { lookups[$0] != nil }
     let results = try await transaction.batch(
       members.map(OriginalTransactionStateRow.select)
         + lookedUp.map { LookupRow.select($0, of: lookups[$0] ?? []) }
         + [
           HoldingBatcher.select(
-            family.names.values.map(AccountID.init(_:)).sorted().map(\.rawValue))
+            original.names.values.map(AccountID.init(_:)).sorted().map(\.rawValue))
         ]
         + members.map(MovementRow.select))
     var tables = AuditedTables()
@@ -227,14 +227,14 @@ package struct LedgerAuditor: LedgerStore {
     for (index, table) in lookedUp.enumerated() {
       tables.lookups.formUnion(
         try LookupRow.decode(results[members.count + index], table: table)
-          .filter { family.stored.members[$0.line] != nil })
+          .filter { original.stored.members[$0.line] != nil })
     }
-    let keys = Dictionary(family.names.map { (AccountID($1), $0) }) { first, _ in first }
+    let keys = Dictionary(original.names.map { (AccountID($1), $0) }) { first, _ in first }
     let journals = results.suffix(members.count)
     tables.movements = Set(try journals.flatMap(MovementRow.decode))
     for row in try results[results.count - members.count - 1].decodeHoldings() {
       guard let key = keys[AccountID(row.accountID)],
-        family.stored.members[row.holding.charge.line] != nil
+        original.stored.members[row.holding.charge.line] != nil
       else { continue }
       tables.holdings.insert(HoldingRow(account: key, holding: row.holding))
     }
@@ -341,62 +341,63 @@ extension LedgerAudit {
   ///
   /// - Parameter catalogue: The products by which movements are compared; nil leaves them out.
   mutating func checkProjections(
-    of family: AuditedOriginalTransaction, in tables: AuditedTables, catalogue: Catalogue?
+    of original: AuditedOriginalTransaction, in tables: AuditedTables, catalogue: Catalogue?
   ) {
-    let (expected, actual) = (family.transactions, family.storedTransactions)
+    let (expected, actual) = (original.transactions, original.storedTransactions)
     for key in Set(expected.keys).union(actual.keys).sorted() where expected[key] != actual[key] {
       report(.projection, key.line, "the row of transaction \(key.transactionID) differs")
     }
     let summary = OriginalTransactionStateRow(
-      OriginalTransactionState(line: family.folded, rule: family.rule))
-    for id in family.members {
-      guard let member = family.stored.members[id] else { continue }
-      if Set(member.statuses) != Set(family.statuses(of: id)) {
+      OriginalTransactionState(line: original.replayed, rule: original.rule))
+    for id in original.members {
+      guard let member = original.stored.members[id] else { continue }
+      if Set(member.statuses) != Set(original.statuses(of: id)) {
         report(.projection, id, "the renewal statuses differ")
       }
-      if Set(member.acts) != Set(family.acts(of: id)) {
+      if Set(member.actions) != Set(original.actions(of: id)) {
         report(.projection, id, "the claims or placements differ")
       }
       if tables.summaries[id] != summary { report(.projection, id, "the line's state differs") }
     }
-    let holdings = family.holdings
+    let holdings = original.holdings
     for row in holdings.subtracting(tables.holdings).sorted() {
       report(.projection, row.holding.charge.line, "\(row.description) is missing or differs")
     }
     for row in tables.holdings.sorted() where !holdings.contains(where: row.hasSameKey) {
       report(.projection, row.holding.charge.line, "\(row.description) should not be there")
     }
-    if let catalogue { checkMovements(of: family, tables.movements, in: catalogue) }
+    if let catalogue { checkMovements(of: original, tables.movements, in: catalogue) }
     let names = Set(tables.lookups.map(\.name))
-    for row in family.lookups.subtracting(tables.lookups).sorted(by: LookupRow.precedes)
+    for row in original.lookups.subtracting(tables.lookups).sorted(by: LookupRow.precedes)
     // A transaction or line item may lead to any of the linked original transactions.
-    where row.table == .accountLine || !names.contains(row.name) {
+    where row.table == .accountLookup || !names.contains(row.name) {
       report(.projection, row.line, "\(row.description) is missing")
     }
   }
 
   private mutating func checkMovements(
-    of family: AuditedOriginalTransaction, _ movements: Set<MovementRow>, in catalogue: Catalogue
+    of original: AuditedOriginalTransaction, _ movements: Set<MovementRow>, in catalogue: Catalogue
   ) {
-    let expected = family.movements(in: catalogue)
+    let expected = original.movements(in: catalogue)
     for row in expected.subtracting(movements).sorted() {
-      report(.projection, row.family, "\(row.description) is missing or differs")
+      report(.projection, row.original, "\(row.description) is missing or differs")
     }
     for row in movements.subtracting(expected).sorted()
     where !expected.contains(where: row.hasSameKey) {
-      report(.projection, row.family, "\(row.description) should not be there")
+      report(.projection, row.original, "\(row.description) should not be there")
     }
   }
 
-  mutating func checkOrders(of family: AuditedOriginalTransaction, _ orders: [UUID: AuditedOrder]) {
-    for (charge, orderID) in family.orders.sorted(by: { $0.key < $1.key }) {
+  mutating func checkOrders(of original: AuditedOriginalTransaction, _ orders: [UUID: AuditedOrder])
+  {
+    for (charge, orderID) in original.orders.sorted(by: { $0.key < $1.key }) {
       guard let order = orders[orderID], order.charge == charge else {
         report(
           .order, charge.line,
           "transaction \(charge.transactionID) fulfils order \(orderID), which does not say so")
         continue
       }
-      if !family.justifies(order, fulfilledBy: charge) {
+      if !original.justifies(order, fulfilledBy: charge) {
         report(
           .order, charge.line,
           "order \(orderID) is of an account that does not own transaction "

@@ -53,7 +53,7 @@ extension LedgerAuditor {
         WHERE environment IN ('production', 'sandbox') AND original_transaction_id = ANY(\(ids))
         """
       ]
-        + ["claim", "placement"].map { table in
+        + ["claim", "owner_override"].map { table in
           """
           SELECT environment, original_transaction_id, account_key
           FROM tenure.\(unescaped: table)
@@ -68,15 +68,15 @@ extension LedgerAuditor {
       WebOrderLineItemID?.self, AccountKey?.self)
     {
       let line = OriginalTransactionKey(environment, original)
-      rows.insert(LookupRow(.transactionLine, transaction.rawValue, line))
+      rows.insert(LookupRow(.transactionLookup, transaction.rawValue, line))
       if let item { rows.insert(LookupRow(.webOrderLineItem, item.rawValue, line)) }
       guard let owner else { continue }
       rows.insert(LookupRow(account: owner, line: line))
       owners.append(
         (owner, TransactionKey(line: line, transactionID: transaction, productID: product)))
     }
-    for acts in results.dropFirst() {
-      for (environment, original, account) in try acts.decode(
+    for actions in results.dropFirst() {
+      for (environment, original, account) in try actions.decode(
         Environment.self, OriginalTransactionID.self, AccountKey.self)
       {
         rows.insert(
@@ -101,10 +101,10 @@ extension LedgerAuditor {
         AND original_transaction_id = \(line.originalTransactionID)
       """)
     // Locking would create a missing original transaction.
-    let family =
+    let original =
       exists.isEmpty
       ? nil : try await audited(line, catalogue: nil, locking: true, in: transaction)
-    let orphans = suspects.filter { family?.accounts(for: $0) != true }
+    let orphans = suspects.filter { original?.accounts(for: $0) != true }
     guard !orphans.isEmpty else { return [] }
     let found = try await transaction.batch(orphans.map(\.select))
     return zip(orphans, found).filter { !$1.isEmpty }.map(\.0)
@@ -116,17 +116,17 @@ extension LedgerAuditor {
 struct LookupRow: Hashable, Sendable {
   enum Table: String, CaseIterable, Sendable {
     case holding
-    case transactionLine = "transaction_lookup"
+    case transactionLookup = "transaction_lookup"
     case webOrderLineItem = "web_order_line_item"
-    case accountLine = "account_original_transaction"
+    case accountLookup = "account_original_transaction"
 
     /// The looked-up column and its type.
     fileprivate var key: (name: String, type: String) {
       switch self {
       case .holding: ("account_id", "text")
-      case .transactionLine: ("transaction_id", "text")
+      case .transactionLookup: ("transaction_id", "text")
       case .webOrderLineItem: ("web_order_line_item_id", "text")
-      case .accountLine: ("account_key", "uuid")
+      case .accountLookup: ("account_key", "uuid")
       }
     }
 
@@ -150,7 +150,7 @@ struct LookupRow: Hashable, Sendable {
   }
 
   init(account: AccountKey, line: OriginalTransactionKey) {
-    self.init(.accountLine, account.rawValue.uuidString.lowercased(), line)
+    self.init(.accountLookup, account.rawValue.uuidString.lowercased(), line)
   }
 
   init(holder: String, charge: TransactionKey) {
@@ -169,9 +169,9 @@ struct LookupRow: Hashable, Sendable {
   var description: String {
     switch table {
     case .holding: "a holding of transaction \(charge?.transactionID.rawValue ?? "")"
-    case .transactionLine: "the look-up of transaction \(key)"
+    case .transactionLookup: "the look-up of transaction \(key)"
     case .webOrderLineItem: "the look-up of line item \(key)"
-    case .accountLine: "the look-up of an account"
+    case .accountLookup: "the look-up of an account"
     }
   }
 }

@@ -49,7 +49,7 @@ package struct ProductStore: LedgerStore {
   ///
   /// - Returns: The current version.
   package func describe(_ product: Product) async throws -> Product {
-    let (described, isNews) = try await database.withTransaction {
+    let (described, isChanged) = try await database.withTransaction {
       transaction -> (Product, Bool) in
       // Without the lock, two concurrent calls would both see the version before.
       _ = try await transaction.query("SELECT pg_advisory_xact_lock(\(Self.catalogueLock))")
@@ -80,7 +80,7 @@ package struct ProductStore: LedgerStore {
           + [Job.schedule(.reconcile, runAt: product.validFrom, at: product.validFrom)])
       return (product, true)
     }
-    if isNews { notifier.notify(.jobs) }
+    if isChanged { notifier.notify(.jobs) }
     return described
   }
 }

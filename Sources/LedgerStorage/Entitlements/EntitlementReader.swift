@@ -54,7 +54,7 @@ package struct EntitlementReader: Sendable {
     completion: @escaping @Sendable (Result<ReadEntitlements, any Error>) -> Void
   ) {
     guard let replica else {
-      return ledger.core.holdingReader.read(accountIDs) { [self] result in
+      return ledger.core.holdingBatcher.read(accountIDs) { [self] result in
         completion(result.map { ReadEntitlements(rows: $0, reader: self) })
       }
     }
@@ -166,12 +166,12 @@ package struct HoldingStore: LedgerStore {
   ///
   /// Concurrent calls share a statement; it reads projections only and never waits for a writer.
   package func holdings(of accountID: String) async throws -> AccountHoldings {
-    try await core.holdingReader.holdings(of: accountID)
+    try await core.holdingBatcher.holdings(of: accountID)
   }
 
   /// Reads the current holdings of several accounts, in the order asked.
   package func holdings(of accountIDs: [String]) async throws -> [AccountHoldings] {
-    let rows = try await core.holdingReader.read(accountIDs)
+    let rows = try await core.holdingBatcher.read(accountIDs)
     return try accountIDs.map(rows.holdings)
   }
 
@@ -186,9 +186,9 @@ package struct HoldingStore: LedgerStore {
     guard let account = try await accounts.account(accountID) else { return result }
     var seen: Set<OriginalTransactionKey> = []
     for id in try await ownership.lines(of: account.key) where !seen.contains(id) {
-      guard let family = try await ownership.family(of: id, knownAt: knownAt) else { continue }
-      seen.formUnion(family.line.heads.keys)
-      result.holdings += family.line.allHoldings(family.rule)
+      guard let original = try await ownership.original(of: id, knownAt: knownAt) else { continue }
+      seen.formUnion(original.line.heads.keys)
+      result.holdings += original.line.allHoldings(original.rule)
         .filter { $0.account == account.key }.map(\.holding)
     }
     return result

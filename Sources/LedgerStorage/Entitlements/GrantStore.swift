@@ -43,10 +43,10 @@ package struct GrantStore: LedgerStore {
         await transaction.rollBack()
         return (known, [])
       }
-      let consequences = try await news(of: account, terms: terms, at: now, in: transaction) {
+      let consequences = try await newEvents(of: account, terms: terms, at: now, in: transaction) {
         $0.append(grant)
       }
-      let act = NewAdministratorAction(
+      let action = NewAdministratorAction(
         action: .grant, subject: grant.id.uuidString.lowercased(), administrator: administrator,
         account: account.key, names: [account.key: account.id],
         data: NewAdministratorAction.data { json in
@@ -65,7 +65,7 @@ package struct GrantStore: LedgerStore {
           INSERT INTO tenure.account_grant_account (grant_id, account_key)
           VALUES (\(grant.id), \(account.key))
           """,
-        ] + consequences.statements + [act.insert(at: now)])
+        ] + consequences.statements + [action.insert(at: now)])
       return (nil, consequences.channels)
     }
     notifier.notify(channels)
@@ -121,10 +121,10 @@ package struct GrantStore: LedgerStore {
         return (grant, [])
       }
       grant = grant.revoked(at: end)
-      let consequences = try await news(of: account, terms: terms, at: end, in: transaction) {
+      let consequences = try await newEvents(of: account, terms: terms, at: end, in: transaction) {
         for index in $0.indices where $0[index].id == id { $0[index].revokedAt = end }
       }
-      let act = NewAdministratorAction(
+      let action = NewAdministratorAction(
         action: .revokeGrant, subject: id.uuidString.lowercased(), administrator: administrator,
         account: account.key, names: [account.key: account.id],
         data: NewAdministratorAction.data { $0.member("entitlement", grant.grant.entitlement) })
@@ -134,7 +134,7 @@ package struct GrantStore: LedgerStore {
           UPDATE tenure.account_grant SET revoked_at = \(end)
           WHERE account_id = \(account.id) AND grant_id = \(id)
           """
-        ] + consequences.statements + [act.insert(at: now)])
+        ] + consequences.statements + [action.insert(at: now)])
       return (grant, consequences.channels)
     }
     notifier.notify(channels)
@@ -142,15 +142,16 @@ package struct GrantStore: LedgerStore {
   }
 
   /// Computes the events and published entitlements of a locked account whose grants change.
-  private func news(
+  private func newEvents(
     of account: Account, terms: AccessTerms, at now: Timestamp, in transaction: Transaction,
     changing change: (inout [Grant]) -> Void
   ) async throws -> Outbox {
-    var told = try await transaction.read(PublishedEntitlements.query([account.key: account.id]))[0]
-    change(&told.held.grants)
+    var published = try await transaction.read(
+      PublishedEntitlements.query([account.key: account.id]))[0]
+    change(&published.held.grants)
     changes.note([account.id], in: transaction)
-    let news = AccountEvents(told, terms: terms, at: now)
-    return Outbox([news], rescheduling: [news], at: now)
+    let newEvents = AccountEvents(published, terms: terms, at: now)
+    return Outbox([newEvents], rescheduling: [newEvents], at: now)
   }
 
   // MARK: Reading

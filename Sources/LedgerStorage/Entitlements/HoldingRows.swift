@@ -80,7 +80,7 @@ extension Rows {
       try cursor.next(Environment.self), try cursor.next(OriginalTransactionID.self))
     let transactionID = try cursor.next(TransactionID.self)
     let productID = try cursor.next(ProductID.self)
-    let familyID = try cursor.next(OriginalTransactionID?.self)
+    let linkedTo = try cursor.next(OriginalTransactionID?.self)
     let productType = try cursor.next(ProductType?.self)
     let periodType = try cursor.next(PeriodType.self)
     let startsAt = try cursor.next(Timestamp.self)
@@ -100,7 +100,7 @@ extension Rows {
       accountID,
       Holding(
         charge: TransactionKey(line: line, transactionID: transactionID, productID: productID),
-        familyID: familyID, productID: productID, productType: productType,
+        linkedTo: linkedTo, productID: productID, productType: productType,
         periodType: periodType, startsAt: startsAt, endsAt: endsAt, revokedAt: revokedAt,
         supersededAt: supersededAt, renewal: renewal)
     )

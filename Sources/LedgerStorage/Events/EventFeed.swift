@@ -29,7 +29,7 @@ package struct EventFeed: LedgerStore {
       guard isBehind else { return end }
       let (position, count) = try await database.withTransaction(isolation: .readCommitted) {
         transaction in
-        try await transaction.commit(with: Self.placement)[1].decodeOnly(Int64.self, Int.self)
+        try await transaction.commit(with: Self.positioning)[1].decodeOnly(Int64.self, Int.self)
       }
       // Later events are left to the next call: writers could keep this one busy forever.
       if count < Self.placingBatch { return position }
@@ -39,7 +39,7 @@ package struct EventFeed: LedgerStore {
   /// The statements of one transaction that assigns positions.
   ///
   /// The second statement sees everything committed while the first waited for the lock.
-  static let placement: [SQL] = [
+  static let positioning: [SQL] = [
     "SELECT FROM tenure.feed FOR UPDATE",
     """
     WITH place AS (

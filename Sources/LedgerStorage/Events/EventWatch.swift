@@ -18,7 +18,7 @@ package final class EventWatch: Sendable {
     var nextID = 0
 
     /// Counts new events, and returns the long polls to resume.
-    mutating func tell() -> [CheckedContinuation<Void, Never>] {
+    mutating func takeWaiting() -> [CheckedContinuation<Void, Never>] {
       count += 1
       defer { waiting = [:] }
       return Array(waiting.values)
@@ -35,24 +35,24 @@ package final class EventWatch: Sendable {
   }
 
   /// The number of times that new events were seen; read it before the feed.
-  package var newsCount: Int { state.withLock { $0.count } }
+  package var eventCount: Int { state.withLock { $0.count } }
 
   package var waitingCount: Int { state.withLock { $0.waiting.count } }
 
   /// Waits until there are new events, the limit is reached or the task is cancelled.
   ///
-  /// - Parameter count: ``newsCount`` before the caller read the feed.
-  package func waitForNews(beyond count: Int, within limit: Duration) async {
+  /// - Parameter count: ``eventCount`` before the caller read the feed.
+  package func waitForEvents(beyond count: Int, within limit: Duration) async {
     waits.yield()
     await withTaskGroup(of: Void.self) { group in
-      group.addTask { await self.waitForNews(beyond: count) }
+      group.addTask { await self.waitForEvents(beyond: count) }
       group.addTask { try? await Task.sleep(for: limit) }
       await group.next()
       group.cancelAll()
     }
   }
 
-  private func waitForNews(beyond count: Int) async {
+  private func waitForEvents(beyond count: Int) async {
     let id = state.withLock { state in
       state.nextID += 1
       return state.nextID
@@ -77,31 +77,31 @@ package final class EventWatch: Sendable {
     await withTaskGroup(of: Void.self) { group in
       group.addTask {
         for await _ in self.ledger.database.listen(to: [ChangeNotifier.Channel.events.rawValue]) {
-          await self.look(isRungFor: true)
+          await self.look(isNotified: true)
         }
       }
       group.addTask {
         while !Task.isCancelled {
           try? await Task.sleep(for: Self.lookInterval)
-          await self.look(isRungFor: false)
+          await self.look(isNotified: false)
         }
       }
     }
   }
 
   /// Assigns positions to new events, and resumes the long polls.
-  private func look(isRungFor: Bool) async {
+  private func look(isNotified: Bool) async {
     let isAwaited = state.withLock { state in
-      if state.waiting.isEmpty, isRungFor { state.count += 1 }
+      if state.waiting.isEmpty, isNotified { state.count += 1 }
       return !state.waiting.isEmpty
     }
     // Long polls report an error when they read the feed.
     guard isAwaited, let end = try? await ledger.events.placeEvents() else { return }
-    let told = state.withLock { state in
+    let continuations = state.withLock { state in
       guard state.end < end else { return [CheckedContinuation<Void, Never>]() }
       state.end = end
-      return state.tell()
+      return state.takeWaiting()
     }
-    for continuation in told { continuation.resume() }
+    for continuation in continuations { continuation.resume() }
   }
 }

@@ -168,14 +168,14 @@ package struct WebhookQueue: LedgerStore {
         let stream = try results[1].decode(String.self).first
       else { return .unknownEvent }
       let names = try await ownership.names(of: Set([account].compactMap(\.self)), in: transaction)
-      let act = administrator.map {
+      let action = administrator.map {
         NewAdministratorAction(
           action: .redeliverEvent, subject: "\(id)", administrator: $0, account: account,
           names: names)
       }
       try await transaction.commit(
         with: [Job.schedule(.deliverEvents(stream: stream), runAt: now, at: now)]
-          + (act.map { [$0.insert(at: now)] } ?? []))
+          + (action.map { [$0.insert(at: now)] } ?? []))
       return .scheduled
     }
     if redelivery == .scheduled { notifier.notify(.jobs) }
@@ -195,12 +195,12 @@ package struct WebhookQueue: LedgerStore {
       let count = try await transaction.query(Self.pushParkedAgain(events, at: now))
         .decodeOnly(Int.self)
       guard count > 0, let administrator else { return count }
-      let act = NewAdministratorAction(
+      let action = NewAdministratorAction(
         action: .redeliverParkedEvents,
         subject: events.map { $0.map(String.init).joined(separator: " ") } ?? "parked",
         administrator: administrator,
         data: NewAdministratorAction.data { $0.member("events", count) })
-      try await transaction.commit(with: [act.insert(at: now)])
+      try await transaction.commit(with: [action.insert(at: now)])
       return count
     }
     if count > 0 { notifier.notify(.jobs) }
@@ -231,7 +231,7 @@ package struct WebhookQueue: LedgerStore {
   }
 
   /// Counts waiting, failing and given-up deliveries.
-  package func webhookStanding() async throws -> WebhookStatus {
+  package func webhookStatus() async throws -> WebhookStatus {
     let (isOn, waiting, oldest, failing, parked) = try await database.query(
       """
       SELECT (SELECT pushed_to IS NOT NULL FROM tenure.feed),

@@ -52,11 +52,12 @@ package struct ExportStore: LedgerStore {
   }
 
   /// Reads administrator actions before another, latest first.
-  package func exportActs(before first: Int64?) async throws
+  package func exportAdministratorActions(before first: Int64?) async throws
     -> ExportPage<AdministratorAction, Int64>
   {
-    let acts = try await administration.administratorActs(before: first, limit: Self.exportPage)
-    return ExportPage(rows: acts, next: acts.count < Self.exportPage ? nil : acts.last?.id)
+    let actions = try await administration.administratorActions(
+      before: first, limit: Self.exportPage)
+    return ExportPage(rows: actions, next: actions.count < Self.exportPage ? nil : actions.last?.id)
   }
 
   // MARK: Rows that other tables complete
@@ -67,7 +68,7 @@ package struct ExportStore: LedgerStore {
       uniqueKeysWithValues: page.rows.indices.map {
         (page.place(ofRow: $0).map(ExactText.init), $0)
       })
-    let lines = try await linesLinked(
+    let lines = try await originalTransactionsLinked(
       to: Set(page.values("original_transaction_id").map(OriginalTransactionID.init)))
     let aliases = try await database.query(
       """
@@ -89,7 +90,7 @@ package struct ExportStore: LedgerStore {
   }
 
   /// Extends original transactions by those that Apple links.
-  private func linesLinked(to lines: Set<OriginalTransactionID>) async throws
+  private func originalTransactionsLinked(to lines: Set<OriginalTransactionID>) async throws
     -> [OriginalTransactionID]
   {
     var (all, new) = (lines, lines)
@@ -155,7 +156,7 @@ package struct ExportStore: LedgerStore {
       try await database.query(
         """
         SELECT subject, \(unescaped: ExportTable.time("discarded_at")), last_error FROM tenure.job
-        WHERE kind = \(Job.Kind.pollLine) AND subject = ANY(\(subjects))
+        WHERE kind = \(Job.Kind.pollStatus) AND subject = ANY(\(subjects))
         """
       ).decode(String.self, String?.self, String?.self).map { ($0, (givenUpAt: $1, reason: $2)) },
       uniquingKeysWith: { first, _ in first })
@@ -174,7 +175,7 @@ package struct ExportStore: LedgerStore {
       SELECT count(*), count(*) FILTER (WHERE t.latest_charged_at IS NOT NULL)
       FROM tenure.original_transaction AS t
       WHERE EXISTS (
-        SELECT FROM tenure.placement AS p
+        SELECT FROM tenure.owner_override AS p
         WHERE p.environment = t.environment
           AND p.original_transaction_id = t.original_transaction_id AND p.transaction_id IS NULL)
       """,
@@ -184,7 +185,7 @@ package struct ExportStore: LedgerStore {
       JOIN tenure.original_transaction AS t
         ON t.environment = split_part(j.subject, '/', 1)
         AND t.original_transaction_id = substr(j.subject, strpos(j.subject, '/') + 1)
-      WHERE j.kind = \(Job.Kind.pollLine) AND j.discarded_at IS NOT NULL
+      WHERE j.kind = \(Job.Kind.pollStatus) AND j.discarded_at IS NOT NULL
         AND t.latest_charged_at IS NULL
       """,
     ])

@@ -107,7 +107,7 @@ extension ExportTable {
     "account_id",
     """
     coalesce(t.latest_owner_key, CASE WHEN t.latest_charged_at IS NULL THEN (
-      SELECT (array_agg(p.account_key ORDER BY p.number DESC))[1] FROM tenure.placement AS p
+      SELECT (array_agg(p.account_key ORDER BY p.number DESC))[1] FROM tenure.owner_override AS p
       WHERE p.environment = t.environment
         AND p.original_transaction_id = t.original_transaction_id AND p.transaction_id IS NULL)
       END)::text
@@ -226,9 +226,10 @@ extension ExportTable {
   }
 
   package static let writeBacks = ExportTable(
-    "app_store_write_back AS t", key: line + [("telling_id", "bigint")],
+    "app_store_write_back AS t", key: line + [("write_back_id", "bigint")],
     [
-      "environment", "original_transaction_id", "telling_id", "kind", .time("told_at", "sent_at"),
+      "environment", "original_transaction_id", "write_back_id", "kind",
+      .time("told_at", "sent_at"),
       "bundle_id", "transaction_id", "notification_id", .account("account_id", "account_key"),
       "outcome", "reason", "http_status", "error_code", "delivery_status",
     ])

@@ -7,11 +7,11 @@ package struct ImportStore: LedgerStore {
   let core: LedgerCore
 
   /// Known original transactions imported per transaction, which holds their locks.
-  private static let knownLinesAtOnce = 50
+  private static let knownAtOnce = 50
   /// Attempts at a chunk that concurrent writes interfere with.
   private static let patience = 10
   /// The reason why an import can't be verified.
-  static let nothingTold = "Apple returned no charge for this original transaction."
+  static let noCharge = "Apple returned no charge for this original transaction."
 
   /// Imports the owners of original transactions from another backend, and schedules polls to
   /// verify those that Tenure does not know.
@@ -60,8 +60,8 @@ package struct ImportStore: LedgerStore {
           continue
         }
       }
-      for part in stride(from: 0, to: others.count, by: Self.knownLinesAtOnce) {
-        let indices = others[part..<min(part + Self.knownLinesAtOnce, others.count)]
+      for part in stride(from: 0, to: others.count, by: Self.knownAtOnce) {
+        let indices = others[part..<min(part + Self.knownAtOnce, others.count)]
         let part = try await importKnown(
           indices.map { owners[$0] }, from: source, isDryRun: isDryRun, terms: terms, at: now)
         for (index, verdict) in zip(indices, part) { verdicts[index] = verdict }
@@ -85,13 +85,13 @@ package struct ImportStore: LedgerStore {
     /// Accounts whose ID is a pseudonym.
     var erased: Set<AccountID> = []
     var heads: [OriginalTransactionKey: (owner: AccountKey?, paidThrough: Timestamp?)] = [:]
-    var placements: [OriginalTransactionKey: [OriginalTransactionOverride]] = [:]
+    var ownerOverrides: [OriginalTransactionKey: [OriginalTransactionOverride]] = [:]
 
     /// The verdict, or nil if the original transaction has to be read in full.
     func verdict(on owner: ImportedOwner) -> ImportVerdict? {
       if erased.contains(owner.account) { return .accountErased }
       guard let key = accounts[owner.account], let head = heads[owner.line] else { return nil }
-      let isSaid = placements[owner.line, default: []].contains {
+      let isSaid = ownerOverrides[owner.line, default: []].contains {
         $0.account == key && $0.boughtUntil >= owner.asOf
       }
       let isCurrent = head.owner == key && head.paidThrough.map { $0 > owner.asOf } ?? false
@@ -122,7 +122,7 @@ package struct ImportStore: LedgerStore {
             WHERE o.environment = \(environment) AND o.original_transaction_id = ANY(\(ids))
             """,
             """
-            SELECT original_transaction_id, account_key, effective_from FROM tenure.placement
+            SELECT original_transaction_id, account_key, effective_from FROM tenure.owner_override
             WHERE environment = \(environment) AND original_transaction_id = ANY(\(ids))
               AND transaction_id IS NULL
             ORDER BY number
@@ -142,7 +142,7 @@ package struct ImportStore: LedgerStore {
         OriginalTransactionID.self, AccountKey.self, Timestamp.self)
       {
         let line = OriginalTransactionKey(environment, id)
-        known.placements[line, default: []].append(
+        known.ownerOverrides[line, default: []].append(
           OriginalTransactionOverride(account: account, line: line, boughtUntil: until))
       }
     }
@@ -213,14 +213,14 @@ package struct ImportStore: LedgerStore {
       guard let account = keys[owner.account] else {
         preconditionFailure("Every account exists or is created.")
       }
-      let placement = OriginalTransactionOverride(
+      let ownerOverride = OriginalTransactionOverride(
         account: account, line: owner.line, boughtUntil: owner.asOf)
       return NewOriginalTransaction(
         owner: owner, account: account,
         entry: try StoredEntry(
           LedgerEntry(
             line: owner.line, number: 1, recordedAt: now,
-            content: .act(.linePlacement(placement))),
+            content: .action(.importedOverride(ownerOverride))),
           source: source, after: nil))
     }
     let receivers = Set(owners.filter(\.hasSource).map(\.account)).intersection(known.keys)
@@ -278,7 +278,7 @@ package struct ImportStore: LedgerStore {
     }
     try await transaction.copyIn(
       """
-      COPY tenure.placement (environment, original_transaction_id, number, recorded_at,
+      COPY tenure.owner_override (environment, original_transaction_id, number, recorded_at,
         account_key, effective_from) FROM STDIN
       """, rows: lines
     ) {
@@ -303,14 +303,14 @@ package struct ImportStore: LedgerStore {
 
   /// Stores the apps named by an import, unless Apple has named them.
   ///
-  /// - Parameter unheard: Original transactions without evidence from Apple: a later import
+  /// - Parameter unpolled: Original transactions without evidence from Apple: a later import
   ///   replaces their app, which may have been mistyped.
   private static func insertApps(
-    _ owners: [ImportedOwner], unheard: Set<OriginalTransactionKey> = []
+    _ owners: [ImportedOwner], unpolled: Set<OriginalTransactionKey> = []
   ) -> [SQL] {
     let known = owners.filter { $0.bundleID != nil }.sorted { $0.line < $1.line }
-    return [true, false].compactMap { isUnheard in
-      let owners = known.filter { unheard.contains($0.line) == isUnheard }
+    return [true, false].compactMap { isUnpolled in
+      let owners = known.filter { unpolled.contains($0.line) == isUnpolled }
       guard !owners.isEmpty else { return nil }
       var insert: SQL = """
         INSERT INTO tenure.poll_target (environment, original_transaction_id, bundle_id)
@@ -321,7 +321,7 @@ package struct ImportStore: LedgerStore {
         ON CONFLICT (environment, original_transaction_id)
         """
       insert.append(
-        isUnheard ? " DO UPDATE SET bundle_id = excluded.bundle_id" : " DO NOTHING")
+        isUnpolled ? " DO UPDATE SET bundle_id = excluded.bundle_id" : " DO NOTHING")
       return insert
     }
   }
@@ -351,7 +351,7 @@ package struct ImportStore: LedgerStore {
     ) { transaction -> ([ImportVerdict], Set<ChangeNotifier.Channel>) in
       var reader = OriginalTransactionReader(isLocking: !isDryRun)
       try await reader.read(Set(owners.map(\.line)), in: transaction)
-      let families = reader.families
+      let originals = reader.originals
       // Read again, together: an account may have been erased since the chunk was read.
       if !isDryRun {
         _ = try await Self.hold(Set(owners.filter(\.hasSource).map(\.account)), in: transaction)
@@ -359,11 +359,11 @@ package struct ImportStore: LedgerStore {
       var accounts = try await Self.accountKeys(
         from: transaction.query(Self.select(accounts: owners.map(\.accountID))))
       var verdicts: [ImportVerdict] = []
-      var news: [(owner: ImportedOwner, account: AccountKey)] = []
+      var additions: [(owner: ImportedOwner, account: AccountKey)] = []
       for owner in owners {
-        let family = families.first { $0.members[owner.line] != nil }
+        let original = originals.first { $0.members[owner.line] != nil }
         let account = accounts[owner.account]
-        let judged = family?.verdict(on: owner, of: account)
+        let judged = original?.verdict(on: owner, of: account)
         var verdict = judged?.verdict ?? .recorded
         if let other = judged?.other {
           let known = try await transaction.read(KnownAccount.query([other, account ?? other]))
@@ -384,30 +384,30 @@ package struct ImportStore: LedgerStore {
           key = try await self.accounts.createAccount(owner.accountID, at: now, in: transaction).key
           accounts[owner.account] = key
         }
-        news.append((owner, key))
+        additions.append((owner, key))
       }
-      guard !news.isEmpty else {
+      guard !additions.isEmpty else {
         await transaction.rollBack()
         return (verdicts, [])
       }
-      let placements = news.map {
+      let ownerOverrides = additions.map {
         OriginalTransactionOverride(
           account: $0.account, line: $0.owner.line, boughtUntil: $0.owner.asOf)
       }
-      let touched = families.filter { family in
-        placements.contains { family.members[$0.line] != nil }
+      let touched = originals.filter { original in
+        ownerOverrides.contains { original.members[$0.line] != nil }
       }
-      let arrival = EvidenceBatch(evidence: [], linePlacements: placements, source: source)
+      let arrival = EvidenceBatch(evidence: [], importedOverrides: ownerOverrides, source: source)
       let recording = try await recorder.load(
-        arrival, on: LockedOriginalTransactions(families: touched, evidence: []), in: transaction
+        arrival, on: LockedOriginalTransactions(originals: touched, evidence: []), in: transaction
       ).decide(arrival, at: now)
       let plan = try await recorder.plan(recording, terms: terms, at: now, in: transaction)
       let waiting = touched.filter { $0.line.history.transactions.isEmpty }
         .flatMap(\.members.keys).sorted()
       try await transaction.commit(
         with: plan.statements
-          + news.compactMap { Self.insertSource($0.owner, of: $0.account) }
-          + Self.insertApps(news.map(\.owner), unheard: Set(waiting))
+          + additions.compactMap { Self.insertSource($0.owner, of: $0.account) }
+          + Self.insertApps(additions.map(\.owner), unpolled: Set(waiting))
           + (waiting.isEmpty ? [] : [Job.insertPolls(of: waiting, at: now)]))
       return (verdicts, plan.channels.union([.jobs]))
     }
@@ -441,10 +441,10 @@ package struct ImportStore: LedgerStore {
 extension Job {
   /// Enqueues polls of imported original transactions, due at once with the lowest priority.
   static func insertPolls(of lines: [OriginalTransactionKey], at now: Timestamp) -> SQL {
-    let keys = lines.map { Key.pollLine($0) }
+    let keys = lines.map { Key.pollStatus($0) }
     return """
       INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
-      SELECT \(Kind.pollLine), subject, queue, \(RenewalSchedule.quiet), \(now), \(now)
+      SELECT \(Kind.pollStatus), subject, queue, \(RenewalSchedule.quiet), \(now), \(now)
       FROM unnest(\(keys.map(\.subject)), \(keys.map(\.queue)))
         AS line (subject, queue)
       ON CONFLICT (kind, subject) DO UPDATE SET \(reset) WHERE tenure.job.discarded_at IS NOT NULL
@@ -507,7 +507,7 @@ package struct ImportProgress: Hashable, Sendable {
 
 extension StoredOriginalTransaction {
   /// The account of the latest import.
-  var importedFor: AccountKey? { line.history.linePlacements.last?.account }
+  var importedFor: AccountKey? { line.history.importedOverrides.last?.account }
 
   /// Whether it was imported and Apple has not returned a charge yet.
   var awaitsApple: Bool { line.history.transactions.isEmpty && importedFor != nil }
@@ -516,11 +516,13 @@ extension StoredOriginalTransaction {
   func verdict(on owner: ImportedOwner, of account: AccountKey?) -> (
     verdict: ImportVerdict, other: AccountKey?
   ) {
-    let placement = account.map {
+    let ownerOverride = account.map {
       OriginalTransactionOverride(account: $0, line: owner.line, boughtUntil: owner.asOf)
     }
     // Already imported, even if the owner has changed since.
-    if let placement, line.history.says(.linePlacement(placement)) { return (.known, nil) }
+    if let ownerOverride, line.history.says(.importedOverride(ownerOverride)) {
+      return (.known, nil)
+    }
     let rule = rule
     let latest = rule.charges.latestPosition.map { (rule.charges[$0], rule.decisions[$0]) }
     let holder =

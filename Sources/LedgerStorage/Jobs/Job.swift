@@ -17,7 +17,7 @@ package struct Job: Hashable, Sendable {
   package enum Kind: String, CaseIterable, Sendable {
     case verifySubmission = "verify_submission"
     case processNotification = "process_notification"
-    case pollLine = "poll_line"
+    case pollStatus = "poll_status"
     case compareNotifications = "compare_notifications"
     case publishEntitlements = "publish_entitlements"
     case expireOrder = "expire_order"
@@ -95,8 +95,8 @@ extension Job.Key {
     Self(.processNotification, id, in: .notifications)
   }
 
-  package static func pollLine(_ line: OriginalTransactionKey) -> Self {
-    Self(.pollLine, line.subject, in: line.environment == .production ? .polls : .sandboxPolls)
+  package static func pollStatus(_ line: OriginalTransactionKey) -> Self {
+    Self(.pollStatus, line.subject, in: line.environment == .production ? .polls : .sandboxPolls)
   }
 
   package static func compareNotifications(bundleID: String, _ environment: Environment) -> Self {

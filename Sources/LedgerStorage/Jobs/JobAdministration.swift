@@ -105,10 +105,10 @@ extension JobQueue {
       }
       let count = restarted.count
       guard count > 0, let administrator else { return count }
-      let act = NewAdministratorAction(
+      let action = NewAdministratorAction(
         action: .retryJobs, subject: selection.subject, administrator: administrator,
         data: NewAdministratorAction.data { $0.member("jobs", count) })
-      try await transaction.commit(with: [act.insert(at: now)])
+      try await transaction.commit(with: [action.insert(at: now)])
       return count
     }
     if count > 0 { notifier.notify(.jobs) }

@@ -28,7 +28,7 @@ package struct LedgerReading: Hashable, Sendable {
   package var parkedDeliveries = 0
   package var feedPosition: Int64 = 0
   package var unplacedEvents = 0
-  package var unfoldedChanges = 0
+  package var pendingChanges = 0
   package var lastHeartbeat: Timestamp?
   /// Remaining requests to Apple, by the rate budget's name.
   package var budgets: [String: Double] = [:]
@@ -66,7 +66,7 @@ extension Maintenance {
     reading.parkedDeliveries = try results[4].decodeOnly(Int.self)
     (reading.feedPosition, reading.unplacedEvents) = try results[5].decodeOnly(
       Int64.self, Int.self)
-    reading.unfoldedChanges = try results[6].decodeOnly(Int.self)
+    reading.pendingChanges = try results[6].decodeOnly(Int.self)
     reading.lastHeartbeat = try results[7].decodeOnly(Timestamp?.self)
     reading.budgets = Dictionary(
       uniqueKeysWithValues: try results[8].decode(String.self, Double.self).map { ($0, $1) })

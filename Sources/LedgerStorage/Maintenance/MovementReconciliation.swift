@@ -22,14 +22,15 @@ extension Maintenance {
     ) { transaction in
       var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read(Set(lines), in: transaction)
-      return try await journals(of: reader.families, by: catalogue, in: transaction)
+      return try await journals(of: reader.originals, by: catalogue, in: transaction)
         .filter { $0.known != $0.rows }.map(\.id)
     }
     guard !behind.isEmpty else { return 0 }
     return try await database.withTransaction { transaction in
       var reader = OriginalTransactionReader(isLocking: true)
       try await reader.read(Set(behind), in: transaction)
-      let writes = try await journals(of: reader.families, by: catalogue, in: transaction).flatMap {
+      let writes = try await journals(of: reader.originals, by: catalogue, in: transaction).flatMap
+      {
         journal in
         // Later than every recorded entry, because movements are known from their recording on.
         let moment = max(now, journal.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
@@ -49,17 +50,17 @@ extension Maintenance {
   }
 
   private func journals(
-    of families: [StoredOriginalTransaction], by catalogue: Catalogue, in transaction: Transaction
+    of originals: [StoredOriginalTransaction], by catalogue: Catalogue, in transaction: Transaction
   ) async throws -> [OriginalTransactionMovements] {
-    let lines = families.flatMap(\.members.keys).sorted()
+    let lines = originals.flatMap(\.members.keys).sorted()
     let results = try await transaction.batch(lines.map(MovementRow.select))
     let known = Dictionary(uniqueKeysWithValues: zip(lines, try results.map(MovementRow.decode)))
-    return families.compactMap { family in
-      guard let id = family.members.keys.min() else { return nil }
-      let rows = MovementRow.rows(of: family.line, rule: family.rule, in: catalogue)
+    return originals.compactMap { original in
+      guard let id = original.members.keys.min() else { return nil }
+      let rows = MovementRow.rows(of: original.line, rule: original.rule, in: catalogue)
       return OriginalTransactionMovements(
-        id: id, lastRecordedAt: family.lastRecordedAt,
-        known: Set(family.members.keys.flatMap { known[$0] ?? [] }), rows: rows)
+        id: id, lastRecordedAt: original.lastRecordedAt,
+        known: Set(original.members.keys.flatMap { known[$0] ?? [] }), rows: rows)
     }
   }
 
@@ -95,7 +96,7 @@ extension Maintenance {
   }
 
   /// Differing sums reported individually.
-  private static let toldSums = 20
+  private static let reportedSums = 20
 
   /// Reports movements without an original transaction, and daily sums that differ from the current
   /// movements or charges.
@@ -109,7 +110,7 @@ extension Maintenance {
       SELECT count(*) OVER (), environment, kind, basis, day::text, product_id,
         CASE WHEN currency <> '' THEN ' in ' || currency ELSE '' END
       FROM (\(Self.differingSums)) AS sum
-      ORDER BY environment, basis, kind, day, product_id, currency LIMIT \(Self.toldSums)
+      ORDER BY environment, basis, kind, day, product_id, currency LIMIT \(Self.reportedSums)
       """, &audit)
     try await checkSums(
       "sums of charges",
@@ -117,7 +118,7 @@ extension Maintenance {
       SELECT count(*) OVER (), environment, measure, NULL::text, day::text, product_id,
         CASE WHEN cause <> '' THEN ', ' || cause ELSE '' END
       FROM (\(ChargeSums.differing)) AS sum
-      ORDER BY environment, measure, day, product_id, cause LIMIT \(Self.toldSums)
+      ORDER BY environment, measure, day, product_id, cause LIMIT \(Self.reportedSums)
       """, &audit)
   }
 
@@ -146,7 +147,7 @@ extension Maintenance {
     for line in orphans {
       try await database.batch(MovementRow.replaceAll(of: [line], by: [], at: now))
     }
-    try await mendSums()
+    try await repairSums()
     return Set(orphans)
   }
 
@@ -154,7 +155,7 @@ extension Maintenance {
   private static let sumsLock: Int64 = 0x7375_6D73
 
   /// Corrects the daily sums; two concurrent corrections would add the difference twice.
-  private func mendSums() async throws {
+  private func repairSums() async throws {
     let patience = Int(LedgerAuditor.auditDeadline / .milliseconds(1))
     try await database.withTransaction { transaction in
       // The statements after the lock take their snapshots after a concurrent correction.
@@ -171,7 +172,7 @@ extension Maintenance {
         \(Self.differingSums)
         \(Self.addingToSums)
         """, deadline: LedgerAuditor.auditDeadline)
-      _ = try await transaction.query(ChargeSums.mend, deadline: LedgerAuditor.auditDeadline)
+      _ = try await transaction.query(ChargeSums.repair, deadline: LedgerAuditor.auditDeadline)
     }
   }
 

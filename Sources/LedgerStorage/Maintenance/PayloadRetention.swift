@@ -16,11 +16,11 @@ package struct PayloadRetention: Hashable, Sendable {
 // needs it. Its SHA-256 and length are kept.
 extension Maintenance {
   /// Rows examined per query: a second for rows that are kept.
-  private static let ageingWindow = 20_000
+  private static let pruneWindow = 20_000
   /// Payloads pruned per transaction: some tens of milliseconds.
-  private static let ageingBatch = 200
+  private static let pruneBatch = 200
   /// The timeout of an examination, which reads all original transactions once.
-  private static let ageingDeadline: Duration = .minutes(5)
+  private static let pruneDeadline: Duration = .minutes(5)
 
   /// Prunes payloads older than the retention and reschedules the job.
   ///
@@ -34,10 +34,10 @@ extension Maintenance {
   ) async throws -> PayloadRetention {
     var sum = PayloadRetention.none
     if let age = retention.submissions {
-      try await ageOutSubmissions(&sum, before: now - age, now, isStopping)
+      try await pruneSubmissions(&sum, before: now - age, now, isStopping)
     }
     if let age = retention.notifications {
-      try await ageOutNotifications(&sum, before: now - age, now, isStopping)
+      try await pruneNotifications(&sum, before: now - age, now, isStopping)
     }
     let next = isStopping() ? now : now + interval
     _ = try await database.batch(
@@ -45,7 +45,7 @@ extension Maintenance {
     return sum
   }
 
-  private func ageOutSubmissions(
+  private func pruneSubmissions(
     _ sum: inout PayloadRetention, before: Timestamp, _ now: Timestamp,
     _ isStopping: @Sendable () -> Bool
   ) async throws {
@@ -62,14 +62,14 @@ extension Maintenance {
         FROM tenure.submission_payload AS p
         JOIN tenure.submission AS s ON s.submission_id = p.submission_id
         \(start)
-        ORDER BY p.submission_id LIMIT \(Self.ageingWindow)
-        """, deadline: Self.ageingDeadline
+        ORDER BY p.submission_id LIMIT \(Self.pruneWindow)
+        """, deadline: Self.pruneDeadline
       ).decode(UUID.self, Bool.self).map { (id: $0, isOld: $1) }
       guard let end = window.last?.id else { return }
       last = end
       let old = window.filter(\.isOld).map(\.id)
       let kept = try await receiptsInUse(amongSubmissions: old)
-      for batch in old.batches(of: Self.ageingBatch) {
+      for batch in old.batches(of: Self.pruneBatch) {
         let (payloads, answers) = try await database.query(
           """
           SELECT payloads, exchanges
@@ -82,7 +82,7 @@ extension Maintenance {
     }
   }
 
-  private func ageOutNotifications(
+  private func pruneNotifications(
     _ sum: inout PayloadRetention, before: Timestamp, _ now: Timestamp,
     _ isStopping: @Sendable () -> Bool
   ) async throws {
@@ -97,14 +97,14 @@ extension Maintenance {
             WHERE e.notification_id = n.notification_id AND e.answer IS NOT NULL))
         FROM tenure.notification AS n
         WHERE n.received_at < \(before) \(start)
-        ORDER BY n.received_at, n.notification_id LIMIT \(Self.ageingWindow)
-        """, deadline: Self.ageingDeadline
+        ORDER BY n.received_at, n.notification_id LIMIT \(Self.pruneWindow)
+        """, deadline: Self.pruneDeadline
       ).decode(String.self, Timestamp.self, Bool.self).map { (id: $0, at: $1, isOld: $2) }
       guard let end = window.last else { return }
       last = (end.at, end.id)
       let old = window.filter(\.isOld).map(\.id)
       let kept = try await receiptsInUse(amongNotifications: old)
-      for batch in old.batches(of: Self.ageingBatch) {
+      for batch in old.batches(of: Self.pruneBatch) {
         let (bodies, answers) = try await database.query(
           """
           SELECT bodies, exchanges
@@ -134,7 +134,7 @@ extension Maintenance {
         SELECT FROM tenure.poll_target AS l
         WHERE l.environment = c.environment
           AND l.original_transaction_id = c.original_transaction_id)
-      """, deadline: Self.ageingDeadline
+      """, deadline: Self.pruneDeadline
     ).decode(UUID.self)
   }
 
@@ -144,7 +144,7 @@ extension Maintenance {
       """
       SELECT DISTINCT receipt_notification_id FROM tenure.poll_target
       WHERE receipt_notification_id = ANY (\(ids))
-      """, deadline: Self.ageingDeadline
+      """, deadline: Self.pruneDeadline
     ).decode(String.self)
   }
 }

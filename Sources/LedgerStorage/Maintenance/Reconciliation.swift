@@ -11,7 +11,7 @@ package struct Maintenance: LedgerStore {
   /// Accounts read per query and published per transaction.
   private static let accountPage = 200
   /// Original transactions scheduled per transaction, which holds their locks.
-  private static let linePage = 50
+  private static let pageSize = 50
   /// Pages per run before the job is released: seconds, so that the lease never expires and a
   /// stopping worker ends soon.
   private static let pagesAtOnce = 50
@@ -61,7 +61,7 @@ package struct Maintenance: LedgerStore {
     case .accounts, .accountsAgain:
       last = try await reconcileAccounts(after: place.last, terms: terms, at: now)
     case .lines:
-      last = try await reconcileLines(after: place.line, at: now)
+      last = try await reconcileOriginalTransactions(after: place.line, at: now)
     case .journal:
       last = try await reconcileMovements(after: place.line, by: terms.catalogue, at: now)
     }
@@ -95,7 +95,7 @@ package struct Maintenance: LedgerStore {
     guard let end = page.last?.0 else { return nil }
     let names = Dictionary(page.map { ($0.1, $0.0) }) { first, _ in first }
     let subjects = names.keys.map { Job.Key.publishEntitlements($0).subject }
-    let (told, jobs) = try await database.read(
+    let (published, jobs) = try await database.read(
       PublishedEntitlements.query(names),
       Query(
         """
@@ -107,18 +107,18 @@ package struct Maintenance: LedgerStore {
         Dictionary(
           uniqueKeysWithValues: try $0.decode(String.self, Timestamp.self).map { ($0, $1) })
       })
-    let behind = told.map { AccountEvents($0, terms: terms, at: now) }.filter { news in
-      let scheduled = jobs[Job.Key.publishEntitlements(news.key).subject]
-      return news.changesWhatIsTold
-        || news.nextChange.map { next in scheduled.map { next < $0 } ?? true } ?? false
+    let behind = published.map { AccountEvents($0, terms: terms, at: now) }.filter { newEvents in
+      let scheduled = jobs[Job.Key.publishEntitlements(newEvents.key).subject]
+      return newEvents.changesPublished
+        || newEvents.nextChange.map { next in scheduled.map { next < $0 } ?? true } ?? false
     }
     if !behind.isEmpty {
       let channels = try await database.withTransaction { transaction in
         // An account locked by another transaction is published by that one.
-        let told = try await recorder.lockPublished(
+        let published = try await recorder.lockPublished(
           Set(behind.map(\.key)), waits: false, in: transaction
-        ).told.map { AccountEvents($0, terms: terms, at: now) }
-        let consequences = Outbox(told, rescheduling: told, at: now)
+        ).published.map { AccountEvents($0, terms: terms, at: now) }
+        let consequences = Outbox(published, rescheduling: published, at: now)
         try await transaction.commit(with: consequences.statements)
         return consequences.channels
       }
@@ -130,16 +130,17 @@ package struct Maintenance: LedgerStore {
   /// Schedules polls for a page of original transactions where they are missing.
   ///
   /// - Returns: The page's last original transaction, if any.
-  private func reconcileLines(after last: OriginalTransactionKey?, at now: Timestamp) async throws
+  private func reconcileOriginalTransactions(after last: OriginalTransactionKey?, at now: Timestamp)
+    async throws
     -> String?
   {
-    let page = try await ownership.lines(after: last, limit: Self.linePage)
+    let page = try await ownership.lines(after: last, limit: Self.pageSize)
     guard let end = page.last else { return nil }
     let subjects = page.map(\.subject)
     let planned: [String] = try await database.query(
       """
       SELECT subject FROM tenure.job
-      WHERE kind = \(Job.Kind.pollLine) AND subject = ANY(\(subjects))
+      WHERE kind = \(Job.Kind.pollStatus) AND subject = ANY(\(subjects))
       """
     ).decode(String.self)
     let unplanned = Set(page.filter { !planned.contains($0.subject) })
@@ -147,10 +148,11 @@ package struct Maintenance: LedgerStore {
       try await database.withTransaction { transaction in
         var reader = OriginalTransactionReader(isLocking: true)
         try await reader.read(unplanned, in: transaction)
-        let families = reader.families.map { family in
-          RecordedOriginalTransaction(family, line: family.line, rule: family.rule, names: [:])
+        let originals = reader.originals.map { original in
+          RecordedOriginalTransaction(
+            original, line: original.line, rule: original.rule, names: [:])
         }
-        let appointments = families.flatMap { polls.missingAppointments(of: $0, at: now) }
+        let appointments = originals.flatMap { polls.missingAppointments(of: $0, at: now) }
         if appointments.isEmpty {
           await transaction.rollBack()
         } else {
@@ -167,7 +169,7 @@ package struct Maintenance: LedgerStore {
   private func reconcileMovements(
     after last: OriginalTransactionKey?, by catalogue: Catalogue, at now: Timestamp
   ) async throws -> String? {
-    let page = try await ownership.lines(after: last, limit: Self.linePage)
+    let page = try await ownership.lines(after: last, limit: Self.pageSize)
     guard let end = page.last else { return nil }
     try await updateMovements(of: page, by: catalogue, at: now)
     return end.subject

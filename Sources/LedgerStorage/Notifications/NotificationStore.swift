@@ -127,15 +127,18 @@ package struct NotificationStore: LedgerStore {
       let recording = try await recorder.load(arrival, on: lines, in: transaction).decide(
         arrival, at: now)
       let plan = try await recorder.plan(recording, terms: terms, at: now, in: transaction)
-      let tellings = writeBacks.consumptionWriteBacks(of: verified, at: now)
+      let writeBackJobs = writeBacks.consumptionWriteBacks(of: verified, at: now)
       let outcome: NotificationOutcome =
-        verified.evidence.isEmpty ? .nothingToRecord : recording.isNews ? .recorded : .known
+        verified.evidence.isEmpty ? .nothingToRecord : recording.isChanged ? .recorded : .known
       try await transaction.commit(
         with: plan.statements + verified.source.upsert(for: verified.evidence)
           + ExchangeLog.of(notification: verified.id).insert(
             verified.exchanges, after: lastExchange)
-          + Self.close(verified.id, as: outcome, because: verified.problem, at: now) + tellings)
-      return (outcome, recording, tellings.isEmpty ? plan.channels : plan.channels.union([.jobs]))
+          + Self.close(verified.id, as: outcome, because: verified.problem, at: now) + writeBackJobs
+      )
+      return (
+        outcome, recording, writeBackJobs.isEmpty ? plan.channels : plan.channels.union([.jobs])
+      )
     }
     guard let (outcome, recording, channels) = processed else { return nil }
     notifier.notify(channels)
@@ -214,10 +217,10 @@ package struct NotificationStore: LedgerStore {
 extension LockedOriginalTransactions {
   /// The evidence that a reported date makes once the other evidence is recorded, if any.
   fileprivate func evidence(of report: AutoRenewOffDate) -> Evidence? {
-    guard let family = families.first(where: { $0.members[report.line] != nil }) else {
+    guard let original = originals.first(where: { $0.members[report.line] != nil }) else {
       return nil
     }
-    return family.line.evidence(
-      of: report, knowing: evidence.filter { family.members[$0.line] != nil })
+    return original.line.evidence(
+      of: report, knowing: evidence.filter { original.members[$0.line] != nil })
   }
 }

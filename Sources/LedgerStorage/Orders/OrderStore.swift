@@ -144,7 +144,7 @@ package struct OrderStore: LedgerStore {
     var jobOf: [UUID: Job] = [:]
     for job in jobs { try jobOf[job.subjectID] = job }
     let isAlone = jobs.count == 1
-    let (left, hasNews) = try await database.withTransaction { transaction in
+    let (left, hasChanges) = try await database.withTransaction { transaction in
       let owners = try await accounts(ofOrders: Set(jobOf.keys), in: transaction)
       let locks = owners.sorted { ($0.value, $0.key.uuidString) < ($1.value, $1.key.uuidString) }
         .map { Self.lock(order: $0.key, of: $0.value, waits: isAlone) }
@@ -157,7 +157,7 @@ package struct OrderStore: LedgerStore {
       let waiting = orders.filter { $0.status == .open && now < $0.createdAt + orderLifetime }
       let expiring = orders.filter { $0.status == .open && $0.createdAt + orderLifetime <= now }
       let undone = busy.union(waiting.map(\.id))
-      let told = expiring.compactMap { order in
+      let expired = expiring.compactMap { order in
         known[order.account].flatMap { $0.erasedAt == nil ? (order, $0.id) : nil }
       }
       var statements: [SQL] = expiring.map { order in
@@ -167,17 +167,17 @@ package struct OrderStore: LedgerStore {
         """
       }
       // Locked like every account that events are published to, which keeps its events in order.
-      statements += PublishedEntitlements.lock(Set(told.map(\.1)))
-      statements += EventRow.insert(told.map { $0.0.expiry(at: $0.0.createdAt + orderLifetime) })
+      statements += PublishedEntitlements.lock(Set(expired.map(\.1)))
+      statements += EventRow.insert(expired.map { $0.0.expiry(at: $0.0.createdAt + orderLifetime) })
       statements += jobOf.filter { !undone.contains($0.key) }.map(\.value).completion
       for order in waiting {
         guard let job = jobOf[order.id] else { continue }
         statements += job.repetition(at: order.createdAt + orderLifetime, now: now)
       }
       try await transaction.commit(with: statements)
-      return (busy.compactMap { jobOf[$0] }, !told.isEmpty)
+      return (busy.compactMap { jobOf[$0] }, !expired.isEmpty)
     }
-    if hasNews { notifier.notify(.events) }
+    if hasChanges { notifier.notify(.events) }
     return left
   }
 
@@ -308,16 +308,18 @@ package struct OrderStore: LedgerStore {
       // Locked, because a delivered transaction may become an alias concurrently.
       var reader = OriginalTransactionReader(isLocking: true)
       try await reader.read([transaction.line], in: database)
-      guard let family = reader.families.first,
-        let charge = family.rule.position(of: transaction).map({ family.rule.charges[$0] }),
-        family.line.decisions[charge.id]?.decision.owner == account
+      guard let original = reader.originals.first,
+        let charge = original.rule.position(of: transaction).map({ original.rule.charges[$0] }),
+        original.line.decisions[charge.id]?.decision.owner == account
       else { return nil }
-      if let deliveredAt = family.fulfilment(of: charge).deliveredAt { return (deliveredAt, false) }
+      if let deliveredAt = original.fulfilment(of: charge).deliveredAt {
+        return (deliveredAt, false)
+      }
       guard charge.revocation == nil else { throw LedgerError.revokedCharge(charge.id) }
-      guard let row = family.rows[charge.id] else {
+      guard let row = original.rows[charge.id] else {
         preconditionFailure("The transaction that names a charge has a row.")
       }
-      var fulfilment = family.members[charge.id.line]?.fulfilments[charge.id] ?? Fulfilment()
+      var fulfilment = original.members[charge.id.line]?.fulfilments[charge.id] ?? Fulfilment()
       let counted = CountedCharge(row, fulfilment)
       fulfilment.deliveredAt = now
       try await database.commit(

@@ -18,20 +18,20 @@ package struct ChargeReport: Sendable {
 
   /// Nil if `key` is not a transaction of the original transaction.
   package init?(
-    of key: TransactionKey, in family: RecordedOriginalTransaction, catalogue: Catalogue,
+    of key: TransactionKey, in original: RecordedOriginalTransaction, catalogue: Catalogue,
     isNewlyOwned: Bool = false
   ) {
-    guard let (charge, recorded) = family.charge(of: key),
-      let transaction = family.line.history[charge.id]
+    guard let (charge, recorded) = original.charge(of: key),
+      let transaction = original.line.history[charge.id]
     else { return nil }
     self.charge = charge
     self.transaction = transaction
     self.recorded = recorded
     productType = charge.type(in: catalogue)
-    ownerAccountID = recorded.decision.owner.map { family.names[$0] ?? "erased" }
-    because = family.explanation(of: recorded.decision)
-    orderID = family.orders[charge.id]
-    deliveredAt = family.deliveries[charge.id]
+    ownerAccountID = recorded.decision.owner.map { original.names[$0] ?? "erased" }
+    because = original.explanation(of: recorded.decision)
+    orderID = original.orders[charge.id]
+    deliveredAt = original.deliveries[charge.id]
     self.isNewlyOwned = isNewlyOwned
     submittedTransactionID = key == charge.id ? nil : key.transactionID
   }

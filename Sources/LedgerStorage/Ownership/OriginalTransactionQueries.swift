@@ -11,13 +11,13 @@ package struct OwnershipStore: LedgerStore {
   /// - Parameters:
   ///   - claimant: An account about to claim charges, whose orders are read too.
   ///   - knownAt: Ignores what was recorded later; nil: ignores nothing.
-  package func family(
+  package func original(
     of id: OriginalTransactionKey, claimant: AccountKey? = nil, knownAt: Timestamp? = nil
   ) async throws -> RecordedOriginalTransaction? {
     try await database.withTransaction(isolation: .repeatableRead, readOnly: true) { transaction in
       var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read([id], in: transaction)
-      guard let stored = reader.families.first else { return nil }
+      guard let stored = reader.originals.first else { return nil }
       var line = stored.line
       if let knownAt {
         var entries: [LedgerEntry] = []
@@ -27,7 +27,7 @@ package struct OwnershipStore: LedgerStore {
             entries.append(try entry.entry())
           }
         }
-        line = OriginalTransaction(folding: entries, around: id)
+        line = OriginalTransaction(replaying: entries, around: id)
         line.updateContext { $0.tokenHolders = stored.line.history.tokenHolders }
       }
       return try await recorded(stored, as: line, claimant: claimant, in: transaction)
@@ -35,7 +35,7 @@ package struct OwnershipStore: LedgerStore {
   }
 
   /// Reads original transactions, linked ones once; those without entries are left out.
-  package func families(of ids: Set<OriginalTransactionKey>) async throws
+  package func originals(of ids: Set<OriginalTransactionKey>) async throws
     -> [RecordedOriginalTransaction]
   {
     guard !ids.isEmpty else { return [] }
@@ -43,12 +43,12 @@ package struct OwnershipStore: LedgerStore {
       transaction in
       var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read(ids, in: transaction)
-      var families: [RecordedOriginalTransaction] = []
-      for stored in reader.families {
-        families.append(
+      var originals: [RecordedOriginalTransaction] = []
+      for stored in reader.originals {
+        originals.append(
           try await recorded(stored, as: stored.line, claimant: nil, in: transaction))
       }
-      return families
+      return originals
     }
   }
 
@@ -165,7 +165,7 @@ extension OriginalTransaction {
   /// Applies the entries of an original transaction and of those linked to it.
   ///
   /// - Parameter entries: In any order; entries of unlinked original transactions are ignored.
-  init(folding entries: [LedgerEntry], around id: OriginalTransactionKey) {
+  init(replaying entries: [LedgerEntry], around id: OriginalTransactionKey) {
     var neighbours: [OriginalTransactionKey: Set<OriginalTransactionKey>] = [:]
     for case .evidence(.link(let line, let previous)) in entries.lazy.map(\.content) {
       neighbours[line, default: []].insert(previous)
@@ -179,7 +179,7 @@ extension OriginalTransaction {
     }
     self.init(members: members)
     for entry in entries.sorted(by: LedgerEntry.wasRecorded) where members.contains(entry.line) {
-      fold(entry)
+      replay(entry)
     }
   }
 }

@@ -29,8 +29,8 @@ extension OwnershipStore {
       database -> (Recording?, Set<ChangeNotifier.Channel>) in
       var reader = OriginalTransactionReader(isLocking: true)
       try await reader.read([transaction.line], in: database)
-      guard let family = reader.families.first(where: { $0.members[transaction.line] != nil }),
-        let charge = family.rule.position(of: transaction).map({ family.rule.charges[$0] })
+      guard let original = reader.originals.first(where: { $0.members[transaction.line] != nil }),
+        let charge = original.rule.position(of: transaction).map({ original.rule.charges[$0] })
       else { throw LedgerError.unknownTransaction(transaction.transactionID) }
       // Locks the account against a concurrent erasure, and before it, in the usual order, its
       // orders that the charge may fulfil.
@@ -47,8 +47,8 @@ extension OwnershipStore {
         account = try await lockAccount(accountID, in: database)
       }
 
-      let last = family.placement(of: charge)
-      let owner = family.line.decisions[charge.id]?.decision.owner
+      let last = original.ownerOverride(of: charge)
+      let owner = original.line.decisions[charge.id]?.decision.owner
       let isAsPlaced =
         last.map { last in
           last.account == account?.key && owner == last.account
@@ -58,19 +58,19 @@ extension OwnershipStore {
         await database.rollBack()
         return (nil, [])
       }
-      let placement = OwnerOverride(
+      let ownerOverride = OwnerOverride(
         account: account?.key, transaction: charge.id, effectiveFrom: effectiveFrom ?? now)
       let arrival = EvidenceBatch(
-        evidence: [], placements: [placement],
+        evidence: [], ownerOverrides: [ownerOverride],
         source: EntrySource(.administrator, id: administrator.entrySourceID))
       let recording = try await recorder.load(
-        arrival, on: LockedOriginalTransactions(families: [family], evidence: []), in: database
+        arrival, on: LockedOriginalTransactions(originals: [original], evidence: []), in: database
       ).decide(arrival, at: now)
       let plan = try await recorder.plan(recording, terms: terms, at: now, in: database)
-      let act = NewAdministratorAction(
-        transferring: charge, from: owner, by: placement, administrator,
-        names: recording.families[charge.id.line]?.names ?? [:])
-      try await database.commit(with: plan.statements + [act.insert(at: now)])
+      let action = NewAdministratorAction(
+        transferring: charge, from: owner, by: ownerOverride, administrator,
+        names: recording.originals[charge.id.line]?.names ?? [:])
+      try await database.commit(with: plan.statements + [action.insert(at: now)])
       return (recording, plan.channels)
     }
     notifier.notify(channels)
@@ -99,30 +99,30 @@ extension OwnershipStore {
 
 extension StoredOriginalTransaction {
   /// The latest override of a charge, if any.
-  fileprivate func placement(of charge: Charge) -> OwnerOverride? {
-    line.history.acts.reversed().lazy.compactMap { recorded in
-      if case .placement(let placement) = recorded.act { placement } else { nil }
+  fileprivate func ownerOverride(of charge: Charge) -> OwnerOverride? {
+    line.history.actions.reversed().lazy.compactMap { recorded in
+      if case .ownerOverride(let ownerOverride) = recorded.action { ownerOverride } else { nil }
     }.first { charge.transactions.contains($0.transaction) }
   }
 }
 
 extension NewAdministratorAction {
   fileprivate init(
-    transferring charge: Charge, from owner: AccountKey?, by placement: OwnerOverride,
+    transferring charge: Charge, from owner: AccountKey?, by ownerOverride: OwnerOverride,
     _ administrator: Administrator, names: [AccountKey: String]
   ) {
     let id = charge.id
     self.init(
-      action: placement.isRelease ? .release : .transfer,
+      action: ownerOverride.isRelease ? .release : .transfer,
       subject: AdministratorAction.subject(id), administrator: administrator,
-      account: placement.account, previousAccount: owner,
-      names: names.filter { $0.key == placement.account || $0.key == owner },
+      account: ownerOverride.account, previousAccount: owner,
+      names: names.filter { $0.key == ownerOverride.account || $0.key == owner },
       data: Self.data { json in
         json.member("environment", id.line.environment)
         json.member("original_transaction_id", id.line.originalTransactionID)
         json.member("transaction_id", id.transactionID)
         json.member("product_id", id.productID)
-        json.member("effective_from", placement.effectiveFrom)
+        json.member("effective_from", ownerOverride.effectiveFrom)
       })
   }
 }

@@ -41,7 +41,7 @@ extension OwnershipStore {
       Timestamp?.self)
     let prices = try await pricesOfUnclaimed(at: rows.map(\.4))
     return rows.map {
-      environment, original, transaction, product, chargedAt, recordedAt, expiresAt, rule, ground,
+      environment, original, transaction, product, chargedAt, recordedAt, expiresAt, rule, reason,
       previousOriginal, previousTransaction, previousProduct, statusAsOf, switchedOffAt in
       let charge = TransactionKey(environment, original, transaction, product)
       let price = prices[charge]
@@ -55,8 +55,8 @@ extension OwnershipStore {
         amountMilliunits: price?.amountMilliunits ?? 0, currency: price?.currency,
         decision: Decision(
           owner: nil, rule: Decision.Rule(rawValue: rule) ?? .unclaimed,
-          finding: RenewalEvidence(
-            ground: RenewalEvidence.Ground(rawValue: ground) ?? .noEarlierCharge,
+          renewal: RenewalEvidence(
+            reason: RenewalEvidence.Reason(rawValue: reason) ?? .noEarlierCharge,
             previous: previous, statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)))
     }
   }
@@ -76,8 +76,8 @@ extension OwnershipStore {
       } ?? "true"
     return """
       SELECT environment, original_transaction_id, transaction_id, product_id, charged_at,
-        recorded_at, expires_at, rule, ground, previous_original_transaction_id,
-        previous_transaction_id, previous_product_id, ground_status_as_of, switched_off_at
+        recorded_at, expires_at, rule, reason, previous_original_transaction_id,
+        previous_transaction_id, previous_product_id, status_as_of, switched_off_at
       FROM tenure.store_transaction
       WHERE environment = \(environment) AND rule IS NOT NULL AND owner_account_key IS NULL
         AND coalesce(expires_at <= recorded_at, false) = \(wasOver) AND \(rest)

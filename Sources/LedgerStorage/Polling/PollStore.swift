@@ -11,33 +11,38 @@ package struct PollStore: LedgerStore {
   /// Schedules the next polls of the original transactions to which a recording appended entries,
   /// in the recording's commit.
   func appointments(of recording: Recording, at now: Timestamp) -> [SQL] {
-    recording.distinctFamilies.filter { !$0.entries.isEmpty && $0.isPolledByPlan }.flatMap {
-      family -> [SQL] in
-      let next = nextPoll(of: family, at: now)
+    recording.distinctOriginals.filter { !$0.entries.isEmpty && $0.isPolledByPlan }.flatMap {
+      original -> [SQL] in
+      let next = nextPoll(of: original, at: now)
       // One poll covers linked original transactions: Apple returns the customer's statuses.
-      let isNew = family.before.members.values.allSatisfy { $0.head.number == 0 }
-      let others = isNew ? [] : family.before.members.keys.sorted().filter { $0 != next?.line }
-      return others.map { Job.delete(.pollLine($0)) }
+      let isNew = original.before.members.values.allSatisfy { $0.head.number == 0 }
+      let others = isNew ? [] : original.before.members.keys.sorted().filter { $0 != next?.line }
+      return others.map { Job.delete(.pollStatus($0)) }
         + (next.map {
-          [Job.schedule(.pollLine($0.line), runAt: $0.poll.at, priority: $0.poll.priority, at: now)]
+          [
+            Job.schedule(
+              .pollStatus($0.line), runAt: $0.poll.at, priority: $0.poll.priority, at: now)
+          ]
         } ?? [])
     }
   }
 
   /// Schedules a poll of an original transaction that has none.
-  func missingAppointments(of family: RecordedOriginalTransaction, at now: Timestamp) -> [SQL] {
-    guard family.isPolledByPlan, let (line, poll) = nextPoll(of: family, at: now) else { return [] }
+  func missingAppointments(of original: RecordedOriginalTransaction, at now: Timestamp) -> [SQL] {
+    guard original.isPolledByPlan, let (line, poll) = nextPoll(of: original, at: now) else {
+      return []
+    }
     return [
-      Job.insert(.pollLine(line), runAt: poll.at, priority: poll.priority, at: max(now, poll.at))
+      Job.insert(.pollStatus(line), runAt: poll.at, priority: poll.priority, at: max(now, poll.at))
     ]
   }
 
   private func nextPoll(
-    of family: RecordedOriginalTransaction, at now: Timestamp
+    of original: RecordedOriginalTransaction, at now: Timestamp
   ) -> (line: OriginalTransactionKey, poll: RenewalSchedule.Appointment)? {
     guard
       let plan = RenewalSchedule.Subject(
-        family.line, family.rule, notifications: notificationMemory),
+        original.line, original.rule, notifications: notificationMemory),
       let poll = RenewalSchedule.next(plan, after: now)
     else { return nil }
     return (plan.id, poll)
@@ -53,24 +58,24 @@ package struct PollStore: LedgerStore {
     package let source: PollTarget
     package let imported: ImportStore.ImportedSource?
     /// Whether only an import is recorded.
-    package let isUnheardOf: Bool
+    package let isUnknown: Bool
   }
 
   /// Finds the identifiers to poll an original transaction with; nil if nothing is recorded.
-  package func lineToPoll(_ line: OriginalTransactionKey) async throws -> PollRequest? {
+  package func pollRequest(_ line: OriginalTransactionKey) async throws -> PollRequest? {
     try await database.withTransaction(isolation: .repeatableRead, readOnly: true) { transaction in
       var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read([line], in: transaction)
-      guard let family = reader.families.first else { return nil }
-      let latest = family.rule.charges.latestCharge
-      guard latest != nil || family.awaitsApple else { return nil }
-      let members = [line] + family.members.keys.filter { $0 != line }.sorted()
+      guard let original = reader.originals.first else { return nil }
+      let latest = original.rule.charges.latestCharge
+      guard latest != nil || original.awaitsApple else { return nil }
+      let members = [line] + original.members.keys.filter { $0 != line }.sorted()
       let (imported, source) = try await transaction.read(
         Query(ImportStore.selectImportedSource(line), decode: ImportStore.importedSource),
         PollTarget.query(members))
       return PollRequest(
         line: line, isSubscription: latest?.isSubscription ?? true, source: source,
-        imported: imported, isUnheardOf: latest == nil)
+        imported: imported, isUnknown: latest == nil)
     }
   }
 
@@ -114,23 +119,23 @@ package struct PollStore: LedgerStore {
     _ asked: PolledOriginalTransaction, after recording: Recording, at now: Timestamp,
     in transaction: Transaction
   ) async throws -> [SQL] {
-    guard let family = recording.families[asked.line] else {
+    guard let original = recording.originals[asked.line] else {
       // Nothing was recorded and locked, so a schedule made concurrently is kept.
       guard let job = asked.job else { return [] }
       return try await ending(job, of: asked.line, at: now, in: transaction)
     }
     let plan = RenewalSchedule.Subject(
-      family.line, family.rule, heardAt: now, notifications: notificationMemory)
+      original.line, original.rule, polledAt: now, notifications: notificationMemory)
     guard let plan, let next = RenewalSchedule.next(plan, after: now) else {
-      if let job = asked.job, family.awaitsApple {
-        return job.discarding(because: ImportStore.nothingTold, at: now)
+      if let job = asked.job, original.awaitsApple {
+        return job.discarding(because: ImportStore.noCharge, at: now)
       }
-      return [Job.delete(.pollLine(asked.line))]
+      return [Job.delete(.pollStatus(asked.line))]
     }
     let isSame = plan.id == asked.line
-    return (isSame ? [] : [Job.delete(.pollLine(asked.line))]) + [
+    return (isSame ? [] : [Job.delete(.pollStatus(asked.line))]) + [
       Job.schedule(
-        .pollLine(plan.id), runAt: next.at, priority: next.priority, at: now,
+        .pollStatus(plan.id), runAt: next.at, priority: next.priority, at: now,
         endingClaimOf: isSame ? asked.job?.worker : nil)
     ]
   }
@@ -160,8 +165,8 @@ package struct PollStore: LedgerStore {
   ) async throws -> [SQL] {
     var reader = OriginalTransactionReader(isLocking: false)
     try await reader.read([line], in: transaction)
-    var plan = reader.families.first.flatMap {
-      RenewalSchedule.Subject($0.line, $0.rule, heardAt: now, notifications: notificationMemory)
+    var plan = reader.originals.first.flatMap {
+      RenewalSchedule.Subject($0.line, $0.rule, polledAt: now, notifications: notificationMemory)
     }
     if asExpired {
       plan?.phase = .expired
@@ -170,8 +175,8 @@ package struct PollStore: LedgerStore {
     // Linked original transactions share one poll, that of the one with the latest charge.
     guard let plan, plan.id == line, let next = RenewalSchedule.next(plan, after: now) else {
       // An imported owner that Apple can't confirm needs attention.
-      if reader.families.first?.awaitsApple == true {
-        return job.discarding(because: ImportStore.nothingTold, at: now)
+      if reader.originals.first?.awaitsApple == true {
+        return job.discarding(because: ImportStore.noCharge, at: now)
       }
       return job.completion
     }
@@ -202,7 +207,7 @@ package struct PollStore: LedgerStore {
 extension RecordedOriginalTransaction {
   /// Whether it was imported and Apple has not returned a charge yet.
   fileprivate var awaitsApple: Bool {
-    line.history.transactions.isEmpty && !line.history.linePlacements.isEmpty
+    line.history.transactions.isEmpty && !line.history.importedOverrides.isEmpty
   }
 
   /// Not so for an import until Apple has confirmed it: a poll returns the whole history, a
@@ -214,9 +219,9 @@ extension RenewalSchedule.Subject {
   /// The state that the schedule depends on, of an original transaction with those that Apple
   /// links.
   ///
-  /// - Parameter heardAt: The time of a poll that has just been answered.
+  /// - Parameter polledAt: The time of a poll that has just been answered.
   fileprivate init?(
-    _ line: OriginalTransaction, _ rule: OwnershipRule, heardAt: Timestamp? = nil,
+    _ line: OriginalTransaction, _ rule: OwnershipRule, polledAt: Timestamp? = nil,
     notifications: NotificationMemory
   ) {
     let summary = OriginalTransactionState(line: line, rule: rule)
@@ -226,7 +231,7 @@ extension RenewalSchedule.Subject {
       periodEnd: latest.end, autoRenews: summary.autoRenews ?? false,
       phase: summary.phase ?? .undisturbed, isRevoked: latest.revocation != nil,
       isCommitment: latest.isCommitment,
-      lastPolledAt: [heardAt, summary.statusAsOf].compactMap(\.self).max(),
+      lastPolledAt: [polledAt, summary.statusAsOf].compactMap(\.self).max(),
       hasNotifications: notifications.contains(latest.id.line.environment))
   }
 }

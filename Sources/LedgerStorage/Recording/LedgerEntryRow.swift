@@ -86,9 +86,9 @@ extension LedgerEntry.Content {
       case .evidence(.renewalStatus(let status, _)): try encoder.encode(status)
       case .evidence(.link(_, let previous)): try encoder.encode(Link(previous: previous))
       case .confirmation(let asOf): try encoder.encode(Confirmation(asOf: asOf))
-      case .act(.claim(let claim)): try encoder.encode(claim)
-      case .act(.placement(let placement)): try encoder.encode(placement)
-      case .act(.linePlacement(let placement)): try encoder.encode(placement)
+      case .action(.claim(let claim)): try encoder.encode(claim)
+      case .action(.ownerOverride(let ownerOverride)): try encoder.encode(ownerOverride)
+      case .action(.importedOverride(let ownerOverride)): try encoder.encode(ownerOverride)
       case .ownership(let change): try encoder.encode(change)
       }
     return String(decoding: data, as: UTF8.self)
@@ -108,19 +108,21 @@ extension LedgerEntry.Content {
         .evidence(.link(line: line, previous: try decoder.decode(Link.self, from: data).previous))
       case .confirmation:
         .confirmation(asOf: try decoder.decode(Confirmation.self, from: data).asOf)
-      case .claim: .act(.claim(try decoder.decode(Claim.self, from: data)))
-      case .placement: .act(try Self.placement(from: data, decoder))
+      case .claim: .action(.claim(try decoder.decode(Claim.self, from: data)))
+      case .ownerOverride: .action(try Self.ownerOverride(from: data, decoder))
       case .decided, .claimed, .corrected, .placed:
         .ownership(try decoder.decode(OwnershipChange.self, from: data))
       }
   }
 
   /// An override of a whole original transaction has a date until which it applies.
-  private static func placement(from data: Data, _ decoder: JSONDecoder) throws -> OwnershipAction {
-    if let placement = try? decoder.decode(OriginalTransactionOverride.self, from: data) {
-      return .linePlacement(placement)
+  private static func ownerOverride(from data: Data, _ decoder: JSONDecoder) throws
+    -> OwnershipAction
+  {
+    if let ownerOverride = try? decoder.decode(OriginalTransactionOverride.self, from: data) {
+      return .importedOverride(ownerOverride)
     }
-    return .placement(try decoder.decode(OwnerOverride.self, from: data))
+    return .ownerOverride(try decoder.decode(OwnerOverride.self, from: data))
   }
 }
 

@@ -3,11 +3,11 @@ package import Subscriptions
 
 extension Maintenance {
   /// Some tens of milliseconds' work.
-  private static let foldingBatch = 1000
+  private static let rollupBatch = 1000
   /// The limit of one job, so that it ends before its lease does.
-  private static let foldingBatches = 200
+  private static let rollupBatches = 200
   /// The time to the next run after changes that could not be rolled up.
-  private static let foldingIntervalAfterFaults: Duration = .minutes(1)
+  private static let intervalAfterFaults: Duration = .minutes(1)
 
   /// Rolls up changes of movements and charges into the sums by day, and schedules the next run.
   ///
@@ -20,21 +20,21 @@ extension Maintenance {
   package func rollUpMovements(
     _ job: Job, every interval: Duration, at now: Timestamp
   ) async throws -> [PostgresError] {
-    var movements = Folding(table: "movement_change", summing: Self.movementSums)
-    var charges = Folding(table: "charge_change", summing: ChargeSums.fold)
+    var movements = Rollup(table: "movement_change", summing: Self.movementSums)
+    var charges = Rollup(table: "charge_change", summing: ChargeSums.rollUp)
     var isDone = false
-    for _ in 0..<Self.foldingBatches where !isDone {
-      let page = max(try await fold(&movements), try await fold(&charges))
-      isDone = page < Self.foldingBatch
+    for _ in 0..<Self.rollupBatches where !isDone {
+      let page = max(try await rollUp(&movements), try await rollUp(&charges))
+      isDone = page < Self.rollupBatch
     }
     let faults = movements.faults + charges.faults
     let pause: Duration =
-      !isDone ? .zero : faults.isEmpty ? interval : Self.foldingIntervalAfterFaults
+      !isDone ? .zero : faults.isEmpty ? interval : Self.intervalAfterFaults
     _ = try await database.batch(job.repetition(at: now + pause, now: now))
     return faults.map(\.error)
   }
 
-  private struct Folding {
+  private struct Rollup {
     typealias Change = (line: OriginalTransactionID, id: Int64)
 
     let table: String
@@ -44,30 +44,30 @@ extension Maintenance {
   }
 
   /// Rolls up one page of changes, and returns its size.
-  private func fold(_ folding: inout Folding) async throws -> Int {
+  private func rollUp(_ rollup: inout Rollup) async throws -> Int {
     let page = try await database.query(
       """
-      SELECT original_transaction_id, change_id FROM tenure.\(unescaped: folding.table)
-      WHERE change_id <> ALL(\(folding.faults.map(\.change)))
-      LIMIT \(Self.foldingBatch)
+      SELECT original_transaction_id, change_id FROM tenure.\(unescaped: rollup.table)
+      WHERE change_id <> ALL(\(rollup.faults.map(\.change)))
+      LIMIT \(Self.rollupBatch)
       """
     ).decode(OriginalTransactionID.self, Int64.self).map { (line: $0, id: $1) }
-    try await fold(page[...], &folding)
+    try await rollUp(page[...], &rollup)
     return page.count
   }
 
   /// Rolls up changes together; after an error, each half separately.
-  private func fold(_ changes: ArraySlice<Folding.Change>, _ folding: inout Folding) async throws {
+  private func rollUp(_ changes: ArraySlice<Rollup.Change>, _ rollup: inout Rollup) async throws {
     guard let first = changes.first else { return }
     do {
-      try await take(changes, folding)
+      try await take(changes, rollup)
     } catch let error as PostgresError where error.sqlState?.errorClass == "22" {
       guard changes.count > 1 else {
-        folding.faults.append((first.id, error))
+        rollup.faults.append((first.id, error))
         return
       }
-      try await fold(changes.prefix(changes.count / 2), &folding)
-      try await fold(changes.dropFirst(changes.count / 2), &folding)
+      try await rollUp(changes.prefix(changes.count / 2), &rollup)
+      try await rollUp(changes.dropFirst(changes.count / 2), &rollup)
     }
   }
 
@@ -75,13 +75,13 @@ extension Maintenance {
   ///
   /// Separate statements, because changes are in the shards of their original transactions, and
   /// sums are not sharded.
-  private func take(_ changes: ArraySlice<Folding.Change>, _ folding: Folding) async throws {
+  private func take(_ changes: ArraySlice<Rollup.Change>, _ rollup: Rollup) async throws {
     let (lines, ids) = (Array(Set(changes.map(\.line))), changes.map(\.id))
     try await database.withTransaction(isolation: .readCommitted) { transaction in
       let taken = try await transaction.batch([
-        folding.summing(lines, ids),
+        rollup.summing(lines, ids),
         """
-        DELETE FROM tenure.\(unescaped: folding.table)
+        DELETE FROM tenure.\(unescaped: rollup.table)
         WHERE original_transaction_id = ANY(\(lines)) AND change_id = ANY(\(ids))
         """,
       ])[1].affectedRows
@@ -203,7 +203,7 @@ enum ChargeSums {
   /// The kind of a charge, see ``Decision/isAutomaticRenewal(_:)``.
   private static let kind: SQL = """
     CASE WHEN kind = 'unknown'
-        AND ground IN ('renewed_at_period_end', 'recovered_from_billing_problem')
+        AND reason IN ('renewed_at_period_end', 'recovered_from_billing_problem')
       THEN 'renewal' ELSE kind END
     """
 
@@ -235,7 +235,7 @@ enum ChargeSums {
 
   // MARK: Sums
 
-  static func fold(of lines: [OriginalTransactionID], in changes: [Int64]) -> SQL {
+  static func rollUp(of lines: [OriginalTransactionID], in changes: [Int64]) -> SQL {
     """
     INSERT INTO tenure.charge_day AS d (environment, measure, day, cause, product_id,
       ownership_type, number)
@@ -253,7 +253,7 @@ enum ChargeSums {
     """
   }
 
-  static let mend: SQL = """
+  static let repair: SQL = """
     INSERT INTO tenure.charge_day AS d (environment, measure, day, cause, product_id,
       ownership_type, number)
     \(differing)

@@ -7,27 +7,27 @@ import Subscriptions
 /// became known, and its replacement is added. So the knowledge of any moment can be queried later.
 struct MovementRow: Hashable, Comparable, Sendable {
   /// The first of the original transactions that Apple links.
-  var family: OriginalTransactionKey
+  var original: OriginalTransactionKey
   var movement: Movement
 
   static func rows(of line: OriginalTransaction, rule: OwnershipRule, in catalogue: Catalogue)
     -> Set<MovementRow>
   {
-    guard let family = line.heads.keys.min() else { return [] }
+    guard let original = line.heads.keys.min() else { return [] }
     return Set(
       Movement.movements(of: line, rule: rule, in: catalogue).map {
-        MovementRow(family: family, movement: $0)
+        MovementRow(original: original, movement: $0)
       })
   }
 
   func hasSameKey(as other: MovementRow) -> Bool {
-    family == other.family && movement.key == other.movement.key
+    original == other.original && movement.key == other.movement.key
   }
 
   var description: String { "a movement (\(movement.kind.rawValue)) at \(movement.at)" }
 
   static func < (lhs: MovementRow, rhs: MovementRow) -> Bool {
-    lhs.family == rhs.family ? lhs.movement < rhs.movement : lhs.family < rhs.family
+    lhs.original == rhs.original ? lhs.movement < rhs.movement : lhs.original < rhs.original
   }
 
   // MARK: Columns
@@ -89,7 +89,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
     return Set(
       try (0..<rows.count).map { row in
         var cursor = RowCursor(rows: rows, row: row)
-        let family = OriginalTransactionKey(
+        let original = OriginalTransactionKey(
           try cursor.next(Environment.self), try cursor.next(OriginalTransactionID.self))
         let key = Movement.Key(
           kind: try cursor.next(Movement.Kind.self), at: try cursor.next(Timestamp.self),
@@ -98,7 +98,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
         var movement = Movement(
           key,
           line: OriginalTransactionKey(
-            family.environment, try cursor.next(OriginalTransactionID.self)),
+            original.environment, try cursor.next(OriginalTransactionID.self)),
           productType: try cursor.next(ProductType?.self),
           subscriptionGroup: try cursor.next(String?.self),
           originAt: try cursor.next(Timestamp?.self), number: try cursor.next(Int.self),
@@ -112,7 +112,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
         let isExpiryNoted = try cursor.next(Bool.self)
         let expiresAt = try cursor.next(Timestamp?.self)
         movement.expiry = isExpiryNoted ? Movement.Expiry(date: expiresAt) : nil
-        return MovementRow(family: family, movement: movement)
+        return MovementRow(original: original, movement: movement)
       })
   }
 
@@ -135,10 +135,10 @@ struct MovementRow: Hashable, Comparable, Sendable {
   static func write(
     from known: Set<MovementRow>, to rows: Set<MovementRow>, at moment: Timestamp
   ) -> [SQL] {
-    let added = Dictionary(grouping: rows.subtracting(known), by: \.family)
+    let added = Dictionary(grouping: rows.subtracting(known), by: \.original)
     // Also rows of the same key that an older catalogue left.
     let closed = Dictionary(
-      grouping: known.subtracting(rows).union(added.values.joined()), by: \.family)
+      grouping: known.subtracting(rows).union(added.values.joined()), by: \.original)
     return closed.keys.sorted().map { line in
       let changed = (closed[line] ?? []).map(\.movement)
       let keys = Set(changed.map(\.key)).sorted(by: Self.precedes)
@@ -154,7 +154,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
   ) -> [SQL] {
     lines.sorted().map { line in
       write(
-        rows.filter { $0.family == line }.sorted(), of: line,
+        rows.filter { $0.original == line }.sorted(), of: line,
         closing: """
           SELECT kind, at, product_id, transaction_id, cause, known_from
           FROM tenure.movement

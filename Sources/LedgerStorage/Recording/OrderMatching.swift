@@ -44,11 +44,11 @@ struct OrderMatching: Sendable {
     self.now = now
     fulfilments = [:]
     var corrected: [UUID: (charge: Charge, owner: AccountKey?)] = [:]
-    for family in recording.distinctFamilies {
-      fulfilments.merge(family.orders) { first, _ in first }
-      for change in family.changes where change.changesOwner && change.action != .placed {
-        guard let (charge, recorded) = family.charge(of: change.charge) else { continue }
-        for (_, order) in Self.orders(of: charge, in: family) {
+    for original in recording.distinctOriginals {
+      fulfilments.merge(original.orders) { first, _ in first }
+      for change in original.changes where change.changesOwner && change.action != .placed {
+        guard let (charge, recorded) = original.charge(of: change.charge) else { continue }
+        for (_, order) in Self.orders(of: charge, in: original) {
           corrected[order] = (charge, recorded.decision.owner)
         }
       }
@@ -93,7 +93,7 @@ struct OrderMatching: Sendable {
     -> [(owner: AccountKey, payments: [PurchaseOrder.Payment])]
   {
     var seen: Set<Charge.ID> = []
-    let decided = recording.distinctFamilies.flatMap(\.changes).filter(\.changesOwner)
+    let decided = recording.distinctOriginals.flatMap(\.changes).filter(\.changesOwner)
     let open = (submittedPayments + decided.compactMap { payment($0.charge) })
       .filter { seen.insert($0.charge.id).inserted }
       .filter { isWanted($0.charge.id) && !$0.isAutomaticRenewal }
@@ -109,9 +109,10 @@ struct OrderMatching: Sendable {
 
   /// The charge that a transaction reports as a payment; nil if it grants its owner nothing.
   private func payment(_ key: TransactionKey) -> PurchaseOrder.Payment? {
-    guard let family = recording.family(of: key), let (charge, recorded) = family.charge(of: key)
+    guard let original = recording.original(of: key),
+      let (charge, recorded) = original.charge(of: key)
     else { return nil }
-    if let owner = recorded.decision.owner, let name = family.names[owner],
+    if let owner = recorded.decision.owner, let name = original.names[owner],
       !terms.grantsAccess(in: charge.id.line.environment, to: name)
     {
       return nil
@@ -192,8 +193,8 @@ struct OrderMatching: Sendable {
   private mutating func reopen(_ order: PurchaseOrder, fulfilledBy charge: Charge) {
     fulfilments[charge.id] = nil
     statements += OrderStore.reopen(order, lifetime: lifetime, at: now)
-    if let family = recording.family(of: charge.id) {
-      for (key, _) in Self.orders(of: charge, in: family).filter({ $0.order == order.id }) {
+    if let original = recording.original(of: charge.id) {
+      for (key, _) in Self.orders(of: charge, in: original).filter({ $0.order == order.id }) {
         set(nil, on: key)
       }
     }
@@ -201,16 +202,18 @@ struct OrderMatching: Sendable {
   }
 
   private mutating func set(_ order: UUID?, on key: TransactionKey) {
-    guard let family = recording.family(of: key) else {
+    guard let original = recording.original(of: key) else {
       preconditionFailure("Orders are matched with what was recorded.")
     }
-    var fulfilment = family.before.members[key.line]?.fulfilments[key] ?? Fulfilment()
+    var fulfilment = original.before.members[key.line]?.fulfilments[key] ?? Fulfilment()
     if let order = named[key] { fulfilment.orderID = order }
     named[key] = .some(order)
     var after = fulfilment
     after.orderID = order
     statements.append(OrderStore.set(order, on: key))
-    guard let row = TransactionRow.row(of: key, in: family.line, rule: family.rule) else { return }
+    guard let row = TransactionRow.row(of: key, in: original.line, rule: original.rule) else {
+      return
+    }
     statements += ChargeSums.change(
       of: key, from: CountedCharge(row, fulfilment), to: CountedCharge(row, after))
   }
@@ -225,18 +228,18 @@ struct OrderMatching: Sendable {
   }
 
   /// The stored orders of a charge's transactions.
-  private static func orders(of charge: Charge, in family: RecordedOriginalTransaction)
+  private static func orders(of charge: Charge, in original: RecordedOriginalTransaction)
     -> [(key: TransactionKey, order: UUID)]
   {
     charge.transactions.compactMap { key in
-      family.before.members[key.line]?.fulfilments[key]?.orderID.map { (key, $0) }
+      original.before.members[key.line]?.fulfilments[key]?.orderID.map { (key, $0) }
     }
   }
 
   /// The charges with orders that the recording found revoked, or restored.
   private var revoked: [UUID: Charge] {
     Dictionary(
-      recording.distinctFamilies.flatMap(\.revocationChanges).compactMap { charge in
+      recording.distinctOriginals.flatMap(\.revocationChanges).compactMap { charge in
         fulfilments[charge.id].map { ($0, charge) }
       }
     ) { first, _ in first }
@@ -255,7 +258,7 @@ struct OrderMatching: Sendable {
 
   /// Whether the charge was refunded before: a new date is not a change.
   private func wasRefunded(_ charge: Charge) -> Bool {
-    guard let rule = recording.family(of: charge.id)?.before.rule,
+    guard let rule = recording.original(of: charge.id)?.before.rule,
       let position = rule.position(of: charge.id)
     else { return false }
     return rule.charges[position].revocation != nil

@@ -43,20 +43,20 @@ struct OriginalTransactionReader {
     try await readLinked(in: transaction)
   }
 
-  var families: [StoredOriginalTransaction] {
-    var families: [StoredOriginalTransaction] = []
+  var originals: [StoredOriginalTransaction] {
+    var originals: [StoredOriginalTransaction] = []
     var remaining = Set(lines.keys)
     for id in lines.keys.sorted() where remaining.contains(id) {
-      var (family, open): (Set<OriginalTransactionKey>, [OriginalTransactionKey]) = ([id], [id])
+      var (original, open): (Set<OriginalTransactionKey>, [OriginalTransactionKey]) = ([id], [id])
       while let next = open.popLast() {
-        for other in linked(to: next) where lines[other] != nil && family.insert(other).inserted {
+        for other in linked(to: next) where lines[other] != nil && original.insert(other).inserted {
           open.append(other)
         }
       }
-      remaining.subtract(family)
-      families.append(StoredOriginalTransaction(family.sorted().compactMap { lines[$0] }))
+      remaining.subtract(original)
+      originals.append(StoredOriginalTransaction(original.sorted().compactMap { lines[$0] }))
     }
-    return families
+    return originals
   }
 
   private func linked(to line: OriginalTransactionKey) -> [OriginalTransactionKey] {

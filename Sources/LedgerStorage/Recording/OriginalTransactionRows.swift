@@ -25,7 +25,7 @@ struct OriginalTransactionRows: Sendable {
   var transactions: [TransactionRow]
   var fulfilments: [TransactionKey: Fulfilment]
   var statuses: [StatusRow]
-  var acts: [RecordedAction]
+  var actions: [RecordedAction]
   var linked: [OriginalTransactionKey]
 
   /// Inserts a missing row, because an absent row can't be locked.
@@ -76,7 +76,7 @@ struct OriginalTransactionRows: Sendable {
         transactions: rows.map(\.row),
         fulfilments: Dictionary(
           uniqueKeysWithValues: rows.map { ($0.row.transaction.key, $0.fulfilment) }),
-        statuses: statuses, acts: claims + overrides, linked: linked)
+        statuses: statuses, actions: claims + overrides, linked: linked)
     }
   }
 
@@ -157,8 +157,8 @@ extension OwnershipAction {
   var account: AccountKey? {
     switch self {
     case .claim(let claim): claim.account
-    case .placement(let placement): placement.account
-    case .linePlacement(let placement): placement.account
+    case .ownerOverride(let ownerOverride): ownerOverride.account
+    case .importedOverride(let ownerOverride): ownerOverride.account
     }
   }
 }
@@ -191,7 +191,7 @@ extension RecordedAction {
     Query(
       """
       SELECT recorded_at, number, transaction_id, product_id, account_key, effective_from
-      FROM tenure.placement
+      FROM tenure.owner_override
       WHERE \(line.condition)
       ORDER BY number
       """
@@ -204,14 +204,14 @@ extension RecordedAction {
         if let transactionID, let productID {
           let key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
           return RecordedAction(
-            .placement(
+            .ownerOverride(
               OwnerOverride(account: account, transaction: key, effectiveFrom: effectiveFrom)),
             recorded: recorded)
         }
         // An import's override of the whole original transaction.
         guard let account else { throw DecodingFault.unknownValue }
         return RecordedAction(
-          .linePlacement(
+          .importedOverride(
             OriginalTransactionOverride(account: account, line: line, boughtUntil: effectiveFrom)),
           recorded: recorded)
       }
@@ -219,27 +219,27 @@ extension RecordedAction {
   }
 
   func insert(source: EntrySource) -> SQL {
-    switch act {
+    switch action {
     case .claim(let claim):
       """
       INSERT INTO tenure.claim (environment, original_transaction_id, number, recorded_at,
         transaction_id, product_id, account_key, received_at, submission_id)
-      VALUES (\(act.line.environment), \(act.line.originalTransactionID), \(recorded.number),
+      VALUES (\(action.line.environment), \(action.line.originalTransactionID), \(recorded.number),
         \(recorded.at), \(claim.transaction.transactionID), \(claim.transaction.productID),
         \(claim.account), \(claim.receivedAt), \(source.id)::uuid)
       """
-    case .placement(let placement): insertOverride(from: placement.effectiveFrom)
-    case .linePlacement(let placement): insertOverride(from: placement.boughtUntil)
+    case .ownerOverride(let ownerOverride): insertOverride(from: ownerOverride.effectiveFrom)
+    case .importedOverride(let ownerOverride): insertOverride(from: ownerOverride.boughtUntil)
     }
   }
 
   private func insertOverride(from date: Timestamp) -> SQL {
     """
-    INSERT INTO tenure.placement (environment, original_transaction_id, number, recorded_at,
+    INSERT INTO tenure.owner_override (environment, original_transaction_id, number, recorded_at,
       transaction_id, product_id, account_key, effective_from)
-    VALUES (\(act.line.environment), \(act.line.originalTransactionID), \(recorded.number),
-      \(recorded.at), \(act.transaction?.transactionID), \(act.transaction?.productID),
-      \(act.account), \(date))
+    VALUES (\(action.line.environment), \(action.line.originalTransactionID), \(recorded.number),
+      \(recorded.at), \(action.transaction?.transactionID), \(action.transaction?.productID),
+      \(action.account), \(date))
     """
   }
 }
@@ -278,7 +278,9 @@ struct StoredOriginalTransaction: Sendable {
         if let token = row.status.appAccountToken { holders[token] = row.tokenHolder }
       }
     }
-    for act in members.flatMap(\.acts).sorted() { history.add(act.act, recorded: act.recorded) }
+    for action in members.flatMap(\.actions).sorted() {
+      history.add(action.action, recorded: action.recorded)
+    }
     history.tokenHolders = holders
     line = OriginalTransaction(
       history: history, decisions: decisions, heads: self.members.mapValues(\.head.number),
@@ -289,7 +291,7 @@ struct StoredOriginalTransaction: Sendable {
   /// The owners and claimants.
   var accounts: Set<AccountKey> {
     Set(line.decisions.values.compactMap(\.decision.owner))
-      .union(line.history.acts.compactMap(\.act.account))
+      .union(line.history.actions.compactMap(\.action.account))
   }
 
   var lastRecordedAt: Timestamp? { members.values.compactMap(\.head.recordedAt).max() }

@@ -16,12 +16,12 @@ extension Recorder {
   func lockPublished(
     _ keys: Set<AccountKey>, knowing names: [AccountKey: String] = [:], waits: Bool = true,
     in transaction: Transaction
-  ) async throws -> (told: [PublishedEntitlements], busy: Set<AccountKey>) {
+  ) async throws -> (published: [PublishedEntitlements], busy: Set<AccountKey>) {
     var names = names.filter { keys.contains($0.key) }
     let known = try await transaction.read(KnownAccount.query(keys.subtracting(names.keys)))
     names.merge(known.filter { $0.value.erasedAt == nil }.mapValues(\.id)) { $1 }
     guard !names.isEmpty else { return ([], []) }
-    let (locked, told) = try await transaction.read(
+    let (locked, published) = try await transaction.read(
       Query.all(
         PublishedEntitlements.lock(names.values, waits: waits).map {
           Query($0) { try $0.decode(String.self) }
@@ -29,7 +29,7 @@ extension Recorder {
       ), PublishedEntitlements.query(names))
     let ids = Set(locked.joined().map(AccountID.init))
     let busy = Set(names.filter { !ids.contains(AccountID($0.value)) }.keys)
-    return (told.filter { !busy.contains($0.key) }, busy)
+    return (published.filter { !busy.contains($0.key) }, busy)
   }
 }
 
@@ -41,27 +41,28 @@ struct Outbox: Sendable {
 
   /// Publishes a recording to locked accounts.
   init(
-    _ news: RecordingEvents, _ accounts: [PublishedEntitlements], terms: AccessTerms,
+    _ newEvents: RecordingEvents, _ accounts: [PublishedEntitlements], terms: AccessTerms,
     at now: Timestamp
   ) {
-    let told = accounts.map { AccountEvents($0, terms: terms, at: now) }
+    let published = accounts.map { AccountEvents($0, terms: terms, at: now) }
     self.init(
-      events: news.events(with: told), told,
-      rescheduling: told.filter { news.holders.contains($0.key) || $0.changesWhatIsTold }, at: now)
+      events: newEvents.events(with: published), published,
+      rescheduling: published.filter { newEvents.holders.contains($0.key) || $0.changesPublished },
+      at: now)
   }
 
   /// - Parameter rescheduled: The accounts whose next change by time may have moved.
   init(
-    events: [LedgerEvent] = [], _ news: [AccountEvents],
+    events: [LedgerEvent] = [], _ newEvents: [AccountEvents],
     rescheduling rescheduled: [AccountEvents], at now: Timestamp
   ) {
-    let events = events + news.flatMap(\.events)
+    let events = events + newEvents.flatMap(\.events)
     statements =
-      EventRow.insert(events) + AccountEvents.write(news)
+      EventRow.insert(events) + AccountEvents.write(newEvents)
       + rescheduled.flatMap { $0.schedule(at: now) }
     if !events.isEmpty { channels.insert(.events) }
     if rescheduled.compactMap(\.nextChange).contains(where: {
-      $0 < now + ChangeNotifier.longestSilence
+      $0 < now + ChangeNotifier.pollInterval
     }) {
       channels.insert(.jobs)
     }
@@ -84,16 +85,16 @@ struct RecordingEvents {
   private(set) var erased: Set<AccountKey> = []
 
   init(_ recording: Recording, orders: [OrderChange], at now: Timestamp) {
-    for family in recording.distinctFamilies {
-      names.merge(family.names) { first, _ in first }
-      erased.formUnion(family.line.history.erasures.keys)
-      guard !family.entries.isEmpty else { continue }
+    for original in recording.distinctOriginals {
+      names.merge(original.names) { first, _ in first }
+      erased.formUnion(original.line.history.erasures.keys)
+      guard !original.entries.isEmpty else { continue }
       events +=
         OriginalTransactionEvents(
-          before: family.before.line, ruleBefore: family.before.rule, after: family.line,
-          rule: family.rule, entries: family.entries
+          before: original.before.line, ruleBefore: original.before.rule, after: original.line,
+          rule: original.rule, entries: original.entries
         ).events(at: now)
-      holders.formUnion(family.changedHolders)
+      holders.formUnion(original.changedHolders)
     }
     events += orders.map { $0.event(in: recording, at: now) }
   }
@@ -104,14 +105,14 @@ struct RecordingEvents {
   }
 
   /// The events without those of erased accounts; moved bindings get the account's entitlements.
-  func events(with news: [AccountEvents]) -> [LedgerEvent] {
-    let news = Dictionary(uniqueKeysWithValues: news.map { ($0.key, $0) })
+  func events(with newEvents: [AccountEvents]) -> [LedgerEvent] {
+    let newEvents = Dictionary(uniqueKeysWithValues: newEvents.map { ($0.key, $0) })
     return events.compactMap { event in
       guard let account = event.account else { return event }
-      guard let told = news[account] else { return nil }
+      guard let published = newEvents[account] else { return nil }
       var event = event
       if [.bindingClosed, .bindingOpened].contains(event.kind) {
-        event.data.entitlements = told.entitlements
+        event.data.entitlements = published.entitlements
       }
       return event
     }
@@ -131,7 +132,7 @@ extension OrderChange {
     data.orderID = order.uuidString.lowercased()
     data.transactionID = charge.transactionID
     data.productID = productID
-    if let charge = recording.family(of: charge)?.charge(of: charge)?.charge {
+    if let charge = recording.original(of: charge)?.charge(of: charge)?.charge {
       data.purchasedAt = charge.date
       data.expiresAt = charge.end
       data.revokedAt = charge.revocation?.at

@@ -61,7 +61,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
         transaction_id, product_id, linked_to, product_type, period_type, starts_at, ends_at,
         revoked_at, superseded_at, auto_renews, phase, grace_ends_at)
       VALUES (\(name), \(line.environment), \(line.originalTransactionID),
-        \(holding.charge.transactionID), \(holding.productID), \(holding.familyID),
+        \(holding.charge.transactionID), \(holding.productID), \(holding.linkedTo),
         \(holding.productType), \(holding.periodType), \(holding.startsAt), \(holding.endsAt),
         \(holding.revokedAt), \(holding.supersededAt), \(holding.renewal?.autoRenews),
         \(holding.renewal?.phase.name), \(holding.renewal?.phase.graceEndsAt))

@@ -128,10 +128,12 @@ struct ProjectionWriter {
           OriginalTransactionRows.insertLink(from: id, to: other),
           OriginalTransactionRows.insertLink(from: other, to: id),
         ]
-      case .act(let act):
+      case .action(let action):
         [
-          RecordedAction(act, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
-            .insert(source: sourced.source)
+          RecordedAction(
+            action, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number)
+          )
+          .insert(source: sourced.source)
         ]
       case .evidence(.transaction), .confirmation, .ownership: []
       }
@@ -195,7 +197,7 @@ extension LedgerEntry {
   /// The account that the entry connects with its original transaction.
   var account: AccountKey? {
     switch content {
-    case .act(let act): act.account
+    case .action(let action): action.account
     case .ownership(let change): change.decision.owner
     case .evidence, .confirmation: nil
     }

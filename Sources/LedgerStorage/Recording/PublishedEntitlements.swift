@@ -7,9 +7,9 @@ struct PublishedEntitlements: Sendable {
   var key: AccountKey
   var id: String
   /// The end of access of each entitlement that events have reported as active; nil: never.
-  var told: [ExactText: Timestamp?]
+  var published: [ExactText: Timestamp?]
   /// The moment as of which they were published last.
-  var toldAt: Timestamp?
+  var publishedAt: Timestamp?
   var held: AccountHoldings
   /// Whether its grants change in this transaction.
   var hasChangedGrants = false
@@ -49,15 +49,18 @@ struct PublishedEntitlements: Sendable {
       Query(
         HoldingBatcher.statement(ids, withoutGrantsOf: submission), decode: HoldingRows.init)
     ).map { rows, held in
-      var told: [AccountID: [ExactText: Timestamp?]] = [:]
-      var toldAt: [AccountID: Timestamp] = [:]
+      var published: [AccountID: [ExactText: Timestamp?]] = [:]
+      var publishedAt: [AccountID: Timestamp] = [:]
       for (id, at, name, end) in rows {
-        toldAt[AccountID(id)] = at
-        if let name { told[AccountID(id), default: [:]].updateValue(end, forKey: ExactText(name)) }
+        publishedAt[AccountID(id)] = at
+        if let name {
+          published[AccountID(id), default: [:]].updateValue(end, forKey: ExactText(name))
+        }
       }
       return try names.sorted { $0.key < $1.key }.map { key, id in
         PublishedEntitlements(
-          key: key, id: id, told: told[AccountID(id)] ?? [:], toldAt: toldAt[AccountID(id)],
+          key: key, id: id, published: published[AccountID(id)] ?? [:],
+          publishedAt: publishedAt[AccountID(id)],
           held: try held.holdings(of: id))
       }
     }
@@ -65,10 +68,10 @@ struct PublishedEntitlements: Sendable {
 
   /// Replaces the holdings by those after a recording.
   mutating func apply(_ recording: Recording) {
-    for family in recording.distinctFamilies {
-      guard !family.entries.isEmpty else { continue }
-      held.holdings.removeAll { family.line.heads[$0.charge.line] != nil }
-      held.holdings += family.holdings.after.filter { $0.account == key }.sorted().map(\.holding)
+    for original in recording.distinctOriginals {
+      guard !original.entries.isEmpty else { continue }
+      held.holdings.removeAll { original.line.heads[$0.charge.line] != nil }
+      held.holdings += original.holdings.after.filter { $0.account == key }.sorted().map(\.holding)
     }
   }
 }
@@ -82,36 +85,37 @@ struct AccountEvents: Sendable {
   let events: [LedgerEvent]
   /// The next change by time; nil: none.
   let nextChange: Timestamp?
-  private let toldAt: Timestamp
+  private let publishedAt: Timestamp
   private let before: [ExactText: Timestamp?]
   private let after: [ExactText: Timestamp?]
 
   /// - Parameter now: The moment, unless the account was published as of a later one: clocks differ
   ///   between processes, and ended access must not reappear.
   init(_ account: PublishedEntitlements, terms: AccessTerms, at now: Timestamp) {
-    let now = max(now, account.toldAt ?? now)
-    toldAt = now
+    let now = max(now, account.publishedAt ?? now)
+    publishedAt = now
     (key, id) = (account.key, account.id)
     let (holdings, grants) = (account.held.holdings, account.held.grants)
     entitlements = terms.entitlements(of: id, holding: holdings, granted: grants, at: now)
     nextChange = terms.nextChange(of: id, holding: holdings, granted: grants, after: now)
-    before = account.told
-    (events, after) = EntitlementEvents.events(for: key, told: before, now: entitlements, at: now)
+    before = account.published
+    (events, after) = EntitlementEvents.events(
+      for: key, published: before, now: entitlements, at: now)
   }
 
-  var changesWhatIsTold: Bool { before != after }
+  var changesPublished: Bool { before != after }
 
-  static func write(_ news: [AccountEvents]) -> [SQL] {
-    var statements = news.filter(\.changesWhatIsTold).map { account -> SQL in
+  static func write(_ newEvents: [AccountEvents]) -> [SQL] {
+    var statements = newEvents.filter(\.changesPublished).map { account -> SQL in
       """
-      UPDATE tenure.account SET published_at = \(account.toldAt) WHERE account_id = \(account.id)
+      UPDATE tenure.account SET published_at = \(account.publishedAt) WHERE account_id = \(account.id)
       """
     }
-    let told = news.flatMap { account in
+    let published = newEvents.flatMap { account in
       account.after.sorted { $0.key < $1.key }.filter { account.before[$0.key] != .some($0.value) }
         .map { "(\(account.id), \($0.key.rawValue), \($0.value))" as SQL }
     }
-    statements += told.rowLists.map { rows in
+    statements += published.rowLists.map { rows in
       """
       INSERT INTO tenure.published_entitlement (account_id, entitlement, access_ends_at)
       VALUES \(rows)
@@ -119,7 +123,7 @@ struct AccountEvents: Sendable {
       DO UPDATE SET access_ends_at = excluded.access_ends_at
       """
     }
-    for account in news {
+    for account in newEvents {
       statements += account.before.keys.sorted().filter { account.after[$0] == nil }.map {
         """
         DELETE FROM tenure.published_entitlement
@@ -143,15 +147,17 @@ extension AccountStore {
   /// - Parameter jobs: Jobs of kind `publish_entitlements`, claimed by one worker.
   /// - Returns: Jobs to run one by one, because their accounts are locked and several must not be
   ///   waited for at once.
-  package func tell(_ jobs: [Job], terms: AccessTerms, at now: Timestamp) async throws -> [Job] {
+  package func publish(_ jobs: [Job], terms: AccessTerms, at now: Timestamp) async throws -> [Job] {
     let keys = try jobs.map { AccountKey(rawValue: try $0.subjectID) }
     let (left, channels) = try await database.withTransaction { transaction in
-      let (told, busy) = try await recorder.lockPublished(
+      let (published, busy) = try await recorder.lockPublished(
         Set(keys), waits: jobs.count == 1, in: transaction)
-      let news = told.map { AccountEvents($0, terms: terms, at: now) }
+      let newEvents = published.map { AccountEvents($0, terms: terms, at: now) }
       let nextChanges = Dictionary(
-        uniqueKeysWithValues: news.compactMap { news in news.nextChange.map { (news.key, $0) } })
-      let consequences = Outbox(news, rescheduling: [], at: now)
+        uniqueKeysWithValues: newEvents.compactMap { newEvents in
+          newEvents.nextChange.map { (newEvents.key, $0) }
+        })
+      let consequences = Outbox(newEvents, rescheduling: [], at: now)
       var (statements, ended, left) = (consequences.statements, [Job](), [Job]())
       for (job, key) in zip(jobs, keys) {
         if busy.contains(key) {

@@ -7,22 +7,22 @@ struct EvidenceBatch: Sendable {
   var evidence: [Evidence]
   /// An account's claim on transactions that it submitted, in the order of their purchase dates.
   var claim: (account: AccountKey, transactions: [TransactionKey], receivedAt: Timestamp)?
-  var placements: [OwnerOverride] = []
+  var ownerOverrides: [OwnerOverride] = []
   /// Overrides of whole original transactions, by an import.
-  var linePlacements: [OriginalTransactionOverride] = []
+  var importedOverrides: [OriginalTransactionOverride] = []
   var source: EntrySource
 }
 
 /// Original transactions that stay locked until the database transaction ends.
 struct LockedOriginalTransactions: Sendable {
-  var families: [StoredOriginalTransaction]
+  var originals: [StoredOriginalTransaction]
   /// The evidence to record on them, with the links that it shows.
   var evidence: [Evidence]
 }
 
 /// Everything that a recording is decided from.
 struct Snapshot: Sendable {
-  fileprivate let families: [(stored: StoredOriginalTransaction, context: Recorder.Context)]
+  fileprivate let originals: [(stored: StoredOriginalTransaction, context: Recorder.Context)]
   fileprivate let evidence: [Evidence]
 }
 
@@ -48,7 +48,8 @@ struct Recorder: LedgerStore {
     let (links, first, last) = try await reader.read(
       about: evidence, before: before, after: after, in: transaction)
     return (
-      LockedOriginalTransactions(families: reader.families, evidence: evidence + links), first, last
+      LockedOriginalTransactions(originals: reader.originals, evidence: evidence + links), first,
+      last
     )
   }
 
@@ -59,15 +60,15 @@ struct Recorder: LedgerStore {
     _ arrival: EvidenceBatch, on locked: LockedOriginalTransactions,
     knowing accounts: [AccountKey: KnownAccount] = [:], in transaction: Transaction
   ) async throws -> Snapshot {
-    var families: [(stored: StoredOriginalTransaction, context: Context)] = []
-    for family in locked.families {
+    var originals: [(stored: StoredOriginalTransaction, context: Context)] = []
+    for original in locked.originals {
       let context = try await context(
-        of: family, claimant: arrival.claim?.account,
-        evidence: locked.evidence.filter { family.members[$0.line] != nil },
-        placing: arrival.placedAccounts(on: family), knowing: accounts, in: transaction)
-      families.append((family, context))
+        of: original, claimant: arrival.claim?.account,
+        evidence: locked.evidence.filter { original.members[$0.line] != nil },
+        placing: arrival.placedAccounts(on: original), knowing: accounts, in: transaction)
+      originals.append((original, context))
     }
-    return Snapshot(families: families, evidence: locked.evidence)
+    return Snapshot(originals: originals, evidence: locked.evidence)
   }
 
   /// Locks and loads everything that the decision on an evidence batch depends on.
@@ -90,40 +91,42 @@ struct Recorder: LedgerStore {
     var orders = OrderMatching(
       recording, submitted: submitted, terms: terms, lifetime: orderLifetime, at: now)
     orders.match(among: try await ordersInReach(of: orders, in: transaction))
-    let news = RecordingEvents(recording, orders: orders.changes, at: now)
-    let wanted = news.accounts.union(known.filter(\.hasChangedGrants).map(\.key))
+    let newEvents = RecordingEvents(recording, orders: orders.changes, at: now)
+    let wanted = newEvents.accounts.union(known.filter(\.hasChangedGrants).map(\.key))
     var accounts = known.filter { wanted.contains($0.key) }
     let others = wanted.subtracting(known.map(\.key))
     if !others.isEmpty {
-      let (told, gone) = try await lockPublished(others, knowing: news.names, in: transaction)
+      let (published, gone) = try await lockPublished(
+        others, knowing: newEvents.names, in: transaction)
       // An account was erased since the names were read. It had nothing on the original
       // transaction yet (Apple has just named its token), so the erasure did not wait for its lock.
       guard gone.isEmpty else {
         throw PostgresError.overtaken("an account was erased while something was recorded for it")
       }
-      accounts += told.map {
+      accounts += published.map {
         var account = $0
         account.apply(recording)
         return account
       }
     }
     changes.note(accounts.map(\.id), in: transaction)
-    return AffectedState(orders: orders, news: news, accounts: accounts.sorted { $0.key < $1.key })
+    return AffectedState(
+      orders: orders, newEvents: newEvents, accounts: accounts.sorted { $0.key < $1.key })
   }
 
   /// Plans the statements of a recording, without asking the database.
   func plan(
     _ recording: Recording, _ affected: AffectedState, terms: AccessTerms, at now: Timestamp
   ) throws -> WritePlan {
-    let projections = try recording.distinctFamilies.flatMap {
+    let projections = try recording.distinctOriginals.flatMap {
       try ProjectionWriter($0, source: recording.source, catalogue: terms.catalogue).statements()
     }
-    let published = Outbox(affected.news, affected.accounts, terms: terms, at: now)
-    let tellings = writeBacks.ownershipWriteBacks(of: recording, at: now)
+    let published = Outbox(affected.newEvents, affected.accounts, terms: terms, at: now)
+    let writeBackJobs = writeBacks.ownershipWriteBacks(of: recording, at: now)
     return WritePlan(
       statements: projections + affected.orders.statements + published.statements
-        + polls.appointments(of: recording, at: now) + tellings,
-      channels: tellings.isEmpty ? published.channels : published.channels.union([.jobs]))
+        + polls.appointments(of: recording, at: now) + writeBackJobs,
+      channels: writeBackJobs.isEmpty ? published.channels : published.channels.union([.jobs]))
   }
 
   /// Loads the affected orders and accounts, and plans the statements.
@@ -140,7 +143,7 @@ struct Recorder: LedgerStore {
 /// The orders and accounts that a recording changes, locked.
 struct AffectedState: Sendable {
   let orders: OrderMatching
-  let news: RecordingEvents
+  let newEvents: RecordingEvents
   /// By key, as they are after the recording.
   let accounts: [PublishedEntitlements]
 }
@@ -159,17 +162,17 @@ extension Snapshot {
   /// - Parameter now: The recording date, unless an entry of an original transaction is as late.
   func decide(_ arrival: EvidenceBatch, at now: Timestamp) -> Recording {
     var recording = Recording(source: arrival.source)
-    for (stored, context) in families {
+    for (stored, context) in originals {
       var line = stored.line
       line.updateContext(context.apply)
       let evidence = evidence.filter { stored.members[$0.line] != nil }
       // Later than all earlier entries: the dates order events of linked original transactions.
       let recordedAt = max(now, stored.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
       let (entries, rule) = line.record(
-        evidence, acts: arrival.acts(on: stored, evidence: evidence), at: recordedAt)
+        evidence, actions: arrival.actions(on: stored, evidence: evidence), at: recordedAt)
       let recorded = RecordedOriginalTransaction(
         stored, line: line, rule: rule ?? stored.rule, entries: entries, names: context.names)
-      for id in line.heads.keys { recording.families[id] = recorded }
+      for id in line.heads.keys { recording.originals[id] = recorded }
     }
     return recording
   }
@@ -179,30 +182,33 @@ extension EvidenceBatch {
   /// The claims and overrides on an original transaction, in order.
   ///
   /// A claim on a transaction without any evidence is none.
-  fileprivate func acts(on family: StoredOriginalTransaction, evidence: [Evidence])
+  fileprivate func actions(on original: StoredOriginalTransaction, evidence: [Evidence])
     -> [OwnershipAction]
   {
     let arriving = Set(
       evidence.compactMap { item -> TransactionKey? in
         if case .transaction(let record) = item { record.key } else { nil }
       })
-    var acts: [OwnershipAction] = []
+    var actions: [OwnershipAction] = []
     if let claim {
-      acts = claim.transactions.filter { arriving.contains($0) || family.line.history[$0] != nil }
-        .map {
-          .claim(Claim(account: claim.account, transaction: $0, receivedAt: claim.receivedAt))
-        }
+      actions = claim.transactions.filter {
+        arriving.contains($0) || original.line.history[$0] != nil
+      }
+      .map {
+        .claim(Claim(account: claim.account, transaction: $0, receivedAt: claim.receivedAt))
+      }
     }
-    return acts + overrides(on: family)
+    return actions + overrides(on: original)
   }
 
-  private func overrides(on family: StoredOriginalTransaction) -> [OwnershipAction] {
-    (placements.map(OwnershipAction.placement) + linePlacements.map(OwnershipAction.linePlacement))
-      .filter { family.members[$0.line] != nil }
+  private func overrides(on original: StoredOriginalTransaction) -> [OwnershipAction] {
+    (ownerOverrides.map(OwnershipAction.ownerOverride)
+      + importedOverrides.map(OwnershipAction.importedOverride))
+      .filter { original.members[$0.line] != nil }
   }
 
-  fileprivate func placedAccounts(on family: StoredOriginalTransaction) -> Set<AccountKey> {
-    Set(overrides(on: family).compactMap(\.account))
+  fileprivate func placedAccounts(on original: StoredOriginalTransaction) -> Set<AccountKey> {
+    Set(overrides(on: original).compactMap(\.account))
   }
 }
 
@@ -210,22 +216,22 @@ extension EvidenceBatch {
 
 /// The original transactions in an evidence batch, by the IDs of all that Apple links.
 package struct Recording: Sendable {
-  package internal(set) var families: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
+  package internal(set) var originals: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
   let source: EntrySource
 
   /// The recorded original transaction of a transaction; nil if the batch is not about it.
-  package func family(of transaction: TransactionKey) -> RecordedOriginalTransaction? {
-    families[transaction.line]
+  package func original(of transaction: TransactionKey) -> RecordedOriginalTransaction? {
+    originals[transaction.line]
   }
 
   /// Each recorded original transaction once, by its smallest ID.
-  var distinctFamilies: [RecordedOriginalTransaction] {
-    families.filter { $0.key == $0.value.line.heads.keys.min() }.sorted { $0.key < $1.key }
+  var distinctOriginals: [RecordedOriginalTransaction] {
+    originals.filter { $0.key == $0.value.line.heads.keys.min() }.sorted { $0.key < $1.key }
       .map(\.value)
   }
 
   /// Whether anything is recorded that was not known.
-  package var isNews: Bool { families.contains { !$0.value.entries.isEmpty } }
+  package var isChanged: Bool { originals.contains { !$0.value.entries.isEmpty } }
 }
 
 /// An original transaction, with those that Apple links, after a recording or as it was read.
@@ -280,7 +286,7 @@ package struct RecordedOriginalTransaction: Sendable {
   /// Whether the recording has the account's first claim of a charge.
   package func hasFirstClaim(by account: AccountKey, on charge: Charge) -> Bool {
     let claims = entries.contains { entry in
-      guard case .act(.claim(let claim)) = entry.content else { return false }
+      guard case .action(.claim(let claim)) = entry.content else { return false }
       return claim.account == account && charge.transactions.contains(claim.transaction)
     }
     return claims

@@ -22,7 +22,7 @@ extension Recorder {
   }
 
   func context(
-    of family: StoredOriginalTransaction, claimant: AccountKey?, evidence: [Evidence],
+    of original: StoredOriginalTransaction, claimant: AccountKey?, evidence: [Evidence],
     placing placed: Set<AccountKey> = [],
     knowing known: [AccountKey: KnownAccount] = [:], in transaction: Transaction
   ) async throws -> Context {
@@ -41,17 +41,17 @@ extension Recorder {
       }
     }
 
-    let accounts = family.accounts.union(context.tokenHolders.values)
-      .union(family.line.history.tokenHolders.values).union(placed)
+    let accounts = original.accounts.union(context.tokenHolders.values)
+      .union(original.line.history.tokenHolders.values).union(placed)
       .union([claimant].compactMap(\.self))
     guard !accounts.isEmpty else { return context }
     // Orders matter only after auto-renew was switched off: see `AutoRenewal.wasSwitchedOn`.
     let wasSwitchedOff =
-      family.line.history.statuses.contains { $0.autoRenews == false }
+      original.line.history.statuses.contains { $0.autoRenews == false }
       || evidence.contains(where: \.saysOff)
-    let claimants = wasSwitchedOff ? family.claimants.union([claimant].compactMap(\.self)) : []
+    let claimants = wasSwitchedOff ? original.claimants.union([claimant].compactMap(\.self)) : []
     let products = Set(
-      family.line.history.transactions.map(\.key.productID) + evidence.compactMap(\.productID))
+      original.line.history.transactions.map(\.key.productID) + evidence.compactMap(\.productID))
 
     let (found, opened) = try await transaction.read(
       KnownAccount.query(accounts.subtracting(known.keys)),
@@ -146,8 +146,8 @@ struct KnownAccount: Hashable, Sendable {
 extension StoredOriginalTransaction {
   fileprivate var claimants: Set<AccountKey> {
     Set(
-      line.history.acts.compactMap { act in
-        if case .claim(let claim) = act.act { claim.account } else { nil }
+      line.history.actions.compactMap { action in
+        if case .claim(let claim) = action.action { claim.account } else { nil }
       })
   }
 }

@@ -64,19 +64,19 @@ struct TransactionRow: Hashable, Sendable {
     Column("revoked_at", \.revokedAt),
     Column("owner_account_key", \.recorded?.decision.owner),
     Column("rule", \.recorded?.decision.rule),
-    Column("ground", \.recorded?.decision.finding.ground),
-    Column("renewing_account_key", \.recorded?.decision.finding.account),
+    Column("reason", \.recorded?.decision.renewal.reason),
+    Column("renewing_account_key", \.recorded?.decision.renewal.account),
     Column("previous_original_transaction_id", \.previous?.line.originalTransactionID),
     Column("previous_transaction_id", \.previous?.transactionID),
     Column("previous_product_id", \.previous?.productID),
-    Column("ground_status_as_of", \.recorded?.decision.finding.statusAsOf),
-    Column("switched_off_at", \.recorded?.decision.finding.switchedOffAt),
+    Column("status_as_of", \.recorded?.decision.renewal.statusAsOf),
+    Column("switched_off_at", \.recorded?.decision.renewal.switchedOffAt),
     Column("is_provisional", \.recorded?.decision.isProvisional),
     Column("decided_at", \.recorded?.decidedAt),
     Column("corrected_at", \.recorded?.correctedAt),
   ]
 
-  private var previous: Charge.ID? { recorded?.decision.finding.previous }
+  private var previous: Charge.ID? { recorded?.decision.renewal.previous }
 
   private static let names = columns.map(\.name).selectList
   private static let upsert = UpsertStatement(into: "store_transaction", key: key, columns: columns)
@@ -107,7 +107,7 @@ struct TransactionRow: Hashable, Sendable {
         Int64?.self, Timestamp?.self, Timestamp?.self, String?.self, Timestamp?.self,
         Timestamp?.self, Timestamp?.self, Timestamp?.self, Timestamp?.self, AccountKey?.self,
         OriginalTransactionID.self, TransactionID.self, ProductID.self, Timestamp?.self,
-        AccountKey?.self, Decision.Rule?.self, RenewalEvidence.Ground?.self, AccountKey?.self,
+        AccountKey?.self, Decision.Rule?.self, RenewalEvidence.Reason?.self, AccountKey?.self,
         OriginalTransactionID?.self, TransactionID?.self, ProductID?.self, Timestamp?.self,
         Timestamp?.self, Bool?.self, Timestamp?.self, Timestamp?.self, UUID?.self,
         Timestamp?.self)
@@ -178,7 +178,7 @@ struct TransactionRow: Hashable, Sendable {
   ) throws -> OriginalTransaction.RecordedDecision? {
     let owner = try cursor.next(AccountKey?.self)
     let rule = try cursor.next(Decision.Rule?.self)
-    let ground = try cursor.next(RenewalEvidence.Ground?.self)
+    let reason = try cursor.next(RenewalEvidence.Reason?.self)
     let renewing = try cursor.next(AccountKey?.self)
     let previousLine = try cursor.next(OriginalTransactionID?.self)
     let previousID = try cursor.next(TransactionID?.self)
@@ -188,16 +188,16 @@ struct TransactionRow: Hashable, Sendable {
     let isProvisional = try cursor.next(Bool?.self)
     let decidedAt = try cursor.next(Timestamp?.self)
     let correctedAt = try cursor.next(Timestamp?.self)
-    guard let rule, let ground, let isProvisional, let decidedAt else { return nil }
-    var finding = RenewalEvidence(
-      account: renewing, ground: ground, statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)
+    guard let rule, let reason, let isProvisional, let decidedAt else { return nil }
+    var renewal = RenewalEvidence(
+      account: renewing, reason: reason, statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)
     if let previousLine, let previousID, let previousProduct {
-      finding.previous = TransactionKey(
+      renewal.previous = TransactionKey(
         line: OriginalTransactionKey(environment, previousLine), transactionID: previousID,
         productID: previousProduct)
     }
     return OriginalTransaction.RecordedDecision(
-      decision: Decision(owner: owner, rule: rule, finding: finding, isProvisional: isProvisional),
+      decision: Decision(owner: owner, rule: rule, renewal: renewal, isProvisional: isProvisional),
       decidedAt: decidedAt, correctedAt: correctedAt)
   }
 

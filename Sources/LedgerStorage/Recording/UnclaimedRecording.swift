@@ -81,7 +81,7 @@ package struct HistoryRevision: Hashable, Sendable {
 extension Recording {
   /// The number of original transactions, each with those that Apple links, on which a charge, an
   /// owner, a refund or the renewal changed.
-  package var changedFamilies: Int { distinctFamilies.count(where: \.isChanged) }
+  package var changedOriginals: Int { distinctOriginals.count(where: \.isChanged) }
 }
 
 extension RecordedOriginalTransaction {

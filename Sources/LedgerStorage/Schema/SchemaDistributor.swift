@@ -146,7 +146,7 @@ package struct SchemaDistributor: Sendable {
     while true {
       do {
         return try await tryPlacing()
-      } catch is SomebodyMigrates {
+      } catch is MigrationInProgress {
         try await Task.sleep(for: SchemaMigrator.RetryWindow().turn)
       }
     }
@@ -155,11 +155,11 @@ package struct SchemaDistributor: Sendable {
   /// Another program migrates or distributes.
   ///
   /// It is waited for outside of transactions, which would block its CREATE INDEX CONCURRENTLY.
-  private struct SomebodyMigrates: Error {}
+  private struct MigrationInProgress: Error {}
 
   private func tryPlacing() async throws -> String? {
     try await database.withTransaction { transaction in
-      guard try await SchemaMigrator.takesLock(in: transaction) else { throw SomebodyMigrates() }
+      guard try await SchemaMigrator.takesLock(in: transaction) else { throw MigrationInProgress() }
       let tables = try await Self.tables(transaction)
       try Self.requireAsWanted(tables)
       guard

@@ -100,10 +100,10 @@ package struct SchemaMigrator: Sendable {
   /// - Throws: ``LedgerError/schemaVersion(found:needed:)``.
   @discardableResult
   package func check() async throws -> SchemaStatus {
-    try Self.standing(of: try await Self.found(in: database), for: Self.currentVersion)
+    try Self.status(of: try await Self.found(in: database), for: Self.currentVersion)
   }
 
-  private static func standing(of found: Found?, for version: Int) throws -> SchemaStatus {
+  private static func status(of found: Found?, for version: Int) throws -> SchemaStatus {
     guard let found, found.serves(version) else {
       throw LedgerError.schemaVersion(found: found?.version, needed: version)
     }
@@ -122,7 +122,7 @@ package struct SchemaMigrator: Sendable {
   package func migrate() async throws -> Int? {
     let before = try await Self.found(in: database)
     if let before {
-      if before.version >= latestVersion { _ = try Self.standing(of: before, for: latestVersion) }
+      if before.version >= latestVersion { _ = try Self.status(of: before, for: latestVersion) }
     } else {
       do {
         try await database.runScript(Self.schema, deadline: Self.deadline)

@@ -59,7 +59,7 @@ package struct SubmissionExchange: Hashable, Sendable {
   package var answer: [UInt8]?
   package let fault: String?
   /// The remains of a pruned response.
-  package internal(set) var agedOut: PrunedPayload?
+  package internal(set) var prunedPayload: PrunedPayload?
 
   /// Shortens the fault and removes control characters.
   package init(
@@ -103,7 +103,7 @@ struct ExchangeLog: Sendable {
         var exchange = SubmissionExchange(
           endpoint: $0, askedAt: $1, duration: .milliseconds($2), httpStatus: $3, answer: $4,
           fault: $5)
-        exchange.agedOut = PrunedPayload(at: $6, sha256: $7, bytes: $8)
+        exchange.prunedPayload = PrunedPayload(at: $6, sha256: $7, bytes: $8)
         return exchange
       }
     }

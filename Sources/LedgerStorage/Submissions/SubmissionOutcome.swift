@@ -60,12 +60,13 @@ extension SubmissionOutcome {
     // Aliases are one charge, which is delivered once.
     var seen: Set<Charge.ID> = []
     for key in selected {
-      guard let family = recording.family(of: key), let (charge, recorded) = family.charge(of: key)
+      guard let original = recording.original(of: key),
+        let (charge, recorded) = original.charge(of: key)
       else { continue }
       if recorded.decision.owner != submission.account, recorded.decision.owner != nil {
         found.insert(.ownedByAnotherAccount)
       }
-      if let holder = family.line.history.holder(of: charge.appAccountToken),
+      if let holder = original.line.history.holder(of: charge.appAccountToken),
         holder != submission.account
       {
         found.insert(.appAccountTokenOfAnotherAccount)
@@ -77,11 +78,11 @@ extension SubmissionOutcome {
       // A notification may have given it to the account by its token before.
       let isNewlyOwned =
         recorded.decision.owner == submission.account
-        && (family.changes.contains {
+        && (original.changes.contains {
           $0.charge == charge.id && ($0.changesOwner || $0.action == .claimed)
         }
           || recorded.decision.rule == .appAccountToken
-            && family.hasFirstClaim(by: submission.account, on: charge))
+            && original.hasFirstClaim(by: submission.account, on: charge))
       if seen.insert(charge.id).inserted, isNewlyOwned { newlyOwned.append(key) }
     }
     warnings = SubmissionWarning.allCases.filter(found.contains)

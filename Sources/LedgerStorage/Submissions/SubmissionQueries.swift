@@ -68,14 +68,14 @@ extension SubmissionStore {
         """
       ).decode(UUID.self)
       guard !reopened.isEmpty else { return reopened }
-      let act = NewAdministratorAction(
+      let action = NewAdministratorAction(
         action: .verifySubmissions,
         subject: reopened.map { $0.uuidString.lowercased() }.joined(separator: " "),
         administrator: administrator,
         data: NewAdministratorAction.data { $0.member("submissions", reopened.count) })
       try await transaction.commit(
         with: reopened.map { Job.schedule(.verifySubmission($0), runAt: now, at: now) }
-          + [act.insert(at: now)])
+          + [action.insert(at: now)])
       return reopened
     }
     if !reopened.isEmpty { notifier.notify(.jobs) }

@@ -191,7 +191,7 @@ package struct SubmissionStore: LedgerStore {
         terms: terms, at: now, knowing: sender.isErased ? [] : [account], in: transaction)
       let plan = try recorder.plan(recording, affected, terms: terms, at: now)
       let statements =
-        plan.statements + verified.lineSources(in: recording)
+        plan.statements + verified.pollTargets(in: recording)
         + ExchangeLog.of(submission: submission.id).insert(
           sender.isErased ? [] : verified.exchanges, after: stored.lastExchange)
         + ProvisionalGrant.replace([], of: submission, after: stored.attempts, at: now)
@@ -300,9 +300,10 @@ package struct SubmissionStore: LedgerStore {
       var account = sender.account(after: stored.attempts)
       account.held.grants += grants.map { $0.grant(of: submission) }
       self.changes.note([submission.accountID], in: transaction)
-      let news = AccountEvents(account, terms: terms, at: now)
+      let newEvents = AccountEvents(account, terms: terms, at: now)
       let consequences = Outbox(
-        [news], rescheduling: news.changesWhatIsTold || !grants.isEmpty ? [news] : [], at: now)
+        [newEvents], rescheduling: newEvents.changesPublished || !grants.isEmpty ? [newEvents] : [],
+        at: now)
       try await transaction.commit(
         with: statements + changes
           + ProvisionalGrant.replace(grants, of: submission, after: stored.attempts, at: now)
@@ -402,7 +403,7 @@ private struct LockedSender: Sendable {
       PublishedEntitlements.query(
         [submission.account: submission.accountID], withoutGrantsOf: submission.id),
       KnownAccount.query([submission.account])
-    ).map { _, told, known in LockedSender(accounts: known, account: told[0]) }
+    ).map { _, published, known in LockedSender(accounts: known, account: published[0]) }
   }
 
   func account(after attempts: Int, _ recording: Recording? = nil) -> PublishedEntitlements {
@@ -424,9 +425,9 @@ extension SubmissionStore.VerifiedSubmission {
   }
 
   /// The ways to poll Apple about the original transactions later.
-  fileprivate func lineSources(in recording: Recording) -> [SQL] {
-    let others = recording.families.filter { _, family in
-      let latest = family.rule.charges.latestCharge.flatMap { family.line.decisions[$0.id] }
+  fileprivate func pollTargets(in recording: Recording) -> [SQL] {
+    let others = recording.originals.filter { _, original in
+      let latest = original.rule.charges.latestCharge.flatMap { original.line.decisions[$0.id] }
       return latest?.decision.owner != submission.account
     }
     return PollTarget(

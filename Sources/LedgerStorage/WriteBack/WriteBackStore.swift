@@ -13,14 +13,14 @@ package struct WriteBackStore: LedgerStore {
   ///
   /// An original transaction that begins with Apple's token for its owner needs no job.
   func ownershipWriteBacks(of recording: Recording, at now: Timestamp) -> [SQL] {
-    guard tellings.contains(.ownership) else { return [] }
-    return recording.distinctFamilies.compactMap { family in
-      guard let bound = family.newlyBound, !bound.charge.isConsumable,
-        !family.isFamilyShared(bound.charge)
+    guard writeBackKinds.contains(.ownership) else { return [] }
+    return recording.distinctOriginals.compactMap { original in
+      guard let bound = original.newlyBound, !bound.charge.isConsumable,
+        !original.isFamilyShared(bound.charge)
       else { return nil }
       let isAsApplePuts =
-        family.before.line.history.transactions.isEmpty
-        && family.line.history.holder(of: bound.charge.appAccountToken) == bound.account
+        original.before.line.history.transactions.isEmpty
+        && original.line.history.holder(of: bound.charge.appAccountToken) == bound.account
       guard !isAsApplePuts else { return nil }
       return Job.schedule(
         .setAppAccountToken(bound.charge.id.line), runAt: now, priority: Self.ownershipPriority,
@@ -35,7 +35,7 @@ package struct WriteBackStore: LedgerStore {
   func consumptionWriteBacks(of verified: NotificationStore.VerifiedNotification, at now: Timestamp)
     -> [SQL]
   {
-    guard tellings.contains(.consumption), let line = verified.asksAbout else { return [] }
+    guard writeBackKinds.contains(.consumption), let line = verified.asksAbout else { return [] }
     return [
       Job.insert(
         .sendConsumption(line.environment, notificationID: verified.id), runAt: now, at: now)
@@ -70,7 +70,7 @@ package struct WriteBackStore: LedgerStore {
         """
         SELECT account_key, sent_at FROM tenure.app_store_write_back
         WHERE \(line.condition) AND kind = 'ownership' AND outcome = 'accepted'
-        ORDER BY telling_id DESC LIMIT 1
+        ORDER BY write_back_id DESC LIMIT 1
         """
       ) { try $0.decodeFirst(AccountKey.self, Timestamp.self) },
       PollTarget.query([line]))
@@ -121,7 +121,7 @@ package struct WriteBackStore: LedgerStore {
   /// Lists the write-backs of original transactions, the latest first.
   ///
   /// - Parameter limit: The most for each original transaction.
-  package func appleTellings(of lines: [OriginalTransactionKey], limit: Int) async throws
+  package func writeBacks(of lines: [OriginalTransactionKey], limit: Int) async throws
     -> [WriteBack]
   {
     let results = try await database.batch(
@@ -129,25 +129,25 @@ package struct WriteBackStore: LedgerStore {
         """
         SELECT \(WriteBack.columns) FROM tenure.app_store_write_back
         WHERE \(line.condition)
-        ORDER BY telling_id DESC LIMIT \(limit)
+        ORDER BY write_back_id DESC LIMIT \(limit)
         """
       })
-    return try results.flatMap(WriteBack.tellings)
-      .sorted { ($0.writeBack.toldAt, $0.id) > ($1.writeBack.toldAt, $1.id) }.map(\.writeBack)
+    return try results.flatMap(WriteBack.rows)
+      .sorted { ($0.writeBack.sentAt, $0.id) > ($1.writeBack.sentAt, $1.id) }.map(\.writeBack)
   }
 
   /// Lists the write-backs of an account's purchases, in order.
   ///
   /// - Parameter last: The ID after which the page begins.
-  package func appleTellings(of account: AccountKey, after last: Int64?, limit: Int) async throws
+  package func writeBacks(of account: AccountKey, after last: Int64?, limit: Int) async throws
     -> [(id: Int64, writeBack: WriteBack)]
   {
-    try WriteBack.tellings(
+    try WriteBack.rows(
       from: await database.query(
         """
         SELECT \(WriteBack.columns) FROM tenure.app_store_write_back
-        WHERE account_key = \(account) AND telling_id > \(last ?? 0)
-        ORDER BY telling_id LIMIT \(limit)
+        WHERE account_key = \(account) AND write_back_id > \(last ?? 0)
+        ORDER BY write_back_id LIMIT \(limit)
         """))
   }
 }
@@ -236,7 +236,7 @@ package struct WriteBack: Hashable, Sendable {
 
   package var line: OriginalTransactionKey
   package var kind: Kind
-  package var toldAt: Timestamp
+  package var sentAt: Timestamp
   package var bundleID: String?
   package var request: Request?
   /// The owner of the token or of the purchase.
@@ -246,13 +246,13 @@ package struct WriteBack: Hashable, Sendable {
   package var deliveryStatus: String?
 
   package init(
-    _ kind: Kind, of line: OriginalTransactionKey, at toldAt: Timestamp, bundleID: String? = nil,
+    _ kind: Kind, of line: OriginalTransactionKey, at sentAt: Timestamp, bundleID: String? = nil,
     request: Request? = nil, account: AccountKey? = nil, outcome: Outcome,
     deliveryStatus: String? = nil
   ) {
     self.line = line
     self.kind = kind
-    self.toldAt = toldAt
+    self.sentAt = sentAt
     self.bundleID = bundleID
     self.request = request
     self.account = account
@@ -266,25 +266,25 @@ package struct WriteBack: Hashable, Sendable {
       INSERT INTO tenure.app_store_write_back (environment, original_transaction_id, kind, sent_at,
         bundle_id, transaction_id, notification_id, account_key, outcome, reason, http_status,
         error_code, delivery_status)
-      VALUES (\(line.environment), \(line.originalTransactionID), \(kind), \(toldAt), \(bundleID),
+      VALUES (\(line.environment), \(line.originalTransactionID), \(kind), \(sentAt), \(bundleID),
         \(request?.transactionID), \(request?.notificationID), \(account), \(outcome.name),
         \(outcome.reason), \(refusal.httpStatus), \(refusal.code), \(deliveryStatus))
       """
   }
 
-  /// The columns that ``tellings(from:)`` reads.
+  /// The columns that ``rows(from:)`` reads.
   static let columns: SQL = """
-    telling_id, environment, original_transaction_id, kind, sent_at, bundle_id, transaction_id,
+    write_back_id, environment, original_transaction_id, kind, sent_at, bundle_id, transaction_id,
     notification_id, account_key, outcome, reason, http_status, error_code, delivery_status
     """
 
-  static func tellings(from rows: Rows) throws -> [(id: Int64, writeBack: WriteBack)] {
+  static func rows(from rows: Rows) throws -> [(id: Int64, writeBack: WriteBack)] {
     try rows.decode(
       Int64.self, Environment.self, OriginalTransactionID.self, Kind.self, Timestamp.self,
       String?.self, TransactionID?.self, String?.self, AccountKey?.self, String.self,
       Reason?.self, Int?.self, Int64?.self, String?.self
     ).map {
-      id, environment, line, kind, toldAt, bundleID, transaction, notification, account, outcome,
+      id, environment, line, kind, sentAt, bundleID, transaction, notification, account, outcome,
       reason, httpStatus, code, deliveryStatus in
       var request: Request?
       if let transaction, let notification {
@@ -297,7 +297,7 @@ package struct WriteBack: Hashable, Sendable {
       return (
         id,
         WriteBack(
-          kind, of: OriginalTransactionKey(environment, line), at: toldAt, bundleID: bundleID,
+          kind, of: OriginalTransactionKey(environment, line), at: sentAt, bundleID: bundleID,
           request: request, account: account, outcome: came, deliveryStatus: deliveryStatus)
       )
     }

@@ -258,9 +258,9 @@ extension Backend {
   }
 
   /// Whether to send a request once more: it was its own transaction, which was rolled back, and
-  /// the cause was a stray cancellation or a stale plan.
+  /// the cause was an unrequested cancellation or a stale plan.
   private func mayRepeat(_ request: Request, after failure: PostgresError) -> Bool {
-    let isVictim = request.cancelledAt == nil && isStray(failure)
+    let isVictim = request.cancelledAt == nil && isUnrequestedCancellation(failure)
     if isVictim { request.blameCancellation() }
     guard request.session == nil, !request.isRepeated, !request.isAnswered else { return false }
     return isVictim || failure.isStalePlan

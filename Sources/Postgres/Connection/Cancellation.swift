@@ -35,7 +35,7 @@ extension Backend {
   }
 
   /// Whether a failure was caused by a cancellation meant for another request.
-  func isStray(_ failure: PostgresError) -> Bool {
+  func isUnrequestedCancellation(_ failure: PostgresError) -> Bool {
     failure.sqlState == .queryCanceled && wasCancellingRecently && !failure.isStatementTimeout
   }
 

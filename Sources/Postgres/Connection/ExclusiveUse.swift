@@ -155,7 +155,7 @@ final class ExclusiveUse {
     while (try? await nextResult()) != nil {}
     if isTimedOut { return failure }
     if cancelledAt != nil, error.sqlState == .queryCanceled { return CancellationError() }
-    error.wasCancelledByMistake = backend.isStray(error)
+    error.wasCancelledByMistake = backend.isUnrequestedCancellation(error)
     return error
   }
 }

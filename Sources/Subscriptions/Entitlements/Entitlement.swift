@@ -90,7 +90,7 @@ extension Entitlement {
     // Most accounts hold one original transaction, which needs no grouping.
     let lines =
       holdings.count == 1
-      ? [holdings] : Array(Dictionary(grouping: holdings, by: \.family).values)
+      ? [holdings] : Array(Dictionary(grouping: holdings, by: \.original).values)
     for line in lines {
       OriginalTransactionEntitlements(line, in: catalogue, at: moment).entitlements.forEach(offer)
     }

@@ -5,7 +5,7 @@
 package struct Holding: Hashable, Sendable {
   package var charge: Charge.ID
   /// The smallest original transaction id of those that Apple links; nil if it is the charge's own.
-  package var familyID: OriginalTransactionID?
+  package var linkedTo: OriginalTransactionID?
   package var productID: ProductID
   /// Nil where Apple does not report it.
   package var productType: ProductType?
@@ -32,13 +32,13 @@ package struct Holding: Hashable, Sendable {
   }
 
   package init(
-    charge: Charge.ID, familyID: OriginalTransactionID? = nil, productID: ProductID,
+    charge: Charge.ID, linkedTo: OriginalTransactionID? = nil, productID: ProductID,
     productType: ProductType? = nil, periodType: PeriodType = .normal, startsAt: Timestamp,
     endsAt: Timestamp?, revokedAt: Timestamp? = nil, supersededAt: Timestamp? = nil,
     renewal: Renewal? = nil
   ) {
     self.charge = charge
-    self.familyID = familyID
+    self.linkedTo = linkedTo
     self.productID = productID
     self.productType = productType
     self.periodType = periodType
@@ -50,8 +50,8 @@ package struct Holding: Hashable, Sendable {
   }
 
   /// The original transaction, or the first of those that Apple links with it.
-  package var family: OriginalTransactionKey {
-    familyID.map { OriginalTransactionKey(charge.line.environment, $0) } ?? charge.line
+  package var original: OriginalTransactionKey {
+    linkedTo.map { OriginalTransactionKey(charge.line.environment, $0) } ?? charge.line
   }
 }
 
@@ -71,14 +71,14 @@ extension OriginalTransaction {
     let periodType = charge.transactions.compactMap { history[$0]?.periodType }.min()
     let isLatest = position == rule.charges.latestPosition
     return Holding(
-      charge: charge.id, familyID: familyID(of: charge.id.line), productID: charge.productID,
+      charge: charge.id, linkedTo: linkedTo(of: charge.id.line), productID: charge.productID,
       productType: charge.productType, periodType: periodType ?? .normal, startsAt: charge.date,
       endsAt: charge.end, revokedAt: charge.revocation?.at, supersededAt: charge.supersededAt,
       renewal: isLatest && charge.isSubscription && charge.supersededAt == nil
         ? rule.renewal(ofChargeAt: position) : nil)
   }
 
-  private func familyID(of line: OriginalTransactionKey) -> OriginalTransactionID? {
+  private func linkedTo(of line: OriginalTransactionKey) -> OriginalTransactionID? {
     guard heads.count > 1, let first = heads.keys.min(), first != line else { return nil }
     return first.originalTransactionID
   }
@@ -98,12 +98,12 @@ extension OriginalTransaction {
   {
     struct Group: Hashable {
       let account: AccountKey
-      let family: OriginalTransactionKey
+      let original: OriginalTransactionKey
       let productID: ProductID
 
       init(_ account: AccountKey, _ holding: Holding) {
         self.account = account
-        family = holding.family
+        original = holding.original
         productID = holding.productID
       }
     }

@@ -144,6 +144,6 @@ extension PurchaseOrder.Payment {
 
   /// Whether another account bought it, though Apple charged at the period's end.
   private var isBoughtByAnother: Bool {
-    [.orderedByAnotherAccount, .tokenOfAnotherAccount].contains(decision.finding.ground)
+    [.orderedByAnotherAccount, .tokenOfAnotherAccount].contains(decision.renewal.reason)
   }
 }

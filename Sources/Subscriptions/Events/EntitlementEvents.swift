@@ -5,20 +5,20 @@ package enum EntitlementEvents {
   /// access again by now.
   ///
   /// - Parameters:
-  ///   - told: The end of access of each entitlement that events have reported as active; nil:
+  ///   - published: The end of access of each entitlement that events have reported as active; nil:
   ///     never.
   ///   - entitlements: The account's current entitlements, inactive ones included.
   /// - Returns: The events by the entitlements' names, and the new published state.
   package static func events(
-    for account: AccountKey, told: [ExactText: Timestamp?], now entitlements: [Entitlement],
+    for account: AccountKey, published: [ExactText: Timestamp?], now entitlements: [Entitlement],
     at now: Timestamp
-  ) -> (events: [LedgerEvent], told: [ExactText: Timestamp?]) {
+  ) -> (events: [LedgerEvent], published: [ExactText: Timestamp?]) {
     let current = Dictionary(entitlements.map { (ExactText($0.name), $0) }) { first, _ in first }
     let active = current.filter(\.value.isActive)
     var events: [LedgerEvent] = []
-    for name in Set(told.keys).union(active.keys).sorted() {
-      var known = told[name]
-      func tell(_ kind: LedgerEvent.Kind, at moment: Timestamp, _ entitlement: Entitlement) {
+    for name in Set(published.keys).union(active.keys).sorted() {
+      var known = published[name]
+      func add(_ kind: LedgerEvent.Kind, at moment: Timestamp, _ entitlement: Entitlement) {
         var data = EventData()
         data.entitlement = entitlement
         events.append(LedgerEvent(kind, at: moment, account: account, data: data))
@@ -26,20 +26,20 @@ package enum EntitlementEvents {
       if case .some(.some(let end)) = known, end <= now {
         let shown = current[name].flatMap { $0.isActive ? nil : $0 }
         let source = current[name]?.source ?? .appStore
-        tell(
+        add(
           .entitlementExpired, at: end, shown ?? .ended(name, .expired, at: end, from: source))
         known = nil
       }
       switch (known, active[name]) {
       case (nil, let entitlement?):
-        tell(.entitlementGranted, at: now, entitlement)
+        add(.entitlementGranted, at: now, entitlement)
       case (let end?, let entitlement?):
         if entitlement.accessEndsAt == end { continue }
         let isLonger = entitlement.accessEndsAt.map { new in end.map { $0 < new } ?? false } ?? true
-        tell(isLonger ? .entitlementExtended : .entitlementShortened, at: now, entitlement)
+        add(isLonger ? .entitlementExtended : .entitlementShortened, at: now, entitlement)
       case (.some, nil):
         let shown = current[name] ?? .ended(name, .revoked, at: now)
-        tell(shown.state == .revoked ? .entitlementRevoked : .entitlementExpired, at: now, shown)
+        add(shown.state == .revoked ? .entitlementRevoked : .entitlementExpired, at: now, shown)
       case (nil, nil): continue
       }
     }

@@ -80,7 +80,7 @@ package struct EventData: Hashable, Sendable {
 
   package enum Counterpart: String, Codable, Sendable {
     case anotherAccount = "another_account"
-    case nobody
+    case noAccount = "nobody"
   }
 
   package init() {}

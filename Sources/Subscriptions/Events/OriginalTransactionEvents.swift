@@ -3,8 +3,8 @@
 /// Compares the states before and after, and takes changes of owners from the entries: recording
 /// known evidence again publishes nothing.
 package struct OriginalTransactionEvents: Sendable {
-  private let before: LineState
-  private let after: LineState
+  private let before: ObservedState
+  private let after: ObservedState
   private let entries: [LedgerEntry]
 
   /// - Parameter entries: The entries of the recording, in order.
@@ -12,8 +12,8 @@ package struct OriginalTransactionEvents: Sendable {
     before: OriginalTransaction, ruleBefore: OwnershipRule, after: OriginalTransaction,
     rule: OwnershipRule, entries: [LedgerEntry]
   ) {
-    self.before = LineState(line: before, rule: ruleBefore)
-    self.after = LineState(line: after, rule: rule)
+    self.before = ObservedState(line: before, rule: ruleBefore)
+    self.after = ObservedState(line: after, rule: rule)
     self.entries = entries
   }
 
@@ -24,10 +24,11 @@ package struct OriginalTransactionEvents: Sendable {
   /// transactions.
   package func events(at now: Timestamp) -> [LedgerEvent] {
     guard !entries.isEmpty else { return [] }
-    let news =
-      recordedCharges + entries.flatMap(ownerNews) + revocationNews + bindingNews + statusNews
-      + phaseNews + productNews
-    return news.map { LedgerEvent($0, at: now, account: $1, data: $2) }
+    let items =
+      recordedCharges + entries.flatMap(ownerEvents) + revocationEvents + bindingEvents
+      + statusEvents
+      + phaseEvents + productEvents
+    return items.map { LedgerEvent($0, at: now, account: $1, data: $2) }
   }
 
   private typealias Item = (kind: LedgerEvent.Kind, account: AccountKey?, data: EventData)
@@ -44,7 +45,7 @@ package struct OriginalTransactionEvents: Sendable {
   /// Charges that were revoked since, or restored.
   ///
   /// One that turned out to be upgraded is restored, because it was not refunded.
-  private var revocationNews: [Item] {
+  private var revocationEvents: [Item] {
     after.rule.charges.compactMap { charge -> Item? in
       let known = before.charge(of: charge.id).flatMap {
         $0.id == charge.id ? $0.revocation?.at : nil
@@ -59,7 +60,7 @@ package struct OriginalTransactionEvents: Sendable {
 
   // MARK: Owners
 
-  private func ownerNews(of entry: LedgerEntry) -> [Item] {
+  private func ownerEvents(of entry: LedgerEntry) -> [Item] {
     guard case .ownership(let change) = entry.content else { return [] }
     let (old, new) = (change.previousOwner, change.decision.owner)
     if change.retiresCharge {
@@ -93,18 +94,18 @@ package struct OriginalTransactionEvents: Sendable {
 
   // MARK: Bindings
 
-  private var bindingNews: [Item] {
+  private var bindingEvents: [Item] {
     let (old, new) = (before.boundAccount, after.boundAccount)
     guard old != new else { return [] }
     let charge = movingCharge
     let data = charge.map { EventData($0) } ?? EventData(line: before.latest?.id.line)
     let decision = charge.flatMap { after.decision(on: $0) }
-    func news(_ kind: LedgerEvent.Kind, _ account: AccountKey?, _ other: AccountKey?) -> [Item] {
+    func items(_ kind: LedgerEvent.Kind, _ account: AccountKey?, _ other: AccountKey?) -> [Item] {
       account.map {
         [(kind, $0, data.decided(decision, for: $0, counterpart: .beside($0, other)))]
       } ?? []
     }
-    return news(.bindingClosed, old, new) + news(.bindingOpened, new, old)
+    return items(.bindingClosed, old, new) + items(.bindingOpened, new, old)
   }
 
   /// The charge that moved the binding: the first in the last stretch of the new account's charges
@@ -125,7 +126,7 @@ package struct OriginalTransactionEvents: Sendable {
     before.boundAccount == after.boundAccount ? before.outlook : nil
   }
 
-  private var statusNews: [Item] {
+  private var statusEvents: [Item] {
     guard let outlook = after.outlook, let charge = after.latest else { return [] }
     let known = knownOutlook ?? RenewalOutlook(afterPurchaseOf: charge)
     guard (outlook.autoRenews, outlook.productID) != (known.autoRenews, known.productID) else {
@@ -143,7 +144,7 @@ package struct OriginalTransactionEvents: Sendable {
     return [(.renewalStatusChanged, after.boundAccount, data)]
   }
 
-  private var phaseNews: [Item] {
+  private var phaseEvents: [Item] {
     guard let outlook = after.outlook, let charge = after.latest else { return [] }
     let known = knownOutlook?.phase ?? .undisturbed
     guard outlook.phase != known else { return [] }
@@ -159,7 +160,7 @@ package struct OriginalTransactionEvents: Sendable {
     return kind.map { [($0, after.boundAccount, data)] } ?? []
   }
 
-  private var productNews: [Item] {
+  private var productEvents: [Item] {
     guard let charge = after.latest, charge.isSubscription, let previous = before.latest,
       previous.isSubscription, previous.productID != charge.productID,
       before.boundAccount == after.boundAccount
@@ -196,7 +197,7 @@ extension EventData {
   ) -> EventData {
     var data = self
     data.rule = decision?.rule
-    data.because = decision.map { Explanation($0, toldTo: account).sentence }
+    data.because = decision.map { Explanation($0, for: account).sentence }
     data.counterpart = counterpart
     return data
   }
@@ -205,14 +206,14 @@ extension EventData {
 extension EventData.Counterpart {
   fileprivate static func beside(_ account: AccountKey, _ other: AccountKey?) -> Self? {
     switch other {
-    case nil: .nobody
+    case nil: .noAccount
     case account?: nil
     default: .anotherAccount
     }
   }
 }
 
-struct LineState: Sendable {
+struct ObservedState: Sendable {
   let line: OriginalTransaction
   let rule: OwnershipRule
   /// Apple's latest statement about the next renewal; nil if there is none to come.

@@ -56,7 +56,7 @@ extension Charge {
     var charges = groups.groups.map { Charge(reports: $0.map { transactions[$0] }) }
     // Unlike the naming transaction, the smallest identifier is the same in every order of arrival.
     charges.sort { ($0.date, $0.smallestKey) < ($1.date, $1.smallestKey) }
-    charges.tellUpgradesFromRefunds()
+    charges.separateUpgradesFromRefunds()
     return charges
   }
 
@@ -108,7 +108,7 @@ extension [Charge] {
   /// - A charge that Apple reports as `is_upgraded`, from the first sign of it on.
   /// - A charge in whose paid time another plan was bought, if Apple calls that a purchase: only
   ///   one plan is active at a time, and notifications report the new charge alone.
-  fileprivate mutating func tellUpgradesFromRefunds() {
+  fileprivate mutating func separateUpgradesFromRefunds() {
     let purchases = indices.filter { self[$0].kind == .purchase && self[$0].isSubscription }
     for index in indices where self[index].isSubscription {
       let charge = self[index]

@@ -7,7 +7,7 @@ package struct EvidenceHistory: Sendable {
   package private(set) var transactions: [StoreTransaction] = []
   /// By date; at equal dates off after on.
   package private(set) var statuses: [RenewalStatus] = []
-  package private(set) var acts: [RecordedAction] = []
+  package private(set) var actions: [RecordedAction] = []
 
   /// The accounts to which this ledger issued the tokens that occur.
   package var tokenHolders: [UUID: AccountKey] = [:]
@@ -71,24 +71,27 @@ package struct EvidenceHistory: Sendable {
   /// Adds an action and returns true, unless it is known; actions must be added in the order of
   /// recording, because a claim before a release does not count after it.
   @discardableResult
-  package mutating func add(_ act: OwnershipAction, recorded: RecordingOrder) -> Bool {
-    if says(act) { return false }
-    let new = RecordedAction(act, recorded: recorded)
-    let position = acts.lastIndex { $0 < new }.map { $0 + 1 } ?? acts.startIndex
-    acts.insert(new, at: position)
+  package mutating func add(_ action: OwnershipAction, recorded: RecordingOrder) -> Bool {
+    if says(action) { return false }
+    let new = RecordedAction(action, recorded: recorded)
+    let position = actions.lastIndex { $0 < new }.map { $0 + 1 } ?? actions.startIndex
+    actions.insert(new, at: position)
     return true
   }
 
-  package var linePlacements: [OriginalTransactionOverride] {
-    acts.compactMap { if case .linePlacement(let placement) = $0.act { placement } else { nil } }
+  package var importedOverrides: [OriginalTransactionOverride] {
+    actions.compactMap {
+      if case .importedOverride(let ownerOverride) = $0.action { ownerOverride } else { nil }
+    }
   }
 
   /// Whether an action adds nothing; administrators may repeat overrides.
-  package func says(_ act: OwnershipAction) -> Bool {
-    switch act {
+  package func says(_ action: OwnershipAction) -> Bool {
+    switch action {
     case .claim(let claim): hasClaim(by: claim.account, on: claim.transaction)
-    case .placement: false
-    case .linePlacement(let placement): linePlacements.contains { $0.includes(placement) }
+    case .ownerOverride: false
+    case .importedOverride(let ownerOverride):
+      importedOverrides.contains { $0.includes(ownerOverride) }
     }
   }
 
@@ -97,9 +100,9 @@ package struct EvidenceHistory: Sendable {
   /// Releases of all charges count: which transactions report one charge may become known later,
   /// and claiming an owned charge again changes nothing.
   package func hasClaim(by account: AccountKey, on transaction: TransactionKey) -> Bool {
-    let released = acts.lastIndex { $0.act.isRelease }
-    return acts.suffix(from: released ?? acts.startIndex).contains {
-      guard case .claim(let claim) = $0.act else { return false }
+    let released = actions.lastIndex { $0.action.isRelease }
+    return actions.suffix(from: released ?? actions.startIndex).contains {
+      guard case .claim(let claim) = $0.action else { return false }
       return claim.account == account && claim.transaction == transaction
     }
   }

@@ -20,7 +20,7 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
     /// Apple's answer of the date lists every transaction as it is recorded.
     case confirmation(asOf: Timestamp)
     /// A claim or an override.
-    case act(OwnershipAction)
+    case action(OwnershipAction)
     /// A charge's new decision.
     case ownership(OwnershipChange)
 
@@ -30,8 +30,8 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
       case .evidence(.renewalStatus): .renewalStatus
       case .evidence(.link): .link
       case .confirmation: .confirmation
-      case .act(.claim): .claim
-      case .act(.placement), .act(.linePlacement): .placement
+      case .action(.claim): .claim
+      case .action(.ownerOverride), .action(.importedOverride): .ownerOverride
       case .ownership(let change):
         switch change.action {
         case .decided: .decided
@@ -48,7 +48,7 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
       case .evidence(.transaction(let record)): record.asOf
       case .evidence(.renewalStatus(let status, _)): status.asOf
       case .confirmation(let asOf): asOf
-      case .evidence(.link), .act, .ownership: nil
+      case .evidence(.link), .action, .ownership: nil
       }
     }
   }
@@ -60,7 +60,7 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
     case link
     case confirmation
     case claim
-    case placement
+    case ownerOverride = "placement"
     case decided
     case claimed
     case corrected
@@ -88,8 +88,8 @@ package struct OwnershipChange: Hashable, Sendable {
   package var decision: Decision
 
   package var changesOwner: Bool { previousOwner != decision.owner }
-  /// Whether `charge` reports another charge, `decision.finding.previous`, and has no decision now.
-  package var retiresCharge: Bool { decision.finding.ground == .reportsAnotherCharge }
+  /// Whether `charge` reports another charge, `decision.renewal.previous`, and has no decision now.
+  package var retiresCharge: Bool { decision.renewal.reason == .reportsAnotherCharge }
 }
 
 extension OwnershipChange: Codable {
@@ -106,7 +106,7 @@ extension OwnershipChange: Codable {
     decision = Decision(
       owner: try values.decodeIfPresent(AccountKey.self, forKey: .owner),
       rule: try values.decode(Decision.Rule.self, forKey: .rule),
-      finding: try RenewalEvidence(from: decoder),
+      renewal: try RenewalEvidence(from: decoder),
       isProvisional: try values.decode(Bool.self, forKey: .isProvisional))
   }
 
@@ -118,6 +118,6 @@ extension OwnershipChange: Codable {
     try values.encodeIfPresent(decision.owner, forKey: .owner)
     try values.encode(decision.rule, forKey: .rule)
     try values.encode(decision.isProvisional, forKey: .isProvisional)
-    try decision.finding.encode(to: encoder)
+    try decision.renewal.encode(to: encoder)
   }
 }

@@ -5,7 +5,7 @@
 ///
 /// ```swift
 /// var line = OriginalTransaction(members: [id])
-/// let (entries, rule) = line.record(evidence, acts: claims, at: now)
+/// let (entries, rule) = line.record(evidence, actions: claims, at: now)
 /// ```
 package struct OriginalTransaction: Sendable {
   package private(set) var history = EvidenceHistory()
@@ -55,13 +55,13 @@ package struct OriginalTransaction: Sendable {
   /// Recording the same again adds nothing.
   ///
   /// - Parameters:
-  ///   - acts: Actions in order; claims only on transactions that are recorded or in `evidence`.
+  ///   - actions: Actions in order; claims only on transactions that are recorded or in `evidence`.
   ///   - now: The recording date. It must be later than that of every earlier entry, because it
   ///     orders the actions of several original transactions.
   /// - Returns: The entries to append, in order, and the rule whose decisions they record; no rule
   ///   if there are no entries.
   package mutating func record(
-    _ evidence: [Evidence], acts: [OwnershipAction] = [], at now: Timestamp
+    _ evidence: [Evidence], actions: [OwnershipAction] = [], at now: Timestamp
   ) -> (entries: [LedgerEntry], rule: OwnershipRule?) {
     var entries: [LedgerEntry] = []
     var confirmations: [TransactionRecord] = []
@@ -84,17 +84,17 @@ package struct OriginalTransaction: Sendable {
     }
     entries += confirm(confirmations, at: now)
 
-    for act in acts {
-      if history.says(act) { continue }
-      entries.append(append(.act(act), to: act.line, at: now))
+    for action in actions {
+      if history.says(action) { continue }
+      entries.append(append(.action(action), to: action.line, at: now))
     }
     guard !entries.isEmpty else { return ([], nil) }
 
     let rule = OwnershipRule(history)
-    return (entries + recordDecisions(of: rule, acts: acts, at: now), rule)
+    return (entries + recordDecisions(of: rule, actions: actions, at: now), rule)
   }
 
-  package mutating func fold(_ entry: LedgerEntry) {
+  package mutating func replay(_ entry: LedgerEntry) {
     heads[entry.line] = max(heads[entry.line] ?? 0, entry.number)
     switch entry.content {
     case .evidence(.transaction(let record)):
@@ -105,10 +105,10 @@ package struct OriginalTransaction: Sendable {
       links[line, default: []].insert(previous)
     case .confirmation(let asOf):
       history.confirm(entry.line, asOf: asOf)
-    case .act(let act):
-      history.add(act, recorded: entry.recorded)
+    case .action(let action):
+      history.add(action, recorded: entry.recorded)
     case .ownership(let change):
-      fold(change, at: entry.recordedAt)
+      replay(change, at: entry.recordedAt)
     }
   }
 
@@ -119,7 +119,7 @@ package struct OriginalTransaction: Sendable {
   ) -> LedgerEntry {
     let entry = LedgerEntry(
       line: line, number: (heads[line] ?? 0) + 1, recordedAt: now, content: content)
-    fold(entry)
+    replay(entry)
     return entry
   }
 
@@ -151,13 +151,13 @@ package struct OriginalTransaction: Sendable {
   }
 
   private mutating func recordDecisions(
-    of rule: OwnershipRule, acts: [OwnershipAction], at now: Timestamp
+    of rule: OwnershipRule, actions: [OwnershipAction], at now: Timestamp
   ) -> [LedgerEntry] {
     let placed = Set(
-      acts.compactMap {
-        if case .placement(let placement) = $0 { placement.transaction } else { nil }
+      actions.compactMap {
+        if case .ownerOverride(let ownerOverride) = $0 { ownerOverride.transaction } else { nil }
       })
-    let isPlacing = acts.contains { if case .claim = $0 { false } else { true } }
+    let isPlacing = actions.contains { if case .claim = $0 { false } else { true } }
     func action(on charge: Charge, from recorded: Decision?, to decision: Decision)
       -> OwnershipChange.Action
     {
@@ -201,11 +201,11 @@ package struct OriginalTransaction: Sendable {
           previousOwner: recorded.decision.owner,
           decision: Decision(
             owner: nil, rule: .unclaimed,
-            finding: RenewalEvidence(ground: .reportsAnotherCharge, previous: charge)))
+            renewal: RenewalEvidence(reason: .reportsAnotherCharge, previous: charge)))
       }
   }
 
-  private mutating func fold(_ change: OwnershipChange, at now: Timestamp) {
+  private mutating func replay(_ change: OwnershipChange, at now: Timestamp) {
     if change.retiresCharge {
       decisions[change.charge] = nil
       return

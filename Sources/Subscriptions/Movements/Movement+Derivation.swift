@@ -66,8 +66,8 @@ private struct Journal {
     addPaid(timeline.spans)
     addTrials(timeline.spans)
     addTrouble(timeline.spans)
-    for word in timeline.switches {
-      add(word.isOn ? .autoRenewOn : .autoRenewOff, at: word.at, word.terms)
+    for change in timeline.switches {
+      add(change.isOn ? .autoRenewOn : .autoRenewOff, at: change.at, change.terms)
     }
   }
 

@@ -182,12 +182,12 @@ extension SubscriptionTimeline.Run {
 
     var spans: [SubscriptionTimeline.Span] = []
     var (isOn, since) = (course.isOn(atChargeAt: position), start)
-    for word in course.switches(from: self.start, before: regularEnd) where word.isOn != isOn {
-      if word.at > since {
-        spans.append(span(state(isOn, terms), from: since, to: word.at))
-        since = word.at
+    for change in course.switches(from: self.start, before: regularEnd) where change.isOn != isOn {
+      if change.at > since {
+        spans.append(span(state(isOn, terms), from: since, to: change.at))
+        since = change.at
       }
-      isOn = word.isOn
+      isOn = change.isOn
     }
     if since < regularEnd {
       spans.append(span(state(isOn, terms), from: since, to: regularEnd))
@@ -238,10 +238,10 @@ extension SubscriptionTimeline.Run {
     var switches: [SubscriptionTimeline.Switch] = []
     var isOn = course.isOn(atChargeAt: position)
     let renewableUntil = max(end, trouble?.retryEnd ?? end)
-    for word in course.switches(from: start, before: min(renewableUntil, next ?? renewableUntil))
-    where word.isOn != isOn {
-      isOn = word.isOn
-      switches.append(SubscriptionTimeline.Switch(at: word.at, isOn: isOn, terms: terms))
+    for change in course.switches(from: start, before: min(renewableUntil, next ?? renewableUntil))
+    where change.isOn != isOn {
+      isOn = change.isOn
+      switches.append(SubscriptionTimeline.Switch(at: change.at, isOn: isOn, terms: terms))
     }
     return switches
   }

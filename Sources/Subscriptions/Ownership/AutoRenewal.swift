@@ -23,19 +23,19 @@ package struct AutoRenewal {
   /// Finds who was renewing when the charge at `position` was made.
   ///
   /// - Parameter owner: The owner of an earlier charge as of a moment.
-  package func finding(
+  package func evidence(
     forChargeAt position: Int, owner: (_ position: Int, _ asOf: Timestamp) -> AccountKey?
   ) -> RenewalEvidence {
     let charge = charges[position]
-    guard charge.isSubscription else { return RenewalEvidence(ground: .notASubscription) }
+    guard charge.isSubscription else { return RenewalEvidence(reason: .notASubscription) }
     guard let previousPosition = charges.positionBefore(position) else {
-      return RenewalEvidence(ground: .noEarlierCharge)
+      return RenewalEvidence(reason: .noEarlierCharge)
     }
     let previous = charges[previousPosition]
-    func notRenewing(_ ground: RenewalEvidence.Ground, statusAsOf: Timestamp? = nil)
+    func notRenewing(_ reason: RenewalEvidence.Reason, statusAsOf: Timestamp? = nil)
       -> RenewalEvidence
     {
-      RenewalEvidence(ground: ground, previous: previous.id, statusAsOf: statusAsOf)
+      RenewalEvidence(reason: reason, previous: previous.id, statusAsOf: statusAsOf)
     }
 
     guard let account = owner(previousPosition, charge.date) else {
@@ -48,15 +48,15 @@ package struct AutoRenewal {
     }
 
     let statement = course.autoRenewStatement(after: previousPosition, before: charge.date)
-    let (ground, statusAsOf) = verdict(on: charge, after: previous, statement: statement)
-    guard ground.isRenewing else { return notRenewing(ground, statusAsOf: statusAsOf) }
+    let (reason, statusAsOf) = verdict(on: charge, after: previous, statement: statement)
+    guard reason.isRenewing else { return notRenewing(reason, statusAsOf: statusAsOf) }
     if let offSince = statement?.offSince,
       tokenNamesAnother(than: account, for: charge, since: offSince)
     {
       return notRenewing(.tokenOfAnotherAccount, statusAsOf: offSince)
     }
     return RenewalEvidence(
-      account: account, ground: ground, previous: previous.id, statusAsOf: statusAsOf,
+      account: account, reason: reason, previous: previous.id, statusAsOf: statusAsOf,
       switchedOffAt: statement?.offSince)
   }
 
@@ -80,7 +80,7 @@ package struct AutoRenewal {
 
   // MARK: The table
 
-  private typealias Verdict = (ground: RenewalEvidence.Ground, statusAsOf: Timestamp?)
+  private typealias Verdict = (reason: RenewalEvidence.Reason, statusAsOf: Timestamp?)
 
   private func verdict(
     on charge: Charge, after previous: Charge, statement: RenewalForecast.AutoRenewStatus?
@@ -149,13 +149,13 @@ package struct AutoRenewal {
 package struct RenewalEvidence: Hashable, Codable, Sendable {
   private enum CodingKeys: String, CodingKey {
     case account = "renewingAccount"
-    case ground
+    case reason
     case previous = "previousCharge"
     case statusAsOf, switchedOffAt
   }
 
   package var account: AccountKey?
-  package var ground: Ground
+  package var reason: Reason
   /// The latest charge before: the one that would have been renewed.
   package var previous: Charge.ID?
   /// The date of Apple's status that settled it; nil if the charges alone did.
@@ -164,18 +164,18 @@ package struct RenewalEvidence: Hashable, Codable, Sendable {
   package var switchedOffAt: Timestamp?
 
   package init(
-    account: AccountKey? = nil, ground: Ground, previous: Charge.ID? = nil,
+    account: AccountKey? = nil, reason: Reason, previous: Charge.ID? = nil,
     statusAsOf: Timestamp? = nil, switchedOffAt: Timestamp? = nil
   ) {
     self.account = account
-    self.ground = ground
+    self.reason = reason
     self.previous = previous
     self.statusAsOf = statusAsOf
     self.switchedOffAt = switchedOffAt
   }
 
   /// The reason for the result; raw values are stored.
-  package enum Ground: String, Codable, CaseIterable, Sendable {
+  package enum Reason: String, Codable, CaseIterable, Sendable {
     // An account is renewing:
     case renewedByApple = "renewed_by_apple"
     case renewedAtPeriodEnd = "renewed_at_period_end"

@@ -18,16 +18,16 @@ package struct Decision: Hashable, Sendable {
   package var owner: AccountKey?
   package var rule: Rule
   /// The result of row 1: why the owner was renewing, or why no account was.
-  package var finding: RenewalEvidence
+  package var renewal: RenewalEvidence
   /// Whether a first claim can still change the owner.
   package var isProvisional: Bool
 
   package init(
-    owner: AccountKey?, rule: Rule, finding: RenewalEvidence, isProvisional: Bool = false
+    owner: AccountKey?, rule: Rule, renewal: RenewalEvidence, isProvisional: Bool = false
   ) {
     self.owner = owner
     self.rule = rule
-    self.finding = finding
+    self.renewal = renewal
     self.isProvisional = isProvisional
   }
 }
@@ -39,12 +39,12 @@ extension Decision {
     switch kind {
     case .renewal: true
     case .purchase: false
-    case .unknown: [.renewedAtPeriodEnd, .recoveredFromBillingProblem].contains(finding.ground)
+    case .unknown: [.renewedAtPeriodEnd, .recoveredFromBillingProblem].contains(renewal.reason)
     }
   }
 
   static let undecided = Decision(
-    owner: nil, rule: .unclaimed, finding: RenewalEvidence(ground: .noEarlierCharge),
+    owner: nil, rule: .unclaimed, renewal: RenewalEvidence(reason: .noEarlierCharge),
     isProvisional: true)
 }
 

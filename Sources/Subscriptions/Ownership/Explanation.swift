@@ -13,7 +13,7 @@ package struct Explanation {
   }
 
   /// Explains to an account, naming none.
-  package init(_ decision: Decision, toldTo account: AccountKey) {
+  package init(_ decision: Decision, for account: AccountKey) {
     self.decision = decision
     (owner, subject) =
       switch decision.owner {
@@ -29,7 +29,7 @@ package struct Explanation {
       return "An administrator assigned it to \(owner)."
     case .activelyAutoRenewing:
       return "\(subject) had auto-renew on when Apple charged: \(renewing)."
-    case .submitter where decision.finding.ground == .released:
+    case .submitter where decision.renewal.reason == .released:
       return "An administrator released it, and \(owner) was the next to submit it."
     case .submitter:
       return "\(subject) submitted it first; \(notRenewing)."
@@ -38,9 +38,9 @@ package struct Explanation {
     case .appAccountToken:
       return
         "It carries the token issued to \(owner) and has not been submitted yet; \(notRenewing)."
-    case .unclaimed where decision.finding.ground == .reportsAnotherCharge:
+    case .unclaimed where decision.renewal.reason == .reportsAnotherCharge:
       return "It reports the same charge as transaction \(previous); one decision covers both."
-    case .unclaimed where decision.finding.ground == .released:
+    case .unclaimed where decision.renewal.reason == .released:
       return "An administrator released it, and no account has submitted it since."
     case .unclaimed:
       return "No account has submitted it yet; \(notRenewing)."
@@ -48,9 +48,9 @@ package struct Explanation {
   }
 
   private var renewing: String {
-    let finding = decision.finding
+    let renewal = decision.renewal
     let reason =
-      switch finding.ground {
+      switch renewal.reason {
       case .renewedByApple:
         "Apple reported this charge as the renewal of transaction \(previous)"
       case .recoveredFromBillingProblem:
@@ -60,14 +60,14 @@ package struct Explanation {
       default:
         "this charge begins where the period of transaction \(previous) ends"
       }
-    guard let switchedOffAt = finding.switchedOffAt else { return reason }
+    guard let switchedOffAt = renewal.switchedOffAt else { return reason }
     return reason
       + "; auto-renew had been off since \(switchedOffAt), so it was turned on again or Apple had "
       + "already charged"
   }
 
   private var notRenewing: String {
-    switch decision.finding.ground {
+    switch decision.renewal.reason {
     case .notASubscription: "it is not a subscription, so the first claim decides"
     case .noEarlierCharge: "no earlier subscriber: this is the subscription's first charge"
     case .earlierChargeUnclaimed: "no account owns the previous charge, transaction \(previous)"
@@ -95,13 +95,13 @@ package struct Explanation {
     }
   }
 
-  private var previous: String { decision.finding.previous?.transactionID.rawValue ?? "unknown" }
+  private var previous: String { decision.renewal.previous?.transactionID.rawValue ?? "unknown" }
 
   private var saidOn: String {
-    decision.finding.statusAsOf.map { ", as Apple reported on \($0)" } ?? ""
+    decision.renewal.statusAsOf.map { ", as Apple reported on \($0)" } ?? ""
   }
 
-  private var since: String { decision.finding.statusAsOf.map { " since \($0)" } ?? "" }
+  private var since: String { decision.renewal.statusAsOf.map { " since \($0)" } ?? "" }
 
-  private var sinceSwitch: String { decision.finding.switchedOffAt.map { " on \($0)" } ?? "" }
+  private var sinceSwitch: String { decision.renewal.switchedOffAt.map { " on \($0)" } ?? "" }
 }

@@ -55,14 +55,14 @@ package struct OriginalTransactionOverride: Hashable, Codable, Sendable {
 /// A person's action on an original transaction, in contrast to Apple's evidence.
 package enum OwnershipAction: Hashable, Codable, Sendable {
   case claim(Claim)
-  case placement(OwnerOverride)
-  case linePlacement(OriginalTransactionOverride)
+  case ownerOverride(OwnerOverride)
+  case importedOverride(OriginalTransactionOverride)
 
   package var line: OriginalTransactionKey {
     switch self {
     case .claim(let claim): claim.transaction.line
-    case .placement(let placement): placement.transaction.line
-    case .linePlacement(let placement): placement.line
+    case .ownerOverride(let ownerOverride): ownerOverride.transaction.line
+    case .importedOverride(let ownerOverride): ownerOverride.line
     }
   }
 
@@ -70,29 +70,29 @@ package enum OwnershipAction: Hashable, Codable, Sendable {
   package var transaction: TransactionKey? {
     switch self {
     case .claim(let claim): claim.transaction
-    case .placement(let placement): placement.transaction
-    case .linePlacement: nil
+    case .ownerOverride(let ownerOverride): ownerOverride.transaction
+    case .importedOverride: nil
     }
   }
 
   var isRelease: Bool {
-    if case .placement(let placement) = self { placement.isRelease } else { false }
+    if case .ownerOverride(let ownerOverride) = self { ownerOverride.isRelease } else { false }
   }
 }
 
 package struct RecordedAction: Hashable, Comparable, Sendable {
-  package var act: OwnershipAction
+  package var action: OwnershipAction
   package var recorded: RecordingOrder
 
-  package init(_ act: OwnershipAction, recorded: RecordingOrder) {
-    self.act = act
+  package init(_ action: OwnershipAction, recorded: RecordingOrder) {
+    self.action = action
     self.recorded = recorded
   }
 
   /// By the moment of recording, then by original transaction, since each counts its own entries.
   package static func < (lhs: RecordedAction, rhs: RecordedAction) -> Bool {
-    (lhs.recorded.at, lhs.act.line, lhs.recorded.number)
-      < (rhs.recorded.at, rhs.act.line, rhs.recorded.number)
+    (lhs.recorded.at, lhs.action.line, lhs.recorded.number)
+      < (rhs.recorded.at, rhs.action.line, rhs.recorded.number)
   }
 }
 

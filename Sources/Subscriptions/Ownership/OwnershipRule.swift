@@ -23,12 +23,12 @@ package struct OwnershipRule: Sendable {
 
   private let autoRenewal: AutoRenewal
   private let history: EvidenceHistory
-  private let linePlacements: [OriginalTransactionOverride]
+  private let importedOverrides: [OriginalTransactionOverride]
   private let positions: [TransactionKey: Int]
   /// Whether later claims can't change the owner.
   private var isSettled: [Bool]
   /// The overrides of each charge, in order.
-  private var placements: [Int: [Placing]]
+  private var ownerOverrides: [Int: [Placing]]
 
   /// An override, or a release with the account that has claimed the charge since.
   private struct Placing {
@@ -42,7 +42,7 @@ package struct OwnershipRule: Sendable {
     let charges = Charge.charges(in: history)
     self.init(history, charges: charges, recorded: charges.map { _ in .undecided })
     sweep(charges.indices)
-    perform(history.acts)
+    perform(history.actions)
     decidePlaced()
     followMerges()
   }
@@ -53,7 +53,7 @@ package struct OwnershipRule: Sendable {
     self.charges = charges
     self.decisions = decisions
     autoRenewal = AutoRenewal(history: history, charges: charges)
-    linePlacements = history.linePlacements
+    importedOverrides = history.importedOverrides
     isSettled = decisions.map { !$0.isProvisional }
 
     var positions: [TransactionKey: Int] = [:]
@@ -61,15 +61,15 @@ package struct OwnershipRule: Sendable {
       for transaction in charge.transactions { positions[transaction] = position }
     }
     self.positions = positions
-    var placements: [Int: [Placing]] = [:]
-    for case .placement(let placement) in history.acts.map(\.act) {
-      guard let position = positions[placement.transaction] else { continue }
-      placements[position, default: []].append(
+    var ownerOverrides: [Int: [Placing]] = [:]
+    for case .ownerOverride(let ownerOverride) in history.actions.map(\.action) {
+      guard let position = positions[ownerOverride.transaction] else { continue }
+      ownerOverrides[position, default: []].append(
         Placing(
-          account: placement.account, effectiveFrom: placement.effectiveFrom,
-          isRelease: placement.isRelease))
+          account: ownerOverride.account, effectiveFrom: ownerOverride.effectiveFrom,
+          isRelease: ownerOverride.isRelease))
     }
-    self.placements = placements
+    self.ownerOverrides = ownerOverrides
   }
 
   /// The position among `charges` of the charge that a transaction reports.
@@ -110,45 +110,45 @@ package struct OwnershipRule: Sendable {
 
   /// Rows 1, 1t, 3 and 4.
   private func decisionWithoutClaim(at position: Int) -> Decision {
-    let finding = finding(at: position)
-    if let account = finding.account {
+    let renewal = renewalEvidence(at: position)
+    if let account = renewal.account {
       return Decision(
-        owner: account, rule: .activelyAutoRenewing, finding: finding,
-        isProvisional: finding.switchedOffAt != nil || restsOnProvisionalOwner(position))
+        owner: account, rule: .activelyAutoRenewing, renewal: renewal,
+        isProvisional: renewal.switchedOffAt != nil || restsOnProvisionalOwner(position))
     }
     // Row 0 precedes row 1t: a token yields to an import.
     if let account = buyerByToken(at: position),
-      !linePlacements.contains(where: { $0.covers(charges[position]) })
+      !importedOverrides.contains(where: { $0.covers(charges[position]) })
     {
       // A claim of the charge before could still show that its claimant was renewing.
       return Decision(
-        owner: account, rule: .appAccountToken, finding: finding,
+        owner: account, rule: .appAccountToken, renewal: renewal,
         isProvisional: restsOnProvisionalOwner(position))
     }
     let charge = charges[position]
     if let account = history.buyer(by: charge.appAccountToken, asOf: charge.date) {
       return Decision(
-        owner: account, rule: .appAccountToken, finding: finding, isProvisional: true)
+        owner: account, rule: .appAccountToken, renewal: renewal, isProvisional: true)
     }
-    return Decision(owner: nil, rule: .unclaimed, finding: finding, isProvisional: true)
+    return Decision(owner: nil, rule: .unclaimed, renewal: renewal, isProvisional: true)
   }
 
   /// Rows 1, 1t and 2.
   private func decision(at position: Int, by claim: Claim) -> Decision {
-    var finding = finding(at: position)
-    if let account = finding.account, account != claim.account,
+    var renewal = renewalEvidence(at: position)
+    if let account = renewal.account, account != claim.account,
       autoRenewal.wasSwitchedOn(byOrderBehind: claim, beforeChargeAt: position)
     {
-      finding.account = nil
-      finding.ground = .orderedByAnotherAccount
+      renewal.account = nil
+      renewal.reason = .orderedByAnotherAccount
     }
-    if let account = finding.account {
-      return Decision(owner: account, rule: .activelyAutoRenewing, finding: finding)
+    if let account = renewal.account {
+      return Decision(owner: account, rule: .activelyAutoRenewing, renewal: renewal)
     }
     if let account = buyerByToken(at: position) {
-      return Decision(owner: account, rule: .appAccountToken, finding: finding)
+      return Decision(owner: account, rule: .appAccountToken, renewal: renewal)
     }
-    return Decision(owner: claim.account, rule: .submitter, finding: finding)
+    return Decision(owner: claim.account, rule: .submitter, renewal: renewal)
   }
 
   /// Row 1t: the account whose token the buyer's app passed with this payment.
@@ -163,69 +163,73 @@ package struct OwnershipRule: Sendable {
     return history.buyer(by: token, asOf: charge.date)
   }
 
-  private func finding(at position: Int) -> RenewalEvidence {
-    autoRenewal.finding(forChargeAt: position, owner: owner(at:asOf:))
+  private func renewalEvidence(at position: Int) -> RenewalEvidence {
+    autoRenewal.evidence(forChargeAt: position, owner: owner(at:asOf:))
   }
 
   private func restsOnProvisionalOwner(_ position: Int) -> Bool {
     guard let previous = charges.positionBefore(position) else { return false }
-    return placement(at: previous, asOf: charges[position].date) == nil && !isSettled[previous]
+    return ownerOverride(at: previous, asOf: charges[position].date) == nil && !isSettled[previous]
   }
 
   /// The owner of a charge as of a moment; overrides count from their effective dates on.
   private func owner(at position: Int, asOf moment: Timestamp) -> AccountKey? {
     let owner =
-      placement(at: position, asOf: moment).map(\.account) ?? decisions[position].owner
+      ownerOverride(at: position, asOf: moment).map(\.account) ?? decisions[position].owner
     return owner.map { history.successor(of: $0, asOf: moment) }
   }
 
-  private func placement(at position: Int, asOf moment: Timestamp) -> Placing? {
-    placements[position]?.last { $0.effectiveFrom <= moment }
+  private func ownerOverride(at position: Int, asOf moment: Timestamp) -> Placing? {
+    ownerOverrides[position]?.last { $0.effectiveFrom <= moment }
   }
 
-  // MARK: Acts
+  // MARK: Actions
 
   /// Applies actions in order, those of one moment by the dates of their charges, and decides again
   /// the charges that depend on each.
-  private mutating func perform(_ acts: [RecordedAction]) {
-    let ordered = acts.compactMap { act in
+  private mutating func perform(_ actions: [RecordedAction]) {
+    let ordered = actions.compactMap { action in
       // An override of all charges precedes actions on one of them.
-      guard let transaction = act.act.transaction else { return (position: -1, act: act) }
-      return positions[transaction].map { (position: $0, act: act) }
+      guard let transaction = action.action.transaction else {
+        return (position: -1, action: action)
+      }
+      return positions[transaction].map { (position: $0, action: action) }
     }.sorted {
-      ($0.act.recorded.at, $0.position, $0.act) < ($1.act.recorded.at, $1.position, $1.act)
+      ($0.action.recorded.at, $0.position, $0.action) < (
+        $1.action.recorded.at, $1.position, $1.action
+      )
     }
     // The number of overrides of each charge that have taken effect.
     var placed: [Int: Int] = [:]
-    for (position, act) in ordered {
-      switch act.act {
-      case .placement:
+    for (position, action) in ordered {
+      switch action.action {
+      case .ownerOverride:
         placed[position, default: 0] += 1
       case .claim(let claim):
         if let count = placed[position] {
-          guard placements[position]?[count - 1].account == nil else { continue }
-          placements[position]?[count - 1].account = claim.account
+          guard ownerOverrides[position]?[count - 1].account == nil else { continue }
+          ownerOverrides[position]?[count - 1].account = claim.account
         } else {
           guard !isSettled[position] else { continue }
           decisions[position] = decision(at: position, by: claim)
           isSettled[position] = true
         }
         sweep(after: position)
-      case .linePlacement(let placement):
-        settle(by: placement, sparing: placed.keys)
+      case .importedOverride(let ownerOverride):
+        settle(by: ownerOverride, sparing: placed.keys)
       }
     }
   }
 
   private mutating func settle(
-    by placement: OriginalTransactionOverride, sparing placed: some Collection<Int>
+    by ownerOverride: OriginalTransactionOverride, sparing placed: some Collection<Int>
   ) {
     let settled = charges.indices.filter {
-      !isSettled[$0] && !placed.contains($0) && placement.covers(charges[$0])
+      !isSettled[$0] && !placed.contains($0) && ownerOverride.covers(charges[$0])
     }
     for position in settled {
       decisions[position] = Decision(
-        owner: placement.account, rule: .administrator, finding: finding(at: position))
+        owner: ownerOverride.account, rule: .administrator, renewal: renewalEvidence(at: position))
       isSettled[position] = true
     }
     if let first = settled.first { sweep(first + 1..<charges.endIndex) }
@@ -235,19 +239,19 @@ package struct OwnershipRule: Sendable {
   ///
   /// A released charge goes to its next claimant.
   private mutating func decidePlaced() {
-    for (position, placements) in placements {
-      guard let last = placements.last else { continue }
-      var finding = decisions[position].finding
+    for (position, ownerOverrides) in ownerOverrides {
+      guard let last = ownerOverrides.last else { continue }
+      var renewal = decisions[position].renewal
       guard last.isRelease else {
         decisions[position] = Decision(
-          owner: last.account, rule: .administrator, finding: finding)
+          owner: last.account, rule: .administrator, renewal: renewal)
         isSettled[position] = true
         continue
       }
-      finding = RenewalEvidence(ground: .released, previous: finding.previous)
+      renewal = RenewalEvidence(reason: .released, previous: renewal.previous)
       decisions[position] = Decision(
         owner: last.account, rule: last.account == nil ? .unclaimed : .submitter,
-        finding: finding, isProvisional: last.account == nil)
+        renewal: renewal, isProvisional: last.account == nil)
       isSettled[position] = last.account != nil
     }
   }
@@ -258,8 +262,8 @@ package struct OwnershipRule: Sendable {
       guard let owner = decisions[position].owner else { continue }
       let successor = history.successor(of: owner)
       guard successor != owner else { continue }
-      if decisions[position].finding.account == owner {
-        decisions[position].finding.account = successor
+      if decisions[position].renewal.account == owner {
+        decisions[position].renewal.account = successor
       }
       decisions[position].owner = successor
     }

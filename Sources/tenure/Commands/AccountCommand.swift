@@ -22,7 +22,7 @@ struct AccountCommand: AsyncParsableCommand {
       abstract: "Merges a guest account into a member account: charges, orders and grants move.")
 
     @OptionGroup var options: SettingOptions
-    @OptionGroup var act: AdministratorOptions
+    @OptionGroup var action: AdministratorOptions
 
     @Argument(help: "The guest account.")
     var account: String
@@ -33,7 +33,7 @@ struct AccountCommand: AsyncParsableCommand {
     func run() async throws {
       let merger = try await options.withLedger { ledger, terms, now in
         let merger = try await ledger.accounts.merge(
-          account, into: into, by: act.administrator, terms: terms, at: now)
+          account, into: into, by: action.administrator, terms: terms, at: now)
         // Finishes the merge of an account with many charges without relying on a worker.
         var isDone = merger.completedAt != nil
         while !isDone {
@@ -65,14 +65,14 @@ struct AccountCommand: AsyncParsableCommand {
       abstract: "Deletes a customer's personal data; keeps financial records. Irreversible.")
 
     @OptionGroup var options: SettingOptions
-    @OptionGroup var act: AdministratorOptions
+    @OptionGroup var action: AdministratorOptions
 
     @Argument(help: "The account ID or its pseudonym.")
     var account: String
 
     func run() async throws {
       let erasure = try await options.withLedger { ledger, _, now in
-        try await ledger.accounts.erase(account, by: act.administrator, at: now)
+        try await ledger.accounts.erase(account, by: action.administrator, at: now)
       }
       print(
         """
@@ -89,7 +89,7 @@ struct AccountCommand: AsyncParsableCommand {
       abstract: "Grants an account an entitlement without a purchase.")
 
     @OptionGroup var options: SettingOptions
-    @OptionGroup var act: AdministratorOptions
+    @OptionGroup var action: AdministratorOptions
 
     @Argument(help: "The account ID.")
     var account: String
@@ -113,7 +113,7 @@ struct AccountCommand: AsyncParsableCommand {
           throw SettingError(name: "--until", fault: "must be in the future")
         }
         return try await ledger.grants.grant(
-          as: id ?? UUID(), entitlement, to: account, until: until, by: act.administrator,
+          as: id ?? UUID(), entitlement, to: account, until: until, by: action.administrator,
           terms: terms, at: now)
       }
       print("grant  \(stored.grant.id.uuidString.lowercased())\(isNew ? "" : " (already granted)")")
@@ -125,14 +125,14 @@ struct AccountCommand: AsyncParsableCommand {
       abstract: "Revokes a grant with immediate effect.")
 
     @OptionGroup var options: SettingOptions
-    @OptionGroup var act: AdministratorOptions
+    @OptionGroup var action: AdministratorOptions
 
     @Argument(help: "The grant ID.", transform: ArgumentText.uuid)
     var grant: UUID
 
     func run() async throws {
       let stored = try await options.withLedger { ledger, terms, now in
-        try await ledger.grants.revokeGrant(grant, by: act.administrator, terms: terms, at: now)
+        try await ledger.grants.revokeGrant(grant, by: action.administrator, terms: terms, at: now)
       }
       print("revoked \(stored.grant.entitlement) of \(stored.accountID)")
     }
@@ -143,7 +143,7 @@ struct AccountCommand: AsyncParsableCommand {
       abstract: "Writes everything stored about an account as JSON.")
 
     @OptionGroup var options: SettingOptions
-    @OptionGroup var act: AdministratorOptions
+    @OptionGroup var action: AdministratorOptions
 
     @Argument(help: "The account ID or its pseudonym.")
     var account: String
@@ -154,7 +154,7 @@ struct AccountCommand: AsyncParsableCommand {
           throw LedgerError.unknownAccount(account)
         }
         let export = try await AccountExport(
-          of: found, by: act.administrator, from: ledger, terms: terms, at: now)
+          of: found, by: action.administrator, from: ledger, terms: terms, at: now)
         try await export.write { piece in
           try FileHandle.standardOutput.write(contentsOf: Data(piece))
         }
@@ -215,7 +215,7 @@ extension SettingOptions {
     _ body: (Ledger, _ terms: AccessTerms, _ now: Timestamp) async throws -> Value
   ) async throws -> Value {
     try await useDatabase { database, settings, _ in
-      let ledger = Ledger(database: database, tellings: settings.tellings)
+      let ledger = Ledger(database: database, writeBackKinds: settings.writeBackKinds)
       let terms = AccessTerms(
         catalogue: try await ledger.products.catalogue(), sandboxAccess: settings.sandboxAccess)
       return try await body(ledger, terms, settings.clock.now())

@@ -15,13 +15,13 @@ struct ChargeCommand: AsyncParsableCommand {
       abstract: "Assigns a charge to an account, overriding the ownership rule.")
 
     @OptionGroup var options: SettingOptions
-    @OptionGroup var act: AdministratorOptions
+    @OptionGroup var action: AdministratorOptions
     @OptionGroup var charge: ChargeOptions
 
     @Option(help: "The new owner's account ID.")
     var account: String
 
-    func run() async throws { try await charge.place(with: account, act, options) }
+    func run() async throws { try await charge.place(with: account, action, options) }
   }
 
   struct Release: AsyncParsableCommand {
@@ -29,10 +29,10 @@ struct ChargeCommand: AsyncParsableCommand {
       abstract: "Releases a charge from its owner; the next account that submits it owns it.")
 
     @OptionGroup var options: SettingOptions
-    @OptionGroup var act: AdministratorOptions
+    @OptionGroup var action: AdministratorOptions
     @OptionGroup var charge: ChargeOptions
 
-    func run() async throws { try await charge.place(with: nil, act, options) }
+    func run() async throws { try await charge.place(with: nil, action, options) }
   }
 }
 
@@ -55,25 +55,25 @@ struct ChargeOptions: ParsableArguments {
   var effectiveFrom: Timestamp?
 
   fileprivate func place(
-    with account: String?, _ act: AdministratorOptions, _ options: SettingOptions
+    with account: String?, _ action: AdministratorOptions, _ options: SettingOptions
   ) async throws {
     let id = TransactionID(transaction)
-    let isNews = try await options.withLedger { ledger, terms, now in
+    let isChanged = try await options.withLedger { ledger, terms, now in
       let lines = try await ledger.ownership.lines(of: id)
         .filter { environment == nil || $0.environment == environment }
       guard Set(lines.map(\.environment)).count <= 1 else {
         throw SettingError(
           name: "--environment", fault: "required: both environments have transaction \(id)")
       }
-      guard let line = lines.first, let family = try await ledger.ownership.family(of: line),
-        let key = family.line.history.transactions.map(\.key)
+      guard let line = lines.first, let original = try await ledger.ownership.original(of: line),
+        let key = original.line.history.transactions.map(\.key)
           .first(where: { $0.transactionID == id })
       else { throw LedgerError.unknownTransaction(id) }
       return try await ledger.ownership.transfer(
-        key, to: account, effectiveFrom: effectiveFrom, by: act.administrator, terms: terms,
+        key, to: account, effectiveFrom: effectiveFrom, by: action.administrator, terms: terms,
         at: now)
     }
     let owner = account ?? "none until an account claims it"
-    print(isNews ? "owner  \(owner)" : "unchanged")
+    print(isChanged ? "owner  \(owner)" : "unchanged")
   }
 }

@@ -84,35 +84,35 @@ struct ComparisonRun {
     var last: AccountID?
     while let row = try rows.next() {
       lines += 1
-      var told = row.values.flatMap { PublishedAccess.access($0, at: comparison.now) }
+      var reported = row.values.flatMap { PublishedAccess.access($0, at: comparison.now) }
       if case .success(let values) = row.values, let account = values[0].map(AccountID.init(_:)),
         account != last
       {
         if seen.insert(account.hashValue).inserted {
           last = account
         } else {
-          told = .failure(
+          reported = .failure(
             RowFault("not_sorted", "Rows must be grouped by account: sort the file."))
         }
       }
-      switch told {
+      switch reported {
       case .failure(let fault):
         faults += 1
         FileHandle.standardError.write(Data("line \(row.line): \(fault.reason)\n".utf8))
-      case .success(let told):
-        if batch.last?.last.map({ AccountID($0.accountID) }) == AccountID(told.accountID) {
-          batch[batch.count - 1].append(told)
+      case .success(let reported):
+        if batch.last?.last.map({ AccountID($0.accountID) }) == AccountID(reported.accountID) {
+          batch[batch.count - 1].append(reported)
           continue
         }
         if batch.count == EntitlementReader.maximumBatch {
           try await compare(batch)
           batch = []
         }
-        batch.append([told])
+        batch.append([reported])
       }
     }
     try await compare(batch)
-    if isOfAll { try await tellOthers(than: seen) }
+    if isOfAll { try await reportOthers(than: seen) }
     printer.finish(lines: lines, faults: faults)
     return faults == 0 && printer.counts.isEmpty
   }
@@ -121,8 +121,8 @@ struct ComparisonRun {
     let accounts = batch.compactMap { $0.first?.accountID }
     guard !accounts.isEmpty else { return }
     let all = try await reader.entitlements(of: accounts, now: comparison.now)
-    for (told, (account, entitlements)) in zip(batch, zip(accounts, all)) {
-      let differences = try await comparison.differences(told, entitlements) { name in
+    for (reported, (account, entitlements)) in zip(batch, zip(accounts, all)) {
+      let differences = try await comparison.differences(reported, entitlements) { name in
         try await explanation.sentence(for: name, of: account, among: entitlements)
       }
       for difference in differences { printer.write(difference) }
@@ -130,7 +130,7 @@ struct ComparisonRun {
   }
 
   /// Prints the entitlements of the accounts that are not in the file.
-  private mutating func tellOthers(than seen: Set<Int>) async throws {
+  private mutating func reportOthers(than seen: Set<Int>) async throws {
     let (ledger, reader, comparison) = (explanation.ledger, reader, comparison)
     try await ExportCommand.eachPage { (last: String?) in
       try await ledger.exports.exportAccounts(after: last, limit: EntitlementReader.maximumBatch)
@@ -138,7 +138,7 @@ struct ComparisonRun {
       let others = page.filter { !seen.contains(AccountID($0).hashValue) }
       let all = try await reader.entitlements(of: others, now: comparison.now)
       for (account, entitlements) in zip(others, all) {
-        for difference in comparison.differences(ofUntold: account, entitlements) {
+        for difference in comparison.differences(ofUnlisted: account, entitlements) {
           printer.write(difference)
         }
       }

@@ -30,7 +30,10 @@ struct ExportCommand: AsyncParsableCommand {
 
   enum Subject: String, CaseIterable, ExpressibleByArgument {
     case owners, entitlements, charges, orders, grants, unverified
-    case products, rates, accounts, submissions, notifications, tellings, ledger, checkpoints, acts
+    case products, rates, accounts, submissions, notifications
+    case writeBacks = "tellings"
+    case ledger, checkpoints
+    case administratorActions = "acts"
   }
 
   @OptionGroup var options: SettingOptions
@@ -75,10 +78,10 @@ struct ExportCommand: AsyncParsableCommand {
       case .accounts: try await export(.accounts, of: ledger)
       case .submissions: try await export(.submissions, of: ledger)
       case .notifications: try await export(.notifications, of: ledger)
-      case .tellings: try await export(.writeBacks, of: ledger)
+      case .writeBacks: try await export(.writeBacks, of: ledger)
       case .ledger: try await export(.entries, of: ledger)
       case .checkpoints: try await export(.checkpoints, of: ledger)
-      case .acts: try await exportActs(of: ledger)
+      case .administratorActions: try await exportAdministratorActions(of: ledger)
       }
     }
   }
@@ -140,16 +143,17 @@ struct ExportCommand: AsyncParsableCommand {
   }
 
   /// Latest action first.
-  private func exportActs(of ledger: Ledger) async throws {
+  private func exportAdministratorActions(of ledger: Ledger) async throws {
     try await export(
       [
         "action_id", "acted_at", "administrator", "action", "subject", "reason", "account_id",
         "previous_account_id", "data",
-      ], ledger.exports.exportActs
-    ) { act in
+      ], ledger.exports.exportAdministratorActions
+    ) { action in
       [
-        "\(act.id)", act.actedAt.description, act.administrator, act.action, act.subject,
-        act.reason, act.accountID, act.previousAccountID, act.data,
+        "\(action.id)", action.actedAt.description, action.administrator, action.action,
+        action.subject,
+        action.reason, action.accountID, action.previousAccountID, action.data,
       ]
     }
   }

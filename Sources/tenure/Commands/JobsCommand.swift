@@ -70,7 +70,7 @@ struct JobsCommand: AsyncParsableCommand {
         """)
 
     @OptionGroup var options: SettingOptions
-    @OptionGroup var act: RestartOptions
+    @OptionGroup var action: RestartOptions
 
     @Argument(help: "Job IDs or subjects, such as submission IDs.")
     var ids: [String] = []
@@ -97,7 +97,7 @@ struct JobsCommand: AsyncParsableCommand {
           .named(ids)
         }
       let count = try await JobsCommand.withLedger(options) {
-        try await $0.jobs.restartJobs(selection, by: act.administrator, at: $1)
+        try await $0.jobs.restartJobs(selection, by: action.administrator, at: $1)
       }
       guard count > 0 || ids.isEmpty else {
         throw CommandFailure(description: "no job with this ID or subject is waiting or parked")

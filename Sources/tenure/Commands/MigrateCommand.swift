@@ -42,9 +42,9 @@ struct MigrateCommand: AsyncParsableCommand {
     let migrator = SchemaMigrator(database: pool, reports: ReportSQL(Report.sql), logger: logger)
     let distributor = SchemaDistributor(database: pool, logger: logger)
     if check {
-      let standing = try await migrator.check()
-      try await tell(standing, distributor)
-      if case .current = standing, try await !migrator.hasCurrentReports() {
+      let status = try await migrator.check()
+      try await report(status, distributor)
+      if case .current = status, try await !migrator.hasCurrentReports() {
         print(ReportSQL.outdated)
       }
     } else {
@@ -54,11 +54,11 @@ struct MigrateCommand: AsyncParsableCommand {
     }
   }
 
-  private func tell(_ standing: SchemaStatus, _ distributor: SchemaDistributor) async throws {
+  private func report(_ status: SchemaStatus, _ distributor: SchemaDistributor) async throws {
     let current = SchemaMigrator.currentVersion
     let tables = try await distributor.check()
     if distributed && tables == 0 { throw DistributionError.notBegun }
-    switch standing {
+    switch status {
     case .current:
       print(
         "The schema is up to date: version \(current)"

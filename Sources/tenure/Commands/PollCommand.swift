@@ -64,7 +64,7 @@ struct PollCommand: AsyncParsableCommand {
       """
       due           \(summary.due)
       polled        \(summary.polled)
-      changed       \(summary.news)
+      changed       \(summary.changed)
       skipped       \(summary.passedOver)
       postponed     \(summary.postponed)
       failed        \(summary.failed)
@@ -83,8 +83,8 @@ struct PollCommand: AsyncParsableCommand {
     }
     let line = OriginalTransactionKey(environment, id)
     switch try await assembly.poll.pollNow(line) {
-    case .polled(let isNews):
-      print("\(line): \(isNews ? "changed" : "unchanged")")
+    case .polled(let isChanged):
+      print("\(line): \(isChanged ? "changed" : "unchanged")")
       return true
     case .passedOver(let reason), .postponed(let reason, _), .failed(let reason, _):
       print("\(line): \(reason)")

@@ -20,31 +20,31 @@ struct WebhooksCommand: AsyncParsableCommand {
     @OptionGroup var options: SettingOptions
 
     func run() async throws {
-      let (standing, parked) = try await options.useDatabase { database, _, _ in
+      let (status, parked) = try await options.useDatabase { database, _, _ in
         let ledger = Ledger(database: database)
         return (
-          try await ledger.webhooks.webhookStanding(),
+          try await ledger.webhooks.webhookStatus(),
           try await ledger.webhooks.parkedDeliveries(limit: WebhooksCommand.shown)
         )
       }
-      guard standing.isOn else {
+      guard status.isOn else {
         print("No worker has ever had a webhook: set TENURE_WEBHOOK_URL.")
         return
       }
       print(
         """
-        waiting   \(standing.waiting)
-        due since \(standing.oldestDueSince?.description ?? "-")
-        failing   \(standing.failing)
-        parked    \(standing.parked)
+        waiting   \(status.waiting)
+        due since \(status.oldestDueSince?.description ?? "-")
+        failing   \(status.failing)
+        parked    \(status.parked)
         """)
       for delivery in parked {
         print(
           "  \(delivery.eventID) \(delivery.type) of \(delivery.accountID ?? "no account"), parked "
             + "at \(delivery.parkedAt) after \(delivery.attempts) attempts: \(delivery.reason)")
       }
-      if standing.parked > parked.count {
-        print("  … and \(standing.parked - parked.count) more")
+      if status.parked > parked.count {
+        print("  … and \(status.parked - parked.count) more")
       }
     }
   }
@@ -59,7 +59,7 @@ struct WebhooksCommand: AsyncParsableCommand {
         """)
 
     @OptionGroup var options: SettingOptions
-    @OptionGroup var act: RestartOptions
+    @OptionGroup var action: RestartOptions
 
     @Flag(help: "Redeliver all parked events.")
     var parked = false
@@ -84,7 +84,7 @@ struct WebhooksCommand: AsyncParsableCommand {
     private func redeliverParked(_ ledger: Ledger) async throws -> Int {
       var count = 0
       while case let more = try await ledger.webhooks.redeliverParked(
-        by: act.administrator, at: .now),
+        by: action.administrator, at: .now),
         more > 0
       {
         count += more
@@ -97,7 +97,7 @@ struct WebhooksCommand: AsyncParsableCommand {
     private func redeliver(_ ledger: Ledger) async throws -> Int {
       var refused = 0
       for id in ids {
-        switch try await ledger.webhooks.redeliver(id, by: act.administrator, at: .now) {
+        switch try await ledger.webhooks.redeliver(id, by: action.administrator, at: .now) {
         case .scheduled: print("\(id) will be redelivered.")
         case .unknownEvent:
           refused += 1

@@ -65,7 +65,7 @@ struct ServerAPIEnvironmentTests {
     #expect(api.asked.first?.environment == .production)
   }
 
-  @Test func `an unknown id is told of both environments`() async throws {
+  @Test func `an unknown id is reported for both environments`() async throws {
     let client = try ScriptedServerAPI(.refusal(404, code: 4_040_010)).client()
     let error = await serverAPIError {
       try await client.subscriptionStatuses(of: "1", in: Self.app)

@@ -88,7 +88,7 @@ struct ServerAPIErrorTests {
     #expect(error?.isRetryable == true)
   }
 
-  @Test func `a key that Apple refuses is told with the settings and the clock`() async throws {
+  @Test func `a key that Apple refuses is reported with the settings and the clock`() async throws {
     let date = HTTPHeader("Date", "Sun, 01 Jun 2025 12:07:00 GMT")
     for (headers, words) in [([], "this machine's clock;"), ([date], "is 420 seconds behind")] {
       let client = try ScriptedServerAPI(.refusal(401, headers: headers)).client()
@@ -164,7 +164,7 @@ struct ServerAPIErrorTests {
     #expect(api.asked.isEmpty)
   }
 
-  @Test func `Apple's words are told on one line, and not without end`() async throws {
+  @Test func `Apple's text is printed on one line, shortened`() async throws {
     let message = "one\ntwo\r\n\u{1B}[31m" + String(repeating: " word", count: 500)
     let body: JSONValue = ["errorCode": 4_000_000, "errorMessage": .string(message)]
     let client = try ScriptedServerAPI(.api(body, status: 400)).client()

@@ -43,7 +43,7 @@ struct ServerAPIPageTests {
     #expect(api.asked.map(\.environment) == [.production, .sandbox, .sandbox, .sandbox])
   }
 
-  @Test func `later, only the news is asked for`() async throws {
+  @Test func `later, only changes are requested`() async throws {
     let api = Self.history(pages: 4)
     let pages = try api.client().transactionHistoryPages(
       of: "1", in: Self.app, environment: .sandbox, after: "2")

@@ -49,7 +49,7 @@ struct ServerAPIPartTests {
     #expect(error?.kind == .unexpectedAnswer)
   }
 
-  @Test func `statuses come with what they mean for the line`() async throws {
+  @Test func `statuses come with their meaning`() async throws {
     let grace = Signed.renewalInfo.with([
       "gracePeriodExpiresDate": .integer((Signed.now + .days(16)).milliseconds),
       "isInBillingRetryPeriod": true, "renewalDate": 1_748_779_100_000,
@@ -89,8 +89,8 @@ struct ServerAPIPartTests {
     }
     #expect(status.phase == .gracePeriod(until: Signed.now + .days(16)))
     // Of another line than the answer says.
-    #expect(lines[1].transaction?.refusal?.reason == .otherLine)
-    #expect(lines[1].renewalInfo?.refusal?.reason == .otherLine)
+    #expect(lines[1].transaction?.refusal?.reason == .otherOriginalTransaction)
+    #expect(lines[1].renewalInfo?.refusal?.reason == .otherOriginalTransaction)
   }
 
   @Test func `an app transaction is of the app and the environment that was asked`() async throws {

@@ -83,7 +83,7 @@ struct ServerAPIRateLimitTests {
     #expect(most <= 360, "seed \(seed)")
   }
 
-  @Test func `whoever goes on asking gets all that Apple allows`() async throws {
+  @Test func `a caller that goes on asking gets all that Apple allows`() async throws {
     // The last of an hour comes at its end, or a millisecond later.
     #expect((359...360).contains(try await mostInAnHour { _ in }))
   }
@@ -180,7 +180,7 @@ struct ServerAPIRateLimitTests {
     #expect(api.asked.count == 6)
   }
 
-  @Test func `who waits for a turn hears of a 429 that comes meanwhile`() async throws {
+  @Test func `a request that waits for its turn learns of a 429`() async throws {
     let reopens = Signed.now + .hours(1)
     let header = HTTPHeader("Retry-After", "\(reopens.milliseconds)")
     let api = ScriptedServerAPI { asked in

@@ -73,7 +73,7 @@ struct ServerAPISampleTests {
     #expect(kept.json.sorted == tomorrow.sorted)
   }
 
-  @Test func `an environment that nobody knows is kept as it is written`() throws {
+  @Test func `an unknown environment is kept as it is written`() throws {
     let sample = try Self.sample("transactionHistoryResponseWithMalformedEnvironment")
     let response = try HistoryResponse(json: sample)
     #expect(response.environment?.rawValue == "LocalTestingxxx")

@@ -50,7 +50,7 @@ struct Forgery: Sendable, CustomTestStringConvertible {
   }
 }
 
-/// What nobody but Apple can have said, and what isn't for us.
+/// Data that only Apple can sign, and data that is not meant for us.
 struct ForgeryTests {
   private typealias Leaf = TestLeaf
   private static let apple = TestAuthority.apple
@@ -164,7 +164,7 @@ struct ForgeryTests {
     Forgery("HS256 with the public key",   .unsupportedAlgorithm)  { $0.algorithm = "HS256"; $0.sign = hmac },
     Forgery("HS256 that says ES256",       .wrongSignatureLength)  { $0.sign = hmac },
     Forgery("the signature in DER",        .wrongSignatureLength)  { $0.sign = { try Array(Leaf.apple.key.signature(for: $0).derRepresentation) } },
-    Forgery("somebody else's signature",   .wrongSignature)        { $0.sign = { try Array(Leaf.forger.key.signature(for: $0).rawRepresentation) } },
+    Forgery("another key's signature",     .wrongSignature)        { $0.sign = { try Array(Leaf.forger.key.signature(for: $0).rawRepresentation) } },
     Forgery("r and s the wrong way round", .wrongSignature)        { $0.sign = { let raw = Array(try Leaf.apple.key.signature(for: $0).rawRepresentation); return Array(raw[32...] + raw[..<32]) } },
     Forgery("no JSON",                     .invalidHeader)         { $0.header = header("alg=ES256") },
     Forgery("no object",                   .invalidHeader)         { $0.header = header(#"["ES256"]"#) },
@@ -287,7 +287,7 @@ struct ForgeryTests {
   @Test func `every kind of forgery has a row`() {
     let rows = Self.all
     let elsewhere: Set<SignedDataError.Reason> = [
-      .wrongType, .wrongAppAppleID, .otherEnvironment, .otherApp, .otherLine,
+      .wrongType, .wrongAppAppleID, .otherEnvironment, .otherApp, .otherOriginalTransaction,
     ]
     let reasons = Set(rows.compactMap(\.reason)).union(elsewhere)
     #expect(reasons == Set(SignedDataError.Reason.allCases))

@@ -101,7 +101,7 @@ struct NotificationVerificationTests {
     Row("a forged renewal info",                 .renewalInfo,    .untrustedChain)    { try Signed.notification(data: ["signedRenewalInfo": forged(renewalInfo)]) },
     Row("a renewal info without signature",      .renewalInfo,    .notThreeSegments)  { try Signed.notification(data: ["signedRenewalInfo": "signed_renewal_info_value"]) },
     Row("a renewal info of the sandbox",         .renewalInfo,    .otherEnvironment)  { try Signed.notification(renewalInfo: renewalInfo.with(["environment": "Sandbox"])) },
-    Row("a renewal info of another line",        .renewalInfo,    .otherLine)         { try Signed.notification(renewalInfo: renewalInfo.with(["originalTransactionId": "20"])) },
+    Row("a renewal info of another line",        .renewalInfo,    .otherOriginalTransaction)         { try Signed.notification(renewalInfo: renewalInfo.with(["originalTransactionId": "20"])) },
     Row("a renewal info without a line",         .renewalInfo,    .missingField)      { try Signed.notification(renewalInfo: renewalInfo.with(["originalTransactionId": nil])) },
     Row("a transaction for a renewal info",      .renewalInfo,    .wrongType)         { try Signed.notification(renewalInfo: transaction) },
     Row("a forged app transaction",              .appTransaction, .untrustedChain)    { try notification("appData", appData.with(["signedAppTransactionInfo": forged(Signed.appTransaction)])) },
@@ -136,7 +136,7 @@ struct NotificationVerificationTests {
     Row("an external purchase",                  .production)  { try notification("externalPurchaseToken", token) },
     Row("an external purchase of the sandbox",   .sandbox)     { try notification("externalPurchaseToken", token.with(["externalPurchaseId": "SANDBOX_b2158121", "appAppleId": nil])) },
     Row("consent withdrawn",                     .production)  { try notification("appData", appData.with(["signedAppTransactionInfo": jws(Signed.appTransaction)])) },
-    Row("contents that nobody knows",            nil)          { try notification("surprise", ["a": 1]) },
+    Row("contents that are unknown",             nil)          { try notification("surprise", ["a": 1]) },
     Row("no date of its own",                    .production)  { try Signed.notification().with(["signedDate": nil]) },
   ]
 

@@ -101,7 +101,7 @@ struct SignedEvidenceTests {
 
   // swift-format-ignore
   @Test(arguments: [(nil, nil), ("", nil), ("10", nil), ("9", "9")] as [(String?, String?)])
-  func `a line that continues another`(named: String?, previous: String?) async throws {
+  func `an original transaction that continues another`(named: String?, previous: String?) async throws {
     let changes = ["previousOriginalTransactionId": named.map { JSONValue.string($0) }]
     let text = try DraftJWS(Signed.transaction.with(changes)).text
     let evidence = try await Signed.verifier().transaction(text).get().evidence
@@ -171,7 +171,9 @@ struct SignedEvidenceTests {
     #expect(try await renewalInfo(row.changes).status(latest: nil) == expected)
   }
 
-  @Test func `a transaction of another line says nothing of the phase`() async throws {
+  @Test func `a transaction of another original transaction does not affect the phase`()
+    async throws
+  {
     let info = try await renewalInfo(["expirationIntent": 1, "renewalDate": nil])
     var other = Self.expected
     other.key = TransactionKey(

@@ -40,7 +40,7 @@ struct ReceiptAuthority {
   let rootKey: Key
   let intermediateKey: Key
   let leafKey: Key
-  /// Nobody's.
+  /// Unused.
   let strangeKey: Key
   let root: [UInt8]
   let intermediate: [UInt8]

@@ -3,10 +3,10 @@ import NIOCore
 import NIOHTTP1
 import NIOPosix
 
-/// A stand-in for Apple on a loopback port, which answers byte by byte what a test tells it to.
+/// A stand-in for Apple on a loopback port, which answers byte by byte what a test asks for.
 struct StandInApple: Sendable {
   /// What to do on the connection after a request has arrived whole.
-  enum Act: Sendable {
+  enum Action: Sendable {
     case send([UInt8])
     case pause(Duration)
     /// Closes with a TCP reset instead of a proper end.
@@ -24,7 +24,7 @@ struct StandInApple: Sendable {
 
   /// Serves as long as `body` runs; each connection ends after one answer.
   static func serving<Value: Sendable>(
-    _ answer: @escaping @Sendable (Request) -> [Act],
+    _ answer: @escaping @Sendable (Request) -> [Action],
     _ body: @Sendable (StandInApple) async throws -> Value
   ) async throws -> Value {
     typealias Connection = NIOAsyncChannel<HTTPServerRequestPart, ByteBuffer>
@@ -55,7 +55,7 @@ struct StandInApple: Sendable {
 
   private static func serve(
     _ connection: NIOAsyncChannel<HTTPServerRequestPart, ByteBuffer>,
-    _ answer: @Sendable (Request) -> [Act]
+    _ answer: @Sendable (Request) -> [Action]
   ) async throws {
     try await connection.executeThenClose { incoming, _ in
       var request = Request(path: "", body: [])
@@ -66,8 +66,8 @@ struct StandInApple: Sendable {
         case .end: break parts
         }
       }
-      for act in answer(request) {
-        switch act {
+      for action in answer(request) {
+        switch action {
         case .send(let bytes):
           // Not by the asynchronous writer, which would let the end overtake a long answer.
           try await connection.channel.writeAndFlush(ByteBuffer(bytes: bytes)).get()
@@ -81,12 +81,12 @@ struct StandInApple: Sendable {
   }
 }
 
-extension StandInApple.Act {
+extension StandInApple.Action {
   /// A whole HTTP answer.
   static func answer(
     _ body: [UInt8], status: Int = 200, type: String? = "application/json",
     headers: [String] = []
-  ) -> StandInApple.Act {
+  ) -> StandInApple.Action {
     let head = ["HTTP/1.1 \(status) Some", "Content-Length: \(body.count)", "Connection: close"]
     let lines = head + (type.map { ["Content-Type: \($0)"] } ?? []) + headers
     return .send(Array((lines.joined(separator: "\r\n") + "\r\n\r\n").utf8) + body)
@@ -95,10 +95,10 @@ extension StandInApple.Act {
   static func answer(
     _ body: String, status: Int = 200, type: String? = "application/json",
     headers: [String] = []
-  ) -> StandInApple.Act {
+  ) -> StandInApple.Action {
     .answer(Array(body.utf8), status: status, type: type, headers: headers)
   }
 
   /// Bytes on the wire as they stand.
-  static func send(_ text: String) -> StandInApple.Act { .send(Array(text.utf8)) }
+  static func send(_ text: String) -> StandInApple.Action { .send(Array(text.utf8)) }
 }

@@ -29,7 +29,7 @@ struct TestAuthority: Sendable {
       marker: Self.intermediateMarker)
   }
 
-  /// What a verifier is told to trust.
+  /// The roots that a verifier trusts.
   var roots: TrustedRoots {
     get throws { try TrustedRoots(pem: root.serializeAsPEM().pemString) }
   }

@@ -213,7 +213,7 @@ struct AnswerShapeTests {
     #expect(answer.latest.count == 2)
   }
 
-  @Test func familyMembersHaveLinesOfTheirOwn() throws {
+  @Test func familyMembersHaveSubscriptionsOfTheirOwn() throws {
     let stage = try Stage()
     try stage.simulation.addAppleID("bob")
     try stage.simulation.addDevice("tablet", appleID: "bob", account: "B")

@@ -2,11 +2,11 @@ import AppStoreSimulator
 import Subscriptions
 import Testing
 
-/// Lives of subscriptions, told as what happens when and what Apple answers afterwards.
+/// Lives of subscriptions: what happens when, and Apple's later answers.
 ///
 /// Everything is charged 20 hours before a period ends; the app has a grace period of 16 days.
 struct LifeOfASubscriptionTests {
-  enum Act: Sendable {
+  enum Action: Sendable {
     case nothing, off, on, failCard, repairCard, refundLatest, reverseRefund, acceptPrice
     case buy(ProductID)
     case withdraw(ProductID)
@@ -16,7 +16,7 @@ struct LifeOfASubscriptionTests {
   /// What is true of the line at a moment, just after an act.
   struct Step: Sendable {
     let at: String
-    let act: Act
+    let action: Action
     /// How many charges `latest_receipt_info` lists.
     let charges: Int
     /// The end of the newest, to the minute.
@@ -41,12 +41,12 @@ struct LifeOfASubscriptionTests {
   }
 
   private static func step(
-    _ at: String, _ act: Act, _ charges: Int, _ ends: String, _ product: String,
+    _ at: String, _ action: Action, _ charges: Int, _ ends: String, _ product: String,
     renews: String? = "1", next: String? = nil, intent: String? = nil, retry: String? = nil,
     grace: String? = nil
   ) -> Step {
     Step(
-      at: at, act: act, charges: charges, ends: ends, product: product, renews: renews,
+      at: at, action: action, charges: charges, ends: ends, product: product, renews: renews,
       next: renews == nil ? nil : next ?? product, intent: intent, retry: retry, grace: grace)
   }
 
@@ -191,7 +191,7 @@ struct LifeOfASubscriptionTests {
     let stage = try Stage()
     for step in story.steps {
       try stage.advance(to: step.at)
-      try perform(step.act, on: stage)
+      try perform(step.action, on: stage)
       let answer = try stage.answer()
       let comment = Comment(rawValue: step.at)
       let newest = try #require(answer.latest.last, comment)
@@ -209,10 +209,10 @@ struct LifeOfASubscriptionTests {
     }
   }
 
-  private func perform(_ act: Act, on stage: Stage) throws {
+  private func perform(_ action: Action, on stage: Stage) throws {
     let simulation = stage.simulation
     let charges = simulation.truth()
-    switch act {
+    switch action {
     case .nothing: break
     case .buy(let product): try simulation.buy(product, on: "phone")
     case .off:

@@ -184,7 +184,7 @@ struct NotificationSenderTests {
     let first = try await attempts(1)
     #expect(first == (try await attempts(1)))
     #expect(first != (try await attempts(2)))
-    // What usually goes wrong takes no news away.
+    // The usual faults lose no event.
     #expect(first.allSatisfy { $0.contains { $0.result == .success } })
     #expect(first.contains { $0.count > 1 })
   }

@@ -6,26 +6,26 @@ import Testing
 
 /// What Apple tells servers: each event under its names, with everything as it was at the event.
 struct NotificationTests {
-  enum Act: Sendable {
+  enum Action: Sendable {
     case buy(ProductID), redeem(ProductID), off, on, failCard, repairCard, withdraw(ProductID)
     case refund, reverse, request, decline, raisePrice, acceptPrice, extend, migrate
     case wait(days: Int)
   }
 
-  /// What is told of a life: types of version 2 with status and renewal, types of version 1.
+  /// The notifications of a life: types of version 2 with status and renewal, types of version 1.
   struct Story: Sendable, CustomTestStringConvertible {
-    let acts: [Act]
+    let actions: [Action]
     /// Type, subtype, status and autoRenewStatus; of what is no subscription neither of the latter.
     let two: [String]
     let one: [String]
 
-    init(_ acts: [Act], two: [String], one: [String]) {
-      self.acts = acts
+    init(_ actions: [Action], two: [String], one: [String]) {
+      self.actions = actions
       self.two = two
       self.one = one
     }
 
-    var testDescription: String { "\(acts)" }
+    var testDescription: String { "\(actions)" }
   }
 
   // swift-format-ignore
@@ -94,8 +94,8 @@ struct NotificationTests {
   @Test(arguments: stories) func events(_ story: Story) async throws {
     let stage = try Stage()
     try stage.notify(.v2, .v1)
-    for act in story.acts {
-      try Self.perform(act, on: stage)
+    for action in story.actions {
+      try Self.perform(action, on: stage)
       stage.simulation.advance(by: .seconds(7))
     }
     var two: [String] = []
@@ -112,10 +112,10 @@ struct NotificationTests {
     #expect(one == story.one)
   }
 
-  private static func perform(_ act: Act, on stage: Stage) throws {
+  private static func perform(_ action: Action, on stage: Stage) throws {
     let simulation = stage.simulation
     let last = simulation.truth().last
-    switch act {
+    switch action {
     case .buy(let product): try simulation.buy(product, on: "phone")
     case .redeem(let product):
       try simulation.buy(
@@ -214,11 +214,11 @@ struct NotificationTests {
     try simulation.refund(try #require(simulation.truth(of: "ada").last).transactionID)
     try simulation.reverseRefund(try #require(simulation.truth(of: "ada").last).transactionID)
     try simulation.revokeFamilyAccess(of: "bob")
-    var told: [String: [String]] = [:]
+    var sent: [String: [String]] = [:]
     for notification in simulation.notifications() {
       let signed = try await stage.verified(notification)
       let ownership = try #require(signed.transaction?.payload.inAppOwnershipType?.rawValue)
-      told[ownership, default: []].append(
+      sent[ownership, default: []].append(
         [notification.type, notification.subtype].compactMap(\.self).joined(separator: " "))
       let original = try #require(notification.originalTransactionID)
       #expect((original == line) == (ownership == "PURCHASED"))
@@ -228,11 +228,11 @@ struct NotificationTests {
       "DID_CHANGE_RENEWAL_STATUS AUTO_RENEW_ENABLED", "RENEWAL_EXTENDED", "DID_RENEW",
       "DID_CHANGE_RENEWAL_STATUS AUTO_RENEW_DISABLED",
     ]
-    #expect(told["PURCHASED"] == shared + ["REFUND", "REFUND_REVERSED"])
-    #expect(told["FAMILY_SHARED"] == shared + ["REVOKE", "REFUND_REVERSED", "REVOKE"])
+    #expect(sent["PURCHASED"] == shared + ["REFUND", "REFUND_REVERSED"])
+    #expect(sent["FAMILY_SHARED"] == shared + ["REVOKE", "REFUND_REVERSED", "REVOKE"])
   }
 
-  @Test func aMigratedLineNamesTheOneBefore() async throws {
+  @Test func aMigratedSubscriptionNamesTheOneBefore() async throws {
     let stage = try Stage()
     try stage.notify(.v2)
     let bought = try stage.simulation.buy("monthly", on: "phone")
@@ -263,7 +263,7 @@ struct NotificationTests {
     }
   }
 
-  @Test func theFamilyKeepsItsLinesWhenThePurchasersMigrates() throws {
+  @Test func theFamilyKeepsItsSubscriptionsWhenThePurchasersMigrates() throws {
     let stage = try Stage()
     let simulation = stage.simulation
     try simulation.addAppleID("bob")

@@ -109,7 +109,7 @@ struct OwnershipScenarioTests {
     #expect(charge.account == "A")
   }
 
-  @Test("6, 10: lapsed for four months, then somebody resubscribes")
+  @Test("6, 10: lapsed for four months, then another customer resubscribes")
   func resubscription() throws {
     let line = try buy("monthly", as: "A").originalTransactionID
     try simulation.setAutoRenew(false, line)
@@ -185,7 +185,7 @@ struct OwnershipScenarioTests {
     #expect(try stage.answer().latest.count == 5)
   }
 
-  @Test("16: A off; bought again where nobody is logged in; it renews")
+  @Test("16: A off; bought again with no account logged in; it renews")
   func unclaimedPurchase() throws {
     let line = try buy("monthly", as: "A").originalTransactionID
     try simulation.setAutoRenew(false, line)

@@ -78,7 +78,7 @@ struct PopulationTests {
     #expect(!shared.isEmpty, "Some lines have charges of several accounts; seed \(seed)")
   }
 
-  @Test(arguments: seeds) func invariantsOfLines(_ seed: UInt64) throws {
+  @Test(arguments: seeds) func invariantsOfSubscriptions(_ seed: UInt64) throws {
     let population = try population(seed)
     for _ in population {}
     let now = population.simulation.now
@@ -111,9 +111,9 @@ struct PopulationTests {
         }
       }
       // What still counts never overlaps, unless Apple took a refund back after a new purchase.
-      let standing = charges.filter { $0.revokedAt == nil && $0.upgradedAt == nil }
+      let validCharges = charges.filter { $0.revokedAt == nil && $0.upgradedAt == nil }
         .sorted { $0.purchaseDate < $1.purchaseDate }
-      for (previous, next) in zip(standing, standing.dropFirst())
+      for (previous, next) in zip(validCharges, validCharges.dropFirst())
       where !reinstated.contains(line.originalTransactionID) {
         let end = try #require(previous.expiresDate)
         #expect(end <= next.purchaseDate, "\(line), seed \(seed)")
@@ -125,7 +125,7 @@ struct PopulationTests {
     }
   }
 
-  @Test(arguments: seeds) func answersTellTheTruth(_ seed: UInt64) throws {
+  @Test(arguments: seeds) func answersAreTrue(_ seed: UInt64) throws {
     let population = try population(seed, customers: 8, months: 6)
     var lineItems: [String: String] = [:]
     for submission in population {

@@ -149,16 +149,16 @@ struct ServerAPIChangeTests {
     #expect(status["failedCount"] == 1)
     #expect(
       try error("GET", "/inApps/v1/subscriptions/extend/mass/quarterly/outage") == 4_040_009)
-    let told = simulation.notifications(after: before)
+    let sent = simulation.notifications(after: before)
     #expect(
-      told.map { [$0.type, $0.subtype] } == [
+      sent.map { [$0.type, $0.subtype] } == [
         ["RENEWAL_EXTENDED", nil], ["RENEWAL_EXTENSION", "FAILURE"],
         ["RENEWAL_EXTENSION", "SUMMARY"],
       ])
-    let summary = try await stage.verified(told[2])
+    let summary = try await stage.verified(sent[2])
     #expect(summary.payload.summary?.succeededCount == 1)
     #expect(summary.payload.summary?.storefrontCountryCodes == ["USA", "CAN"])
-    let failure = try await stage.verified(told[1])
+    let failure = try await stage.verified(sent[1])
     #expect(failure.transaction?.payload.originalTransactionID == ada.rawValue)
     for (key, value, code) in [
       ("productId", "coins.100", 4_000_023), ("productId", "gold", 4_000_023),

@@ -199,15 +199,15 @@ struct ServerAPITests {
     #expect(pages == 3)
     #expect(seen == all)
 
-    // With the last revision only news comes, and what has changed comes again.
+    // With the last revision only changes come, and what has changed comes again.
     let last = try #require(revision)
     #expect(try ids(try stage.json("GET", path(first), [("revision", last)])).isEmpty)
     try simulation.refund(first)
     let bought = try simulation.buy("coins.100", on: "phone")
-    let news = try stage.json("GET", path(first), [("revision", last)])
-    #expect(try ids(news) == [first.rawValue, bought.transactionID.rawValue])
-    #expect(try payloads(news).first?.revocationDate != nil)
-    let afterwards = try #require(news.text("revision"))
+    let newer = try stage.json("GET", path(first), [("revision", last)])
+    #expect(try ids(newer) == [first.rawValue, bought.transactionID.rawValue])
+    #expect(try payloads(newer).first?.revocationDate != nil)
+    let afterwards = try #require(newer.text("revision"))
     #expect(try ids(try stage.json("GET", path(first), [("revision", afterwards)])).isEmpty)
 
     // From the end: everything once, the newest change first.
@@ -248,7 +248,7 @@ struct ServerAPITests {
 
   @Test func changesComeAgain() throws {
     let bought = try simulation.buy("monthly", on: "phone")
-    func news(since revision: String) throws -> (ids: [String], revision: String) {
+    func newer(since revision: String) throws -> (ids: [String], revision: String) {
       let answer = try stage.json("GET", path(bought.transactionID), [("revision", revision)])
       return (try ids(answer), try #require(answer.text("revision")))
     }
@@ -258,21 +258,21 @@ struct ServerAPITests {
     let id = bought.transactionID.rawValue
     simulation.advance(by: .days(1))
     try simulation.extend(line, days: 3)
-    var found = try news(since: revision)
+    var found = try newer(since: revision)
     #expect(found.ids == [id])
     revision = found.revision
     _ = try stage.ask(
       "PUT", "/inApps/v1/transactions/\(line)/appAccountToken",
       body: ["appAccountToken": .string(UUID().uuidString)])
-    found = try news(since: revision)
+    found = try newer(since: revision)
     #expect(found.ids == [id])
     revision = found.revision
     let upgrade = try simulation.buy("premium", on: "phone")
-    found = try news(since: revision)
+    found = try newer(since: revision)
     #expect(found.ids == [id, upgrade.transactionID.rawValue])
     revision = found.revision
     try simulation.migrate(line)
-    found = try news(since: revision)
+    found = try newer(since: revision)
     #expect(found.ids == [upgrade.transactionID.rawValue])
   }
 
@@ -364,19 +364,19 @@ struct ServerAPITests {
 
   @Test func everyStatus() throws {
     let line = try simulation.buy("monthly", on: "phone").originalTransactionID
-    let news = try simulation.buy("news.weekly", on: "phone").originalTransactionID
+    let newer = try simulation.buy("news.weekly", on: "phone").originalTransactionID
     try simulation.buy("coins.100", on: "phone")
     let path = "/inApps/v1/subscriptions/\(line)"
     func now(_ query: [(String, String)] = []) throws -> [String: Int64] {
       try statuses(try stage.json("GET", path, query))
     }
-    #expect(try now() == [line.rawValue: 1, news.rawValue: 1])
-    try simulation.setAutoRenew(false, news)
+    #expect(try now() == [line.rawValue: 1, newer.rawValue: 1])
+    try simulation.setAutoRenew(false, newer)
     try simulation.failCard(of: "ada")
     try stage.advance(to: "2026-02-02T00:00:00Z")
-    #expect(try now() == [line.rawValue: 4, news.rawValue: 2])
+    #expect(try now() == [line.rawValue: 4, newer.rawValue: 2])
     #expect(try now([("status", "4")]) == [line.rawValue: 4])
-    #expect(try now([("status", "1"), ("status", "2")]) == [news.rawValue: 2])
+    #expect(try now([("status", "1"), ("status", "2")]) == [newer.rawValue: 2])
     try stage.advance(to: "2026-02-20T00:00:00Z")
     #expect(try now()[line.rawValue] == 3)
     try stage.advance(to: "2026-05-01T00:00:00Z")

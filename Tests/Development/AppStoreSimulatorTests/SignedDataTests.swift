@@ -200,7 +200,7 @@ struct SignedDataTests {
     #expect(try renewal(new.originalTransactionID).productID == "premium")
   }
 
-  @Test func renewalInfoFollowsTheLine() throws {
+  @Test func renewalInfoFollowsTheSubscription() throws {
     let line = try simulation.buy("monthly", on: "phone").originalTransactionID
     try simulation.setAutoRenew(false, line)
     #expect(try renewal(line).autoRenewStatus == 0)

@@ -7,7 +7,7 @@ import Subscriptions
 import Synchronization
 import Testing
 
-/// An app's server that notes what it gets, and answers as it is told.
+/// An app's server that notes what it gets, and answers as the test asks.
 final class StandInServer: AppStoreTransport {
   private struct State {
     var statuses: [Int] = []

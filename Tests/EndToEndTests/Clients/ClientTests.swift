@@ -41,7 +41,7 @@ struct ClientTests {
     Outcome("after retries",                 "verified"),
     Outcome("entitlements of 4711",          "use-of-monthly"),
     Outcome("entitlements of 4712",          ""),
-    Outcome("entitlements of nobody/ever",   ""),
+    Outcome("entitlements of unknown/ever",   ""),
     Outcome("events",                        "1"),
     Outcome("cursor",                        "true"),
     Outcome("webhook genuine",               "yes"),
@@ -167,7 +167,7 @@ struct ClientTests {
     report("while Apple is unavailable", pending.status)
     report("after retries", try await tenure.settled(pending).status)
 
-    for account in ["4711", "4712", "nobody/ever"] {
+    for account in ["4711", "4712", "unknown/ever"] {
       let names = try await tenure.entitlements(of: account).map(\.entitlement)
       report("entitlements of \(account)", names.joined(separator: ","))
     }

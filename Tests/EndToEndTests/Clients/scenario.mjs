@@ -39,7 +39,7 @@ const pending = await tenure.submit("4711", { receipt: stage.receipt });
 report("while Apple is unavailable", pending.status);
 report("after retries", (await tenure.settled(pending)).status);
 
-for (const account of ["4711", "4712", "nobody/ever"]) {
+for (const account of ["4711", "4712", "unknown/ever"]) {
   report(`entitlements of ${account}`, [...(await tenure.entitlements(account)).keys()]);
 }
 

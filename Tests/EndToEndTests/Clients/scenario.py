@@ -44,7 +44,7 @@ pending = tenure.submit("4711", receipt=stage["receipt"])
 report("while Apple is unavailable", pending["status"])
 report("after retries", tenure.settled(pending)["status"])
 
-for account in ["4711", "4712", "nobody/ever"]:
+for account in ["4711", "4712", "unknown/ever"]:
     report(f"entitlements of {account}", ",".join(tenure.entitlements(account)))
 
 seen = []

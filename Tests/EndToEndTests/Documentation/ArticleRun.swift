@@ -10,7 +10,7 @@ import Testing
 
 /// An article, and what has to be there before its first block is run.
 ///
-/// The blocks of an article are one session, as they are for somebody who reads it: `sh` is run by
+/// The blocks of an article are one session, as they are for a reader: `sh` is run by
 /// bash, in order, in one shell whose variables and programs last to the article's end, and the
 /// first command that fails ends it; `sql` is run by psql. The program `tenure` is the one that was
 /// built beside the tests. Where an article names a port, another one is taken that is free, and

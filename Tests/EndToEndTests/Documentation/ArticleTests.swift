@@ -79,7 +79,7 @@ struct ArticleTests {
     #expect(try named.sorted() == Article.all.map(\.path).filter { $0 != page.path }.sorted())
   }
 
-  @Test("have no code that nobody runs, unless they say why")
+  @Test("have no code that is not run, unless they say why")
   func everyBlockIsRun() throws {
     let known = Set((Self.runs + Self.runsOnBareServer).map(\.name))
     for article in try Article.all {
@@ -87,7 +87,7 @@ struct ArticleTests {
       for block in left {
         Issue.record(
           """
-          \(article.path), line \(block.line): nobody runs this. If it can't be run, write the \
+          \(article.path), line \(block.line): this is not run. If it can't be run, write the \
           reason above it: <!-- Not run: … -->
           """)
       }

@@ -92,7 +92,7 @@ struct MovingCommandTests {
       #expect(status.output.contains(/imported +3\n/), "\(status.output)")
       #expect(status.output.contains(/waiting +3\n/))
       let jobs = try await run(["jobs"])
-      #expect(jobs.output.contains(/poll_line +polls +2\b/), "\(jobs.output)")
+      #expect(jobs.output.contains(/poll_status +polls +2\b/), "\(jobs.output)")
       #expect(try await ledger.auditor.audit().differences == [])
     }
   }
@@ -351,9 +351,9 @@ struct MovingCommandTests {
         #expect(entry.contains(#""format":"1","body":""#), "\(entry)")
         #expect(entry.contains(/"hash":"[0-9a-f]{64}","stored_at":"20.*"/), "\(entry)")
       }
-      let acts = try await exported("acts")
-      #expect(acts.count == 1)
-      #expect(acts.first?.contains(#""reason":"She asked, twice.","account_id":"anna""#) == true)
+      let actions = try await exported("acts")
+      #expect(actions.count == 1)
+      #expect(actions.first?.contains(#""reason":"She asked, twice.","account_id":"anna""#) == true)
     }
   }
 
@@ -379,7 +379,7 @@ struct MovingCommandTests {
     }
   }
 
-  @Test("what Apple sent is exported, what it was told, and what rates were set")
+  @Test("notifications, write-backs and rates are exported")
   func conversations() async throws {
     try await withProgram { ledger, _, run in
       let now = Timestamp.now
@@ -419,9 +419,9 @@ struct MovingCommandTests {
           + #""original_transaction_id":null,"transaction_id":null,"processed_at":"\#(now)","#
           + #""outcome":"nothing_to_record","problem":null,"aged_out_at":null,"bytes":"7","#
           + #""sha256":"\#(hash)","body":"ey.a\n\"b"}"# + "\n")
-      let tellings = try await run(["export", "tellings"])
-      #expect(tellings.status == 0, "\(tellings.errors)")
-      let lines = tellings.output.split(separator: "\r\n").dropFirst().map { line in
+      let writeBacks = try await run(["export", "tellings"])
+      #expect(writeBacks.status == 0, "\(writeBacks.errors)")
+      let lines = writeBacks.output.split(separator: "\r\n").dropFirst().map { line in
         line.split(separator: ",", omittingEmptySubsequences: false).enumerated()
           .filter { $0.offset != 2 }.map(\.element).joined(separator: ",")
       }
@@ -492,7 +492,7 @@ struct MovingCommandTests {
       ], from: "f", terms: AccessTerms(catalogue: try await ledger.products.catalogue()), at: now)
   }
 
-  @Test("every difference is told with Tenure's reason")
+  @Test("every difference is reported with Tenure's reason")
   func compares() async throws {
     try await withProgram { ledger, directory, run in
       try await fill(ledger)
@@ -508,10 +508,10 @@ struct MovingCommandTests {
         refunded,premium,true,\(later)
         here,premium,false,
         waiting,premium,true,\(later)
-        nobody,premium,true,\(later)
+        unknown,premium,true,\(later)
         same,silver,true,\(later)
         endless,premium,true,
-        """, to: "told.csv", in: directory)
+        """, to: "reported.csv", in: directory)
       let outcome = try await run(["compare", file, "--format", "csv"])
       #expect(outcome.status == 1, "\(outcome.errors)")
       let lines = outcome.output.split(separator: "\r\n").dropFirst().map(String.init)
@@ -522,7 +522,7 @@ struct MovingCommandTests {
         ("only_there,refunded,premium,", "was refunded"),
         ("only_here,here,premium,",     "is paid until"),
         ("only_there,waiting,premium,", "Apple has not confirmed it yet"),
-        ("only_there,nobody,premium,",  "Unknown account"),
+        ("only_there,unknown,premium,",  "Unknown account"),
         ("only_there,same,gold,",       "No product grants gold"),
         ("other_end,endless,premium,,", "is paid until"),
       ]
@@ -544,7 +544,7 @@ struct MovingCommandTests {
     }
   }
 
-  @Test("what the file does not have is told as well, if that is asked for")
+  @Test("accounts missing from the file are reported on request")
   func comparesAll() async throws {
     try await withProgram { ledger, directory, run in
       try await fill(ledger)
@@ -563,7 +563,7 @@ struct MovingCommandTests {
         account_id,entitlement,active,until
         same,premium,true,\(later)
         longer,premium,true,tomorrow
-        """, to: "told.csv", in: directory)
+        """, to: "reported.csv", in: directory)
       let some = try await run(["compare", file, "--format", "csv"])
       #expect(some.output.split(separator: "\r\n").count == 1, "\(some.output)")
       let all = try await run(["compare", file, "--format", "csv", "--all"])
@@ -589,7 +589,7 @@ struct MovingCommandTests {
   func comparesItself() async throws {
     try await withProgram { ledger, directory, run in
       try await fill(ledger)
-      let file = directory.appending(path: "told.csv").path(percentEncoded: false)
+      let file = directory.appending(path: "reported.csv").path(percentEncoded: false)
       #expect(try await run(["export", "entitlements", "-o", file]).status == 0)
       let outcome = try await run(["compare", file])
       #expect(outcome.status == 0, "\(outcome.output)\(outcome.errors)")

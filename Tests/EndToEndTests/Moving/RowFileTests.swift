@@ -216,7 +216,7 @@ struct RowFileTests {
   private static let now = Timestamp(milliseconds: 1_790_000_000_000)
 
   // swift-format-ignore
-  static let told: [([String?], String)] = [
+  static let reported: [([String?], String)] = [
     (["anna", "gold", nil, nil],                        "true -"),
     (["anna", "gold", "", nil],                         "true never"),
     (["anna", "gold", "", "no"],                        "false never"),
@@ -241,23 +241,23 @@ struct RowFileTests {
     (#"{"account_id":"a","entitlement":"b","until":null,"expires_at":"c"}"#, "c"),
   ]
 
-  @Test("An end that is empty is told from one that is not said", arguments: ends)
+  @Test("An empty end is distinguished from a missing one", arguments: ends)
   func emptyEnds(text: String, expected: String?) async throws {
     let rows = try await Self.fileRows(Data(text.utf8), PublishedAccess.columns)
     #expect(try rows.map { try $0.values.get()[2] } == [expected])
   }
 
-  @Test("What another backend says is active until its end, or as it says", arguments: told)
+  @Test("What another backend says is active until its end, or as it says", arguments: reported)
   func readsAccess(values: [String?], expected: String) {
     switch PublishedAccess.access(values, at: Self.now) {
-    case .success(let told):
+    case .success(let reported):
       let until =
-        switch told.until {
+        switch reported.until {
         case .unsaid: "-"
         case .never: "never"
         case .at(let moment): moment.description
         }
-      #expect("\(told.isActive) \(until)" == expected)
+      #expect("\(reported.isActive) \(until)" == expected)
     case .failure(let fault): #expect(fault.code == expected)
     }
   }
@@ -284,7 +284,7 @@ struct RowFileTests {
     (later,  [.at(soon), .at(later)],      nil),
   ]
 
-  @Test("Ends that differ are told, and one that is none differs from any", arguments: comparedEnds)
+  @Test("Different ends are reported, and a missing one differs from any", arguments: comparedEnds)
   func comparesEnds(here: Timestamp?, there: [PublishedAccess.End], expected: Timestamp??)
     async throws
   {
@@ -294,10 +294,10 @@ struct RowFileTests {
       granted: [
         Grant(id: UUID(), entitlement: "gold", startsAt: Self.now - .days(1), endsAt: here)
       ], at: Self.now)
-    let told = there.map {
+    let reported = there.map {
       PublishedAccess(accountID: "anna", entitlement: "gold", isActive: true, until: $0)
     }
-    let found = try await comparison.differences(told, entitlements) { _ in "" }
+    let found = try await comparison.differences(reported, entitlements) { _ in "" }
     #expect(found.map(\.kind) == (expected == nil ? [] : [.otherEnd]))
     #expect(found.first?.untilThere == expected ?? nil)
     #expect(found.allSatisfy { $0.untilHere == here })

@@ -48,7 +48,7 @@ struct Proof: Sendable {
   }
 
   /// What was really paid once belongs to one account at the most, under all its transaction ids;
-  /// and whoever holds it owns it.
+  /// and its holder owns it.
   func noChargeHasTwoOwners() async throws {
     let rows = try await database.query(
       """

@@ -77,7 +77,7 @@ struct EventDeliveryTests {
     }
   }
 
-  @Test("one account's trouble holds up nobody else")
+  @Test("one account's trouble holds up no other account")
   func othersGoOn() async throws {
     try await withStage { stage in
       var expected: [Int64] = []
@@ -98,8 +98,8 @@ struct EventDeliveryTests {
       stage.clock.advance(by: EventDelivery.retries.first)
       try await stage.work()
       #expect(stage.received.suffix(3) == troubled[...])
-      let standing = try await stage.ledger.webhooks.webhookStanding()
-      #expect(standing.waiting + standing.parked == 0)
+      let status = try await stage.ledger.webhooks.webhookStatus()
+      #expect(status.waiting + status.parked == 0)
     }
   }
 
@@ -117,12 +117,12 @@ struct EventDeliveryTests {
       while stage.clock.now < start + WebhookDelivery.patience {
         try await stage.work()
         #expect(!stage.received.contains(next))
-        #expect(try await stage.ledger.webhooks.webhookStanding().parked == 0)
+        #expect(try await stage.ledger.webhooks.webhookStatus().parked == 0)
         stage.clock.advance(by: EventDelivery.retries.longest)
       }
       // Within the longest wait, and not at once: it may be the receiver that is broken.
       try await stage.work()
-      #expect(try await stage.ledger.webhooks.webhookStanding().parked == 1)
+      #expect(try await stage.ledger.webhooks.webhookStatus().parked == 1)
       #expect(stage.received.allSatisfy { $0 == broken })
       stage.clock.advance(by: EventDelivery.retries.longest)
       try await stage.work()
@@ -135,7 +135,7 @@ struct EventDeliveryTests {
       #expect(try await stage.ledger.webhooks.redeliver(broken, at: stage.clock.now) == .scheduled)
       try await stage.work()
       #expect(stage.received.last == broken)
-      #expect(try await stage.ledger.webhooks.webhookStanding().parked == 0)
+      #expect(try await stage.ledger.webhooks.webhookStatus().parked == 0)
     }
   }
 

@@ -80,7 +80,7 @@ struct KilledPusherTests {
       try await until("the receiver listens") { Int(line: receiver.output) != nil }
       workers = [try startWorker(), try startWorker()]
       try await until("webhooks are on") {
-        try await Ledger(database: database).webhooks.webhookStanding().isOn
+        try await Ledger(database: database).webhooks.webhookStatus().isOn
       }
       try await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask { try await self.write(seed: seed) }
@@ -99,8 +99,8 @@ struct KilledPusherTests {
         let isPushed = try await database.query(
           "SELECT position = \(KilledPusherTests.events) AND pushed_to = position FROM tenure.feed"
         ).decodeOnly(Bool?.self)
-        let standing = try await Ledger(database: database).webhooks.webhookStanding()
-        return isPushed == true && standing.waiting + standing.parked == 0
+        let status = try await Ledger(database: database).webhooks.webhookStatus()
+        return isPushed == true && status.waiting + status.parked == 0
       }
       try await check()
     }
@@ -124,7 +124,7 @@ struct KilledPusherTests {
         .write(to: clock, atomically: true, encoding: .utf8)
     }
 
-    /// Writes events from several sides at once, as recordings do: whoever writes events of an
+    /// Writes events from several sides at once, as recordings do: a writer of events of an
     /// account has locked it.
     private func write(seed: UInt64) async throws {
       let ledger = Ledger(database: database)

@@ -3,7 +3,7 @@ import NIOHTTP1
 import NIOPosix
 import Synchronization
 
-/// A receiver on the loopback address that notes what it gets, and answers as it is told.
+/// A receiver on the loopback address that notes what it gets, and answers as the test asks.
 final class StandInReceiver: Sendable {
   struct Request: Sendable {
     var head: HTTPRequestHead

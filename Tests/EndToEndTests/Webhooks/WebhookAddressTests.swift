@@ -11,7 +11,7 @@ import Testing
 @Suite("Where webhooks may go")
 struct WebhookAddressTests {
   // swift-format-ignore
-  @Test("addresses of the public Internet are told from all others", arguments: [
+  @Test("public addresses are distinguished from all others", arguments: [
       // address                                 public
       ("93.184.216.34",                          true),
       ("1.1.1.1",                                true),
@@ -132,7 +132,7 @@ struct WebhookAddressTests {
     }
     let text = error?.description ?? ""
     #expect(text.hasPrefix("TENURE_WEBHOOK_" + fault), "\(text)")
-    // Neither is told: both are secrets.
+    // Neither is printed: both are secrets.
     #expect(!text.contains("long enough") && !text.contains("word@"))
   }
 

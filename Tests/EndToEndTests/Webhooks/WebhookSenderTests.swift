@@ -113,8 +113,8 @@ struct WebhookSenderTests {
     }
   }
 
-  @Test("where nobody listens, and where no name leads")
-  func nobody() async throws {
+  @Test("where no server listens, and where no name resolves")
+  func withoutListener() async throws {
     let port = try await StandInReceiver.run { $0.port }
     try await withSender(to: "http://127.0.0.1:\(port)/") { sender async throws in
       let reason = fault(try await sender.send("{}", at: Self.moment))
@@ -170,7 +170,7 @@ struct WebhookSenderTests {
   @Test("what is connected to is the address that was checked, and not the name again")
   func rebinding() async throws {
     try await StandInReceiver.run { receiver in
-      // Nobody but us knows an address of this name: whoever looked it up would find none.
+      // Only this test knows an address of this name: a look-up would find none.
       let asked = Mutex<[String]>([])
       try await withSender(
         to: "http://receiver.invalid:\(receiver.port)/",
@@ -206,7 +206,7 @@ struct WebhookSenderTests {
     try await channel.close()
   }
 
-  @Test("of several addresses the next is tried where nobody accepts a connection")
+  @Test("of several addresses the next is tried where no connection is accepted")
   func several() async throws {
     try await StandInReceiver.run { receiver in
       try await withSender(

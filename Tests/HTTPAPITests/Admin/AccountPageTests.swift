@@ -95,7 +95,7 @@ struct AccountPageTests {
     }
   }
 
-  @Test func `a charge that was released is nobody's, by whom and why`() async throws {
+  @Test func `a released charge has no owner, and says by whom and why`() async throws {
     try await TestAPI.run { api in
       let bought = try await share(api)
       let path = "/v1/transactions/\(bought)/owner?reason=%3Cem%3EHers%3C%2Fem%3E"
@@ -118,7 +118,7 @@ struct AccountPageTests {
 
   // MARK: Submissions
 
-  @Test func `a submission tells what was sent, what came of it and of what was warned`()
+  @Test func `a submission shows its content, its result and its warnings`()
     async throws
   {
     try await TestAPI.run { api in
@@ -137,7 +137,7 @@ struct AccountPageTests {
     }
   }
 
-  @Test func `an empty receipt, one of an unknown product, and a rejected one are told apart`()
+  @Test func `an empty receipt, one of an unknown product, and a rejected one are distinguished`()
     async throws
   {
     try await TestAPI.run { api in
@@ -190,7 +190,7 @@ struct AccountPageTests {
 
   // MARK: History
 
-  @Test func `what happened is told after the feed has forgotten it`() async throws {
+  @Test func `history remains visible after the feed has deleted its events`() async throws {
     try await TestAPI.run { api in
       let bought = try await share(api)
       api.apple.simulation.advance(by: .days(3))
@@ -211,9 +211,9 @@ struct AccountPageTests {
       _ = try await api.database.execute("DELETE FROM tenure.event")
 
       let page = try await browser.get("/admin/accounts/anna")
-      let told = section("Events", of: page)
-      #expect(told.contains("stored until 3 Feb 2026, 04:05 were deleted"))
-      #expect(told.contains("No events."))
+      let shown = section("Events", of: page)
+      #expect(shown.contains("stored until 3 Feb 2026, 04:05 were deleted"))
+      #expect(shown.contains("No events."))
       #expect(!page.contains("Nothing yet"))
       let history = section("History", of: page)
       for part in [
@@ -306,7 +306,7 @@ struct AccountPageTests {
 
   // MARK: Administrators and reasons
 
-  @Test func `a grant tells who gave it and who took it back, and why`() async throws {
+  @Test func `a grant shows who gave and revoked it, and why`() async throws {
     try await TestAPI.run { api in
       _ = try await share(api)
       let grant: JSONValue = [
@@ -348,7 +348,7 @@ struct AccountPageTests {
     }
   }
 
-  @Test func `a transfer and a merge tell who placed a charge and why, on every page of it`()
+  @Test func `a transfer and a merge show administrator and reason on every page of the charge`()
     async throws
   {
     try await TestAPI.run { api in

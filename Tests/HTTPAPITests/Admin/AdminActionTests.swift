@@ -14,8 +14,8 @@ import Testing
 
 /// The actions on the pages, each with its record.
 struct AdminActionTests {
-  private func acts(_ api: TestAPI) async throws -> [AdministratorAction] {
-    try await api.ledger.administration.administratorActs(limit: 100)
+  private func actions(_ api: TestAPI) async throws -> [AdministratorAction] {
+    try await api.ledger.administration.administratorActions(limit: 100)
   }
 
   /// Buys Anna's month and creates Ben's account.
@@ -76,11 +76,11 @@ struct AdminActionTests {
 
       _ = try await browser.post("/admin/parked/jobs", fields)
       #expect(try await browser.get("/admin/parked").contains("0 jobs will be retried."))
-      let acts = try await acts(api)
-      #expect(acts.map(\.action) == ["retry_jobs"])
-      #expect(acts.first?.administrator == "ops")
-      #expect(acts.first?.reason == "Apple is <back>.")
-      #expect(acts.first?.subject == "\(first)")
+      let actions = try await actions(api)
+      #expect(actions.map(\.action) == ["retry_jobs"])
+      #expect(actions.first?.administrator == "ops")
+      #expect(actions.first?.reason == "Apple is <back>.")
+      #expect(actions.first?.subject == "\(first)")
       #expect(try await api.ledger.jobs.discardedJobs(limit: 9).map(\.id) == [second])
     }
   }
@@ -118,11 +118,11 @@ struct AdminActionTests {
       #expect(page.contains("HTTP 500"))
       let done = try await browser.post(
         "/admin/parked/webhooks",
-        [("item", "\(events[0])"), ("do", "redeliver"), ("reason", "The receiver is mended.")])
+        [("item", "\(events[0])"), ("do", "redeliver"), ("reason", "The receiver is fixed.")])
       #expect(done.status == 303)
       #expect(try await browser.get("/admin/parked").contains("1 delivery will be retried."))
-      #expect(try await api.ledger.webhooks.webhookStanding().parked == events.count - 1)
-      #expect(try await acts(api).map(\.subject) == ["\(events[0])"])
+      #expect(try await api.ledger.webhooks.webhookStatus().parked == events.count - 1)
+      #expect(try await actions(api).map(\.subject) == ["\(events[0])"])
     }
   }
 
@@ -147,14 +147,14 @@ struct AdminActionTests {
       let submission = try #require(try await api.ledger.submissions.submission(uuid))
       #expect(submission.status == .pending)
       #expect(submission.isOpen)
-      #expect(try await acts(api).map(\.action) == ["verify_submissions"])
+      #expect(try await actions(api).map(\.action) == ["verify_submissions"])
       // Apple rejects it again.
       _ = try await api.intake.resume(submission.id)
       #expect(try await browser.get("/admin/rejected").contains(id))
     }
   }
 
-  @Test func `charges that nobody owns are listed, those that were over apart`() async throws {
+  @Test func `unclaimed charges are listed, those that had ended separately`() async throws {
     try await TestAPI.run { api in
       let id = try await buy(api)
       _ = try await api.call(
@@ -173,7 +173,7 @@ struct AdminActionTests {
 
   // MARK: Actions with a confirmation
 
-  @Test func `a charge is transferred after it was told what that means`() async throws {
+  @Test func `a charge is transferred after the consequences were shown`() async throws {
     try await TestAPI.run { api in
       let id = try await buy(api)
       var browser = try await AdminBrowser.loggedIn(api)
@@ -189,12 +189,12 @@ struct AdminActionTests {
       #expect(try await browser.post(path, [("account_id", "ben")]).status == 400)
 
       let fields = [("account_id", "ben"), ("reason", "She bought it for him.")]
-      let told = try await browser.post(path, fields)
-      #expect(told.status == 200)
-      #expect(told.contains("(owner: “anna”) will be assigned to “ben”."))
-      #expect(told.contains("“anna” loses “premium”"))
-      #expect(told.contains(#"name="confirmed" value="yes""#))
-      #expect(try await acts(api).isEmpty)
+      let shown = try await browser.post(path, fields)
+      #expect(shown.status == 200)
+      #expect(shown.contains("(owner: “anna”) will be assigned to “ben”."))
+      #expect(shown.contains("“anna” loses “premium”"))
+      #expect(shown.contains(#"name="confirmed" value="yes""#))
+      #expect(try await actions(api).isEmpty)
 
       let done = try await browser.post(path, fields + [("confirmed", "yes")])
       #expect(done.status == 303)
@@ -202,13 +202,13 @@ struct AdminActionTests {
       #expect(page.contains("was transferred to “ben”."))
       #expect(page.contains("An administrator assigned it to “ben”."))
       #expect(try await api.get("/v1/transactions/\(id)")["owner_account_id"] == "ben")
-      let acts = try await acts(api)
-      #expect(acts.map(\.action) == ["transfer"])
-      #expect(acts.first?.administrator == "ops")
-      #expect(acts.first?.reason == "She bought it for him.")
+      let actions = try await actions(api)
+      #expect(actions.map(\.action) == ["transfer"])
+      #expect(actions.first?.administrator == "ops")
+      #expect(actions.first?.reason == "She bought it for him.")
       // Sending it again does nothing.
       _ = try await browser.post(path, fields + [("confirmed", "yes")])
-      #expect(try await self.acts(api).count == 1)
+      #expect(try await self.actions(api).count == 1)
     }
   }
 
@@ -227,9 +227,9 @@ struct AdminActionTests {
         #expect(answer.contains("Check the spelling.") == isRight)
       }
       let fields = [("entitlement", "premium"), ("expires_at", "2026-03-31"), ("reason", "Sorry.")]
-      let told = try await browser.post(path, fields)
-      #expect(told.contains("until 1 Apr 2026, 00:00 UTC."))
-      #expect(!told.contains("Check the spelling."))
+      let shown = try await browser.post(path, fields)
+      #expect(shown.contains("until 1 Apr 2026, 00:00 UTC."))
+      #expect(!shown.contains("Check the spelling."))
       let done = try await browser.post(path, fields + [("confirmed", "yes")])
       #expect(done.location == "/admin/accounts/ben")
       let account = try await browser.get("/admin/accounts/ben")
@@ -247,7 +247,7 @@ struct AdminActionTests {
       #expect(after.contains("was revoked."))
       #expect(after.contains("No active entitlements."))
       #expect(!after.contains(revocation))
-      #expect(try await acts(api).map(\.action) == ["revoke_grant", "grant"])
+      #expect(try await actions(api).map(\.action) == ["revoke_grant", "grant"])
       #expect(try await browser.get("/admin/grants/\(UUID())/revoke").status == 404)
     }
   }
@@ -265,11 +265,11 @@ struct AdminActionTests {
       for _ in 0..<2 {
         #expect(try await browser.post(path, fields).location == "/admin/accounts/ben")
       }
-      #expect(try await acts(api).map(\.action) == ["grant"])
+      #expect(try await actions(api).map(\.action) == ["grant"])
     }
   }
 
-  @Test func `an account is merged after it was told what goes over`() async throws {
+  @Test func `an account is merged after the consequences were shown`() async throws {
     try await TestAPI.run { api in
       _ = try await buy(api)
       var browser = try await AdminBrowser.loggedIn(api)
@@ -277,24 +277,25 @@ struct AdminActionTests {
       let path = "/admin/accounts/ben/merge"
       #expect(try await browser.get(path).contains("Merge account"))
       #expect(try await browser.get("/admin/account-forms/merge?id=..").status == 200)
-      for into in ["ben", "nobody at all"] {
+      for into in ["ben", "no such account"] {
         let refused = try await browser.post(path, [("into", into), ("reason", "r")])
         #expect(refused.status == 400, "\(into)")
       }
       _ = try await api.call(.put, "/v1/accounts/carl")
       let fields = [("into", "carl"), ("reason", "Logged in.")]
-      let told = try await browser.post(path, fields)
-      #expect(told.status == 200)
-      #expect(told.contains("move from “ben” to “carl”."))
+      let shown = try await browser.post(path, fields)
+      #expect(shown.status == 200)
+      #expect(shown.contains("move from “ben” to “carl”."))
       let done = try await browser.post(path, fields + [("confirmed", "yes")])
       #expect(done.location == "/admin/accounts/carl")
       #expect(
         try await browser.get("/admin/accounts/carl").contains("was merged into this account"))
-      #expect(try await acts(api).map(\.action) == ["merge_account"])
+      #expect(try await actions(api).map(\.action) == ["merge_account"])
     }
   }
 
-  @Test func `a person is erased after the id was typed, and the pseudonym is told`() async throws {
+  @Test func `a person is erased after the id was typed, and the pseudonym is shown`() async throws
+  {
     try await TestAPI.run { api in
       _ = try await buy(api)
       var browser = try await AdminBrowser.loggedIn(api)
@@ -314,7 +315,7 @@ struct AdminActionTests {
       let page = try await browser.get("/admin/accounts/\(pseudonym)")
       #expect(page.status == 200)
       #expect(!page.contains("Erase…"))
-      #expect(try await acts(api).map(\.action) == ["erase_account"])
+      #expect(try await actions(api).map(\.action) == ["erase_account"])
     }
   }
 
@@ -335,7 +336,7 @@ struct AdminActionTests {
       let foreign = try await browser.post(path, [("reason", "Anna asked.")], token: .none)
       #expect(foreign.status == 403)
       // Neither the form nor rejected requests are recorded as exports.
-      #expect(try await acts(api).isEmpty)
+      #expect(try await actions(api).isEmpty)
 
       let file = try await browser.post(path, [("reason", "anna asked.")])
       #expect(file.status == 200)
@@ -344,12 +345,12 @@ struct AdminActionTests {
       #expect(file.headers[.cacheControl] == "no-store")
       let json = try JSONValue(parsing: Array(file.text.utf8))
       #expect(json["account"]?["account_id"] == "anna")
-      let act = try #require(try await acts(api).first)
-      #expect(act.action == "export_account")
-      #expect(act.administrator == "ops")
-      #expect(act.reason == "anna asked.")
-      #expect(act.accountID == "anna")
-      #expect(try await acts(api).count == 1)
+      let action = try #require(try await actions(api).first)
+      #expect(action.action == "export_account")
+      #expect(action.administrator == "ops")
+      #expect(action.reason == "anna asked.")
+      #expect(action.accountID == "anna")
+      #expect(try await actions(api).count == 1)
     }
   }
 
@@ -369,7 +370,7 @@ struct AdminActionTests {
       #expect(file.headers[.contentDisposition] == #"attachment; filename="account.json""#)
       let json = try JSONValue(parsing: Array(file.text.utf8))
       #expect(json["account"]?["account_id"]?.string == name)
-      #expect(try await browser.get("/admin/account-forms/export?id=nobody").status == 404)
+      #expect(try await browser.get("/admin/account-forms/export?id=unknown").status == 404)
     }
   }
 }

@@ -70,7 +70,7 @@ struct AdminLoginTests {
   }
 
   @Test(
-    "Nobody is sent on to another host",
+    "No login redirects to another host",
     arguments: [
       "https://example.org/", "//example.org", "/\\example.org", "/admin/../v1", "/v1/products",
       "javascript:alert(1)", "/administrator",
@@ -144,7 +144,7 @@ struct AdminLoginTests {
     }
   }
 
-  @Test func `whoever logs out is asked again`() async throws {
+  @Test func `after a logout the key is required again`() async throws {
     try await TestAPI.run { api in
       var browser = try await AdminBrowser.loggedIn(api)
       let answer = try await browser.post("/admin/logout", [])

@@ -16,7 +16,7 @@ import Testing
 struct AdminPageTests {
   /// Anna's account buys a month and turns auto-renew off; later Ben's account buys a quarter on
   /// the same phone, and Anna's month is refunded.
-  private func tellTheStory(_ api: TestAPI) async throws
+  private func recordStory(_ api: TestAPI) async throws
     -> (first: TransactionID, second: TransactionID)
   {
     try await api.describe("monthly", "premium")
@@ -39,7 +39,7 @@ struct AdminPageTests {
 
   @Test func `an account: what it may use and why, charges, submissions and events`() async throws {
     try await TestAPI.run { api in
-      let (first, second) = try await tellTheStory(api)
+      let (first, second) = try await recordStory(api)
       var browser = try await AdminBrowser.loggedIn(api)
       let ben = try await browser.get("/admin/accounts/ben")
       #expect(ben.status == 200)
@@ -55,7 +55,7 @@ struct AdminPageTests {
       #expect(anna.contains("No active entitlements."))
       #expect(anna.contains(">Refunded</span>"))
       #expect(anna.contains(">\(first)</a>"))
-      #expect(try await browser.get("/admin/accounts/nobody").status == 404)
+      #expect(try await browser.get("/admin/accounts/unknown").status == 404)
     }
   }
 
@@ -92,7 +92,7 @@ struct AdminPageTests {
 
   @Test func `an original transaction after another account bought, and a refund`() async throws {
     try await TestAPI.run { api in
-      let (first, second) = try await tellTheStory(api)
+      let (first, second) = try await recordStory(api)
       var browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/original-transactions/\(first)")
       #expect(page.status == 200)
@@ -115,7 +115,7 @@ struct AdminPageTests {
 
   @Test func `each kind of id leads to what it names`() async throws {
     try await TestAPI.run { api in
-      let (first, second) = try await tellTheStory(api)
+      let (first, second) = try await recordStory(api)
       let order = try #require(
         try await api.call(.post, "/v1/orders", ["account_id": "ben", "product_id": "monthly"])[
           "order_id"]?.string)
@@ -208,7 +208,7 @@ struct AdminPageTests {
     }
   }
 
-  @Test func `what is wrong with the database is a page that tells nothing of it`() async throws {
+  @Test func `a database error is a page without details`() async throws {
     try await TestAPI.run { api in
       var browser = try await AdminBrowser.loggedIn(api)
       _ = try await api.database.execute("ALTER TABLE tenure.web_order_line_item RENAME TO gone")

@@ -47,7 +47,7 @@ struct ChartPictureTests {
     #expect((picture.height, picture.fullHeight) == (100, 124))
   }
 
-  @Test func `words tell the same as the picture`() {
+  @Test func `the text says the same as the chart`() {
     let picture = lines()
     #expect(
       picture.description

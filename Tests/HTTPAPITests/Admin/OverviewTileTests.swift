@@ -85,7 +85,7 @@ struct OverviewTileTests {
         == "Renewals due within 7 days: from 9 to 4, between 0 and 9")
   }
 
-  @Test func `what is wrong with intake leads to where it is mended`() throws {
+  @Test func `intake problems link to the page that fixes them`() throws {
     var answers = OverviewAnswers()
     answers.tables[.intakeFailures] = pastWeeks(
       .intake,

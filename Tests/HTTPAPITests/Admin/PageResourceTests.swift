@@ -81,7 +81,7 @@ struct PageResourceTests {
   }
 
   @Test func `what stands in the middle of a line ends without one`() throws {
-    for name in ["moment.mustache", "badge.mustache", "cell.mustache", "act-note.mustache"] {
+    for name in ["moment.mustache", "badge.mustache", "cell.mustache", "action-note.mustache"] {
       #expect(try !Self.text(of: name).hasSuffix("\n"), "\(name)")
     }
   }

@@ -66,7 +66,9 @@ struct ReportPageTests {
     address.split(separator: "?", maxSplits: 1).dropFirst().first.map(String.init)
   }
 
-  @Test func `the overview has the numbers of the reports, and whom acts concern`() async throws {
+  @Test func `the overview has the numbers of the reports, and the accounts of actions`()
+    async throws
+  {
     try await withSamples { api, browser in
       // The moment of the samples.
       api.apple.simulation.advance(by: .days(104) + .hours(12))
@@ -102,7 +104,7 @@ struct ReportPageTests {
       api.apple.simulation.advance(by: .days(104) + .hours(12))
       browser = try await AdminBrowser.loggedIn(api)
       // Two were missed in these seven days, one in the seven before, and one between them; a
-      // receipt was rejected four weeks ago, and somebody posts what is no notification.
+      // receipt was rejected four weeks ago, and a post is not a notification.
       try await api.database.runScript(
         """
         INSERT INTO tenure.notification (notification_id, version, received_at, body, processed_at,
@@ -122,7 +124,7 @@ struct ReportPageTests {
         INSERT INTO tenure.notification_refusal
         VALUES ('2026-04-14 08:00Z', 2, 'wrong_signature', 40, '2026-04-14 08:30Z', 'Forged.', 9);
         INSERT INTO tenure.job (kind, subject, queue, run_at, created_at, discarded_at, last_error)
-        VALUES ('poll_line', 'production/s1', 'polls', '2026-04-15Z', '2026-04-15Z',
+        VALUES ('poll_status', 'production/s1', 'polls', '2026-04-15Z', '2026-04-15Z',
           '2026-04-15 10:00Z', 'Gave up.')
         """)
       let overview = try await get("/admin", &browser)
@@ -358,7 +360,7 @@ struct ReportPageTests {
     }
   }
 
-  @Test func `nobody sees them without a session`() async throws {
+  @Test func `they are not shown without a session`() async throws {
     try await TestAPI.run { api in
       var browser = AdminBrowser(api)
       for path in [

@@ -36,7 +36,7 @@ struct ReportRequestTests {
   }
 
   @Test(arguments: [
-    ("poll_line", "sandbox/2", AdminURL.originalTransaction("2", environment: "sandbox")),
+    ("poll_status", "sandbox/2", AdminURL.originalTransaction("2", environment: "sandbox")),
     (
       "set_app_account_token", "sandbox/1",
       AdminURL.originalTransaction("1", environment: "sandbox")

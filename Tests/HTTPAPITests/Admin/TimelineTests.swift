@@ -126,7 +126,7 @@ struct TimelineTests {
         == ["1 Jan", "3 Jan", "5 Jan", "7 Jan", "9 Jan", "11 Jan"])
   }
 
-  @Test func `the word for the present stands behind it where there is no room before it`() {
+  @Test func `the label of the present stands behind it where there is no room before it`() {
     var sketch = TimelineLayout(life())
     sketch.now = sketch.from
     #expect(TimelinePicture(sketch).isNowEarly)

@@ -21,10 +21,12 @@ import Testing
 struct AdminInBrowserTests {
   // MARK: Support requests
 
-  @Test func `somebody logs in, finds a customer by any id, and reads why a charge is whose`()
+  @Test
+  func
+    `an administrator logs in, finds a customer by any id, and reads why a charge has its owner`()
     async throws
   {
-    try await BrowserStory.tell { story in
+    try await BrowserStory.run { story in
       let browser = story.browser
       try await browser.open("/admin/search")
       try await browser.type("admin-secret-for-tryings", into: "#key")
@@ -36,14 +38,14 @@ struct AdminInBrowserTests {
 
       let line = story.line
       for (id, path) in [
-        ("nobody", "/admin/search?q=nobody"), (story.order, "/admin/accounts/ben"),
+        ("unknown", "/admin/search?q=unknown"), (story.order, "/admin/accounts/ben"),
         (story.lineItem, line), (story.month.rawValue, line),
         (story.quarter.rawValue, "\(line)#charge-\(story.quarter)-quarterly"),
         ("ben", "/admin/accounts/ben"),
       ] {
         try await browser.open("/admin/search")
         try await story.search(for: id, leadingTo: path)
-        if id == "nobody" { try await browser.see("No results.") }
+        if id == "unknown" { try await browser.see("No results.") }
       }
 
       try await browser.see("Active entitlements: premium.")
@@ -66,7 +68,7 @@ struct AdminInBrowserTests {
   }
 
   @Test func `a charge is transferred, and the books say by whom and why`() async throws {
-    try await BrowserStory.tell { story in
+    try await BrowserStory.run { story in
       let browser = story.browser
       let reason = "She bought it for <b>her</b>."
       try await story.logIn(for: story.line)
@@ -100,10 +102,10 @@ struct AdminInBrowserTests {
 
   // MARK: Queues
 
-  @Test func `what nobody owns, what was given up, and what was rejected each has its button`()
+  @Test func `unclaimed charges, failed jobs and rejected receipts each have their button`()
     async throws
   {
-    try await BrowserStory.tell { story in
+    try await BrowserStory.run { story in
       let browser = story.browser
       try await story.orphan()
       try await story.parkJob()
@@ -143,9 +145,9 @@ struct AdminInBrowserTests {
       try await browser.see("1 submission will be verified again")
       try await browser.see("No rejected receipts.")
 
-      let acts = try await story.api.ledger.administration.administratorActs(limit: 9)
+      let actions = try await story.api.ledger.administration.administratorActions(limit: 9)
       #expect(
-        Set(acts.map { "\($0.action): \($0.reason ?? "")" }) == [
+        Set(actions.map { "\($0.action): \($0.reason ?? "")" }) == [
           "release: By mistake.", "transfer: It is his.", "retry_jobs: Apple is back.",
           "verify_submissions: The secret was wrong.",
         ])
@@ -155,7 +157,7 @@ struct AdminInBrowserTests {
   // MARK: Reports
 
   @Test func `a report's chart, table, numbers and file say the same`() async throws {
-    try await BrowserStory.tell { story in
+    try await BrowserStory.run { story in
       let browser = story.browser
       try await story.logIn(for: "/admin/reports")
       try await browser.click(.link("Active subscriptions"))
@@ -211,7 +213,7 @@ struct AdminInBrowserTests {
   @Test func `every page is read in light and dark, on a telephone, and without a complaint`()
     async throws
   {
-    try await BrowserStory.tell { story in
+    try await BrowserStory.run { story in
       let browser = story.browser
       try await story.orphan()
       try await story.parkJob()
@@ -223,7 +225,7 @@ struct AdminInBrowserTests {
       let drillDown = "/admin/reports/active/transactions?cell=active&from=2026-01-01&to=2026-01-31"
       let pages =
         [
-          "/admin", "/admin/search", "/admin/search?q=nobody", "/admin/accounts/ben",
+          "/admin", "/admin/search", "/admin/search?q=unknown", "/admin/accounts/ben",
           "/admin/accounts/dora", "/admin/accounts/ben/grant", "/admin/accounts/ben/erase",
           "/admin/accounts/ben/export",
           story.line, "\(transaction)?environment=production&product_id=monthly",
@@ -249,7 +251,7 @@ struct AdminInBrowserTests {
   }
 
   @Test func `what is wrong with a page is found`() async throws {
-    try await BrowserStory.tell { story in
+    try await BrowserStory.run { story in
       let browser = story.browser
       try await browser.open("/admin/login")
       #expect(try await browser.flaws() == [])
@@ -269,7 +271,7 @@ struct AdminInBrowserTests {
   }
 
   @Test func `the pages are used by the keyboard alone`() async throws {
-    try await BrowserStory.tell { story in
+    try await BrowserStory.run { story in
       let browser = story.browser
       try await browser.open("/admin/accounts/ben")
       // The login field has the focus.
@@ -306,7 +308,7 @@ struct AdminInBrowserTests {
   }
 
   @Test func `without JavaScript everything is done as well`() async throws {
-    try await BrowserStory.tell { story in
+    try await BrowserStory.run { story in
       let browser = story.browser
       try await browser.setScripts(false)
       try await story.logIn()
@@ -329,10 +331,10 @@ struct AdminInBrowserTests {
 
   // MARK: Hostile account ids
 
-  @Test func `ids that are HTML or SQL are read as they are, and whoever logs out is out`()
+  @Test func `ids that are HTML or SQL are read as they are, and a logout ends the session`()
     async throws
   {
-    try await BrowserStory.tell { story in
+    try await BrowserStory.run { story in
       let browser = story.browser
       try await story.logIn()
       for name in [

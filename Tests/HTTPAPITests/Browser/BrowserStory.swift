@@ -29,7 +29,7 @@ struct BrowserStory: Sendable {
   var line: String { "/admin/original-transactions/\(month)?environment=production" }
 
   /// Runs a test with the suite's browser, before a login.
-  static func tell(_ test: @escaping @Sendable (BrowserStory) async throws -> Void) async throws {
+  static func run(_ test: @escaping @Sendable (BrowserStory) async throws -> Void) async throws {
     let driver = try #require(OneBrowser.driver)
     try await TestAPI.run(.live) { api in
       let browser = Browser(

@@ -49,9 +49,9 @@ struct DecisionMetricsTests {
   @Test func `what is posted as a notification, and by whomever`() async throws {
     try await Self.run { api, metrics in
       let path = "/v1/appstore/notifications"
-      _ = try await api.call(.post, path, [:], as: .nobody)
+      _ = try await api.call(.post, path, [:], as: .anonymous)
       _ = try await api.call(
-        .post, path, ["notification_type": "MADE_UP", "password": "wrong"], as: .nobody)
+        .post, path, ["notification_type": "MADE_UP", "password": "wrong"], as: .anonymous)
       let text = metrics()
       #expect(
         text.contains(

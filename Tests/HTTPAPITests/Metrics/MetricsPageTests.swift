@@ -24,8 +24,8 @@ struct MetricsPageTests {
       for account in ["petra", "paul"] {
         _ = try await api.get("/v1/accounts/\(account)/entitlements")
       }
-      _ = try await api.get("/v1/accounts/petra/entitlements", as: .nobody)
-      _ = try await api.get("/no/such/path", as: .nobody)
+      _ = try await api.get("/v1/accounts/petra/entitlements", as: .anonymous)
+      _ = try await api.get("/no/such/path", as: .anonymous)
       let text = try await metrics(api)
       let route = "/v1/accounts/{account_id}/entitlements"
       #expect(

@@ -12,7 +12,7 @@ struct PrometheusRegistryTests {
     MetricDeclaration("d", .gauge, isReading: true, "Is read"),
   ]
 
-  @Test func `everything that was counted is told, with its type and what it means`() {
+  @Test func `everything that was counted is exported, with its type and meaning`() {
     let metrics = PrometheusRegistry(Self.declarations)
     let counter = Counter(
       label: "a_total", dimensions: [("why", "x\"\\\ny"), ("who", "me")], factory: metrics)

@@ -21,7 +21,7 @@ struct LiveAPI: Sendable {
   /// Runs a body beside a server, and shuts the server down.
   ///
   /// The level is that of the server's log when it is put together. Afterwards everything is
-  /// logged, so that the log tells what the router has answered.
+  /// logged, so that the log shows what the router has answered.
   static func run<Value: Sendable>(
     on database: ConnectionPool, level: Logger.Level = .info,
     limits: ConnectionLimits = ConnectionLimits(), _ body: (LiveAPI) async throws -> Value
@@ -81,12 +81,12 @@ extension ConnectionPool {
 extension Connection {
   /// Returns when a statement waits for a lock of this database.
   func untilWaiting() async throws {
-    guard try await !isSomebodyWaiting(within: .seconds(240)) else { return }
+    guard try await !isReadWaiting(within: .seconds(240)) else { return }
     Issue.record("No statement waits for a lock.")
   }
 
   /// Waits until a statement waits for a lock of this database; false if none does in time.
-  func isSomebodyWaiting(within patience: Duration) async throws -> Bool {
+  func isReadWaiting(within patience: Duration) async throws -> Bool {
     let end = ContinuousClock.now + patience
     repeat {
       let waiting = try await query(

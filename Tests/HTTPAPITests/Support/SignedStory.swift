@@ -7,7 +7,7 @@ import Postgres
 import Subscriptions
 import Testing
 
-// What Apple signs, made by hand: so that a test can tell any story, one that the simulation would
+// What Apple signs, made by hand: so that a test can make any story, one that the simulation would
 // not live through included. Days count from the simulation's first.
 
 /// A day of the story, in Apple's milliseconds.
@@ -88,7 +88,7 @@ struct Future: Sendable {
 }
 
 /// A notification as Apple signs it.
-struct Told: Sendable {
+struct Notice: Sendable {
   var type: String
   var subtype: String?
   var payment: Payment?
@@ -147,11 +147,11 @@ extension TestAPI {
   /// Delivers a notification of version 2: when it was signed, unless it is said when.
   @discardableResult
   func deliver(
-    _ told: Told, on day: Double? = nil, sourceLocation: SourceLocation = #_sourceLocation
+    _ notice: Notice, on day: Double? = nil, sourceLocation: SourceLocation = #_sourceLocation
   ) async throws -> Answer {
-    live(until: day ?? told.on)
+    live(until: day ?? notice.on)
     return try await post(
-      ["signedPayload": .string(told.signed(by: apple.signer))], sourceLocation: sourceLocation)
+      ["signedPayload": .string(notice.signed(by: apple.signer))], sourceLocation: sourceLocation)
   }
 
   /// Posts something to the notification endpoint, without a key.
@@ -159,7 +159,7 @@ extension TestAPI {
     _ body: JSONValue, sourceLocation: SourceLocation = #_sourceLocation
   ) async throws -> Answer {
     try await call(
-      .post, "/v1/appstore/notifications", body, as: .nobody, sourceLocation: sourceLocation)
+      .post, "/v1/appstore/notifications", body, as: .anonymous, sourceLocation: sourceLocation)
   }
 
   /// Lets an account submit what Apple signs of a payment on a day.
@@ -191,13 +191,13 @@ extension TestAPI {
   ///
   /// To whom it is bound, its state, whether it renews and as what, when the paid time ends, and
   /// whether that account may use what it paid for.
-  func standing(of line: String = "1000", environment: String = "production") async throws
+  func state(of line: String = "1000", environment: String = "production") async throws
     -> String
   {
     let answer = try await get("/v1/original-transactions/\(line)?environment=\(environment)")
     guard answer.status == 200 else { return "unknown" }
     let account = answer["account_id"]?.string
-    var words = [account ?? "nobody", answer["state"]?.string ?? "bought"]
+    var words = [account ?? "unowned", answer["state"]?.string ?? "bought"]
     words.append(answer["auto_renewing"]?.bool == true ? "on" : "off")
     let (product, next) = (answer["product_id"]?.string, answer["auto_renew_product_id"]?.string)
     if let next, next != product { words.append("next \(next)") }

@@ -87,7 +87,7 @@ extension StandInAppStore {
     if let error { return error }
     guard let answers else { return try simulation.answer(request) }
     guard let body = answers[request.target] else {
-      return AppStoreResponse(status: 500, body: Array("Nobody asked that before.".utf8))
+      return AppStoreResponse(status: 500, body: Array("No test asked that before.".utf8))
     }
     return AppStoreResponse(status: 200, body: body)
   }

@@ -38,7 +38,7 @@ struct TestAPI: Sendable {
     /// Nil: no provisional access.
     var provisionalAccess: Duration?
     /// The enabled write-backs to Apple.
-    var tellings: Set<WriteBack.Kind> = []
+    var writeBackKinds: Set<WriteBack.Kind> = []
   }
 
   /// Runs a test on a fresh one.
@@ -55,7 +55,7 @@ struct TestAPI: Sendable {
           client: client, api: api, apple: apple, intake: intake, poll: poll,
           ledger: api.ledger, database: database)
         try await test(stage)
-        // Whatever a test brought about is told as the document says.
+        // All answers of the tests match the document.
         _ = try await stage.get("/v1/events?limit=1000")
       }
     }
@@ -71,7 +71,7 @@ struct TestAPI: Sendable {
     let apple = try apple ?? StandInAppStore()
     let clock = apple.simulation.clock
     let now: @Sendable () -> Timestamp = { clock.now }
-    let ledger = Ledger(database: database, tellings: choices.tellings)
+    let ledger = Ledger(database: database, writeBackKinds: choices.writeBackKinds)
     let catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     let app = SimulatedApp.sample
     let apps = try AppStoreApps([
@@ -115,14 +115,14 @@ struct TestAPI: Sendable {
 
   /// With whose key to call.
   enum Caller: String, CaseIterable {
-    case nobody
+    case anonymous
     case stranger
     case app
     case admin
 
     var authorization: String? {
       switch self {
-      case .nobody: nil
+      case .anonymous: nil
       case .stranger: "Bearer no-such-secret"
       case .app: "Bearer app-secret-for-trying"
       case .admin: "Bearer admin-secret-for-trying"

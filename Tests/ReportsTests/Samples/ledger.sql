@@ -9,7 +9,7 @@ VALUES ('month', '2025-01-01Z', 'auto_renewable', 'g', 'P1M', 10990, 'EUR'),
     ('year', '2025-01-01Z', 'auto_renewable', 'g', 'P1Y', 59990, 'EUR'),
     ('week', '2025-01-01Z', 'auto_renewable', 'h', 'P1W', 1990, 'USD'),
     ('coins', '2025-01-01Z', 'consumable', NULL, NULL, 2500, 'EUR'),
-    -- Nobody knew of this price at the moment.
+    -- This price was not known at the moment.
     ('month', '2026-04-17Z', 'auto_renewable', 'g', 'P1M', 12990, 'EUR');
 
 INSERT INTO account_by_key (account_key, account_id, app_account_token)
@@ -17,13 +17,13 @@ VALUES ('00000000-0000-0000-0000-00000000000a', 'a', gen_random_uuid()),
     ('00000000-0000-0000-0000-00000000000b', 'b', gen_random_uuid()),
     ('00000000-0000-0000-0000-00000000000c', 'c', gen_random_uuid());
 
-CREATE TEMPORARY TABLE told (
+CREATE TEMPORARY TABLE reported (
     line text, kind text, at timestamptz, transaction_id text, product_id text, cause text,
     origin_at timestamptz, number smallint, period_type text, currency text, amount bigint,
     source text, mrr bigint, account text, known_from timestamptz, known_until timestamptz);
 
-INSERT INTO told VALUES
--- s1, account a: three months, then switched off, and it ended. On 10 March nobody knew of the third
+INSERT INTO reported VALUES
+-- s1, account a: three months, then switched off, and it ended. On 10 March nothing was known of the third
 -- charge until the 16th: until then it seemed to have ended.
 ('s1', 'charged', '2026-01-10 10:00Z', 't11', 'month', '', NULL, 1, 'normal', 'EUR', 9990, 'app_store', 0, 'a', '2026-01-10 11:00Z', 'infinity'),
 ('s1', 'charged', '2026-02-10 10:00Z', 't12', 'month', '', NULL, 1, 'normal', 'EUR', 9990, 'app_store', 0, 'a', '2026-02-10 11:00Z', 'infinity'),
@@ -60,7 +60,7 @@ INSERT INTO told VALUES
 ('s2', 'state', '2026-03-25 10:00Z', 't25', 'year', 'active_renewing', NULL, 1, 'normal', NULL, 0, NULL, 0, 'b', '2026-03-25 11:00Z', 'infinity'),
 ('s2', 'state', '2027-03-25 10:00Z', 't25', 'year', 'active_renewing', NULL, -1, 'normal', NULL, 0, NULL, 0, 'b', '2026-03-25 11:00Z', 'infinity'),
 ('s2', 'state', '2027-03-25 10:00Z', 't25', 'year', 'expired', NULL, 1, 'normal', NULL, 0, NULL, 0, 'b', '2026-03-25 11:00Z', 'infinity'),
--- s3, nobody's: a trial that lapses; and s9, account c: one that is still open.
+-- s3, unclaimed: a trial that lapses; and s9, account c: one that is still open.
 ('s3', 'charged', '2026-01-28 10:00Z', 't31', 'month', '', NULL, 1, 'trial', 'EUR', 0, 'app_store', 0, NULL, '2026-01-28 11:00Z', 'infinity'),
 ('s3', 'trial_started', '2026-01-28 10:00Z', 't31', 'month', '', '2026-01-28 10:00Z', 1, 'trial', NULL, 0, NULL, 0, NULL, '2026-01-28 11:00Z', 'infinity'),
 ('s3', 'trial_ended', '2026-02-04 10:00Z', 't31', 'month', 'unknown', '2026-01-28 10:00Z', -1, 'trial', NULL, 0, NULL, 0, NULL, '2026-01-28 11:00Z', 'infinity'),
@@ -126,14 +126,14 @@ INSERT INTO told VALUES
 ('s8', 'state', '2026-01-20 10:00Z', 't81', 'month', 'active_renewing', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-01-20 11:00Z', 'infinity'),
 ('s8', 'state', '2026-04-20 10:00Z', 't83', 'month', 'active_renewing', NULL, -1, 'normal', NULL, 0, NULL, 0, 'c', '2026-03-20 11:00Z', 'infinity'),
 ('s8', 'state', '2026-04-20 10:00Z', 't83', 'month', 'expired', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-03-20 11:00Z', 'infinity'),
--- Coins that nobody claimed, one of them without a known price; at midnight in Berlin it is March.
+-- Unclaimed coins, one of them without a known price; at midnight in Berlin it is March.
 ('c1', 'charged', '2026-02-28 23:30Z', 'tc1', 'coins', '', NULL, 1, 'normal', 'EUR', 2500, 'catalogue', 0, NULL, '2026-03-01 00:00Z', 'infinity'),
 ('c2', 'charged', '2026-04-15 10:00Z', 'tc2', 'mystery', '', NULL, 1, 'normal', NULL, 0, NULL, 0, NULL, '2026-04-15 10:30Z', 'infinity'),
 -- Two coins that account a ordered, and gave back within the hour.
 ('c1', 'charged', '2026-04-14 23:30Z', 'tc3', 'coins', '', NULL, 1, 'normal', 'EUR', 5000, 'catalogue', 0, 'a', '2026-04-15 00:00Z', 'infinity'),
 ('c1', 'refunded', '2026-04-14 23:45Z', 'tc3', 'coins', 'other', '2026-04-14 23:30Z', -1, 'normal', 'EUR', -5000, 'catalogue', 0, 'a', '2026-04-15 00:10Z', 'infinity');
 
--- The same month for somebody else of the family, and in the sandbox.
+-- The same month for another member of the family, and in the sandbox.
 INSERT INTO movement (environment, original_transaction_id, kind, at, transaction_id,
     charge_original_transaction_id, product_id, product_type, subscription_group, cause, origin_at,
     number, ownership_type, period_type, quantity, currency, amount_milliunits, price_source,
@@ -150,7 +150,7 @@ SELECT e.environment, e.prefix || line, kind, at, e.prefix || transaction_id, e.
     CASE kind WHEN 'charged' THEN known_from END, CASE kind WHEN 'charged' THEN false END,
     CASE kind WHEN 'charged' THEN false END, CASE kind WHEN 'charged' THEN timestamptz 'infinity' END,
     known_from, known_until
-FROM told
+FROM reported
 JOIN (VALUES ('production', '', 'purchased'), ('production', 'f', 'family_shared'),
     ('sandbox', 'x', 'purchased')) AS e (environment, prefix, ownership_type)
     ON e.prefix = '' OR line = 's1';
@@ -252,7 +252,7 @@ FROM (VALUES
 ) AS edge (line, kind, at, product, cause, origin_at, number, period_type, currency, amount, mrr,
     known_from, known_until);
 
--- The sums by the day, some of them folded.
+-- The sums by day, some of them rolled up.
 WITH delta AS (
     SELECT m.environment, b.basis, m.kind, b.day, b.cohort, b.summed_cause AS cause, m.product_id,
         m.ownership_type, m.period_type, coalesce(m.currency, '') AS currency,
@@ -274,7 +274,7 @@ INSERT INTO movement_change (change_id, environment, original_transaction_id)
     OVERRIDING SYSTEM VALUE
 SELECT opened_by, environment, original_transaction_id FROM movement WHERE opened_by IS NOT NULL;
 
-DROP TABLE told;
+DROP TABLE reported;
 
 -- Rates of the operator: none before 2026.
 INSERT INTO exchange_rate VALUES ('EUR', 'USD', '2026-01-01', 0.9), ('EUR', 'USD', '2026-04-01', 0.95);
@@ -303,7 +303,7 @@ INSERT INTO store_transaction (environment, original_transaction_id, transaction
     number, recorded_at, kind, purchased_at, charged_at, expires_at, expires_as_of, product_type,
     quantity, ownership_type, period_type, price_milliunits, currency, is_commitment,
     charge_original_transaction_id, charge_transaction_id, charge_product_id, owner_account_key, rule,
-    ground, is_provisional, decided_at, corrected_at, order_id, delivered_at)
+    reason, is_provisional, decided_at, corrected_at, order_id, delivered_at)
 SELECT 'production', line, id, product, 1, recorded, what, charged, charged, expires,
     CASE WHEN expires IS NOT NULL THEN recorded END,
     CASE product WHEN 'coins' THEN 'consumable' END, 1, 'purchased', period, price, currency, false,
@@ -345,7 +345,7 @@ INSERT INTO renewal_status (environment, original_transaction_id, number, as_of,
 VALUES ('production', 's8', 1, '2026-02-25 10:00Z', 'year', false),
     ('production', 's5', 1, '2026-04-08 20:00Z', 'month', false),
     ('production', 'fs1', 1, '2026-02-15 10:00Z', 'year', false);
--- The sums of charges by the day, some of them folded; and a charge that was delivered meanwhile.
+-- The sums of charges by day, some of them rolled up; and a charge that was delivered meanwhile.
 INSERT INTO charge_day
 SELECT t.environment, b.measure, b.day, b.cause, t.product_id, t.ownership_type, count(*)
 FROM store_transaction AS t

@@ -4,22 +4,22 @@ import Subscriptions
 /// The facts of one moment: one answer from Apple, or simultaneous actions.
 enum Item: Hashable, Sendable {
   case evidence(Evidence)
-  case acts([OwnershipAction])
+  case actions([OwnershipAction])
 }
 
-/// A line with everything that its ledger appended, for tests to tell stories to.
+/// A line with everything that its ledger appended, for the stories of tests.
 struct Ledger {
   private(set) var line: OriginalTransaction
   private(set) var entries: [LedgerEntry] = []
   private(set) var now: Timestamp
 
   /// - Parameters:
-  ///   - members: The lines that are folded as one.
+  ///   - members: The original transactions that are replayed as one.
   ///   - orders: The orders that accounts opened.
   ///   - erasures: When accounts were erased.
   ///   - merges: The accounts that were merged into others.
   init(
-    members: [OriginalTransactionKey] = [mainLine], orders: Set<OpenedOrder> = [],
+    members: [OriginalTransactionKey] = [mainKey], orders: Set<OpenedOrder> = [],
     erasures: [AccountKey: Timestamp] = [:], merges: [AccountKey: AccountMerge] = [:]
   ) {
     line = OriginalTransaction(members: members)
@@ -30,28 +30,28 @@ struct Ledger {
   @discardableResult
   mutating func record(_ items: [Item], at moment: Timestamp? = nil) -> [LedgerEntry] {
     now = max(now + ms, moment ?? now)
-    var (evidence, acts): ([Evidence], [OwnershipAction]) = ([], [])
+    var (evidence, actions): ([Evidence], [OwnershipAction]) = ([], [])
     for item in items {
       switch item {
       case .evidence(let item): evidence.append(item)
-      case .acts(let several): acts += several
+      case .actions(let several): actions += several
       }
     }
-    let new = line.record(evidence, acts: acts, at: now).entries
+    let new = line.record(evidence, actions: actions, at: now).entries
     entries += new
     return new
   }
 
   @discardableResult
-  mutating func hear(_ records: TransactionRecord..., at moment: Timestamp? = nil)
+  mutating func receive(_ records: TransactionRecord..., at moment: Timestamp? = nil)
     -> [LedgerEntry]
   {
     record(records.map { .evidence(.transaction($0)) }, at: moment)
   }
 
   @discardableResult
-  mutating func hear(_ statuses: [RenewalStatus], at moment: Timestamp? = nil) -> [LedgerEntry] {
-    record(statuses.map { .evidence(.renewalStatus($0, line: mainLine)) }, at: moment)
+  mutating func receive(_ statuses: [RenewalStatus], at moment: Timestamp? = nil) -> [LedgerEntry] {
+    record(statuses.map { .evidence(.renewalStatus($0, line: mainKey)) }, at: moment)
   }
 
   /// A claim that arrived an hour after the purchase, unless it is said when.
@@ -74,15 +74,15 @@ struct Ledger {
     let owned = line.decisions.filter { $0.value.decision.owner == account }.keys.sorted()
     let dates = rule.charges.map { $0.date + ms }
     // Nothing has arrived yet that will only arrive: a claim's date can be ahead of the clock here.
-    let claims = line.history.acts.compactMap { act in
-      if case .claim(let claim) = act.act { claim.receivedAt + ms } else { nil }
+    let claims = line.history.actions.compactMap { action in
+      if case .claim(let claim) = action.action { claim.receivedAt + ms } else { nil }
     }
     let moment = ([now + ms] + dates + claims).max() ?? now
     line.updateContext { $0.merges[account] = AccountMerge(into: other, at: moment) }
     return record([
-      .acts(
+      .actions(
         owned.map {
-          .placement(OwnerOverride(account: other, transaction: $0, effectiveFrom: now))
+          .ownerOverride(OwnerOverride(account: other, transaction: $0, effectiveFrom: now))
         })
     ])
   }
@@ -91,12 +91,12 @@ struct Ledger {
   mutating func place(
     _ transaction: TransactionKey, with account: AccountKey?, from moment: Timestamp
   ) -> [LedgerEntry] {
-    record([placementItem(transaction, with: account, from: moment)])
+    record([overrideItem(transaction, with: account, from: moment)])
   }
 
   @discardableResult
   mutating func `import`(
-    _ line: OriginalTransactionKey = mainLine, for account: AccountKey, boughtUntil: Timestamp
+    _ line: OriginalTransactionKey = mainKey, for account: AccountKey, boughtUntil: Timestamp
   ) -> [LedgerEntry] {
     record([importItem(line, for: account, boughtUntil: boughtUntil)])
   }
@@ -150,10 +150,10 @@ struct Ledger {
     entitlements(of: account, at: moment).first { $0.name == "premium" }
   }
 
-  /// The line, folded from nothing but the entries in the order in which an audit reads them.
-  var folded: OriginalTransaction {
-    var folded = OriginalTransaction(members: line.heads.keys)
-    folded.updateContext {
+  /// The original transaction, replayed from the entries in the order of an audit.
+  var replayed: OriginalTransaction {
+    var replayed = OriginalTransaction(members: line.heads.keys)
+    replayed.updateContext {
       $0.tokenHolders = line.history.tokenHolders
       $0.orders = line.history.orders
       $0.erasures = line.history.erasures
@@ -162,8 +162,8 @@ struct Ledger {
     let ordered = entries.sorted {
       ($0.recordedAt, $0.line, $0.number) < ($1.recordedAt, $1.line, $1.number)
     }
-    for entry in ordered { folded.fold(entry) }
-    return folded
+    for entry in ordered { replayed.replay(entry) }
+    return replayed
   }
 }
 
@@ -182,25 +182,25 @@ extension EvidenceHistory {
 func claimItem(
   _ transactions: TransactionKey..., by account: AccountKey, receivedAt: Timestamp
 ) -> Item {
-  .acts(
+  .actions(
     transactions.map {
       .claim(Claim(account: account, transaction: $0, receivedAt: receivedAt))
     })
 }
 
-func placementItem(
+func overrideItem(
   _ transaction: TransactionKey, with account: AccountKey?, from moment: Timestamp
 ) -> Item {
-  .acts([
-    .placement(OwnerOverride(account: account, transaction: transaction, effectiveFrom: moment))
+  .actions([
+    .ownerOverride(OwnerOverride(account: account, transaction: transaction, effectiveFrom: moment))
   ])
 }
 
 func importItem(_ line: OriginalTransactionKey, for account: AccountKey, boughtUntil: Timestamp)
   -> Item
 {
-  .acts([
-    .linePlacement(
+  .actions([
+    .importedOverride(
       OriginalTransactionOverride(account: account, line: line, boughtUntil: boughtUntil))
   ])
 }

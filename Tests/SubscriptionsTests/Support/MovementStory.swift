@@ -37,7 +37,7 @@ extension ProductID {
   static let yearly: ProductID = "yearly"
   static let weekly: ProductID = "weekly"
   /// In no catalogue.
-  static let unheard: ProductID = "unheard"
+  static let unlisted: ProductID = "unheard"
 }
 
 extension Catalogue {
@@ -60,17 +60,17 @@ extension Catalogue {
   ])
 }
 
-/// One charge as Apple tells of it, with a price in euros.
-func told(
+/// One charge as Apple reports it, with a price in euros.
+func charged(
   _ id: TransactionID, _ start: Double, _ end: Double?, _ product: ProductID = .monthly,
   _ price: Int64? = 10000, _ currency: String? = "EUR", kind: ChargeKind = .renewal,
   as period: PeriodType = .normal, of ownership: OwnershipType = .purchased, quantity: Int = 1,
-  refunded: Double? = nil, reason: String? = nil, heard: Double? = nil, isUpgraded: Bool = false,
-  isCommitment: Bool = false, offerID: String? = nil, line: OriginalTransactionKey = mainLine
+  refunded: Double? = nil, reason: String? = nil, received: Double? = nil, isUpgraded: Bool = false,
+  isCommitment: Bool = false, offerID: String? = nil, line: OriginalTransactionKey = mainKey
 ) -> Evidence {
   var record = charge(
     id, product, from: day(start), to: end.map { day($0) },
-    asOf: day(heard ?? refunded ?? start), kind: kind, line: line,
+    asOf: day(received ?? refunded ?? start), kind: kind, line: line,
     item: end == nil ? nil : WebOrderLineItemID("w\(id)"), isUpgraded: isUpgraded,
     revocation: refunded.map { .revoked(at: day($0), reason: reason) } ?? .notRevoked,
     isCommitment: isCommitment)
@@ -84,14 +84,14 @@ func told(
 }
 
 /// What Apple says at a day about the future of the line.
-func word(
+func status(
   _ asOf: Double, on: Bool? = nil, _ phase: RenewalStatus.Phase? = nil, intent: Int? = nil,
   isCommitment: Bool = false
 ) -> Evidence {
   .renewalStatus(
     RenewalStatus(
       asOf: day(asOf), autoRenews: on, phase: phase, expirationIntent: intent,
-      isCommitment: isCommitment), line: mainLine)
+      isCommitment: isCommitment), line: mainKey)
 }
 
 extension Movement {

@@ -3,24 +3,24 @@ import Subscriptions
 /// Another order of arrival of the same: evidence anyhow, people's acts in their own order, and
 /// each act only after its transactions are known.
 func rearranged(_ items: [Item], using generator: inout some RandomNumberGenerator) -> [Item] {
-  var acts = items.compactMap { item -> [OwnershipAction]? in
-    if case .acts(let acts) = item { acts } else { nil }
+  var actions = items.compactMap { item -> [OwnershipAction]? in
+    if case .actions(let actions) = item { actions } else { nil }
   }[...]
   var evidence = items.filter { if case .evidence = $0 { true } else { false } }
     .shuffled(using: &generator)
   var known: Set<TransactionKey> = []
   var result: [Item] = []
-  while !evidence.isEmpty || !acts.isEmpty {
-    if let next = acts.first, next.allSatisfy({ $0.isPossible(knowing: known) }),
+  while !evidence.isEmpty || !actions.isEmpty {
+    if let next = actions.first, next.allSatisfy({ $0.isPossible(knowing: known) }),
       evidence.isEmpty || Bool.random(using: &generator)
     {
-      acts.removeFirst()
-      result.append(.acts(next))
+      actions.removeFirst()
+      result.append(.actions(next))
     } else if let item = evidence.popLast() {
       if case .evidence(.transaction(let record)) = item { known.insert(record.key) }
       result.append(item)
     } else {
-      acts.removeFirst()
+      actions.removeFirst()
     }
   }
   return result
@@ -31,8 +31,8 @@ func batches(_ items: [Item], using generator: inout some RandomNumberGenerator)
   var batches: [[Item]] = []
   for item in items {
     // Acts follow the evidence of their recording, and what people do is recorded apart.
-    let lastIsAct = if case .acts = batches.last?.last { true } else { false }
-    if batches.isEmpty || lastIsAct || Bool.random(using: &generator) {
+    let lastIsAction = if case .actions = batches.last?.last { true } else { false }
+    if batches.isEmpty || lastIsAction || Bool.random(using: &generator) {
       batches.append([item])
     } else {
       batches[batches.count - 1].append(item)

@@ -8,7 +8,7 @@ struct Outcome: Hashable {
     var end: Timestamp?
     var owner: AccountKey?
     var rule: Decision.Rule?
-    var ground: RenewalEvidence.Ground?
+    var reason: RenewalEvidence.Reason?
     var isProvisional: Bool?
     /// What the charge before it is reported by.
     var previous: Set<TransactionKey>
@@ -25,7 +25,7 @@ struct Outcome: Hashable {
 
   struct Held: Hashable {
     var account: AccountKey
-    var family: OriginalTransactionKey
+    var original: OriginalTransactionKey
     var reports: Set<TransactionKey>
     var startsAt: Timestamp
     var endsAt: Timestamp?
@@ -50,9 +50,9 @@ struct Outcome: Hashable {
       let decision = line.decisions[charge.id]?.decision
       return Fate(
         reports: Set(charge.transactions), date: charge.date, end: charge.end,
-        owner: decision?.owner, rule: decision?.rule, ground: decision?.finding.ground,
-        isProvisional: decision?.isProvisional, previous: reports(decision?.finding.previous),
-        statusAsOf: decision?.finding.statusAsOf, switchedOffAt: decision?.finding.switchedOffAt,
+        owner: decision?.owner, rule: decision?.rule, reason: decision?.renewal.reason,
+        isProvisional: decision?.isProvisional, previous: reports(decision?.renewal.previous),
+        statusAsOf: decision?.renewal.statusAsOf, switchedOffAt: decision?.renewal.switchedOffAt,
         revocation: charge.revocation,
         supersededAt: charge.supersededAt)
     }
@@ -60,7 +60,7 @@ struct Outcome: Hashable {
     holdings = Set(
       line.allHoldings(rule).map { account, holding in
         Held(
-          account: account, family: holding.family, reports: reports(holding.charge),
+          account: account, original: holding.original, reports: reports(holding.charge),
           startsAt: holding.startsAt, endsAt: holding.endsAt, revokedAt: holding.revokedAt,
           supersededAt: holding.supersededAt, renewal: holding.renewal,
           periodType: holding.periodType)

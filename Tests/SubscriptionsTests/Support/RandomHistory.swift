@@ -7,7 +7,7 @@ struct RandomHistory {
   private(set) var orders: Set<OpenedOrder> = []
   private(set) var erasures: [AccountKey: Timestamp] = [:]
   private(set) var merges: [AccountKey: AccountMerge] = [:]
-  private(set) var members: [OriginalTransactionKey] = [mainLine]
+  private(set) var members: [OriginalTransactionKey] = [mainKey]
   private var known: [TransactionKey] = []
 
   /// Whether charges overlap, answers disagree, lines are linked and administrators act; else Apple
@@ -17,15 +17,15 @@ struct RandomHistory {
   init(isHostile: Bool, using generator: inout SeededGenerator) {
     self.isHostile = isHostile
     if isHostile, generator.once(in: 3) {
-      members.append(otherLine)
-      items.append(.evidence(.link(line: otherLine, previous: mainLine)))
+      members.append(otherKey)
+      items.append(.evidence(.link(line: otherKey, previous: mainKey)))
     }
     var start = day(0)
     for number in 1...generator.number(1...7) {
       let record = record(number, from: start, using: &generator)
       addAnswers(about: record, using: &generator)
       addStatuses(near: record, using: &generator)
-      addActs(on: record, using: &generator)
+      addActions(on: record, using: &generator)
       let end = record.expiresDate ?? start
       start = Self.moment(near: isHostile && generator.once(in: 5) ? start : end, using: &generator)
     }
@@ -129,7 +129,7 @@ struct RandomHistory {
     }
   }
 
-  private mutating func addActs(
+  private mutating func addActions(
     on record: TransactionRecord, using generator: inout SeededGenerator
   ) {
     known.append(record.key)
@@ -140,7 +140,7 @@ struct RandomHistory {
       let selected = generator.once(in: 4) ? known.shuffled(using: &generator) : [record.key]
       let account = generator.pick(a, b, b, c)
       items.append(
-        .acts(
+        .actions(
           selected.map {
             .claim(Claim(account: account, transaction: $0, receivedAt: receivedAt))
           }))
@@ -160,7 +160,7 @@ struct RandomHistory {
     }
     if isHostile, generator.once(in: 8) {
       items.append(
-        placementItem(
+        overrideItem(
           record.key, with: generator.pick(a, b, nil, nil),
           from: Self.moment(near: record.purchaseDate, using: &generator)))
       // Of what was released, the next claim; of what was placed, one that comes to nothing.

@@ -19,12 +19,12 @@ struct Scenario: Sendable, CustomTestStringConvertible {
     case expires
     // At the app's:
     case orders(AccountKey, ProductID, Double)
-    // What the ledger hears:
+    // What the ledger receives:
     /// A receipt, verified `verified` days into the story, else at once.
     case submits(AccountKey, Double, verified: Double? = nil, restores: Bool = false)
     case polls(Double)
     case notifies(TransactionID, ChargeKind, Double)
-    case hears(RenewalStatus)
+    case receives(RenewalStatus)
   }
 
   struct Holds: Sendable {
@@ -83,13 +83,13 @@ extension Scenario {
       })
   }
 
-  /// Lets Apple live through the story, and collects what the ledger hears of it.
+  /// Lets Apple live through the story, and collects what the ledger receives.
   func deliveries() -> [Delivery] {
     var apple = Apple()
     return steps.compactMap { apple.live(through: $0) }
   }
 
-  func ledger(hearing deliveries: [[Item]]) -> Ledger {
+  func ledger(receiving deliveries: [[Item]]) -> Ledger {
     var ledger = Ledger(orders: openedOrders)
     for items in deliveries { ledger.record(items) }
     return ledger
@@ -130,7 +130,7 @@ private struct Apple {
         at: day(verified ?? at),
         items: evidence(records, asOf: day(verified ?? at))
           + [
-            .acts(
+            .actions(
               selected.map {
                 .claim(Claim(account: account, transaction: $0.key, receivedAt: day(at)))
               })
@@ -147,9 +147,9 @@ private struct Apple {
           record.kind = kind
           return .evidence(.transaction(record))
         })
-    case .hears(let status):
+    case .receives(let status):
       return Delivery(
-        at: status.asOf, items: [.evidence(.renewalStatus(status, line: mainLine))])
+        at: status.asOf, items: [.evidence(.renewalStatus(status, line: mainKey))])
     }
     return nil
   }
@@ -189,6 +189,6 @@ private struct Apple {
       asOf: asOf, autoRenews: autoRenews, phase: phase,
       appAccountToken: token.map { issuedToken($0) })
     return records.map { .evidence(.transaction($0)) }
-      + (line ? [.evidence(.renewalStatus(status, line: mainLine))] : [])
+      + (line ? [.evidence(.renewalStatus(status, line: mainKey))] : [])
   }
 }

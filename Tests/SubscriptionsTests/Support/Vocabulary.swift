@@ -39,8 +39,8 @@ func issuedToken(_ account: AccountKey) -> UUID {
 /// A token that this ledger never issued.
 let strangeToken = UUID(uuid: (9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9))
 
-let mainLine = OriginalTransactionKey(.production, "1000")
-let otherLine = OriginalTransactionKey(.production, "2000")
+let mainKey = OriginalTransactionKey(.production, "1000")
+let otherKey = OriginalTransactionKey(.production, "2000")
 
 extension ProductID {
   static let monthly: ProductID = "monthly"
@@ -68,7 +68,7 @@ let catalogue = Catalogue([
 ])
 
 func key(
-  _ id: TransactionID, _ product: ProductID = .monthly, line: OriginalTransactionKey = mainLine
+  _ id: TransactionID, _ product: ProductID = .monthly, line: OriginalTransactionKey = mainKey
 ) -> TransactionKey {
   TransactionKey(line: line, transactionID: id, productID: product)
 }
@@ -77,7 +77,7 @@ func key(
 func charge(
   _ id: TransactionID, _ product: ProductID = .monthly, from start: Timestamp,
   to end: Timestamp? = nil, asOf: Timestamp? = nil, kind: ChargeKind = .unknown,
-  line: OriginalTransactionKey = mainLine, item: WebOrderLineItemID? = nil, token: UUID? = nil,
+  line: OriginalTransactionKey = mainKey, item: WebOrderLineItemID? = nil, token: UUID? = nil,
   isUpgraded: Bool = false, revocation: RevocationStatus = .notRevoked,
   productType: ProductType? = nil, isCommitment: Bool = false
 ) -> TransactionRecord {

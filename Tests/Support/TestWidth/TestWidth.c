@@ -2,7 +2,7 @@
 //
 // Swift Testing starts all of them at once: a thousand tests then share two threads, each step of
 // each waits for a step of all others, and what measures time measures the queue. The width is read
-// from the environment when the tests begin, so it is set when their program is loaded, whoever
+// from the environment when the tests begin, so it is set when their program is loaded, whatever
 // starts it. `SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=… swift test` still chooses another.
 //
 // Each database consists of 500 files, which a file system on a disk takes a third of PostgreSQL's

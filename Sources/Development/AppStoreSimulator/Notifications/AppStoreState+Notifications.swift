@@ -36,7 +36,7 @@ extension AppStoreState {
       .filter { lines[$0].sharedFrom == line }
       .compactMap { share in
         let own = charges[charge].shares.first { charges[$0].line == share }
-        return (own ?? standingCharge(of: share)).map { Subject(charge: $0, line: share) }
+        return (own ?? validCharge(of: share)).map { Subject(charge: $0, line: share) }
       }
   }
 

@@ -136,31 +136,31 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
 
   // MARK: Customers' actions
 
-  private enum Deed {
+  private enum Step {
     case openApp, subscribe, buyCoins, buyForEver, switchAccount, toggleRenewal, toggleCard, refund,
       reverseRefund, restore, subscribeInSettings, changeFamily, nothing
   }
 
   /// Frequencies, out of a thousand.
-  private static let deeds: [(deed: Deed, weight: Int)] = [
+  private static let steps: [(step: Step, weight: Int)] = [
     (.openApp, 330), (.subscribe, 200), (.buyCoins, 70), (.buyForEver, 30), (.switchAccount, 110),
     (.toggleRenewal, 80), (.toggleCard, 50), (.refund, 25), (.reverseRefund, 5), (.restore, 40),
     (.subscribeInSettings, 20), (.changeFamily, 10), (.nothing, 30),
   ]
 
-  private mutating func chooseDeed() -> Deed {
-    var rest = random.number(in: 1...Self.deeds.reduce(0) { $0 + $1.weight })
-    for (deed, weight) in Self.deeds {
+  private mutating func chooseStep() -> Step {
+    var rest = random.number(in: 1...Self.steps.reduce(0) { $0 + $1.weight })
+    for (step, weight) in Self.steps {
       rest -= weight
-      if rest <= 0 { return deed }
+      if rest <= 0 { return step }
     }
     return .nothing
   }
 
   private mutating func act(_ number: Int) throws {
-    let deed = chooseDeed()
+    let step = chooseStep()
     guard let device = random.choice(of: households[number].devices) else { return }
-    switch deed {
+    switch step {
     case .nothing: break
     case .openApp: try submit(from: device, of: number)
     case .subscribe: try subscribe(on: device, of: number)
@@ -169,7 +169,7 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
     case .switchAccount: try switchAccount(on: device, of: number)
     case .toggleRenewal: try toggleRenewal(on: device, of: number)
     case .toggleCard: try toggleCard(of: number)
-    case .refund, .reverseRefund: try refund(of: number, reversing: deed == .reverseRefund)
+    case .refund, .reverseRefund: try refund(of: number, reversing: step == .reverseRefund)
     case .restore:
       try simulation.restore(on: device)
       try submit(from: device, of: number, restores: true)

@@ -130,7 +130,7 @@ extension AppStoreState {
     customers[customer].lines.compactMap { number -> JSONValue? in
       let line = lines[number]
       guard line.app == app, line.group != nil,
-        let last = standingCharge(of: number) ?? line.charges.last,
+        let last = validCharge(of: number) ?? line.charges.last,
         let renewal = renewal(of: line), !renewal.wasLeftDuringGrace
       else { return nil }
       return pendingRenewal(renewal, line, product: charges[last].product).with(quirks)

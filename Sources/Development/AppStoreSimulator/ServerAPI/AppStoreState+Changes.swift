@@ -29,7 +29,7 @@ extension AppStoreState {
       id, caller, or: .invalidOriginalTransactionID, missing: .originalTransactionIDNotFound)
     if let refusal = refusal(toExtend: line, days: days) { throw refusal }
     _ = extend(line, days: days)
-    guard let current = standingCharge(of: line), let end = charges[current].expiresDate else {
+    guard let current = validCharge(of: line), let end = charges[current].expiresDate else {
       throw ServerAPIError.internalError
     }
     var members: [JSONValue.Member] = []

@@ -147,10 +147,10 @@ extension AppStoreState {
   /// The charge that represents a subscription: the paid one, otherwise the last that was not
   /// upgraded, even if it was refunded.
   func currentCharge(of line: Int) -> Int? {
-    if let standing = standingCharge(of: line),
-      charges[standing].expiresDate.map({ $0 > now }) ?? true
+    if let charge = validCharge(of: line),
+      charges[charge].expiresDate.map({ $0 > now }) ?? true
     {
-      return standing
+      return charge
     }
     return lines[line].charges.last { charges[$0].upgradedAt == nil } ?? lines[line].charges.last
   }

@@ -87,7 +87,7 @@ extension AppStoreState {
         customer: order.customer, app: order.app, group: order.product.group)
       return beginRun(of: line, order, as: .subscribed)
     }
-    guard let current = standingCharge(of: line), let end = charges[current].expiresDate,
+    guard let current = validCharge(of: line), let end = charges[current].expiresDate,
       end > now, let renewal = lines[line].renewal
     else { return beginRun(of: line, order, as: .resubscribed) }
 
@@ -348,7 +348,7 @@ extension AppStoreState {
     customers[member].organizer = organizer
     customers[organizer].familyMembers.append(member)
     for line in customers[organizer].lines {
-      guard let charge = standingCharge(of: line), charges[charge].product.isFamilyShareable,
+      guard let charge = validCharge(of: line), charges[charge].product.isFamilyShareable,
         charges[charge].expiresDate.map({ $0 > now }) ?? true
       else { continue }
       share(charge, with: member, joins: true)

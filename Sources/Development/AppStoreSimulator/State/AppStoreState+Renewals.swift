@@ -28,7 +28,7 @@ extension AppStoreState {
 
   /// Schedules the renewal attempt and the period's end, and cancels what was scheduled before.
   mutating func scheduleRenewal(of line: Int) {
-    guard let charge = standingCharge(of: line), let end = charges[charge].expiresDate else {
+    guard let charge = validCharge(of: line), let end = charges[charge].expiresDate else {
       return
     }
     let environment = lines[line].environment
@@ -72,7 +72,7 @@ extension AppStoreState {
   private mutating func renew(
     _ line: Int, as kind: SimulatedCharge.Kind = .renewal, from start: Timestamp? = nil
   ) {
-    guard let renewal = lines[line].renewal, let last = standingCharge(of: line),
+    guard let renewal = lines[line].renewal, let last = validCharge(of: line),
       let end = charges[last].expiresDate
     else { return }
     let start = start ?? max(end, now.wholeSecond)
@@ -115,7 +115,7 @@ extension AppStoreState {
   }
 
   private mutating func beginRetry(of line: Int) {
-    guard let charge = standingCharge(of: line), let end = charges[charge].expiresDate else {
+    guard let charge = validCharge(of: line), let end = charges[charge].expiresDate else {
       return
     }
     let lengths = periodLengths(lines[line].environment)
@@ -238,7 +238,7 @@ extension AppStoreState {
     guard Self.extensionDays.contains(days) else { return .invalidExtendByDays }
     guard line.ownership == .purchased else { return .familySharedExtensionIneligible }
     guard let renewal = line.renewal, renewal.phase == .paid,
-      let current = standingCharge(of: number), let end = charges[current].expiresDate, end > now,
+      let current = validCharge(of: number), let end = charges[current].expiresDate, end > now,
       charges[current].priceMilliunits > 0
     else { return .extensionIneligible }
     let recent = customers[line.customer].lines.filter { lines[$0].app == line.app }
@@ -249,7 +249,7 @@ extension AppStoreState {
 
   /// Moves the end of the latest paid period, also for the family.
   mutating func extend(_ line: Int, days: Int) -> SimulatedEvent {
-    if let current = standingCharge(of: line), let end = charges[current].expiresDate {
+    if let current = validCharge(of: line), let end = charges[current].expiresDate {
       let extended = end + .days(days)
       for number in [current] + charges[current].shares where charges[number].stands {
         charges[number].expiresDate = extended
@@ -273,7 +273,7 @@ extension AppStoreState {
     for number in lines.indices {
       let line = lines[number]
       guard line.app == app, line.environment == environment, line.renewal?.phase == .paid,
-        let charge = standingCharge(of: number), charges[charge].product.id == product,
+        let charge = validCharge(of: number), charges[charge].product.id == product,
         countries?.contains(Storefront(currency: charges[charge].product.currency).country)
           ?? true
       else { continue }
@@ -326,7 +326,7 @@ extension AppStoreState {
   mutating func refund(_ number: Int, reason: String) throws -> SimulatedEvent {
     try checkRefundable(number)
     let charge = charges[number]
-    let wasLatest = standingCharge(of: charge.line) == number
+    let wasLatest = validCharge(of: charge.line) == number
     // Apple turns auto-renew off with the refund of the latest charge.
     if wasLatest, lines[charge.line].renewal?.isOn == true {
       switchRenewal(of: charge.line, on: false)
@@ -356,7 +356,7 @@ extension AppStoreState {
       }
     }
     let line = charges[number].line
-    if standingCharge(of: line) == number { resumePaidPeriod(of: line) }
+    if validCharge(of: line) == number { resumePaidPeriod(of: line) }
     return note(.refundReversed, charge: number)
   }
 
@@ -404,7 +404,7 @@ extension AppStoreState {
   }
 
   private mutating func resumePaidPeriod(of line: Int) {
-    guard lines[line].renewal != nil, let charge = standingCharge(of: line),
+    guard lines[line].renewal != nil, let charge = validCharge(of: line),
       let end = charges[charge].expiresDate, end > now
     else { return }
     lines[line].renewal?.phase = .paid

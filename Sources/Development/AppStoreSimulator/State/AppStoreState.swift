@@ -129,14 +129,14 @@ struct AppStoreState: Sendable {
   mutating func note(
     _ kind: SimulatedEvent.Kind, line: Int, by account: AppAccountID? = nil
   ) -> SimulatedEvent {
-    guard let latest = standingCharge(of: line) ?? lines[line].charges.last else {
+    guard let latest = validCharge(of: line) ?? lines[line].charges.last else {
       preconditionFailure("An original transaction begins with a charge.")
     }
     return note(kind, charge: latest, by: account)
   }
 
   /// The latest charge that was neither refunded nor upgraded.
-  func standingCharge(of line: Int) -> Int? {
+  func validCharge(of line: Int) -> Int? {
     lines[line].charges.last { charges[$0].stands }
   }
 

@@ -163,7 +163,7 @@ struct CopiedCustomers: Sendable {
   private func adjust() async throws {
     try await run(
       """
-      DELETE FROM \(Self.schema).job WHERE kind NOT IN ('poll_line', 'verify_submission');
+      DELETE FROM \(Self.schema).job WHERE kind NOT IN ('poll_status', 'verify_submission');
       UPDATE \(Self.schema).job SET run_at = greatest(run_at, now() + interval '12 hours');
       DELETE FROM \(Self.schema).event
         WHERE occurred_at < now() - interval '\(Self.eventDays) days';

@@ -133,11 +133,11 @@ struct SampleCustomers {
       of: SampleCustomer(index), from: start, in: database, ledger: ledger, terms: terms,
       present: present)
     life.isUnclaimed = kind == .unclaimed
-    life.isHeardOfLate = kind == .late
+    life.isReportedLate = kind == .late
     if kind == .familyShared { life.ownership = .familyShared }
     try await life.customer.insertAccount(in: database, at: start)
     try await subscribe(&life, kind, from: start)
-    if life.isHeardOfLate { try await life.publishAll(at: present - .hours(1)) }
+    if life.isReportedLate { try await life.publishAll(at: present - .hours(1)) }
     try await beSpecial(&life, kind, since: start)
     return life
   }
@@ -231,7 +231,7 @@ struct SampleCustomers {
   ) async throws {
     let isOrdered = kind == .ordered || random.chance(0.15)
     let order =
-      isOrdered && !life.isHeardOfLate && !life.isUnclaimed && life.ownership == .purchased
+      isOrdered && !life.isReportedLate && !life.isUnclaimed && life.ownership == .purchased
       ? try await life.openOrder(for: plan.id, at: moment - .seconds(90)) : nil
     let evidence = charge(&life, &course, plan, at: moment, kind: .purchase, as: type)
     try await life.buy(
@@ -405,8 +405,8 @@ struct SampleCustomers {
   }
 
   private func lastCharge(on line: OriginalTransactionKey) async throws -> TransactionKey {
-    guard let family = try await ledger.ownership.family(of: line),
-      let charge = family.rule.charges.last
+    guard let original = try await ledger.ownership.original(of: line),
+      let charge = original.rule.charges.last
     else { throw BenchError.wrongAnswer("\(line) has no charge") }
     return charge.id
   }

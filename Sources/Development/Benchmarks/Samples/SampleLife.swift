@@ -31,7 +31,7 @@ struct SampleLife {
   /// Later events have not happened yet.
   let present: Timestamp
   /// Whether nothing is submitted or reported by Apple until one receipt at the end.
-  var isHeardOfLate = false
+  var isReportedLate = false
   /// Whether nothing is ever submitted.
   var isUnclaimed = false
   var ownership = OwnershipType.purchased
@@ -43,7 +43,7 @@ struct SampleLife {
   /// The expected end of the paid period; nil: nothing is expected.
   var dueAt: Timestamp?
   private var counter = 0
-  private var unheard: [Evidence] = []
+  private var unreported: [Evidence] = []
 
   init(
     of customer: SampleCustomer, from start: Timestamp, in database: ConnectionPool,
@@ -165,8 +165,8 @@ struct SampleLife {
     _ type: String, _ subtype: String? = nil, _ evidence: [Evidence], at moment: Timestamp,
     arrival: ReceivedNotification = .delivered
   ) async throws {
-    guard !isHeardOfLate else {
-      unheard += evidence
+    guard !isReportedLate else {
+      unreported += evidence
       return
     }
     note(moment)
@@ -190,7 +190,7 @@ struct SampleLife {
     _ evidence: [Evidence], _ key: TransactionKey, order: UUID? = nil,
     exchanges: [SubmissionExchange] = [], at moment: Timestamp
   ) async throws {
-    if isUnclaimed || isHeardOfLate {
+    if isUnclaimed || isReportedLate {
       try await notify("SUBSCRIBED", "INITIAL_BUY", evidence, at: moment)
     } else {
       try await submit(
@@ -201,12 +201,12 @@ struct SampleLife {
 
   /// Submits all evidence withheld so far in one receipt.
   mutating func publishAll(at moment: Timestamp) async throws {
-    let keys = unheard.compactMap { item -> TransactionKey? in
+    let keys = unreported.compactMap { item -> TransactionKey? in
       if case .transaction(let record) = item { record.key } else { nil }
     }
-    isHeardOfLate = false
-    try await submit(unheard, claiming: keys.suffix(1), at: moment)
-    unheard = []
+    isReportedLate = false
+    try await submit(unreported, claiming: keys.suffix(1), at: moment)
+    unreported = []
   }
 
   // MARK: Administrators

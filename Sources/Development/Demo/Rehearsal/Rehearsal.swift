@@ -218,7 +218,7 @@ package struct Rehearsal {
 
   /// Compares every account's entitlements with the old backend's.
   private func compareWithOldBackend(_ stage: Stage, _ week: Year) async throws {
-    week.oracle.hear()
+    week.oracle.receive()
     let file = stage.directory.appending(path: "answers.csv")
     let truth = week.oracle.accounts(
       of: week.residents.map(\.appleID), at: stage.simulation.now)
@@ -266,7 +266,7 @@ package struct Rehearsal {
       "\(await probe.answers) entitlement reads of accounts without changes throughout "
         + "the week: \(faults.count) wrong answers. The longest took "
         + "\(await probe.longestWait.inMilliseconds) ms.")
-    for fault in faults.prefix(Self.toldFaults) { printer.remark("✗ \(fault)") }
+    for fault in faults.prefix(Self.reportedFaults) { printer.remark("✗ \(fault)") }
     let isComplete = await incidents.isComplete
     printer.remark(
       "\(changes) of the owners turned auto-renew off or were refunded.")
@@ -276,7 +276,7 @@ package struct Rehearsal {
     return comparison.isClean && faults.isEmpty && isComplete
   }
 
-  private static let toldFaults = 20
+  private static let reportedFaults = 20
 
   /// - Throws: ``Failure`` with the program's output if it did not succeed.
   private static func check(_ outcome: ChildProcess.Outcome, _ what: String) throws {

@@ -215,7 +215,7 @@ struct RehearsalOwners {
 
   /// Turns auto-renew off for, or refunds, a few renewing customers; returns how many.
   func act(in simulation: AppStoreSimulation, _ random: inout SplitMix64) -> Int {
-    var deeds = 0
+    var steps = 0
     for _ in 0..<max(1, restless.count / 2000) {
       guard let resident = random.choice(of: restless) else { break }
       let refunds = random.chance(0.5)
@@ -223,11 +223,11 @@ struct RehearsalOwners {
       guard let last = charges.last, last.revokedAt == nil else { continue }
       // If the next renewal is already paid, its owner would be ambiguous.
       guard refunds, last.purchaseDate <= simulation.now - .hours(2) else {
-        if (try? simulation.setAutoRenew(false, last.originalTransactionID)) != nil { deeds += 1 }
+        if (try? simulation.setAutoRenew(false, last.originalTransactionID)) != nil { steps += 1 }
         continue
       }
-      if (try? simulation.refund(last.transactionID)) != nil { deeds += 1 }
+      if (try? simulation.refund(last.transactionID)) != nil { steps += 1 }
     }
-    return deeds
+    return steps
   }
 }

@@ -28,7 +28,7 @@ extension DemoScenario {
     stage.expect(entries == entriesAfter, "The duplicate adds nothing to the ledger.")
 
     let genuine = stage.simulation.notifications().last { $0.event?.appleID == phone.appleID }
-    stage.tell("An attacker changes the type of a copy to REFUND and posts it.")
+    stage.narrate("An attacker changes the type of a copy to REFUND and posts it.")
     let status = try await stage.tenure.postNotification(
       try forged(genuine?.signedPayload, writing: "REFUND", over: "REFUND_REVERSED"))
     stage.expect(
@@ -67,7 +67,7 @@ extension DemoScenario {
     let revokedAt = try await stage.waitForWorker {
       try await stage.tenure.transaction(month).revokedAt
     }
-    stage.tell(
+    stage.narrate(
       "Apple is available again, and the worker has verified the receipt from the notification.")
     stage.expect(true, "Apple confirms that the month is revoked: \(revokedAt).")
     try await stage.expect("xenia", mayUse: [])
@@ -84,7 +84,7 @@ extension DemoScenario {
     stage.loseNotifications()
     try await stage.expect("dana", mayUse: ["pro"])
     let lost = try await stage.lostNotifications(about: month)
-    stage.tell(
+    stage.narrate(
       "The App Store Server API lists \(lost.count) undelivered notifications. They are forwarded.")
     var statuses: [UInt] = []
     for payload in lost.compactMap(\.notification?.jws) {
@@ -128,7 +128,7 @@ extension Data {
 
 /// Notifications that arrive before, long after, or in another order than the events.
 extension DemoScenario {
-  static let newsBeforeSubmission = DemoScenario(
+  static let notificationBeforeSubmission = DemoScenario(
     "4", "Tenure is notified of ida's first purchase before her app submits it"
   ) { stage in
     let phone = try stage.phone("ida")
@@ -228,10 +228,10 @@ extension DemoScenario {
     try phone.buyInSettings("monthly")
     try await stage.notify()
     stage.wait(until: begin + .days(19))
-    stage.network.mend(receipt.receiptData)
+    stage.network.repair(receipt.receiptData)
     let answer = try await stage.waitForWorker(waiting)
-    stage.tell("The worker reaches Apple.")
-    stage.tellAnswer(answer, to: "mia")
+    stage.narrate("The worker reaches Apple.")
+    stage.narrateAnswer(answer, to: "mia")
     try await stage.expect("the month before", first, isOwnedBy: "mia", .submitter)
     try await stage.expect(
       "the month of day 15", phone.latest("monthly").transactionID, isOwnedBy: nil, .unclaimed)

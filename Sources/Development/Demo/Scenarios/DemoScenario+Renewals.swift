@@ -21,7 +21,7 @@ extension DemoScenario {
     try await stage.expect("ben", mayUse: [])
   }
 
-  static let renewalNobodySubmits = DemoScenario(
+  static let renewalWithoutSubmission = DemoScenario(
     "9", "uma's month renews; the renewal is never submitted"
   ) { stage in
     let phone = try stage.phone("uma")
@@ -147,7 +147,7 @@ extension DemoScenario {
     try await stage.expect("ravi", mayUse: ["pro"])
   }
 
-  static let resubscriptionNobodySubmits = DemoScenario(
+  static let resubscriptionWithoutSubmission = DemoScenario(
     "10", "wanda lapsed; Apple reports a purchase in Settings before it is submitted"
   ) { stage in
     let phone = try stage.phone("wanda")

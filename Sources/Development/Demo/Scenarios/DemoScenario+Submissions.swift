@@ -8,11 +8,11 @@ extension DemoScenario {
   ) { stage in
     let phone = try stage.phone("olaf")
     let order = try await stage.tenure.openOrder(of: "olaf", for: "lifetime")
-    stage.tell("olaf's app opens an order for lifetime.")
+    stage.narrate("olaf's app opens an order for lifetime.")
     try phone.buy("lifetime")
-    stage.tell("The app crashes. Nothing is submitted.")
+    stage.narrate("The app crashes. Nothing is submitted.")
     stage.wait(.days(3))
-    stage.tell("olaf opens the app again. It lost the order but has the receipt.")
+    stage.narrate("olaf opens the app again. It lost the order but has the receipt.")
     try await phone.submit()
     try await stage.expect(
       "the purchase", phone.latest("lifetime").transactionID, isOwnedBy: "olaf", .submitter)
@@ -45,8 +45,8 @@ extension DemoScenario {
     let waiting = try await phone.submit(receipt)
     stage.expect(waiting.isPending, "The submission is \(waiting.status).")
     let answer = try await stage.waitForWorker(waiting)
-    stage.tell("Apple is available again, and the worker has verified the receipt.")
-    stage.tellAnswer(answer, to: "petra")
+    stage.narrate("Apple is available again, and the worker has verified the receipt.")
+    stage.narrateAnswer(answer, to: "petra")
     try await stage.expect(
       "the month", phone.latest("monthly").transactionID, isOwnedBy: "petra", .submitter)
     try await stage.expect("petra", mayUse: ["pro"])
@@ -88,7 +88,7 @@ extension DemoScenario {
       }
       return try await group.reduce(into: []) { $0.append($1) }
     }
-    stage.tell("\(answers.count) responses arrived.")
+    stage.narrate("\(answers.count) responses arrived.")
     let owners = Set(answers.flatMap { $0.transactions ?? [] }.map { $0.owner ?? "no account" })
     stage.expect(
       owners == ["sam"] || owners == ["tina"],
@@ -142,9 +142,9 @@ extension DemoScenario {
     let phone = try stage.phone("amir")
     let token = try await stage.tenure.account("amir").appAccountToken
     let order = try await stage.tenure.openOrder(of: "amir", for: "lifetime")
-    stage.tell("amir's app opens an order for lifetime and buys with his account's token.")
+    stage.narrate("amir's app opens an order for lifetime and buys with his account's token.")
     try phone.buy("lifetime", token: token)
-    stage.tell("The app crashes. Nothing is ever submitted.")
+    stage.narrate("The app crashes. Nothing is ever submitted.")
     try await stage.notify()
     try await stage.expect(
       "the purchase", phone.latest("lifetime").transactionID, isOwnedBy: "amir", .appAccountToken)

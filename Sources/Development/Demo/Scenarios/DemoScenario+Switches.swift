@@ -59,7 +59,7 @@ extension DemoScenario {
     stage.wait(.days(2))
     try phone.logIn("hugo")
     let order = try await stage.tenure.openOrder(of: "hugo", for: "quarterly")
-    stage.tell("hugo's app opens an order for quarterly.")
+    stage.narrate("hugo's app opens an order for quarterly.")
     try await phone.subscribe("quarterly")
     stage.wait(until: try phone.end(of: "monthly") + .hours(2))
     try await phone.submit(order: order)

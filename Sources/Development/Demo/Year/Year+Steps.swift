@@ -7,13 +7,13 @@ import Subscriptions
 /// The owner of each charge is unambiguous: accounts log in and submit only while nothing of the
 /// household is in flight, and buy only where no other account's subscription still renews.
 extension Year {
-  private enum Deed {
+  private enum Step {
     case openApp, subscribe, buyCoins, buyForEver, switchAccount, toggleRenewal, toggleCard, refund,
       reverseRefund, restore, subscribeInSettings, nothing
   }
 
   /// Weights in percent.
-  private static let deeds: [(deed: Deed, weight: Int)] = [
+  private static let steps: [(step: Step, weight: Int)] = [
     (.openApp, 20), (.subscribe, 26), (.buyCoins, 8), (.buyForEver, 4), (.switchAccount, 14),
     (.toggleRenewal, 9), (.toggleCard, 7), (.refund, 4), (.reverseRefund, 1), (.restore, 3),
     (.subscribeInSettings, 2), (.nothing, 2),
@@ -38,7 +38,7 @@ extension Year {
       (households[$0].nextVisit, $0) < (households[$1].nextVisit, $1)
     }), households[number].nextVisit < moment {
       try move(to: households[number].nextVisit)
-      oracle.hear()
+      oracle.receive()
       try await visit(number)
     }
   }
@@ -80,10 +80,10 @@ extension Year {
   }
 
   private func act(_ number: Int) async throws {
-    let deed = households[number].random.weightedChoice(of: Self.deeds) ?? .nothing
+    let step = households[number].random.weightedChoice(of: Self.steps) ?? .nothing
     let devices = households[number].devices
     guard let device = households[number].random.choice(of: devices) else { return }
-    switch deed {
+    switch step {
     case .nothing: break
     case .openApp: try submit(from: device, of: number)
     case .subscribe: try await subscribe(on: device, of: number)
@@ -104,7 +104,7 @@ extension Year {
   // MARK: Purchases
 
   /// The status of a subscription group for an Apple ID.
-  private enum Standing {
+  private enum Access {
     /// Never bought, or expired.
     case free
     /// Active, with its owner.
@@ -113,7 +113,7 @@ extension Year {
     case unclear
   }
 
-  private func standing(of group: String?, for number: Int) -> Standing {
+  private func charge(of group: String?, for number: Int) -> Access {
     let charges = oracle.charges(of: households[number].appleID).filter { $0.charge.group == group }
     guard let last = charges.last(where: { $0.charge.upgradedAt == nil }),
       let end = last.charge.expiresDate
@@ -130,7 +130,7 @@ extension Year {
       let product = households[number].random.weightedChoice(of: Self.plans)
     else { return }
     let group = DemoCatalogue.app.products.first { $0.id == product }?.group
-    switch standing(of: group, for: number) {
+    switch charge(of: group, for: number) {
     case .unclear: return
     case .held(let holder):
       guard holder == account else { return }
@@ -192,7 +192,7 @@ extension Year {
       let product = households[number].random.weightedChoice(of: Self.plans)
     else { return }
     let group = DemoCatalogue.app.products.first { $0.id == product }?.group
-    guard case .free = standing(of: group, for: number) else { return }
+    guard case .free = charge(of: group, for: number) else { return }
     let event = try simulation.buyInSettings(product, appleID: households[number].appleID)
     oracle.note(account, bought: event.transactionID, for: nil)
     try submit(from: device, of: number)

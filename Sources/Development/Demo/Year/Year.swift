@@ -91,11 +91,11 @@ final class Year {
     until moment: Timestamp, _ beginning: (Year) async throws -> Void
   ) async throws {
     setBadDays()
-    let news = oracle.events
+    let newEvents = oracle.events
     try await visit(until: moment)
     try move(to: moment)
-    oracle.hear()
-    if oracle.events > news || households.contains(where: { !$0.outbox.isEmpty }) {
+    oracle.receive()
+    if oracle.events > newEvents || households.contains(where: { !$0.outbox.isEmpty }) {
       try await beginning(self)
     }
     // Notifications arrive before, after, or concurrently with the app's submissions.

@@ -25,7 +25,7 @@ struct YearComparison: Sendable {
 extension Year {
   /// The number of accounts queried concurrently.
   private static let askers = 4
-  private static let toldJobs = 10
+  private static let reportedJobs = 10
 
   func compare(with ledger: Ledger) async throws -> YearComparison {
     let appleIDs = households.map(\.appleID) + residents.map(\.appleID)
@@ -45,15 +45,15 @@ extension Year {
       let found = Self.differences(of: account, truth: right, tenure: answer)
       differences += found
       if !found.isEmpty {
-        differences[differences.count - 1] += " (\(oracle.lastDeeds(for: right)))"
+        differences[differences.count - 1] += " (\(oracle.lastEvents(for: right)))"
       }
     }
     differences += try await wrongOrders()
     let lost = simulation.notifications().filter { !$0.hasArrived }
-    let unheard = try await ledger.notifications.missingNotifications(
+    let unreported = try await ledger.notifications.missingNotifications(
       among: lost.map { $0.uuid.uuidString.lowercased() })
-    differences += unheard.sorted().map { "the lost notification \($0) was never found" }
-    for job in try await ledger.jobs.discardedJobs(limit: Self.toldJobs) {
+    differences += unreported.sorted().map { "the lost notification \($0) was never found" }
+    for job in try await ledger.jobs.discardedJobs(limit: Self.reportedJobs) {
       differences.append("\(job.kind) of \(job.subject) failed: \(job.lastError ?? "")")
     }
     let follower = try await follow(towards: truth, of: accounts, &differences)
@@ -75,11 +75,12 @@ extension Year {
     try await follower.follow(tenure)
     differences += follower.findings
     for account in accounts {
-      let (right, told) = (truth[account]?.access ?? [:], follower.access[account] ?? [:])
-      for name in Set(right.keys).union(told.keys).sorted() where right[name] != told[name] {
+      let (right, published) = (truth[account]?.access ?? [:], follower.access[account] ?? [:])
+      for name in Set(right.keys).union(published.keys).sorted()
+      where right[name] != published[name] {
         differences.append(
           "\(account) \(Self.words(for: right[name])) \(name), the feed: "
-            + "\(Self.words(for: told[name]))")
+            + "\(Self.words(for: published[name]))")
       }
     }
     return follower

@@ -50,10 +50,10 @@ struct YearOracle {
   }
 
   /// Takes in the App Store's new events.
-  mutating func hear() {
-    let news = simulation.events(after: events)
-    events += news.count
-    for event in news {
+  mutating func receive() {
+    let newEvents = simulation.events(after: events)
+    events += newEvents.count
+    for event in newEvents {
       let line = event.originalTransactionID
       switch event.kind {
       case .renewalFailed(let graceUntil):
@@ -87,16 +87,16 @@ struct YearOracle {
   }
 
   /// The latest App Store events on an account's original transactions, for diagnosis.
-  func lastDeeds(for account: Account) -> String {
+  func lastEvents(for account: Account) -> String {
     let lines = Set(
       account.charges.keys.compactMap { try? simulation.truth(of: $0).originalTransactionID })
-    let deeds = simulation.events().filter { lines.contains($0.originalTransactionID) }
-    return deeds.suffix(Self.toldDeeds).map {
+    let events = simulation.events().filter { lines.contains($0.originalTransactionID) }
+    return events.suffix(Self.reportedEvents).map {
       "\($0.at.day) \($0.kind.name) \($0.productID) \($0.originalTransactionID)"
     }.joined(separator: ", ")
   }
 
-  private static let toldDeeds = 6
+  private static let reportedEvents = 6
 
   func accounts(of appleIDs: [AppleID], at now: Timestamp) -> [String: Account] {
     var accounts: [String: Account] = [:]
@@ -175,7 +175,7 @@ struct YearOracle {
 
 /// Prints the progress and the results of a year.
 final class YearDiary {
-  private static let toldDifferences = 20
+  private static let reportedDifferences = 20
 
   private let printer: StoryPrinter
   private let begin = ContinuousClock.now
@@ -224,10 +224,10 @@ final class YearDiary {
       comparison.audit.isClean,
       "Ledger audit: \(comparison.audit.entries) entries, "
         + "\(comparison.audit.differences.count) differences.")
-    for difference in comparison.differences.prefix(Self.toldDifferences) {
+    for difference in comparison.differences.prefix(Self.reportedDifferences) {
       printer.remark("✗ \(difference)")
     }
-    for difference in comparison.audit.differences.prefix(Self.toldDifferences) {
+    for difference in comparison.audit.differences.prefix(Self.reportedDifferences) {
       printer.remark("✗ \(difference)")
     }
   }

@@ -26,7 +26,7 @@ BEGIN ATOMIC
 END;
 
 -- The administrator's action that assigned a charge, as known at known_at.
-CREATE OR REPLACE FUNCTION placing_act(
+CREATE OR REPLACE FUNCTION override_action(
     environment text, original_transaction_id text, transaction_id text, known_at timestamptz)
 RETURNS TABLE (
     administrator text, reason text, account_key uuid, previous_account_key uuid)
@@ -53,8 +53,8 @@ LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT c.measure, calendar_bucket_start((c.at AT TIME ZONE time_zone)::date, span.first_day, bucket),
         c.rule, c.product_id, c.original_transaction_id, c.transaction_id, c.at, 1::bigint,
-        a.account_id, f.account_id, c.decided_at, act.administrator,
-        administrator_reason(act.reason, act.account_key, n.account_id, act.previous_account_key,
+        a.account_id, f.account_id, c.decided_at, o.administrator,
+        administrator_reason(o.reason, o.account_key, n.account_id, o.previous_account_key,
             p.account_id)
     FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN LATERAL (
@@ -71,10 +71,10 @@ BEGIN ATOMIC
     ) AS c
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key
     LEFT JOIN account_by_key AS f ON f.account_key = c.from_account_key
-    LEFT JOIN LATERAL placing_act(CASE WHEN c.rule = 'administrator' THEN environment END,
-        c.original_transaction_id, c.transaction_id, known_at) AS act ON true
-    LEFT JOIN account_by_key AS n ON n.account_key = act.account_key
-    LEFT JOIN account_by_key AS p ON p.account_key = act.previous_account_key;
+    LEFT JOIN LATERAL override_action(CASE WHEN c.rule = 'administrator' THEN environment END,
+        c.original_transaction_id, c.transaction_id, known_at) AS o ON true
+    LEFT JOIN account_by_key AS n ON n.account_key = o.account_key
+    LEFT JOIN account_by_key AS p ON p.account_key = o.previous_account_key;
 END;
 COMMENT ON FUNCTION report_ownership_item IS
     'What report_ownership counts: each charge that was decided or corrected, with its owner; '

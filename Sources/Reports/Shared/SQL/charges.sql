@@ -48,13 +48,13 @@ CREATE OR REPLACE FUNCTION charge_then(environment text, known_at timestamptz)
 RETURNS TABLE (
     original_transaction_id text, transaction_id text, product_id text, charged_at timestamptz,
     kind text, product_type text, ownership_type text, period_type text, price_milliunits bigint,
-    currency text, owner_account_key uuid, rule text, ground text, decided_at timestamptz,
+    currency text, owner_account_key uuid, rule text, reason text, decided_at timestamptz,
     corrected_at timestamptz, revoked_at timestamptz, order_id uuid, delivered_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT c.original_transaction_id, c.transaction_id, c.product_id, c.charged_at,
         c.kind, c.product_type, c.ownership_type, c.period_type, c.price_milliunits, c.currency,
-        c.owner_account_key, c.rule, c.ground, c.decided_at, c.corrected_at,
+        c.owner_account_key, c.rule, c.reason, c.decided_at, c.corrected_at,
         CASE
             WHEN r.at IS NOT NULL THEN r.at
             -- It is a refund now, and was not known as one then.
@@ -65,7 +65,7 @@ BEGIN ATOMIC
     FROM (
         SELECT t.environment, t.original_transaction_id, t.transaction_id, t.product_id,
             t.charged_at, t.kind, t.product_type, t.ownership_type, t.period_type,
-            t.price_milliunits, t.currency, t.owner_account_key, t.rule, t.ground, t.decided_at,
+            t.price_milliunits, t.currency, t.owner_account_key, t.rule, t.reason, t.decided_at,
             t.corrected_at, CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_known_at END
                 AS revoked_as_of, t.order_id, t.delivered_at
         FROM store_transaction AS t
@@ -81,7 +81,7 @@ BEGIN ATOMIC
             greatest(m.at, t.charged_at),
             CASE WHEN m.is_renewal THEN 'renewal' ELSE 'purchase' END,
             coalesce(m.product_type, 'unknown'), m.ownership_type, m.period_type,
-            t.price_milliunits, t.currency, m.account_key, m.rule, t.ground, m.decided_at, m.corrected_at,
+            t.price_milliunits, t.currency, m.account_key, m.rule, t.reason, m.decided_at, m.corrected_at,
             CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_known_at END, t.order_id, t.delivered_at
         FROM charged_before(charge_then.environment, known_at) AS m
         JOIN store_transaction AS t ON t.environment = charge_then.environment
@@ -113,7 +113,7 @@ BEGIN ATOMIC
     CROSS JOIN LATERAL charge_basis(t.rule, t.decided_at, t.corrected_at, t.charged_at,
         -- As in charge_change: Apple names no kind, and the decision found a renewal.
         CASE WHEN t.kind = 'unknown'
-            AND t.ground IN ('renewed_at_period_end', 'recovered_from_billing_problem')
+            AND t.reason IN ('renewed_at_period_end', 'recovered_from_billing_problem')
             THEN 'renewal' ELSE t.kind END,
         t.product_type, t.ownership_type, t.owner_account_key IS NOT NULL,
         (t.revoked_at <= moment) IS TRUE, t.order_id IS NOT NULL,
@@ -169,7 +169,7 @@ BEGIN ATOMIC
         AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
         -- As in charge_change: Apple names no kind, and the decision found a renewal.
         AND NOT (t.kind = 'unknown'
-            AND t.ground IN ('renewed_at_period_end', 'recovered_from_billing_problem'))
+            AND t.reason IN ('renewed_at_period_end', 'recovered_from_billing_problem'))
         AND is_within(t.charged_at, from_day, to_day, time_zone, moment)
         AND (product IS NULL OR t.product_id = product)
     UNION ALL

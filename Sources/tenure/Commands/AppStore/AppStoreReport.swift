@@ -291,14 +291,14 @@ extension AppStoreReport {
     if let date = renewal?.gracePeriodExpiresDate { notes.append("grace period until \(date)") }
     if let intent = renewal?.expirationIntent { notes.append("expiration intent \(intent)") }
     return [
-      line.originalTransactionID?.rawValue ?? "", line.status.map(word) ?? "",
+      line.originalTransactionID?.rawValue ?? "", line.status.map(name) ?? "",
       transaction?.productID ?? "", transaction?.expiresDate?.description ?? "",
       renewal?.autoRenewStatus.map { $0 == 1 ? "yes" : "no" } ?? "",
       renewal?.autoRenewProductID ?? "", notes.joined(separator: ", "),
     ]
   }
 
-  private static func word(_ status: SubscriptionStatus) -> String {
+  private static func name(_ status: SubscriptionStatus) -> String {
     switch status {
     case .active: "active"
     case .expired: "expired"

@@ -22,9 +22,9 @@ struct SetAppAccountTokenCommand: AsyncParsableCommand {
   @OptionGroup var options: AppStoreOptions
 
   func run() async throws {
-    try await options.report { desk in
-      let answer = try await desk.api.setAppAccountToken(
-        token, on: OriginalTransactionID(originalID), of: desk.bundleID, in: desk.environment)
+    try await options.report { clients in
+      let answer = try await clients.api.setAppAccountToken(
+        token, on: OriginalTransactionID(originalID), of: clients.bundleID, in: clients.environment)
       var report = AppStoreReport(answer.environment)
       report.show("originalTransactionId", .string(originalID))
       report.show("appAccountToken", .string(token.uuidString.lowercased()))
@@ -69,14 +69,14 @@ struct ExtendCommand: AsyncParsableCommand {
   @OptionGroup var options: AppStoreOptions
 
   func run() async throws {
-    try await options.report { desk in
+    try await options.report { clients in
       var body = ExtendRenewalDateRequest()
       body.extendByDays = request.days
       body.extendReasonCode = request.reason
       body.requestIdentifier = request.requestIdentifier
-      let answer = try await desk.api.extendRenewalDate(
-        body, of: OriginalTransactionID(originalID), in: desk.bundleID,
-        environment: desk.environment)
+      let answer = try await clients.api.extendRenewalDate(
+        body, of: OriginalTransactionID(originalID), in: clients.bundleID,
+        environment: clients.environment)
       var report = AppStoreReport(answer.environment)
       report.show("requestIdentifier", body.requestIdentifier.map { .string($0) })
       report.show(members: answer.content.json)
@@ -107,15 +107,15 @@ struct ExtendAllCommand: AsyncParsableCommand {
   @OptionGroup var options: AppStoreOptions
 
   func run() async throws {
-    try await options.report { desk in
+    try await options.report { clients in
       var body = MassExtendRenewalDateRequest()
       body.extendByDays = request.days
       body.extendReasonCode = request.reason
       body.requestIdentifier = request.requestIdentifier
       body.productID = productID
       if !storefront.isEmpty { body.storefrontCountryCodes = storefront }
-      let answer = try await desk.api.extendRenewalDates(
-        body, in: desk.bundleID, environment: desk.environmentOrProduction)
+      let answer = try await clients.api.extendRenewalDates(
+        body, in: clients.bundleID, environment: clients.environmentOrProduction)
       var report = AppStoreReport(answer.environment)
       report.show(members: answer.content.json)
       report.blocks.append(.line("Apple has started the extension."))
@@ -138,10 +138,10 @@ struct ExtensionStatusCommand: AsyncParsableCommand {
   @OptionGroup var options: AppStoreOptions
 
   func run() async throws {
-    try await options.report { desk in
-      let answer = try await desk.api.extensionStatus(
-        of: requestID, productID: ProductID(productID), in: desk.bundleID,
-        environment: desk.environmentOrProduction)
+    try await options.report { clients in
+      let answer = try await clients.api.extensionStatus(
+        of: requestID, productID: ProductID(productID), in: clients.bundleID,
+        environment: clients.environmentOrProduction)
       var report = AppStoreReport(answer.environment)
       report.show(members: answer.content.json)
       return report
@@ -198,9 +198,9 @@ struct ConsumptionCommand: AsyncParsableCommand {
     body.sampleContentProvided = sampleContentProvided
     body.consumptionPercentage = consumed.map { Int64(($0 * 1000).rounded()) }
     body.refundPreference = preference
-    try await options.report { [body] desk in
-      let answer = try await desk.api.sendConsumptionInformation(
-        body, on: TransactionID(id), of: desk.bundleID, in: desk.environment)
+    try await options.report { [body] clients in
+      let answer = try await clients.api.sendConsumptionInformation(
+        body, on: TransactionID(id), of: clients.bundleID, in: clients.environment)
       var report = AppStoreReport(answer.environment)
       report.show("transactionId", .string(id))
       report.show(members: body.json)

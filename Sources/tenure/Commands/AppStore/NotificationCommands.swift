@@ -60,13 +60,14 @@ struct NotificationsCommand: AsyncParsableCommand {
   }
 
   func run() async throws {
-    try await options.report { desk in
-      let environment = desk.environmentOrProduction
+    try await options.report { clients in
+      let environment = clients.environmentOrProduction
       let progress = ProgressBar("notifications read")
       var report = AppStoreReport(environment)
       var notifications: [SentNotification] = []
       do {
-        let pages = desk.api.notificationHistoryPages(query, of: desk.bundleID, in: environment)
+        let pages = clients.api.notificationHistoryPages(
+          query, of: clients.bundleID, in: environment)
         for try await page in pages {
           notifications += page.content.notifications
           progress.show(notifications.count)
@@ -105,17 +106,17 @@ struct TestNotificationCommand: AsyncParsableCommand {
   @OptionGroup var options: AppStoreOptions
 
   func run() async throws {
-    try await options.report { desk in
-      let environment = desk.environmentOrProduction
+    try await options.report { clients in
+      let environment = clients.environmentOrProduction
       var report = AppStoreReport(environment)
       var token = token ?? ""
       if token.isEmpty {
-        token = try await desk.api.requestTestNotification(of: desk.bundleID, in: environment)
+        token = try await clients.api.requestTestNotification(of: clients.bundleID, in: environment)
           .content
       }
       report.show("testNotificationToken", .string(token))
       guard wait || self.token != nil else { return report }
-      let sent = try await outcome(token, desk, environment)
+      let sent = try await outcome(token, clients, environment)
       report.show(sent)
       if !sent.attempts.contains(where: { $0.sendAttemptResult == .success }) {
         report.failure = CommandFailure(
@@ -126,12 +127,12 @@ struct TestNotificationCommand: AsyncParsableCommand {
   }
 
   private func outcome(
-    _ token: String, _ desk: AppStoreClients, _ environment: Environment
+    _ token: String, _ clients: AppStoreClients, _ environment: Environment
   ) async throws -> SentNotification {
     for _ in 1..<(wait ? Self.tries : 1) {
       do {
-        let sent = try await desk.api.testNotificationStatus(
-          token, of: desk.bundleID, in: environment
+        let sent = try await clients.api.testNotificationStatus(
+          token, of: clients.bundleID, in: environment
         ).content
         if !sent.attempts.isEmpty { return sent }
       } catch let error as AppStoreServerAPIError where error.code == .testNotificationNotFound {
@@ -139,7 +140,9 @@ struct TestNotificationCommand: AsyncParsableCommand {
       }
       try await Task.sleep(for: Self.pause)
     }
-    return try await desk.api.testNotificationStatus(token, of: desk.bundleID, in: environment)
-      .content
+    return try await clients.api.testNotificationStatus(
+      token, of: clients.bundleID, in: environment
+    )
+    .content
   }
 }

@@ -14,9 +14,9 @@ struct TransactionCommand: AsyncParsableCommand {
   @OptionGroup var options: AppStoreOptions
 
   func run() async throws {
-    try await options.report { desk in
-      let answer = try await desk.api.transactionInfo(
-        TransactionID(id), of: desk.bundleID, in: desk.environment)
+    try await options.report { clients in
+      let answer = try await clients.api.transactionInfo(
+        TransactionID(id), of: clients.bundleID, in: clients.environment)
       var report = AppStoreReport(answer.environment)
       report.show(answer.content, as: "transaction") { $0.payload.json }
       return report
@@ -79,9 +79,10 @@ struct HistoryCommand: AsyncParsableCommand {
   }
 
   func run() async throws {
-    try await options.report { desk in
-      let pages = desk.api.transactionHistoryPages(
-        of: id, in: desk.bundleID, environment: desk.environment, query: query, after: revision)
+    try await options.report { clients in
+      let pages = clients.api.transactionHistoryPages(
+        of: id, in: clients.bundleID, environment: clients.environment, query: query,
+        after: revision)
       return try await AppStoreReport.transactions(pages)
     }
   }
@@ -101,9 +102,9 @@ struct RefundsCommand: AsyncParsableCommand {
   @OptionGroup var options: AppStoreOptions
 
   func run() async throws {
-    try await options.report { desk in
-      let pages = desk.api.refundHistoryPages(
-        of: id, in: desk.bundleID, environment: desk.environment, after: revision)
+    try await options.report { clients in
+      let pages = clients.api.refundHistoryPages(
+        of: id, in: clients.bundleID, environment: clients.environment, after: revision)
       return try await AppStoreReport.transactions(pages)
     }
   }
@@ -127,9 +128,9 @@ struct StatusesCommand: AsyncParsableCommand {
   @OptionGroup var options: AppStoreOptions
 
   func run() async throws {
-    try await options.report { desk in
-      let answer = try await desk.api.subscriptionStatuses(
-        of: id, in: desk.bundleID, environment: desk.environment,
+    try await options.report { clients in
+      let answer = try await clients.api.subscriptionStatuses(
+        of: id, in: clients.bundleID, environment: clients.environment,
         only: status.map { SubscriptionStatus(rawValue: $0) })
       var report = AppStoreReport(answer.environment)
       report.show(answer.content)
@@ -149,9 +150,9 @@ struct AppTransactionCommand: AsyncParsableCommand {
   @OptionGroup var options: AppStoreOptions
 
   func run() async throws {
-    try await options.report { desk in
-      let answer = try await desk.api.appTransactionInfo(
-        of: id, in: desk.bundleID, environment: desk.environment)
+    try await options.report { clients in
+      let answer = try await clients.api.appTransactionInfo(
+        of: id, in: clients.bundleID, environment: clients.environment)
       var report = AppStoreReport(answer.environment)
       report.show(answer.content, as: "appTransaction") { $0.json }
       return report
@@ -172,9 +173,9 @@ struct OrderCommand: AsyncParsableCommand {
   @OptionGroup var options: AppStoreOptions
 
   func run() async throws {
-    try await options.report { desk in
-      let answer = try await desk.api.orderLookup(
-        id, in: desk.bundleID, environment: desk.environmentOrProduction)
+    try await options.report { clients in
+      let answer = try await clients.api.orderLookup(
+        id, in: clients.bundleID, environment: clients.environmentOrProduction)
       var report = AppStoreReport(answer.environment)
       let status = answer.content.status
       report.add("status", status?.json)

@@ -22,7 +22,7 @@ struct Life: Sendable {
     /// verifyReceipt, asked about a receipt that was stored once.
     case receiptPolls = "polls by receipt"
 
-    /// Whether it tells for whom the app server speaks.
+    /// Whether it names the app server's account.
     var claims: Bool { self == .receipts || self == .signedTransactions }
   }
 

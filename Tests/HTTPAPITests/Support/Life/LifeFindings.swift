@@ -27,7 +27,7 @@ struct LifeFindings: Sendable {
     /// What an account could use at a moment, as it was known then.
     case seen
     /// How a line stands at the end.
-    case standing
+    case state
   }
 
   struct Fact: Hashable, Comparable, Sendable, CustomStringConvertible {
@@ -51,35 +51,35 @@ struct LifeFindings: Sendable {
   /// Reads them from a ledger.
   init(of life: Life, in api: TestAPI, seen: [Fact: String]) async throws {
     facts = seen
-    var families: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
+    var originals: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
     for line in Set(life.truth.map(\.line)) {
-      families[line] = try await api.ledger.ownership.family(of: line)
+      originals[line] = try await api.ledger.ownership.original(of: line)
     }
     for charge in life.truth {
       let name = Life.name(of: charge)
       let keys = charge.transactionIDs.map {
         TransactionKey(line: charge.line, transactionID: $0, productID: charge.productID)
       }
-      guard let family = families[charge.line],
-        let (found, recorded) = keys.compactMap({ family.charge(of: $0) }).first
+      guard let original = originals[charge.line],
+        let (found, recorded) = keys.compactMap({ original.charge(of: $0) }).first
       else { continue }
-      let owner = recorded.decision.owner.flatMap { family.names[$0] } ?? "nobody"
+      let owner = recorded.decision.owner.flatMap { original.names[$0] } ?? "unowned"
       facts[Fact(.owner, name)] = owner
       facts[Fact(.rule, name)] = recorded.decision.rule.rawValue
       facts[Fact(.kind, name)] = found.kind.rawValue
-      facts[Fact(.terms, name)] = Self.words(for: found, in: family)
+      facts[Fact(.terms, name)] = Self.words(for: found, in: original)
     }
-    for (line, family) in families {
+    for (line, original) in originals {
       let first = life.truth.first { $0.line == line }
       let name = first.map { Life.name(of: $0) } ?? ""
       let bindings = Binding.bindings(
-        of: family.rule.charges, decisions: family.rule.decisions)
+        of: original.rule.charges, decisions: original.rule.decisions)
       facts[Fact(.bindings, name)] = bindings.map { binding in
-        let account = binding.account.flatMap { family.names[$0] } ?? "nobody"
+        let account = binding.account.flatMap { original.names[$0] } ?? "unowned"
         return "\(account) since \(binding.boundAt.description.prefix(16))"
       }.joined(separator: ", ")
       let report = try await api.get("/v1/original-transactions/\(line.originalTransactionID)")
-      facts[Fact(.standing, name)] = [
+      facts[Fact(.state, name)] = [
         "state", "auto_renewing", "auto_renew_product_id", "expires_at",
       ].map { "\($0) \(report[$0]?.string ?? report[$0]?.bool.map { "\($0)" } ?? "none")" }
         .joined(separator: ", ")
@@ -97,8 +97,9 @@ struct LifeFindings: Sendable {
     audit = try await api.ledger.auditor.audit().differences.map(\.description)
   }
 
-  private static func words(for charge: Charge, in family: RecordedOriginalTransaction) -> String {
-    let transaction = family.line.history[charge.id]
+  private static func words(for charge: Charge, in original: RecordedOriginalTransaction) -> String
+  {
+    let transaction = original.line.history[charge.id]
     var words = ["from \(charge.date)"]
     if let end = charge.end { words.append("to \(end)") }
     words.append(transaction?.periodType.rawValue ?? "")
@@ -108,7 +109,7 @@ struct LifeFindings: Sendable {
     return words.joined(separator: " ")
   }
 
-  /// Entitlements as the interface tells them, but for the names of transactions: a restored one
+  /// Entitlements as the interface shows them, but for the names of transactions: a restored one
   /// has several.
   static func words(for entitlements: JSONValue?) -> String {
     (entitlements?.array ?? []).map { entitlement in
@@ -125,7 +126,7 @@ struct LifeFindings: Sendable {
     }.joined(separator: "; ")
   }
 
-  /// The facts that two ledgers do not tell alike, or of which one knows nothing.
+  /// The facts that two ledgers record differently, or of which one knows nothing.
   func differences(from other: LifeFindings) -> [Difference] {
     Set(facts.keys).union(other.facts.keys).sorted().compactMap { fact in
       let (here, there) = (facts[fact] ?? Self.nothing, other.facts[fact] ?? Self.nothing)
@@ -133,10 +134,10 @@ struct LifeFindings: Sendable {
     }
   }
 
-  /// A fact of which a ledger has never heard.
+  /// A fact that a ledger does not know.
   static let nothing = "-"
 
-  /// A fact that two ledgers do not tell alike.
+  /// A fact that two ledgers record differently.
   struct Difference: Sendable, CustomStringConvertible {
     let fact: Fact
     let says: String

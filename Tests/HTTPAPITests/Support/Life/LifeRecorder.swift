@@ -24,7 +24,7 @@ final class LifeRecorder {
   private var notified = 0
   /// By Apple ID: the line that is polled, and the last poll's revision.
   private var polled: [AppleID: (line: OriginalTransactionKey, revision: String?)] = [:]
-  /// By Apple ID: what somebody sent once.
+  /// By Apple ID: receipts that a device sent once.
   private var stored: [AppleID: String] = [:]
 
   init(tokens: [String: UUID]) throws {
@@ -54,10 +54,10 @@ final class LifeRecorder {
 
   /// Advances the time to a moment, then performs an action on a device.
   func at(
-    _ moment: String, on device: DeviceID, _ act: (LifeRecorder) throws -> [SimulatedEvent]
+    _ moment: String, on device: DeviceID, _ action: (LifeRecorder) throws -> [SimulatedEvent]
   ) async throws {
     try await pass(until: try #require(Timestamp(rfc3339: moment + ":00Z")))
-    try await note(try act(self), first: device)
+    try await note(try action(self), first: device)
   }
 
   /// Advances the time hour by hour; automatic events are noted within the hour.
@@ -183,9 +183,9 @@ final class LifeRecorder {
   }
 
   private func noteNotifications() throws {
-    let news = simulation.notifications(after: notified)
-    notified += news.count
-    for notification in news {
+    let newer = simulation.notifications(after: notified)
+    notified += newer.count
+    for notification in newer {
       switch notification.version {
       case .v2: add(.notifications, .notification(notification.body), about: nil)
       case .v1, .v1Before2021:

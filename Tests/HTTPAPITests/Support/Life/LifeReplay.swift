@@ -109,7 +109,7 @@ struct LifeReplay {
 
   private func post(_ body: [UInt8]) async throws {
     let answer = try await api.send(
-      .post, "/v1/appstore/notifications", body, as: .nobody,
+      .post, "/v1/appstore/notifications", body, as: .anonymous,
       headers: [.contentType: "application/json"])
     #expect(answer.status == 200, "\(answer)")
   }

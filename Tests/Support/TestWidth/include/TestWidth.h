@@ -1,1 +1,1 @@
-// Nothing to call: whoever links TestWidth has its effect.
+// Nothing to call: linking TestWidth is enough.

@@ -5,9 +5,9 @@ import Testing
 
 @testable import LedgerStorage
 
-/// What recording, surveys and rebuilds leave in the journal that reports count.
-@Suite("The journal")
-struct JournalTests {
+/// The movements that recording, reconciliation and rebuilds leave for reports.
+@Suite("Movements in the ledger")
+struct MovementRowTests {
   private static let oneMonth = [
     "0 charged 1 +1", "0 started 1 +1", "0 state active_renewing 1 +1", "30 ended unknown 1 -1",
     "30 state active_renewing 1 -1", "30 state expired 1 +1",
@@ -28,7 +28,7 @@ struct JournalTests {
       ]
       #expect(try await ledger.journal(knownAt: 30) == twoMonths)
 
-      // Nothing is news, and so nothing is written.
+      // Nothing is new, so nothing is written.
       let rows = try await ledger.count("SELECT count(*) FROM tenure.movement")
       try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 31)
       #expect(try await ledger.count("SELECT count(*) FROM tenure.movement") == rows)
@@ -43,7 +43,7 @@ struct JournalTests {
     }
   }
 
-  @Test("what a renewal is announced to be for is Apple's word since the latest charge")
+  @Test("the product of the next renewal is Apple's report since the latest charge")
   func announcedProduct() async throws {
     try await withLedger { ledger in
       func announced() async throws -> String? {
@@ -52,9 +52,9 @@ struct JournalTests {
         ).decodeOnly(String?.self)
       }
       func say(_ product: ProductID, on date: Double) async throws {
-        let word = RenewalStatus(asOf: day(date), autoRenews: true, autoRenewProductID: product)
+        let status = RenewalStatus(asOf: day(date), autoRenews: true, autoRenewProductID: product)
         try await ledger.submit(
-          [.renewalStatus(word, line: lineID)], claiming: [], by: "anna", on: date)
+          [.renewalStatus(status, line: originalKey)], claiming: [], by: "anna", on: date)
       }
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       #expect(try await announced() == nil)
@@ -70,7 +70,7 @@ struct JournalTests {
     }
   }
 
-  @Test("a survey brings it up to date when the catalogue changes, and keeps what was known")
+  @Test("reconciliation brings it up to date when the catalogue changes, and keeps what was known")
   func catalogue() async throws {
     try await withLedger { ledger in
       for number in 1...3 {
@@ -88,7 +88,7 @@ struct JournalTests {
       #expect(try await ledger.auditor.audit().isJournalPending)
       let terms = AccessTerms(catalogue: try await ledger.products.catalogue())
       try await ledger.work(until: 3, terms: terms)
-      // The second look, later, and then the journal.
+      // The second pass, later, and then the movements.
       try await ledger.work(until: 4, terms: terms)
       #expect(
         try await ledger.count(
@@ -109,7 +109,7 @@ struct JournalTests {
     }
   }
 
-  @Test("lines that become one have one journal from then on")
+  @Test("linked original transactions have one list of movements from then on")
   func linked() async throws {
     try await withLedger { ledger in
       let other = OriginalTransactionKey(.production, "2000")
@@ -149,9 +149,11 @@ struct JournalTests {
           period: CalendarPeriod(months: 1), priceMilliunits: 5000, currency: "EUR")
       ])
       #expect(
-        try await ledger.maintenance.updateMovements(of: [lineID], by: priced, at: day(50)) == 1)
+        try await ledger.maintenance.updateMovements(of: [originalKey], by: priced, at: day(50))
+          == 1)
       #expect(
-        try await ledger.maintenance.updateMovements(of: [lineID], by: priced, at: day(51)) == 0)
+        try await ledger.maintenance.updateMovements(of: [originalKey], by: priced, at: day(51))
+          == 0)
       try await ledger.submit(
         [charge("2", on: 30)], claiming: [], by: "anna", on: 29,
         terms: AccessTerms(catalogue: priced))
@@ -173,11 +175,11 @@ struct JournalTests {
     }
   }
 
-  @Test("what a survey finds is known after all that was recorded, in the same moment too")
-  func surveyInTheSameMoment() async throws {
+  @Test("what a reconciliation finds is known after all that was recorded, in the same moment too")
+  func reconciliationInTheSameMoment() async throws {
     try await withLedger { ledger in
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
-      // An entry of which the journal says nothing.
+      // An entry without movements.
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "ben", on: 5)
       let priced = Catalogue([
         Product(
@@ -185,7 +187,8 @@ struct JournalTests {
           period: CalendarPeriod(months: 1), priceMilliunits: 5000, currency: "EUR")
       ])
       #expect(
-        try await ledger.maintenance.updateMovements(of: [lineID], by: priced, at: day(5)) == 1)
+        try await ledger.maintenance.updateMovements(of: [originalKey], by: priced, at: day(5)) == 1
+      )
       let known = try await ledger.database.query(
         "SELECT min(known_from) FROM tenure.movement WHERE price_source = 'catalogue'"
       ).decodeOnly(Timestamp.self)
@@ -193,7 +196,7 @@ struct JournalTests {
     }
   }
 
-  @Test("a change that can't be folded does not stop the others")
+  @Test("a change that can't be rolled up does not stop the others")
   func brokenChange() async throws {
     try await withLedger { ledger in
       func line(_ id: OriginalTransactionID) -> OriginalTransactionKey {
@@ -205,7 +208,7 @@ struct JournalTests {
           [charge(transaction, on: date, line: line(id))],
           claiming: [key(transaction, line: line(id))], by: "anna", on: date + 0.1)
       }
-      func fold(on date: Double) async throws -> [PostgresError] {
+      func rollUp(on date: Double) async throws -> [PostgresError] {
         let jobs = try await ledger.jobs.claimJobs(
           limits: [.maintenance: 1], worker: "w", at: day(date), lease: .seconds(60))
         return try await ledger.maintenance.rollUpMovements(
@@ -213,13 +216,13 @@ struct JournalTests {
       }
       try await ledger.jobs.seed([.rollUpMovements], at: day(0))
       try await buy("1000", on: 0)
-      #expect(try await fold(on: 1).isEmpty)
+      #expect(try await rollUp(on: 1).isEmpty)
       try await ledger.database.runScript(
         "UPDATE tenure.movement_day SET number = 9223372036854775807")
       // Of the same sums as the first one, which have no room left, and of others.
       try await buy("2000", on: 0)
       for number in 3000..<3005 { try await buy(OriginalTransactionID("\(number)"), on: 5) }
-      let faults = try await fold(on: 10)
+      let faults = try await rollUp(on: 10)
       #expect(faults.map(\.sqlState?.errorClass) == ["22"])
       let left = try await ledger.database.query(
         "SELECT DISTINCT original_transaction_id FROM tenure.movement_change"
@@ -296,7 +299,7 @@ struct JournalTests {
     Tampering("the sums are lost", "TRUNCATE tenure.movement_change"),
   ]
 
-  @Test("an audit finds what was tampered with, and rebuild mends it", arguments: tamperings)
+  @Test("an audit finds tampering, and a rebuild repairs it", arguments: tamperings)
   func tampering(_ tampering: Tampering) async throws {
     try await withLedger { ledger in
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
@@ -311,8 +314,8 @@ struct JournalTests {
       _ = try await ledger.auditor.rebuild()
       #expect(try await ledger.auditor.audit().differences == [])
       // Rows are closed and added, never taken away: at most two of each kind are wrong.
-      let mended = try await ledger.count("SELECT count(*) FROM tenure.movement")
-      #expect((kept...(rows + 2)).contains(mended))
+      let repaired = try await ledger.count("SELECT count(*) FROM tenure.movement")
+      #expect((kept...(rows + 2)).contains(repaired))
     }
   }
 
@@ -328,8 +331,8 @@ struct JournalTests {
     }
   }
 
-  @Test("folding moves the changes into the sums by the day, and comes again")
-  func folding() async throws {
+  @Test("the roll-up moves the changes into the sums by the day, and runs again")
+  func rollup() async throws {
     try await withLedger { ledger in
       let sums: SQL = """
         SELECT coalesce(sum(number), 0)::bigint, coalesce(sum(mrr_twelfths), 0)::bigint,
@@ -349,7 +352,7 @@ struct JournalTests {
             m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
         ) AS sum
         """
-      func fold(on date: Double) async throws {
+      func rollUp(on date: Double) async throws {
         let jobs = try await ledger.jobs.claimJobs(
           limits: [.maintenance: 1], worker: "w", at: day(date), lease: .seconds(60))
         try await ledger.maintenance.rollUpMovements(
@@ -359,7 +362,7 @@ struct JournalTests {
       try await ledger.jobs.seed([.rollUpMovements], at: day(1))
       let before = try await ledger.database.query(sums).decodeOnly(
         Int.self, Int.self, Int.self)
-      try await fold(on: 1)
+      try await rollUp(on: 1)
       #expect(try await ledger.count("SELECT count(*) FROM tenure.movement_change") == 0)
       let after = try await ledger.database.query(sums).decodeOnly(Int.self, Int.self, Int.self)
       #expect((before.0, before.1) == (after.0, after.1))
@@ -367,7 +370,7 @@ struct JournalTests {
 
       try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 30)
       #expect(try await ledger.auditor.audit().differences == [])
-      try await fold(on: 31)
+      try await rollUp(on: 31)
       #expect(try await ledger.auditor.audit().differences == [])
       #expect(try await ledger.jobs.nextJobs()[.maintenance] == day(31) + .seconds(10))
     }
@@ -375,7 +378,7 @@ struct JournalTests {
 }
 
 extension Ledger {
-  /// What the journal knew on a day, in a few words each: when, what, of which charge.
+  /// The movements known on a day, in a few words each: when, what, of which charge.
   fileprivate func journal(knownAt date: Double, of line: String? = nil) async throws -> [String] {
     try await database.query(
       """
@@ -403,7 +406,7 @@ extension Ledger {
       if waiting == 2 { return }
       try await Task.sleep(for: .milliseconds(10))
     }
-    Issue.record("Nobody waits for a lock.")
+    Issue.record("No connection waits for a lock.")
   }
 
   fileprivate func count(_ sql: SQL) async throws -> Int {

@@ -1,12 +1,12 @@
 import Subscriptions
 import Testing
 
-/// What a recording tells whom.
-struct LineNewsTests {
-  /// Steps of a story, each with what it tells.
+/// The events of a recording, by account.
+struct OriginalTransactionEventsTests {
+  /// Steps of a story, each with its events.
   struct Story: Sendable, CustomTestStringConvertible {
     let testDescription: String
-    let steps: [(step: @Sendable (inout Ledger) -> Void, news: [String])]
+    let steps: [(step: @Sendable (inout Ledger) -> Void, published: [String])]
 
     init(_ name: String, _ steps: [(@Sendable (inout Ledger) -> Void, [String])]) {
       testDescription = name
@@ -20,7 +20,7 @@ struct LineNewsTests {
       ({ $0.record(bought("1", 0) + [claims("1", a, 0)]) }, [
         "transaction.recorded A 1",
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
       ]),
       ({ $0.record(bought("1", 0) + [claims("1", a, 1)]) }, []),
       ({ $0.record(bought("1", 0, asOf: 5)) }, []),
@@ -31,34 +31,34 @@ struct LineNewsTests {
       ({ $0.record(bought("1", 0)) }, ["transaction.recorded - 1"]),
       ({ $0.claim(key("1"), by: a) }, [
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
       ]),
     ]),
 
     Story("What was bought with a token of its own is its account's", [
-      ({ $0.hear(charge("1", from: day(0), to: day(30), token: issuedToken(t))) }, [
+      ({ $0.receive(charge("1", from: day(0), to: day(30), token: issuedToken(t))) }, [
         "transaction.recorded T 1",
         "transaction.owner_decided T 1 gained by app_account_token",
-        "binding.opened T 1 by app_account_token beside nobody",
+        "binding.opened T 1 by app_account_token from none",
       ]),
       ({ $0.claim(key("1"), by: a) }, []),
     ]),
 
     Story("The holder of a repeated token yields to a claim", [
-      ({ $0.hear(charge("0", from: day(-60), to: day(-30), token: issuedToken(t))) }, [
+      ({ $0.receive(charge("0", from: day(-60), to: day(-30), token: issuedToken(t))) }, [
         "transaction.recorded T 0",
         "transaction.owner_decided T 0 gained by app_account_token",
-        "binding.opened T 0 by app_account_token beside nobody",
+        "binding.opened T 0 by app_account_token from none",
       ]),
-      ({ $0.hear(charge("1", from: day(0), to: day(30), token: issuedToken(t))) }, [
+      ({ $0.receive(charge("1", from: day(0), to: day(30), token: issuedToken(t))) }, [
         "transaction.recorded T 1",
         "transaction.owner_decided T 1 gained by app_account_token",
       ]),
       ({ $0.claim(key("1"), by: a) }, [
-        "transaction.owner_corrected T 1 lost by submitter beside another_account",
-        "transaction.claimed A 1 gained by submitter beside another_account",
-        "binding.closed T 1 by submitter beside another_account",
-        "binding.opened A 1 by submitter beside another_account",
+        "transaction.owner_corrected T 1 lost by submitter from another_account",
+        "transaction.claimed A 1 gained by submitter from another_account",
+        "binding.closed T 1 by submitter from another_account",
+        "binding.opened A 1 by submitter from another_account",
       ]),
     ]),
 
@@ -66,14 +66,14 @@ struct LineNewsTests {
       ({ $0.record(bought("1", 0) + [claims("1", a, 0)]) }, [
         "transaction.recorded A 1",
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
       ]),
-      ({ $0.hear([on(day(1))]) }, []),
-      ({ $0.hear([off(day(2))]) }, ["renewal_status.changed A 1 off for monthly"]),
-      ({ $0.hear([off(day(3))]) }, []),
-      // Late news of what is over.
-      ({ $0.hear([on(day(1.5))]) }, []),
-      ({ $0.hear([on(day(4))]) }, ["renewal_status.changed A 1 on for monthly"]),
+      ({ $0.receive([on(day(1))]) }, []),
+      ({ $0.receive([off(day(2))]) }, ["renewal_status.changed A 1 off for monthly"]),
+      ({ $0.receive([off(day(3))]) }, []),
+      // Late evidence of an ended period.
+      ({ $0.receive([on(day(1.5))]) }, []),
+      ({ $0.receive([on(day(4))]) }, ["renewal_status.changed A 1 on for monthly"]),
       ({ $0.record(bought("2", 30)) }, [
         "transaction.recorded A 2",
         "transaction.owner_decided A 2 gained by actively_auto_renewing",
@@ -84,34 +84,34 @@ struct LineNewsTests {
       ({ $0.record(bought("1", 0) + [claims("1", a, 0), says(off(day(1)))]) }, [
         "transaction.recorded A 1",
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
         "renewal_status.changed A 1 off for monthly",
       ]),
     ]),
 
-    Story("A bought and switched off before anybody claimed: told to nobody, then to A", [
+    Story("A bought and switched off before any claim: no event, then one for A", [
       ({ $0.record(bought("1", 0) + [says(off(day(1)))]) }, [
         "transaction.recorded - 1", "renewal_status.changed - 1 off for monthly",
       ]),
       ({ $0.claim(key("1"), by: a) }, [
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
         "renewal_status.changed A 1 off for monthly",
       ]),
     ]),
 
-    Story("A off, A's month ends, B buys: both are told", [
+    Story("A off, A's month ends, B buys: events for both", [
       ({ $0.record(bought("1", 0) + [claims("1", a, 0), says(off(day(1)))]) }, [
         "transaction.recorded A 1",
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
         "renewal_status.changed A 1 off for monthly",
       ]),
       ({ $0.record(bought("2", 35, .quarterly) + [says(on(day(35.1))), claims("2", b, 35, .quarterly)]) }, [
         "transaction.recorded B 2",
         "transaction.claimed B 2 gained by submitter",
-        "binding.closed A 2 by submitter beside another_account",
-        "binding.opened B 2 by submitter beside another_account",
+        "binding.closed A 2 by submitter from another_account",
+        "binding.opened B 2 by submitter from another_account",
       ]),
     ]),
 
@@ -119,7 +119,7 @@ struct LineNewsTests {
       ({ $0.record(bought("1", 0) + [claims("1", a, 0), says(off(day(1)))]) }, [
         "transaction.recorded A 1",
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
         "renewal_status.changed A 1 off for monthly",
       ]),
       ({ $0.record(bought("2", 35) + [claims("2", a, 35)]) }, [
@@ -129,15 +129,15 @@ struct LineNewsTests {
       ]),
     ]),
 
-    Story("A resubscription that nobody claims ends A's binding", [
+    Story("An unclaimed resubscription ends A's binding", [
       ({ $0.record(bought("1", 0) + [claims("1", a, 0)]) }, [
         "transaction.recorded A 1",
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
       ]),
       ({ $0.record(bought("2", 120)) }, [
         "transaction.recorded - 2",
-        "binding.closed A 2 by unclaimed beside nobody",
+        "binding.closed A 2 by unclaimed from none",
       ]),
     ]),
 
@@ -145,22 +145,22 @@ struct LineNewsTests {
       ({ $0.record(bought("1", 0) + [claims("1", a, 0)]) }, [
         "transaction.recorded A 1",
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
       ]),
-      ({ $0.hear([status(day(30), .gracePeriod(until: day(46)))]) }, [
+      ({ $0.receive([status(day(30), .gracePeriod(until: day(46)))]) }, [
         "subscription.in_grace_period A 1 day 46",
       ]),
-      ({ $0.hear([status(day(31), .gracePeriod(until: day(46)))]) }, []),
-      ({ $0.hear([status(day(46), .billingRetry)]) }, ["subscription.in_billing_retry A 1"]),
+      ({ $0.receive([status(day(31), .gracePeriod(until: day(46)))]) }, []),
+      ({ $0.receive([status(day(46), .billingRetry)]) }, ["subscription.in_billing_retry A 1"]),
       ({ $0.record(bought("2", 50)) }, [
         "transaction.recorded A 2",
         "transaction.owner_decided A 2 gained by actively_auto_renewing",
         "subscription.recovered A 2",
       ]),
-      ({ $0.hear([status(day(80), .billingRetry)]) }, ["subscription.in_billing_retry A 2"]),
-      ({ $0.hear([status(day(81), .undisturbed)]) }, ["subscription.recovered A 2"]),
-      ({ $0.hear([status(day(82), .billingRetry)]) }, ["subscription.in_billing_retry A 2"]),
-      ({ $0.hear([status(day(140), .expired)]) }, []),
+      ({ $0.receive([status(day(80), .billingRetry)]) }, ["subscription.in_billing_retry A 2"]),
+      ({ $0.receive([status(day(81), .undisturbed)]) }, ["subscription.recovered A 2"]),
+      ({ $0.receive([status(day(82), .billingRetry)]) }, ["subscription.in_billing_retry A 2"]),
+      ({ $0.receive([status(day(140), .expired)]) }, []),
       ({ $0.record(bought("3", 150) + [claims("3", a, 150)]) }, [
         "transaction.recorded A 3",
         "transaction.claimed A 3 gained by submitter",
@@ -171,14 +171,14 @@ struct LineNewsTests {
       ({ $0.record(bought("1", 0) + [claims("1", a, 0)]) }, [
         "transaction.recorded A 1",
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
       ]),
-      ({ $0.hear([status(day(30), .billingRetry)]) }, ["subscription.in_billing_retry A 1"]),
+      ({ $0.receive([status(day(30), .billingRetry)]) }, ["subscription.in_billing_retry A 1"]),
       ({ $0.record(bought("2", 100) + [claims("2", b, 100)]) }, [
         "transaction.recorded B 2",
         "transaction.claimed B 2 gained by submitter",
-        "binding.closed A 2 by submitter beside another_account",
-        "binding.opened B 2 by submitter beside another_account",
+        "binding.closed A 2 by submitter from another_account",
+        "binding.opened B 2 by submitter from another_account",
       ]),
     ]),
 
@@ -186,7 +186,7 @@ struct LineNewsTests {
       ({ $0.record(bought("1", 0) + [claims("1", a, 0)]) }, [
         "transaction.recorded A 1",
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
       ]),
       ({ $0.record(refunded("1", 0, on: 10, asOf: 11)) }, ["transaction.revoked A 1 day 10"]),
       ({ $0.record(refunded("1", 0, on: 10, asOf: 12)) }, []),
@@ -195,7 +195,7 @@ struct LineNewsTests {
       ({ $0.record(refunded("1", 0, on: 16, asOf: 17)) }, ["transaction.revoked A 1 day 16"]),
     ]),
 
-    Story("What nobody claimed is refunded before it is known", [
+    Story("An unclaimed charge is refunded before it is known", [
       ({ $0.record(refunded("1", 0, on: 10, asOf: 11)) }, [
         "transaction.recorded - 1", "transaction.revoked - 1 day 10",
       ]),
@@ -205,7 +205,7 @@ struct LineNewsTests {
       ({ $0.record(bought("1", 0) + [claims("1", a, 0)]) }, [
         "transaction.recorded A 1",
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
       ]),
       // What looks like one turns out to be none.
       ({ $0.record(refunded("1", 0, on: 15, asOf: 15)) }, ["transaction.revoked A 1 day 15"]),
@@ -221,16 +221,16 @@ struct LineNewsTests {
       ({ $0.record(bought("1", 0) + [claims("1", a, 0)]) }, [
         "transaction.recorded A 1",
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
       ]),
-      ({ $0.hear([announces(.quarterly, 10)]) }, ["renewal_status.changed A 1 on for quarterly"]),
-      ({ $0.hear([announces(.quarterly, 11)]) }, []),
+      ({ $0.receive([announces(.quarterly, 10)]) }, ["renewal_status.changed A 1 on for quarterly"]),
+      ({ $0.receive([announces(.quarterly, 11)]) }, []),
       ({ $0.record(bought("2", 30, .quarterly)) }, [
         "transaction.recorded A 2",
         "transaction.owner_decided A 2 gained by actively_auto_renewing",
         "product.changed A 2 monthly to quarterly",
       ]),
-      ({ $0.hear([announces(.monthly, 31)]) }, ["renewal_status.changed A 2 on for monthly"]),
+      ({ $0.receive([announces(.monthly, 31)]) }, ["renewal_status.changed A 2 on for monthly"]),
       // Another one is bought before that comes.
       ({ $0.record(bought("3", 40, "both") + [claims("3", a, 40, "both")]) }, [
         "transaction.recorded A 3",
@@ -243,19 +243,19 @@ struct LineNewsTests {
       ({ $0.record(bought("1", 0) + [claims("1", a, 0)]) }, [
         "transaction.recorded A 1",
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
       ]),
       ({ $0.record(bought("2", 35) + [claims("2", b, 35)]) }, [
         "transaction.recorded B 2",
         "transaction.claimed B 2 gained by submitter",
-        "binding.closed A 2 by submitter beside another_account",
-        "binding.opened B 2 by submitter beside another_account",
+        "binding.closed A 2 by submitter from another_account",
+        "binding.opened B 2 by submitter from another_account",
       ]),
       ({ $0.record(bought("2", 35, kind: .renewal)) }, [
-        "transaction.owner_corrected B 2 lost by actively_auto_renewing beside another_account",
-        "transaction.owner_corrected A 2 gained by actively_auto_renewing beside another_account",
-        "binding.closed B 2 by actively_auto_renewing beside another_account",
-        "binding.opened A 2 by actively_auto_renewing beside another_account",
+        "transaction.owner_corrected B 2 lost by actively_auto_renewing from another_account",
+        "transaction.owner_corrected A 2 gained by actively_auto_renewing from another_account",
+        "binding.closed B 2 by actively_auto_renewing from another_account",
+        "binding.opened A 2 by actively_auto_renewing from another_account",
       ]),
     ]),
 
@@ -263,27 +263,27 @@ struct LineNewsTests {
       ({ $0.record(bought("1", 0)) }, ["transaction.recorded - 1"]),
       ({ $0.place(key("1"), with: a, from: day(1)) }, [
         "transaction.owner_decided A 1 gained by administrator",
-        "binding.opened A 1 by administrator beside nobody",
+        "binding.opened A 1 by administrator from none",
       ]),
       ({ $0.place(key("1"), with: a, from: day(2)) }, []),
       ({ $0.place(key("1"), with: b, from: day(3)) }, [
-        "transaction.owner_corrected A 1 lost by administrator beside another_account",
-        "transaction.owner_corrected B 1 gained by administrator beside another_account",
-        "binding.closed A 1 by administrator beside another_account",
-        "binding.opened B 1 by administrator beside another_account",
+        "transaction.owner_corrected A 1 lost by administrator from another_account",
+        "transaction.owner_corrected B 1 gained by administrator from another_account",
+        "binding.closed A 1 by administrator from another_account",
+        "binding.opened B 1 by administrator from another_account",
       ]),
       ({ $0.place(key("1"), with: nil, from: day(4)) }, [
-        "transaction.owner_corrected B 1 lost by unclaimed beside nobody",
-        "binding.closed B 1 by unclaimed beside nobody",
+        "transaction.owner_corrected B 1 lost by unclaimed from none",
+        "binding.closed B 1 by unclaimed from none",
       ]),
     ]),
 
     Story("What was taken for a charge reports another", [
-      ({ $0.hear(charge("1", .lifetime, from: day(0), asOf: day(9), productType: .nonConsumable)) },
+      ({ $0.receive(charge("1", .lifetime, from: day(0), asOf: day(9), productType: .nonConsumable)) },
         ["transaction.recorded - 1"]),
       ({ $0.claim(key("1", .lifetime), by: a) }, [
         "transaction.claimed A 1 gained by submitter",
-        "binding.opened A 1 by submitter beside nobody",
+        "binding.opened A 1 by submitter from none",
       ]),
       // Refunded before it was bought again, as it seems.
       ({ $0.record([
@@ -293,38 +293,38 @@ struct LineNewsTests {
       ({ $0.record([
           .evidence(.transaction(charge("2", .lifetime, from: day(8), asOf: day(11),
             productType: .nonConsumable))),
-          .acts([.claim(Claim(account: b, transaction: key("2", .lifetime), receivedAt: day(11)))])
+          .actions([.claim(Claim(account: b, transaction: key("2", .lifetime), receivedAt: day(11)))])
         ]) }, [
         "transaction.recorded B 2",
         "transaction.claimed B 2 gained by submitter",
-        "binding.closed A 2 by submitter beside another_account",
-        "binding.opened B 2 by submitter beside another_account",
+        "binding.closed A 2 by submitter from another_account",
+        "binding.opened B 2 by submitter from another_account",
       ]),
-      ({ $0.hear(charge("1", .lifetime, from: day(0), asOf: day(12),
+      ({ $0.receive(charge("1", .lifetime, from: day(0), asOf: day(12),
           productType: .nonConsumable)) }, [
         "transaction.owner_corrected B 2 lost by unclaimed",
         "transaction.restored A 1",
-        "binding.closed B 1 by submitter beside another_account",
-        "binding.opened A 1 by submitter beside another_account",
+        "binding.closed B 1 by submitter from another_account",
+        "binding.opened A 1 by submitter from another_account",
       ]),
     ]),
   ]
 
   @Test(arguments: stories)
-  func `both sides are told what concerns them, once, in order`(_ story: Story) {
+  func `both accounts get their events, once, in order`(_ story: Story) {
     var ledger = Ledger()
-    for (number, (step, news)) in story.steps.enumerated() {
-      let events = ledger.news(step)
-      #expect(events.map(\.words) == news, "step \(number + 1)")
+    for (number, (step, published)) in story.steps.enumerated() {
+      let events = ledger.published(step)
+      #expect(events.map(\.words) == published, "step \(number + 1)")
       #expect(events.allSatisfy { $0.occurredAt == ledger.now })
     }
   }
 
-  @Test func `a charge is told with what it was for`() {
+  @Test func `a charge's event says what was bought`() {
     var ledger = Ledger()
-    let events = ledger.news { $0.record(Self.refunded("1", 0, on: 10, asOf: 11)) }
+    let events = ledger.published { $0.record(Self.refunded("1", 0, on: 10, asOf: 11)) }
     let data = events.first?.data
-    #expect(data?.line == mainLine)
+    #expect(data?.line == mainKey)
     #expect(data?.productID == .monthly)
     #expect(data?.purchasedAt == day(0))
     #expect(data?.expiresAt == day(30))
@@ -334,7 +334,7 @@ struct LineNewsTests {
   @Test func `the reason names no account`() {
     var ledger = Ledger()
     ledger.record(Self.bought("1", 0) + [Self.claims("1", a, 0)])
-    let bought = ledger.news { $0.record(Self.bought("2", 35) + [Self.claims("2", b, 35)]) }
+    let bought = ledger.published { $0.record(Self.bought("2", 35) + [Self.claims("2", b, 35)]) }
     let reasons = Dictionary(grouping: bought, by: \.account).mapValues {
       Set($0.compactMap(\.data.because))
     }
@@ -342,20 +342,20 @@ struct LineNewsTests {
       " submitted it first; the period of transaction 1 had ended, and Apple had not reported a "
       + "billing retry."
     #expect(reasons == [a: ["Another account" + rest], b: ["This account" + rest]])
-    let unclaimed = ledger.news { $0.record(Self.bought("3", 300)) }
+    let unclaimed = ledger.published { $0.record(Self.bought("3", 300)) }
     #expect(unclaimed.last?.data.because?.hasPrefix("No account has submitted it yet; ") == true)
-    let placed = ledger.news { $0.place(key("3"), with: a, from: day(301)) }
+    let placed = ledger.published { $0.place(key("3"), with: a, from: day(301)) }
     #expect(placed.last?.data.because == "An administrator assigned it to this account.")
   }
 
-  @Test func `lines that Apple links tell as one`() {
-    var ledger = Ledger(members: [mainLine, otherLine])
+  @Test func `linked original transactions publish as one`() {
+    var ledger = Ledger(members: [mainKey, otherKey])
     ledger.record(Self.bought("1", 0) + [Self.claims("1", a, 0)])
-    let events = ledger.news {
+    let events = ledger.published {
       $0.record([
-        .evidence(.link(line: otherLine, previous: mainLine)),
+        .evidence(.link(line: otherKey, previous: mainKey)),
         .evidence(
-          .transaction(charge("2", from: day(30), to: day(60), line: otherLine, item: "w2"))),
+          .transaction(charge("2", from: day(30), to: day(60), line: otherKey, item: "w2"))),
       ])
     }
     #expect(
@@ -363,12 +363,12 @@ struct LineNewsTests {
         "transaction.recorded A 2",
         "transaction.owner_decided A 2 gained by actively_auto_renewing",
       ])
-    #expect(events.allSatisfy { $0.data.line == otherLine })
+    #expect(events.allSatisfy { $0.data.line == otherKey })
   }
 
   // MARK: Listeners
 
-  /// What a listener knows who has heard everything from the beginning.
+  /// The state of a reader that has received every event.
   struct Listener {
     var owners: [TransactionID: AccountKey] = [:]
     var revoked: Set<TransactionID> = []
@@ -377,8 +377,8 @@ struct LineNewsTests {
     var autoRenews = true
     var phase = LedgerEvent.Kind.recovered
 
-    /// Says what contradicts what was heard before.
-    mutating func hear(_ event: LedgerEvent) -> String? {
+    /// Returns a contradiction to an earlier event.
+    mutating func receive(_ event: LedgerEvent) -> String? {
       let data = event.data
       guard let id = data.transactionID else { return "which charge? \(event)" }
       switch event.kind {
@@ -407,24 +407,24 @@ struct LineNewsTests {
     }
   }
 
-  @Test func `who hears everything knows owners, bindings, revocations and auto-renew`() {
+  @Test func `a reader of all events knows owners, bindings, revocations and auto-renew`() {
     var (corrections, restored, statuses) = (0, 0, 0)
-    forAll("The events tell the whole line", iterations: 200) { generator in
+    forAll("The events describe the whole original transaction", iterations: 200) { generator in
       let isHostile = generator.once(in: 2)
       let history = RandomHistory(isHostile: isHostile, using: &generator)
-      // A listener tells charges apart by their transactions' ids.
+      // A reader distinguishes charges by their transactions' ids.
       guard history.hasUniqueTransactionIDs else { return nil }
       var (ledger, listener) = (history.ledger, Listener())
       for batch in batches(rearranged(history.items, using: &generator), using: &generator) {
-        let events = ledger.news { $0.record(batch) }
+        let events = ledger.published { $0.record(batch) }
         for event in events {
           corrections += event.kind == .ownerCorrected ? 1 : 0
           restored += event.kind == .transactionRestored ? 1 : 0
           statuses += event.kind == .renewalStatusChanged ? 1 : 0
-          if let contradiction = listener.hear(event) { return contradiction }
+          if let contradiction = listener.receive(event) { return contradiction }
         }
-        let repeated = ledger.news { $0.record(batch.filter(\.isNoPlacement)) }
-        if let first = repeated.first { return "told again: \(first.words)" }
+        let repeated = ledger.published { $0.record(batch.filter(\.isNoOverride)) }
+        if let first = repeated.first { return "published again: \(first.words)" }
 
         let rule = ledger.rule
         let owners = rule.charges.compactMap { charge in
@@ -432,7 +432,7 @@ struct LineNewsTests {
         }
         let known = Dictionary(uniqueKeysWithValues: owners)
         if known != listener.owners { return "owners \(listener.owners) are \(known)" }
-        // Of what was retired and came back nobody hears what became of it meanwhile.
+        // No event reports what became of a charge between its retirement and its return.
         let steady = Set(rule.charges.map(\.id)).subtracting(ledger.retired)
         let revoked = rule.charges.filter { steady.contains($0.id) && $0.revocation != nil }
         if Set(revoked.map(\.id.transactionID))
@@ -455,7 +455,7 @@ struct LineNewsTests {
 
 // MARK: The stories' words
 
-extension LineNewsTests {
+extension OriginalTransactionEventsTests {
   static func bought(
     _ id: TransactionID, _ start: Double, _ product: ProductID = .monthly,
     kind: ChargeKind = .unknown, asOf: Double? = nil
@@ -487,7 +487,7 @@ extension LineNewsTests {
   }
 
   static func says(_ status: RenewalStatus) -> Item {
-    .evidence(.renewalStatus(status, line: mainLine))
+    .evidence(.renewalStatus(status, line: mainKey))
   }
 
   static func announces(_ product: ProductID, _ date: Double) -> RenewalStatus {
@@ -521,8 +521,8 @@ extension RandomHistory {
 
 extension Item {
   /// An administrator who says the same twice has said it twice.
-  fileprivate var isNoPlacement: Bool {
-    guard case .acts(let acts) = self else { return true }
-    return acts.allSatisfy { if case .claim = $0 { true } else { false } }
+  fileprivate var isNoOverride: Bool {
+    guard case .actions(let actions) = self else { return true }
+    return actions.allSatisfy { if case .claim = $0 { true } else { false } }
   }
 }

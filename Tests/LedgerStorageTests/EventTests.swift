@@ -5,23 +5,23 @@ import Testing
 
 @testable import LedgerStorage
 
-@Suite("What recordings tell")
-struct NewsTests {
+@Suite("Events of recordings")
+struct EventTests {
   private func phase(_ phase: RenewalStatus.Phase, on date: Double) -> Evidence {
     .renewalStatus(
-      RenewalStatus(asOf: day(date), autoRenews: true, phase: phase), line: lineID)
+      RenewalStatus(asOf: day(date), autoRenews: true, phase: phase), line: originalKey)
   }
 
-  @Test("a submission tells its account of the charge, the owner, the binding and the access")
+  @Test("a submission publishes the charge, the owner, the binding and the access")
   func submission() async throws {
     try await withLedger { ledger in
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       #expect(
-        try await ledger.toldKinds("anna") == [
+        try await ledger.publishedKinds("anna") == [
           "transaction.recorded", "transaction.claimed", "binding.opened", "entitlement.granted",
         ])
-      let events = try await ledger.told()
+      let events = try await ledger.publishedEvents()
       #expect(events.allSatisfy { $0.at == day(0.1) })
       let opened = try #require(events.first { $0.kind == .bindingOpened })
       #expect(opened.data.counterpart == "nobody")
@@ -30,19 +30,19 @@ struct NewsTests {
     }
   }
 
-  @Test("a notification, and a poll, tell of what nobody owns; the claim tells its account")
+  @Test("a notification and a poll report an unclaimed charge; the claim informs its account")
   func unclaimed() async throws {
     try await withLedger { ledger in
-      try await ledger.hear([charge("1", on: 0)], on: 0.1)
+      try await ledger.receive([charge("1", on: 0)], on: 0.1)
       try await ledger.learn(
         [charge("9", on: 40, line: OriginalTransactionKey(.production, "9"))], on: 40)
-      let unclaimed = try await ledger.told()
+      let unclaimed = try await ledger.publishedEvents()
       #expect(unclaimed.map(\.kind) == [.transactionRecorded, .transactionRecorded])
       #expect(unclaimed.allSatisfy { $0.account == nil })
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.2, terms: .shop)
       #expect(
-        try await ledger.toldKinds("anna") == [
+        try await ledger.publishedKinds("anna") == [
           "transaction.claimed", "binding.opened", "entitlement.granted",
         ])
     }
@@ -53,29 +53,31 @@ struct NewsTests {
     try await withLedger { ledger in
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
-      try await ledger.hear([charge("2", on: 30)], on: 29.5)
+      try await ledger.receive([charge("2", on: 30)], on: 29.5)
       try await ledger.learn([charge("3", on: 60)], on: 59.5)
-      let told = try await ledger.told("anna").dropFirst(4)
+      let published = try await ledger.publishedEvents("anna").dropFirst(4)
       #expect(
-        told.map(\.kind) == [
+        published.map(\.kind) == [
           .transactionRecorded, .ownerDecided, .entitlementExtended,
           .transactionRecorded, .ownerDecided, .entitlementExtended,
         ])
-      #expect(told.last?.data.entitlement?.access_ends_at == day(90).description)
+      #expect(published.last?.data.entitlement?.access_ends_at == day(90).description)
     }
   }
 
-  @Test("both sides are told when a binding moves, and neither of the other's name")
+  @Test("both accounts get an event when a binding moves, without the other's name")
   func bothSides() async throws {
     try await withLedger { ledger in
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
-      try await ledger.hear([status(false, on: 10)], on: 10)
+      try await ledger.receive([status(false, on: 10)], on: 10)
       try await ledger.submit(
         [charge("2", on: 31, product: "quarterly")], claiming: [key("2", product: "quarterly")],
         by: "ben", on: 31, terms: .shop)
-      let closed = try #require(try await ledger.told("anna").first { $0.kind == .bindingClosed })
-      let opened = try #require(try await ledger.told("ben").first { $0.kind == .bindingOpened })
+      let closed = try #require(
+        try await ledger.publishedEvents("anna").first { $0.kind == .bindingClosed })
+      let opened = try #require(
+        try await ledger.publishedEvents("ben").first { $0.kind == .bindingOpened })
       for event in [closed, opened] {
         #expect(event.data.counterpart == "another_account")
         #expect(event.data.rule == "submitter")
@@ -85,13 +87,13 @@ struct NewsTests {
       #expect(opened.data.entitlements?.map(\.state) == ["active"])
       let keys = try await ledger.database.query("SELECT account_key::text FROM tenure.account")
         .decode(String.self)
-      for event in try await ledger.told() {
+      for event in try await ledger.publishedEvents() {
         for name in ["anna", "ben"] + keys { #expect(!event.text.contains(name)) }
       }
     }
   }
 
-  @Test("late evidence that proves an owner wrong tells both, in the commit of the correction")
+  @Test("late evidence against an owner publishes to both, in the commit of the correction")
   func correction() async throws {
     try await withLedger { ledger in
       try await ledger.submit(
@@ -99,17 +101,17 @@ struct NewsTests {
         terms: .shop)
       try await ledger.submit(
         [charge("2", on: 30)], claiming: [key("2")], by: "ben", on: 30.1, terms: .shop)
-      try await ledger.hear([status(true, on: 20)], on: 31)
+      try await ledger.receive([status(true, on: 20)], on: 31)
       for account in ["anna", "ben"] {
-        let told = try #require(
-          try await ledger.told(account).last { $0.kind == .ownerCorrected })
-        #expect(told.data.counterpart == "another_account")
-        #expect(told.at == day(31))
+        let published = try #require(
+          try await ledger.publishedEvents(account).last { $0.kind == .ownerCorrected })
+        #expect(published.data.counterpart == "another_account")
+        #expect(published.at == day(31))
       }
-      #expect(try await ledger.told("ben").last?.kind == .entitlementRevoked)
-      #expect(try await ledger.told("anna").last?.kind == .entitlementGranted)
+      #expect(try await ledger.publishedEvents("ben").last?.kind == .entitlementRevoked)
+      #expect(try await ledger.publishedEvents("anna").last?.kind == .entitlementGranted)
       #expect(
-        try await FeedReplay(ledger.told()).usable.filter { !$0.value.isEmpty }
+        try await FeedReplay(ledger.publishedEvents()).usable.filter { !$0.value.isEmpty }
           == ["anna": ["premium": day(60)]])
     }
   }
@@ -119,10 +121,10 @@ struct NewsTests {
     try await withLedger { ledger in
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
-      try await ledger.hear([charge("1", on: 0, asOf: 5, revokedOn: 4)], on: 5)
+      try await ledger.receive([charge("1", on: 0, asOf: 5, revokedOn: 4)], on: 5)
       try await ledger.learn([charge("1", on: 0, asOf: 6)], on: 6)
       #expect(
-        try await ledger.toldKinds("anna").dropFirst(4) == [
+        try await ledger.publishedKinds("anna").dropFirst(4) == [
           "transaction.revoked", "entitlement.revoked", "transaction.restored",
           "entitlement.granted",
         ])
@@ -143,7 +145,7 @@ struct NewsTests {
     }
   }
 
-  @Test("every kind of event is told by a story, and telling the same story again tells nothing")
+  @Test("every kind of event is published by a story, and repeating the story publishes nothing")
   func everyKind() async throws {
     try await withScratchLedger { ledger in
       _ = try await ledger.orders.openOrder(accountID: "carl", productID: "coins", at: day(0))
@@ -154,44 +156,44 @@ struct NewsTests {
       let refunded = charge(
         "51", on: 0, days: 0, line: coins, product: "coins", asOf: 2, revokedOn: 1)
       let restored = charge("51", on: 0, days: 0, line: coins, product: "coins", asOf: 3)
-      var told = 0
+      var published = 0
       for round in 1...2 {
         try await ledger.submit(
           [coin], claiming: [key("51", line: coins, product: "coins")], by: "anna", on: 0.1,
           terms: .shop)
         if round == 1 { try await reopenOrder(in: ledger) }
-        try await ledger.hear([refunded], on: 2)
-        try await ledger.hear([restored], on: 3)
+        try await ledger.receive([refunded], on: 2)
+        try await ledger.receive([restored], on: 3)
         try await ledger.submit(
           [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 3.1, terms: .shop)
         if round == 1 { try await ledger.work(until: 8) }
-        try await ledger.hear([charge("1", on: 0, days: 20, asOf: 9)], on: 9)
-        try await ledger.hear([phase(.gracePeriod(until: day(25)), on: 20.1)], on: 20.1)
-        try await ledger.hear([phase(.billingRetry, on: 25)], on: 25)
+        try await ledger.receive([charge("1", on: 0, days: 20, asOf: 9)], on: 9)
+        try await ledger.receive([phase(.gracePeriod(until: day(25)), on: 20.1)], on: 20.1)
+        try await ledger.receive([phase(.billingRetry, on: 25)], on: 25)
         if round == 1 { try await ledger.work(until: 25) }
-        try await ledger.hear([charge("2", on: 26)], on: 26)
-        try await ledger.hear([charge("3", on: 56, product: "quarterly")], on: 55.9)
-        try await ledger.hear([status(false, on: 57)], on: 57)
+        try await ledger.receive([charge("2", on: 26)], on: 26)
+        try await ledger.receive([charge("3", on: 56, product: "quarterly")], on: 55.9)
+        try await ledger.receive([status(false, on: 57)], on: 57)
         try await ledger.submit(
           [charge("4", on: 86)], claiming: [key("4")], by: "ben", on: 86.1, terms: .shop)
-        try await ledger.hear([status(true, on: 58)], on: 91)
-        try await ledger.hear([charge("4", on: 86, asOf: 93, revokedOn: 92)], on: 93)
+        try await ledger.receive([status(true, on: 58)], on: 91)
+        try await ledger.receive([charge("4", on: 86, asOf: 93, revokedOn: 92)], on: 93)
         if round == 1 { _ = try await ledger.accounts.erase("carl", by: support, at: day(94)) }
-        let events = try await ledger.told()
+        let events = try await ledger.publishedEvents()
         if round == 1 {
-          told = events.count
+          published = events.count
           let kinds = Set(events.map(\.kind))
           let missing = Set(LedgerEvent.Kind.allCases).subtracting(kinds).map(\.rawValue).sorted()
           #expect(missing == [])
         }
-        #expect(events.count == told, "in round \(round)")
+        #expect(events.count == published, "in round \(round)")
       }
       #expect(try await ledger.orders.order(ordered.order.id)?.order.status == .fulfilled)
       #expect(try await ledger.auditor.audit().isClean)
     }
   }
 
-  @Test("an order is told to be fulfilled, refunded and fulfilled again, each once")
+  @Test("an order's events are fulfilled, refunded and fulfilled again, each once")
   func orders() async throws {
     try await withScratchLedger { ledger in
       let order = try await ledger.orders.openOrder(
@@ -200,17 +202,18 @@ struct NewsTests {
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       // Apple gives the refund another date once more.
       for date in [4.0, 4.5] {
-        try await ledger.hear([charge("1", on: 0, asOf: date + 1, revokedOn: date)], on: date + 1)
+        try await ledger.receive(
+          [charge("1", on: 0, asOf: date + 1, revokedOn: date)], on: date + 1)
       }
-      try await ledger.hear([charge("1", on: 0, asOf: 6)], on: 6)
-      let told = try await ledger.told("anna").filter { $0.data.order_id != nil }
-      #expect(told.map(\.kind) == [.orderFulfilled, .orderRefunded, .orderFulfilled])
+      try await ledger.receive([charge("1", on: 0, asOf: 6)], on: 6)
+      let published = try await ledger.publishedEvents("anna").filter { $0.data.order_id != nil }
+      #expect(published.map(\.kind) == [.orderFulfilled, .orderRefunded, .orderFulfilled])
       #expect(
-        told.allSatisfy { $0.data.order_id == order.order.id.uuidString.lowercased() })
+        published.allSatisfy { $0.data.order_id == order.order.id.uuidString.lowercased() })
     }
   }
 
-  @Test("an order that nobody pays for expires at its moment, and is told to, once")
+  @Test("an unpaid order expires at its moment, and its event is published once")
   func expiry() async throws {
     try await withScratchLedger(orderLifetime: .days(2)) { ledger in
       let order = try await ledger.orders.openOrder(
@@ -219,17 +222,17 @@ struct NewsTests {
       #expect(try await ledger.orders.order(order.order.id)?.order.status == .open)
       try await ledger.work(until: 2.1)
       #expect(try await ledger.orders.order(order.order.id)?.order.status == .expired)
-      let told = try await ledger.told()
-      #expect(told.map(\.kind) == [.orderExpired])
-      #expect(told.first?.account == "anna")
-      #expect(told.first?.at == day(2))
+      let published = try await ledger.publishedEvents()
+      #expect(published.map(\.kind) == [.orderExpired])
+      #expect(published.first?.account == "anna")
+      #expect(published.first?.at == day(2))
       try await ledger.work(until: 3)
-      #expect(try await ledger.told().count == 1)
+      #expect(try await ledger.publishedEvents().count == 1)
       // The money of a late charge was paid.
       let result = try await ledger.submit(
         [charge("1", on: 3)], claiming: [key("1")], by: "anna", on: 3.1, terms: .shop)
       #expect(result?.fulfilledOrder == order.order.id)
-      #expect(try await ledger.told().contains { $0.kind == .orderFulfilled })
+      #expect(try await ledger.publishedEvents().contains { $0.kind == .orderFulfilled })
     }
   }
 
@@ -240,14 +243,14 @@ struct NewsTests {
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       let jobs = try await ledger.database.query(
-        "SELECT kind FROM tenure.job WHERE kind <> 'poll_line' ORDER BY kind"
+        "SELECT kind FROM tenure.job WHERE kind <> 'poll_status' ORDER BY kind"
       )
       .decode(String.self)
       #expect(jobs == ["publish_entitlements", "reconcile"])
     }
   }
 
-  @Test("what is rolled back is not told, and what is told is there")
+  @Test("a rolled-back event is not published, and a published one is stored")
   func oneCommit() async throws {
     try await withLedger { ledger in
       let submission = try await ledger.store(by: "anna", on: 0.1)
@@ -258,15 +261,15 @@ struct NewsTests {
           submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.1, exchanges: [broken],
           terms: .shop)
       }
-      #expect(try await ledger.told().isEmpty)
+      #expect(try await ledger.publishedEvents().isEmpty)
       #expect(try await ledger.entryCount() == 0)
       try await ledger.verify(
         submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.1, terms: .shop)
-      #expect(try await ledger.told().count == 4)
+      #expect(try await ledger.publishedEvents().count == 4)
     }
   }
 
-  @Test("recordings at once for one account tell it one thing after the other")
+  @Test("concurrent recordings for one account publish in order")
   func concurrency() async throws {
     try await withLedger { ledger in
       try await withThrowingTaskGroup(of: Void.self) { group in
@@ -281,14 +284,14 @@ struct NewsTests {
             } else {
               try await ledger.submit(
                 [evidence], claiming: [key(id, line: line)], by: "ben", on: 0.1, terms: .shop)
-              try await ledger.hear(
+              try await ledger.receive(
                 [charge(id, on: 0, days: 40, line: line, asOf: 1)], on: 1)
             }
           }
         }
         try await group.waitForAll()
       }
-      let usable = try FeedReplay(await ledger.told()).usable
+      let usable = try FeedReplay(await ledger.publishedEvents()).usable
       #expect(usable == ["anna": ["premium": day(22)], "ben": ["premium": day(40)]])
     }
   }

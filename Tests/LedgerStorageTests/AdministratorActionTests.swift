@@ -5,15 +5,15 @@ import Testing
 
 @testable import LedgerStorage
 
-@Suite("The record of administrators' acts")
-struct AdministratorActTests {
+@Suite("The audit log")
+struct AdministratorActionTests {
   private static let anna = AccountKey(rawValue: UUID())
   private static let ben = AccountKey(rawValue: UUID())
 
   @Test(arguments: [
     // names of anna and ben   reason                                        names are kept by keys
     ("4711", "4712", "4711 is the same person as 4712.", true),
-    ("4711", "4712", "Order 47110 and A4711 are nobody's.", false),
+    ("4711", "4712", "Order 47110 and A4711 are unclaimed.", false),
     ("anna", "anna b", "anna b, not anna", true),
     ("a{1}", "account", "the account of a{1}", true),
     ("é", "x", "é!", true),
@@ -30,7 +30,7 @@ struct AdministratorActTests {
     #expect((erased == reason) == !isKeyed)
   }
 
-  @Test func `acts are read from the last one, by pages, and by account`() async throws {
+  @Test func `actions are read from the last one, by pages, and by account`() async throws {
     try await withLedger { ledger in
       for account in ["anna", "ben"] {
         _ = try await ledger.accounts.findOrCreateAccount(account, at: start)
@@ -40,16 +40,17 @@ struct AdministratorActTests {
             at: day(Double(number)))
         }
       }
-      let first = try await ledger.administration.administratorActs(limit: 4)
+      let first = try await ledger.administration.administratorActions(limit: 4)
       #expect(first.map(\.accountID) == ["ben", "ben", "ben", "anna"])
       #expect(first.map(\.administrator) == Array(repeating: "ops", count: 4))
       #expect(first[0].reason == support.reason)
       #expect(first[0].actedAt == day(3))
       #expect(first[0].data == #"{"entitlement":"e3","expires_at":null}"#)
-      let rest = try await ledger.administration.administratorActs(before: first[3].id, limit: 4)
+      let rest = try await ledger.administration.administratorActions(before: first[3].id, limit: 4)
       #expect(rest.map(\.accountID) == ["anna", "anna"])
       let anna = try #require(try await ledger.accounts.account("anna"))
-      #expect(try await ledger.administration.administratorActs(on: anna.key, limit: 10).count == 3)
+      #expect(
+        try await ledger.administration.administratorActions(on: anna.key, limit: 10).count == 3)
     }
   }
 
@@ -61,17 +62,17 @@ struct AdministratorActTests {
         key("1"), to: "ben", by: support, terms: .everything, at: day(1))
       for name in ["anna", "ben"] {
         let account = try #require(try await ledger.accounts.account(name))
-        let act = try #require(
-          try await ledger.administration.administratorActs(on: account.key, limit: 2).first)
-        #expect(act.action == "transfer")
-        #expect(act.subject == "production/1000/1")
-        #expect(act.accountID == "ben")
-        #expect(act.previousAccountID == "anna")
+        let action = try #require(
+          try await ledger.administration.administratorActions(on: account.key, limit: 2).first)
+        #expect(action.action == "transfer")
+        #expect(action.subject == "production/1000/1")
+        #expect(action.accountID == "ben")
+        #expect(action.previousAccountID == "anna")
       }
     }
   }
 
-  @Test func `what is pushed or tried again is recorded where somebody asks for it`() async throws {
+  @Test func `redeliveries and retries that an administrator asks for are recorded`() async throws {
     try await withLedger { ledger in
       _ = try await ledger.webhooks.pushEvents(at: start)
       try await ledger.submit(
@@ -98,12 +99,13 @@ struct AdministratorActTests {
       )
       #expect(try await ledger.jobs.restartJobs(.allDiscarded, by: administrator, at: day(1)) == 1)
       #expect(try await ledger.jobs.restartJobs(.allDiscarded, by: administrator, at: day(1)) == 0)
-      let acts = try await ledger.administration.administratorActs(limit: 10)
-      #expect(acts.map(\.action) == ["retry_jobs", "redeliver_parked_events", "redeliver_event"])
-      #expect(acts.map(\.administrator) == Array(repeating: "cli:root", count: 3))
-      #expect(acts[2].subject == "\(event.id)")
-      #expect(acts[2].accountID == "anna")
-      #expect(acts.allSatisfy { $0.reason == nil })
+      let actions = try await ledger.administration.administratorActions(limit: 10)
+      #expect(
+        actions.map(\.action) == ["retry_jobs", "redeliver_parked_events", "redeliver_event"])
+      #expect(actions.map(\.administrator) == Array(repeating: "cli:root", count: 3))
+      #expect(actions[2].subject == "\(event.id)")
+      #expect(actions[2].accountID == "anna")
+      #expect(actions.allSatisfy { $0.reason == nil })
     }
   }
 }

@@ -2,8 +2,8 @@ import Foundation
 import Subscriptions
 
 extension Ledger {
-  /// What a step of a story tells.
-  mutating func news(_ step: (inout Ledger) -> Void) -> [LedgerEvent] {
+  /// The events of a step of a story.
+  mutating func published(_ step: (inout Ledger) -> Void) -> [LedgerEvent] {
     let (before, ruleBefore, count) = (line, rule, entries.count)
     step(&self)
     return OriginalTransactionEvents(
@@ -14,7 +14,7 @@ extension Ledger {
 }
 
 extension LedgerEvent {
-  /// The event in a few words: its kind, whom it is told to, its charge, and what matters of the
+  /// The event in a few words: its kind, its account, its charge, and what matters of the
   /// rest.
   var words: String {
     let letter = account.map { String(UnicodeScalar($0.rawValue.uuid.15)) } ?? "-"
@@ -25,7 +25,9 @@ extension LedgerEvent {
     case .ownerDecided, .transactionClaimed, .ownerCorrected, .bindingClosed, .bindingOpened:
       if let isOwner = data.isOwner { words.append(isOwner ? "gained" : "lost") }
       if let rule = data.rule { words.append("by \(rule.rawValue)") }
-      if let counterpart = data.counterpart { words.append("beside \(counterpart.rawValue)") }
+      if let counterpart = data.counterpart {
+        words.append("from \(counterpart == .noAccount ? "none" : counterpart.rawValue)")
+      }
     case .transactionRevoked: words.append(data.revokedAt?.inDays ?? "")
     case .renewalStatusChanged:
       words.append(data.autoRenewing == true ? "on" : "off")

@@ -3,22 +3,22 @@ import Testing
 
 @testable import Subscriptions
 
-/// What is told of entitlements, and when it has to be looked at again.
-struct EntitlementNewsTests {
-  /// What was told, what there is on day 10, and what is told of it.
+/// The events about entitlements, and the date of the next change.
+struct EntitlementEventsTests {
+  /// The published entitlements, those of day 10, and the resulting events.
   struct Case: Sendable, CustomTestStringConvertible {
     let testDescription: String
-    let told: [ExactText: Timestamp?]
+    let published: [ExactText: Timestamp?]
     let has: [Entitlement]
-    let news: [String]
+    let events: [String]
 
     init(
-      _ name: String, told: [ExactText: Timestamp?], has: [Entitlement], news: [String]
+      _ name: String, published: [ExactText: Timestamp?], has: [Entitlement], events: [String]
     ) {
       testDescription = name
-      self.told = told
+      self.published = published
       self.has = has
-      self.news = news
+      self.events = events
     }
   }
 
@@ -36,41 +36,42 @@ struct EntitlementNewsTests {
 
   // swift-format-ignore
   static let cases: [Case] = [
-    Case("nothing, and nothing told", told: [:], has: [], news: []),
-    Case("new",                told: [:],                  has: [premium(.active, until: 40)],           news: ["granted day 10: active until day 40"]),
-    Case("new for ever",       told: [:],                  has: [premium(.active, until: nil)],          news: ["granted day 10: active for ever"]),
-    Case("new, with grace",    told: [:],                  has: [premium(.inGracePeriod, until: 16)],    news: ["granted day 10: in_grace_period until day 16"]),
-    Case("as told",            told: ["premium": day(40)], has: [premium(.active, until: 40)],           news: []),
-    Case("as told for ever",   told: ["premium": never],   has: [premium(.active, until: nil)],          news: []),
-    Case("longer",             told: ["premium": day(40)], has: [premium(.active, until: 70)],           news: ["extended day 10: active until day 70"]),
-    Case("for ever",           told: ["premium": day(40)], has: [premium(.active, until: nil)],          news: ["extended day 10: active for ever"]),
-    Case("shorter",            told: ["premium": day(40)], has: [premium(.active, until: 20)],           news: ["shortened day 10: active until day 20"]),
-    Case("not for ever",       told: ["premium": never],   has: [premium(.active, until: 20)],           news: ["shortened day 10: active until day 20"]),
-    Case("over",               told: ["premium": day(9)],  has: [premium(.expired, until: 9)],           news: ["expired day 9: expired until day 9"]),
-    Case("over right now",     told: ["premium": day(10)], has: [premium(.expired, until: 10)],          news: ["expired day 10: expired until day 10"]),
-    Case("over, retried",      told: ["premium": day(9)],  has: [premium(.inBillingRetry, until: 9)],    news: ["expired day 9: in_billing_retry until day 9"]),
-    Case("over before it was told to be", told: ["premium": day(40)], has: [premium(.expired, until: 8)], news: ["expired day 10: expired until day 8"]),
-    Case("revoked",            told: ["premium": day(40)], has: [premium(.revoked, until: 40)],          news: ["revoked day 10: revoked until day 40"]),
-    Case("revoked when over",  told: ["premium": day(9)],  has: [premium(.revoked, until: 40)],          news: ["expired day 9: revoked until day 40"]),
-    Case("somebody else's",    told: ["premium": day(40)], has: [],                                      news: ["revoked day 10: revoked until day 10"]),
-    Case("gone when over",     told: ["premium": day(9)],  has: [],                                      news: ["expired day 9: expired until day 9"]),
-    Case("again after a gap",  told: ["premium": day(9)],  has: [premium(.active, until: 40)],           news: ["expired day 9: expired until day 9", "granted day 10: active until day 40"]),
-    Case("never had it",       told: [:],                  has: [premium(.expired, until: 9)],           news: []),
-    Case("never could use it", told: [:],                  has: [premium(.revoked, until: 40)],          news: []),
-    Case("several, by name",   told: ["premium": day(40), "old": day(3)], has: [premium(.active, until: 41), premium(.active, until: 50, named: "basic")],
-      news: ["granted day 10: active until day 50", "expired day 3: expired until day 3", "extended day 10: active until day 41"]),
+    Case("nothing, none published", published: [:], has: [], events: []),
+    Case("new",                published: [:],                  has: [premium(.active, until: 40)],           events: ["granted day 10: active until day 40"]),
+    Case("new for ever",       published: [:],                  has: [premium(.active, until: nil)],          events: ["granted day 10: active for ever"]),
+    Case("new, with grace",    published: [:],                  has: [premium(.inGracePeriod, until: 16)],    events: ["granted day 10: in_grace_period until day 16"]),
+    Case("as published",       published: ["premium": day(40)], has: [premium(.active, until: 40)],           events: []),
+    Case("as published, no end",  published: ["premium": never],   has: [premium(.active, until: nil)],          events: []),
+    Case("longer",             published: ["premium": day(40)], has: [premium(.active, until: 70)],           events: ["extended day 10: active until day 70"]),
+    Case("for ever",           published: ["premium": day(40)], has: [premium(.active, until: nil)],          events: ["extended day 10: active for ever"]),
+    Case("shorter",            published: ["premium": day(40)], has: [premium(.active, until: 20)],           events: ["shortened day 10: active until day 20"]),
+    Case("not for ever",       published: ["premium": never],   has: [premium(.active, until: 20)],           events: ["shortened day 10: active until day 20"]),
+    Case("over",               published: ["premium": day(9)],  has: [premium(.expired, until: 9)],           events: ["expired day 9: expired until day 9"]),
+    Case("over right now",     published: ["premium": day(10)], has: [premium(.expired, until: 10)],          events: ["expired day 10: expired until day 10"]),
+    Case("over, retried",      published: ["premium": day(9)],  has: [premium(.inBillingRetry, until: 9)],    events: ["expired day 9: in_billing_retry until day 9"]),
+    Case("ended before the published end", published: ["premium": day(40)], has: [premium(.expired, until: 8)], events: ["expired day 10: expired until day 8"]),
+    Case("revoked",            published: ["premium": day(40)], has: [premium(.revoked, until: 40)],          events: ["revoked day 10: revoked until day 40"]),
+    Case("revoked when over",  published: ["premium": day(9)],  has: [premium(.revoked, until: 40)],          events: ["expired day 9: revoked until day 40"]),
+    Case("another account's",    published: ["premium": day(40)], has: [],                                      events: ["revoked day 10: revoked until day 10"]),
+    Case("gone when over",     published: ["premium": day(9)],  has: [],                                      events: ["expired day 9: expired until day 9"]),
+    Case("again after a gap",  published: ["premium": day(9)],  has: [premium(.active, until: 40)],           events: ["expired day 9: expired until day 9", "granted day 10: active until day 40"]),
+    Case("never had it",       published: [:],                  has: [premium(.expired, until: 9)],           events: []),
+    Case("never could use it", published: [:],                  has: [premium(.revoked, until: 40)],          events: []),
+    Case("several, by name",   published: ["premium": day(40), "old": day(3)], has: [premium(.active, until: 41), premium(.active, until: 50, named: "basic")],
+      events: ["granted day 10: active until day 50", "expired day 3: expired until day 3", "extended day 10: active until day 41"]),
   ]
 
   @Test(arguments: cases)
-  func `what differs is told`(_ example: Case) {
-    let (events, told) = EntitlementEvents.events(
-      for: a, told: example.told, now: example.has, at: day(10))
-    #expect(events.map(\.inWords) == example.news)
+  func `differences are reported`(_ example: Case) {
+    let (events, published) = EntitlementEvents.events(
+      for: a, published: example.published, now: example.has, at: day(10))
+    #expect(events.map(\.inWords) == example.events)
     #expect(events.allSatisfy { $0.account == a && $0.data.entitlement != nil })
-    #expect(told.isSame(as: active(example.has)))
-    let again = EntitlementEvents.events(for: a, told: told, now: example.has, at: day(10))
+    #expect(published.isSame(as: active(example.has)))
+    let again = EntitlementEvents.events(
+      for: a, published: published, now: example.has, at: day(10))
     #expect(again.events.isEmpty)
-    #expect(again.told.isSame(as: told))
+    #expect(again.published.isSame(as: published))
   }
 
   // MARK: Listeners
@@ -80,8 +81,8 @@ struct EntitlementNewsTests {
     forAll("The replayed events are the entitlements", iterations: 80) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
-      var told: [AccountKey: [ExactText: Timestamp?]] = [:]
-      var heard: [AccountKey: [ExactText: Timestamp?]] = [:]
+      var published: [AccountKey: [ExactText: Timestamp?]] = [:]
+      var received: [AccountKey: [ExactText: Timestamp?]] = [:]
       var now = day(-1)
       var remaining = batches(rearranged(history.items, using: &generator), using: &generator)[...]
       while true {
@@ -93,30 +94,30 @@ struct EntitlementNewsTests {
         }
         for account in [a, b, c, t] {
           let entitlements = ledger.entitlements(of: account, at: now)
-          let news = EntitlementEvents.events(
-            for: account, told: told[account] ?? [:], now: entitlements, at: now)
-          told[account] = news.told
-          for event in news.events {
+          let events = EntitlementEvents.events(
+            for: account, published: published[account] ?? [:], now: entitlements, at: now)
+          published[account] = events.published
+          for event in events.events {
             kinds[event.kind, default: 0] += 1
-            if event.occurredAt > now { return "told ahead of its time: \(event.inWords)" }
-            guard let entitlement = event.data.entitlement else { return "tells nothing" }
-            let known = heard[account]?[ExactText(entitlement.name)]
+            if event.occurredAt > now { return "published ahead of its time: \(event.inWords)" }
+            guard let entitlement = event.data.entitlement else { return "has no contents" }
+            let known = received[account]?[ExactText(entitlement.name)]
             switch event.kind {
             case .entitlementGranted:
               if known != nil { return "granted twice" }
-              heard[account, default: [:]][ExactText(entitlement.name)] = .some(
+              received[account, default: [:]][ExactText(entitlement.name)] = .some(
                 entitlement.accessEndsAt)
             case .entitlementExtended, .entitlementShortened:
               if known == nil { return "changed without having been granted" }
-              heard[account, default: [:]][ExactText(entitlement.name)] = .some(
+              received[account, default: [:]][ExactText(entitlement.name)] = .some(
                 entitlement.accessEndsAt)
             default:
               if known == nil { return "ended without having been granted" }
-              heard[account]?[ExactText(entitlement.name)] = nil
+              received[account]?[ExactText(entitlement.name)] = nil
             }
           }
-          if !(heard[account] ?? [:]).isSame(as: active(entitlements)) {
-            return "\(String(describing: heard[account])) is \(active(entitlements))"
+          if !(received[account] ?? [:]).isSame(as: active(entitlements)) {
+            return "\(String(describing: received[account])) is \(active(entitlements))"
           }
         }
       }

@@ -38,7 +38,7 @@ struct PublishedData: Decodable, Sendable {
 
 extension Ledger {
   /// All events, or those of an account, in the order in which they were written.
-  func told(_ account: String? = nil) async throws -> [PublishedEvent] {
+  func publishedEvents(_ account: String? = nil) async throws -> [PublishedEvent] {
     let rows = try await database.query(
       """
       SELECT e.type, e.occurred_at, a.account_id, e.data
@@ -53,8 +53,8 @@ extension Ledger {
     }.filter { account == nil || $0.account == account }
   }
 
-  func toldKinds(_ account: String? = nil) async throws -> [String] {
-    try await told(account).map(\.kind.rawValue)
+  func publishedKinds(_ account: String? = nil) async throws -> [String] {
+    try await publishedEvents(account).map(\.kind.rawValue)
   }
 
   /// Records what a poll brought.
@@ -62,11 +62,11 @@ extension Ledger {
   func learn(_ evidence: [Evidence], on date: Double, terms: AccessTerms = .shop) async throws
     -> Bool
   {
-    try await polls.record(evidence, polledAs: "poll", at: day(date), terms: terms).isNews
+    try await polls.record(evidence, polledAs: "poll", at: day(date), terms: terms).isChanged
   }
 
   /// Records what a notification brought.
-  func hear(_ evidence: [Evidence], on date: Double, terms: AccessTerms = .shop) async throws {
+  func receive(_ evidence: [Evidence], on date: Double, terms: AccessTerms = .shop) async throws {
     let id = UUID().uuidString
     _ = try await notifications.store(
       NewNotification(id: id, version: .two, receivedAt: day(date), body: "signed"),
@@ -93,7 +93,7 @@ extension Ledger {
       for job in jobs {
         switch job.kind {
         case .publishEntitlements:
-          #expect(try await accounts.tell([job], terms: terms, at: day(date)).isEmpty)
+          #expect(try await accounts.publish([job], terms: terms, at: day(date)).isEmpty)
         case .expireOrder: #expect(try await orders.expire([job], at: day(date)).isEmpty)
         case .reconcile: try await maintenance.reconcile(job, terms: terms, at: day(date))
         case .mergeAccount:

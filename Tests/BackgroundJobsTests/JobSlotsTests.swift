@@ -6,7 +6,7 @@ import Testing
 @testable import LedgerStorage
 
 @Suite("What a worker has claimed")
-struct DeskTests {
+struct JobSlotsTests {
   private static func job(_ id: Int64, _ key: Job.Key = .processNotification("n")) -> Job {
     Job(
       id: id, key: key, attempts: 1, worker: "w", generation: 0,

@@ -2,15 +2,15 @@ import Subscriptions
 import Testing
 
 /// Lines that an import placed as a whole, before Apple was asked about them.
-struct LinePlacementTests {
+struct ImportedOverrideTests {
   static let month = charge("1", from: day(0), to: day(30))
   static let renewal = charge("2", from: day(30), to: day(60))
 
-  @Test func whatWasBoughtUntilThenIsTheirsOnceAppleTellsOfIt() {
+  @Test func purchasesUntilThenAreTheirsOnceAppleReportsThem() {
     var ledger = Ledger()
     ledger.import(for: a, boughtUntil: day(40))
     #expect(ledger.line.decisions.isEmpty)
-    ledger.hear(Self.month, Self.renewal, at: day(41))
+    ledger.receive(Self.month, Self.renewal, at: day(41))
     #expect([ledger.owner("1"), ledger.owner("2")] == [a, a])
     #expect(ledger.decision("1")?.rule == .administrator)
     #expect(ledger.lastAction("1") == .placed)
@@ -38,9 +38,9 @@ struct LinePlacementTests {
   func afterwards(_ test: Later) {
     var ledger = Ledger()
     ledger.import(for: a, boughtUntil: day(40))
-    ledger.hear(Self.month, Self.renewal, at: day(41))
-    ledger.hear(test.statuses, at: day(42))
-    ledger.hear(
+    ledger.receive(Self.month, Self.renewal, at: day(41))
+    ledger.receive(test.statuses, at: day(42))
+    ledger.receive(
       charge("3", from: day(test.day), to: day(test.day + 30), kind: test.kind), at: day(test.day))
     ledger.claim(key("3"), by: b)
     #expect(ledger.owner("3") == test.owner)
@@ -48,10 +48,10 @@ struct LinePlacementTests {
 
   @Test func itTakesNothingFromWhomItWasDecidedTo() {
     var ledger = Ledger()
-    ledger.hear(Self.month)
+    ledger.receive(Self.month)
     ledger.claim(key("1"), by: b)
     // It is unclaimed, and B had lapsed.
-    ledger.hear(charge("2", from: day(80), to: day(110), kind: .purchase), at: day(80))
+    ledger.receive(charge("2", from: day(80), to: day(110), kind: .purchase), at: day(80))
     ledger.import(for: a, boughtUntil: day(90))
     #expect(ledger.owner("1") == b)
     #expect(ledger.owner("2") == a)
@@ -60,14 +60,14 @@ struct LinePlacementTests {
   @Test func aClaimThatComesLaterFindsItSettled() {
     var ledger = Ledger()
     ledger.import(for: a, boughtUntil: day(40))
-    ledger.hear(Self.month, at: day(41))
+    ledger.receive(Self.month, at: day(41))
     ledger.claim(key("1"), by: b)
     #expect(ledger.owner("1") == a)
   }
 
   @Test func aTokenYieldsToIt() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), token: issuedToken(t)))
+    ledger.receive(charge("1", from: day(0), to: day(30), token: issuedToken(t)))
     #expect(ledger.owner("1") == t)
     ledger.import(for: a, boughtUntil: day(10))
     #expect(ledger.owner("1") == a)
@@ -77,17 +77,17 @@ struct LinePlacementTests {
   @Test func aChargeThatIsPlacedByItselfIsPlacedThere() {
     var ledger = Ledger()
     ledger.import(for: a, boughtUntil: day(40))
-    ledger.hear(Self.month, Self.renewal, at: day(41))
+    ledger.receive(Self.month, Self.renewal, at: day(41))
     ledger.place(key("2"), with: b, from: day(41))
     #expect([ledger.owner("1"), ledger.owner("2")] == [a, b])
   }
 
   @Test func ofLinkedLinesItSpeaksForItsOwn() {
-    var ledger = Ledger(members: [mainLine, otherLine])
-    ledger.record([.evidence(.link(line: otherLine, previous: mainLine))])
-    ledger.import(otherLine, for: a, boughtUntil: day(90))
-    ledger.hear(Self.month, at: day(91))
-    ledger.hear(charge("2", from: day(70), to: day(100), line: otherLine), at: day(91))
+    var ledger = Ledger(members: [mainKey, otherKey])
+    ledger.record([.evidence(.link(line: otherKey, previous: mainKey))])
+    ledger.import(otherKey, for: a, boughtUntil: day(90))
+    ledger.receive(Self.month, at: day(91))
+    ledger.receive(charge("2", from: day(70), to: day(100), line: otherKey), at: day(91))
     #expect([ledger.owner("1"), ledger.owner("2")] == [nil, a])
   }
 

@@ -12,7 +12,7 @@ import Testing
 @testable import HTTPAPI
 
 /// Asking Apple about a line, without anybody having sent anything.
-struct LinePollTests {
+struct StatusPollTests {
   private static let bundleID = SimulatedApp.sample.bundleID
 
   private static func line(_ event: SimulatedEvent) -> OriginalTransactionKey {
@@ -26,7 +26,7 @@ struct LinePollTests {
     Set(try await api.ledger.ownership.history(of: line).map(\.source.kind))
   }
 
-  @Test func `a renewal that nobody submits is found and decided`() async throws {
+  @Test func `a renewal without a submission is found and decided`() async throws {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")
       try api.addCustomer("anna")
@@ -34,12 +34,12 @@ struct LinePollTests {
       _ = try await api.submit("anna", from: "anna")
       api.apple.simulation.advance(by: .days(32))
       let polled = try #require(try await api.poll.poll(Self.line(bought), of: Self.bundleID))
-      #expect(polled.recorded.isNews)
+      #expect(polled.recorded.isChanged)
       #expect(polled.refusals == [])
-      let family = try #require(polled.recorded.families[Self.line(bought)])
-      #expect(family.changes.map(\.decision.rule) == [.activelyAutoRenewing])
+      let original = try #require(polled.recorded.originals[Self.line(bought)])
+      #expect(original.changes.map(\.decision.rule) == [.activelyAutoRenewing])
       #expect(
-        try await api.standing(of: bought.originalTransactionID.rawValue)
+        try await api.state(of: bought.originalTransactionID.rawValue)
           == "anna, active, on, until 59, access")
       #expect(try await sources(of: Self.line(bought), in: api) == [.receipt, .poll])
     }
@@ -54,42 +54,42 @@ struct LinePollTests {
       api.apple.simulation.advance(by: .days(7 * 50 + 1))
       let polled = try #require(try await api.poll.poll(Self.line(coins), of: Self.bundleID))
       #expect(
-        Set(polled.recorded.families.keys) == [Self.line(bought), Self.line(coins)])
-      let family = try #require(try await api.ledger.ownership.family(of: Self.line(bought)))
-      #expect(family.rule.charges.count == 51)
-      #expect(family.rule.decisions.allSatisfy { $0.rule == .unclaimed })
+        Set(polled.recorded.originals.keys) == [Self.line(bought), Self.line(coins)])
+      let original = try #require(try await api.ledger.ownership.original(of: Self.line(bought)))
+      #expect(original.rule.charges.count == 51)
+      #expect(original.rule.decisions.allSatisfy { $0.rule == .unclaimed })
       #expect(try await api.ledger.auditor.audit().differences.map(\.description) == [])
     }
   }
 
-  @Test func `after the last revision only news is asked for`() async throws {
+  @Test func `after the last revision only changes are requested`() async throws {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")
       try api.addCustomer("anna")
       let bought = try api.apple.simulation.buy("lifetime", on: "anna")
       let line = Self.line(bought)
       let first = try #require(try await api.poll.poll(line, of: Self.bundleID))
-      #expect(first.recorded.isNews)
+      #expect(first.recorded.isChanged)
       let revision = try #require(first.revision)
       // Nothing has happened: there is not even a line to look at.
       let second = try #require(
         try await api.poll.poll(line, of: Self.bundleID))
-      #expect(!second.recorded.isNews)
-      #expect(second.recorded.families.isEmpty)
+      #expect(!second.recorded.isChanged)
+      #expect(second.recorded.originals.isEmpty)
       #expect(second.revision == revision)
       // What changes comes again.
       api.apple.simulation.advance(by: .days(1))
       try api.apple.simulation.refund(bought.transactionID)
       let third = try #require(
         try await api.poll.poll(line, of: Self.bundleID))
-      #expect(third.recorded.isNews)
+      #expect(third.recorded.isChanged)
       #expect(third.revision != revision)
-      #expect(third.recorded.families[line]?.revocationChanges.count == 1)
+      #expect(third.recorded.originals[line]?.revocationChanges.count == 1)
       #expect(try await api.ledger.polls.historyRevision(of: line) == third.revision)
       // One that Apple does not know any more costs a longer answer and nothing else.
       try await api.database.runScript("UPDATE tenure.history_revision SET revision = 'forgotten'")
       let fourth = try #require(try await api.poll.poll(line, of: Self.bundleID))
-      #expect(fourth.recorded.families[line] != nil)
+      #expect(fourth.recorded.originals[line] != nil)
       #expect(fourth.revision == third.revision)
     }
   }
@@ -146,7 +146,8 @@ struct LinePollTests {
       #expect(polled.refusals.map(\.reason.rawValue) == ["untrusted_chain"])
       #expect(polled.revision == "r1")
       #expect(
-        try await api.ledger.ownership.family(of: OriginalTransactionKey(.production, "1000"))?.rule
+        try await api.ledger.ownership.original(of: OriginalTransactionKey(.production, "1000"))?
+          .rule
           .charges.count == 1)
     }
   }
@@ -204,10 +205,10 @@ struct LinePollTests {
       _ = try await api.submit("anna", receipt: receipt)
       api.apple.simulation.advance(by: .days(32))
       let polled = try await api.poll.poll(receipt: receipt, of: Self.bundleID)
-      #expect(polled.recorded?.isNews == true)
+      #expect(polled.recorded?.isChanged == true)
       #expect(polled.verification.exchanges.count == 1)
       #expect(
-        try await api.standing(of: bought.originalTransactionID.rawValue)
+        try await api.state(of: bought.originalTransactionID.rawValue)
           == "anna, active, on, until 59, access")
       #expect(try await sources(of: Self.line(bought), in: api) == [.receipt, .poll])
       let entries = try await api.count("ledger_entry")

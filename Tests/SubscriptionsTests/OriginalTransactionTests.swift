@@ -3,11 +3,11 @@ import Subscriptions
 import Testing
 
 /// What a line appends when it records.
-struct LineTests {
+struct OriginalTransactionTests {
   static let first = charge("1", from: day(0), to: day(30), item: "w1")
   static let second = charge("2", from: day(30), to: day(60), item: "w2")
 
-  /// The same facts, as a later answer tells them.
+  /// The same facts in a later answer.
   static func again(_ record: TransactionRecord, _ asOf: Double) -> TransactionRecord {
     var record = record
     record.asOf = day(asOf)
@@ -16,146 +16,147 @@ struct LineTests {
 
   private func kinds(_ entries: [LedgerEntry]) -> [LedgerEntry.Kind] { entries.map(\.content.kind) }
 
-  @Test func entriesTellWhatWasLearnedAndThenWhatFollows() {
+  @Test func entriesRecordEvidenceAndThenDecisions() {
     var ledger = Ledger()
     let entries = ledger.record([
-      .evidence(.transaction(Self.first)), .evidence(.renewalStatus(on(day(1)), line: mainLine)),
+      .evidence(.transaction(Self.first)), .evidence(.renewalStatus(on(day(1)), line: mainKey)),
       claimItem(key("1"), by: a, receivedAt: day(1)),
     ])
     #expect(kinds(entries) == [.transaction, .renewalStatus, .claim, .claimed])
     #expect(entries.map(\.number) == [1, 2, 3, 4])
     #expect(entries.map(\.content.evidenceDate) == [day(0), day(1), nil, nil])
-    #expect(kinds(ledger.hear(Self.second)) == [.transaction, .decided])
-    #expect(kinds(ledger.place(key("2"), with: b, from: day(31))) == [.placement, .placed])
-    #expect(ledger.line.heads == [mainLine: 8])
+    #expect(kinds(ledger.receive(Self.second)) == [.transaction, .decided])
+    #expect(kinds(ledger.place(key("2"), with: b, from: day(31))) == [.ownerOverride, .placed])
+    #expect(ledger.line.heads == [mainKey: 8])
   }
 
   @Test func anAnswerThatRepeatsEverythingIsOneEntry() {
     var ledger = Ledger()
-    ledger.hear(Self.first, Self.second)
-    let entries = ledger.hear(Self.again(Self.first, 40), Self.again(Self.second, 40))
+    ledger.receive(Self.first, Self.second)
+    let entries = ledger.receive(Self.again(Self.first, 40), Self.again(Self.second, 40))
     #expect(entries.map(\.content) == [.confirmation(asOf: day(40))])
-    #expect(ledger.hear(Self.again(Self.first, 40), Self.again(Self.second, 40)) == [])
-    #expect(ledger.hear(Self.again(Self.first, 35), Self.again(Self.second, 35)) == [])
+    #expect(ledger.receive(Self.again(Self.first, 40), Self.again(Self.second, 40)) == [])
+    #expect(ledger.receive(Self.again(Self.first, 35), Self.again(Self.second, 35)) == [])
   }
 
   @Test func anAnswerMayListATransactionTwice() {
     var ledger = Ledger()
-    ledger.hear(Self.first, Self.second, charge("3", from: day(60), to: day(90), item: "w3"))
+    ledger.receive(Self.first, Self.second, charge("3", from: day(60), to: day(90), item: "w3"))
     let again = Self.again(Self.first, 70)
-    #expect(kinds(ledger.hear(again, again)) == [.transaction])
+    #expect(kinds(ledger.receive(again, again)) == [.transaction])
     let new = charge("4", from: day(90), to: day(120), item: "w4")
-    #expect(kinds(ledger.hear(new, new)) == [.transaction, .decided])
+    #expect(kinds(ledger.receive(new, new)) == [.transaction, .decided])
   }
 
-  @Test func anAnswerThatRepeatsOnlyAPartIsToldByTransaction() {
+  @Test func aPartlyRepeatedAnswerIsRecordedByTransaction() {
     var ledger = Ledger()
-    ledger.hear(Self.first, Self.second, charge("3", from: day(60), to: day(90), item: "w3"))
-    let entries = ledger.hear(Self.again(Self.first, 70), Self.again(Self.second, 70))
+    ledger.receive(Self.first, Self.second, charge("3", from: day(60), to: day(90), item: "w3"))
+    let entries = ledger.receive(Self.again(Self.first, 70), Self.again(Self.second, 70))
     #expect(kinds(entries) == [.transaction, .transaction])
   }
 
   @Test func anAnswerWithoutTheKnownTokenConfirmsNoToken() {
     var ledger = Ledger()
-    var told = Self.first
-    told.appAccountToken = issuedToken(t)
-    ledger.hear(told, Self.second)
-    ledger.hear(Self.again(Self.first, 40), Self.again(Self.second, 40))
-    told.appAccountToken = issuedToken(c)
-    ledger.hear(Self.again(told, 35))
+    var reported = Self.first
+    reported.appAccountToken = issuedToken(t)
+    ledger.receive(reported, Self.second)
+    ledger.receive(Self.again(Self.first, 40), Self.again(Self.second, 40))
+    reported.appAccountToken = issuedToken(c)
+    ledger.receive(Self.again(reported, 35))
     #expect(ledger.charge("1")?.appAccountToken == issuedToken(c))
   }
 
   @Test func anAnswerTooOldToKnowOfRefundsConfirmsNone() {
     var ledger = Ledger()
-    ledger.hear(Self.first, Self.second)
+    ledger.receive(Self.first, Self.second)
     var inApp = [Self.again(Self.first, 40), Self.again(Self.second, 40)]
     for index in inApp.indices { inApp[index].revocation = .notSaid }
-    ledger.hear(inApp[0], inApp[1])
+    ledger.receive(inApp[0], inApp[1])
     var refunded = Self.again(Self.first, 35)
     refunded.revocation = .revoked(at: day(34), reason: nil)
-    ledger.hear(refunded)
+    ledger.receive(refunded)
     #expect(ledger.charge("1")?.revocation?.at == day(34))
   }
 
-  @Test func aReportsOwnWordLiftsARefundAndTheSilenceOfAnotherDoesNot() {
+  @Test func aReportsOwnStatusLiftsARefundAndTheSilenceOfAnotherDoesNot() {
     func answer(_ id: TransactionID, _ asOf: Double, isRefunded: Bool) -> TransactionRecord {
       charge(
         id, from: day(0), to: day(30), asOf: day(asOf), item: "w1",
         revocation: isRefunded ? .revoked(at: day(5), reason: nil) : .notRevoked)
     }
     var ledger = Ledger()
-    ledger.hear(answer("1", 6, isRefunded: true), answer("9", 8, isRefunded: false))
+    ledger.receive(answer("1", 6, isRefunded: true), answer("9", 8, isRefunded: false))
     ledger.claim(key("1"), by: a)
-    ledger.hear(charge("2", from: day(12), to: day(42), item: "w2"))
+    ledger.receive(charge("2", from: day(12), to: day(42), item: "w2"))
     ledger.claim(key("2"), by: b)
     #expect(ledger.owner("2") == b)
-    ledger.hear(answer("1", 10, isRefunded: false))
+    ledger.receive(answer("1", 10, isRefunded: false))
     #expect(ledger.owner("2") == a)
     #expect(ledger.lastAction("2") == .corrected)
   }
 
-  @Test func aStatusIsNewsOnceForEachDate() {
+  @Test func aStatusIsNewOnceForEachDate() {
     var ledger = Ledger()
-    #expect(ledger.hear([off(day(1)), off(day(1)), off(day(2))]).count == 2)
-    #expect(ledger.hear([off(day(2)), off(day(1))]) == [])
-    #expect(ledger.hear([on(day(1))]).count == 1)
+    #expect(ledger.receive([off(day(1)), off(day(1)), off(day(2))]).count == 2)
+    #expect(ledger.receive([off(day(2)), off(day(1))]) == [])
+    #expect(ledger.receive([on(day(1))]).count == 1)
     #expect(ledger.line.history.statuses == [on(day(1)), off(day(1)), off(day(2))])
   }
 
-  @Test func aLinkIsNewsOnce() {
-    var ledger = Ledger(members: [mainLine, otherLine])
-    let link = Item.evidence(.link(line: otherLine, previous: mainLine))
+  @Test func aLinkIsNewOnce() {
+    var ledger = Ledger(members: [mainKey, otherKey])
+    let link = Item.evidence(.link(line: otherKey, previous: mainKey))
     #expect(kinds(ledger.record([link])) == [.link])
     #expect(ledger.record([link]) == [])
-    #expect(ledger.line.links == [otherLine: [mainLine]])
+    #expect(ledger.line.links == [otherKey: [mainKey]])
     let stored = OriginalTransaction(
       history: ledger.line.history, decisions: ledger.line.decisions, heads: ledger.line.heads,
       links: ledger.line.links)
     var reread = stored
-    #expect(reread.record([.link(line: otherLine, previous: mainLine)], at: day(9)).entries == [])
+    #expect(reread.record([.link(line: otherKey, previous: mainKey)], at: day(9)).entries == [])
   }
 
-  @Test func linkedLinesAreOneByDate() {
+  @Test func linkedOriginalTransactionsAreOneByDate() {
     // A's line was moved to another original id; it renews there.
-    var ledger = Ledger(members: [mainLine, otherLine])
-    ledger.hear(Self.first)
+    var ledger = Ledger(members: [mainKey, otherKey])
+    ledger.receive(Self.first)
     ledger.claim(key("1"), by: a)
-    ledger.record([.evidence(.link(line: otherLine, previous: mainLine))])
-    ledger.hear(charge("2", from: day(30), to: day(60), line: otherLine, item: "w2"))
+    ledger.record([.evidence(.link(line: otherKey, previous: mainKey))])
+    ledger.receive(charge("2", from: day(30), to: day(60), line: otherKey, item: "w2"))
     #expect(ledger.owner("2") == a)
     #expect(ledger.bindings.count == 1)
     #expect(ledger.holdings(of: a).map { $0.renewal != nil } == [false, true])
   }
 
   @Test func eachMemberCountsItsOwnEntries() {
-    var ledger = Ledger(members: [mainLine, otherLine])
-    ledger.hear(Self.first, charge("5", from: day(60), to: day(90), line: otherLine))
-    #expect(ledger.line.heads == [mainLine: 2, otherLine: 2])
+    var ledger = Ledger(members: [mainKey, otherKey])
+    ledger.receive(Self.first, charge("5", from: day(60), to: day(90), line: otherKey))
+    #expect(ledger.line.heads == [mainKey: 2, otherKey: 2])
   }
 
-  @Test func theFirstRecordedOfLinkedLinesNamesACharge() {
-    var ledger = Ledger(members: [mainLine, otherLine])
-    ledger.hear(charge("7", from: day(0), to: day(30), line: otherLine, item: "w"), at: day(1))
-    ledger.hear(charge("3", from: day(0), to: day(30), item: "w"), at: day(2))
-    #expect(ledger.rule.charges.map(\.id) == [key("7", line: otherLine)])
+  @Test func theFirstRecordedOfLinkedOriginalTransactionsNamesACharge() {
+    var ledger = Ledger(members: [mainKey, otherKey])
+    ledger.receive(charge("7", from: day(0), to: day(30), line: otherKey, item: "w"), at: day(1))
+    ledger.receive(charge("3", from: day(0), to: day(30), item: "w"), at: day(2))
+    #expect(ledger.rule.charges.map(\.id) == [key("7", line: otherKey)])
   }
 
   @Test func claimsOfOneSubmissionCountByTheDatesOfTheirCharges() {
     // B restores: whatever the receipt's order, the first month comes first, its renewal follows.
-    let keys = [key("1", line: otherLine), key("2")]
+    let keys = [key("1", line: otherKey), key("2")]
     for transactions in [keys, keys.reversed()] {
-      var ledger = Ledger(members: [mainLine, otherLine])
-      ledger.hear([on(day(1)), on(day(2)), on(day(3))])
-      ledger.hear(charge("1", from: day(0), to: day(30), line: otherLine, item: "w1"))
-      ledger.hear(Self.second)
+      var ledger = Ledger(members: [mainKey, otherKey])
+      ledger.receive([on(day(1)), on(day(2)), on(day(3))])
+      ledger.receive(charge("1", from: day(0), to: day(30), line: otherKey, item: "w1"))
+      ledger.receive(Self.second)
       ledger.record([
-        .acts(transactions.map { .claim(Claim(account: b, transaction: $0, receivedAt: day(40))) })
+        .actions(
+          transactions.map { .claim(Claim(account: b, transaction: $0, receivedAt: day(40))) })
       ])
       #expect(ledger.decision("1")?.rule == .submitter)
       #expect(ledger.decision("2")?.rule == .activelyAutoRenewing)
-      #expect(ledger.folded.history.acts == ledger.line.history.acts)
-      #expect(OwnershipRule(ledger.folded.history).decisions == ledger.rule.decisions)
+      #expect(ledger.replayed.history.actions == ledger.line.history.actions)
+      #expect(OwnershipRule(ledger.replayed.history).decisions == ledger.rule.decisions)
     }
   }
 
@@ -166,15 +167,15 @@ struct LineTests {
     nothing.phase = nil
     let statuses = [nothing, empty, zero]
     var (forwards, backwards) = (Ledger(), Ledger())
-    forwards.hear(statuses + statuses)
-    backwards.hear(statuses.reversed() + statuses.reversed())
+    forwards.receive(statuses + statuses)
+    backwards.receive(statuses.reversed() + statuses.reversed())
     #expect(forwards.line.history.statuses.count == 3)
     #expect(forwards.line.history.statuses == backwards.line.history.statuses)
   }
 
   @Test func decisionsRememberWhenTheyWereMade() {
     var ledger = Ledger()
-    ledger.hear(Self.first, at: day(1))
+    ledger.receive(Self.first, at: day(1))
     ledger.record([claimItem(key("1"), by: a, receivedAt: day(1))], at: day(2))
     let recorded = ledger.line.decisions[key("1")]
     #expect(recorded?.decidedAt == day(2))
@@ -186,7 +187,7 @@ struct LineTests {
     for _ in 0..<50 {
       let history = RandomHistory(isHostile: true, using: &generator)
       var ledger = history.ledger
-      ledger.record([.evidence(.link(line: otherLine, previous: mainLine))])
+      ledger.record([.evidence(.link(line: otherKey, previous: mainKey))])
       for item in rearranged(history.items, using: &generator) { ledger.record([item]) }
       let data = try JSONEncoder().encode(ledger.entries)
       #expect(try JSONDecoder().decode([LedgerEntry].self, from: data) == ledger.entries)
@@ -196,13 +197,13 @@ struct LineTests {
 
 /// The account that a line is bound to, as of a moment.
 struct BindingTests {
-  @Test func aLineIsBoundToTheOwnerOfItsLatestChargeBefore() {
+  @Test func anOriginalTransactionIsBoundToTheOwnerOfItsLatestChargeBefore() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.receive(charge("1", from: day(0), to: day(30)))
     ledger.claim(key("1"), by: a)
-    ledger.hear([off(day(5))])
-    ledger.hear(charge("2", from: day(35), to: day(65), kind: .purchase))
-    ledger.hear(charge("3", from: day(65), to: day(95)))
+    ledger.receive([off(day(5))])
+    ledger.receive(charge("2", from: day(35), to: day(65), kind: .purchase))
+    ledger.receive(charge("3", from: day(65), to: day(95)))
     ledger.claim(key("3"), by: b)
     let bindings = ledger.bindings
     #expect(bindings.map(\.account) == [a, nil, b])
@@ -217,7 +218,7 @@ struct BindingTests {
 
   @Test func beforeTheFirstOwnerThereIsNoBinding() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30)), charge("2", from: day(40), to: day(70)))
+    ledger.receive(charge("1", from: day(0), to: day(30)), charge("2", from: day(40), to: day(70)))
     #expect(ledger.bindings.isEmpty)
     ledger.claim(key("2"), by: b)
     #expect(ledger.bindings.map(\.account) == [b])

@@ -9,8 +9,8 @@ import Testing
 @testable import Intake
 @testable import tenure
 
-@Suite("A worker that tells Apple")
-struct AppleTellingWorkerTests {
+@Suite("A worker that writes back to Apple")
+struct WriteBackWorkerTests {
   /// Anna buys, and after a lapse ben buys on the same phone.
   ///
   /// - Parameter settled: Returns when the worker has finished the jobs of a purchase. The clock
@@ -44,7 +44,7 @@ struct AppleTellingWorkerTests {
     Issue.record("It did not happen.")
   }
 
-  @Test("writes the token of whoever bought last, and answers what became of it")
+  @Test("writes the token of the latest buyer, and records the answer")
   func tells() async throws {
     let settings = [
       "TENURE_APPSTORE_WRITE_OWNERSHIP": "on", "TENURE_APPSTORE_ANSWER_CONSUMPTION": "on",
@@ -83,7 +83,7 @@ struct AppleTellingWorkerTests {
     }
   }
 
-  @Test("tells nothing where nobody wants it")
+  @Test("sends nothing unless it is enabled")
   func silence() async throws {
     try await SimulatedNetwork.withWorker { assembly, simulation, database in
       try await annaThenBen(assembly, simulation)

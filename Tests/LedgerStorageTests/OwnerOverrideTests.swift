@@ -6,10 +6,10 @@ import Testing
 
 @testable import LedgerStorage
 
-@Suite("Placements in the ledger")
-struct PlacementTests {
-  @Test("what is recorded after one goes on from the recorded decisions, whoever ordered what")
-  func ordersBesidePlacements() async throws {
+@Suite("Owner overrides in the ledger")
+struct OwnerOverrideTests {
+  @Test("later recordings go on from the recorded decisions, whatever was ordered")
+  func ordersWithOverrides() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
       _ = try await ledger.products.describe(

@@ -5,70 +5,70 @@ import Testing
 
 @testable import LedgerStorage
 
-@Suite("What time tells")
-struct TellingTests {
-  @Test("access that ends is told at its moment, once, however late anybody looks")
+@Suite("Events caused by time")
+struct PublishingTests {
+  @Test("the end of access is published with its date, once, however late")
   func expiry() async throws {
     try await withLedger { ledger in
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       try await ledger.work(until: 29.9)
-      #expect(try await ledger.told().last?.kind == .entitlementGranted)
+      #expect(try await ledger.publishedEvents().last?.kind == .entitlementGranted)
       try await ledger.work(until: 33)
-      let told = try await ledger.told()
-      #expect(told.last?.kind == .entitlementExpired)
-      #expect(told.last?.at == day(30))
+      let published = try await ledger.publishedEvents()
+      #expect(published.last?.kind == .entitlementExpired)
+      #expect(published.last?.at == day(30))
       try await ledger.work(until: 40)
-      #expect(try await ledger.told().count == told.count)
+      #expect(try await ledger.publishedEvents().count == published.count)
       #expect(try await ledger.database.query("SELECT 1 FROM tenure.published_entitlement").isEmpty)
     }
   }
 
-  @Test("a renewal dated ahead, and a later one, move the moment at which an account is told")
+  @Test("a renewal dated ahead, and a later one, move the date of an account's next event")
   func prolonged() async throws {
     try await withLedger { ledger in
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
-      try await ledger.hear([charge("2", on: 30)], on: 29.2)
+      try await ledger.receive([charge("2", on: 30)], on: 29.2)
       try await ledger.work(until: 45)
-      #expect(try await ledger.told().last?.kind == .entitlementExtended)
+      #expect(try await ledger.publishedEvents().last?.kind == .entitlementExtended)
       try await ledger.work(until: 61)
-      #expect(try await ledger.told().last?.at == day(60))
+      #expect(try await ledger.publishedEvents().last?.at == day(60))
     }
   }
 
-  @Test("a worker that dies before the commit tells nothing, and the next one tells it once")
+  @Test("a worker that dies before the commit publishes nothing, and the next one publishes once")
   func dead() async throws {
     try await withLedger { ledger in
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       let claimed = try await ledger.claim(by: "dead", on: 30)
       try await ledger.work(until: 30.5)
-      let count = try await ledger.told().count
-      #expect(try await ledger.told().last?.kind == .entitlementExpired)
+      let count = try await ledger.publishedEvents().count
+      #expect(try await ledger.publishedEvents().last?.kind == .entitlementExpired)
       // The slow worker publishes nothing and no longer holds the job.
-      _ = try await ledger.accounts.tell([claimed], terms: .shop, at: day(30.6))
-      #expect(try await ledger.told().count == count)
+      _ = try await ledger.accounts.publish([claimed], terms: .shop, at: day(30.6))
+      #expect(try await ledger.publishedEvents().count == count)
     }
   }
 
-  @Test("what was told to be over is not told again by who looks by an earlier clock")
+  @Test("a published end is not published again by a process with an earlier clock")
   func earlierClock() async throws {
     try await withLedger { ledger in
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       try await ledger.work(until: 30)
       let failed = RenewalStatus(asOf: day(29.999), autoRenews: true, phase: .billingRetry)
-      try await ledger.hear([.renewalStatus(failed, line: lineID)], on: 29.999)
+      try await ledger.receive([.renewalStatus(failed, line: originalKey)], on: 29.999)
       try await ledger.work(until: 30.1)
-      let kinds = try await ledger.told().map(\.kind)
+      let kinds = try await ledger.publishedEvents().map(\.kind)
       #expect(kinds.contains(.inBillingRetry))
       #expect(kinds.count { $0 == .entitlementGranted } == 1)
       #expect(kinds.count { $0 == .entitlementExpired } == 1)
     }
   }
 
-  @Test("several accounts are told together, but for one that somebody has locked")
+  @Test("several accounts are published together, except a locked one")
   func together() async throws {
     try await withLedger { ledger in
       for (number, account) in ["anna", "ben", "cleo"].enumerated() {
@@ -84,14 +84,16 @@ struct TellingTests {
       #expect(jobs.count == 3)
       let left = try await ledger.database.withTransaction { other in
         _ = try await other.batch(PublishedEntitlements.lock(["ben"]))
-        return try await ledger.accounts.tell(jobs, terms: .shop, at: day(30))
+        return try await ledger.accounts.publish(jobs, terms: .shop, at: day(30))
       }
       func expired() async throws -> Set<String?> {
-        Set(try await ledger.told().filter { $0.kind == .entitlementExpired }.map(\.account))
+        Set(
+          try await ledger.publishedEvents().filter { $0.kind == .entitlementExpired }.map(
+            \.account))
       }
       #expect(try await expired() == ["anna", "cleo"])
       #expect(left.count == 1)
-      #expect(try await ledger.accounts.tell(left, terms: .shop, at: day(30)).isEmpty)
+      #expect(try await ledger.accounts.publish(left, terms: .shop, at: day(30)).isEmpty)
       #expect(try await expired() == ["anna", "ben", "cleo"])
       let rest = try await ledger.database.query(
         "SELECT count(*) FROM tenure.job WHERE kind = 'publish_entitlements'")
@@ -105,8 +107,8 @@ struct TellingTests {
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       let job = try await ledger.claim(by: "a", on: 30)
-      try await ledger.hear([charge("2", on: 30)], on: 30)
-      _ = try await ledger.accounts.tell([job], terms: .shop, at: day(30))
+      try await ledger.receive([charge("2", on: 30)], on: 30)
+      _ = try await ledger.accounts.publish([job], terms: .shop, at: day(30))
       let (runAt, holder) = try await ledger.database.query(
         "SELECT run_at, locked_by FROM tenure.job WHERE kind = 'publish_entitlements'"
       ).decodeOnly(Timestamp.self, String?.self)
@@ -115,11 +117,11 @@ struct TellingTests {
     }
   }
 
-  @Test("provisional access is told as it comes, and as it goes with the decision or by time")
+  @Test("provisional access is published when it begins, and when it ends by decision or time")
   func provisional() async throws {
     let waiting = SubmissionProblem(code: "apple_unavailable", detail: "No answer came.")
     try await withLedger { ledger in
-      let grant = ProvisionalGrant(entitlement: "premium", endsAt: day(2), line: lineID)
+      let grant = ProvisionalGrant(entitlement: "premium", endsAt: day(2), line: originalKey)
       for (number, account) in ["anna", "ben", "carl"].enumerated() {
         let line = OriginalTransactionKey(.production, OriginalTransactionID("\(number)"))
         let submission = try await ledger.store(by: account, on: 1)
@@ -129,7 +131,7 @@ struct TellingTests {
             ProvisionalGrant(entitlement: "premium", endsAt: grant.endsAt, line: line)
           ],
           worker: nil, terms: .shop, at: day(1))
-        #expect(try await ledger.toldKinds(account) == ["entitlement.granted"])
+        #expect(try await ledger.publishedKinds(account) == ["entitlement.granted"])
         switch account {
         case "anna":
           try await ledger.verify(
@@ -143,40 +145,40 @@ struct TellingTests {
           try await ledger.work(until: 2)
         }
       }
-      #expect(try await ledger.told("anna").last?.kind == .entitlementExtended)
+      #expect(try await ledger.publishedEvents("anna").last?.kind == .entitlementExtended)
       #expect(
-        try await ledger.toldKinds("ben") == ["entitlement.granted", "entitlement.revoked"])
+        try await ledger.publishedKinds("ben") == ["entitlement.granted", "entitlement.revoked"])
       #expect(
-        try await ledger.toldKinds("carl") == ["entitlement.granted", "entitlement.expired"])
+        try await ledger.publishedKinds("carl") == ["entitlement.granted", "entitlement.expired"])
     }
   }
 
-  @Test("a product that is described later grants, and is told to, by a survey")
+  @Test("a product that is described later grants, and is published, by a reconciliation")
   func reconcile() async throws {
     try await withLedger { ledger in
       try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.work(until: 1)
-      #expect(try await ledger.told().allSatisfy { $0.data.entitlement == nil })
+      #expect(try await ledger.publishedEvents().allSatisfy { $0.data.entitlement == nil })
       _ = try await ledger.products.describe(
         Product(
           id: "monthly", validFrom: day(2), type: .autoRenewable, entitlements: ["premium"]))
       let terms = AccessTerms(catalogue: try await ledger.products.catalogue())
       try await ledger.work(until: 2, terms: terms)
-      let told = try await ledger.told()
-      #expect(told.last?.kind == .entitlementGranted)
+      let published = try await ledger.publishedEvents()
+      #expect(published.last?.kind == .entitlementGranted)
       // The second pass finds nothing, and the job ends.
       try await ledger.work(until: 3, terms: terms)
-      #expect(try await ledger.told().count == told.count)
+      #expect(try await ledger.publishedEvents().count == published.count)
       let jobs = try await ledger.database.query(
-        "SELECT kind FROM tenure.job WHERE kind <> 'poll_line'"
+        "SELECT kind FROM tenure.job WHERE kind <> 'poll_status'"
       ).decode(String.self)
       #expect(jobs == ["publish_entitlements"])
       try await ledger.work(until: 30, terms: terms)
-      #expect(try await ledger.told().last?.kind == .entitlementExpired)
+      #expect(try await ledger.publishedEvents().last?.kind == .entitlementExpired)
     }
   }
 
-  @Test("a survey goes on where a worker died, and begins again when something changes meanwhile")
+  @Test("a reconciliation goes on where a worker died, and starts again after a change")
   func reconciliationPlace() async throws {
     let text = ReconciliationPlace(.accounts, after: "an account").text(generation: 3)
     #expect(
@@ -185,7 +187,7 @@ struct TellingTests {
     #expect(ReconciliationPlace(text, generation: 4) == nil)
     #expect(ReconciliationPlace(nil, generation: 0) == nil)
     let line = OriginalTransactionKey(.sandbox, "a/b c")
-    let place = ReconciliationPlace(.lines, after: Job.Key.pollLine(line).subject)
+    let place = ReconciliationPlace(.lines, after: Job.Key.pollStatus(line).subject)
     #expect(ReconciliationPlace(place.text(generation: 0), generation: 0)?.line == line)
 
     try await withLedger { ledger in
@@ -203,17 +205,18 @@ struct TellingTests {
       _ = try await ledger.database.execute("UPDATE tenure.job SET place = \(anna)")
       let job = try await ledger.claim(by: "b", on: 2)
       try await ledger.maintenance.reconcile(job, terms: terms, at: day(2))
-      #expect(try await ledger.told("anna").last?.kind != .entitlementGranted)
-      #expect(try await ledger.told("ben").last?.kind == .entitlementGranted)
+      #expect(try await ledger.publishedEvents("anna").last?.kind != .entitlementGranted)
+      #expect(try await ledger.publishedEvents("ben").last?.kind == .entitlementGranted)
       _ = try await ledger.products.describe(
         Product(
           id: "quarterly", validFrom: day(2), type: .autoRenewable, entitlements: ["premium"]))
       try await ledger.work(until: 2, terms: terms)
-      #expect(try await ledger.told("anna").last?.kind == .entitlementGranted)
+      #expect(try await ledger.publishedEvents("anna").last?.kind == .entitlementGranted)
     }
   }
 
-  @Test("a survey tells what a version before this one left untold, and schedules what is to come")
+  @Test(
+    "a reconciliation publishes what an earlier version left out, and schedules what is to come")
   func upgrade() async throws {
     try await withLedger { ledger in
       try await ledger.submit(
@@ -223,9 +226,9 @@ struct TellingTests {
         "DELETE FROM tenure.job", Job.schedule(.reconcile, runAt: day(1), at: day(1)),
       ])
       try await ledger.work(until: 2)
-      #expect(try await ledger.toldKinds("anna") == ["entitlement.granted"])
+      #expect(try await ledger.publishedKinds("anna") == ["entitlement.granted"])
       try await ledger.work(until: 30)
-      #expect(try await ledger.told().last?.at == day(30))
+      #expect(try await ledger.publishedEvents().last?.at == day(30))
     }
   }
 
@@ -247,7 +250,7 @@ struct TellingTests {
       }
       let end = (steps.last?.date ?? 0) + 1
       try await ledger.work(until: end)
-      let usable = try FeedReplay(await ledger.told()).usable
+      let usable = try FeedReplay(await ledger.publishedEvents()).usable
       for account in LifeStep.accounts {
         let expected = try await ledger.usable(by: account, on: end)
         #expect(usable[account] ?? [:] == expected, "\(account), seed \(seed)")
@@ -305,7 +308,7 @@ private struct LifeStep: Sendable {
 
   func happen(in ledger: Ledger) async throws {
     switch way {
-    case 0: try await ledger.hear(evidence, on: date)
+    case 0: try await ledger.receive(evidence, on: date)
     case 1: try await ledger.learn(evidence, on: date)
     default:
       try await ledger.submit(evidence, claiming: claimed, by: account, on: date, terms: .shop)

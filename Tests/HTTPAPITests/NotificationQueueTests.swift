@@ -13,7 +13,7 @@ import Testing
 
 /// Everything that the simulated App Store tells a server of its own accord, in each version, late,
 /// doubled and out of order.
-struct NotificationMailTests {
+struct NotificationQueueTests {
   /// Half a year on one phone: bought, switched off and on, renewed, refunded, bought again.
   private func live(_ simulation: AppStoreSimulation) throws -> OriginalTransactionID {
     let bought = try simulation.buy("monthly", on: "anna")
@@ -60,7 +60,7 @@ struct NotificationMailTests {
       let sent = mail.reversed() + mail.enumerated().filter { $0.offset % 2 == 0 }.map(\.element)
       for notification in sent {
         let answer = try await api.send(
-          .post, "/v1/appstore/notifications", notification.body, as: .nobody)
+          .post, "/v1/appstore/notifications", notification.body, as: .anonymous)
         #expect(answer.status == 200, "\(notification.type): \(answer)")
       }
       try await work(api)
@@ -71,11 +71,11 @@ struct NotificationMailTests {
       #expect(try await api.count("ledger_entry", where: "source <> 'notification'") == 0)
 
       // The ledger knows what Apple knows of the line: the same charges, ends and revocations.
-      let told = try await api.get("/v1/original-transactions/\(line)")
-      let asked = try await TestAPI.whatApplesReceiptTells(of: line, simulation: simulation, api)
-      #expect(told["transactions"]?.array?.map(Self.facts) == asked.map(Self.facts))
-      #expect(told["auto_renewing"] == true)
-      #expect(told["account_id"] == .null)
+      let shown = try await api.get("/v1/original-transactions/\(line)")
+      let asked = try await TestAPI.factsOfApplesReceipt(of: line, simulation: simulation, api)
+      #expect(shown["transactions"]?.array?.map(Self.facts) == asked.map(Self.facts))
+      #expect(shown["auto_renewing"] == true)
+      #expect(shown["account_id"] == .null)
     }
   }
 
@@ -89,7 +89,7 @@ struct NotificationMailTests {
 
 extension TestAPI {
   /// The line as a ledger of its own has it that heard of nothing but a receipt.
-  fileprivate static func whatApplesReceiptTells(
+  fileprivate static func factsOfApplesReceipt(
     of line: OriginalTransactionID, simulation: AppStoreSimulation, _ api: TestAPI
   ) async throws -> [JSONValue] {
     let receipt = try simulation.receipt(on: "anna")
@@ -103,8 +103,8 @@ extension TestAPI {
       other.apple.simulation.clock.advance(to: simulation.now)
       other.apple.answer(receipt, with: answer.body)
       _ = try await other.submit("anna", receipt: receipt, ["restore": true])
-      let told = try await other.get("/v1/original-transactions/\(line)")
-      await facts.set(told["transactions"]?.array ?? [])
+      let shown = try await other.get("/v1/original-transactions/\(line)")
+      await facts.set(shown["transactions"]?.array ?? [])
     }
     return await facts.value
   }

@@ -8,7 +8,7 @@ import Testing
 @testable import LedgerStorage
 
 @Suite("Reading holdings for many callers")
-struct HoldingReaderTests {
+struct HoldingBatcherTests {
   /// Gives each account one charge of a line of its own, named after it.
   private static func fill(_ ledger: Ledger, _ accounts: [String]) async throws {
     for account in accounts {
@@ -25,7 +25,7 @@ struct HoldingReaderTests {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
       try await fill(ledger, ["anna", "ben", "carla"])
-      try await test(ledger.core.holdingReader, database)
+      try await test(ledger.core.holdingBatcher, database)
     }
   }
 
@@ -47,7 +47,7 @@ struct HoldingReaderTests {
   @Test("everybody gets his own, however many wait")
   func manyCallers() async throws {
     try await Self.run { reader, database in
-      let names = (0..<450).map { ["anna", "ben", "carla", "nobody"][$0 % 4] }
+      let names = (0..<450).map { ["anna", "ben", "carla", "unknown"][$0 % 4] }
       let tasks = Mutex<[Task<[String], any Error>]>([])
       try await Self.whileLocked(database) { _ in
         for name in names {
@@ -57,12 +57,12 @@ struct HoldingReaderTests {
         try await Task.sleep(for: .milliseconds(50))
       }
       for (name, task) in zip(names, tasks.withLock { $0 }) {
-        #expect(try await task.value == (name == "nobody" ? [] : [name]))
+        #expect(try await task.value == (name == "unknown" ? [] : [name]))
       }
     }
   }
 
-  @Test("who gives up waits no longer, and takes nobody with him")
+  @Test("a reader that gives up waits no longer, and affects no other")
   func cancellation() async throws {
     try await Self.run { reader, database in
       let others = Mutex<[Task<[String], any Error>]>([])
@@ -88,7 +88,7 @@ struct HoldingReaderTests {
     }
   }
 
-  @Test("a statement that fails fails for all who asked, and for nobody after them")
+  @Test("a failing statement fails for all its readers, and for none after them")
   func failure() async throws {
     try await Self.run { reader, database in
       try await database.runScript("ALTER TABLE tenure.holding RENAME TO elsewhere")
@@ -98,9 +98,9 @@ struct HoldingReaderTests {
       }
       try await database.runScript("ALTER TABLE tenure.elsewhere RENAME TO holding")
       #expect(Self.charges(try await reader.holdings(of: "anna")) == ["anna"])
-      let rows = try await Self.read(reader, ["ben", "nobody"])
+      let rows = try await Self.read(reader, ["ben", "unknown"])
       #expect(Self.charges(try rows.holdings(of: "ben")) == ["ben"])
-      #expect(try rows.holdings(of: "nobody").holdings.isEmpty)
+      #expect(try rows.holdings(of: "unknown").holdings.isEmpty)
       await database.close()
       await #expect(throws: PostgresError.self) { try await Self.read(reader, ["anna"]) }
     }

@@ -7,7 +7,7 @@ import Testing
 @testable import LedgerStorage
 
 /// Raw bodies that are older than their retention.
-struct AgeingOutTests {
+struct PayloadRetentionTests {
   private let retention = RawRetention(submissions: .days(30), notifications: .days(60))
 
   /// A ledger with a submission and a notification of each day from the first to the tenth.
@@ -77,10 +77,10 @@ struct AgeingOutTests {
   @Test func `what is older goes, and its hash and length stay`() async throws {
     try await withTenDays { ledger in
       // On the 36th day the submissions of the first five are older than 30 days.
-      let aged = try await prunePayloads(ledger, on: 36)
-      #expect(aged.payloads == 5)
-      #expect(aged.notifications == 0)
-      #expect(aged.answers == 5)
+      let pruned = try await prunePayloads(ledger, on: 36)
+      #expect(pruned.payloads == 5)
+      #expect(pruned.notifications == 0)
+      #expect(pruned.answers == 5)
       #expect(try await kept(ledger) == [5, 5, 10, 10])
       // And on the 65th all of them, with the notifications of the first four.
       #expect(try await prunePayloads(ledger, on: 65).notifications == 4)
@@ -98,7 +98,7 @@ struct AgeingOutTests {
       let answer = try #require(try await ledger.submissions.exchanges(of: id).first)
       #expect(answer.answer == nil)
       #expect(answer.httpStatus == 200)
-      #expect(answer.agedOut?.sha256 == Array(SHA256.hash(data: Data("answer 1".utf8))))
+      #expect(answer.prunedPayload?.sha256 == Array(SHA256.hash(data: Data("answer 1".utf8))))
       let body = try await ledger.database.query(
         "SELECT sha256, bytes FROM tenure.notification WHERE notification_id = 'n1'"
       ).decodeOnly([UInt8].self, Int.self)
@@ -158,9 +158,9 @@ struct AgeingOutTests {
       try await ledger.verify(submission, [charge("1", on: 0)], claiming: [key("1")], on: 0)
       try await Self.noteSources(ledger)
       #expect(try await prunePayloads(ledger, on: 100).payloads == 1)
-      let aged = try #require(try await ledger.submissions.prunedPayload(of: id))
-      #expect(aged.sha256 == Array(SHA256.hash(data: Data("a.b.c\nd.e.f\ng.h.i".utf8))))
-      #expect(aged.bytes == 17)
+      let pruned = try #require(try await ledger.submissions.prunedPayload(of: id))
+      #expect(pruned.sha256 == Array(SHA256.hash(data: Data("a.b.c\nd.e.f\ng.h.i".utf8))))
+      #expect(pruned.bytes == 17)
     }
   }
 
@@ -173,10 +173,10 @@ struct AgeingOutTests {
         try await ledger.jobs.claimJobs(
           limits: [.maintenance: 10], worker: "w", at: day(36), lease: .seconds(60)
         ).first { $0.kind == .prunePayloads })
-      let aged = try await ledger.maintenance.prunePayloads(
+      let pruned = try await ledger.maintenance.prunePayloads(
         job, keeping: RawRetention(submissions: .days(30)), every: .days(1), at: day(36)
       ) { true }
-      #expect(aged == .none)
+      #expect(pruned == .none)
       #expect(try await prunePayloads(ledger, on: 36).payloads == 5)
     }
   }
@@ -212,13 +212,13 @@ struct AgeingOutTests {
     try await withTenDays { ledger in
       try await ledger.database.withTransaction { transaction in
         _ = try await transaction.query("SET LOCAL ROLE tenure_program")
-        let aged = try await transaction.query(
+        let pruned = try await transaction.query(
           """
           SELECT payloads FROM tenure.prune_submissions(
             ARRAY(SELECT submission_id FROM tenure.submission), '{}', \(day(3.5)), \(day(50)))
           """
         ).decodeOnly(Int.self)
-        #expect(aged == 3)
+        #expect(pruned == 3)
         try await transaction.commit()
       }
       #expect(try await kept(ledger) == [7, 7, 10, 10])

@@ -11,7 +11,7 @@ import Testing
 
 @testable import HTTPAPI
 
-struct AppleTellingTests {
+struct WriteBackTests {
   /// A story with both settings on, and a worker for what they put into the queue.
   private struct Stage: Sendable {
     let api: TestAPI
@@ -42,7 +42,7 @@ struct AppleTellingTests {
           }
         outcomes.append(outcome)
         switch outcome {
-        case .told: break
+        case .finished: break
         case .nothingToSend: try await api.ledger.jobs.complete(job)
         case .postponed(let reason, let notBefore):
           try await api.ledger.jobs.release(
@@ -70,7 +70,7 @@ struct AppleTellingTests {
           t.delivery_status)
         FROM tenure.app_store_write_back AS t
         LEFT JOIN tenure.account_by_key AS a USING (account_key)
-        ORDER BY t.telling_id
+        ORDER BY t.write_back_id
         """
       ).decode(String.self)
     }
@@ -100,7 +100,7 @@ struct AppleTellingTests {
     func deliver(after count: Int) async throws {
       for notification in simulation.notifications().dropFirst(count) {
         let answer = try await api.send(
-          .post, "/v1/appstore/notifications", notification.body, as: .nobody)
+          .post, "/v1/appstore/notifications", notification.body, as: .anonymous)
         #expect(answer.status == 200, "\(notification.type): \(answer)")
       }
     }
@@ -117,7 +117,7 @@ struct AppleTellingTests {
     _ test: @escaping @Sendable (Stage) async throws -> Void
   ) async throws {
     try await TestAPI.run(
-      choices: TestAPI.Choices(tellings: Set(WriteBack.Kind.allCases))
+      choices: TestAPI.Choices(writeBackKinds: Set(WriteBack.Kind.allCases))
     ) { api in
       for product in ["monthly", "quarterly"] {
         try await api.describe(ProductID(product), "premium")
@@ -148,11 +148,13 @@ struct AppleTellingTests {
 
   // MARK: Ownership
 
-  @Test func `renewals carry the token of whoever owns the line`() async throws {
+  @Test func `renewals carry the token of the account that owns the original transaction`()
+    async throws
+  {
     try await withStage { stage in
       let line = try await stage.annaThenBen()
       #expect(try await stage.waiting() == 1)
-      #expect(try await stage.work() == [.told(.accepted)])
+      #expect(try await stage.work() == [.finished(.accepted)])
       #expect(try await stage.waiting() == 0)
       stage.simulation.advance(by: .days(100))
       let ben = try await stage.token(of: "ben")
@@ -162,25 +164,25 @@ struct AppleTellingTests {
       // Signed data with the token moves nothing and is not written back.
       _ = try await stage.api.submit("anna", from: "phone")
       _ = try await stage.api.poll.pollNow(line)
-      let told = try await stage.api.get("/v1/original-transactions/\(line.originalTransactionID)")
-      #expect(told["account_id"] == "ben")
+      let shown = try await stage.api.get("/v1/original-transactions/\(line.originalTransactionID)")
+      #expect(shown["account_id"] == "ben")
       #expect(try await stage.waiting() == 0)
       #expect(try await stage.record() == ["ownership ben accepted"])
       #expect(try await stage.api.ledger.auditor.audit().differences == [])
     }
   }
 
-  @Test func `what Apple took last counts, where its word is older`() async throws {
+  @Test func `the last accepted token counts where Apple's report is older`() async throws {
     try await withStage { stage in
       _ = try await stage.annaThenBen()
       let last = try #require(stage.simulation.truth(of: "phone").last).transactionID
       let ben = try await stage.token(of: "ben")
       _ = try await stage.work()
-      // Apple's word, as it is known here, still has no token of ben's: it is told back and forth.
+      // Apple's word, as it is known here, still has no token of ben's: it is written back each time.
       for (owner, count) in [("anna", 2), ("ben", 3)] {
         stage.simulation.advance(by: .minutes(5))
         try await stage.transfer(last, to: owner)
-        #expect(try await stage.work() == [.told(.accepted)])
+        #expect(try await stage.work() == [.finished(.accepted)])
         #expect(try await stage.record().count == count)
       }
       #expect(try stage.simulation.truth(of: last).appAccountToken == ben)
@@ -207,7 +209,7 @@ struct AppleTellingTests {
   ]
 
   @Test(arguments: faults)
-  func `Apple in trouble is told later, and a no is one`(
+  func `a write-back is retried while Apple fails, and a refusal is final`(
     fault: SimulatedFault, outcome: WriteBack.Outcome?
   ) async throws {
     try await withStage { stage in
@@ -215,7 +217,7 @@ struct AppleTellingTests {
       stage.simulation.setServerFaults { $0.next = [fault] }
       let outcomes = try await stage.work()
       if let outcome {
-        #expect(outcomes == [.told(outcome)])
+        #expect(outcomes == [.finished(outcome)])
         #expect(try await stage.waiting() == 0)
         return
       }
@@ -229,7 +231,7 @@ struct AppleTellingTests {
       #expect(try await stage.record() == [])
       #expect(try await stage.waiting() == 1)
       stage.simulation.advance(by: .hours(1))
-      #expect(try await stage.work() == [.told(.accepted)])
+      #expect(try await stage.work() == [.finished(.accepted)])
     }
   }
 
@@ -249,7 +251,7 @@ struct AppleTellingTests {
   @Test func `a setting that was turned off ends what waits`() async throws {
     try await withStage { stage in
       _ = try await stage.annaThenBen()
-      #expect(try await stage.work(stage.silent) == [.told(.skipped(.turnedOff))])
+      #expect(try await stage.work(stage.silent) == [.finished(.skipped(.turnedOff))])
       #expect(try await stage.waiting() == 0)
       #expect(try await stage.record() == ["ownership skipped turned_off"])
       let last = try #require(stage.simulation.truth(of: "phone").last)
@@ -263,19 +265,19 @@ struct AppleTellingTests {
       let erased = try await stage.api.call(
         .delete, "/v1/accounts/ben?reason=r", as: .admin)
       #expect(erased.status == 200)
-      #expect(try await stage.work() == [.told(.skipped(.accountErased))])
+      #expect(try await stage.work() == [.finished(.skipped(.accountErased))])
       let name = try #require(erased["account_id"]?.string)
       #expect(try await stage.record() == ["ownership \(name) skipped account_erased"])
       #expect(try #require(stage.simulation.truth(of: "phone").last).appAccountToken == nil)
     }
   }
 
-  @Test func `what a family shares and what is used up is nobody's to be told`() async throws {
+  @Test func `shared and consumed purchases are not written back to Apple`() async throws {
     try await withStage { stage in
       // Of a receipt's coins nothing says what they are but the catalogue.
       let coins = try stage.simulation.buy("coins.100", on: "phone")
       _ = try await stage.api.submit("anna", from: "phone")
-      #expect(try await stage.work() == [.told(.skipped(.consumable))])
+      #expect(try await stage.work() == [.finished(.skipped(.consumable))])
       _ = try stage.simulation.buy("lifetime", on: "phone")
       try stage.api.addCustomer("child")
       try stage.simulation.addFamilyMember("child", of: "phone")
@@ -286,7 +288,7 @@ struct AppleTellingTests {
       try await stage.api.ledger.jobs.seed(
         [.setAppAccountToken(OriginalTransactionKey(.production, shared.originalTransactionID))],
         at: stage.simulation.now)
-      #expect(try await stage.work() == [.told(.skipped(.familyShared))])
+      #expect(try await stage.work() == [.finished(.skipped(.familyShared))])
       #expect(try stage.simulation.truth(of: coins.transactionID).appAccountToken == nil)
     }
   }
@@ -299,14 +301,14 @@ struct AppleTellingTests {
       let merged = try await stage.api.call(
         .post, "/v1/accounts/ben/merge", ["into": "cora", "reason": "r"], as: .admin)
       #expect(merged.status == 200)
-      #expect(try await stage.work() == [.told(.accepted)])
+      #expect(try await stage.work() == [.finished(.accepted)])
       #expect(try #require(stage.simulation.truth(of: "phone").last).appAccountToken == token)
     }
   }
 
   // MARK: Consumption
 
-  /// What a customer bought, said and got, and what Apple is told of it.
+  /// What a customer bought, said and got, and what is written back to Apple.
   struct Story: Sendable, CustomTestStringConvertible {
     var product: ProductID
     var consented: Bool?
@@ -335,7 +337,7 @@ struct AppleTellingTests {
   ]
 
   @Test(arguments: stories)
-  func `a customer who asks for the money and agrees is told of`(story: Story) async throws {
+  func `a refund request is answered after the customer's consent`(story: Story) async throws {
     try await withStage { stage in
       let bought = try stage.simulation.buy(story.product, on: "phone").transactionID
       if story.isSubmitted { _ = try await stage.api.submit("anna", from: "phone") }
@@ -353,7 +355,7 @@ struct AppleTellingTests {
       try await stage.askForMoney(of: bought)
       #expect(try await stage.waiting() == 1)
       stage.simulation.advance(by: story.wait)
-      #expect(try await stage.work() == [.told(story.outcome)])
+      #expect(try await stage.work() == [.finished(story.outcome)])
       let reports = try stage.simulation.consumptionReports(of: bought)
       #expect(reports.map { $0["deliveryStatus"]?.string } == (story.status.map { [$0] } ?? []))
       #expect(reports.allSatisfy { $0["customerConsented"] == true })
@@ -376,11 +378,11 @@ struct AppleTellingTests {
         return
       }
       stage.simulation.advance(by: .hours(13))
-      #expect(try await stage.work() == [.told(.skipped(.tooLate))])
+      #expect(try await stage.work() == [.finished(.skipped(.tooLate))])
       // The next question is answered.
       stage.api.apple.setDown(false)
       try await stage.askForMoney(of: bought)
-      #expect(try await stage.work() == [.told(.accepted)])
+      #expect(try await stage.work() == [.finished(.accepted)])
       #expect(
         try await stage.record().suffix(2) == [
           "consumption anna skipped too_late", "consumption anna accepted DELIVERED",
@@ -400,7 +402,7 @@ struct AppleTellingTests {
       try api.apple.simulation.requestRefund(bought.transactionID)
       for notification in api.apple.simulation.notifications() {
         _ = try await api.send(
-          .post, "/v1/appstore/notifications", notification.body, as: .nobody)
+          .post, "/v1/appstore/notifications", notification.body, as: .anonymous)
       }
       #expect(
         try await api.count(
@@ -410,7 +412,7 @@ struct AppleTellingTests {
 
   // MARK: Looking at it
 
-  @Test func `pages, reports and exports show what Apple was told`() async throws {
+  @Test func `pages, reports and exports show write-backs to Apple`() async throws {
     try await withStage { stage in
       let line = try await stage.annaThenBen()
       let last = try #require(stage.simulation.truth(of: "phone").last).transactionID
@@ -431,9 +433,9 @@ struct AppleTellingTests {
           ["tellings_skipped", "consumption no_consent", 1],
         ])
       let export = try await stage.api.get("/v1/accounts/ben/export", as: .admin)
-      let told = export["apple_tellings"]?.array ?? []
-      #expect(told.map { $0["outcome"] } == ["accepted", "skipped"])
-      #expect(told.map { $0["transaction_id"] } == [.null, .string(last.rawValue)])
+      let shown = export["apple_tellings"]?.array ?? []
+      #expect(shown.map { $0["outcome"] } == ["accepted", "skipped"])
+      #expect(shown.map { $0["transaction_id"] } == [.null, .string(last.rawValue)])
       var browser = try await AdminBrowser.loggedIn(stage.api)
       let page = try await browser.get("/admin/original-transactions/\(line.originalTransactionID)")
       #expect(page.text.contains("Sent to Apple: the owner ben."))
