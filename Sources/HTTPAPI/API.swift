@@ -204,7 +204,7 @@ extension API {
       .post("/v1/events/{event_id}/redelivery", use: events.redeliver)
       .get("/metrics") { _, _ in await metricsPage.response() }
 
-    let reports = ReportController(reports: reports, batcher: reportCoordinator, now: now)
+    let reports = ReportController(reports: reports, coordinator: reportCoordinator, now: now)
     admin
       .get("/v1/reports", use: reports.list)
       .get("/v1/reports/{name}", use: reports.show)

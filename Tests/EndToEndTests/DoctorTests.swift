@@ -51,8 +51,8 @@ struct DoctorTests {
     let decoder = JSONDecoder()
     decoder.keyDecodingStrategy = .convertFromSnakeCase
     let report = try decoder.decode(Report.self, from: Data(outcome.output.utf8))
-    for renewal in report.findings where renewal.verdict != "ok" {
-      #expect(renewal.remedy?.isEmpty == false, "\(renewal.check)")
+    for finding in report.findings where finding.verdict != "ok" {
+      #expect(finding.remedy?.isEmpty == false, "\(finding.check)")
     }
     return (report, Int32(outcome.status))
   }
@@ -120,11 +120,11 @@ struct DoctorTests {
       let doctor = Doctor(
         settings: settings,
         logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
-      let renewal = try #require(
+      let finding = try #require(
         doctor.settingFindings().first { $0.check == "settings.shared_secret" })
-      #expect(renewal.verdict.rawValue == verdict)
-      #expect(renewal.found.contains(word))
-      #expect(!renewal.found.contains(secret))
+      #expect(finding.verdict.rawValue == verdict)
+      #expect(finding.found.contains(word))
+      #expect(!finding.found.contains(secret))
     }
   }
 
@@ -237,7 +237,7 @@ struct DoctorTests {
       (.seconds(-300), .seconds(1), .fault),
     ])
   func clocks(skew: Duration, precision: Duration, verdict: DoctorFinding.Verdict) {
-    let renewal = Doctor.clockFinding("clock", of: "It", skew: skew, precision: precision)
-    #expect(renewal.verdict == verdict)
+    let finding = Doctor.clockFinding("clock", of: "It", skew: skew, precision: precision)
+    #expect(finding.verdict == verdict)
   }
 }

@@ -62,7 +62,7 @@ struct FuzzTests {
     ("exec sleep 600",                                           "longer than"),
     ("x=$(head -c 60000000 /dev/zero | tr '\\0' a); while :; do sleep 0.05; done", "MB"),
   ] as [(String, String?)])
-  func watched(script: String, renewal: String?) async throws {
+  func watched(script: String, finding: String?) async throws {
     let url = FileManager.default.temporaryDirectory
       .appending(path: "tenure-fuzz-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
@@ -71,15 +71,15 @@ struct FuzzTests {
     try Data("an input".utf8).write(to: directory.input)
     let shell = URL(filePath: "/bin/sh")
     let process = try ChildProcess(shell, ["-c", script], in: url)
-    let patience: Duration = renewal == "longer than" ? .milliseconds(200) : .seconds(120)
+    let patience: Duration = finding == "longer than" ? .milliseconds(200) : .seconds(120)
     let watch = FuzzWatch(
       process: process, directory: directory, longestInput: patience,
       largestMemory: 32 * 1024 * 1024)
     let outcome = try await watch.outcome()
-    if let renewal {
-      #expect(outcome.renewal?.contains(renewal) == true, "\(outcome)")
+    if let finding {
+      #expect(outcome.finding?.contains(finding) == true, "\(outcome)")
     } else {
-      #expect(outcome.renewal == nil)
+      #expect(outcome.finding == nil)
       #expect(outcome.output == "fine\n")
     }
     #expect(!process.isRunning)

@@ -27,7 +27,7 @@ struct OpenAPITests {
 
   @Test func `the document is served, and says its version`() async throws {
     try await TestAPI.run { api in
-      let answer = try await api.get("/openapi.yaml", as: .noAccount)
+      let answer = try await api.get("/openapi.yaml", as: .anonymous)
       #expect(answer.status == 200)
       #expect(answer.headers[.contentType] == "application/yaml")
       #expect(answer.text == OpenAPIDocument.text)

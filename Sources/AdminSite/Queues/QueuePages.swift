@@ -121,13 +121,13 @@ struct QueueController: Sendable {
       at: AdminURL.parked, request, context)
   }
 
-  private func row(_ job: StoredJob) -> some Sendable {
+  private func row(_ job: StoredJob) -> ActionList.Row {
     row(
       "\(job.id)", "Job \(job.kind)", job.subject, fault: job.lastError,
       since: job.discardedAt ?? job.runAt, attempts: job.attempts)
   }
 
-  private func row(_ delivery: ParkedDelivery) -> some Sendable {
+  private func row(_ delivery: ParkedDelivery) -> ActionList.Row {
     row(
       "\(delivery.eventID)", delivery.type, "Event \(delivery.eventID)", fault: delivery.reason,
       since: delivery.parkedAt, attempts: delivery.attempts, account: delivery.accountID)
@@ -136,13 +136,12 @@ struct QueueController: Sendable {
   private func row(
     _ value: String, _ kind: String, _ subject: String, fault: String?, since: Timestamp,
     attempts: Int, badges: [Badge] = [], account: String? = nil
-  ) -> some Sendable {
-    (
+  ) -> ActionList.Row {
+    ActionList.Row(
       value: value, kind: kind, subject: subject, fault: fault ?? "No error message.",
       since: Moment(since), age: Age.text(pages.now() - since),
       attempts: Count.text(attempts, "attempt"), badges: badges,
-      link: account.map { PageLink(label: "Account \($0)", href: AdminURL.account($0)) }
-    )
+      link: account.map { PageLink(label: "Account \($0)", href: AdminURL.account($0)) })
   }
 
   // MARK: Rejected receipts
@@ -183,7 +182,7 @@ struct QueueController: Sendable {
       request, context)
   }
 
-  private func row(_ submission: SubmissionSummary) -> some Sendable {
+  private func row(_ submission: SubmissionSummary) -> ActionList.Row {
     let status = submission.problem?.appleStatus.map {
       Badge(text: "Apple \($0)", tone: Tone.quiet)
     }
@@ -271,10 +270,22 @@ struct ActionList: Sendable {
   var id: String
   /// The path the form is posted to, with a field `item` per selected row.
   var action: String
-  var rows: [any Sendable]
+  var rows: [Row]
   var paging: Paging?
   var buttonLabel: String
   /// The value of the field `do`.
   var buttonValue: String
   var emptyText: String
+
+  struct Row: Sendable {
+    var value: String
+    var kind: String
+    var subject: String
+    var fault: String
+    var since: Moment
+    var age: String
+    var attempts: String
+    var badges: [Badge]
+    var link: PageLink?
+  }
 }

@@ -91,18 +91,17 @@ package struct EventPusher: Service {
       await withTaskGroup { group in
         let (wakeUps, notifier) = AsyncStream.makeStream(
           of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        let isListening = Mutex(false)
+        let connection = Connection()
         group.addTask {
-          await ledger.notifier.listen(to: .events) { listens in
-            isListening.withLock { $0 = listens }
+          await ledger.notifier.listen(to: .events) { isListening in
+            connection.isListening = isListening
             notifier.yield()
           }
         }
         group.addTask {
           while !Task.isCancelled {
-            let isHearing = isListening.withLock(\.self)
             try? await Task.sleep(
-              for: isHearing ? ChangeNotifier.pollInterval : Self.sleepWithoutNotify)
+              for: connection.isListening ? ChangeNotifier.pollInterval : Self.sleepWithoutNotify)
             notifier.yield()
           }
         }
@@ -119,5 +118,15 @@ package struct EventPusher: Service {
     } catch {
       logger.error("Can't read new events", metadata: ["error": "\(error)"])
     }
+  }
+}
+
+/// Whether notifications arrive.
+private final class Connection: Sendable {
+  private let state = Mutex(false)
+
+  var isListening: Bool {
+    get { state.withLock(\.self) }
+    set { state.withLock { $0 = newValue } }
   }
 }

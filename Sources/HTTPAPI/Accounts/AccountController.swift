@@ -40,7 +40,11 @@ struct AccountController: Sendable {
   private func ownedCharges(of accountID: String) async throws -> [ChargeReport] {
     guard let account = try await ledger.accounts.account(accountID) else { return [] }
     var reports: [ChargeReport] = []
-    try await ledger.ownership.forEachOriginalTransaction(of: account.key) { _, original in
+    var seen: Set<OriginalTransactionKey> = []
+    for line in try await ledger.ownership.lines(of: account.key) where !seen.contains(line) {
+      guard let original = try await ledger.ownership.original(of: line) else { continue }
+      // Linked original transactions come together.
+      seen.formUnion(original.line.heads.keys)
       reports += original.charges(of: account.key, in: catalogue.catalogue)
     }
     return reports.sorted {
@@ -77,21 +81,6 @@ struct AccountController: Sendable {
   func deleteConsent(_ request: Request, context: APIContext) async throws -> Response {
     Response(
       try await ledger.writeBacks.forgetConsumptionConsent(of: try context.parameter(.accountID)))
-  }
-}
-
-extension OwnershipStore {
-  /// Reads an account's original transactions one by one; linked ones come together.
-  func forEachOriginalTransaction(
-    of account: AccountKey,
-    _ body: (OriginalTransactionKey, RecordedOriginalTransaction) async throws -> Void
-  ) async throws {
-    var seen: Set<OriginalTransactionKey> = []
-    for line in try await lines(of: account) where !seen.contains(line) {
-      guard let original = try await original(of: line) else { continue }
-      seen.formUnion(original.line.heads.keys)
-      try await body(line, original)
-    }
   }
 }
 

@@ -149,7 +149,7 @@ package struct AutoRenewal {
 package struct RenewalEvidence: Hashable, Codable, Sendable {
   private enum CodingKeys: String, CodingKey {
     case account = "renewingAccount"
-    case reason
+    case reason = "ground"
     case previous = "previousCharge"
     case statusAsOf, switchedOffAt
   }
