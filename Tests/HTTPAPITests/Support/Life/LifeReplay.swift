@@ -98,13 +98,29 @@ struct LifeReplay {
       try await work()
     case .poll(let line, let revision):
       api.apple.answerServerAPI(with: item.serverAnswers)
-      let polled = try await api.poll.poll(
-        line, of: Life.app.bundleID, from: revision.map { .revision($0) } ?? .beginning)
+      try await setLastRevision(revision, of: line)
+      let polled = try await api.poll.poll(line, of: Life.app.bundleID)
       #expect(polled?.refusals == [])
     case .receiptPoll(let receipt):
       let polled = try await api.poll.poll(receipt: receipt)
       #expect(polled.recorded != nil, "\(polled.verification.verdict)")
     }
+  }
+
+  /// Lets the next poll start where the recorded one did.
+  private func setLastRevision(_ revision: String?, of line: OriginalTransactionKey) async throws {
+    _ = try await api.database.query(
+      """
+      DELETE FROM tenure.history_revision
+      WHERE original_transaction_id = \(line.originalTransactionID.rawValue)
+      """)
+    guard let revision else { return }
+    _ = try await api.database.query(
+      """
+      INSERT INTO tenure.history_revision
+      VALUES (\(line.environment.rawValue), \(line.originalTransactionID.rawValue), 'transactions',
+        \(revision), now())
+      """)
   }
 
   private func post(_ body: [UInt8]) async throws {
