@@ -66,8 +66,9 @@ struct CommandTests {
     let rows = readme.split(separator: "\n").filter { $0.hasPrefix("| `tenure ") }
     let documented = rows.flatMap { $0.split(separator: "|")[0].matches(of: /`tenure ([a-z-]+)/) }
       .map { String($0.1) }
-    let program = try #require(Repository.text(of: "Sources/tenure/Tenure.swift"))
-    let types = Set(program.matches(of: /(\w+Command)\.self/).map { String($0.1) })
+    let groups = ["tenure/Tenure.swift", "Development/DevelopmentCommands.swift"]
+    let texts = try groups.map { try #require(Repository.text(of: "Sources/\($0)")) }
+    let types = Set(texts.flatMap { $0.matches(of: /(\w+Command)\.self/) }.map { String($0.1) })
     // ServeCommand is `serve`, AppStoreCommand `app-store`.
     let names = types.map { type in
       type.dropLast("Command".count).reduce(into: "") { name, letter in

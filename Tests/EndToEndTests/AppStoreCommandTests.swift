@@ -60,7 +60,7 @@ struct AppStoreCommandTests {
     (["extend", "1", "--days", "0", "--reason", "other"],                            "--days must be from 1 to 90"),
     (["extend", "1", "--days", "1", "--reason", "boredom"],                          "boredom"),
     (["extend", "1", "--days", "1", "--reason", "other", "--request-id", "mine"],    "--request-id is not a UUID"),
-    (["set-app-account-token", "1", "mine"],                                         "not a UUID"),
+    (["set-app-account-token", "1", "mine"],                                         "must be a UUID"),
     (["notifications", "--type", "TEST", "--transaction", "1"],                      "can't be combined"),
     (["notifications", "--subtype", "UPGRADE"],                                      "--subtype requires --type"),
     (["notifications", "--from", "yesterday"],                                       "yesterday"),

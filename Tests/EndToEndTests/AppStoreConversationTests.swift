@@ -98,7 +98,7 @@ struct AppStoreConversationTests {
       #expect(transaction.status == 0, "\(transaction.errors)")
       let lines = transaction.output.split(separator: "\n").map(String.init)
       #expect(lines.prefix(2) == ["environment  sandbox", "signature    verified"])
-      #expect(lines.contains { $0.wholeMatch(of: /productId +newer\.weekly/) != nil })
+      #expect(lines.contains { $0.wholeMatch(of: /productId +news\.weekly/) != nil })
       #expect(lines.contains { $0.wholeMatch(of: /purchaseDate +20.*T.*Z/) != nil })
       let download = try json(
         await apple.run("app-transaction", line.rawValue, "--format", "json"))
@@ -221,9 +221,9 @@ struct AppStoreConversationTests {
       #expect(
         reports == [
           [
-            "customerConsented": true, "consumptionPercentage": 42_500,
-            "deliveryStatus": "DELIVERED", "refundPreference": "DECLINE",
-            "sampleContentProvided": true,
+            "customerConsented": true, "deliveryStatus": "DELIVERED",
+            "sampleContentProvided": true, "consumptionPercentage": 42_500,
+            "refundPreference": "DECLINE",
           ]
         ])
     }

@@ -447,9 +447,9 @@ struct MovingCommandTests {
     let help = try await TenureProgram.run("export", "--help").output
     let article = try Article.named("MovingIn").text
     for subject in ExportCommand.Subject.allCases {
-      let explanation = try Regex(#"\b\#(subject)(\s+and\s+[a-z]+)?:\s"#)
+      let explanation = try Regex(#"\b\#(subject.rawValue)(\s+and\s+[a-z]+)?:\s"#)
       #expect(help.contains(explanation), "\(subject)")
-      #expect(article.contains("`tenure export \(subject)`"), "\(subject)")
+      #expect(article.contains("`tenure export \(subject.rawValue)`"), "\(subject)")
     }
   }
 
