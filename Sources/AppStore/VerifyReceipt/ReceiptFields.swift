@@ -66,8 +66,10 @@ extension KeyedDecodingContainer<AnswerKey> {
       guard let flag = try? decode(Bool.self, forKey: key) else { throw error }
       return flag
     }
-    switch text?.lowercased() {
-    case nil: return nil
+    guard let text else { return nil }
+    // Comparing long texts by characters takes quadratic time.
+    guard text.utf8.count <= 5 else { throw UnreadableField(key, "is neither true nor false") }
+    switch text.lowercased() {
     case "1", "true": return true
     case "0", "false": return false
     default: throw UnreadableField(key, "is neither true nor false")
