@@ -182,15 +182,9 @@ struct StatusPollTests {
 
   @Test func `without a key for the App Store Server API nothing is asked`() async throws {
     try await TestAPI.run { api in
-      let clock = api.apple.simulation.clock
-      let apps = try AppStoreApps([AppStoreApp(bundleID: Self.bundleID)])
-      let receipts = ReceiptVerifier(
-        transport: api.apple, apps: apps,
-        timeout: .seconds(240), logger: quietLogger, now: { clock.now })
-      let poll = StatusPoller(
-        ledger: api.ledger, serverAPI: nil, receipts: receipts, apps: apps,
-        catalogue: try await CatalogueCache(ledger: api.ledger, logger: quietLogger),
-        sandboxAccess: .all, logger: quietLogger, now: { clock.now })
+      var services = api.intake.services
+      services.serverAPI = nil
+      let poll = StatusPoller(services)
       #expect(
         try await poll.poll(OriginalTransactionKey(.production, "1"), of: Self.bundleID) == nil)
     }

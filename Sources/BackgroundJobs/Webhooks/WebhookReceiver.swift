@@ -153,9 +153,8 @@ struct IPAddress: Hashable, Sendable {
 /// Resolves a host to its addresses.
 package typealias HostAddresses = @Sendable (_ host: String) async throws -> [String]
 
-/// Resolves a host with the system's resolver, in a fixed order so that connections are reused.
-///
-/// Foundation's `Host` would also look up the name of each address, which can take seconds.
+/// Resolves a host with the system's resolver, in a fixed order so that connections are reused;
+/// Foundation's `Host` would look up the name of each address, which can take seconds.
 func systemAddresses(of host: String) async throws -> [String] {
   let resolver = NIORandomizedDNSResolver(loop: MultiThreadedEventLoopGroup.singleton.next())
   // One lookup finds both kinds; each has its future.
