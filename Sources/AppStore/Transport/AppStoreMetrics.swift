@@ -129,15 +129,13 @@ final class ReceiptStatusMetrics: Sendable {
 
 /// Counts retries of App Store Server API requests, and requests that were not sent.
 final class ServerAPIMetrics: Sendable {
-  let newTokens = retries("new_token")
-  let waits = retries("rate_limited")
-  private let heldBack = Environment.allCases.reduce(into: [:]) { heldBack, environment in
-    heldBack[environment] = Counter(
-      label: "tenure_apple_held_back_total", dimensions: [("environment", environment.rawValue)])
-  }
-
-  private static func retries(_ reason: String) -> Counter {
-    Counter(label: "tenure_apple_retries_total", dimensions: [("reason", reason)])
+  let newTokens = Counter(
+    label: "tenure_apple_retries_total", dimensions: [("reason", "new_token")])
+  let waits = Counter(
+    label: "tenure_apple_retries_total", dimensions: [("reason", "rate_limited")])
+  private let heldBack: [Environment: Counter] = Environment.allCases.reduce(into: [:]) {
+    $0[$1] = Counter(
+      label: "tenure_apple_held_back_total", dimensions: [("environment", $1.rawValue)])
   }
 
   /// Counts a request that is not sent because its turn would come too late.

@@ -125,7 +125,7 @@ struct ReceiptFuzz: FuzzSubject {
         continue
       }
       isAccepted = true
-      guard try? receipt.contents == AppReceipt(unverified: text) else {
+      guard receipt.contents == (try? AppReceipt(unverified: text)) else {
         throw FuzzFinding("The contents of a receipt differ after verification.")
       }
       guard Set(receipt.records.map(\.key)).count == receipt.records.count,
