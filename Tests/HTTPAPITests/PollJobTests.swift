@@ -2,7 +2,6 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
-import Intake
 import JSONText
 import LedgerStorage
 import Postgres
@@ -11,6 +10,7 @@ import Subscriptions
 import Testing
 
 @testable import HTTPAPI
+@testable import Intake
 
 /// Polls as a worker runs them: each asks Apple and schedules the next.
 struct PollJobTests {

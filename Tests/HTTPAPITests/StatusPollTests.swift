@@ -2,7 +2,6 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
-import Intake
 import JSONText
 import LedgerStorage
 import Postgres
@@ -10,6 +9,7 @@ import Subscriptions
 import Testing
 
 @testable import HTTPAPI
+@testable import Intake
 
 /// Asking Apple about a line, without anybody having sent anything.
 struct StatusPollTests {
