@@ -69,9 +69,8 @@ package struct AppStoreApps: Sendable {
     all.first { ExactText($0.bundleID) == ExactText(bundleID) }
   }
 
-  /// Each distinct secret once, that of the app `likeliest` first, then in configuration order.
-  ///
-  /// Never empty; nil means a request without a password.
+  /// Each distinct secret once, that of the app `likeliest` first, then in configuration order;
+  /// never empty, and nil means a request without a password.
   func secrets(likeliest: String?) -> [Secret<String>?] {
     let first = all.filter { $0.bundleID == likeliest }
     let others = all.filter { $0.bundleID != likeliest }

@@ -7,9 +7,8 @@ package import Subscriptions
 /// with Apple's notification history.
 package struct Heartbeat: Service {
   package static let interval: Duration = .seconds(30)
-  /// The time without a heartbeat after which notifications may be missing.
-  ///
-  /// A restart takes less, and Apple retries after an hour.
+  /// The time without a heartbeat after which notifications may be missing: a restart takes less,
+  /// and Apple retries after an hour.
   package static let longestPause: Duration = .minutes(5)
 
   package typealias Subject = (bundleID: String, environment: Environment)

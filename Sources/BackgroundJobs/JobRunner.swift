@@ -12,9 +12,8 @@ struct JobRunner: Sendable {
 
   var ledger: Ledger { tools.ledger }
 
-  /// Runs jobs of one queue, those of a kind together where that takes fewer commits.
-  ///
-  /// Never throws: a job that fails is returned to its queue.
+  /// Runs jobs of one queue, those of a kind together where that takes fewer commits; never throws:
+  /// a job that fails is returned to its queue.
   func run(_ jobs: [Job]) async {
     var alone = jobs
     if jobs.count > 1 {

@@ -86,9 +86,8 @@ final class JobSlots: Sendable {
     set { state.withLock { $0.isListening = newValue } }
   }
 
-  /// Adds claimed jobs, and returns those to start now, grouped by slot.
-  ///
-  /// A job that was claimed again while it runs here starts when that run has ended.
+  /// Adds claimed jobs, and returns those to start now, grouped by slot; a job that was claimed
+  /// again while it runs here starts when that run has ended.
   func take(_ claimed: [Job]) -> [[Job]] {
     state.withLock { state in
       for job in claimed where state.queues[job.queue] != nil {

@@ -10,9 +10,8 @@ package import Subscriptions
 /// committed, and otherwise sleep until the next one is due. On a graceful shutdown a worker stops
 /// claiming, finishes running jobs and returns the rest.
 package struct Worker: Service {
-  /// The number of jobs of each queue that one worker runs at once.
-  ///
-  /// Most of them wait for Apple or for a webhook, those of `clock` only for the database.
+  /// The number of jobs of each queue that one worker runs at once; most wait for Apple or for a
+  /// webhook, those of `clock` only for the database.
   package static let concurrency: [Job.Queue: Int] = [
     .submissions: 4, .notifications: 2, .clock: 4, .polls: 4, .sandboxPolls: 2, .webhooks: 8,
     .maintenance: 2, .writeBack: 2, .sandboxWriteBack: 1,
@@ -271,9 +270,8 @@ package struct WorkerClock: Sendable {
   }
 }
 
-/// Limits how many jobs of a queue all workers together may start, by Apple's hourly limits.
-///
-/// Write-backs have a limit of their own and take nothing from polls.
+/// Limits how many jobs of a queue all workers together may start, by Apple's hourly limits;
+/// write-backs have a limit of their own and take nothing from polls.
 struct JobBudget: Sendable {
   /// Four fifths of Apple's limit for Set App Account Token; the other write-back has a larger one.
   private static let writeBacksPerHour = 57_600

@@ -82,25 +82,20 @@ package struct Assembly: Sendable {
       database: database, orderLifetime: settings.orderExpiry,
       writeBackKinds: settings.writeBackKinds)
     catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
+    let services = IntakeServices(
+      ledger: ledger, receipts: receipts, signedData: signedData, serverAPI: serverAPI, apps: apps,
+      catalogue: catalogue, sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
     intake = SubmissionIntake(
-      ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,
-      sandboxAccess: settings.sandboxAccess,
+      services,
       provisionalAccess: settings.provisionalAccess.map {
         ProvisionalAccess(
           receipts: LocalReceiptVerifier(
             roots: settings.trustedReceiptRoots, apps: apps, acceptsXcode: settings.acceptsXcode),
           longest: $0)
-      },
-      logger: logger, now: now)
-    notifications = NotificationIntake(
-      ledger: ledger, receipts: receipts, signedData: signedData, serverAPI: serverAPI, apps: apps,
-      catalogue: catalogue, sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
-    appStoreWriteBack = AppStoreWriteBack(
-      ledger: ledger, serverAPI: serverAPI, apps: apps, catalogue: catalogue,
-      sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
-    poll = StatusPoller(
-      ledger: ledger, serverAPI: serverAPI, receipts: receipts, apps: apps, catalogue: catalogue,
-      sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
+      })
+    notifications = NotificationIntake(services)
+    appStoreWriteBack = AppStoreWriteBack(services)
+    poll = StatusPoller(services)
     let changes = ledger.changes
     let replica = settings.readDatabaseURL.map { url in
       var configuration = ConnectionPool.Configuration(uri: url)

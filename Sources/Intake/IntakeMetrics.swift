@@ -7,13 +7,10 @@ struct CounterTable: Sendable {
   private let counters: [[String]: Counter]
 
   /// - Parameter values: The values of the dimensions, one list for each counter.
-  init(
-    _ label: String, by dimensions: String..., of values: [[String]],
-    factory: any MetricsFactory
-  ) {
+  init(_ label: String, by dimensions: String..., of values: [[String]]) {
     counters = Dictionary(
       uniqueKeysWithValues: values.map {
-        ($0, Counter(label: label, dimensions: Array(zip(dimensions, $0)), factory: factory))
+        ($0, Counter(label: label, dimensions: Array(zip(dimensions, $0))))
       })
   }
 
@@ -31,15 +28,11 @@ struct SubmissionMetrics: Sendable {
     case misconfigured
   }
 
-  private let submissions: CounterTable
-
-  init(_ factory: any MetricsFactory) {
-    submissions = CounterTable(
-      "tenure_submissions_total", by: "source", "outcome",
-      of: ["receipt", "signed_transactions"].flatMap { source in
-        Outcome.allCases.map { [source, $0.rawValue] }
-      }, factory: factory)
-  }
+  private let submissions = CounterTable(
+    "tenure_submissions_total", by: "source", "outcome",
+    of: ["receipt", "signed_transactions"].flatMap { source in
+      Outcome.allCases.map { [source, $0.rawValue] }
+    })
 
   func count(_ outcome: Outcome, of payload: SubmissionPayload) {
     switch payload {
@@ -60,10 +53,8 @@ struct NotificationMetrics: Sendable {
 
   private let arrivals: CounterTable
   private let outcomes: CounterTable
-  private let factory: any MetricsFactory
 
-  init(_ factory: any MetricsFactory) {
-    self.factory = factory
+  init() {
     let stored = Self.types.flatMap { version, types in
       types.flatMap { type in
         ["stored", "repeated"].map { ["\(version.rawValue)", type, $0] }
@@ -72,11 +63,10 @@ struct NotificationMetrics: Sendable {
     // The type of a refused notification is not trusted.
     let refused = ["1", "2", "none"].map { [$0, "none", "refused"] }
     arrivals = CounterTable(
-      "tenure_notifications_total", by: "version", "type", "outcome", of: stored + refused,
-      factory: factory)
+      "tenure_notifications_total", by: "version", "type", "outcome", of: stored + refused)
     outcomes = CounterTable(
       "tenure_notifications_processed_total", by: "outcome",
-      of: NotificationOutcome.allCases.map { [$0.rawValue] } + [["postponed"]], factory: factory)
+      of: NotificationOutcome.allCases.map { [$0.rawValue] } + [["postponed"]])
     // Creates the metric before the first refusal.
     _ = refusals(for: "unreadable")
   }
@@ -96,9 +86,7 @@ struct NotificationMetrics: Sendable {
 
   /// There are a few dozen reasons.
   private func refusals(for reason: String) -> Counter {
-    Counter(
-      label: "tenure_notifications_refused_total", dimensions: [("reason", reason)],
-      factory: factory)
+    Counter(label: "tenure_notifications_refused_total", dimensions: [("reason", reason)])
   }
 
   func processed(_ outcome: NotificationOutcome) { outcomes.increment(outcome.rawValue) }

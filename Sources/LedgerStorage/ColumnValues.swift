@@ -83,10 +83,6 @@ extension RenewalStatus.Phase {
     }
   }
 
-  var graceEndsAt: Timestamp? {
-    if case .gracePeriod(let until) = self { until } else { nil }
-  }
-
   /// - Throws: ``DecodingFault`` for an unknown name, or a grace period without its end.
   init(name: String, graceEndsAt: Timestamp?) throws {
     switch (name, graceEndsAt) {

@@ -158,9 +158,9 @@ struct LocalReceiptReadingTests {
     #expect(receipt.unreadable.isEmpty)
   }
 
-  // MARK: What to ask Apple about
+  // MARK: Unverified
 
-  @Test func `each original transaction is to be polled once, the newest first`() throws {
+  @Test func `what no signature covers can be read, and is not verified`() throws {
     var receipt = TestReceipt(by: try ReceiptAuthority.shared)
     receipt.add(TestPurchase("31", of: "30", from: "2024-01-01T00:00:00Z"))
     receipt.add(TestPurchase("11", of: "10", from: "2024-03-01T00:00:00Z"))
@@ -168,17 +168,16 @@ struct LocalReceiptReadingTests {
     receipt.add(TestPurchase("21", of: "20", from: "2024-04-01T00:00:00Z"))
     // As Xcode writes it, without an original.
     receipt.add(TestPurchase("7", of: "", from: "2024-02-01T00:00:00Z"))
-    // It is unsigned: IDs may be learned all the same.
     receipt.key = try ReceiptAuthority.shared.strangeKey
-    let form = try ReceiptForm(try receipt.base64())
-    #expect(form.transactionIDs == ["30", "20", "10", "7"])
-    #expect(form.environment == .production)
-    #expect(form.bundleID == "com.example.app")
+    let contents = try AppReceipt(unverified: try receipt.base64())
+    #expect(Set(contents.inApp.map(\.line)) == ["30", "20", "10", "7"])
+    #expect(contents.environment == .production)
+    #expect(contents.bundleID == "com.example.app")
   }
 
-  @Test func `a receipt without purchases names nothing to ask about`() throws {
+  @Test func `a receipt without purchases has none`() throws {
     let receipt = TestReceipt(by: try ReceiptAuthority.shared)
-    #expect(try ReceiptForm(try receipt.base64()).transactionIDs == [])
+    #expect(try AppReceipt(unverified: try receipt.base64()).inApp == [])
   }
 
   // MARK: iOS 6
@@ -189,7 +188,7 @@ struct LocalReceiptReadingTests {
     Array(outer(Array(info.utf8).base64).utf8).base64
   }
 
-  @Test func `receipts of iOS 6 are recognised and their ids read`() throws {
+  @Test func `receipts of iOS 6 are recognised`() throws {
     let info = """
       {
       \t"original-transaction-id" = "1000000046178817";
@@ -208,23 +207,10 @@ struct LocalReceiptReadingTests {
     ]
     for spelling in spellings {
       let text = transactionReceipt(info, spelling)
-      let form = try ReceiptForm(text)
-      #expect(form.transactionIDs == ["1000000046178817"])
-      #expect(form.bundleID == "com.example.app")
-      #expect(form.environment == .production)
-      guard case .transaction(let receipt) = form else {
-        Issue.record("not recognised")
-        return
-      }
-      #expect(receipt.transactionID == "1000000046178820")
-      // Ids only: it is evidence of nothing.
+      // It is evidence of nothing.
       let verdict = try ReceiptAuthority.shared.verifier().verify(text)
       #expect(verdict.failure?.reason == .transactionReceipt)
     }
-    let sandbox = transactionReceipt(info) {
-      "{\"purchase-info\" = \"\($0)\"; \"environment\" = \"Sandbox\";}"
-    }
-    #expect(try ReceiptForm(sandbox).environment == .sandbox)
   }
 
   @Test func `property lists that are no receipts are refused`() {
@@ -239,7 +225,7 @@ struct LocalReceiptReadingTests {
       Array("{\"Store\":\"GooglePlay\",\"Payload\":\"AAAA\"}".utf8).base64,
     ]
     for text in texts {
-      #expect(throws: LocalReceiptRefusal.self, "\(text)") { try ReceiptForm(text) }
+      #expect(throws: LocalReceiptRefusal.self, "\(text)") { try AppReceipt(unverified: text) }
     }
   }
 

@@ -78,11 +78,11 @@ struct LocalReceiptSampleTests {
     #expect(records.allSatisfy { $0.asOf == local.createdAt && $0.revocation == .notSaid })
   }
 
-  @Test func `its original transaction is to be polled`() throws {
-    let form = try ReceiptForm(try receiptSample())
-    #expect(form.transactionIDs == ["1000000692878476"])
-    #expect(form.environment == .sandbox)
-    #expect(form.bundleID == "com.revenuecat.sampleapp")
+  @Test func `its original transaction is read`() throws {
+    let contents = try AppReceipt(unverified: try receiptSample())
+    #expect(Set(contents.inApp.map(\.line)) == ["1000000692878476"])
+    #expect(contents.environment == .sandbox)
+    #expect(contents.bundleID == "com.revenuecat.sampleapp")
   }
 
   @Test func `another root is not Apple's`() throws {

@@ -2,7 +2,6 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
-import Intake
 import JSONText
 import LedgerStorage
 import Postgres
@@ -11,6 +10,7 @@ import Subscriptions
 import Testing
 
 @testable import HTTPAPI
+@testable import Intake
 
 /// Polls as a worker runs them: each asks Apple and schedules the next.
 struct PollJobTests {
@@ -97,10 +97,9 @@ struct PollJobTests {
       let receipts = ReceiptVerifier(
         transport: api.apple, apps: apps, timeout: .seconds(10), logger: quietLogger,
         now: { clock.now })
-      let poll = StatusPoller(
-        ledger: api.ledger, serverAPI: nil, receipts: receipts, apps: apps,
-        catalogue: try await CatalogueCache(ledger: api.ledger, logger: quietLogger),
-        sandboxAccess: .all, logger: quietLogger, now: { clock.now })
+      var services = api.intake.services
+      (services.serverAPI, services.apps, services.receipts) = (nil, apps, receipts)
+      let poll = StatusPoller(services)
       try await test(Stage(api: api, poll: poll))
     }
   }

@@ -2,7 +2,6 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
-import Intake
 import JSONText
 import LedgerStorage
 import Postgres
@@ -10,6 +9,7 @@ import Subscriptions
 import Testing
 
 @testable import HTTPAPI
+@testable import Intake
 
 /// Asking Apple about a line, without anybody having sent anything.
 struct StatusPollTests {
@@ -182,15 +182,9 @@ struct StatusPollTests {
 
   @Test func `without a key for the App Store Server API nothing is asked`() async throws {
     try await TestAPI.run { api in
-      let clock = api.apple.simulation.clock
-      let apps = try AppStoreApps([AppStoreApp(bundleID: Self.bundleID)])
-      let receipts = ReceiptVerifier(
-        transport: api.apple, apps: apps,
-        timeout: .seconds(240), logger: quietLogger, now: { clock.now })
-      let poll = StatusPoller(
-        ledger: api.ledger, serverAPI: nil, receipts: receipts, apps: apps,
-        catalogue: try await CatalogueCache(ledger: api.ledger, logger: quietLogger),
-        sandboxAccess: .all, logger: quietLogger, now: { clock.now })
+      var services = api.intake.services
+      services.serverAPI = nil
+      let poll = StatusPoller(services)
       #expect(
         try await poll.poll(OriginalTransactionKey(.production, "1"), of: Self.bundleID) == nil)
     }

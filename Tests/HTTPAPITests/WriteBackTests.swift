@@ -2,7 +2,6 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
-import Intake
 import JSONText
 import LedgerStorage
 import Postgres
@@ -10,6 +9,7 @@ import Subscriptions
 import Testing
 
 @testable import HTTPAPI
+@testable import Intake
 
 struct WriteBackTests {
   /// A story with both settings on, and a worker for what they put into the queue.
@@ -128,21 +128,15 @@ struct WriteBackTests {
       try api.apple.simulation.setNotificationTargets([
         NotificationTarget(.v2, url: "http://127.0.0.1/v1/appstore/notifications")
       ])
-      let now: @Sendable () -> Timestamp = { [clock = api.apple.simulation.clock] in clock.now }
-      let apps = try AppStoreApps([try AppStoreApp(bundleID: SimulatedApp.sample.bundleID)])
-      let verifier = SignedDataVerifier(
-        roots: try TrustedRoots(pem: api.apple.signer.rootCertificatePEM), apps: apps, now: now)
-      let serverAPI = try api.apple.simulation.serverAPI(over: api.apple, verifier: verifier)
-      func appStoreWriteBack(_ ledger: Ledger) async throws -> AppStoreWriteBack {
-        AppStoreWriteBack(
-          ledger: ledger, serverAPI: serverAPI, apps: apps,
-          catalogue: try await CatalogueCache(ledger: ledger, logger: quietLogger),
-          sandboxAccess: .all, logger: quietLogger, now: now)
+      func appStoreWriteBack(_ ledger: Ledger) -> AppStoreWriteBack {
+        var services = api.intake.services
+        services.ledger = ledger
+        return AppStoreWriteBack(services)
       }
       try await test(
         Stage(
-          api: api, appStoreWriteBack: try await appStoreWriteBack(api.ledger),
-          silent: try await appStoreWriteBack(Ledger(database: api.database))))
+          api: api, appStoreWriteBack: appStoreWriteBack(api.ledger),
+          silent: appStoreWriteBack(Ledger(database: api.database))))
     }
   }
 

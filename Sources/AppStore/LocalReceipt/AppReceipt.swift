@@ -16,6 +16,11 @@ package struct AppReceipt: Hashable, Sendable {
   /// Purchases that could not be read.
   package let unreadable: [UnreadableRecord]
 
+  /// Reads a receipt in base64 without verifying it.
+  package init(unverified receiptData: String) throws {
+    try self.init(parsing: try ReceiptContainer(base64: receiptData).content)
+  }
+
   /// Fails if the bytes are not a set of attributes, or if the app, environment or date can't be
   /// read.
   init(parsing bytes: ArraySlice<UInt8>) throws {

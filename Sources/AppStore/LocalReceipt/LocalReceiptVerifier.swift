@@ -23,7 +23,7 @@ package struct LocalReceiptVerifier: Sendable {
     _ receiptData: String, bundleID: String? = nil
   ) -> Result<LocalReceipt, LocalReceiptRefusal> {
     do {
-      return .success(try verified(try ReceiptForm.bytes(of: receiptData), named: bundleID))
+      return .success(try verified(try ReceiptContainer(base64: receiptData), named: bundleID))
     } catch let refusal as LocalReceiptRefusal {
       return .failure(refusal)
     } catch {
@@ -35,12 +35,7 @@ package struct LocalReceiptVerifier: Sendable {
   ///
   /// The chain is verified as of the receipt's own date. A stolen expired key could be used for
   /// backdating; Apple requires this nevertheless, because devices keep receipts for years.
-  private func verified(_ bytes: [UInt8], named: String?) throws -> LocalReceipt {
-    guard try ReceiptForm.kind(of: bytes) == .app else {
-      throw LocalReceiptRefusal(
-        .transactionReceipt, "The receipt is an iOS 6 receipt, which only Apple can verify.")
-    }
-    let container = try ReceiptContainer(parsing: bytes[...])
+  private func verified(_ container: ReceiptContainer, named: String?) throws -> LocalReceipt {
     let signer = try container.signer()
     let chain = try ReceiptChain(container.certificates, signer: signer.name)
     guard signer.hasSigned(container.content, with: chain.leaf) else {

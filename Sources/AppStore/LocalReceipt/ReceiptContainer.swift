@@ -12,6 +12,24 @@ struct ReceiptContainer {
   let certificates: [ArraySlice<UInt8>]  // In DER
   private let signerInfos: ASN1NodeCollection
 
+  /// Reads a receipt in base64; an iOS 6 receipt begins with a property list's brace.
+  init(base64 receiptData: String) throws {
+    // Four characters for three bytes.
+    guard receiptData.utf8.count <= ReceiptBER.largestReceipt / 3 * 4 else {
+      throw LocalReceiptRefusal(.tooLarge, "The receipt is too large.")
+    }
+    guard !receiptData.isEmpty, let bytes = Base64.decode(standard: receiptData.utf8) else {
+      throw LocalReceiptRefusal(.notBase64, "The receipt is not base64.")
+    }
+    switch bytes.first(where: { !UnityReceipt.isSpace($0) }) {
+    case 0x30: try self.init(parsing: bytes[...])
+    case UInt8(ascii: "{"):
+      throw LocalReceiptRefusal(
+        .transactionReceipt, "The receipt is an iOS 6 receipt, which only Apple can verify.")
+    default: throw LocalReceiptRefusal(.notAReceipt, "The submitted data is not a receipt.")
+    }
+  }
+
   init(parsing bytes: ArraySlice<UInt8>) throws {
     guard bytes.count <= ReceiptBER.largestReceipt else {
       throw LocalReceiptRefusal(.tooLarge, "The receipt is too large.")

@@ -86,9 +86,7 @@ package struct NotificationV1: Sendable {
   }
 
   /// An ID for the notification, because Apple assigns none: `v1:` and the SHA-256 of the body
-  /// without its password.
-  ///
-  /// A notification that Apple sends again has the same body.
+  /// without its password, which is the same when Apple sends it again.
   package var id: String {
     "v1:"
       + SHA256.hash(data: body.bytes).map { byte in
@@ -122,10 +120,8 @@ package enum NotificationV1Sender: Hashable, Sendable {
 }
 
 extension AppStoreApps {
-  /// Finds the app that sent a version 1 notification.
-  ///
-  /// The password is compared with all configured secrets, each in constant time, so that the
-  /// timing reveals nothing.
+  /// Finds the app that sent a version 1 notification, comparing the password with all configured
+  /// secrets, each in constant time, so that the timing reveals nothing.
   package func sender(of notification: NotificationV1) -> NotificationV1Sender {
     // Digests have equal lengths, so comparing them reveals nothing about the secrets.
     let password = notification.password.map { SHA256.hash(data: Array($0.utf8)) }

@@ -2,9 +2,8 @@ import JSONText
 package import Subscriptions
 
 extension AppStoreServerAPI {
-  /// One page of the notifications that Apple sent or tried to send.
-  ///
-  /// `paginationToken` comes from the previous page; the query must be the same for all pages.
+  /// One page of the notifications that Apple sent or tried to send; the query must be the same for
+  /// all pages, and `paginationToken` comes from the previous one.
   package func notificationHistory(
     _ query: NotificationHistoryQuery, of bundleID: String, in environment: Environment,
     paginationToken: String? = nil
@@ -46,9 +45,7 @@ extension AppStoreServerAPI {
     return try await text(\.testNotificationToken, from: call, in: environment, isRetryable: true)
   }
 
-  /// The outcome of a test notification.
-  ///
-  /// Before it is sent, it is not found or has no attempts.
+  /// The outcome of a test notification; before it is sent, it is not found or has no attempts.
   package func testNotificationStatus(
     _ token: String, of bundleID: String, in environment: Environment
   ) async throws -> ServerAPIAnswer<SentNotification> {

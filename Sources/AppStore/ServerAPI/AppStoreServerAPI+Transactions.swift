@@ -37,9 +37,8 @@ extension AppStoreServerAPI {
     }
   }
 
-  /// One page of a customer's refunded transactions, in the order of the refunds.
-  ///
-  /// `revision` comes from the previous page, or from the last page of an earlier query.
+  /// One page of a customer's refunded transactions, in the order of the refunds; `revision` comes
+  /// from the previous page, or from the last page of an earlier query.
   package func refundHistory(
     of id: String, in bundleID: String, environment: Environment? = nil, revision: String? = nil
   ) async throws -> ServerAPIAnswer<TransactionPage> {

@@ -155,9 +155,8 @@ extension SubscriptionStatuses.Entry {
 package struct TransactionPage: ServerAPIPage {
   /// Changed transactions appear again, at the end.
   package let transactions: [SignedPart<SignedTransaction>]
-  /// Worth keeping for each original transaction: a later request with it returns only changes.
-  ///
-  /// Applies to a history in ascending order.
+  /// Worth keeping for each original transaction: a later request with it returns only changes, in
+  /// a history in ascending order.
   package let revision: String?
   package let hasMore: Bool
 

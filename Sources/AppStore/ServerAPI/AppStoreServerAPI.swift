@@ -1,4 +1,4 @@
-package import CoreMetrics
+import CoreMetrics
 import Foundation
 import JSONText
 package import Logging
@@ -42,7 +42,7 @@ package struct AppStoreServerAPI: Sendable {
   private let timeout: Duration
   private let patience: Duration
   private let requests: AppleRequests
-  private let metrics: ServerAPIMetrics
+  private let metrics = ServerAPIMetrics()
 
   /// - Parameters:
   ///   - patience: How long a request may wait for its turn.
@@ -51,14 +51,13 @@ package struct AppStoreServerAPI: Sendable {
   package init(
     transport: any AppStoreTransport, addresses: ServerAPIAddresses = .apple, key: ServerAPIKey,
     verifier: SignedDataVerifier, timeout: Duration, patience: Duration = Self.patience,
-    logger: Logger, metrics: any MetricsFactory = MetricsSystem.factory,
-    now: @escaping @Sendable () -> Timestamp,
+    logger: Logger, now: @escaping @Sendable () -> Timestamp,
     sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
   ) {
     requests = AppleRequests(
       transport: transport,
       metrics: AppleMetrics(
-        api: "server_api", calls: ServerAPIEndpoint.allCases.map(\.rawValue), metrics),
+        api: "server_api", calls: ServerAPIEndpoint.allCases.map(\.rawValue)),
       logger: logger, message: "Asked the App Store Server API")
     self.addresses = addresses
     tokens = BearerTokens(key: key)
@@ -66,13 +65,10 @@ package struct AppStoreServerAPI: Sendable {
     self.verifier = verifier
     self.timeout = timeout
     self.patience = patience
-    self.metrics = ServerAPIMetrics(metrics)
     self.now = now
   }
 
-  /// Makes a call that returns a body.
-  ///
-  /// A nil environment means production, then the sandbox.
+  /// Makes a call that returns a body; a nil environment means production, then the sandbox.
   func answer<Fields>(
     to call: ServerAPICall, in environment: Environment?, as body: JSONPayload<Fields>.Type
   ) async throws -> ServerAPIAnswer<JSONPayload<Fields>> {

@@ -1,8 +1,7 @@
 package import Subscriptions
 
-/// The reason why an App Store Server API call failed.
-///
-/// It never affects entitlements, not even ``Kind/notFound``.
+/// The reason why an App Store Server API call failed; it never affects entitlements, not even
+/// ``Kind/notFound``.
 package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringConvertible {
   /// Classifies errors by the reaction they require.
   package enum Kind: String, Sendable {
@@ -146,9 +145,8 @@ package struct ServerAPIErrorBodyFields: JSONFields {
   package static let schema = JSONSchema(Self())
 }
 
-/// Apple's `errorCode`: the HTTP status followed by four digits.
-///
-/// Codes that matter to callers have names.
+/// Apple's `errorCode`: the HTTP status followed by four digits; codes that matter to callers have
+/// names.
 package struct ServerAPIErrorCode: OpenEnumeration {
   package var rawValue: Int64
   package init(rawValue: Int64) { self.rawValue = rawValue }

@@ -26,9 +26,8 @@ final class BearerTokens: Sendable {
     self.key = key
   }
 
-  /// A token for this app that stays valid for a while.
-  ///
-  /// One issued in the future is replaced, because the clock was set back.
+  /// A token for this app that stays valid for a while; one issued in the future is replaced,
+  /// because the clock was set back.
   func token(of bundleID: String, now: Timestamp) throws -> String {
     try tokens.withLock { tokens in
       if let token = tokens[bundleID], token.issuedAt <= now,

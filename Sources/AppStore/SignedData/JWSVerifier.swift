@@ -13,9 +13,8 @@ protocol SignedFields: JSONFields {
 /// Verifies signatures and their certificates: that data is Apple's, not that it is for this
 /// server.
 struct JWSVerifier: Sendable {
-  /// How far in the future a signing date may be.
-  ///
-  /// Clocks set to a wrong time zone are hours off, but not a day.
+  /// How far in the future a signing date may be: clocks set to a wrong time zone are hours off,
+  /// but not a day.
   static let tolerance: Duration = .days(1)
 
   let roots: TrustedRoots
@@ -203,9 +202,8 @@ struct CompactJWS {
   }
 }
 
-/// The header's certificates, after checking its form.
-///
-/// Other members, above all keys and their URLs, are ignored.
+/// The header's certificates, after checking its form; other members, above all keys and their
+/// URLs, are ignored.
 struct JWSHeader {
   private static let xcodeKeyID = "Apple_Xcode_Key"
   private static let certificateCount = 3

@@ -148,9 +148,7 @@ package struct SignedDataVerifier: Sendable {
     return payload
   }
 
-  /// Checks the notification's recipient.
-  ///
-  /// A notification with only unknown contents is accepted for any app.
+  /// Checks the notification's recipient; one with only unknown contents is accepted for any app.
   private func outer(of payload: ResponseBodyV2DecodedPayload) throws(SignedDataFault) -> Outer {
     let type = payload.notificationType.flatMap { $0.rawValue.isEmpty ? nil : $0 }
     if let fault = type.flatMap({ AppleIdentifier.fault(of: $0.rawValue) }) {

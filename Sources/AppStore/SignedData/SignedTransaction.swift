@@ -42,9 +42,8 @@ package struct SignedTransaction: Hashable, Sendable {
   }
 }
 
-/// A verified renewal info.
-///
-/// It names no app, so it only counts together with a transaction of the same original transaction.
+/// A verified renewal info, which names no app, so it only counts together with a transaction of
+/// the same original transaction.
 package struct SignedRenewalInfo: Hashable, Sendable {
   package let payload: JWSRenewalInfoDecodedPayload
   package let line: OriginalTransactionKey

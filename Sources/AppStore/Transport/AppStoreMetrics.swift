@@ -80,7 +80,7 @@ final class AppleMetrics: Sendable {
   private let durations: [Environment: CoreMetrics.Timer]
 
   /// - Parameter calls: The endpoint names that can be counted.
-  init(api: String, calls: [String], _ factory: any MetricsFactory) {
+  init(api: String, calls: [String]) {
     let keys = calls.flatMap { call in
       Environment.allCases.flatMap { environment in
         Outcome.allCases.map { Key(call: call, environment: environment, outcome: $0) }
@@ -92,12 +92,12 @@ final class AppleMetrics: Sendable {
         dimensions: [
           ("call", key.call), ("environment", key.environment.rawValue),
           ("outcome", key.outcome.rawValue),
-        ], factory: factory)
+        ])
     }
     durations = Environment.allCases.reduce(into: [:]) { durations, environment in
       durations[environment] = CoreMetrics.Timer(
         label: "tenure_apple_request_duration_seconds",
-        dimensions: [("api", api), ("environment", environment.rawValue)], factory: factory)
+        dimensions: [("api", api), ("environment", environment.rawValue)])
     }
   }
 
@@ -116,43 +116,28 @@ final class ReceiptStatusMetrics: Sendable {
   private let statuses: [Int: Counter]
   private let other: Counter
 
-  init(_ factory: any MetricsFactory) {
+  init() {
     func counter(_ status: String) -> Counter {
-      Counter(
-        label: "tenure_apple_receipt_statuses_total", dimensions: [("status", status)],
-        factory: factory)
+      Counter(label: "tenure_apple_receipt_statuses_total", dimensions: [("status", status)])
     }
     statuses = Dictionary(uniqueKeysWithValues: Self.known.map { ($0, counter("\($0)")) })
     other = counter("other")
   }
 
-  func count(_ status: Int) {
-    (statuses[status] ?? other).increment()
-  }
+  func count(_ status: Int) { (statuses[status] ?? other).increment() }
 }
 
 /// Counts retries of App Store Server API requests, and requests that were not sent.
 final class ServerAPIMetrics: Sendable {
-  let newTokens: Counter
-  let waits: Counter
-  private let heldBack: [Environment: Counter]
-
-  init(_ factory: any MetricsFactory) {
-    func retries(_ reason: String) -> Counter {
-      Counter(
-        label: "tenure_apple_retries_total", dimensions: [("reason", reason)], factory: factory)
-    }
-    newTokens = retries("new_token")
-    waits = retries("rate_limited")
-    heldBack = Environment.allCases.reduce(into: [:]) { heldBack, environment in
-      heldBack[environment] = Counter(
-        label: "tenure_apple_held_back_total", dimensions: [("environment", environment.rawValue)],
-        factory: factory)
-    }
+  let newTokens = Counter(
+    label: "tenure_apple_retries_total", dimensions: [("reason", "new_token")])
+  let waits = Counter(
+    label: "tenure_apple_retries_total", dimensions: [("reason", "rate_limited")])
+  private let heldBack: [Environment: Counter] = Environment.allCases.reduce(into: [:]) {
+    $0[$1] = Counter(
+      label: "tenure_apple_held_back_total", dimensions: [("environment", $1.rawValue)])
   }
 
   /// Counts a request that is not sent because its turn would come too late.
-  func holdsBack(in environment: Environment) {
-    heldBack[environment]?.increment()
-  }
+  func holdsBack(in environment: Environment) { heldBack[environment]?.increment() }
 }

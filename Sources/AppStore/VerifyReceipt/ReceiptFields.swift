@@ -200,10 +200,8 @@ struct ReceiptItem: Decodable, Hashable, Sendable {
     cancellationDate = cancellationDate ?? other.cancellationDate
   }
 
-  /// Merges all entries of one list for one transaction.
-  ///
-  /// Contradictory entries, which Apple has not been seen to send, are ordered by their contents
-  /// alone.
+  /// Merges all entries of one list for one transaction; contradictory entries, which Apple has not
+  /// been seen to send, are ordered by their contents alone.
   static func joining(_ items: [ReceiptItem]) -> ReceiptItem? {
     let different = Set(items)
     guard different.count > 1 else { return items.first }

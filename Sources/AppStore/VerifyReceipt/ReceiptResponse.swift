@@ -8,9 +8,7 @@ enum ReceiptReading {
 }
 
 extension ReceiptReading {
-  /// Reads an HTTP response.
-  ///
-  /// The content type is not checked, only named if the body can't be read.
+  /// Reads an HTTP response; the content type is not checked, only named if the body can't be read.
   init(_ response: AppStoreResponse, url: String, answeredAt: Timestamp) {
     switch response.status {
     case 200:
@@ -186,9 +184,8 @@ struct ReceiptBody: Decodable, Sendable {
   }
 }
 
-/// A list of which unreadable entries are set aside with the reason.
-///
-/// Apple sends some lists with one entry as a single object.
+/// A list of which unreadable entries are set aside with the reason; Apple sends some lists with
+/// one entry as a single object.
 struct ResponseList<Element: Decodable & Sendable>: Decodable, Sendable {
   private(set) var elements: [Element] = []
   private(set) var faults: [EntryFault] = []

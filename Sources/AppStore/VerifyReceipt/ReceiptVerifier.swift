@@ -1,4 +1,3 @@
-package import CoreMetrics
 import JSONText
 package import Logging
 package import Secrets
@@ -19,7 +18,7 @@ package struct ReceiptVerifier: Sendable {
   private let timeout: Duration
   private let logger: Logger
   private let requests: AppleRequests
-  private let statuses: ReceiptStatusMetrics
+  private let statuses = ReceiptStatusMetrics()
   private let now: @Sendable () -> Timestamp
 
   /// Apple's name of the endpoint.
@@ -29,14 +28,11 @@ package struct ReceiptVerifier: Sendable {
   package init(
     transport: any AppStoreTransport, endpoints: VerifyReceiptEndpoints = .apple,
     apps: AppStoreApps, timeout: Duration, logger: Logger,
-    metrics: any MetricsFactory = MetricsSystem.factory,
     now: @escaping @Sendable () -> Timestamp
   ) {
     requests = AppleRequests(
-      transport: transport,
-      metrics: AppleMetrics(api: "verify_receipt", calls: [Self.call], metrics), logger: logger,
-      message: "Asked Apple about a receipt")
-    statuses = ReceiptStatusMetrics(metrics)
+      transport: transport, metrics: AppleMetrics(api: "verify_receipt", calls: [Self.call]),
+      logger: logger, message: "Asked Apple about a receipt")
     self.endpoints = endpoints
     self.apps = apps
     self.timeout = timeout
@@ -107,9 +103,8 @@ package struct ReceiptVerifier: Sendable {
   }
 }
 
-/// The body of a verifyReceipt request.
-///
-/// See https://developer.apple.com/documentation/appstorereceipts/requestbody.
+/// The body of a verifyReceipt request:
+/// https://developer.apple.com/documentation/appstorereceipts/requestbody.
 package struct VerifyReceiptRequest: Sendable, CustomStringConvertible {
   /// The receipt in base64, as sent by the app.
   package var receiptData: String

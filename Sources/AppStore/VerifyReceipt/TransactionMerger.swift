@@ -43,9 +43,8 @@ struct TransactionMerger {
     entries[key] = entry
   }
 
-  /// Sets aside transactions without an expiry whose product expires in other transactions.
-  ///
-  /// Trimmed payloads contain them, and they would look like permanent purchases.
+  /// Sets aside transactions without an expiry whose product expires in other transactions: trimmed
+  /// payloads contain them, and they would look like permanent purchases.
   func merged() -> Result {
     var result = Result()
     let transactions = entries.compactMap { key, entries in transaction(key, entries) }

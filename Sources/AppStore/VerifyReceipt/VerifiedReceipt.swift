@@ -91,9 +91,8 @@ extension VerifiedReceipt {
 // The lists of a response, by the meaning of an absent entry.
 extension ReceiptResponse.Contents {
   /// Current transactions: `latest_receipt_info`, or an old response's
-  /// `latest_expired_receipt_info`.
-  ///
-  /// An old response also, or only, has the cancellation at its top level.
+  /// `latest_expired_receipt_info`; an old response also, or only, has the cancellation at its top
+  /// level.
   var currentItems: [ReceiptItem] {
     let listed = listedItems
     guard let cancellationDate else { return listed }
@@ -112,9 +111,8 @@ extension ReceiptResponse.Contents {
     (latestReceiptInfo?.elements ?? []) + (latestExpiredReceiptInfo?.elements ?? [])
   }
 
-  /// Renewals by `original_transaction_id`, of which one can have several entries.
-  ///
-  /// An old response has the renewal of its only original transaction at the top level.
+  /// Renewals by `original_transaction_id`, of which one can have several entries; an old response
+  /// has the renewal of its only original transaction at the top level.
   var renewals: [String: [PendingRenewal]] {
     if let entries = pendingRenewalInfo?.elements, !entries.isEmpty {
       let named = entries.filter { $0.originalTransactionID != nil }
@@ -164,9 +162,8 @@ extension ReceiptBody {
 }
 
 extension TransactionRecord {
-  /// The entry as evidence of `asOf`; `otherwise` applies if no cancellation is named.
-  ///
-  /// Receipts contain neither the kind of charge, nor the price, nor the type of product.
+  /// The entry as evidence of `asOf`, without kind of charge, price and type of product, which
+  /// receipts lack; `otherwise` applies if no cancellation is named.
   init(
     _ item: ReceiptItem, key: TransactionKey, asOf: Timestamp, otherwise: RevocationStatus
   ) {

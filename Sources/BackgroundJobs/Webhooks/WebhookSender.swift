@@ -145,9 +145,8 @@ package struct WebhookSender: Sendable {
     }
   }
 
-  /// The receiver's addresses, IPv4 first, which more hosts can reach.
-  ///
-  /// One address that is not allowed makes all of them suspect.
+  /// The receiver's addresses, IPv4 first, which more hosts can reach; one address that is not
+  /// allowed makes all of them suspect.
   private func checkedAddresses() async throws -> [String] {
     let found = try await addresses(receiver.host).map { text in
       guard let address = IPAddress(text) else {
@@ -208,9 +207,8 @@ enum WebhookSignature {
   }
 }
 
-/// HTTP clients that connect to one checked address each.
-///
-/// If the HTTP client resolved the name again, the check of the address would be void.
+/// HTTP clients that connect to one checked address each: if they resolved the name again, the
+/// check of the address would be void.
 actor WebhookClients {
   private struct Entry {
     let client: HTTPClient

@@ -27,9 +27,8 @@ package struct PublishedAccess: Hashable, Sendable {
     RowFile.Column("active", "is_active", isNeeded: false),
   ]
 
-  /// Parses a row.
-  ///
-  /// Without `active`, an entitlement is active until its end. An empty `until` means no end.
+  /// Parses a row; without `active`, an entitlement is active until its end, and an empty `until`
+  /// means no end.
   package static func access(_ values: [String?], at now: Timestamp) -> Result<
     PublishedAccess, RowFault
   > {

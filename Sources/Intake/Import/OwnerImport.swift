@@ -161,10 +161,8 @@ package struct SeenOwners {
 
   private var accounts: [Int: Int] = [:]
 
-  /// Adds an owner.
-  ///
-  /// Compares 64-bit hashes with a per-process key: a collision among millions of rows is less
-  /// likely than a disk failure.
+  /// Adds an owner, comparing 64-bit hashes with a per-process key: a collision among millions of
+  /// rows is less likely than a disk failure.
   package mutating func add(_ owner: ImportedOwner) -> Addition {
     let (line, account) = (owner.line.hashValue, AccountID(owner.accountID).hashValue)
     guard let known = accounts[line] else {

@@ -1,11 +1,10 @@
-package import AppStore
-package import CoreMetrics
+import AppStore
 import Crypto
 import Foundation
 import JSONText
 package import LedgerStorage
-package import Logging
-package import Subscriptions
+import Logging
+import Subscriptions
 
 /// Processes notifications from their arrival to recorded evidence, in the server and the worker.
 ///
@@ -13,45 +12,21 @@ package import Subscriptions
 /// verified by its signatures before it is stored, and recorded in the same request; its job
 /// matters only after a crash or a database failure. For version 1 only the secret is checked; a
 /// worker then verifies its receipt with Apple and records the answer.
-package struct NotificationIntake: Sendable {
+package struct NotificationIntake: IntakePart {
   /// In bytes; Apple's bodies have a few kilobytes, and in version 1 a receipt and a hundred
   /// transactions.
   package static let longestBody = 1024 * 1024
   /// The time after which a worker takes over; generous, for a slow database.
   private static let recordingTime: Duration = .seconds(30)
 
-  let ledger: Ledger
-  /// Nil without a key for the App Store Server API.
-  let serverAPI: AppStoreServerAPI?
-  private let receipts: ReceiptVerifier
-  private let signedData: SignedDataVerifier
-  private let apps: AppStoreApps
-  private let catalogue: CatalogueCache
-  private let sandboxAccess: SandboxAccess
+  let services: IntakeServices
   private let queue = VerificationQueue()
   private let trace: RefusalCounter
-  private let metrics: NotificationMetrics
-  let logger: Logger
-  let now: @Sendable () -> Timestamp
+  private let metrics = NotificationMetrics()
 
-  /// The logger never gets the contents of notifications.
-  package init(
-    ledger: Ledger, receipts: ReceiptVerifier, signedData: SignedDataVerifier,
-    serverAPI: AppStoreServerAPI? = nil, apps: AppStoreApps, catalogue: CatalogueCache,
-    sandboxAccess: SandboxAccess, logger: Logger,
-    metrics: any MetricsFactory = MetricsSystem.factory, now: @escaping @Sendable () -> Timestamp
-  ) {
-    self.ledger = ledger
-    self.serverAPI = serverAPI
-    self.receipts = receipts
-    self.signedData = signedData
-    self.apps = apps
-    self.catalogue = catalogue
-    self.sandboxAccess = sandboxAccess
-    trace = RefusalCounter(ledger: ledger, logger: logger)
-    self.metrics = NotificationMetrics(metrics)
-    self.logger = logger
-    self.now = now
+  package init(_ services: IntakeServices) {
+    self.services = services
+    trace = RefusalCounter(ledger: services.ledger, logger: services.logger)
   }
 
   // MARK: EvidenceBatch
@@ -90,12 +65,12 @@ package struct NotificationIntake: Sendable {
     }
     switch NotificationBody(parsing: body) {
     case .signed(let payload):
-      switch await signedData.notification(payload, receivedAt: receivedAt) {
+      switch await services.signedData.notification(payload, receivedAt: receivedAt) {
       case .success(let notification): return .signed(notification, payload: payload)
       case .failure(let refusal): return refused(NotificationRefusal(refusal))
       }
     case .unsigned(let notification):
-      switch apps.sender(of: notification) {
+      switch services.apps.sender(of: notification) {
       case .app(let bundleID): return .unsigned(notification, bundleID: bundleID)
       case .wrongSecret(let detail):
         return refused(NotificationRefusal(version: .one, code: .wrongSecret, detail: detail))
@@ -176,7 +151,7 @@ package struct NotificationIntake: Sendable {
     }
     switch stored.version {
     case .two:
-      let notification = try await signedData.notification(
+      let notification = try await services.signedData.notification(
         stored.body, receivedAt: stored.receivedAt
       ).get()
       try await record(
@@ -202,7 +177,7 @@ package struct NotificationIntake: Sendable {
     _ notification: NotificationV1, showing receiptData: String, as stored: StoredNotification,
     worker: String?
   ) async throws -> String? {
-    let verification = await receipts.verify(receiptData, bundleID: stored.bundleID)
+    let verification = await services.receipts.verify(receiptData, bundleID: stored.bundleID)
     let exchanges = verification.exchanges.map(SubmissionExchange.init)
     switch verification.verdict {
     case .verified(let receipt):
@@ -241,8 +216,7 @@ package struct NotificationIntake: Sendable {
 
   private func record(_ verified: NotificationStore.VerifiedNotification) async throws {
     let processed = try await ledger.notifications.process(
-      verified, at: now(),
-      terms: catalogue.terms(sandboxAccess))
+      verified, at: now(), terms: terms)
     // Otherwise another process was faster.
     guard let processed else { return }
     metrics.processed(processed.outcome)

@@ -50,8 +50,8 @@ extension StatusPoller {
     // Notifications report refunds. The ledger remembers the answer for planning the next poll.
     let hasNotifications = try await ledger.polls.hasNotifications(from: line.environment)
     if job != nil, !known.isSubscription, hasNotifications { return .over }
-    let bundleID = known.source.bundleID ?? (apps.all.count == 1 ? apps.all[0].bundleID : nil)
-    if let bundleID, apps[bundleID] == nil {
+    let bundleID = known.source.bundleID ?? app(nil)
+    if let bundleID, app(bundleID) == nil {
       return try await passOver(job, because: "The app \(bundleID) is not configured.")
     }
     if serverAPI != nil, let bundleID {

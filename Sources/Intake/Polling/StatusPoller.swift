@@ -1,7 +1,7 @@
 package import AppStore
 import Foundation
 package import LedgerStorage
-package import Logging
+import Logging
 package import Subscriptions
 
 /// Asks Apple about an original transaction, and records the answer.
@@ -9,30 +9,10 @@ package import Subscriptions
 /// A poll claims nothing: ownership is decided by the parts of the rule that need no claim, as for
 /// notifications. All verified evidence about the customer is recorded in one database transaction;
 /// refused parts are logged and left out.
-package struct StatusPoller: Sendable {
-  let ledger: Ledger
-  let serverAPI: AppStoreServerAPI?
-  let apps: AppStoreApps
-  let logger: Logger
-  let now: @Sendable () -> Timestamp
-  private let receipts: ReceiptVerifier
-  private let catalogue: CatalogueCache
-  private let sandboxAccess: SandboxAccess
+package struct StatusPoller: IntakePart {
+  let services: IntakeServices
 
-  package init(
-    ledger: Ledger, serverAPI: AppStoreServerAPI?, receipts: ReceiptVerifier,
-    apps: AppStoreApps, catalogue: CatalogueCache, sandboxAccess: SandboxAccess, logger: Logger,
-    now: @escaping @Sendable () -> Timestamp
-  ) {
-    self.ledger = ledger
-    self.serverAPI = serverAPI
-    self.receipts = receipts
-    self.apps = apps
-    self.catalogue = catalogue
-    self.sandboxAccess = sandboxAccess
-    self.logger = logger
-    self.now = now
-  }
+  package init(_ services: IntakeServices) { self.services = services }
 
   // MARK: By original transaction ID
 
@@ -143,7 +123,7 @@ package struct StatusPoller: Sendable {
     receipt: String, of bundleID: String? = nil, about line: OriginalTransactionKey? = nil,
     doing job: Job? = nil
   ) async throws -> PolledReceipt {
-    let verification = await receipts.verify(receipt, bundleID: bundleID)
+    let verification = await services.receipts.verify(receipt, bundleID: bundleID)
     guard case .verified(let verified) = verification.verdict else {
       return PolledReceipt(verification: verification, recorded: nil)
     }
@@ -167,7 +147,7 @@ package struct StatusPoller: Sendable {
   ) async throws -> Recording {
     let recorded = try await ledger.polls.record(
       evidence, polledAs: poll.uuidString.lowercased(), about: asked, upTo: revision, at: now(),
-      terms: catalogue.terms(sandboxAccess))
+      terms: terms)
     logger.info(
       "Apple's answer to a poll recorded",
       metadata: [

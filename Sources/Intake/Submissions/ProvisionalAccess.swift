@@ -75,9 +75,8 @@ extension ProvisionalAccess.Proof {
 }
 
 extension RecordedOriginalTransaction {
-  /// The holding that an account would gain from an unclaimed charge, or nil.
-  ///
-  /// A charge that already has an owner keeps it, and needs no provisional grant.
+  /// The holding that an account would gain from an unclaimed charge, or nil: a charge with an
+  /// owner keeps it, and needs no provisional grant.
   fileprivate func newHolding(of key: TransactionKey, by account: AccountKey) -> Holding? {
     guard let position = rule.position(of: key),
       changes.contains(where: {

@@ -6,9 +6,8 @@ package import Subscriptions
 /// The status of a submission, as its sender sees it.
 package enum SubmissionAnswer: Sendable {
   case verified(Verified)
-  /// Stored, and being decided or waiting for Apple; without `retryAt` retries have stopped.
-  ///
-  /// The entitlements are those until then; nil if provisional access is turned off.
+  /// Stored, and being decided or waiting for Apple; without `retryAt` retries have stopped, and
+  /// the entitlements, those until then, are nil if provisional access is off.
   case pending(
     id: UUID, retryAt: Timestamp?, problem: SubmissionProblem?, entitlements: [Entitlement]?)
   case rejected(id: UUID, problem: SubmissionProblem)

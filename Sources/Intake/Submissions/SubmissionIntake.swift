@@ -1,51 +1,32 @@
-package import AppStore
-package import CoreMetrics
+import AppStore
 package import Foundation
 package import LedgerStorage
-package import Logging
-package import Subscriptions
+import Logging
+import Subscriptions
 
 /// Processes submissions from their arrival to the answer, in the server and the worker.
 ///
 /// A submission is stored durably with a job before it is verified, and answered after its
 /// consequences are committed, so that a crash loses nothing. A receipt may have to wait for Apple.
-package struct SubmissionIntake: Sendable {
+package struct SubmissionIntake: IntakePart {
   /// The time for storing a decision; generous, for a slow database.
   private static let storingTime: Duration = .seconds(30)
 
-  private let ledger: Ledger
+  let services: IntakeServices
   private let verifier: SubmissionVerifier
-  private let catalogue: CatalogueCache
   private let entitlements: EntitlementReader
-  private let sandboxAccess: SandboxAccess
   private let provisionalAccess: ProvisionalAccess?
-  private let logger: Logger
-  private let metrics: SubmissionMetrics
-  private let now: @Sendable () -> Timestamp
+  private let metrics = SubmissionMetrics()
 
   /// Without `provisionalAccess` nothing is granted while Apple can't be asked.
-  ///
-  /// The logger never gets the contents of submissions.
-  package init(
-    ledger: Ledger, receipts: ReceiptVerifier, signedData: SignedDataVerifier,
-    catalogue: CatalogueCache, sandboxAccess: SandboxAccess,
-    provisionalAccess: ProvisionalAccess? = nil, logger: Logger,
-    metrics: any MetricsFactory = MetricsSystem.factory,
-    now: @escaping @Sendable () -> Timestamp
-  ) {
-    self.ledger = ledger
-    verifier = SubmissionVerifier(receipts: receipts, signedData: signedData)
-    self.catalogue = catalogue
-    self.sandboxAccess = sandboxAccess
+  package init(_ services: IntakeServices, provisionalAccess: ProvisionalAccess?) {
+    self.services = services
     self.provisionalAccess = provisionalAccess
+    verifier = SubmissionVerifier(receipts: services.receipts, signedData: services.signedData)
     entitlements = EntitlementReader(
-      ledger: ledger, catalogue: catalogue, sandboxAccess: sandboxAccess)
-    self.logger = logger
-    self.metrics = SubmissionMetrics(metrics)
-    self.now = now
+      ledger: services.ledger, catalogue: services.catalogue,
+      sandboxAccess: services.sandboxAccess)
   }
-
-  private var terms: AccessTerms { catalogue.terms(sandboxAccess) }
 
   /// The time after which a worker may take over.
   package func longestDecision(on payload: SubmissionPayload) -> Duration {
@@ -129,7 +110,7 @@ package struct SubmissionIntake: Sendable {
     _ verified: VerifiedEvidence, of submission: Submission, exchanges: [SubmissionExchange],
     worker: String?
   ) async throws -> SubmissionAnswer {
-    let catalogue = catalogue.catalogue
+    let catalogue = services.catalogue.catalogue
     let now = now()
     let named = try await verified.transaction(namedBy: submission, in: ledger)
     let lacksNamed = submission.transactionID != nil && named == nil
@@ -213,7 +194,7 @@ package struct SubmissionIntake: Sendable {
   ) async throws -> [ProvisionalGrant] {
     guard let provisionalAccess, submission.status == .pending, case .receipt(let data) = payload
     else { return [] }
-    let catalogue = catalogue.catalogue
+    let catalogue = services.catalogue.catalogue
     let proof: ProvisionalAccess.Proof?
     do {
       proof = try provisionalAccess.proof(
@@ -224,7 +205,8 @@ package struct SubmissionIntake: Sendable {
         metadata: ["submission.id": "\(submission.id)", "reason": "\(error)"])
       return []
     }
-    guard let proof, sandboxAccess.grants(proof.evidence.environment, to: submission.accountID)
+    guard let proof,
+      services.sandboxAccess.grants(proof.evidence.environment, to: submission.accountID)
     else { return [] }
     let recording = try await ledger.submissions.rehearse(
       SubmissionStore.VerifiedSubmission(
@@ -293,7 +275,7 @@ package struct SubmissionIntake: Sendable {
             // Its owner may have been corrected, or its delivery acknowledged, since.
             let owner = original.charge(of: key)?.recorded.decision.owner
             return ChargeReport(
-              of: key, in: original, catalogue: catalogue.catalogue,
+              of: key, in: original, catalogue: services.catalogue.catalogue,
               isNewlyOwned: newlyOwned.contains(key) && owner == submission.account
                 && !original.isDelivered(key))
           }

@@ -222,9 +222,8 @@ struct VerifiedEvidence: Sendable {
     return nil
   }
 
-  /// The transactions that a submission claims, by purchase date.
-  ///
-  /// The catalogue has the product types, which receipts do not report.
+  /// The transactions that a submission claims, by purchase date; the catalogue has the product
+  /// types, which receipts do not report.
   func selected(
     by submission: Submission, named: NamedTransaction?, catalogue: Catalogue
   ) -> [TransactionKey] {

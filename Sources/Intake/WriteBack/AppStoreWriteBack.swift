@@ -1,7 +1,6 @@
-package import AppStore
-package import CoreMetrics
+import AppStore
 package import LedgerStorage
-package import Logging
+import Logging
 package import Subscriptions
 
 /// Writes the owner of an original transaction, and the use of a purchase for which a refund is
@@ -9,7 +8,7 @@ package import Subscriptions
 ///
 /// Both are off by default. The data is read when it is sent, not when the job is enqueued, and
 /// every outcome is recorded.
-package struct AppStoreWriteBack: Sendable {
+package struct AppStoreWriteBack: IntakePart {
   package enum Outcome: Hashable, Sendable {
     /// Recorded, and the job is completed.
     case finished(WriteBack.Outcome)
@@ -21,46 +20,22 @@ package struct AppStoreWriteBack: Sendable {
 
   private static let waitAfterMisconfiguration: Duration = .hours(1)
 
-  let ledger: Ledger
-  let serverAPI: AppStoreServerAPI?
-  let catalogue: CatalogueCache
-  let sandboxAccess: SandboxAccess
-  let logger: Logger
-  let now: @Sendable () -> Timestamp
-  private let apps: AppStoreApps
+  let services: IntakeServices
   private let counters: CounterTable
 
-  /// - Parameter serverAPI: Nil without a key.
-  package init(
-    ledger: Ledger, serverAPI: AppStoreServerAPI?, apps: AppStoreApps, catalogue: CatalogueCache,
-    sandboxAccess: SandboxAccess, logger: Logger,
-    metrics: any MetricsFactory = MetricsSystem.factory, now: @escaping @Sendable () -> Timestamp
-  ) {
-    self.ledger = ledger
-    self.serverAPI = serverAPI
-    self.apps = apps
-    self.catalogue = catalogue
-    self.sandboxAccess = sandboxAccess
-    self.logger = logger
+  package init(_ services: IntakeServices) {
+    self.services = services
     let outcomes: [WriteBack.Outcome] = [
       .accepted, .refused(httpStatus: nil, code: nil), .skipped(.unowned),
     ]
     counters = CounterTable(
       "tenure_apple_tellings_total", by: "kind", "outcome",
-      of: WriteBack.Kind.allCases.flatMap { kind in outcomes.map { [kind.rawValue, $0.name] } },
-      factory: metrics)
-    self.now = now
+      of: WriteBack.Kind.allCases.flatMap { kind in outcomes.map { [kind.rawValue, $0.name] } })
   }
 
   /// The client, if this kind is turned on.
   func serverAPI(for kind: WriteBack.Kind) -> AppStoreServerAPI? {
     ledger.writeBackKinds.contains(kind) ? serverAPI : nil
-  }
-
-  /// The app if it is served; if it is unknown, the only one that is served.
-  func app(_ bundleID: String?) -> String? {
-    guard let bundleID else { return apps.all.count == 1 ? apps.all[0].bundleID : nil }
-    return apps[bundleID]?.bundleID
   }
 
   /// Sends a write-back, records its outcome and completes the job.

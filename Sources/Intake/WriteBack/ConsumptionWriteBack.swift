@@ -49,8 +49,7 @@ extension AppStoreWriteBack {
     // The other fields are unknown here.
     request.sampleContentProvided = false
     let status = DeliveryStatus(
-      of: charge, deliveredAt: original.deliveries[charge.id], to: name,
-      by: catalogue.terms(sandboxAccess))
+      of: charge, deliveredAt: original.deliveries[charge.id], to: name, by: terms)
     request.deliveryStatus = status
     writeBack.deliveryStatus = status.rawValue
     let body = request

@@ -52,7 +52,7 @@ extension AppStoreWriteBack {
     if known.isErased { return .accountErased }
     if known.isMerged { return .accountMerged }
     if original.isFamilyShared(charge) { return .familyShared }
-    return charge.type(in: catalogue.catalogue) == .consumable ? .consumable : nil
+    return charge.type(in: services.catalogue.catalogue) == .consumable ? .consumable : nil
   }
 }
 

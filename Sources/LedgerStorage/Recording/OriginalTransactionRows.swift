@@ -145,7 +145,7 @@ struct StatusRow: Hashable, Sendable {
       auto_renews, phase, grace_ends_at, auto_renew_product_id, expiration_intent,
       app_account_token, token_account_key, is_commitment)
     VALUES (\(line.environment), \(line.originalTransactionID), \(number), \(status.asOf),
-      \(status.autoRenews), \(status.phase?.name), \(status.phase?.graceEndsAt),
+      \(status.autoRenews), \(status.phase?.name), \(status.phase?.graceEnd),
       \(status.autoRenewProductID), \(status.expirationIntent), \(status.appAccountToken),
       \(tokenHolder), \(status.isCommitment))
     """

@@ -64,7 +64,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
         \(holding.charge.transactionID), \(holding.productID), \(holding.linkedTo),
         \(holding.productType), \(holding.periodType), \(holding.startsAt), \(holding.endsAt),
         \(holding.revokedAt), \(holding.supersededAt), \(holding.renewal?.autoRenews),
-        \(holding.renewal?.phase.name), \(holding.renewal?.phase.graceEndsAt))
+        \(holding.renewal?.phase.name), \(holding.renewal?.phase.graceEnd))
       ON CONFLICT (account_id, environment, original_transaction_id, transaction_id, product_id)
       DO UPDATE SET linked_to = excluded.linked_to, product_type = excluded.product_type,
         period_type = excluded.period_type, starts_at = excluded.starts_at,

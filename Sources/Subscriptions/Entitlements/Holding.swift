@@ -234,10 +234,8 @@ struct OriginalTransactionEntitlements {
     }
   }
 
-  /// Extends a part by those that follow without a gap and grant the same entitlement.
-  ///
-  /// Apple reports renewals up to a day early, and dates some a few seconds after the last end: the
-  /// entitlement is unbroken.
+  /// Extends a part by those that follow without a gap and grant the same entitlement: Apple
+  /// reports renewals up to a day early, and dates some a few seconds after the last end.
   private func prolonged(_ part: Part, for name: ExactText) -> Part {
     var longest = part
     for next in parts.sorted(by: beginsEarlier) {

@@ -42,9 +42,8 @@ package struct OriginalTransactionEvents: Sendable {
       .map { (.transactionRecorded, after.owner(of: $0), EventData($0)) }
   }
 
-  /// Charges that were revoked since, or restored.
-  ///
-  /// One that turned out to be upgraded is restored, because it was not refunded.
+  /// Charges that were revoked since, or restored, as is one that turned out to be upgraded and not
+  /// refunded.
   private var revocationEvents: [Item] {
     after.rule.charges.compactMap { charge -> Item? in
       let known = before.charge(of: charge.id).flatMap {

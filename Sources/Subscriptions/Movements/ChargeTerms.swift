@@ -134,10 +134,8 @@ package enum BillingPeriod: String, CaseIterable, Sendable {
     }
   }
 
-  /// Finds the period within a tenth of a length of time; nil for other lengths, such as the
-  /// sandbox's minutes.
-  ///
-  /// A tenth covers February and daylight saving time, and no length is within it of two periods.
+  /// Finds the period within a tenth of a length of time, which covers February and daylight saving
+  /// time and is unambiguous; nil for others, such as the sandbox's minutes.
   package init?(nearest length: Duration) {
     let nearest = Self.allCases.first {
       let period = $0.terms.length

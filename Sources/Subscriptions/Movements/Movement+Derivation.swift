@@ -165,10 +165,8 @@ private struct Journal {
     }
   }
 
-  /// A trial is converted when a paid period follows.
-  ///
-  /// If Apple retried the charge in between, the trial ended unpaid first: that end is reversed and
-  /// replaced by a conversion.
+  /// A trial is converted when a paid period follows; if Apple retried the charge in between, the
+  /// trial ended unpaid first, and that end is reversed and replaced by a conversion.
   private mutating func addTrialEnd(
     before index: Int, in spans: [Span], begunAt start: Timestamp
   ) {

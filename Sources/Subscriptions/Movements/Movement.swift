@@ -1,6 +1,5 @@
-/// A dated, signed change of a subscription or a purchase: the unit that reports count.
-///
-/// The sums up to a moment are the stocks at it: subscriptions by state, paid ones, and MRR.
+/// A dated, signed change of a subscription or a purchase, the unit that reports count: its sums up
+/// to a moment are the stocks at it (subscriptions by state, paid ones, MRR).
 package struct Movement: Hashable, Sendable {
   package enum Kind: String, Codable, CaseIterable, Sendable {
     /// A payment for a product of any type.

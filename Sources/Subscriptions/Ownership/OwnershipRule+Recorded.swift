@@ -1,7 +1,6 @@
 extension OwnershipRule {
-  /// Takes every decision as recorded and computes none; nil if a charge has none.
-  ///
-  /// Reads only the charges, so orders and erasures need not be loaded.
+  /// Takes every decision as recorded and computes none; nil if a charge has none, and orders and
+  /// erasures need not be loaded.
   package init?(_ history: EvidenceHistory, recorded: [Charge.ID: Decision]) {
     let charges = Charge.charges(in: history)
     let decisions = charges.compactMap { recorded[$0.id] }

@@ -235,9 +235,7 @@ package struct OwnershipRule: Sendable {
     if let first = settled.first { sweep(first + 1..<charges.endIndex) }
   }
 
-  /// Row 0: the last override of a charge.
-  ///
-  /// A released charge goes to its next claimant.
+  /// Row 0: the last override of a charge; a released charge goes to its next claimant.
   private mutating func decidePlaced() {
     for (position, ownerOverrides) in ownerOverrides {
       guard let last = ownerOverrides.last else { continue }

@@ -1,6 +1,5 @@
-/// Apple's statements about the renewal of each charge, over time.
-///
-/// ``AutoRenewal`` uses those known at a moment; a timeline shows all of them.
+/// Apple's statements about the renewal of each charge, over time: ``AutoRenewal`` uses those known
+/// at a moment, and a timeline shows all of them.
 package struct RenewalForecast: Sendable {
   struct Switch: Hashable {
     var at: Timestamp
@@ -104,10 +103,8 @@ package struct RenewalForecast: Sendable {
       .reduce(statementsAtCharges[position]) { .taking($1, after: $0) }
   }
 
-  /// Whether auto-renew was on when a charge was made.
-  ///
-  /// It is off only if it was switched off within a day before an automatic renewal, after Apple
-  /// had charged.
+  /// Whether auto-renew was on when a charge was made: off only if it was switched off within a day
+  /// before an automatic renewal, after Apple had charged.
   func isOn(atChargeAt position: Int) -> Bool { statementsAtCharges[position]?.autoRenews ?? true }
 
   func switches(from start: Timestamp, before end: Timestamp?) -> ArraySlice<Switch> {
@@ -230,9 +227,8 @@ extension [Charge] {
     return statement
   }
 
-  /// Whether the charges show an automatic renewal at `position`.
-  ///
-  /// See ``Decision/isAutomaticRenewal(_:)`` for the result with statuses and owners.
+  /// Whether the charges show an automatic renewal at `position`; see
+  /// ``Decision/isAutomaticRenewal(_:)`` for the result with statuses and owners.
   private func isAutomatic(_ position: Int) -> Bool {
     let charge = self[position]
     switch charge.kind {

@@ -71,9 +71,7 @@ extension String {
 }
 
 extension RawRepresentable where Self: CaseIterable, RawValue == String {
-  /// The case with a name from outside.
-  ///
-  /// Swift's own `init(rawValue:)` compares canonical forms.
+  /// The case with a name from outside; Swift's own `init(rawValue:)` compares canonical forms.
   package init?(exactly name: String) {
     let name = ExactText(name)
     guard let found = Self.allCases.first(where: { ExactText($0.rawValue) == name }) else {

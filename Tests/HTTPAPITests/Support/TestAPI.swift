@@ -81,17 +81,16 @@ struct TestAPI: Sendable {
       transport: apple, apps: apps, timeout: .seconds(240), logger: logger, now: now)
     let roots = try TrustedRoots(pem: apple.signer.rootCertificatePEM)
     let signedData = SignedDataVerifier(roots: roots, apps: apps, now: now)
+    let services = IntakeServices(
+      ledger: ledger, receipts: receipts, signedData: signedData,
+      serverAPI: try apple.simulation.serverAPI(over: apple, verifier: signedData), apps: apps,
+      catalogue: catalogue, sandboxAccess: choices.sandboxAccess, logger: logger, now: now)
     let intake = SubmissionIntake(
-      ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,
-      sandboxAccess: choices.sandboxAccess,
+      services,
       provisionalAccess: choices.provisionalAccess.map {
         ProvisionalAccess(receipts: LocalReceiptVerifier(roots: roots, apps: apps), longest: $0)
-      },
-      logger: logger, now: now)
-    let serverAPI = try apple.simulation.serverAPI(over: apple, verifier: signedData)
-    let notifications = NotificationIntake(
-      ledger: ledger, receipts: receipts, signedData: signedData, serverAPI: serverAPI, apps: apps,
-      catalogue: catalogue, sandboxAccess: choices.sandboxAccess, logger: logger, now: now)
+      })
+    let notifications = NotificationIntake(services)
     var api = API(
       ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
       entitlements: EntitlementReader(
@@ -102,13 +101,8 @@ struct TestAPI: Sendable {
         parsing: "shop:app:app-secret-for-trying, ops:admin:admin-secret-for-trying"),
       logger: logger,
       now: now)
-    let poll = StatusPoller(
-      ledger: ledger,
-      serverAPI: serverAPI, receipts: receipts, apps: apps, catalogue: catalogue,
-      sandboxAccess: choices.sandboxAccess,
-      logger: logger, now: now)
     api.site = AdminSite(of: api)
-    return (api, apple, intake, poll)
+    return (api, apple, intake, StatusPoller(services))
   }
 
   // MARK: Calling
