@@ -1,11 +1,11 @@
 package import Postgres
 package import Subscriptions
+import Synchronization
 
 /// Answers reports, read-only.
 package struct ReportReader: Sendable {
   private let database: ConnectionPool
   private let files = FilePlaces(count: Self.mostFilesAtOnce)
-  private let timeZones = KnownTimeZones()
 
   /// Years of a large ledger take seconds.
   private static let deadline: Duration = .seconds(60)
@@ -89,16 +89,22 @@ package struct ReportReader: Sendable {
       place: place)
   }
 
+  /// The names of time zones that the database was found to know.
+  ///
+  /// `pg_timezone_names` reads all files of the IANA database each time, which takes longer than
+  /// many reports.
+  private static let timeZones = Mutex<Set<String>>([])
+
   /// Refuses what PostgreSQL accepts beyond IANA names, such as offsets with a reversed sign.
   private func checkTimeZone(_ name: String) async throws {
-    guard name != ReportChoices.utc, !timeZones.contains(name) else { return }
+    guard name != ReportChoices.utc, !Self.timeZones.withLock({ $0.contains(name) }) else { return }
     let isKnown = try await database.query(
       "SELECT EXISTS (SELECT FROM pg_timezone_names WHERE name = \(name))"
     ).decodeOnly(Bool.self)
     guard isKnown else {
       throw ReportFault(.timeZone, "must be a name of the IANA database, as in Europe/Berlin")
     }
-    timeZones.insert(name)
+    Self.timeZones.withLock { _ = $0.insert(name) }
   }
 
   /// The definition of each report: the comment of its function or view in the database.

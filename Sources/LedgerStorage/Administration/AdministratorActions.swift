@@ -191,7 +191,7 @@ enum KeyedText {
 
 /// Administrator actions and administrators' sessions.
 package struct AdministrationStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Reads administrator actions, latest first, before `last`.
   ///

@@ -4,7 +4,7 @@ package import Subscriptions
 
 /// Proves the ledger and rebuilds its projections.
 package struct LedgerAuditor: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Original transactions read at once, so that memory stays bounded.
   private static let auditPage = 500

@@ -95,11 +95,7 @@ extension LedgerAuditor {
     among suspects: [LookupRow], of line: OriginalTransactionKey, in transaction: Transaction
   ) async throws -> [LookupRow] {
     let exists = try await transaction.query(
-      """
-      SELECT 1 FROM tenure.original_transaction
-      WHERE environment = \(line.environment)
-        AND original_transaction_id = \(line.originalTransactionID)
-      """)
+      "SELECT 1 FROM tenure.original_transaction WHERE \(line.condition)")
     // Locking would create a missing original transaction.
     let original =
       exists.isEmpty

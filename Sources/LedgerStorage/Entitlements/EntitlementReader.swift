@@ -160,7 +160,7 @@ package struct ReadEntitlements: Sendable {
 
 /// The holdings and grants of accounts, uncached.
 package struct HoldingStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Reads an account's current holdings: the hot path.
   ///

@@ -4,7 +4,7 @@ import Postgres
 package import Subscriptions
 
 package struct StoredGrant: Hashable, Sendable {
-  package let grant: Grant
+  package fileprivate(set) var grant: Grant
   package let accountID: String
   package let recordedAt: Timestamp
   package let reason: String
@@ -12,7 +12,7 @@ package struct StoredGrant: Hashable, Sendable {
 
 /// Administrators' grants.
 package struct GrantStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Grants an entitlement to an account and publishes it, once per `id`.
   ///
@@ -120,7 +120,7 @@ package struct GrantStore: LedgerStore {
         await transaction.rollBack()
         return (grant, [])
       }
-      grant = grant.revoked(at: end)
+      grant.grant.revokedAt = end
       let consequences = try await newEvents(of: account, terms: terms, at: end, in: transaction) {
         for index in $0.indices where $0[index].id == id { $0[index].revokedAt = end }
       }
@@ -217,12 +217,5 @@ extension StoredGrant {
       return StoredGrant(
         grant: grant, accountID: accountID, recordedAt: recordedAt, reason: reason)
     }
-  }
-
-  fileprivate func revoked(at moment: Timestamp) -> StoredGrant {
-    var grant = grant
-    grant.revokedAt = moment
-    return StoredGrant(
-      grant: grant, accountID: accountID, recordedAt: recordedAt, reason: reason)
   }
 }

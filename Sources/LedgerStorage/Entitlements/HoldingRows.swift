@@ -61,15 +61,6 @@ private struct RowsByAccount: Sendable {
 }
 
 extension Rows {
-  /// Checks the columns of ``HoldingBatcher/select(_:)``.
-  func checkHoldings() throws {
-    try check(
-      String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
-      ProductID.self, OriginalTransactionID?.self, ProductType?.self, PeriodType.self,
-      Timestamp.self, Timestamp?.self, Timestamp?.self, Timestamp?.self, Bool?.self, String?.self,
-      Timestamp?.self)
-  }
-
   /// Decodes a row of `holding` whose columns were checked.
   ///
   /// Column by column (see `RowCursor`) because it runs on every read.
@@ -107,7 +98,7 @@ extension Rows {
   }
 
   func decodeHoldings() throws -> [(accountID: String, holding: Holding)] {
-    try checkHoldings()
+    try checkHoldingsAndGrants()
     return try (0..<count).map(decodeHolding)
   }
 

@@ -4,7 +4,7 @@ package import Subscriptions
 
 /// Imports owners from another backend.
 package struct ImportStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Known original transactions imported per transaction, which holds their locks.
   private static let knownAtOnce = 50
@@ -237,19 +237,15 @@ package struct ImportStore: LedgerStore {
   private static func copy(_ accounts: [Account], in transaction: Transaction) async throws {
     guard !accounts.isEmpty else { return }
     try await transaction.copyIn(
-      """
-      COPY tenure.account (account_id, account_key, app_account_token, created_at) FROM STDIN
-      """, rows: accounts
+      "COPY tenure.account (account_id, account_key, app_account_token, created_at) FROM STDIN",
+      rows: accounts
     ) { $1.append($0.id, $0.key, $0.appAccountToken, $0.createdAt) }
     try await transaction.copyIn(
-      """
-      COPY tenure.account_by_key (account_key, account_id, app_account_token) FROM STDIN
-      """, rows: accounts
+      "COPY tenure.account_by_key (account_key, account_id, app_account_token) FROM STDIN",
+      rows: accounts
     ) { $1.append($0.key, $0.id, $0.appAccountToken) }
     try await transaction.copyIn(
-      """
-      COPY tenure.account_by_token (app_account_token, account_key) FROM STDIN
-      """, rows: accounts
+      "COPY tenure.account_by_token (app_account_token, account_key) FROM STDIN", rows: accounts
     ) { $1.append($0.appAccountToken, $0.key) }
   }
 
@@ -426,8 +422,7 @@ package struct ImportStore: LedgerStore {
   static func selectImportedSource(_ line: OriginalTransactionKey) -> SQL {
     """
     SELECT transaction_id, receipt_data FROM tenure.imported_source
-    WHERE environment = \(line.environment)
-      AND original_transaction_id = \(line.originalTransactionID)
+    WHERE \(line.condition)
     """
   }
 

@@ -6,7 +6,7 @@ package import Subscriptions
 
 /// Retention, roll-up, reconciliation and gauges.
 package struct Maintenance: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Accounts read per query and published per transaction.
   private static let accountPage = 200
