@@ -48,11 +48,9 @@ package struct ReportReader: Sendable {
     let columns = report.columns(choices)
     let limit = choices.limit ?? ReportChoices.usualLimit
     // One row beyond the limit shows whether there are more.
-    let found = try await rows(report.query(choices, rows: limit + 1, at: now))
-    let rows = try found.prefix(limit).map { row in try columns.map(row.value) }
-    return ReportTable(
-      report: report, asOf: choices.asOf ?? now, columns: columns, rows: rows,
-      isCutShort: found.count > limit)
+    return try ReportTable(
+      of: report, asOf: choices.asOf ?? now, columns,
+      await rows(report.query(choices, rows: limit + 1, at: now)), limit: limit)
   }
 
   func check(_ choices: ReportChoices, for report: Report, at now: Timestamp) async throws {
@@ -125,6 +123,18 @@ package struct ReportReader: Sendable {
   }
 }
 
+extension ReportTable {
+  /// Decodes so many rows at most.
+  init(of report: Report, asOf: Timestamp, _ columns: [ReportColumn], _ found: Rows, limit: Int)
+    throws
+  {
+    self.init(
+      report: report, asOf: asOf, columns: columns,
+      rows: try found.prefix(limit).map { row in try columns.map(row.value) },
+      isCutShort: found.count > limit)
+  }
+}
+
 extension Row {
   func value(of column: ReportColumn) throws -> ReportValue {
     switch column.kind {
@@ -183,15 +193,11 @@ extension ReportReader {
     try await check(choices, for: cell.report, at: now)
     let columns = cell.report.columns(choices)
     let source = cell.source(choices, at: now)
-    let found = try await rows(cell.items(source, rows: limit + 1, from: offset))
-    let rows = try found.prefix(limit).map { row in try columns.map(row.value) }
+    let items = try ReportTable(
+      of: cell.report, asOf: choices.asOf ?? now, columns,
+      await rows(cell.items(source, rows: limit + 1, from: offset)), limit: limit)
     let (count, sum) = try await self.sum(of: cell, source)
-    return ReportCellItems(
-      cell: cell,
-      items: ReportTable(
-        report: cell.report, asOf: choices.asOf ?? now, columns: columns, rows: rows,
-        isCutShort: found.count > limit),
-      count: count, sum: sum)
+    return ReportCellItems(cell: cell, items: items, count: count, sum: sum)
   }
 
   private func sum(of cell: ReportCell, _ source: SQL) async throws -> (Int64, ReportValue) {

@@ -172,10 +172,9 @@ extension AccountStore {
     """
   }
 
-  private func historyEntries(_ condition: SQL, before place: HistoryPlace?, limit: Int)
-    async throws
-    -> [HistoryEntry]
-  {
+  private func historyEntries(
+    _ condition: SQL, before place: HistoryPlace?, limit: Int
+  ) async throws -> [HistoryEntry] {
     let rest =
       place.map { place -> SQL in
         """

@@ -231,7 +231,7 @@ extension AuditedOriginalTransaction {
         empty.actions = []
         return empty
       })
-    let entries = try chain.map { SourcedEntry(entry: try $0.entry(), source: $0.source) }
+    let entries = try chain.map { (entry: try $0.entry(), source: $0.source) }
     let writes = ProjectionWriter(
       stored: nothing, line: replayed, rule: rule, entries: entries,
       holdings: HoldingChange(from: nothing, to: replayed, rule, by: entries.map(\.entry)),

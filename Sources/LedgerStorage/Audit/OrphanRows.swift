@@ -39,10 +39,9 @@ extension LedgerAuditor {
   }
 
   /// The rows explained by their original transactions, read without locks.
-  private func givenRows(of lines: Set<OriginalTransactionKey>, in transaction: Transaction)
-    async throws
-    -> Set<LookupRow>
-  {
+  private func givenRows(
+    of lines: Set<OriginalTransactionKey>, in transaction: Transaction
+  ) async throws -> Set<LookupRow> {
     let ids = Set(lines.map(\.originalTransactionID)).sorted()
     let results = try await transaction.batch(
       [

@@ -7,8 +7,6 @@ import Synchronization
 package struct AccountHoldings: Sendable {
   package var holdings: [Holding] = []
   package var grants: [Grant] = []
-
-  package init() {}
 }
 
 /// Reads the holdings of many accounts for many callers, with as few statements as possible.

@@ -167,9 +167,7 @@ package struct ImportStore: LedgerStore {
   private struct AccountErased: Error {}
 
   /// Locks the accounts that receipts or transactions are stored for, so that a concurrent erasure
-  /// can't miss them.
-  ///
-  /// - Returns: The existing accounts.
+  /// can't miss them, and returns the existing accounts.
   private static func hold(
     _ accounts: Set<AccountID>, in transaction: Transaction
   ) async throws -> [AccountID: AccountKey] {
@@ -496,8 +494,6 @@ package struct ImportProgress: Hashable, Sendable {
   package var waiting = 0
   /// Those whose poll is parked.
   package var unverifiable = 0
-
-  package init() {}
 }
 
 extension StoredOriginalTransaction {

@@ -198,9 +198,4 @@ package struct JobQueue: LedgerStore {
       "SELECT EXISTS (SELECT FROM tenure.job WHERE discarded_at IS NULL AND run_at <= \(now))"
     ).decodeOnly(Bool.self)
   }
-
-  /// Wakes workers that sleep until the next job is due, after a clock has jumped.
-  package func wakeWorkers() {
-    notifier.notify(.jobs)
-  }
 }

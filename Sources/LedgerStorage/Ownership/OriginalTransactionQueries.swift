@@ -139,9 +139,7 @@ package struct OwnershipStore: LedgerStore {
   }
 
   /// The entries of an original transaction with their sources, in order.
-  package func history(of line: OriginalTransactionKey) async throws -> [(
-    entry: LedgerEntry, source: EntrySource
-  )] {
+  package func history(of line: OriginalTransactionKey) async throws -> [HistoryEntry] {
     try await database.query(StoredEntry.select("\(line.condition) ORDER BY number"))
       .decodeEntries().map { (try $0.entry(), $0.source) }
   }

@@ -181,8 +181,8 @@ package struct SchemaDistributor: Sendable {
         case .by(let column):
           // Tables with the same distribution column are colocated, and no others.
           """
-          SELECT create_distributed_table(\(name)::regclass, \(column),
-            colocate_with => \(Self.neighbour(of: wanted, in: tables) ?? "none"))
+          SELECT create_distributed_table(\(name)::regclass, \(column), colocate_with =>
+            \(tables.first { $0.placed == wanted }.map { "tenure.\($0.name)" } ?? "none"))
           """
         }
       let comments = try await Self.comments(in: transaction)
@@ -210,12 +210,6 @@ package struct SchemaDistributor: Sendable {
       """
     ).decode(String.self, String.self)
     return Dictionary(uniqueKeysWithValues: rows.map { ($0, $1) })
-  }
-
-  private static func neighbour(
-    of wanted: TableDistribution, in tables: [CatalogueTable]
-  ) -> String? {
-    tables.first { $0.placed == wanted }.map { "tenure.\($0.name)" }
   }
 
   private static func hasCitus(_ runner: some StatementRunner) async throws -> Bool {
@@ -276,9 +270,8 @@ extension SchemaDistributor {
   /// The timeout for trying a report, about as long as an administrator waits for a page.
   private static let trialDeadline: Duration = .seconds(60)
 
-  /// Rewrites the SQL functions that read tables in PL/pgSQL, with the same text.
-  ///
-  /// - Returns: Their number.
+  /// Rewrites the SQL functions that read tables in PL/pgSQL, with the same text, and returns their
+  /// number.
   func rewriteFunctions() async throws -> Int {
     let scripts = try await database.withTransaction { transaction in
       // An empty search path, so that the texts qualify all names.
@@ -347,9 +340,8 @@ extension SchemaDistributor {
     ORDER BY 1
     """
 
-  /// Runs each report and view once, for the smallest result.
-  ///
-  /// - Returns: Those that failed, with the server's message.
+  /// Runs each report and view once, for the smallest result, and returns those that failed, with
+  /// the server's message.
   func tryReports() async throws -> [String: String] {
     let questions = try await database.query(
       """
