@@ -170,6 +170,7 @@ package struct SchemaDistributor: Sendable {
       _ = try await transaction.execute(
         "SET LOCAL citus.enable_local_reference_table_foreign_keys = off")
       let name = "tenure.\(table.name)"
+      let neighbour = tables.first { $0.placed == wanted }.map { "tenure.\($0.name)" }
       let placing: SQL =
         switch wanted {
         case .reference: "SELECT create_reference_table(\(name)::regclass)"
@@ -181,8 +182,8 @@ package struct SchemaDistributor: Sendable {
         case .by(let column):
           // Tables with the same distribution column are colocated, and no others.
           """
-          SELECT create_distributed_table(\(name)::regclass, \(column), colocate_with =>
-            \(tables.first { $0.placed == wanted }.map { "tenure.\($0.name)" } ?? "none"))
+          SELECT create_distributed_table(\(name)::regclass, \(column),
+            colocate_with => \(neighbour ?? "none"))
           """
         }
       let comments = try await Self.comments(in: transaction)
