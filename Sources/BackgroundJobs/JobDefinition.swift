@@ -13,10 +13,6 @@ struct JobDefinition: Sendable {
   var run: @Sendable (Job, JobRunner) async throws -> JobOutcome
   /// Runs several jobs in one commit and returns those that must run alone.
   var runTogether: (@Sendable ([Job], JobRunner) async throws -> [Job])?
-  /// Discards a job, and returns whether it did.
-  var discard: @Sendable (Job, String, JobRunner) async throws -> Bool = { job, reason, runner in
-    try await runner.ledger.jobs.discard(job, because: reason, at: runner.now())
-  }
 }
 
 extension Job.Kind {
@@ -36,9 +32,6 @@ extension Job.Kind {
           case .rejected: .settled
           case nil: .nothingLeft
           }
-        },
-        discard: { job, reason, runner in
-          try await runner.ledger.jobs.discardVerification(job, because: reason, at: runner.now())
         })
 
     case .processNotification:
@@ -49,9 +42,6 @@ extension Job.Kind {
           let notifications = runner.tools.notifications
           return try await notifications.process(job.subject, worker: job.worker)
             .map { JobOutcome.postponed(because: $0) } ?? .nothingLeft
-        },
-        discard: { job, reason, runner in
-          try await runner.ledger.jobs.discardProcessing(job, because: reason, at: runner.now())
         })
 
     case .pollStatus:

@@ -97,7 +97,7 @@ struct JobRunner: Sendable {
   }
 
   private func discard(_ job: Job, because reason: String) async throws -> Bool {
-    guard try await job.kind.definition.discard(job, reason, self) else { return false }
+    guard try await ledger.jobs.discard(job, because: reason, at: now()) else { return false }
     tools.metrics.count(job.kind, .discarded)
     logger.error(
       "Job given up; to retry it, run tenure jobs retry \(job.id)",

@@ -58,9 +58,7 @@ extension TransactionKey {
       AND transaction_id = \(transactionID) AND product_id = \(productID)
     """
   }
-}
 
-extension TransactionKey {
   /// From its four columns.
   init(
     _ environment: Environment, _ original: OriginalTransactionID, _ transaction: TransactionID,

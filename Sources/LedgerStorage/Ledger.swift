@@ -11,26 +11,7 @@ import Subscriptions
 /// let account = try await ledger.accounts.findOrCreateAccount("klara", at: .now)
 /// ```
 package struct Ledger: LedgerStore {
-  package var submissions: SubmissionStore { SubmissionStore(core: core) }
-  package var notifications: NotificationStore { NotificationStore(core: core) }
-  package var polls: PollStore { PollStore(core: core) }
-  package var writeBacks: WriteBackStore { WriteBackStore(core: core) }
-  package var accounts: AccountStore { AccountStore(core: core) }
-  package var orders: OrderStore { OrderStore(core: core) }
-  package var products: ProductStore { ProductStore(core: core) }
-  package var holdings: HoldingStore { HoldingStore(core: core) }
-  package var grants: GrantStore { GrantStore(core: core) }
-  package var ownership: OwnershipStore { OwnershipStore(core: core) }
-  package var jobs: JobQueue { JobQueue(core: core) }
-  package var events: EventFeed { EventFeed(core: core) }
-  package var webhooks: WebhookQueue { WebhookQueue(core: core) }
-  package var administration: AdministrationStore { AdministrationStore(core: core) }
-  package var maintenance: Maintenance { Maintenance(core: core) }
-  package var auditor: LedgerAuditor { LedgerAuditor(core: core) }
-  package var imports: ImportStore { ImportStore(core: core) }
-  package var exports: ExportStore { ExportStore(core: core) }
-
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Works on a database whose schema is up to date.
   ///
@@ -44,13 +25,6 @@ package struct Ledger: LedgerStore {
       metrics: LedgerMetrics(metrics))
   }
 
-  /// Sends NOTIFY after commits that workers or long polls wait for.
-  package var notifier: ChangeNotifier { core.notifier }
-  /// Accounts written moments ago, whose reads bypass the replica.
-  package var changes: RecentWrites { core.changes }
-  /// The kinds of write-backs that are queued.
-  package var writeBackKinds: Set<WriteBack.Kind> { core.writeBackKinds }
-
   /// Whether an error means that the database can't be reached or can't answer now: ask again
   /// later.
   package static func isUnavailable(_ error: any Error) -> Bool {
@@ -60,7 +34,7 @@ package struct Ledger: LedgerStore {
 }
 
 /// The database, settings and caches that all stores share.
-final class LedgerCore: Sendable {
+package final class LedgerCore: Sendable {
   let database: ConnectionPool
   let holdingBatcher: HoldingBatcher
   let notifier: ChangeNotifier
@@ -85,33 +59,40 @@ final class LedgerCore: Sendable {
   }
 }
 
-/// The statements of one subject.
-protocol LedgerStore: Sendable {
+/// The ledger, or the statements of one subject.
+package protocol LedgerStore: Sendable {
   var core: LedgerCore { get }
 }
 
 extension LedgerStore {
+  package var submissions: SubmissionStore { SubmissionStore(core: core) }
+  package var notifications: NotificationStore { NotificationStore(core: core) }
+  package var polls: PollStore { PollStore(core: core) }
+  package var writeBacks: WriteBackStore { WriteBackStore(core: core) }
+  package var accounts: AccountStore { AccountStore(core: core) }
+  package var orders: OrderStore { OrderStore(core: core) }
+  package var products: ProductStore { ProductStore(core: core) }
+  package var holdings: HoldingStore { HoldingStore(core: core) }
+  package var grants: GrantStore { GrantStore(core: core) }
+  package var ownership: OwnershipStore { OwnershipStore(core: core) }
+  package var jobs: JobQueue { JobQueue(core: core) }
+  package var events: EventFeed { EventFeed(core: core) }
+  package var webhooks: WebhookQueue { WebhookQueue(core: core) }
+  package var administration: AdministrationStore { AdministrationStore(core: core) }
+  package var maintenance: Maintenance { Maintenance(core: core) }
+  package var auditor: LedgerAuditor { LedgerAuditor(core: core) }
+  package var imports: ImportStore { ImportStore(core: core) }
+  package var exports: ExportStore { ExportStore(core: core) }
+  var recorder: Recorder { Recorder(core: core) }
+
   var database: ConnectionPool { core.database }
-  var notifier: ChangeNotifier { core.notifier }
+  /// Sends NOTIFY after commits that workers or long polls wait for.
+  package var notifier: ChangeNotifier { core.notifier }
   var notificationMemory: NotificationMemory { core.notificationMemory }
-  var changes: RecentWrites { core.changes }
+  /// Accounts written moments ago, whose reads bypass the replica.
+  package var changes: RecentWrites { core.changes }
   var metrics: LedgerMetrics { core.metrics }
   var orderLifetime: Duration { core.orderLifetime }
-  var writeBackKinds: Set<WriteBack.Kind> { core.writeBackKinds }
-
-  var submissions: SubmissionStore { SubmissionStore(core: core) }
-  var notifications: NotificationStore { NotificationStore(core: core) }
-  var polls: PollStore { PollStore(core: core) }
-  var writeBacks: WriteBackStore { WriteBackStore(core: core) }
-  var accounts: AccountStore { AccountStore(core: core) }
-  var orders: OrderStore { OrderStore(core: core) }
-  var products: ProductStore { ProductStore(core: core) }
-  var holdings: HoldingStore { HoldingStore(core: core) }
-  var grants: GrantStore { GrantStore(core: core) }
-  var ownership: OwnershipStore { OwnershipStore(core: core) }
-  var jobs: JobQueue { JobQueue(core: core) }
-  var events: EventFeed { EventFeed(core: core) }
-  var administration: AdministrationStore { AdministrationStore(core: core) }
-  var maintenance: Maintenance { Maintenance(core: core) }
-  var recorder: Recorder { Recorder(core: core) }
+  /// The kinds of write-backs that are queued.
+  package var writeBackKinds: Set<WriteBack.Kind> { core.writeBackKinds }
 }

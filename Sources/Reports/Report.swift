@@ -5,18 +5,7 @@ import Subscriptions
 ///
 /// The definition is the comment of its function or view `report_…` in the report's SQL, which has
 /// two of them: `report_churn` for the numbers and `report_churn_item` for the things that these
-/// count. Columns and choices are those of the two functions:
-///
-/// ```swift
-/// extension Report {
-///   static let churn = Report(
-///     "churn", label: "Churn", group: .subscriptions, summary: "Churned subscriptions by cause.",
-///     sql: PackageResources.churn_sql,
-///     drillDown: .columns("voluntary", "involuntary"),
-///     shares: ["churn_rate": .init("churned", of: "active_at_start")],
-///     charts: [.bars("Expired by cause", .init("Voluntary", "voluntary"))])
-/// }
-/// ```
+/// count. Columns and choices are those of the two functions; see ``churn``.
 package struct Report: Sendable {
   /// Reports that are listed together.
   package enum Group: String, CaseIterable, Sendable {

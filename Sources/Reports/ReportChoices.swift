@@ -1,5 +1,4 @@
 package import Subscriptions
-import Synchronization
 
 /// The choices of a report: which days, which products, as known when.
 package struct ReportChoices: Hashable, Sendable {
@@ -114,16 +113,4 @@ extension CalendarDate {
 
   /// ISO 8601.
   var text: String { String("\(Timestamp(self))".prefix(10)) }
-}
-
-/// The names of time zones that the database knows.
-///
-/// `pg_timezone_names` reads all files of the IANA database each time, which takes longer than many
-/// reports: a name that was found once is remembered until the program ends.
-final class KnownTimeZones: Sendable {
-  private let names = Mutex<Set<String>>([])
-
-  func contains(_ name: String) -> Bool { names.withLock { $0.contains(name) } }
-
-  func insert(_ name: String) { names.withLock { _ = $0.insert(name) } }
 }

@@ -1,11 +1,11 @@
 package import Postgres
 package import Subscriptions
+import Synchronization
 
 /// Answers reports, read-only.
 package struct ReportReader: Sendable {
   private let database: ConnectionPool
   private let files = FilePlaces(count: Self.mostFilesAtOnce)
-  private let timeZones = KnownTimeZones()
 
   /// Years of a large ledger take seconds.
   private static let deadline: Duration = .seconds(60)
@@ -48,11 +48,9 @@ package struct ReportReader: Sendable {
     let columns = report.columns(choices)
     let limit = choices.limit ?? ReportChoices.usualLimit
     // One row beyond the limit shows whether there are more.
-    let found = try await rows(report.query(choices, rows: limit + 1, at: now))
-    let rows = try found.prefix(limit).map { row in try columns.map(row.value) }
-    return ReportTable(
-      report: report, asOf: choices.asOf ?? now, columns: columns, rows: rows,
-      isCutShort: found.count > limit)
+    return try ReportTable(
+      of: report, asOf: choices.asOf ?? now, columns,
+      await rows(report.query(choices, rows: limit + 1, at: now)), limit: limit)
   }
 
   func check(_ choices: ReportChoices, for report: Report, at now: Timestamp) async throws {
@@ -89,16 +87,22 @@ package struct ReportReader: Sendable {
       place: place)
   }
 
+  /// The names of time zones that the database was found to know.
+  ///
+  /// `pg_timezone_names` reads all files of the IANA database each time, which takes longer than
+  /// many reports.
+  private static let timeZones = Mutex<Set<String>>([])
+
   /// Refuses what PostgreSQL accepts beyond IANA names, such as offsets with a reversed sign.
   private func checkTimeZone(_ name: String) async throws {
-    guard name != ReportChoices.utc, !timeZones.contains(name) else { return }
+    guard name != ReportChoices.utc, !Self.timeZones.withLock({ $0.contains(name) }) else { return }
     let isKnown = try await database.query(
       "SELECT EXISTS (SELECT FROM pg_timezone_names WHERE name = \(name))"
     ).decodeOnly(Bool.self)
     guard isKnown else {
       throw ReportFault(.timeZone, "must be a name of the IANA database, as in Europe/Berlin")
     }
-    timeZones.insert(name)
+    Self.timeZones.withLock { _ = $0.insert(name) }
   }
 
   /// The definition of each report: the comment of its function or view in the database.
@@ -116,6 +120,18 @@ package struct ReportReader: Sendable {
     return comments.reduce(into: [:]) { definitions, comment in
       if let report = names[comment.0] { definitions[report] = comment.1 }
     }
+  }
+}
+
+extension ReportTable {
+  /// Decodes so many rows at most.
+  init(of report: Report, asOf: Timestamp, _ columns: [ReportColumn], _ found: Rows, limit: Int)
+    throws
+  {
+    self.init(
+      report: report, asOf: asOf, columns: columns,
+      rows: try found.prefix(limit).map { row in try columns.map(row.value) },
+      isCutShort: found.count > limit)
   }
 }
 
@@ -177,15 +193,11 @@ extension ReportReader {
     try await check(choices, for: cell.report, at: now)
     let columns = cell.report.columns(choices)
     let source = cell.source(choices, at: now)
-    let found = try await rows(cell.items(source, rows: limit + 1, from: offset))
-    let rows = try found.prefix(limit).map { row in try columns.map(row.value) }
+    let items = try ReportTable(
+      of: cell.report, asOf: choices.asOf ?? now, columns,
+      await rows(cell.items(source, rows: limit + 1, from: offset)), limit: limit)
     let (count, sum) = try await self.sum(of: cell, source)
-    return ReportCellItems(
-      cell: cell,
-      items: ReportTable(
-        report: cell.report, asOf: choices.asOf ?? now, columns: columns, rows: rows,
-        isCutShort: found.count > limit),
-      count: count, sum: sum)
+    return ReportCellItems(cell: cell, items: items, count: count, sum: sum)
   }
 
   private func sum(of cell: ReportCell, _ source: SQL) async throws -> (Int64, ReportValue) {

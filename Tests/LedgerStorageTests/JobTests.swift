@@ -37,7 +37,7 @@ struct JobTests {
 
       try await ledger.jobs.release(late, until: later, because: "late")
       try await ledger.jobs.complete(late)
-      #expect(try await !ledger.jobs.discardVerification(late, because: "late", at: later))
+      #expect(try await !ledger.jobs.discard(late, because: "late", at: later))
       let problem = SubmissionProblem(code: "apple_unavailable", detail: "late")
       for worker in ["a", nil] {
         try await ledger.submissions.postpone(
@@ -61,7 +61,7 @@ struct JobTests {
       let job = try #require(
         try await ledger.claimJobs(limit: 1, worker: "a", at: start, lease: .seconds(60)).first)
       let reason = "why\u{0}" + String(repeating: "y", count: 2000)
-      #expect(try await ledger.jobs.discardVerification(job, because: reason, at: start))
+      #expect(try await ledger.jobs.discard(job, because: reason, at: start))
       let later = start + .days(1)
       #expect(
         try await ledger.claimJobs(limit: 1, worker: "a", at: later, lease: .seconds(60)).isEmpty)

@@ -281,7 +281,7 @@ struct NotificationTests {
       let job = try #require(
         try await ledger.claimJobs(limit: 1, worker: "w", at: day(1), lease: .seconds(60)).first)
       #expect(
-        try await ledger.jobs.discardProcessing(job, because: "It can't be read.", at: day(2)))
+        try await ledger.jobs.discard(job, because: "It can't be read.", at: day(2)))
       #expect(try await ledger.notifications.notification("it's")?.problem == "It can't be read.")
       #expect(try await ledger.notifications.notification("it's")?.outcome == nil)
       #expect(

@@ -30,9 +30,8 @@ extension AccountStore {
     ).decode(UUID.self)
   }
 
-  /// Reads events of an account that the feed still keeps, in order, after `last`.
-  ///
-  /// - Returns: The events with their IDs, each as a JSON object in the form of the HTTP API.
+  /// Reads events of an account that the feed still keeps, in order, after `last`, and returns the
+  /// events with their IDs, each as a JSON object in the form of the HTTP API.
   package func events(of account: AccountKey, after last: Int64?, limit: Int) async throws
     -> [(id: Int64, text: String)]
   {

@@ -172,10 +172,9 @@ extension AccountStore {
     """
   }
 
-  private func historyEntries(_ condition: SQL, before place: HistoryPlace?, limit: Int)
-    async throws
-    -> [HistoryEntry]
-  {
+  private func historyEntries(
+    _ condition: SQL, before place: HistoryPlace?, limit: Int
+  ) async throws -> [HistoryEntry] {
     let rest =
       place.map { place -> SQL in
         """
@@ -185,27 +184,13 @@ extension AccountStore {
         """
       } ?? "true"
     return try await database.query(
-      """
-      SELECT environment, original_transaction_id, number, recorded_at, kind, evidence_date,
-        source, source_id, format, body, hash
-      FROM tenure.ledger_entry
-      WHERE \(condition) AND \(rest)
-      ORDER BY recorded_at DESC, environment DESC, original_transaction_id DESC, number DESC
-      LIMIT \(limit)
-      """
-    ).decode(
-      Environment.self, OriginalTransactionID.self, Int.self, Timestamp.self, String.self,
-      Timestamp?.self, EntrySource.Kind.self, String?.self, Int16.self, String.self, [UInt8].self
-    ).map {
-      environment, original, number, recordedAt, kind, evidenceDate, source, sourceID, format,
-      body, hash in
-      let source = EntrySource(source, id: sourceID)
-      let stored = StoredEntry(
-        line: OriginalTransactionKey(environment, original), number: number, recordedAt: recordedAt,
-        kind: kind,
-        evidenceDate: evidenceDate, source: source, format: format, body: body, hash: hash)
-      return (try stored.entry(), source)
-    }
+      StoredEntry.select(
+        """
+        \(condition) AND \(rest)
+        ORDER BY recorded_at DESC, environment DESC, original_transaction_id DESC, number DESC
+        LIMIT \(limit)
+        """)
+    ).decodeEntries().map { (try $0.entry(), $0.source) }
   }
 
   /// Reads the bindings of the original transactions whose renewal statuses are among some entries.
@@ -269,23 +254,10 @@ extension AccountStore {
   }
 
   func orders(of account: Account, _ condition: SQL) async throws -> [StoredOrder] {
-    try await database.query(
-      """
-      SELECT order_id, product_id, status, created_at, fulfilled_at, environment, transaction_id
-      FROM tenure.purchase_order
-      WHERE account_key = \(account.key) AND \(condition)
-      """
-    ).decode(
-      UUID.self, ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,
-      Environment?.self, TransactionID?.self
-    ).map { id, product, status, createdAt, fulfilledAt, environment, transaction in
-      StoredOrder(
-        order: PurchaseOrder(
-          id: id, account: account.key, productID: product, createdAt: createdAt, status: status),
-        accountID: account.id, appAccountToken: account.appAccountToken, fulfilledAt: fulfilledAt,
-        environment: environment, transactionID: transaction,
-        expiresAt: createdAt + orderLifetime)
-    }
+    try StoredOrder.orders(
+      from: await database.query(
+        StoredOrder.select("account_key = \(account.key) AND \(condition)")),
+      of: (account.key, account.id, account.appAccountToken), lifetime: orderLifetime)
   }
 
   /// Reads submissions of an account, latest first, before `last`.

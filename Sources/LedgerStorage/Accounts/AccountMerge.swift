@@ -72,9 +72,7 @@ extension AccountStore {
     return merger
   }
 
-  /// Continues a merge in the background.
-  ///
-  /// - Returns: Whether it is complete.
+  /// Continues a merge in the background, and returns whether it is complete.
   package func continueMerge(
     of account: AccountKey, terms: AccessTerms, at now: Timestamp
   ) async throws -> Bool {

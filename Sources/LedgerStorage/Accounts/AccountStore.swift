@@ -21,7 +21,7 @@ package struct Account: Hashable, Sendable {
 
 /// Accounts: created, merged, erased, and their history.
 package struct AccountStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   package func account(_ id: String) async throws -> Account? {
     try await account(from: database.query(Self.select(account: id)), id: id)

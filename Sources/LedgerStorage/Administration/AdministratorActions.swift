@@ -191,7 +191,7 @@ enum KeyedText {
 
 /// Administrator actions and administrators' sessions.
 package struct AdministrationStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Reads administrator actions, latest first, before `last`.
   ///
@@ -230,9 +230,7 @@ package struct AdministrationStore: LedgerStore {
   /// - Parameter accounts: The owners before and after.
   package func overrideActions(
     of charges: Set<TransactionKey>, concerning accounts: Set<AccountKey>
-  )
-    async throws -> [AdministratorAction]
-  {
+  ) async throws -> [AdministratorAction] {
     guard !charges.isEmpty, !accounts.isEmpty else { return [] }
     let (keys, subjects) = (accounts.sorted(), charges.map(AdministratorAction.subject).sorted())
     let merging = AdministratorAction.Action.mergeAccount

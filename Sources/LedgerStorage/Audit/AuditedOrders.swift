@@ -27,12 +27,9 @@ extension LedgerAuditor {
       let (page, suspects) = try await database.withTransaction(
         isolation: .repeatableRead, readOnly: true
       ) { transaction in
-        let page = try await Self.orders(
-          transaction.query(
-            """
-            \(Self.selectOrders) \(after)
-            ORDER BY account_key, order_id LIMIT \(Self.orderPage)
-            """, deadline: Self.auditDeadline))
+        let page = try await self.orders(
+          "\(after) ORDER BY account_key, order_id LIMIT \(Self.orderPage)",
+          deadline: Self.auditDeadline, in: transaction)
         return (page, try await self.broken(among: page, in: transaction))
       }
       guard let end = page.last else { return (orders, broken) }
@@ -41,12 +38,9 @@ extension LedgerAuditor {
       for order in suspects {
         // Once locked, no transaction is fulfilling it any more.
         broken += try await database.withTransaction { transaction in
-          let locked = try await Self.orders(
-            transaction.query(
-              """
-              \(Self.selectOrders)
-              WHERE account_key = \(order.account) AND order_id = \(order.id) FOR UPDATE
-              """))
+          let locked = try await self.orders(
+            "WHERE account_key = \(order.account) AND order_id = \(order.id) FOR UPDATE",
+            in: transaction)
           return try await self.broken(among: locked, in: transaction)
         }
       }
@@ -60,12 +54,9 @@ extension LedgerAuditor {
     let accounts = try await transaction.query(
       "SELECT account_key FROM tenure.purchase_order_account WHERE order_id = ANY(\(ids))"
     ).decode(AccountKey.self)
-    let orders = try await Self.orders(
-      transaction.query(
-        """
-        \(Self.selectOrders)
-        WHERE account_key = ANY(\(Set(accounts).sorted())) AND order_id = ANY(\(ids))
-        """))
+    let orders = try await self.orders(
+      "WHERE account_key = ANY(\(Set(accounts).sorted())) AND order_id = ANY(\(ids))",
+      in: transaction)
     return Dictionary(orders.map { ($0.id, $0) }) { first, _ in first }
   }
 
@@ -91,14 +82,16 @@ extension LedgerAuditor {
     return orders.filter { order in order.charge.map { fulfilments[order.id] != [$0] } ?? false }
   }
 
-  private static let selectOrders: SQL = """
-    SELECT order_id, account_key, coalesce(opened_by_key, account_key), product_id, environment,
-      original_transaction_id, transaction_id
-    FROM tenure.purchase_order
-    """
-
-  private static func orders(_ rows: Rows) throws -> [AuditedOrder] {
-    try rows.decode(
+  private func orders(
+    _ condition: SQL, deadline: Duration? = nil, in transaction: Transaction
+  ) async throws -> [AuditedOrder] {
+    try await transaction.query(
+      """
+      SELECT order_id, account_key, coalesce(opened_by_key, account_key), product_id, environment,
+        original_transaction_id, transaction_id
+      FROM tenure.purchase_order \(condition)
+      """, deadline: deadline
+    ).decode(
       UUID.self, AccountKey.self, AccountKey.self, ProductID.self, Environment?.self,
       OriginalTransactionID?.self, TransactionID?.self
     ).map { id, account, openedBy, product, environment, original, transaction in

@@ -231,7 +231,7 @@ extension AuditedOriginalTransaction {
         empty.actions = []
         return empty
       })
-    let entries = try chain.map { SourcedEntry(entry: try $0.entry(), source: $0.source) }
+    let entries = try chain.map { (entry: try $0.entry(), source: $0.source) }
     let writes = ProjectionWriter(
       stored: nothing, line: replayed, rule: rule, entries: entries,
       holdings: HoldingChange(from: nothing, to: replayed, rule, by: entries.map(\.entry)),
@@ -248,11 +248,7 @@ extension AuditedOriginalTransaction {
   /// Transactions contain orders and deliveries, and are overwritten.
   private func clear(_ line: OriginalTransactionKey) -> [SQL] {
     ["renewal_status", "claim", "owner_override", "original_transaction_link"].map { table in
-      """
-      DELETE FROM tenure.\(unescaped: table)
-      WHERE environment = \(line.environment)
-        AND original_transaction_id = \(line.originalTransactionID)
-      """
+      "DELETE FROM tenure.\(unescaped: table) WHERE \(line.condition)"
     } + names.values.sorted().map { HoldingRow.deleteAll(name: $0, line: line) }
   }
 }

@@ -20,11 +20,6 @@ struct Checkpoint: Sendable {
   var recorded: Sum?
   /// The sum now.
   var counted = Sum()
-
-  init(storedBefore: Timestamp, recorded: Sum? = nil) {
-    self.storedBefore = storedBefore
-    self.recorded = recorded
-  }
 }
 
 extension LedgerAuditor {

@@ -4,7 +4,7 @@ package import Subscriptions
 
 /// Proves the ledger and rebuilds its projections.
 package struct LedgerAuditor: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Original transactions read at once, so that memory stays bounded.
   private static let auditPage = 500
@@ -32,7 +32,8 @@ package struct LedgerAuditor: LedgerStore {
     var visited: Set<OriginalTransactionKey> = []
     var last: OriginalTransactionKey?
     while true {
-      let page = try await nextPage(after: last)
+      let page = try await ownership.lines(
+        after: last, limit: Self.auditPage, deadline: Self.auditDeadline)
       guard !page.isEmpty else { break }
       last = page.last
       for id in page where !visited.contains(id) {
@@ -108,7 +109,8 @@ package struct LedgerAuditor: LedgerStore {
     var rewritten: Set<OriginalTransactionKey> = []
     var last: OriginalTransactionKey?
     while true {
-      let page = try await nextPage(after: last)
+      let page = try await ownership.lines(
+        after: last, limit: Self.auditPage, deadline: Self.auditDeadline)
       guard !page.isEmpty else { return (lines, rewritten) }
       last = page.last
       for id in page {
@@ -124,9 +126,7 @@ package struct LedgerAuditor: LedgerStore {
 
   private func rebuild(
     _ id: OriginalTransactionKey, by catalogue: Catalogue, in transaction: Transaction
-  )
-    async throws -> Bool
-  {
+  ) async throws -> Bool {
     var wasRewritten = false
     while let found = try await audited(id, catalogue: catalogue, locking: true, in: transaction),
       found.isRepairable
@@ -149,19 +149,11 @@ package struct LedgerAuditor: LedgerStore {
     return wasRewritten
   }
 
-  private func nextPage(after last: OriginalTransactionKey?) async throws
-    -> [OriginalTransactionKey]
-  {
-    try await ownership.lines(
-      after: last, limit: Self.auditPage, deadline: Self.auditDeadline)
-  }
-
   // MARK: One original transaction
 
-  private func auditedOriginal(of id: OriginalTransactionKey, catalogue: Catalogue?, locking: Bool)
-    async throws
-    -> AuditedOriginalTransaction?
-  {
+  private func auditedOriginal(
+    of id: OriginalTransactionKey, catalogue: Catalogue?, locking: Bool
+  ) async throws -> AuditedOriginalTransaction? {
     try await database.withTransaction(
       isolation: locking ? .readCommitted : .repeatableRead, readOnly: !locking
     ) { transaction in
@@ -205,10 +197,9 @@ package struct LedgerAuditor: LedgerStore {
     return found
   }
 
-  private func tables(of original: AuditedOriginalTransaction, in transaction: Transaction)
-    async throws
-    -> AuditedTables
-  {
+  private func tables(
+    of original: AuditedOriginalTransaction, in transaction: Transaction
+  ) async throws -> AuditedTables {
     let members = original.members
     let lookups = Dictionary(grouping: original.lookups, by: \.table)
     let lookedUp = LookupRow.Table.allCases.filter { lookups[$0] != nil }

@@ -39,10 +39,9 @@ extension LedgerAuditor {
   }
 
   /// The rows explained by their original transactions, read without locks.
-  private func givenRows(of lines: Set<OriginalTransactionKey>, in transaction: Transaction)
-    async throws
-    -> Set<LookupRow>
-  {
+  private func givenRows(
+    of lines: Set<OriginalTransactionKey>, in transaction: Transaction
+  ) async throws -> Set<LookupRow> {
     let ids = Set(lines.map(\.originalTransactionID)).sorted()
     let results = try await transaction.batch(
       [
@@ -95,11 +94,7 @@ extension LedgerAuditor {
     among suspects: [LookupRow], of line: OriginalTransactionKey, in transaction: Transaction
   ) async throws -> [LookupRow] {
     let exists = try await transaction.query(
-      """
-      SELECT 1 FROM tenure.original_transaction
-      WHERE environment = \(line.environment)
-        AND original_transaction_id = \(line.originalTransactionID)
-      """)
+      "SELECT 1 FROM tenure.original_transaction WHERE \(line.condition)")
     // Locking would create a missing original transaction.
     let original =
       exists.isEmpty

@@ -5,7 +5,7 @@ import Synchronization
 
 /// The catalogue.
 package struct ProductStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Advisory lock that serializes catalogue changes: "catalog" in ASCII.
   private static let catalogueLock: Int64 = 0x63_6174_616C_6F67

@@ -87,22 +87,7 @@ package struct EntitlementReader: Sendable {
   package func entitlements(of accountID: String, at moment: Timestamp, knownAt: Timestamp?)
     async throws -> [Entitlement]
   {
-    try await entitlements(of: accountID, at: moment, knownAt: knownAt, by: terms(knownAt: knownAt))
-  }
-
-  private func entitlements(
-    of accountID: String, at moment: Timestamp, knownAt: Timestamp?, by terms: AccessTerms
-  ) async throws -> [Entitlement] {
-    let held = try await ledger.holdings.allHoldings(of: accountID, knownAt: knownAt)
-    return terms.entitlements(
-      of: accountID, holding: held.holdings, granted: held.grants, at: moment)
-  }
-
-  /// The access terms with the catalogue as of `knownAt`, or the current ones.
-  private func terms(knownAt: Timestamp?) -> AccessTerms {
-    var terms = terms
-    if let knownAt { terms.catalogue = terms.catalogue.known(at: knownAt) }
-    return terms
+    try await entitlements(of: [accountID], at: moment, knownAt: knownAt)[0]
   }
 
   /// Histories read concurrently; each takes a connection, and other requests need some too.
@@ -114,17 +99,20 @@ package struct EntitlementReader: Sendable {
   package func entitlements(of accountIDs: [String], at moment: Timestamp, knownAt: Timestamp?)
     async throws -> [[Entitlement]]
   {
-    let terms = terms(knownAt: knownAt)
+    var current = terms
+    if let knownAt { current.catalogue = current.catalogue.known(at: knownAt) }
+    let terms = current
     return try await withThrowingTaskGroup(of: (Int, [Entitlement]).self) { group in
       var found = Array(repeating: [Entitlement](), count: accountIDs.count)
       var next = accountIDs.indices.makeIterator()
       func readNext() {
         guard let index = next.next() else { return }
         group.addTask {
-          let accountID = accountIDs[index]
+          let id = accountIDs[index]
+          let held = try await ledger.holdings.allHoldings(of: id, knownAt: knownAt)
           return (
             index,
-            try await entitlements(of: accountID, at: moment, knownAt: knownAt, by: terms)
+            terms.entitlements(of: id, holding: held.holdings, granted: held.grants, at: moment)
           )
         }
       }
@@ -160,7 +148,7 @@ package struct ReadEntitlements: Sendable {
 
 /// The holdings and grants of accounts, uncached.
 package struct HoldingStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Reads an account's current holdings: the hot path.
   ///

@@ -4,7 +4,7 @@ import Postgres
 package import Subscriptions
 
 package struct StoredGrant: Hashable, Sendable {
-  package let grant: Grant
+  package fileprivate(set) var grant: Grant
   package let accountID: String
   package let recordedAt: Timestamp
   package let reason: String
@@ -12,7 +12,7 @@ package struct StoredGrant: Hashable, Sendable {
 
 /// Administrators' grants.
 package struct GrantStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Grants an entitlement to an account and publishes it, once per `id`.
   ///
@@ -82,10 +82,10 @@ package struct GrantStore: LedgerStore {
     in transaction: Transaction
   ) async throws -> StoredGrant? {
     guard let holder = try await holder(of: id, in: transaction) else { return nil }
-    let rows = try await transaction.query(
-      StoredGrant.select(of: account.id, where: "grant_id = \(id)"))
     guard holder == account.key,
-      let known = try StoredGrant.grants(from: rows, of: account.id).first
+      let known = try await storedGrants(
+        of: account.id, where: "grant_id = \(id)", in: transaction
+      ).first
     else { throw LedgerError.differentGrant(id, member: "account_id") }
     guard ExactText(known.grant.entitlement) == ExactText(entitlement) else {
       throw LedgerError.differentGrant(id, member: "entitlement")
@@ -109,18 +109,18 @@ package struct GrantStore: LedgerStore {
         let name = try await ownership.names(of: [holder], in: transaction)[holder]
       else { throw LedgerError.unknownGrant(id) }
       let account = try await ownership.lockAccount(name, in: transaction)
-      let stored = try await transaction.query(
-        StoredGrant.select(of: account.id, where: "grant_id = \(id)"))
-      guard var grant = try StoredGrant.grants(from: stored, of: account.id).first else {
-        throw LedgerError.unknownGrant(id)
-      }
+      guard
+        var grant = try await storedGrants(
+          of: account.id, where: "grant_id = \(id)", in: transaction
+        ).first
+      else { throw LedgerError.unknownGrant(id) }
       // Clocks differ between processes: a grant never ends before it begins.
       let end = max(now, grant.grant.startsAt, grant.recordedAt)
       guard grant.grant.accessEnd.map({ end < $0 }) ?? true else {
         await transaction.rollBack()
         return (grant, [])
       }
-      grant = grant.revoked(at: end)
+      grant.grant.revokedAt = end
       let consequences = try await newEvents(of: account, terms: terms, at: end, in: transaction) {
         for index in $0.indices where $0[index].id == id { $0[index].revokedAt = end }
       }
@@ -172,8 +172,31 @@ package struct GrantStore: LedgerStore {
 
   /// Reads all grants of an account, earliest first.
   package func storedGrants(of accountID: String) async throws -> [StoredGrant] {
-    try StoredGrant.grants(
-      from: await database.query(StoredGrant.select(of: accountID, where: "true")), of: accountID)
+    try await storedGrants(of: accountID, where: "true", in: database)
+  }
+
+  private func storedGrants(
+    of accountID: String, where condition: SQL, in runner: some StatementRunner
+  ) async throws -> [StoredGrant] {
+    try await runner.query(
+      """
+      SELECT grant_id, entitlement, source, starts_at, ends_at, revoked_at, environment,
+        original_transaction_id, recorded_at, reason
+      FROM tenure.account_grant
+      WHERE account_id = \(accountID) AND \(condition)
+      ORDER BY recorded_at, grant_id
+      """
+    ).decode(
+      UUID.self, String.self, Entitlement.Source.self, Timestamp.self, Timestamp?.self,
+      Timestamp?.self, Environment?.self, OriginalTransactionID?.self, Timestamp.self, String.self
+    ).map {
+      var grant = Grant(
+        id: $0, entitlement: $1, startsAt: $3, endsAt: $4, revokedAt: $5, source: $2)
+      if let environment = $6, let original = $7 {
+        grant.line = OriginalTransactionKey(environment, original)
+      }
+      return StoredGrant(grant: grant, accountID: accountID, recordedAt: $8, reason: $9)
+    }
   }
 
   /// Reads an account's grants.
@@ -187,42 +210,5 @@ package struct GrantStore: LedgerStore {
         revokedAt: "CASE WHEN revoked_at <= \(knownAt) THEN revoked_at END",
         where: "account_id = \(accountID) AND recorded_at <= \(knownAt)")
     ).decodeGrants()
-  }
-}
-
-extension StoredGrant {
-  fileprivate static func select(of accountID: String, where condition: SQL) -> SQL {
-    """
-    SELECT grant_id, entitlement, source, starts_at, ends_at, revoked_at, environment,
-      original_transaction_id, recorded_at, reason
-    FROM tenure.account_grant
-    WHERE account_id = \(accountID) AND \(condition)
-    ORDER BY recorded_at, grant_id
-    """
-  }
-
-  fileprivate static func grants(from rows: Rows, of accountID: String) throws -> [StoredGrant] {
-    try rows.decode(
-      UUID.self, String.self, Entitlement.Source.self, Timestamp.self, Timestamp?.self,
-      Timestamp?.self, Environment?.self, OriginalTransactionID?.self, Timestamp.self, String.self
-    ).map {
-      id, entitlement, source, startsAt, endsAt, revokedAt, environment, original, recordedAt,
-      reason in
-      var grant = Grant(
-        id: id, entitlement: entitlement, startsAt: startsAt, endsAt: endsAt, revokedAt: revokedAt,
-        source: source)
-      if let environment, let original {
-        grant.line = OriginalTransactionKey(environment, original)
-      }
-      return StoredGrant(
-        grant: grant, accountID: accountID, recordedAt: recordedAt, reason: reason)
-    }
-  }
-
-  fileprivate func revoked(at moment: Timestamp) -> StoredGrant {
-    var grant = grant
-    grant.revokedAt = moment
-    return StoredGrant(
-      grant: grant, accountID: accountID, recordedAt: recordedAt, reason: reason)
   }
 }

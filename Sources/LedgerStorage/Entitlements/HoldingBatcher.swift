@@ -7,8 +7,6 @@ import Synchronization
 package struct AccountHoldings: Sendable {
   package var holdings: [Holding] = []
   package var grants: [Grant] = []
-
-  package init() {}
 }
 
 /// Reads the holdings of many accounts for many callers, with as few statements as possible.
@@ -57,15 +55,9 @@ final class HoldingBatcher: Sendable {
   private let position: SQL?
   private let deadline: Duration
 
-  init(database: ConnectionPool) {
+  /// - Parameter position: Reads a standby's log position, which the rows carry then.
+  init(database: ConnectionPool, position: SQL? = nil, deadline: Duration = deadline) {
     self.database = database
-    position = nil
-    deadline = Self.deadline
-  }
-
-  /// Reads from a standby; the rows carry the log position that it had applied.
-  init(standby: ConnectionPool, position: SQL, deadline: Duration) {
-    database = standby
     self.position = position
     self.deadline = deadline
   }
@@ -150,16 +142,20 @@ final class HoldingBatcher: Sendable {
     var condition: SQL = "account_id = ANY(\(accountIDs))"
     if let submission { condition.append(" AND submission_id IS DISTINCT FROM \(submission)") }
     return """
-      SELECT \(columns), NULL::uuid AS grant_id, NULL::text AS entitlement, NULL::text AS source
-      FROM tenure.holding WHERE account_id = ANY(\(accountIDs))
+      \(select(accountIDs))
       UNION ALL
       \(selectGrants(where: condition))
       """
   }
 
-  /// Selects holdings only, for `Rows.decodeHolding(_:)`.
+  /// Selects holdings only.
   static func select(_ accountIDs: [String]) -> SQL {
-    "SELECT \(columns) FROM tenure.holding WHERE account_id = ANY(\(accountIDs))"
+    """
+    SELECT account_id, environment, original_transaction_id, transaction_id, product_id, linked_to,
+      product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, auto_renews, phase,
+      grace_ends_at, NULL::uuid AS grant_id, NULL::text AS entitlement, NULL::text AS source
+    FROM tenure.holding WHERE account_id = ANY(\(accountIDs))
+    """
   }
 
   /// Selects grants, with the columns of ``statement(_:withoutGrantsOf:)``.
@@ -171,10 +167,4 @@ final class HoldingBatcher: Sendable {
     FROM tenure.account_grant WHERE \(condition)
     """
   }
-
-  private static let columns: SQL = """
-    account_id, environment, original_transaction_id, transaction_id, product_id, linked_to,
-      product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, auto_renews, phase,
-      grace_ends_at
-    """
 }

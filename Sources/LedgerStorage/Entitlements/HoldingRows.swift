@@ -7,38 +7,16 @@ import Subscriptions
 /// Only the account IDs are decoded here. Each caller decodes its own rows, which spreads the work
 /// over the callers' threads and limits a decoding error to its account.
 struct HoldingRows: Sendable {
-  private let rows: RowsByAccount
+  private let rows: Rows
+  /// The last row of each account, and for each row the account's row before it.
+  private var last: [AccountID: Int] = [:]
+  private var previous: [Int?] = []
   /// The log position that a standby had applied before the read; nil from the primary.
   var position: LogPosition?
 
   /// - Throws: `PostgresError` if the columns aren't those of ``HoldingBatcher``'s statement.
   init(_ rows: Rows) throws {
     try rows.checkHoldingsAndGrants()
-    self.rows = try RowsByAccount(rows)
-  }
-
-  /// An account's holdings, in no particular order.
-  func holdings(of accountID: String) throws -> AccountHoldings {
-    var found = AccountHoldings()
-    let id = AccountID(accountID)
-    try rows.forEach(of: id) { rows, row in
-      if let grant = try rows.decodeGrant(row) {
-        found.grants.append(grant)
-      } else {
-        found.holdings.append(try rows.decodeHolding(row).holding)
-      }
-    }
-    return found
-  }
-}
-
-/// Rows whose first column is the account ID, each linked to the account's row before it.
-private struct RowsByAccount: Sendable {
-  private let rows: Rows
-  private var last: [AccountID: Int] = [:]
-  private var previous: [Int?] = []
-
-  init(_ rows: Rows) throws {
     self.rows = rows
     let count = rows.count
     guard count > 0 else { return }
@@ -50,26 +28,23 @@ private struct RowsByAccount: Sendable {
     }
   }
 
-  func forEach(of account: AccountID, _ body: (Rows, Int) throws -> Void) rethrows {
-    guard !previous.isEmpty else { return }
-    var next = last[account]
+  /// An account's holdings, in no particular order.
+  func holdings(of accountID: String) throws -> AccountHoldings {
+    var found = AccountHoldings()
+    var next = last.isEmpty ? nil : last[AccountID(accountID)]
     while let row = next {
-      try body(rows, row)
+      if let grant = try rows.decodeGrant(row) {
+        found.grants.append(grant)
+      } else {
+        found.holdings.append(try rows.decodeHolding(row).holding)
+      }
       next = previous[row]
     }
+    return found
   }
 }
 
 extension Rows {
-  /// Checks the columns of ``HoldingBatcher/select(_:)``.
-  func checkHoldings() throws {
-    try check(
-      String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
-      ProductID.self, OriginalTransactionID?.self, ProductType?.self, PeriodType.self,
-      Timestamp.self, Timestamp?.self, Timestamp?.self, Timestamp?.self, Bool?.self, String?.self,
-      Timestamp?.self)
-  }
-
   /// Decodes a row of `holding` whose columns were checked.
   ///
   /// Column by column (see `RowCursor`) because it runs on every read.
@@ -107,7 +82,7 @@ extension Rows {
   }
 
   func decodeHoldings() throws -> [(accountID: String, holding: Holding)] {
-    try checkHoldings()
+    try checkHoldingsAndGrants()
     return try (0..<count).map(decodeHolding)
   }
 

@@ -81,7 +81,7 @@ package final class ReadReplica: Sendable {
   }
 
   private static func reader(_ pool: ConnectionPool) -> HoldingBatcher {
-    HoldingBatcher(standby: pool, position: position, deadline: deadline)
+    HoldingBatcher(database: pool, position: position, deadline: deadline)
   }
 
   /// Whether the standby may answer, for each account.

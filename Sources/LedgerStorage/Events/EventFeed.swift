@@ -4,7 +4,7 @@ import Subscriptions
 
 /// Events in commit order.
 package struct EventFeed: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// The events that get positions in one transaction, for which readers wait.
   private static let placingBatch = 2000

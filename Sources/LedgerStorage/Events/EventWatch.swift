@@ -16,13 +16,6 @@ package final class EventWatch: Sendable {
     var end: Int64 = 0
     var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
     var nextID = 0
-
-    /// Counts new events, and returns the long polls to resume.
-    mutating func takeWaiting() -> [CheckedContinuation<Void, Never>] {
-      count += 1
-      defer { waiting = [:] }
-      return Array(waiting.values)
-    }
   }
 
   private let ledger: Ledger
@@ -97,11 +90,13 @@ package final class EventWatch: Sendable {
     }
     // Long polls report an error when they read the feed.
     guard isAwaited, let end = try? await ledger.events.placeEvents() else { return }
-    let continuations = state.withLock { state in
-      guard state.end < end else { return [CheckedContinuation<Void, Never>]() }
+    let resumed = state.withLock { state -> [CheckedContinuation<Void, Never>] in
+      guard state.end < end else { return [] }
       state.end = end
-      return state.takeWaiting()
+      state.count += 1
+      defer { state.waiting = [:] }
+      return Array(state.waiting.values)
     }
-    for continuation in continuations { continuation.resume() }
+    for continuation in resumed { continuation.resume() }
   }
 }

@@ -8,7 +8,7 @@ package import Subscriptions
 /// New events of the feed become deliveries, each in a stream: that of an account, or of an
 /// original transaction without an owner. Each stream has one job, which delivers in order.
 package struct WebhookQueue: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// The events that become deliveries in one transaction, which locks the feed.
   package static let pushingBatch = 1000

@@ -11,7 +11,7 @@ package struct ExportPage<Row: Sendable, Place: Sendable>: Sendable {
 
 /// Reads everything out, page by page.
 package struct ExportStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Rows per page: large enough to hide the round trip, small enough for little memory.
   package static let exportPage = 2000

@@ -4,7 +4,7 @@ package import Subscriptions
 
 /// Imports owners from another backend.
 package struct ImportStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Known original transactions imported per transaction, which holds their locks.
   private static let knownAtOnce = 50
@@ -167,9 +167,7 @@ package struct ImportStore: LedgerStore {
   private struct AccountErased: Error {}
 
   /// Locks the accounts that receipts or transactions are stored for, so that a concurrent erasure
-  /// can't miss them.
-  ///
-  /// - Returns: The existing accounts.
+  /// can't miss them, and returns the existing accounts.
   private static func hold(
     _ accounts: Set<AccountID>, in transaction: Transaction
   ) async throws -> [AccountID: AccountKey] {
@@ -237,19 +235,15 @@ package struct ImportStore: LedgerStore {
   private static func copy(_ accounts: [Account], in transaction: Transaction) async throws {
     guard !accounts.isEmpty else { return }
     try await transaction.copyIn(
-      """
-      COPY tenure.account (account_id, account_key, app_account_token, created_at) FROM STDIN
-      """, rows: accounts
+      "COPY tenure.account (account_id, account_key, app_account_token, created_at) FROM STDIN",
+      rows: accounts
     ) { $1.append($0.id, $0.key, $0.appAccountToken, $0.createdAt) }
     try await transaction.copyIn(
-      """
-      COPY tenure.account_by_key (account_key, account_id, app_account_token) FROM STDIN
-      """, rows: accounts
+      "COPY tenure.account_by_key (account_key, account_id, app_account_token) FROM STDIN",
+      rows: accounts
     ) { $1.append($0.key, $0.id, $0.appAccountToken) }
     try await transaction.copyIn(
-      """
-      COPY tenure.account_by_token (app_account_token, account_key) FROM STDIN
-      """, rows: accounts
+      "COPY tenure.account_by_token (app_account_token, account_key) FROM STDIN", rows: accounts
     ) { $1.append($0.appAccountToken, $0.key) }
   }
 
@@ -426,8 +420,7 @@ package struct ImportStore: LedgerStore {
   static func selectImportedSource(_ line: OriginalTransactionKey) -> SQL {
     """
     SELECT transaction_id, receipt_data FROM tenure.imported_source
-    WHERE environment = \(line.environment)
-      AND original_transaction_id = \(line.originalTransactionID)
+    WHERE \(line.condition)
     """
   }
 
@@ -501,8 +494,6 @@ package struct ImportProgress: Hashable, Sendable {
   package var waiting = 0
   /// Those whose poll is parked.
   package var unverifiable = 0
-
-  package init() {}
 }
 
 extension StoredOriginalTransaction {

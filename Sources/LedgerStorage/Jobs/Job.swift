@@ -4,14 +4,8 @@ package import Subscriptions
 
 /// A job that a worker has claimed.
 ///
-/// A job is written in the commit of the data from which it follows:
-///
-///     try await transaction.commit(with: [
-///       insertOrder,
-///       Job.insert(.expireOrder(order.id), runAt: now + lifetime, at: now),
-///     ])
-///
-/// How each kind runs is defined in BackgroundJobs.
+/// A job is written in the commit of the data from which it follows. How each kind runs is defined
+/// in BackgroundJobs.
 package struct Job: Hashable, Sendable {
   /// The kinds of jobs, by their names in the table and in metrics.
   package enum Kind: String, CaseIterable, Sendable {

@@ -5,7 +5,7 @@ package import Subscriptions
 ///
 /// A worker whose lease expired can't change a job that another worker has claimed.
 package struct JobQueue: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Claims due jobs and those with an expired lease.
   ///
@@ -160,49 +160,34 @@ package struct JobQueue: LedgerStore {
 
   /// Discards a job, which then waits for a retry by hand.
   ///
+  /// A pending submission has no next attempt then, and the reason becomes the problem of an
+  /// unprocessed notification.
+  ///
   /// - Parameter job: A job that is claimed, or was returned to its queue by its worker.
   /// - Returns: False if it is completed, claimed by another worker or was scheduled again.
   package func discard(_ job: Job, because reason: String, at now: Timestamp) async throws -> Bool {
-    try await discard(job, because: reason, at: now, with: [])
-  }
-
-  /// Discards the job of a pending submission, which has no next attempt then.
-  package func discardVerification(
-    _ job: Job, because reason: String, at now: Timestamp
-  ) async throws -> Bool {
-    let id = try job.subjectID
-    return try await discard(
-      job, because: reason, at: now,
-      with: [
-        """
-        UPDATE tenure.submission SET retry_at = NULL
-        WHERE submission_id = \(id) AND status = 'pending'
-        """
-      ])
-  }
-
-  /// Discards the job of an unprocessed notification, whose problem becomes the reason.
-  package func discardProcessing(
-    _ job: Job, because reason: String, at now: Timestamp
-  ) async throws -> Bool {
-    try await discard(
-      job, because: reason, at: now,
-      with: [
-        """
-        UPDATE tenure.notification SET problem = \(reason.storedSentence)
-        WHERE notification_id = \(job.subject) AND processed_at IS NULL
-        """
-      ])
-  }
-
-  private func discard(
-    _ job: Job, because reason: String, at now: Timestamp, with statements: [SQL]
-  ) async throws -> Bool {
-    try await database.withTransaction { transaction in
+    let consequences: [SQL] =
+      switch job.kind {
+      case .verifySubmission:
+        [
+          """
+          UPDATE tenure.submission SET retry_at = NULL
+          WHERE submission_id = \(try job.subjectID) AND status = 'pending'
+          """
+        ]
+      case .processNotification:
+        [
+          """
+          UPDATE tenure.notification SET problem = \(reason.storedSentence)
+          WHERE notification_id = \(job.subject) AND processed_at IS NULL
+          """
+        ]
+      default: []
+      }
+    return try await database.withTransaction { transaction in
       let discarded = try await transaction.query(job.discard(because: reason, at: now))
-        .decodeFirst(Int64.self)
-      guard discarded != nil else { return false }
-      try await transaction.commit(with: statements)
+      guard !discarded.isEmpty else { return false }
+      try await transaction.commit(with: consequences)
       return true
     }
   }
@@ -212,10 +197,5 @@ package struct JobQueue: LedgerStore {
     try await database.query(
       "SELECT EXISTS (SELECT FROM tenure.job WHERE discarded_at IS NULL AND run_at <= \(now))"
     ).decodeOnly(Bool.self)
-  }
-
-  /// Wakes workers that sleep until the next job is due, after a clock has jumped.
-  package func wakeWorkers() {
-    notifier.notify(.jobs)
   }
 }

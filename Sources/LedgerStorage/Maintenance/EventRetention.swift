@@ -32,9 +32,7 @@ extension Maintenance {
   }
 
   /// Advances the feed's oldest position before anything is deleted, so that readers with an older
-  /// cursor get an error instead of a gap.
-  ///
-  /// - Returns: Whether there may be more to prune.
+  /// cursor get an error instead of a gap, and returns whether there may be more to prune.
   private func moveOldestKept(olderThan age: Duration) async throws -> Bool {
     let seconds = Double(age.inMilliseconds) / 1000
     let unpushedSeconds = Double((age + WebhookDelivery.patience).inMilliseconds) / 1000

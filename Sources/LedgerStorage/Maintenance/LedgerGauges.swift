@@ -34,18 +34,13 @@ package struct LedgerReading: Hashable, Sendable {
   package var budgets: [String: Double] = [:]
 }
 
-/// The state of the connection pool at one moment.
-package struct ConnectionReading: Hashable, Sendable {
-  package let idle: Int
-  /// Connections with shared round trips in flight.
-  package let busy: Int
-  /// Connections reserved by a transaction.
-  package let leased: Int
-  package let connecting: Int
-  package let inFlight: Int
-  /// Round trips that wait for a connection.
-  package let waiting: Int
-}
+/// The connections of the pool by state, the round trips in flight, and those that wait for a
+/// connection.
+///
+/// Busy connections have shared round trips in flight; leased ones are reserved by a transaction.
+package typealias ConnectionReading = (
+  idle: Int, busy: Int, leased: Int, connecting: Int, inFlight: Int, waiting: Int
+)
 
 extension Maintenance {
   /// Reads all gauges in one round trip.
@@ -137,8 +132,9 @@ extension Maintenance {
   /// Reads the pool's gauges, without a query.
   package func connections() async -> ConnectionReading {
     let reading = await database.reading()
-    return ConnectionReading(
-      idle: reading.idle, busy: reading.busy, leased: reading.leased,
-      connecting: reading.connecting, inFlight: reading.inFlight, waiting: reading.waiting)
+    return (
+      reading.idle, reading.busy, reading.leased, reading.connecting, reading.inFlight,
+      reading.waiting
+    )
   }
 }

@@ -14,9 +14,7 @@ extension Maintenance {
   @discardableResult
   func updateMovements(
     of lines: [OriginalTransactionKey], by catalogue: Catalogue, at now: Timestamp
-  ) async throws
-    -> Int
-  {
+  ) async throws -> Int {
     let behind = try await database.withTransaction(
       isolation: .repeatableRead, readOnly: true
     ) { transaction in
@@ -42,12 +40,10 @@ extension Maintenance {
   }
 
   /// The stored and the derived movements of an original transaction.
-  private struct OriginalTransactionMovements: Sendable {
-    var id: OriginalTransactionKey
-    var lastRecordedAt: Timestamp?
-    var known: Set<MovementRow>
-    var rows: Set<MovementRow>
-  }
+  private typealias OriginalTransactionMovements = (
+    id: OriginalTransactionKey, lastRecordedAt: Timestamp?, known: Set<MovementRow>,
+    rows: Set<MovementRow>
+  )
 
   private func journals(
     of originals: [StoredOriginalTransaction], by catalogue: Catalogue, in transaction: Transaction
@@ -58,9 +54,9 @@ extension Maintenance {
     return originals.compactMap { original in
       guard let id = original.members.keys.min() else { return nil }
       let rows = MovementRow.rows(of: original.line, rule: original.rule, in: catalogue)
-      return OriginalTransactionMovements(
-        id: id, lastRecordedAt: original.lastRecordedAt,
-        known: Set(original.members.keys.flatMap { known[$0] ?? [] }), rows: rows)
+      return (
+        id, original.lastRecordedAt, Set(original.members.keys.flatMap { known[$0] ?? [] }), rows
+      )
     }
   }
 
@@ -137,9 +133,8 @@ extension Maintenance {
     }
   }
 
-  /// Closes movements without an original transaction and corrects the daily sums.
-  ///
-  /// - Returns: The missing original transactions.
+  /// Closes movements without an original transaction and corrects the daily sums, and returns the
+  /// missing original transactions.
   @discardableResult
   package func repairMovements() async throws -> Set<OriginalTransactionKey> {
     let orphans = try await orphanedMovements()

@@ -6,7 +6,7 @@ package import Subscriptions
 
 /// Retention, roll-up, reconciliation and gauges.
 package struct Maintenance: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Accounts read per query and published per transaction.
   private static let accountPage = 200
@@ -50,9 +50,8 @@ package struct Maintenance: LedgerStore {
     }
   }
 
-  /// Processes one page.
-  ///
-  /// - Returns: The next page's position; nil at the end, or if another worker has the job.
+  /// Processes one page, and returns the next page's position; nil at the end, or if another worker
+  /// has the job.
   private func reconcilePage(
     _ place: ReconciliationPlace, of job: Job, terms: AccessTerms, at now: Timestamp
   ) async throws -> ReconciliationPlace? {
@@ -66,9 +65,7 @@ package struct Maintenance: LedgerStore {
       last = try await reconcileMovements(after: place.line, by: terms.catalogue, at: now)
     }
     guard let next = last.map({ ReconciliationPlace(place.stage, after: $0) }) ?? place.nextStage
-    else {
-      return nil
-    }
+    else { return nil }
     let kept = try await database.execute(
       """
       UPDATE tenure.job SET place = \(next.text(generation: job.generation))
@@ -127,13 +124,11 @@ package struct Maintenance: LedgerStore {
     return end
   }
 
-  /// Schedules polls for a page of original transactions where they are missing.
-  ///
-  /// - Returns: The page's last original transaction, if any.
-  private func reconcileOriginalTransactions(after last: OriginalTransactionKey?, at now: Timestamp)
-    async throws
-    -> String?
-  {
+  /// Schedules polls for a page of original transactions where they are missing, and returns the
+  /// page's last original transaction, if any.
+  private func reconcileOriginalTransactions(
+    after last: OriginalTransactionKey?, at now: Timestamp
+  ) async throws -> String? {
     let page = try await ownership.lines(after: last, limit: Self.pageSize)
     guard let end = page.last else { return nil }
     let subjects = page.map(\.subject)
@@ -163,9 +158,8 @@ package struct Maintenance: LedgerStore {
     return end.subject
   }
 
-  /// Brings the movements of a page of original transactions up to date.
-  ///
-  /// - Returns: The page's last original transaction, if any.
+  /// Brings the movements of a page of original transactions up to date, and returns the page's
+  /// last original transaction, if any.
   private func reconcileMovements(
     after last: OriginalTransactionKey?, by catalogue: Catalogue, at now: Timestamp
   ) async throws -> String? {

@@ -4,7 +4,7 @@ package import Subscriptions
 
 /// The inbox of Apple's notifications.
 package struct NotificationStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Stores a notification durably, unless it is stored already.
   ///

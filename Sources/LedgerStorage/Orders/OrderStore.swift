@@ -29,38 +29,47 @@ package struct StoredOrder: Hashable, Sendable {
   /// Reads an order of an account; nil if the account has none of this id.
   static func query(_ id: UUID, of key: AccountKey, lifetime: Duration) -> Query<StoredOrder?> {
     Query(
-      Query(
-        """
-        SELECT product_id, status, created_at, fulfilled_at, environment, transaction_id
-        FROM tenure.purchase_order WHERE account_key = \(key) AND order_id = \(id)
-        """
-      ) {
-        try $0.decodeFirst(
-          ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,
-          Environment?.self, TransactionID?.self)
-      },
+      Query(select("account_key = \(key) AND order_id = \(id)")) { $0 },
       Query(
         """
         SELECT account_id, app_account_token FROM tenure.account_by_key
         WHERE account_key = \(key)
         """
       ) { try $0.decodeFirst(String.self, UUID.self) }
-    ).map { order, account in
-      guard let (product, status, createdAt, fulfilledAt, environment, transaction) = order,
-        let (name, token) = account
-      else { return nil }
-      return StoredOrder(
+    ).map { orders, account in
+      try account.flatMap { name, token in
+        try Self.orders(from: orders, of: (key, name, token), lifetime: lifetime).first
+      }
+    }
+  }
+
+  /// Reads orders of an account, for ``orders(from:of:lifetime:)``.
+  static func select(_ condition: SQL) -> SQL {
+    """
+    SELECT order_id, product_id, status, created_at, fulfilled_at, environment, transaction_id
+    FROM tenure.purchase_order WHERE \(condition)
+    """
+  }
+
+  static func orders(
+    from rows: Rows, of account: (key: AccountKey, id: String, token: UUID), lifetime: Duration
+  ) throws -> [StoredOrder] {
+    try rows.decode(
+      UUID.self, ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,
+      Environment?.self, TransactionID?.self
+    ).map {
+      StoredOrder(
         order: PurchaseOrder(
-          id: id, account: key, productID: product, createdAt: createdAt, status: status),
-        accountID: name, appAccountToken: token, fulfilledAt: fulfilledAt,
-        environment: environment, transactionID: transaction, expiresAt: createdAt + lifetime)
+          id: $0, account: account.key, productID: $1, createdAt: $3, status: $2),
+        accountID: account.id, appAccountToken: account.token, fulfilledAt: $4, environment: $5,
+        transactionID: $6, expiresAt: $3 + lifetime)
     }
   }
 }
 
 /// Orders and deliveries.
 package struct OrderStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Opens an order and schedules its expiry, creating the account if necessary.
   ///

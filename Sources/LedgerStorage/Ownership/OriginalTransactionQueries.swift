@@ -4,7 +4,7 @@ package import Subscriptions
 
 /// Charges, their owners and their history.
 package struct OwnershipStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Reads an original transaction with those that Apple links; nil if nothing is recorded.
   ///
@@ -134,15 +134,14 @@ package struct OwnershipStore: LedgerStore {
   func entries(of line: OriginalTransactionKey, in transaction: Transaction) async throws
     -> [StoredEntry]
   {
-    try await transaction.query(StoredEntry.select(line)).decodeEntries(line: line)
+    try await transaction.query(StoredEntry.select("\(line.condition) ORDER BY number"))
+      .decodeEntries()
   }
 
   /// The entries of an original transaction with their sources, in order.
-  package func history(of line: OriginalTransactionKey) async throws -> [(
-    entry: LedgerEntry, source: EntrySource
-  )] {
-    try await database.query(StoredEntry.select(line)).decodeEntries(line: line)
-      .map { (try $0.entry(), $0.source) }
+  package func history(of line: OriginalTransactionKey) async throws -> [HistoryEntry] {
+    try await database.query(StoredEntry.select("\(line.condition) ORDER BY number"))
+      .decodeEntries().map { (try $0.entry(), $0.source) }
   }
 
   /// Reads account IDs by key; unknown keys are left out.
@@ -192,27 +191,25 @@ extension LedgerEntry {
 }
 
 extension StoredEntry {
-  static func select(_ line: OriginalTransactionKey) -> SQL {
+  /// Reads entries, for `Rows.decodeEntries()`.
+  static func select(_ condition: SQL) -> SQL {
     """
-    SELECT number, recorded_at, kind, evidence_date, source, source_id, format, body, hash
-    FROM tenure.ledger_entry
-    WHERE environment = \(line.environment)
-      AND original_transaction_id = \(line.originalTransactionID)
-    ORDER BY number
+    SELECT environment, original_transaction_id, number, recorded_at, kind, evidence_date, source,
+      source_id, format, body, hash
+    FROM tenure.ledger_entry WHERE \(condition)
     """
   }
 }
 
 extension Rows {
-  fileprivate func decodeEntries(line: OriginalTransactionKey) throws -> [StoredEntry] {
+  func decodeEntries() throws -> [StoredEntry] {
     try decode(
-      Int.self, Timestamp.self, String.self, Timestamp?.self, EntrySource.Kind.self, String?.self,
-      Int16.self, String.self, [UInt8].self
-    ).map { number, recordedAt, kind, evidenceDate, source, sourceID, format, body, hash in
+      Environment.self, OriginalTransactionID.self, Int.self, Timestamp.self, String.self,
+      Timestamp?.self, EntrySource.Kind.self, String?.self, Int16.self, String.self, [UInt8].self
+    ).map {
       StoredEntry(
-        line: line, number: number, recordedAt: recordedAt, kind: kind,
-        evidenceDate: evidenceDate, source: EntrySource(source, id: sourceID), format: format,
-        body: body, hash: hash)
+        line: OriginalTransactionKey($0, $1), number: $2, recordedAt: $3, kind: $4,
+        evidenceDate: $5, source: EntrySource($6, id: $7), format: $8, body: $9, hash: $10)
     }
   }
 }

@@ -4,7 +4,7 @@ import Synchronization
 
 /// The schedule of polls, and the recording of their results.
 package struct PollStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   // MARK: Planning
 

@@ -28,9 +28,8 @@ package struct AppleBudget: Hashable, Sendable {
 }
 
 extension PollStore {
-  /// Takes requests from a budget.
-  ///
-  /// - Returns: The number granted, at most `count`; unused requests can be returned.
+  /// Takes requests from a budget, and returns the number granted, at most `count`; unused requests
+  /// can be returned.
   package func takeBudget(_ budget: AppleBudget, upTo count: Int, at now: Timestamp) async throws
     -> Int
   {

@@ -189,7 +189,7 @@ enum ChargeSums {
   static func deletion(of key: TransactionKey) -> SQL {
     """
     WITH old AS (
-      DELETE FROM tenure.store_transaction WHERE \(condition(key))
+      DELETE FROM tenure.store_transaction WHERE \(key.condition)
       RETURNING \(counted)
     )
     \(insert)
@@ -224,14 +224,6 @@ enum ChargeSums {
     INSERT INTO tenure.charge_change (environment, original_transaction_id, product_id, number,
       \(names))
     """
-
-  private static func condition(_ key: TransactionKey) -> SQL {
-    """
-    environment = \(key.line.environment)
-      AND original_transaction_id = \(key.line.originalTransactionID)
-      AND transaction_id = \(key.transactionID) AND product_id = \(key.productID)
-    """
-  }
 
   // MARK: Sums
 

@@ -89,25 +89,24 @@ struct MovementRow: Hashable, Comparable, Sendable {
     return Set(
       try (0..<rows.count).map { row in
         var cursor = RowCursor(rows: rows, row: row)
-        let original = OriginalTransactionKey(
-          try cursor.next(Environment.self), try cursor.next(OriginalTransactionID.self))
-        let key = Movement.Key(
-          kind: try cursor.next(Movement.Kind.self), at: try cursor.next(Timestamp.self),
-          productID: try cursor.next(ProductID.self),
-          transactionID: try cursor.next(TransactionID.self), cause: try cursor.next(String.self))
-        var movement = Movement(
+        let original = try OriginalTransactionKey(
+          cursor.next(Environment.self), cursor.next(OriginalTransactionID.self))
+        let key = try Movement.Key(
+          kind: cursor.next(Movement.Kind.self), at: cursor.next(Timestamp.self),
+          productID: cursor.next(ProductID.self), transactionID: cursor.next(TransactionID.self),
+          cause: cursor.next(String.self))
+        var movement = try Movement(
           key,
           line: OriginalTransactionKey(
-            original.environment, try cursor.next(OriginalTransactionID.self)),
-          productType: try cursor.next(ProductType?.self),
-          subscriptionGroup: try cursor.next(String?.self),
-          originAt: try cursor.next(Timestamp?.self), number: try cursor.next(Int.self),
-          ownershipType: try cursor.next(OwnershipType.self),
-          periodType: try cursor.next(PeriodType.self), offerID: try cursor.next(String?.self),
-          quantity: try cursor.next(Int.self), currency: try cursor.next(String?.self),
-          amountMilliunits: try cursor.next(Int64.self),
-          priceSource: try cursor.next(ChargePrice.Source?.self),
-          monthlyTwelfths: try cursor.next(Int64.self), account: try cursor.next(AccountKey?.self))
+            original.environment, cursor.next(OriginalTransactionID.self)),
+          productType: cursor.next(ProductType?.self),
+          subscriptionGroup: cursor.next(String?.self), originAt: cursor.next(Timestamp?.self),
+          number: cursor.next(Int.self), ownershipType: cursor.next(OwnershipType.self),
+          periodType: cursor.next(PeriodType.self), offerID: cursor.next(String?.self),
+          quantity: cursor.next(Int.self), currency: cursor.next(String?.self),
+          amountMilliunits: cursor.next(Int64.self),
+          priceSource: cursor.next(ChargePrice.Source?.self),
+          monthlyTwelfths: cursor.next(Int64.self), account: cursor.next(AccountKey?.self))
         movement.ownership = try ownership(from: &cursor)
         let isExpiryNoted = try cursor.next(Bool.self)
         let expiresAt = try cursor.next(Timestamp?.self)

@@ -8,7 +8,7 @@ struct ProjectionWriter {
   let stored: StoredOriginalTransaction
   let line: OriginalTransaction
   let rule: OwnershipRule
-  let entries: [SourcedEntry]
+  let entries: [HistoryEntry]
   let holdings: HoldingChange
   /// The account ids behind the keys of all owners.
   let names: [AccountKey: String]
@@ -183,14 +183,9 @@ extension ProjectionWriter {
   init(_ recorded: RecordedOriginalTransaction, source: EntrySource, catalogue: Catalogue) {
     self.init(
       stored: recorded.before, line: recorded.line, rule: recorded.rule,
-      entries: recorded.entries.map { SourcedEntry(entry: $0, source: source) },
+      entries: recorded.entries.map { (entry: $0, source: source) },
       holdings: recorded.holdings, names: recorded.names, catalogue: catalogue)
   }
-}
-
-struct SourcedEntry: Sendable {
-  var entry: LedgerEntry
-  var source: EntrySource
 }
 
 extension LedgerEntry {

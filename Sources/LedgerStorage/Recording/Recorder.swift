@@ -32,7 +32,7 @@ struct Snapshot: Sendable {
 /// lock and load, decide, load the affected orders and accounts, plan, commit. Notifications are
 /// sent after the commit.
 struct Recorder: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Locks and reads the original transactions that evidence is about, in one round trip with other
   /// queries.

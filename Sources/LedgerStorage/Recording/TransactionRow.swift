@@ -113,19 +113,16 @@ struct TransactionRow: Hashable, Sendable {
         Timestamp?.self)
       return try (0..<rows.count).map { row in
         var cursor = RowCursor(rows: rows, row: row)
-        return (
+        return try (
           TransactionRow(
-            transaction: try transaction(from: &cursor, line: line),
-            tokenHolder: try cursor.next(AccountKey?.self),
+            transaction: transaction(from: &cursor, line: line),
+            tokenHolder: cursor.next(AccountKey?.self),
             charge: TransactionKey(
-              line: OriginalTransactionKey(
-                line.environment, try cursor.next(OriginalTransactionID.self)),
-              transactionID: try cursor.next(TransactionID.self),
-              productID: try cursor.next(ProductID.self)),
-            revokedAt: try cursor.next(Timestamp?.self),
-            recorded: try decision(from: &cursor, in: line.environment)),
-          Fulfilment(
-            orderID: try cursor.next(UUID?.self), deliveredAt: try cursor.next(Timestamp?.self))
+              line.environment, cursor.next(OriginalTransactionID.self),
+              cursor.next(TransactionID.self), cursor.next(ProductID.self)),
+            revokedAt: cursor.next(Timestamp?.self),
+            recorded: decision(from: &cursor, in: line.environment)),
+          Fulfilment(orderID: cursor.next(UUID?.self), deliveredAt: cursor.next(Timestamp?.self))
         )
       }
     }
@@ -134,40 +131,39 @@ struct TransactionRow: Hashable, Sendable {
   private static func transaction(
     from cursor: inout RowCursor, line: OriginalTransactionKey
   ) throws -> StoreTransaction {
-    let key = TransactionKey(
-      line: line, transactionID: try cursor.next(TransactionID.self),
-      productID: try cursor.next(ProductID.self))
-    let recorded = RecordingOrder(
-      at: try cursor.next(Timestamp.self), number: try cursor.next(Int.self))
-    var transaction = StoreTransaction(
+    let key = try TransactionKey(
+      line: line, transactionID: cursor.next(TransactionID.self),
+      productID: cursor.next(ProductID.self))
+    let recorded = try RecordingOrder(
+      at: cursor.next(Timestamp.self), number: cursor.next(Int.self))
+    var transaction = try StoreTransaction(
       TransactionRecord(
-        key: key, asOf: recorded.at, kind: try cursor.next(ChargeKind.self),
-        purchaseDate: try cursor.next(Timestamp.self),
-        originalPurchaseDate: try cursor.next(Timestamp?.self),
-        webOrderLineItemID: try cursor.next(WebOrderLineItemID?.self),
-        productType: try cursor.next(ProductType?.self),
-        subscriptionGroup: try cursor.next(String?.self), quantity: try cursor.next(Int.self),
-        ownershipType: try cursor.next(OwnershipType.self),
-        periodType: try cursor.next(PeriodType.self), offerID: try cursor.next(String?.self),
-        priceMilliunits: try cursor.next(Int64?.self), currency: try cursor.next(String?.self),
-        isCommitment: try cursor.next(Bool.self)),
+        key: key, asOf: recorded.at, kind: cursor.next(ChargeKind.self),
+        purchaseDate: cursor.next(Timestamp.self),
+        originalPurchaseDate: cursor.next(Timestamp?.self),
+        webOrderLineItemID: cursor.next(WebOrderLineItemID?.self),
+        productType: cursor.next(ProductType?.self), subscriptionGroup: cursor.next(String?.self),
+        quantity: cursor.next(Int.self), ownershipType: cursor.next(OwnershipType.self),
+        periodType: cursor.next(PeriodType.self), offerID: cursor.next(String?.self),
+        priceMilliunits: cursor.next(Int64?.self), currency: cursor.next(String?.self),
+        isCommitment: cursor.next(Bool.self)),
       recorded: recorded)
     transaction.chargedAt = try cursor.next(Timestamp.self)
     transaction.upgradedAsOf = try cursor.next(Timestamp?.self)
-    transaction.expiresDate = dated(
-      try cursor.next(Timestamp?.self), asOf: try cursor.next(Timestamp?.self))
-    transaction.appAccountToken = dated(
-      try cursor.next(UUID?.self), asOf: try cursor.next(Timestamp?.self))
-    transaction.revocation.signed = dated(
+    transaction.expiresDate = try dated(
+      cursor.next(Timestamp?.self), asOf: cursor.next(Timestamp?.self))
+    transaction.appAccountToken = try dated(
+      cursor.next(UUID?.self), asOf: cursor.next(Timestamp?.self))
+    transaction.revocation.signed = try dated(
       revocation(
-        at: try cursor.next(Timestamp?.self), reason: try cursor.next(String?.self),
-        type: try cursor.next(String?.self), percentage: try cursor.next(Int64?.self)),
-      asOf: try cursor.next(Timestamp?.self))
-    transaction.revocation.unsigned = dated(
-      revocation(at: try cursor.next(Timestamp?.self), reason: try cursor.next(String?.self)),
-      asOf: try cursor.next(Timestamp?.self))
-    transaction.revocation.known = dated(
-      try cursor.next(Timestamp?.self), asOf: try cursor.next(Timestamp?.self))
+        at: cursor.next(Timestamp?.self), reason: cursor.next(String?.self),
+        type: cursor.next(String?.self), percentage: cursor.next(Int64?.self)),
+      asOf: cursor.next(Timestamp?.self))
+    transaction.revocation.unsigned = try dated(
+      revocation(at: cursor.next(Timestamp?.self), reason: cursor.next(String?.self)),
+      asOf: cursor.next(Timestamp?.self))
+    transaction.revocation.known = try dated(
+      cursor.next(Timestamp?.self), asOf: cursor.next(Timestamp?.self))
     transaction.revocation.notRevokedAsOf = try cursor.next(Timestamp?.self)
     transaction.revocation.notMentionedAsOf = try cursor.next(Timestamp?.self)
     return transaction

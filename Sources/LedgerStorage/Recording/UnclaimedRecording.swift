@@ -38,8 +38,7 @@ extension PollStore {
     try await database.query(
       """
       SELECT revision FROM tenure.history_revision
-      WHERE \(line.condition)
-        AND history = \(history)
+      WHERE \(line.condition) AND history = \(history)
       """
     ).decodeFirst(String.self)
   }

@@ -103,9 +103,8 @@ extension SchemaMigrator {
     return try await Self.appliedReports(in: database) == reports.sha256
   }
 
-  /// Applies the reports' SQL unless it is that of the database, within a transaction.
-  ///
-  /// - Returns: Whether it was applied.
+  /// Applies the reports' SQL unless it is that of the database, within a transaction, and returns
+  /// whether it was applied.
   func applyReports(in connection: Connection) async throws -> Bool {
     guard let reports, try await Self.appliedReports(in: connection) != reports.sha256 else {
       return false

@@ -170,6 +170,7 @@ package struct SchemaDistributor: Sendable {
       _ = try await transaction.execute(
         "SET LOCAL citus.enable_local_reference_table_foreign_keys = off")
       let name = "tenure.\(table.name)"
+      let neighbour = tables.first { $0.placed == wanted }.map { "tenure.\($0.name)" }
       let placing: SQL =
         switch wanted {
         case .reference: "SELECT create_reference_table(\(name)::regclass)"
@@ -182,7 +183,7 @@ package struct SchemaDistributor: Sendable {
           // Tables with the same distribution column are colocated, and no others.
           """
           SELECT create_distributed_table(\(name)::regclass, \(column),
-            colocate_with => \(Self.neighbour(of: wanted, in: tables) ?? "none"))
+            colocate_with => \(neighbour ?? "none"))
           """
         }
       let comments = try await Self.comments(in: transaction)
@@ -210,12 +211,6 @@ package struct SchemaDistributor: Sendable {
       """
     ).decode(String.self, String.self)
     return Dictionary(uniqueKeysWithValues: rows.map { ($0, $1) })
-  }
-
-  private static func neighbour(
-    of wanted: TableDistribution, in tables: [CatalogueTable]
-  ) -> String? {
-    tables.first { $0.placed == wanted }.map { "tenure.\($0.name)" }
   }
 
   private static func hasCitus(_ runner: some StatementRunner) async throws -> Bool {
@@ -276,9 +271,8 @@ extension SchemaDistributor {
   /// The timeout for trying a report, about as long as an administrator waits for a page.
   private static let trialDeadline: Duration = .seconds(60)
 
-  /// Rewrites the SQL functions that read tables in PL/pgSQL, with the same text.
-  ///
-  /// - Returns: Their number.
+  /// Rewrites the SQL functions that read tables in PL/pgSQL, with the same text, and returns their
+  /// number.
   func rewriteFunctions() async throws -> Int {
     let scripts = try await database.withTransaction { transaction in
       // An empty search path, so that the texts qualify all names.
@@ -347,9 +341,8 @@ extension SchemaDistributor {
     ORDER BY 1
     """
 
-  /// Runs each report and view once, for the smallest result.
-  ///
-  /// - Returns: Those that failed, with the server's message.
+  /// Runs each report and view once, for the smallest result, and returns those that failed, with
+  /// the server's message.
   func tryReports() async throws -> [String: String] {
     let questions = try await database.query(
       """

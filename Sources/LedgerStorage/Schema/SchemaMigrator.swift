@@ -77,13 +77,8 @@ package struct SchemaMigrator: Sendable {
     try await Self.found(in: database)?.version
   }
 
-  private struct Found {
-    var version: Int
-    /// The oldest version whose programs work with it.
-    var servesSince: Int
-
-    func serves(_ version: Int) -> Bool { (servesSince...self.version).contains(version) }
-  }
+  /// A schema's version, and the oldest version whose programs work with it.
+  private typealias Found = (version: Int, servesSince: Int)
 
   private static func found(in runner: some StatementRunner) async throws -> Found? {
     let exists = try await runner.query(
@@ -92,7 +87,7 @@ package struct SchemaMigrator: Sendable {
     guard exists else { return nil }
     return try await runner.query(
       "SELECT version, compatible_since FROM tenure.schema_version ORDER BY version DESC LIMIT 1"
-    ).decodeFirst(Int.self, Int.self).map { Found(version: $0, servesSince: $1) }
+    ).decodeFirst(Int.self, Int.self).map { (version: $0, servesSince: $1) }
   }
 
   /// Checks that this program works with the schema: its own version, or a later compatible one.
@@ -104,7 +99,7 @@ package struct SchemaMigrator: Sendable {
   }
 
   private static func status(of found: Found?, for version: Int) throws -> SchemaStatus {
-    guard let found, found.serves(version) else {
+    guard let found, (found.servesSince...found.version).contains(version) else {
       throw LedgerError.schemaVersion(found: found?.version, needed: version)
     }
     return found.version == version ? .current : .ahead(version: found.version)
@@ -216,7 +211,15 @@ package struct SchemaMigrator: Sendable {
       }
       let isReached = applied == step.parts.count - 1
       _ = try await connection.query(
-        isReached ? Self.note(step) : Self.note(part: applied + 1, of: step))
+        isReached
+          ? """
+          INSERT INTO tenure.schema_version (version, applied_at, compatible_since)
+          VALUES (\(step.version), now(), \(step.servesSince))
+          """
+          : """
+          INSERT INTO tenure.schema_part (version, part, applied_at)
+          VALUES (\(step.version), \(applied + 1), now())
+          """)
       _ = try await connection.query("COMMIT")
       return isReached ? .version(step.version) : .part
     }
@@ -225,20 +228,6 @@ package struct SchemaMigrator: Sendable {
   private func limitLockWaits(of connection: Connection) async throws {
     let milliseconds = Int(patience.lock / .milliseconds(1))
     _ = try await connection.query("SET LOCAL lock_timeout = \(unescaped: "\(milliseconds)")")
-  }
-
-  private static func note(_ step: SchemaStep) -> SQL {
-    """
-    INSERT INTO tenure.schema_version (version, applied_at, compatible_since)
-    VALUES (\(step.version), now(), \(step.servesSince))
-    """
-  }
-
-  private static func note(part: Int, of step: SchemaStep) -> SQL {
-    """
-    INSERT INTO tenure.schema_part (version, part, applied_at)
-    VALUES (\(step.version), \(part), now())
-    """
   }
 
   /// Creates an index concurrently, after dropping an invalid one left by an interrupted attempt.

@@ -6,7 +6,7 @@ extension Submission.Status: PostgresEncodable, PostgresDecodable {}
 
 /// Accounts' submissions.
 package struct SubmissionStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   /// Stores a submission durably, with the job that processes it should this process die.
   ///

@@ -4,7 +4,7 @@ package import Subscriptions
 
 /// Write-backs to Apple: their jobs, their data and their outcomes.
 package struct WriteBackStore: LedgerStore {
-  let core: LedgerCore
+  package let core: LedgerCore
 
   // MARK: Scheduling
 

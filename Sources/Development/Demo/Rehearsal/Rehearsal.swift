@@ -198,7 +198,7 @@ package struct Rehearsal {
           by: confirmed > 0
             ? .hours(1) * (Double(confirmed) / Double(Self.pollsPerHour)) : Self.clockStep)
         try stage.hand.move(to: stage.simulation.now)
-        if confirmed == 0 { ledger.jobs.wakeWorkers() }
+        if confirmed == 0 { ledger.notifier.notify(.jobs) }
       }
       if progress.waiting < waiting {
         (waiting, end) = (progress.waiting, .now + Self.confirmationLimit)

@@ -214,7 +214,7 @@ final class Year {
   /// Waits until Tenure has no due work.
   private func waitForTenure() async throws {
     guard try await hasBacklog() else { return }
-    ledger.jobs.wakeWorkers()
+    ledger.notifier.notify(.jobs)
     let end = ContinuousClock.now + Self.workLimit
     var nextMove = ContinuousClock.now + Self.leasePatience
     repeat {
@@ -226,7 +226,7 @@ final class Year {
       }
       if let leaseStep, ContinuousClock.now >= nextMove {
         try move(to: now + leaseStep)
-        ledger.jobs.wakeWorkers()
+        ledger.notifier.notify(.jobs)
         nextMove = ContinuousClock.now + Self.leasePatience
       }
       try await Task.sleep(for: Self.pollInterval)
