@@ -59,8 +59,7 @@ package struct AdminSite: Site {
       .get("/admin/rejected", use: queues.rejected)
       .post("/admin/rejected", use: queues.verify)
 
-    let transactions = TransactionController(
-      ledger: ledger, catalogue: api.catalogue, now: api.now)
+    let transactions = TransactionController(ledger: ledger, catalogue: api.catalogue, now: api.now)
     for (form, isRelease) in [("transfer", false), ("release", true)] {
       OwnershipController(
         pages: pages, ledger: ledger, transactions: transactions, entitlements: entitlements,

@@ -110,8 +110,7 @@ package struct Assembly: Sendable {
         staleness: settings.readMaxStaleness, logger: logger)
     }
     entitlements = EntitlementReader(
-      ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess,
-      replica: replica)
+      ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess, replica: replica)
     if try await ledger.products.publish(settings.sandboxAccess, at: now()) {
       logger.notice("The view current_entitlement now uses this program's TENURE_SANDBOX_ACCESS")
     }
@@ -174,9 +173,8 @@ package struct Assembly: Sendable {
     let (catalogue, sandboxAccess) = (catalogue, settings.sandboxAccess)
     return JobTools(
       ledger: ledger, submissions: intake, notifications: notifications, poll: poll,
-      appStoreWriteBack: appStoreWriteBack,
-      webhook: webhook, histories: histories, eventRetention: settings.eventRetention,
-      rawRetention: settings.rawRetention,
+      appStoreWriteBack: appStoreWriteBack, webhook: webhook, histories: histories,
+      eventRetention: settings.eventRetention, rawRetention: settings.rawRetention,
       terms: { catalogue.terms(sandboxAccess) })
   }
 

@@ -30,8 +30,7 @@ package struct Database: Sendable {
       return database
     }
     let pool = try await openPool(url, settings, logger: logger)
-    let migrator = SchemaMigrator(
-      database: pool, reports: ReportSQL(Report.sql), logger: logger)
+    let migrator = SchemaMigrator(database: pool, reports: ReportSQL(Report.sql), logger: logger)
     if case .ahead(let version) = try await migrator.check() {
       logger.warning("\(SchemaStatus.sentence(on: version))")
     } else if try await !migrator.hasCurrentReports() {

@@ -40,8 +40,7 @@ package struct API: Sendable {
     schema: SchemaMigrator, keys: APIKeys, metrics: PrometheusRegistry? = nil, logger: Logger,
     now: @escaping @Sendable () -> Timestamp
   ) {
-    let metrics =
-      metrics ?? MetricsSystem.factory as? PrometheusRegistry ?? PrometheusRegistry()
+    let metrics = metrics ?? MetricsSystem.factory as? PrometheusRegistry ?? PrometheusRegistry()
     metricsPage = MetricsPage(registry: metrics, ledger: ledger, logger: logger, now: now)
     requestMetrics = RequestMetrics(metrics)
     self.ledger = ledger

@@ -106,12 +106,10 @@ extension Problem {
     case let problem as Problem: self = problem
     case let error as LedgerError: self.init(error)
     case let error as DecodingError: self.init(error)
-    case let error as JSONError:
-      self.init(.invalidRequest, "Invalid JSON: the body \(error).")
+    case let error as JSONError: self.init(.invalidRequest, "Invalid JSON: the body \(error).")
     case is NIOTooManyBytesError: self.init(.contentTooLarge, "The body is too large.")
     case let error as any HTTPResponseError: self.init(error)
-    case is CancellationError:
-      self = .unavailable("The server is shutting down. Try again.")
+    case is CancellationError: self = .unavailable("The server is shutting down. Try again.")
     case is NotificationQueueFull:
       self = .unavailable("Too many notifications are being verified. Try again.")
     case is TooManyFiles:
@@ -293,8 +291,7 @@ extension Response {
 
   /// A response with one piece of text or data.
   init(_ body: ByteBuffer, as mediaType: String) {
-    self.init(
-      status: .ok, headers: [.contentType: mediaType], body: ResponseBody(byteBuffer: body))
+    self.init(status: .ok, headers: [.contentType: mediaType], body: ResponseBody(byteBuffer: body))
   }
 }
 

@@ -19,9 +19,8 @@ protocol ActionController: Sendable {
   /// Performs the action, or asks for confirmation first.
   ///
   /// - Throws: A ``Problem`` for a field, which is shown in the form.
-  func perform(
-    _ form: ActionForm, on subject: Subject, _ request: Request, _ context: APIContext
-  ) async throws -> Response
+  func perform(_ form: ActionForm, on subject: Subject, _ request: Request, _ context: APIContext)
+    async throws -> Response
 }
 
 extension ActionController {

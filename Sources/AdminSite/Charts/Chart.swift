@@ -96,13 +96,11 @@ extension Chart {
       let runs = PathRun.runs(of: series.values, at: shares, in: scale)
       let drawn = runs.filter { $0.points.count > 1 }
       if !drawn.isEmpty {
-        lines.append(
-          ChartPath(seriesClass: seriesClass, data: drawn.map(\.line).joined()))
+        lines.append(ChartPath(seriesClass: seriesClass, data: drawn.map(\.line).joined()))
         if index == 0 {
           areas.append(
             ChartPath(
-              seriesClass: seriesClass,
-              data: drawn.map { $0.area(from: scale.baseline) }.joined()))
+              seriesClass: seriesClass, data: drawn.map { $0.area(from: scale.baseline) }.joined()))
         }
       }
       // A single value is not a line.
@@ -158,8 +156,7 @@ extension ChartData {
     guard let first = buckets.first, let last = buckets.last else { return [] }
     guard first.at < last.at else { return [(0.5, first.label)] }
     let finest = zip(buckets, buckets.dropFirst()).map { $1.at - $0.at }.min() ?? .zero
-    let ticks = CalendarTicks(
-      from: first.at, until: last.at, most: Self.mostTicks, finest: finest)
+    let ticks = CalendarTicks(from: first.at, until: last.at, most: Self.mostTicks, finest: finest)
     return ticks.marks.compactMap { mark in
       buckets.firstIndex { $0.at >= mark.moment }.map { (shares[$0], mark.label) }
     }

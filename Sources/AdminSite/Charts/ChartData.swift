@@ -42,8 +42,7 @@ extension ChartData {
     Chart(
       id: id, title: title, description: description, height: height,
       fullHeight: height + Self.axisHeight, labelY: height + 16, yTicks: scale.ticks(in: unit),
-      xTicks: ChartTick.across(marks), bands: bands, legend: legend, isEmpty: isEmpty,
-      table: table)
+      xTicks: ChartTick.across(marks), bands: bands, legend: legend, isEmpty: isEmpty, table: table)
   }
 
   /// The class of a series' colour; the six colours repeat.

@@ -118,8 +118,7 @@ extension TimelineChart {
       return TimelineLayout.Span(
         from: binding.at, until: max(next, binding.at),
         classNames: "span-bound \(TimelineOwner.ownerClass(binding.owner))",
-        label: "\(TimelineOwner.letter(binding.owner)) \(name(binding.owner))",
-        text: binding.text)
+        label: "\(TimelineOwner.letter(binding.owner)) \(name(binding.owner))", text: binding.text)
     }
   }
 
@@ -252,8 +251,7 @@ struct TimelineOwners: Sendable {
 extension TimelineChart {
   init(
     of line: OriginalTransactionKey, in original: RecordedOriginalTransaction,
-    facts: OriginalTransactionFacts, catalogue: Catalogue,
-    at now: Timestamp
+    facts: OriginalTransactionFacts, catalogue: Catalogue, at now: Timestamp
   ) {
     let owners = TimelineOwners(of: original.rule)
     let timeline = SubscriptionTimeline(of: original.line, rule: original.rule, in: catalogue)

@@ -172,18 +172,15 @@ extension TimelinePicture {
         TimelineLane(label: lane.label, labelY: top + lane.height / 2 + 4, bottom: bottom))
       spans += lane.spans.map { Self.span($0, top: top, height: lane.height, on: axis) }
       marks += lane.marks.map {
-        TimelineMark(
-          mark: $0, x: Coordinate.text(axis.percent($0.at)), y: top + $0.offset)
+        TimelineMark(mark: $0, x: Coordinate.text(axis.percent($0.at)), y: top + $0.offset)
       }
       top = bottom + Self.laneGap / 2
     }
     let ticks = CalendarTicks(from: axis.from, until: axis.until, most: Self.mostTicks)
     self.init(
       id: sketch.id, title: sketch.title, description: sketch.description, height: top,
-      fullHeight: top + Self.axisHeight, labelY: top + 16,
-      widthClass: Self.widthClass(of: sketch),
-      ticks: ChartTick.across(
-        ticks.marks.map { (axis.percent($0.moment) / 100, $0.label) }),
+      fullHeight: top + Self.axisHeight, labelY: top + 16, widthClass: Self.widthClass(of: sketch),
+      ticks: ChartTick.across(ticks.marks.map { (axis.percent($0.moment) / 100, $0.label) }),
       nowX: axis.contains(sketch.now) ? Coordinate.text(axis.percent(sketch.now)) : nil,
       isNowEarly: axis.percent(sketch.now) < Self.earlyPercent,
       lanes: lanes, spans: spans,

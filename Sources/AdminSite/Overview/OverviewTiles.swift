@@ -10,8 +10,7 @@ extension OverviewAnswers {
         heading: "Subscriptions",
         tiles: [
           stock(.active, "Active", "active", more: Tone.good),
-          stock(.trials, "Trials", "trials", more: Tone.info),
-          churn,
+          stock(.trials, "Trials", "trials", more: Tone.info), churn,
           stock(
             .billingIssues, "Billing issues", "in_grace_period", "in_billing_retry",
             more: Tone.warning, less: Tone.good),
@@ -59,8 +58,7 @@ extension OverviewAnswers {
     var weeks = [Int64](repeating: 0, count: PastWeeks.count)
     for row in rows(question) {
       guard let measure = row["measure"]?.text, measures.contains(measure),
-        let ago = row["weeks_ago"]?.integer.flatMap(Int.init(exactly:)),
-        weeks.indices.contains(ago)
+        let ago = row["weeks_ago"]?.integer.flatMap(Int.init(exactly:)), weeks.indices.contains(ago)
       else { continue }
       weeks[PastWeeks.count - 1 - ago] += row.integer("number")
     }
@@ -223,8 +221,7 @@ extension OverviewAnswers {
   }
 
   private func item(
-    _ number: Int64, _ one: String, _ many: String, _ oldest: Int64?, _ href: String,
-    _ tone: String
+    _ number: Int64, _ one: String, _ many: String, _ oldest: Int64?, _ href: String, _ tone: String
   ) -> (text: String, note: String?, href: String, tone: String)? {
     guard number > 0 else { return nil }
     return (

@@ -243,8 +243,7 @@ extension DataTable {
         DataColumn(label: "Count", isNumber: true), DataColumn(label: "Latest"),
       ],
       rows: rejections.map {
-        Self.row(
-          "Submission", $0.code, status: $0.appleStatus, count: $0.count, lastAt: $0.lastAt)
+        Self.row("Submission", $0.code, status: $0.appleStatus, count: $0.count, lastAt: $0.lastAt)
       }
         + refusals.sorted { ($0.count, $0.0) > ($1.count, $1.0) }.map {
           Self.row("Notification", $0.0, count: $0.count, lastAt: $0.lastAt)

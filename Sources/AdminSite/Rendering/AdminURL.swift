@@ -121,7 +121,6 @@ extension UInt8 {
 extension String {
   /// The text with a hyphen for each byte that is not a letter or digit of ASCII.
   var anchorName: String {
-    String(
-      decoding: utf8.map { $0.isLetterOrDigit ? $0 : UInt8(ascii: "-") }, as: UTF8.self)
+    String(decoding: utf8.map { $0.isLetterOrDigit ? $0 : UInt8(ascii: "-") }, as: UTF8.self)
   }
 }

@@ -97,8 +97,7 @@ struct Property: Sendable {
   var note: String?
 
   init(
-    _ label: String, _ value: String, href: String? = nil, isCode: Bool = false,
-    note: String? = nil
+    _ label: String, _ value: String, href: String? = nil, isCode: Bool = false, note: String? = nil
   ) {
     self.label = label
     self.value = value

@@ -78,9 +78,8 @@ struct Cohort: Sendable {
     let part = min(max(Double(left) / Double(size), 0), 1)
     let share = Int64((part * 1000).rounded(.down)) * 10
     return DataCell(
-      text: ChartUnit.share.text(share),
-      href: hrefs.indices.contains(index) ? hrefs[index] : nil, isNumber: true,
-      heat: Int(share / 1000))
+      text: ChartUnit.share.text(share), href: hrefs.indices.contains(index) ? hrefs[index] : nil,
+      isNumber: true, heat: Int(share / 1000))
   }
 }
 

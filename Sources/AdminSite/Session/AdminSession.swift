@@ -75,8 +75,7 @@ struct AdminSession: Sendable {
   /// Signs a message for the next page of the session.
   func seal(_ flash: Flash) -> String {
     let lines = [flash.tone, flash.message, flash.link?.label, flash.link?.href]
-    let text = Base64URL.text(
-      of: Array(lines.compactMap(\.self).joined(separator: "\n").utf8))
+    let text = Base64URL.text(of: Array(lines.compactMap(\.self).joined(separator: "\n").utf8))
     return "\(text).\(signature(of: claim + text, .flash))"
   }
 

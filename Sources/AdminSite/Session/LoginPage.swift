@@ -49,9 +49,7 @@ struct LoginController: Sendable {
   /// delayed.
   private func login(in request: Request) async throws -> (APIKeys.Caller?, destination: String) {
     let form = try await request.form(upTo: BodyLimit.login)
-    return (
-      keys.caller(secret: Array((form["key"]?.rawValue ?? "").utf8)), Self.destination(form)
-    )
+    return (keys.caller(secret: Array((form["key"]?.rawValue ?? "").utf8)), Self.destination(form))
   }
 
   @Sendable

@@ -151,8 +151,7 @@ extension Settings {
   private static func ratio(_ text: String) throws -> Double {
     guard let ratio = Double(text), (0...1).contains(ratio) else {
       throw SettingError(
-        name: tracesRatio,
-        fault: "must be a number from 0 (none) to 1 (all) (got \"\(text)\")")
+        name: tracesRatio, fault: "must be a number from 0 (none) to 1 (all) (got \"\(text)\")")
     }
     return ratio
   }
@@ -172,8 +171,7 @@ extension Settings {
         fault: "required because \(webhookURL) is set: create one with `openssl rand -hex 32`")
     }
     do {
-      return try WebhookReceiver(
-        url: url, secrets: secrets, allowsPrivateAddresses: allowsPrivate)
+      return try WebhookReceiver(url: url, secrets: secrets, allowsPrivateAddresses: allowsPrivate)
     } catch let fault as WebhookReceiver.Fault {
       throw SettingError(
         name: fault.isAboutSecrets ? webhookSecret : webhookURL, fault: fault.description)

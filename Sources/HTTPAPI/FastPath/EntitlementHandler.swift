@@ -290,8 +290,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       // Nothing else was read from the connection since the request arrived.
       let begin = lastActive
       lastActive = .now()
-      server.metrics.entitlements.count(
-        status: 200, nanoseconds: (lastActive - begin).nanoseconds)
+      server.metrics.entitlements.count(status: 200, nanoseconds: (lastActive - begin).nanoseconds)
       let bytes = encoded(answer, id: request.id ?? RequestID().description, context)
       encoder.writeAndFlush(NIOAny(IOData.byteBuffer(bytes)), promise: nil)
     case .failure(let error):
@@ -335,8 +334,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       if routerRequests <= 0 { note(.idle) }
       context.write(data, promise: promise)
       if closesAfterAnswer { drain(context) }
-    default:
-      context.write(data, promise: promise)
+    default: context.write(data, promise: promise)
     }
   }
 
@@ -415,9 +413,7 @@ struct EntitlementChannel: ServerChildChannel {
   static let longestHead = 16 * 1024
   static let mostHeaderFields = 100
 
-  init(
-    responder: @escaping HTTPChannelHandler.Responder, server: EntitlementHandler.Server
-  ) {
+  init(responder: @escaping HTTPChannelHandler.Responder, server: EntitlementHandler.Server) {
     // Without Hummingbird's idle timeout, which ignores the requests that the handler answers; the
     // handler has its own.
     http = HTTP1Channel(

@@ -170,8 +170,7 @@ final class RequestMetrics: Sendable {
     entitlements = Route("GET", Self.entitlementRoute, factory)
     inFlight = Meter(label: "tenure_http_requests_in_flight", factory: factory)
     connections = Meter(label: "tenure_http_connections", factory: factory)
-    refusedConnections = Counter(
-      label: "tenure_http_connections_refused_total", factory: factory)
+    refusedConnections = Counter(label: "tenure_http_connections_refused_total", factory: factory)
   }
 
   private static let entitlementRoute = "/v1/accounts/{account_id}/entitlements"

@@ -112,8 +112,7 @@ extension RecordedOriginalTransaction {
         catalogue.product(charge.productID, at: charge.date)
         ?? Product(
           id: charge.productID, validFrom: charge.date,
-          type: charge.type(in: catalogue) ?? .consumable,
-          entitlements: [])
+          type: charge.type(in: catalogue) ?? .consumable, entitlements: [])
       product.entitlements = ["line"]
       return product
     }

@@ -31,8 +31,7 @@ package struct MetricDeclaration: Hashable, Sendable {
   package var isReading = false
 
   package init(
-    _ name: String, _ kind: Kind, by labels: [String] = [], isReading: Bool = false,
-    _ help: String
+    _ name: String, _ kind: Kind, by labels: [String] = [], isReading: Bool = false, _ help: String
   ) {
     self.name = name
     self.kind = kind
@@ -136,8 +135,7 @@ extension MetricDeclaration {
     "tenure_submissions_waiting": .reading(
       "Submissions not yet verified by Apple, counted up to 10000"),
     "tenure_charges_unclaimed": .reading(
-      "Unclaimed charges among the latest 10000 that arrived without an owner",
-      by: ["environment"]),
+      "Unclaimed charges among the latest 10000 that arrived without an owner", by: ["environment"]),
     "tenure_webhook_events_waiting": .reading("Events not yet pushed, counted up to 10000"),
     "tenure_webhook_lag_seconds": .reading("Age of the oldest event not yet pushed"),
     "tenure_webhook_events_parked": .reading("Failed events that wait for a manual retry"),
@@ -155,8 +153,7 @@ extension MetricDeclaration {
   ]
 
   package static let tenure = metrics.map { name, entry in
-    MetricDeclaration(
-      name, entry.kind, by: entry.labels, isReading: entry.isReading, entry.help)
+    MetricDeclaration(name, entry.kind, by: entry.labels, isReading: entry.isReading, entry.help)
   }
 }
 

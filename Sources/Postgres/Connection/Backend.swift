@@ -180,8 +180,7 @@ extension Backend {
 
   private func take(_ result: ResultHandle, _ step: Step) {
     switch (step, result.status) {
-    case (.prepare, PGRES_COMMAND_OK):
-      break
+    case (.prepare, PGRES_COMMAND_OK): break
     case (.execute(let request, let index, _), PGRES_TUPLES_OK),
       (.execute(let request, let index, _), PGRES_COMMAND_OK),
       (.execute(let request, let index, _), PGRES_EMPTY_QUERY):
@@ -189,16 +188,14 @@ extension Backend {
     case (.prepare(let request, let name), PGRES_FATAL_ERROR):
       statements.forget(name: name)
       take(error: result, request, index: nil)
-    case (.prepare(_, let name), PGRES_PIPELINE_ABORTED):
-      statements.forget(name: name)
+    case (.prepare(_, let name), PGRES_PIPELINE_ABORTED): statements.forget(name: name)
     case (.execute(let request, let index, let name), PGRES_FATAL_ERROR):
       take(error: result, request, index: index)
       if let name, request.failure?.isStalePlan == true { statements.forget(name: name) }
     case (.execute(let request, _, let name), PGRES_PIPELINE_ABORTED):
       // After one stale plan the request's other plans are suspect, and it is repeated only once.
       if let name, request.failure?.isStalePlan == true { statements.forget(name: name) }
-    default:
-      unexpected(step.request)
+    default: unexpected(step.request)
     }
   }
 
@@ -291,8 +288,7 @@ extension Backend {
     }
     let name: String
     switch statements.lookUp(sql) {
-    case .prepared(let known):
-      name = known
+    case .prepared(let known): name = known
     case .mustPrepare(let new):
       name = new
       guard handle.prepare(sql, name: name) else { return false }

@@ -121,8 +121,7 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     defer { unsafe PQfreemem(notify) }
     return unsafe Notification(
       channel: String(cString: notify.pointee.relname),
-      payload: String(cString: notify.pointee.extra),
-      processID: notify.pointee.be_pid)
+      payload: String(cString: notify.pointee.extra), processID: notify.pointee.be_pid)
   }
 
   // MARK: Writing

@@ -140,8 +140,7 @@ package final class ConnectionPool: StatementRunner {
     guard driver.logger.logLevel <= level else { return }
     let text = request.statements.last?.text ?? ""
     driver.logger.log(
-      level: level,
-      isSlow ? "Slow PostgreSQL round trip" : "PostgreSQL round trip",
+      level: level, isSlow ? "Slow PostgreSQL round trip" : "PostgreSQL round trip",
       metadata: [
         "postgres.milliseconds": "\(Int(time / .milliseconds(1)))",
         "postgres.statements": "\(request.statements.count)",

@@ -66,16 +66,14 @@ final class PoolDriver {
       }
       state.sent(on: slot, now: now)
       backend.send(request)
-    case .waiting(let requests):
-      session.state = .waiting(requests + [request])
+    case .waiting(let requests): session.state = .waiting(requests + [request])
     case .unused where request.isRollback:
       // The server does not know the transaction.
       request.complete(.success([]))
     case .unused where phase == .open:
       session.state = .waiting([])
       assign(request, .lease, now)
-    case .unused:
-      request.complete(.failure(Self.closedError))
+    case .unused: request.complete(.failure(Self.closedError))
     case .ended(var reason):
       reason.wasNotSent = true
       request.complete(.failure(reason))

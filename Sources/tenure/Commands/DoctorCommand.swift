@@ -5,8 +5,7 @@ import Logging
 
 struct DoctorCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "doctor",
-    abstract: "Checks configuration and connectivity and suggests fixes.",
+    commandName: "doctor", abstract: "Checks configuration and connectivity and suggests fixes.",
     discussion: """
       Checks settings, database, Apple and webhook without changing anything or sending events. \
       Each check prints its finding and a suggested fix. Exit status 1 on a fault; 0 with warnings \

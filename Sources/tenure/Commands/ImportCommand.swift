@@ -10,8 +10,7 @@ import Subscriptions
 
 struct ImportCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "import",
-    abstract: "Imports subscription ownership from another backend.",
+    commandName: "import", abstract: "Imports subscription ownership from another backend.",
     discussion: """
       The file is CSV with a header, or JSON lines: environment (production or sandbox), \
       original_transaction_id, account_id, and optionally transaction_id, receipt_data and \

@@ -5,8 +5,7 @@ import Subscriptions
 
 struct ReportCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "report",
-    abstract: "Prints a report.",
+    commandName: "report", abstract: "Prints a report.",
     discussion: """
       The reports:
 
