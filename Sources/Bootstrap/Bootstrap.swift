@@ -146,8 +146,12 @@ package struct Assembly: Sendable {
     SchemaWatch(schema: schema, ending: ending, logger: logger)
   }
 
+  package var catalogueRefresh: UntilShutdown {
+    UntilShutdown { [catalogue] in await catalogue.run() }
+  }
+
   package var replicaWatch: [any Service] {
-    entitlements.replica.map { [ReplicaWatch(replica: $0)] } ?? []
+    entitlements.replica.map { replica in [UntilShutdown { await replica.run() }] } ?? []
   }
 
   /// A unique name; in containers, host names and process IDs can be equal.
@@ -183,24 +187,6 @@ package struct Assembly: Sendable {
     PollPass(
       tools: jobTools, pollsPerHour: settings.pollsPerHour, name: Self.workerName,
       patience: patience, logger: logger, now: clock.now)
-  }
-}
-
-private struct ReplicaWatch: Service {
-  let replica: ReadReplica
-
-  func run() async throws {
-    await cancelWhenGracefulShutdown { await replica.run() }
-  }
-}
-
-package struct CatalogueRefresh: Service {
-  package let catalogue: CatalogueCache
-
-  package init(catalogue: CatalogueCache) { self.catalogue = catalogue }
-
-  package func run() async throws {
-    await cancelWhenGracefulShutdown { await catalogue.run() }
   }
 }
 

@@ -18,9 +18,7 @@ package struct Database: Sendable {
 
   private static let privateName = "tenure"
 
-  /// Opens the database as the programs' role.
-  ///
-  /// Starts and migrates a private database; only checks a configured one.
+  /// Opens the database as the programs' role; starts and migrates a private one, else only checks.
   package static func open(_ settings: Settings, logger: Logger) async throws -> Database {
     guard let url = settings.databaseURL else {
       let database = try await startPrivate(settings, logger: logger)

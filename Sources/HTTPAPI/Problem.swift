@@ -98,9 +98,7 @@ extension Response {
 }
 
 extension Problem {
-  /// Maps any error to the answer for the caller.
-  ///
-  /// Internal errors show no details; the log has them.
+  /// Maps any error to the caller's answer, without an internal error's details, which the log has.
   package init(_ error: any Error) {
     switch error {
     case let problem as Problem: self = problem

@@ -32,9 +32,7 @@ package struct PostgresError: Error, Sendable {
   package internal(set) var column: String?
   /// The statement's text, with `$1` in place of values.
   package internal(set) var statement: String?
-  /// Whether a request to cancel another statement on the connection hit this one.
-  ///
-  /// The statement is repeated.
+  /// Whether a cancellation meant for another statement hit this one, which is then repeated.
   var wasCancelledByMistake = false
   /// Whether the connection was known to be lost before the request was sent.
   var wasNotSent = false

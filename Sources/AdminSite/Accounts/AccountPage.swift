@@ -221,9 +221,7 @@ struct AccountPageController: Sendable {
 }
 
 enum AdminPath {
-  /// Finds the account named in a path, or in the query for the ids `.` and `..`.
-  ///
-  /// - Throws: ``ProblemCode/unknownAccount``.
+  /// Finds the account named in a path, or in the query for `.` and `..`; throws a ``Problem``.
   static func account(_ request: Request, _ context: APIContext, in ledger: Ledger) async throws
     -> Account
   {

@@ -65,11 +65,6 @@ extension OverviewAnswers {
   }
 }
 
-struct TileGroup: Sendable {
-  var heading: String
-  var tiles: [Tile]
-}
-
 /// A current number and its recent history.
 struct Tile: Sendable {
   var label: String

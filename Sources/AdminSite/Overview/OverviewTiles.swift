@@ -4,29 +4,26 @@ import Subscriptions
 extension OverviewAnswers {
   private static let mostCurrencies = 4
 
-  var groups: [TileGroup] {
-    [
-      TileGroup(
-        heading: "Subscriptions",
-        tiles: [
-          stock(.active, "Active", "active", more: Tone.good),
-          stock(.trials, "Trials", "trials", more: Tone.info), churn,
-          stock(
-            .billingIssues, "Billing issues", "in_grace_period", "in_billing_retry",
-            more: Tone.warning, less: Tone.good),
-        ]),
-      TileGroup(
-        heading: "Revenue", tiles: money + [renewals, flow(.refunds, "Refunds", "refunds")]),
-      TileGroup(
-        heading: "Processing",
-        tiles: [
-          waiting(
-            "Processing backlog", "submissions_open", "notifications_open", "jobs_overdue",
-            note: "receipts, notifications, overdue jobs", href: OverviewQuestion.intake.href),
-          waiting(
-            "Failed", "jobs_parked", "deliveries_parked", note: "jobs and webhook deliveries",
-            href: AdminURL.parked),
-        ] + failures),
+  var groups: [(heading: String, tiles: [Tile])] {
+    let totals = [
+      stock(.active, "Active", "active", more: Tone.good),
+      stock(.trials, "Trials", "trials", more: Tone.info), churn,
+      stock(
+        .billingIssues, "Billing issues", "in_grace_period", "in_billing_retry",
+        more: Tone.warning, less: Tone.good),
+    ]
+    let work = [
+      waiting(
+        "Processing backlog", "submissions_open", "notifications_open", "jobs_overdue",
+        note: "receipts, notifications, overdue jobs", href: OverviewQuestion.intake.href),
+      waiting(
+        "Failed", "jobs_parked", "deliveries_parked", note: "jobs and webhook deliveries",
+        href: AdminURL.parked),
+    ]
+    return [
+      ("Subscriptions", totals),
+      ("Revenue", money + [renewals, flow(.refunds, "Refunds", "refunds")]),
+      ("Processing", work + failures),
     ]
   }
 

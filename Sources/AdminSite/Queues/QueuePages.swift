@@ -205,9 +205,7 @@ struct QueueController: Sendable {
 }
 
 extension AdminContext {
-  /// The rows selected for an action.
-  ///
-  /// - Throws: A ``Problem`` for another action or an empty selection.
+  /// The rows selected for an action; throws a ``Problem`` for another one or an empty selection.
   fileprivate func chosen(_ action: String) throws -> [String] {
     guard form["do"] == ExactText(action) else {
       throw Problem.invalid("do", "must be \(action)")

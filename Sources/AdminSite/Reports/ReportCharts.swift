@@ -46,10 +46,10 @@ struct ReportCharts: Sendable {
     }
     days.sort()
     let buckets = days.compactMap { day in
-      CalendarDate(iso8601: day).map { ChartBucket(at: Timestamp($0), label: day) }
+      CalendarDate(iso8601: day).map { (at: Timestamp($0), label: day) }
     }
     var series = drawn.enumerated().map { place, series in
-      ChartSeries(name: series.name, values: days.map { sums[$0]?[place] ?? nil })
+      (name: series.name, values: days.map { sums[$0]?[place] ?? nil })
     }
     let net = chart.net == nil ? nil : series.removeLast()
     return ChartData(

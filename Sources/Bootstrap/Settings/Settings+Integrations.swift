@@ -12,9 +12,7 @@ extension Settings {
   private static let keyID = "TENURE_APPSTORE_KEY_ID"
   private static let privateKey = "TENURE_APPSTORE_PRIVATE_KEY"
 
-  /// The key, for commands that require it.
-  ///
-  /// - Throws: ``SettingError`` if it is not set.
+  /// The key, for commands that require it; throws ``SettingError`` if it is not set.
   package func neededServerAPIKey() throws -> ServerAPIKey {
     guard let serverAPIKey else {
       throw SettingError(

@@ -338,9 +338,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
   }
 
-  /// Drops the rest of the request.
-  ///
-  /// Closing at once would reset the connection while bytes arrive, and lose the answer.
+  /// Drops the rest of the request: closing while bytes arrive would lose the answer to a reset.
   private func drain(_ context: ChannelHandlerContext) {
     context.flush()
     guard isRouterReading else { return context.close(promise: nil) }

@@ -102,9 +102,7 @@ final class Request {
     complete(.failure(wasCancelled ? CancellationError() : failure))
   }
 
-  /// Completes after the connection closed early.
-  ///
-  /// A COMMIT that the server confirmed still counts as success.
+  /// Completes after an early close; a COMMIT that the server confirmed still counts as success.
   func connectionClosed(_ reason: PostgresError) {
     let isCommitted =
       results.count == statements.count && results.last?.result.commandTag == "COMMIT"

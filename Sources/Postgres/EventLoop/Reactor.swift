@@ -69,9 +69,7 @@ protocol EventSource: AnyObject {
   func flush()
 }
 
-/// A socket's readiness.
-///
-/// An error or hang-up counts as readable, because reading reports it.
+/// A socket's readiness; an error or hang-up counts as readable, because reading reports it.
 struct Readiness: OptionSet {
   let rawValue: Int
   static let reading = Readiness(rawValue: 1)

@@ -63,9 +63,7 @@ extension ConnectionPool {
       }
     }
 
-    /// The parameters for libpq.
-    ///
-    /// Later ones win, so those before the URI are defaults.
+    /// The parameters for libpq; later ones win, so those before the URI are defaults.
     func parameters(uri: Secret<String>) -> [(name: String, value: String)] {
       [
         ("connect_timeout", String(max(2, connectTimeout.components.seconds))),

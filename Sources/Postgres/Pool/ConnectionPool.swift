@@ -112,9 +112,7 @@ package final class ConnectionPool: StatementRunner {
 
   func timeout(_ deadline: Duration?) -> Duration { deadline ?? configuration.statementDeadline }
 
-  /// Hands a request to the loop and waits for its result.
-  ///
-  /// Cancelling the task cancels the request on the server.
+  /// Hands a request to the loop and waits; cancelling the task cancels it on the server.
   func run(_ request: Request) async throws -> [Rows] {
     let start = ContinuousClock.now
     defer { log(request, after: ContinuousClock.now - start) }

@@ -44,9 +44,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
   private(set) var slots: [Slot]
   private(set) var waiting = Deque<Waiting>()
   private(set) var hasEverConnected = false
-  /// The number of requests sent.
-  ///
-  /// Each ends in one sync point, so it is one round trip.
+  /// The number of requests sent: round trips, as each ends in one sync point.
   private(set) var requestsSent = 0
   private var isCrowded = false
   private var failures = 0

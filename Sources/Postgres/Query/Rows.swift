@@ -1,8 +1,6 @@
 internal import CLibpq
 
-/// The rows returned by a statement, in order.
-///
-/// Values stay in the server's format until they are decoded.
+/// The rows of a statement, in order and, until they are decoded, in the server's format.
 package struct Rows: Sendable {
   package let result: ResultHandle
   let statement: String

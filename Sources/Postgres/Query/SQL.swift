@@ -91,9 +91,7 @@ extension SQL: ExpressibleByStringInterpolation {
       sql.append(part)
     }
 
-    /// Inserts text as it is.
-    ///
-    /// Only for the program's own names and keywords, never for external input.
+    /// Inserts text as it is: the program's own names and keywords, never external input.
     package mutating func appendInterpolation(unescaped text: String) {
       sql.append(text: text)
     }
@@ -170,9 +168,7 @@ extension SQL {
 }
 
 extension SQL.Parameter {
-  /// The start of the value's bytes.
-  ///
-  /// An empty value needs a non-null pointer too, because null means NULL.
+  /// The start of the value's bytes, not null for an empty value either, because null means NULL.
   fileprivate func pointer(
     in bytes: UnsafeRawBufferPointer, ifEmpty somewhere: UnsafeMutablePointer<Int32>?
   ) -> UnsafePointer<CChar>? {

@@ -49,9 +49,7 @@ struct StatementCache {
 
   var count: Int { entries.count }
 
-  /// Finds or assigns a statement's name.
-  ///
-  /// Names are never reused on a connection.
+  /// Finds or assigns a statement's name; names are never reused on a connection.
   mutating func lookUp(_ sql: SQL) -> Lookup {
     uses += 1
     let key = Key(text: sql.text, parameters: sql.parameters)
