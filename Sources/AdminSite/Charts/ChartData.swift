@@ -333,8 +333,7 @@ struct CalendarTicks: Sendable {
 }
 
 extension ChartTick {
-  /// Marks at shares of an axis: the outermost labels stay inside, and of many every other one is
-  /// hidden on a phone.
+  /// Marks at shares of an axis: outer labels stay inside; a phone hides every other of many.
   static func across(_ marks: [(share: Double, label: String)]) -> [ChartTick] {
     marks.enumerated().map { index, mark in
       let anchor = mark.share < 0.06 ? "start" : mark.share > 0.94 ? "end" : "middle"

@@ -165,8 +165,7 @@ struct FactRow: Sendable {
   var recordedAt: Moment?
 }
 
-/// All ledger entries of an original transaction and those linked with it, with their sources, and
-/// the latest write-backs.
+/// All ledger entries of linked original transactions with their sources, and latest write-backs.
 struct OriginalTransactionFacts: Sendable {
   private static let mostWriteBacks = 10
 

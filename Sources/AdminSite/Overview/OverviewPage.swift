@@ -81,18 +81,8 @@ struct Tile: Sendable {
 
 /// The queries of the overview.
 enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
-  case active
-  case trials
-  case mrr
-  case churn
-  case renewalsDue
-  case billingIssues
-  case refunds
-  case intake
-  case intakeFailures
-  case unclaimed
-  case recentActions
-  case renewalsDueBefore
+  case active, trials, mrr, churn, renewalsDue, billingIssues, refunds, intake, intakeFailures
+  case unclaimed, recentActions, renewalsDueBefore
 
   var question: ReportQuestion {
     switch self {

@@ -37,8 +37,7 @@ package enum AdminURL {
 
   /// An account's page, or one of its forms: `grant`, `merge`, `erase` or `export`.
   ///
-  /// Browsers remove the segments `.` and `..` from paths, even encoded, so these two ids are
-  /// passed in the query.
+  /// Browsers remove `.` and `..` from paths, even encoded, so these ids are passed in the query.
   static func account(_ id: String, form: String? = nil) -> String {
     guard id == "." || id == ".." else {
       return "/admin/accounts/\(encoded(id))" + (form.map { "/\($0)" } ?? "")

@@ -153,8 +153,7 @@ private struct PageContentType: MustacheContentType {
   func escapeText(_ text: String) -> String { PageText.escaped(text) }
 }
 
-/// Reads the session, adds security headers, and shows errors as pages, for all paths under
-/// `/admin`.
+/// Reads the session, adds security headers and shows errors as pages, for paths under `/admin`.
 struct AdminAnswers: RouterMiddleware {
   let keys: APIKeys
   let ledger: Ledger

@@ -26,11 +26,7 @@ struct AdminSession: Sendable {
   private let key: Secret<SymmetricKey>
 
   /// Separates the uses of the session's key.
-  private enum Label: String {
-    case session
-    case form
-    case flash
-  }
+  private enum Label: String { case session, form, flash }
 
   init(of administrator: String, key: Secret<SymmetricKey>, at now: Timestamp) {
     self.administrator = administrator

@@ -2,7 +2,7 @@ import Hummingbird
 import HummingbirdCore
 import JSONText
 import LedgerStorage
-package import ServiceLifecycle
+import ServiceLifecycle
 import Subscriptions
 
 /// The feed of events, and their redelivery.

@@ -412,8 +412,7 @@ struct EntitlementChannel: ServerChildChannel {
   static let mostHeaderFields = 100
 
   init(responder: @escaping HTTPChannelHandler.Responder, server: EntitlementHandler.Server) {
-    // Without Hummingbird's idle timeout, which ignores the requests that the handler answers; the
-    // handler has its own.
+    // Not Hummingbird's idle timeout, which misses requests answered here; the handler has its own.
     http = HTTP1Channel(
       responder: responder,
       configuration: HTTP1Channel.Configuration(
@@ -442,8 +441,7 @@ struct EntitlementChannel: ServerChildChannel {
 
 /// Reads of large bodies.
 ///
-/// Without a hint about the next size NIO pools no buffers, so that none of this size stays with
-/// the connection.
+/// Without a hint about the next size NIO pools no buffers, so none stays with the connection.
 struct LargeReads: RecvByteBufferAllocator {
   static let bytes = 64 * 1024
 

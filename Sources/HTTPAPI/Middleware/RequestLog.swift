@@ -11,8 +11,7 @@ import Tracing
 
 /// Gives every request an ID, and logs one line when it is answered.
 ///
-/// The line has the route instead of the path, which may contain an account ID, and never a body,
-/// header field or query.
+/// The line has the route, not the path with its account ID, and no body, header field or query.
 struct RequestLog: RouterMiddleware {
   /// High-traffic routes, logged at level debug.
   private static let quietRoutes: Set<String> = [

@@ -3,8 +3,7 @@ enum MetricType: String { case counter, gauge, histogram }
 
 /// The name, type and labels of an exported metric.
 ///
-/// Undeclared metrics are not exported, so neither libraries nor label values made up at run time
-/// can bloat Prometheus.
+/// Only these are exported, so neither libraries nor made-up label values can bloat Prometheus.
 package struct MetricDeclaration: Hashable, Sendable {
   package enum Kind: Hashable, Sendable {
     case counter

@@ -14,8 +14,7 @@ final class Request {
   }
 
   let statements: [SQL]
-  /// The transaction or connection that the request belongs to; nil if it may run on any
-  /// connection.
+  /// The transaction or connection that the request belongs to; nil for any connection.
   let session: Session?
   /// Whether the session ends when this request succeeds, because it commits.
   let endsSession: Bool

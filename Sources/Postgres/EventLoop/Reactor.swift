@@ -55,8 +55,7 @@ final class Reactor {
     PostgresLoop.shared.loop.poller.remove(descriptor)
   }
 
-  /// Runs an action on the loop after a delay; it can't be cancelled, so it must check whether it
-  /// is still needed.
+  /// Runs an action after a delay; it can't be cancelled, so it checks whether it is still needed.
   func schedule(after delay: Duration, _ action: @escaping @PostgresLoop () -> Void) {
     timersSet += 1
     timers.insert(Timer(time: .now + delay, number: timersSet, action: action))

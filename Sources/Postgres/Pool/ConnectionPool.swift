@@ -89,8 +89,7 @@ package final class ConnectionPool: StatementRunner {
     return try await body(Connection(pool: self, session: session))
   }
 
-  /// Runs a script of several statements without parameters, such as a schema, as one implicit
-  /// transaction.
+  /// Runs a script, such as a schema: statements without parameters as one implicit transaction.
   ///
   /// The script can't contain COPY.
   ///
@@ -106,8 +105,7 @@ package final class ConnectionPool: StatementRunner {
     await driver.close(within: limit)
   }
 
-  /// Round trips that take this long are logged as slow, including the wait for a connection or a
-  /// lock.
+  /// Round trips of this length, with waits for connections and locks, are logged as slow.
   private static let slowAfter: Duration = .seconds(1)
 
   func timeout(_ deadline: Duration?) -> Duration { deadline ?? configuration.statementDeadline }
@@ -130,8 +128,7 @@ package final class ConnectionPool: StatementRunner {
     }
   }
 
-  /// Logs a round trip in the caller's task, and so with its log metadata; at level notice if it
-  /// was slow.
+  /// Logs a round trip with the metadata of the caller's task; at level notice if it was slow.
   private func log(_ request: Request, after time: Duration) {
     let isSlow = time >= Self.slowAfter
     let level: Logger.Level = isSlow ? .notice : .trace

@@ -5,8 +5,7 @@ package struct Rows: Sendable {
   package let result: ResultHandle
   let statement: String
 
-  /// The number of rows affected by INSERT, UPDATE, DELETE, MERGE or SELECT; 0 for other
-  /// statements.
+  /// The number of rows affected by INSERT, UPDATE, DELETE, MERGE or SELECT; 0 for others.
   package var affectedRows: Int { result.affectedRows }
 
   package var columnNames: [String] { (0..<result.columnCount).map(result.columnName) }

@@ -1,5 +1,4 @@
-/// A statement with its parameters, written as a string literal whose interpolations are bound and
-/// never pasted as text.
+/// A statement, as a string literal whose interpolations are parameters, never pasted as text.
 ///
 /// ```swift
 /// let filter: SQL = "kind = ANY(\(kinds))"
@@ -80,8 +79,7 @@ extension SQL: ExpressibleByStringInterpolation {
 
     /// Binds a value or NULL.
     ///
-    /// A separate overload, because the compiler warns when an optional is interpolated through the
-    /// generic one.
+    /// Separate, because the compiler warns when the generic one interpolates an optional.
     package mutating func appendInterpolation<Value: PostgresEncodable>(_ value: Value?) {
       sql.bind(value)
     }

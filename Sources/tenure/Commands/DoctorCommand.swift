@@ -12,15 +12,10 @@ struct DoctorCommand: AsyncParsableCommand {
       only.
       """)
 
-  enum Format: String, CaseIterable, ExpressibleByArgument {
-    case text
-    case json
-  }
-
   @OptionGroup var options: SettingOptions
 
   @Option(help: "Output format: text or json.")
-  var format = Format.text
+  var format = OutputFormat.text
 
   func run() async throws {
     let report = await examine()

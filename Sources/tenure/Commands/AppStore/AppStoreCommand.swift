@@ -37,7 +37,7 @@ struct AppStoreOptions: ParsableArguments {
   var environment: Environment?
 
   @Option(help: "Output format: text or json.")
-  var format = AppStoreReport.Format.text
+  var format = OutputFormat.text
 
   /// Queries Apple and prints the report that `body` makes of the response.
   func report(_ body: (AppStoreClients) async throws -> AppStoreReport) async throws {
