@@ -59,11 +59,9 @@ package struct AdminSite: Site {
       .get("/admin/rejected", use: queues.rejected)
       .post("/admin/rejected", use: queues.verify)
 
-    let transactions = TransactionController(
-      ledger: ledger, catalogue: api.catalogue, now: api.now)
     for (form, isRelease) in [("transfer", false), ("release", true)] {
       OwnershipController(
-        pages: pages, ledger: ledger, transactions: transactions, entitlements: entitlements,
+        pages: pages, ledger: ledger, transactions: api.transactions, entitlements: entitlements,
         isRelease: isRelease
       ).addRoutes(to: admin, at: "/admin/transactions/{transaction_id}/\(form)")
     }
@@ -75,10 +73,7 @@ package struct AdminSite: Site {
       to: admin, at: "/admin/accounts/{account_id}/erase", "/admin/account-forms/erase")
     MergeController(pages: pages, ledger: ledger, entitlements: entitlements).addRoutes(
       to: admin, at: "/admin/accounts/{account_id}/merge", "/admin/account-forms/merge")
-    ExportPageController(
-      pages: pages, ledger: ledger,
-      exports: ExportController(ledger: ledger, entitlements: entitlements, now: api.now)
-    ).addRoutes(
+    ExportPageController(pages: pages, ledger: ledger, exports: api.exports).addRoutes(
       to: admin, at: "/admin/accounts/{account_id}/export", "/admin/account-forms/export")
   }
 }

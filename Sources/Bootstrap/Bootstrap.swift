@@ -105,8 +105,7 @@ package struct Assembly: Sendable {
         staleness: settings.readMaxStaleness, logger: logger)
     }
     entitlements = EntitlementReader(
-      ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess,
-      replica: replica)
+      ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess, replica: replica)
     if try await ledger.products.publish(settings.sandboxAccess, at: now()) {
       logger.notice("The view current_entitlement now uses this program's TENURE_SANDBOX_ACCESS")
     }
@@ -142,8 +141,12 @@ package struct Assembly: Sendable {
     SchemaWatch(schema: schema, ending: ending, logger: logger)
   }
 
+  package var catalogueRefresh: UntilShutdown {
+    UntilShutdown { [catalogue] in await catalogue.run() }
+  }
+
   package var replicaWatch: [any Service] {
-    entitlements.replica.map { [ReplicaWatch(replica: $0)] } ?? []
+    entitlements.replica.map { replica in [UntilShutdown { await replica.run() }] } ?? []
   }
 
   /// A unique name; in containers, host names and process IDs can be equal.
@@ -169,9 +172,8 @@ package struct Assembly: Sendable {
     let (catalogue, sandboxAccess) = (catalogue, settings.sandboxAccess)
     return JobTools(
       ledger: ledger, submissions: intake, notifications: notifications, poll: poll,
-      appStoreWriteBack: appStoreWriteBack,
-      webhook: webhook, histories: histories, eventRetention: settings.eventRetention,
-      rawRetention: settings.rawRetention,
+      appStoreWriteBack: appStoreWriteBack, webhook: webhook, histories: histories,
+      eventRetention: settings.eventRetention, rawRetention: settings.rawRetention,
       terms: { catalogue.terms(sandboxAccess) })
   }
 
@@ -180,24 +182,6 @@ package struct Assembly: Sendable {
     PollPass(
       tools: jobTools, pollsPerHour: settings.pollsPerHour, name: Self.workerName,
       patience: patience, logger: logger, now: clock.now)
-  }
-}
-
-private struct ReplicaWatch: Service {
-  let replica: ReadReplica
-
-  func run() async throws {
-    await cancelWhenGracefulShutdown { await replica.run() }
-  }
-}
-
-package struct CatalogueRefresh: Service {
-  package let catalogue: CatalogueCache
-
-  package init(catalogue: CatalogueCache) { self.catalogue = catalogue }
-
-  package func run() async throws {
-    await cancelWhenGracefulShutdown { await catalogue.run() }
   }
 }
 

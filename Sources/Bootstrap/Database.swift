@@ -18,9 +18,7 @@ package struct Database: Sendable {
 
   private static let privateName = "tenure"
 
-  /// Opens the database as the programs' role.
-  ///
-  /// Starts and migrates a private database; only checks a configured one.
+  /// Opens the database as the programs' role; starts and migrates a private one, else only checks.
   package static func open(_ settings: Settings, logger: Logger) async throws -> Database {
     guard let url = settings.databaseURL else {
       let database = try await startPrivate(settings, logger: logger)
@@ -30,8 +28,7 @@ package struct Database: Sendable {
       return database
     }
     let pool = try await openPool(url, settings, logger: logger)
-    let migrator = SchemaMigrator(
-      database: pool, reports: ReportSQL(Report.sql), logger: logger)
+    let migrator = SchemaMigrator(database: pool, reports: ReportSQL(Report.sql), logger: logger)
     if case .ahead(let version) = try await migrator.check() {
       logger.warning("\(SchemaStatus.sentence(on: version))")
     } else if try await !migrator.hasCurrentReports() {

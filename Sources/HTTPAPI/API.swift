@@ -40,8 +40,7 @@ package struct API: Sendable {
     schema: SchemaMigrator, keys: APIKeys, metrics: PrometheusRegistry? = nil, logger: Logger,
     now: @escaping @Sendable () -> Timestamp
   ) {
-    let metrics =
-      metrics ?? MetricsSystem.factory as? PrometheusRegistry ?? PrometheusRegistry()
+    let metrics = metrics ?? MetricsSystem.factory as? PrometheusRegistry ?? PrometheusRegistry()
     metricsPage = MetricsPage(registry: metrics, ledger: ledger, logger: logger, now: now)
     requestMetrics = RequestMetrics(metrics)
     self.ledger = ledger
@@ -76,7 +75,7 @@ package struct API: Sendable {
       router: router(),
       server: HTTPServerBuilder { EntitlementChannel(responder: $0, server: server) },
       configuration: ApplicationConfiguration(address: .hostname(host, port: port)),
-      services: [EventWatching(watch: watch), reportCoordinator],
+      services: [UntilShutdown { [watch] in await watch.run() }, reportCoordinator],
       onServerRunning: { channel in await onListening(channel.localAddress?.port ?? port) },
       logger: logger)
   }
@@ -173,7 +172,6 @@ extension API {
       .get("/v1/accounts/{account_id}/consumption-consent", use: accounts.showConsent)
       .delete("/v1/accounts/{account_id}/consumption-consent", use: accounts.deleteConsent)
 
-    let transactions = TransactionController(ledger: ledger, catalogue: catalogue, now: now)
     app
       .get("/v1/transactions/{transaction_id}", use: transactions.show)
       .post("/v1/transactions/{transaction_id}/delivery", use: transactions.acknowledgeDelivery)
@@ -191,7 +189,6 @@ extension API {
     admin.put("/v1/products/{product_id}", use: products.put)
     let administration = AdministrationController(
       ledger: ledger, transactions: transactions, entitlements: self.entitlements, now: now)
-    let exports = ExportController(ledger: ledger, entitlements: self.entitlements, now: now)
     admin
       .post("/v1/transactions/{transaction_id}/owner", use: administration.transfer)
       .delete("/v1/transactions/{transaction_id}/owner", use: administration.release)
@@ -210,6 +207,14 @@ extension API {
       .get("/v1/reports/{name}", use: reports.show)
 
     return router
+  }
+
+  package var transactions: TransactionController {
+    TransactionController(ledger: ledger, catalogue: catalogue, now: now)
+  }
+
+  package var exports: ExportController {
+    ExportController(ledger: ledger, entitlements: entitlements, now: now)
   }
 
   private func permission(_ role: APIKeys.Role) -> Permission {

@@ -34,9 +34,7 @@ package struct APIKeys: Sendable {
 
   private let keys: [Key]
 
-  /// Parses comma-separated keys of the form `name:role:secret`.
-  ///
-  /// Throws an ``APIKeyError``, which contains no secret.
+  /// Parses comma-separated keys `name:role:secret`; an ``APIKeyError`` contains no secret.
   package init(parsing text: Secret<String>) throws {
     var keys: [Key] = []
     for (index, entry) in text.revealed.split(separator: ",", omittingEmptySubsequences: false)
@@ -88,9 +86,7 @@ package struct APIKeys: Sendable {
   private static let scheme = Array("bearer ".utf8)
 }
 
-/// An error in the configured keys.
-///
-/// Never shows the text of an entry, because any part of it may be a secret.
+/// An error in the configured keys, without an entry's text: any part of it may be a secret.
 package struct APIKeyError: Error, Hashable, Sendable, CustomStringConvertible {
   package enum Fault: String, Sendable {
     case notThreeParts = "not of the form name:role:secret"

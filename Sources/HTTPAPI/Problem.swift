@@ -98,20 +98,16 @@ extension Response {
 }
 
 extension Problem {
-  /// Maps any error to the answer for the caller.
-  ///
-  /// Internal errors show no details; the log has them.
+  /// Maps any error to the caller's answer, without an internal error's details, which the log has.
   package init(_ error: any Error) {
     switch error {
     case let problem as Problem: self = problem
     case let error as LedgerError: self.init(error)
     case let error as DecodingError: self.init(error)
-    case let error as JSONError:
-      self.init(.invalidRequest, "Invalid JSON: the body \(error).")
+    case let error as JSONError: self.init(.invalidRequest, "Invalid JSON: the body \(error).")
     case is NIOTooManyBytesError: self.init(.contentTooLarge, "The body is too large.")
     case let error as any HTTPResponseError: self.init(error)
-    case is CancellationError:
-      self = .unavailable("The server is shutting down. Try again.")
+    case is CancellationError: self = .unavailable("The server is shutting down. Try again.")
     case is NotificationQueueFull:
       self = .unavailable("Too many notifications are being verified. Try again.")
     case is TooManyFiles:
@@ -293,8 +289,7 @@ extension Response {
 
   /// A response with one piece of text or data.
   init(_ body: ByteBuffer, as mediaType: String) {
-    self.init(
-      status: .ok, headers: [.contentType: mediaType], body: ResponseBody(byteBuffer: body))
+    self.init(status: .ok, headers: [.contentType: mediaType], body: ResponseBody(byteBuffer: body))
   }
 }
 

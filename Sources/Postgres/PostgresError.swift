@@ -17,8 +17,7 @@ package struct PostgresError: Error, Sendable {
     case decoding
     /// The pool or the transaction was closed; nothing was sent.
     case closed
-    /// The statement can't be sent this way, such as one with more than 65,535 parameters; nothing
-    /// was sent.
+    /// Not sent: the statement is unsuitable, such as one with more than 65,535 parameters.
     case invalidRequest
   }
 
@@ -32,14 +31,11 @@ package struct PostgresError: Error, Sendable {
   package internal(set) var column: String?
   /// The statement's text, with `$1` in place of values.
   package internal(set) var statement: String?
-  /// Whether a request to cancel another statement on the connection hit this one.
-  ///
-  /// The statement is repeated.
+  /// Whether a cancellation meant for another statement hit this one, which is then repeated.
   var wasCancelledByMistake = false
   /// Whether the connection was known to be lost before the request was sent.
   var wasNotSent = false
-  /// Whether the server rejected a prepared statement because its result would have different
-  /// columns.
+  /// Whether the server rejected a prepared statement whose result would have new columns.
   var isRefusedPlan = false
 
   init(_ code: Code, _ message: String, statement: String? = nil) {
@@ -56,8 +52,7 @@ package struct PostgresError: Error, Sendable {
 }
 
 extension PostgresError {
-  /// An error that the body of a transaction throws when concurrent changes have outdated its
-  /// reads.
+  /// The error of a transaction's body whose reads concurrent changes have outdated.
   ///
   /// The transaction runs again from its beginning.
   package static func overtaken(_ message: String) -> PostgresError {
@@ -72,8 +67,7 @@ extension PostgresError {
 
   /// Whether repeating the same work a little later may succeed.
   ///
-  /// After ``Code/connectionLost`` and ``Code/timedOut`` the work may already be done: repeat only
-  /// what is idempotent.
+  /// After ``Code/connectionLost`` and ``Code/timedOut`` it may be done: repeat only if idempotent.
   package var isTransient: Bool {
     switch code {
     case .connectionFailed, .connectionLost, .timedOut, .poolTimeout: true
@@ -82,15 +76,13 @@ extension PostgresError {
     }
   }
 
-  /// Whether concurrent work caused the rollback, so that the transaction should run again from its
-  /// beginning.
+  /// Whether concurrent work caused the rollback: run the transaction again from its beginning.
   package var isRetryableTransaction: Bool {
     sqlState == .serializationFailure || sqlState == .deadlockDetected || wasCancelledByMistake
       || isStalePlan
   }
 
-  /// Whether the server is stopping, starting, out of a resource (classes 53 and 57P) or a
-  /// read-only standby.
+  /// Whether the server stops, starts, lacks a resource (classes 53 and 57P) or is a standby.
   package var isServerUnavailable: Bool {
     guard let sqlState else { return false }
     guard sqlState != .databaseDropped else { return false }
@@ -163,11 +155,7 @@ package struct SQLState: RawRepresentable, Hashable, Sendable, CustomStringConve
   package var errorClass: Substring { rawValue.prefix(2) }
 
   package static let featureNotSupported = SQLState(rawValue: "0A000")
-  package static let invalidTextRepresentation = SQLState(rawValue: "22P02")
-  package static let notNullViolation = SQLState(rawValue: "23502")
-  package static let foreignKeyViolation = SQLState(rawValue: "23503")
   package static let uniqueViolation = SQLState(rawValue: "23505")
-  package static let checkViolation = SQLState(rawValue: "23514")
   package static let readOnlyTransaction = SQLState(rawValue: "25006")
   package static let inFailedTransaction = SQLState(rawValue: "25P02")
   package static let invalidStatementName = SQLState(rawValue: "26000")
@@ -175,9 +163,6 @@ package struct SQLState: RawRepresentable, Hashable, Sendable, CustomStringConve
   package static let deadlockDetected = SQLState(rawValue: "40P01")
   package static let duplicateSchema = SQLState(rawValue: "42P06")
   package static let insufficientPrivilege = SQLState(rawValue: "42501")
-  package static let syntaxError = SQLState(rawValue: "42601")
-  package static let undefinedColumn = SQLState(rawValue: "42703")
-  package static let undefinedTable = SQLState(rawValue: "42P01")
   package static let lockNotAvailable = SQLState(rawValue: "55P03")
   package static let queryCanceled = SQLState(rawValue: "57014")
   package static let adminShutdown = SQLState(rawValue: "57P01")

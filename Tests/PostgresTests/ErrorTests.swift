@@ -15,19 +15,19 @@ import Testing
         CREATE TABLE owned (name text NOT NULL REFERENCES owner);
         INSERT INTO owner VALUES ('\(Self.secret)');
         """)
-      // swift-format-ignore
-      let table: [(SQL, SQLState, String?, String?)] = [
-        ("INSERT INTO owner VALUES (\(secret))",   .uniqueViolation, "owner_pkey",       "owner"),
-        ("INSERT INTO owner VALUES (\("missing"))", .checkViolation, "owner_name_check", "owner"),
-        ("INSERT INTO owned VALUES (\("none"))", .foreignKeyViolation, "owned_name_fkey", "owned"),
-        ("INSERT INTO owned VALUES (\(noName))",   .notNullViolation, nil, "owned"),
-        ("SELECT \(secret)::int",            .invalidTextRepresentation, nil,                nil),
-        ("SELECT * FROM nowhere",                  .undefinedTable,      nil,                nil),
-        ("SELECT FROM WHERE",                      .syntaxError,         nil,                nil),
+      // The SQLSTATE of each kind of error: a violated constraint, and an unusable statement.
+      let table: [(SQL, String, String?, String?)] = [
+        ("INSERT INTO owner VALUES (\(secret))", "23505", "owner_pkey", "owner"),
+        ("INSERT INTO owner VALUES (\("missing"))", "23514", "owner_name_check", "owner"),
+        ("INSERT INTO owned VALUES (\("none"))", "23503", "owned_name_fkey", "owned"),
+        ("INSERT INTO owned VALUES (\(noName))", "23502", nil, "owned"),
+        ("SELECT \(secret)::int", "22P02", nil, nil),
+        ("SELECT * FROM nowhere", "42P01", nil, nil),
+        ("SELECT FROM WHERE", "42601", nil, nil),
       ]
       for (sql, state, constraint, name) in table {
         let error = await postgresError { _ = try await pool.query(sql) }
-        #expect(error?.sqlState == state)
+        #expect(error?.sqlState?.rawValue == state)
         #expect(error?.constraint == constraint)
         #expect(error?.table == name)
         #expect(error?.statement == sql.text)

@@ -136,7 +136,7 @@ import Testing
       let error = await postgresError {
         try await pool.runScript("CREATE TABLE half_done (id int); SELECT nothing")
       }
-      #expect(error?.sqlState == .undefinedColumn)
+      #expect(error?.sqlState?.rawValue == "42703")
       let exists: SQL = "SELECT to_regclass('half_done') IS NOT NULL"
       let isThere = try await pool.query(exists).decodeOnly(Bool.self)
       #expect(!isThere)

@@ -101,9 +101,8 @@ extension FactRow {
   fileprivate init(_ action: AdministratorAction, on account: Account) {
     self.init(
       at: Moment(action.actedAt), sentence: action.sentence(on: account),
-      source: EntrySource.Kind.administrator.title,
-      symbol: .administrator, sourceID: action.administrator,
-      reason: action.reason)
+      source: EntrySource.Kind.administrator.title, symbol: .administrator,
+      sourceID: action.administrator, reason: action.reason)
   }
 }
 
@@ -132,8 +131,7 @@ extension FactRow {
     let environment = data?["environment"]?.string
     self.init(
       at: Moment(event.occurredAt), sentence: Self.sentence(event.type, data), source: "Event",
-      symbol: .poll, sourceDetail: event.type,
-      sourceID: data?["transaction_id"]?.string,
+      symbol: .poll, sourceDetail: event.type, sourceID: data?["transaction_id"]?.string,
       sourceHref: data?["original_transaction_id"]?.string.flatMap { id in
         environment.map { AdminURL.originalTransaction(id, environment: $0) }
       })

@@ -23,8 +23,7 @@ struct AccountPageController: Sendable {
     }
     let now = pages.now()
     let held = try await entitlements.entitlements(of: account.id, now: now)
-    let charges = try await AccountCharges(
-      of: account, part: part, in: ledger, catalogue.catalogue)
+    let charges = try await AccountCharges(of: account, part: part, in: ledger, catalogue.catalogue)
     let submissionPart = try part("submissions_")
     let (submissions, submissionPaging) = submissionPart.part(
       of: try await ledger.accounts.latestSubmissions(
@@ -118,8 +117,7 @@ struct AccountPageController: Sendable {
     return [
       heir.map { "The account was merged into “\($0)”." },
       submitted(charges.claimed.all.count, "owned by another account"),
-      submitted(charges.unclaimed.all.count(where: \.isClaimed), "unclaimed"),
-      status,
+      submitted(charges.unclaimed.all.count(where: \.isClaimed), "unclaimed"), status,
     ].compactMap(\.self)
   }
 
@@ -133,8 +131,7 @@ struct AccountPageController: Sendable {
   private static func actions(for account: Account) -> [PageLink] {
     guard !account.isErased else { return [] }
     func link(_ label: String, _ form: String, isDanger: Bool = false) -> PageLink {
-      PageLink(
-        label: label, href: AdminURL.account(account.id, form: form), isDanger: isDanger)
+      PageLink(label: label, href: AdminURL.account(account.id, form: form), isDanger: isDanger)
     }
     // A merged account can't receive grants or further merges.
     let gifts = [link("Grant…", "grant"), link("Merge…", "merge")]
@@ -143,8 +140,7 @@ struct AccountPageController: Sendable {
   }
 
   private static func properties(of account: Account, heir: Account) -> [Property] {
-    let merged = Property(
-      "Merged into", heir.id, href: AdminURL.account(heir.id), isCode: true)
+    let merged = Property("Merged into", heir.id, href: AdminURL.account(heir.id), isCode: true)
     return (heir.key == account.key ? [] : [merged]) + [
       Property("Account", account.id, isCode: true),
       Property(
@@ -225,9 +221,7 @@ struct AccountPageController: Sendable {
 }
 
 enum AdminPath {
-  /// Finds the account named in a path, or in the query for the ids `.` and `..`.
-  ///
-  /// - Throws: ``ProblemCode/unknownAccount``.
+  /// Finds the account named in a path, or in the query for `.` and `..`; throws a ``Problem``.
   static func account(_ request: Request, _ context: APIContext, in ledger: Ledger) async throws
     -> Account
   {

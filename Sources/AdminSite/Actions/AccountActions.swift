@@ -45,8 +45,7 @@ struct MergeController: ActionController {
       lead: "Merges a guest account into a member account. Charges, orders and grants move to the "
         + "member, including future ones.",
       properties: [
-        Property("Account", account.id, isCode: true),
-        Property("First seen", account.createdAt),
+        Property("Account", account.id, isCode: true), Property("First seen", account.createdAt),
       ],
       fields: [
         FormField(
@@ -102,8 +101,7 @@ struct ErasureController: ActionController {
         message: "A pseudonym has replaced the account ID.",
         properties: [
           Property(
-            "Pseudonym", erasure.pseudonym, href: AdminURL.account(erasure.pseudonym),
-            isCode: true),
+            "Pseudonym", erasure.pseudonym, href: AdminURL.account(erasure.pseudonym), isCode: true),
           number("Holdings kept", removed.holdings),
           number("Submissions cleared", removed.submissions),
           number("Payloads deleted", removed.payloads),
@@ -129,8 +127,7 @@ struct ErasureController: ActionController {
       title: "Erase customer data", action: AdminURL.account(account.id, form: "erase"),
       lead: "Deletes personal data; keeps financial records under a pseudonym.",
       properties: [
-        Property("Account", account.id, isCode: true),
-        Property("First seen", account.createdAt),
+        Property("Account", account.id, isCode: true), Property("First seen", account.createdAt),
       ],
       fields: [
         FormField(

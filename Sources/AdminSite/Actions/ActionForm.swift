@@ -16,12 +16,9 @@ protocol ActionController: Sendable {
 
   func form(for subject: Subject) -> ActionForm
 
-  /// Performs the action, or asks for confirmation first.
-  ///
-  /// - Throws: A ``Problem`` for a field, which is shown in the form.
-  func perform(
-    _ form: ActionForm, on subject: Subject, _ request: Request, _ context: APIContext
-  ) async throws -> Response
+  /// Performs the action or asks for confirmation; a form shows the ``Problem`` thrown for a field.
+  func perform(_ form: ActionForm, on subject: Subject, _ request: Request, _ context: APIContext)
+    async throws -> Response
 }
 
 extension ActionController {
@@ -127,9 +124,7 @@ struct ActionForm: Sendable {
 }
 
 extension APIContext {
-  /// The logged-in administrator with the form's reason.
-  ///
-  /// - Throws: A ``Problem`` if the reason is missing.
+  /// The logged-in administrator with the form's reason; throws a ``Problem`` if it is missing.
   func actingAdministrator() throws -> Administrator {
     try administrator(reason: try admin.form.text(.reason))
   }

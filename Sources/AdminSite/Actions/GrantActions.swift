@@ -32,9 +32,8 @@ struct GrantController: ActionController {
         unseen: [("grant_id", UUID().uuidString.lowercased())])
     }
     _ = try await ledger.grants.grant(
-      as: context.admin.form["grant_id"].flatMap { UUID(uuidString: $0.rawValue) } ?? UUID(),
-      name, to: account.id, until: end, by: administrator, terms: entitlements.terms,
-      at: pages.now())
+      as: context.admin.form["grant_id"].flatMap { UUID(uuidString: $0.rawValue) } ?? UUID(), name,
+      to: account.id, until: end, by: administrator, terms: entitlements.terms, at: pages.now())
     return PageRenderer.done(
       Flash(message: "“\(name)” was granted.", tone: Tone.good),
       then: AdminURL.account(account.id), request, context)
@@ -110,8 +109,7 @@ struct RevocationController: ActionController {
       lead: "The account loses this entitlement unless a purchase or another grant provides it.",
       properties: [
         Property("Account", stored.accountID, isCode: true),
-        Property("Entitlement", stored.grant.entitlement),
-        Property("Start", stored.grant.startsAt),
+        Property("Entitlement", stored.grant.entitlement), Property("Start", stored.grant.startsAt),
         Property("Reason", stored.reason),
       ],
       buttonLabel: "Revoke", isDanger: true, subject: .account(stored.accountID))

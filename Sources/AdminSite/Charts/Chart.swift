@@ -18,12 +18,16 @@ struct Chart: Sendable {
   var labelY: Int
   var yTicks: [ChartTick]
   var xTicks: [ChartTick]
-  var areas: [ChartPath] = []
-  var bars: [ChartBar] = []
-  var lines: [ChartPath] = []
-  var dots: [ChartDot] = []
-  var bands: [ChartBand]
-  var legend: [ChartKey]
+  /// The areas below lines, and the lines: 0 to 1000 across, pixels down.
+  var areas: [(seriesClass: String, data: String)] = []
+  var lines: [(seriesClass: String, data: String)] = []
+  /// The pieces of stacked bars.
+  var bars: [(seriesClass: String, x: String, width: String, y: String, height: String)] = []
+  var dots: [(seriesClass: String, x: String, y: String)] = []
+  /// The parts of the plot that show the values of one time when pointed at.
+  var bands: [(x: String, width: String, text: String)]
+  /// The series with their latest values.
+  var legend: [(seriesClass: String, label: String, value: String?)]
   var isEmpty: Bool
   var table: DataTable
 }
@@ -39,51 +43,6 @@ struct ChartTick: Sendable {
   var isZero = false
 }
 
-/// A line or the area below it: 0 to 1000 across, pixels down.
-struct ChartPath: Sendable {
-  /// `series-1` to `series-6`.
-  var seriesClass: String
-  /// Letters and numbers only.
-  var data: String
-}
-
-/// A piece of a stacked bar.
-struct ChartBar: Sendable {
-  var seriesClass: String
-  var x: String
-  var width: String
-  var y: String
-  var height: String
-}
-
-struct ChartDot: Sendable {
-  var seriesClass: String
-  var x: String
-  var y: String
-
-  /// A point of a ``PathRun``.
-  fileprivate init(_ point: (x: Double, y: Double), _ seriesClass: String) {
-    self.seriesClass = seriesClass
-    x = Coordinate.text(point.x / 10)
-    y = Coordinate.text(point.y)
-  }
-}
-
-/// The part of the plot that shows the values of one time when pointed at.
-struct ChartBand: Sendable {
-  var x: String
-  var width: String
-  var text: String
-}
-
-/// An entry of the legend.
-struct ChartKey: Sendable {
-  var seriesClass: String
-  var label: String
-  /// The latest value.
-  var value: String?
-}
-
 extension Chart {
   /// Draws a line for each series, and an area below the first.
   init(linesOf data: ChartData) {
@@ -96,18 +55,22 @@ extension Chart {
       let runs = PathRun.runs(of: series.values, at: shares, in: scale)
       let drawn = runs.filter { $0.points.count > 1 }
       if !drawn.isEmpty {
-        lines.append(
-          ChartPath(seriesClass: seriesClass, data: drawn.map(\.line).joined()))
+        lines.append((seriesClass: seriesClass, data: drawn.map(\.line).joined()))
         if index == 0 {
           areas.append(
-            ChartPath(
-              seriesClass: seriesClass,
-              data: drawn.map { $0.area(from: scale.baseline) }.joined()))
+            (
+              seriesClass: seriesClass, data: drawn.map { $0.area(from: scale.baseline) }.joined()
+            ))
         }
       }
       // A single value is not a line.
-      dots += runs.filter { $0.points.count == 1 }.flatMap(\.points)
-        .map { ChartDot($0, seriesClass) }
+      addDots(runs.filter { $0.points.count == 1 }, seriesClass)
+    }
+  }
+
+  private mutating func addDots(_ runs: [PathRun], _ seriesClass: String) {
+    dots += runs.flatMap(\.points).map {
+      (seriesClass, Coordinate.text($0.x / 10), Coordinate.text($0.y))
     }
   }
 }
@@ -158,8 +121,7 @@ extension ChartData {
     guard let first = buckets.first, let last = buckets.last else { return [] }
     guard first.at < last.at else { return [(0.5, first.label)] }
     let finest = zip(buckets, buckets.dropFirst()).map { $1.at - $0.at }.min() ?? .zero
-    let ticks = CalendarTicks(
-      from: first.at, until: last.at, most: Self.mostTicks, finest: finest)
+    let ticks = CalendarTicks(from: first.at, until: last.at, most: Self.mostTicks, finest: finest)
     return ticks.marks.compactMap { mark in
       buckets.firstIndex { $0.at >= mark.moment }.map { (shares[$0], mark.label) }
     }
@@ -181,18 +143,17 @@ extension Chart {
       for piece in stack.pieces {
         let (top, bottom) = (scale.y(piece.until), scale.y(piece.from))
         bars.append(
-          ChartBar(
-            seriesClass: ChartData.seriesClass(piece.series),
-            x: Coordinate.text(share * 100 - width / 2), width: Coordinate.text(width),
-            y: Coordinate.text(min(top, bottom)), height: Coordinate.text(abs(bottom - top))))
+          (
+            ChartData.seriesClass(piece.series), Coordinate.text(share * 100 - width / 2),
+            Coordinate.text(width), Coordinate.text(min(top, bottom)),
+            Coordinate.text(abs(bottom - top))
+          ))
       }
     }
     guard !isEmpty, !sums.isEmpty else { return }
     let run = PathRun.runs(of: sums, at: shares, in: scale)
-    lines.append(ChartPath(seriesClass: ChartData.netClass, data: run.map(\.line).joined()))
-    if data.buckets.count <= 40 {
-      dots += run.flatMap(\.points).map { ChartDot($0, ChartData.netClass) }
-    }
+    lines.append((seriesClass: ChartData.netClass, data: run.map(\.line).joined()))
+    if data.buckets.count <= 40 { addDots(run, ChartData.netClass) }
   }
 }
 

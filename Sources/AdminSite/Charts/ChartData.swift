@@ -6,29 +6,20 @@ struct ChartData: Sendable {
   var id: String
   var title: String
   var unit = ChartUnit.count
-  /// In order; wall-clock times of the report's time zone.
-  var buckets: [ChartBucket]
-  var series: [ChartSeries]
+  typealias Series = (name: String, values: [Int64?])
+
+  /// Days, weeks or months in order, as wall-clock times of the report's time zone, with labels
+  /// such as `2026-11-22`, `Week of 2026-11-16` or `Nov 2026`.
+  var buckets: [(at: Timestamp, label: String)]
+  /// With a value for each bucket; nil if unknown.
+  var series: [Series]
   /// The total of all series, drawn as a line over their bars.
-  var net: ChartSeries?
+  var net: Series?
   /// Of the plot, in pixels.
   var height = 200
 
   /// Whether no value is known.
   var isEmpty: Bool { series.allSatisfy { $0.values.allSatisfy { $0 == nil } } }
-}
-
-/// A day, week or month of a chart.
-struct ChartBucket: Sendable {
-  var at: Timestamp
-  /// For example `2026-11-22`, `Week of 2026-11-16` or `Nov 2026`.
-  var label: String
-}
-
-struct ChartSeries: Sendable {
-  var name: String
-  /// One for each bucket; nil if unknown.
-  var values: [Int64?]
 }
 
 extension ChartData {
@@ -42,8 +33,7 @@ extension ChartData {
     Chart(
       id: id, title: title, description: description, height: height,
       fullHeight: height + Self.axisHeight, labelY: height + 16, yTicks: scale.ticks(in: unit),
-      xTicks: ChartTick.across(marks), bands: bands, legend: legend, isEmpty: isEmpty,
-      table: table)
+      xTicks: ChartTick.across(marks), bands: bands, legend: legend, isEmpty: isEmpty, table: table)
   }
 
   /// The class of a series' colour; the six colours repeat.
@@ -53,13 +43,14 @@ extension ChartData {
   static let netClass = "series-net"
 
   /// The series in the legend, the description and the table.
-  private var allSeries: [ChartSeries] { series + (net.map { [$0] } ?? []) }
+  private var allSeries: [Series] { series + (net.map { [$0] } ?? []) }
 
-  private var legend: [ChartKey] {
+  private var legend: [(seriesClass: String, label: String, value: String?)] {
     allSeries.enumerated().map { index, series in
-      ChartKey(
-        seriesClass: self.series.indices.contains(index) ? Self.seriesClass(index) : Self.netClass,
-        label: series.name, value: (series.values.last ?? nil).map(unit.text))
+      (
+        self.series.indices.contains(index) ? Self.seriesClass(index) : Self.netClass,
+        series.name, (series.values.last ?? nil).map(unit.text)
+      )
     }
   }
 
@@ -79,7 +70,7 @@ extension ChartData {
     .joined(separator: " ")
   }
 
-  private var bands: [ChartBand] {
+  private var bands: [(x: String, width: String, text: String)] {
     let count = buckets.count
     guard count > 0 else { return [] }
     let group = (count + Self.mostBands - 1) / Self.mostBands
@@ -89,11 +80,12 @@ extension ChartData {
       let values = allSeries.compactMap { series in
         series.values[index].map { "\(series.name) \(unit.text($0))" }
       }
-      return ChartBand(
-        x: Coordinate.text(Double(start) / Double(count) * 100),
-        width: Coordinate.text(Double(index + 1 - start) / Double(count) * 100),
-        text: "\(buckets[index].label): "
-          + (values.isEmpty ? "not known" : values.joined(separator: ", ")))
+      return (
+        Coordinate.text(Double(start) / Double(count) * 100),
+        Coordinate.text(Double(index + 1 - start) / Double(count) * 100),
+        "\(buckets[index].label): "
+          + (values.isEmpty ? "not known" : values.joined(separator: ", "))
+      )
     }
   }
 
@@ -341,8 +333,7 @@ struct CalendarTicks: Sendable {
 }
 
 extension ChartTick {
-  /// Marks at shares of an axis: the outermost labels stay inside, and of many every other one is
-  /// hidden on a phone.
+  /// Marks at shares of an axis: outer labels stay inside; a phone hides every other of many.
   static func across(_ marks: [(share: Double, label: String)]) -> [ChartTick] {
     marks.enumerated().map { index, mark in
       let anchor = mark.share < 0.06 ? "start" : mark.share > 0.94 ? "end" : "middle"

@@ -79,8 +79,7 @@ extension ChargeReport {
     [
       Property("Transaction", charge.id.transactionID.rawValue, href: charge.id.href, isCode: true),
       Property("Product", charge.productID.rawValue, isCode: true),
-      Property("Charged", charge.date),
-      Property("Price", Price.text(of: transaction)),
+      Property("Charged", charge.date), Property("Price", Price.text(of: transaction)),
       Property(
         "Owner", ownerAccountID ?? "unclaimed", href: ownerAccountID.map { AdminURL.account($0) }),
       Property("Decision", because),
@@ -109,8 +108,7 @@ extension Charge.ID {
 
 extension OriginalTransactionKey {
   var href: String {
-    AdminURL.originalTransaction(
-      originalTransactionID.rawValue, environment: environment.rawValue)
+    AdminURL.originalTransaction(originalTransactionID.rawValue, environment: environment.rawValue)
   }
 }
 
@@ -205,8 +203,7 @@ extension WriteBack {
     let content =
       switch kind {
       case .ownership: account.map { "the owner \(name($0))" } ?? "the owner"
-      case .consumption:
-        deliveryStatus.map { "the delivery status \($0)" } ?? "consumption data"
+      case .consumption: deliveryStatus.map { "the delivery status \($0)" } ?? "consumption data"
       }
     switch outcome {
     case .accepted: return "Sent to Apple: \(content)."

@@ -60,8 +60,7 @@ struct OriginalTransactionPageController: Sendable {
   /// A charge, with the decision on it.
   private func card(
     _ report: ChargeReport, in original: RecordedOriginalTransaction,
-    facts: OriginalTransactionFacts,
-    owners: TimelineOwners, catalogue: Catalogue, at now: Timestamp
+    facts: OriginalTransactionFacts, owners: TimelineOwners, catalogue: Catalogue, at now: Timestamp
   ) -> some Sendable {
     let (charge, recorded, end) = (report.charge, report.recorded, report.end(in: catalogue))
     let owner = owners.number(recorded.decision.owner)
@@ -97,8 +96,7 @@ struct OriginalTransactionPageController: Sendable {
           note: action.reason)
       },
       renewal.previous.map {
-        Property(
-          "Previous charge", $0.transactionID.rawValue, href: "#\($0.anchor)", isCode: true)
+        Property("Previous charge", $0.transactionID.rawValue, href: "#\($0.anchor)", isCode: true)
       },
       renewal.account.map(facts.name).map {
         Property("Auto-renewing account", $0, href: AdminURL.account($0), isCode: true)
@@ -126,8 +124,7 @@ struct OriginalTransactionPageController: Sendable {
     let properties: [Property?] = [
       Property(
         "Renewals go to", account ?? "no account", href: account.map { AdminURL.account($0) },
-        isCode: account != nil),
-      Property("Environment", line.environment.rawValue),
+        isCode: account != nil), Property("Environment", line.environment.rawValue),
       Property("Charges", ChartUnit.count.text(Int64(original.rule.charges.count))),
       product.map { Property("Product", $0.rawValue, isCode: true) },
       summary.paidThrough.map { Property("Paid through", $0) },
@@ -168,8 +165,7 @@ struct FactRow: Sendable {
   var recordedAt: Moment?
 }
 
-/// All ledger entries of an original transaction and those linked with it, with their sources, and
-/// the latest write-backs.
+/// All ledger entries of linked original transactions with their sources, and latest write-backs.
 struct OriginalTransactionFacts: Sendable {
   private static let mostWriteBacks = 10
 

@@ -33,19 +33,9 @@ struct TimelineChart: Sendable {
   }
 
   /// The account that renewals go to, from a date on.
-  struct Binding: Sendable {
-    var at: Timestamp
-    var owner: Int
-    var text: String
-  }
-
+  typealias Binding = (at: Timestamp, owner: Int, text: String)
   /// A change of auto-renew by the customer.
-  struct Switch: Sendable {
-    var at: Timestamp
-    var isOn: Bool
-    var text: String
-    var href: String?
-  }
+  typealias Switch = (at: Timestamp, isOn: Bool, text: String, href: String?)
 }
 
 extension TimelineLayout {
@@ -118,8 +108,7 @@ extension TimelineChart {
       return TimelineLayout.Span(
         from: binding.at, until: max(next, binding.at),
         classNames: "span-bound \(TimelineOwner.ownerClass(binding.owner))",
-        label: "\(TimelineOwner.letter(binding.owner)) \(name(binding.owner))",
-        text: binding.text)
+        label: "\(TimelineOwner.letter(binding.owner)) \(name(binding.owner))", text: binding.text)
     }
   }
 
@@ -252,8 +241,7 @@ struct TimelineOwners: Sendable {
 extension TimelineChart {
   init(
     of line: OriginalTransactionKey, in original: RecordedOriginalTransaction,
-    facts: OriginalTransactionFacts, catalogue: Catalogue,
-    at now: Timestamp
+    facts: OriginalTransactionFacts, catalogue: Catalogue, at now: Timestamp
   ) {
     let owners = TimelineOwners(of: original.rule)
     let timeline = SubscriptionTimeline(of: original.line, rule: original.rule, in: catalogue)
@@ -271,16 +259,17 @@ extension TimelineChart {
       bindings: Subscriptions.Binding.bindings(
         of: original.rule.charges, decisions: original.rule.decisions
       ).map {
-        Binding(
-          at: $0.boundAt, owner: owners.number($0.account),
-          text: "\($0.boundAt.dayName): renewals go to \(name($0.account))")
+        (
+          $0.boundAt, owners.number($0.account),
+          "\($0.boundAt.dayName): renewals go to \(name($0.account))"
+        )
       },
       troubles: timeline.spans.compactMap(TimelineLayout.Span.init),
       switches: timeline.switches.map {
-        Switch(
-          at: $0.at, isOn: $0.isOn,
-          text: "\(Moment($0.at).text): auto-renew turned \($0.isOn ? "on" : "off")",
-          href: "#\($0.terms.charge.anchor)")
+        (
+          $0.at, $0.isOn, "\(Moment($0.at).text): auto-renew turned \($0.isOn ? "on" : "off")",
+          "#\($0.terms.charge.anchor)"
+        )
       },
       messages: facts.messages, owners: owners.owners(named: facts.name))
   }

@@ -86,47 +86,21 @@ struct TimelinePicture: Sendable {
   var nowX: String?
   /// The label of the present is on its right: there is no room on the left.
   var isNowEarly = false
-  var lanes: [TimelineLane]
-  var spans: [TimelineSpan]
+  typealias PlacedLane = (label: String, labelY: Int, bottom: Int)
+  typealias PlacedSpan = (
+    span: TimelineLayout.Span, x: String, width: String, y: Int, height: Int, labelY: Int
+  )
+  typealias PlacedMark = (mark: TimelineLayout.Mark, x: String, y: Int)
+
+  /// With the baselines of the labels, and the lines between a lane and the next.
+  var lanes: [PlacedLane]
+  var spans: [PlacedSpan]
   var rules: [(x: String, text: String)]
-  var marks: [TimelineMark]
+  var marks: [PlacedMark]
   /// The legend of colours and letters.
   var owners: [TimelineOwner]
   /// The legend of patterns and symbols.
-  var signs: [TimelineSign]
-}
-
-struct TimelineLane: Sendable {
-  var label: String
-  /// The baseline of the label.
-  var labelY: Int
-  /// The line between this lane and the next.
-  var bottom: Int
-}
-
-/// A span in its place.
-struct TimelineSpan: Sendable {
-  var span: TimelineLayout.Span
-  var x: String
-  var width: String
-  var y: Int
-  var height: Int
-  /// The baseline of the label.
-  var labelY: Int
-}
-
-/// A mark in its place.
-struct TimelineMark: Sendable {
-  var mark: TimelineLayout.Mark
-  var x: String
-  var y: Int
-}
-
-/// An entry of the legend: a pattern or a symbol.
-struct TimelineSign: Sendable {
-  var pattern: TimelineLayout.Pattern?
-  var symbol: TimelineLayout.Symbol?
-  var label: String
+  var signs: [(pattern: TimelineLayout.Pattern?, symbol: TimelineLayout.Symbol?, label: String)]
 }
 
 /// An account in the legend.
@@ -165,25 +139,21 @@ extension TimelinePicture {
   init(_ sketch: TimelineLayout) {
     let axis = Axis(from: sketch.from, until: sketch.until)
     var top = 2
-    var (lanes, spans, marks): ([TimelineLane], [TimelineSpan], [TimelineMark]) = ([], [], [])
+    var (lanes, spans, marks): ([PlacedLane], [PlacedSpan], [PlacedMark]) = ([], [], [])
     for lane in sketch.lanes {
       let bottom = top + lane.height + Self.laneGap / 2
-      lanes.append(
-        TimelineLane(label: lane.label, labelY: top + lane.height / 2 + 4, bottom: bottom))
+      lanes.append((lane.label, top + lane.height / 2 + 4, bottom))
       spans += lane.spans.map { Self.span($0, top: top, height: lane.height, on: axis) }
       marks += lane.marks.map {
-        TimelineMark(
-          mark: $0, x: Coordinate.text(axis.percent($0.at)), y: top + $0.offset)
+        ($0, Coordinate.text(axis.percent($0.at)), top + $0.offset)
       }
       top = bottom + Self.laneGap / 2
     }
     let ticks = CalendarTicks(from: axis.from, until: axis.until, most: Self.mostTicks)
     self.init(
       id: sketch.id, title: sketch.title, description: sketch.description, height: top,
-      fullHeight: top + Self.axisHeight, labelY: top + 16,
-      widthClass: Self.widthClass(of: sketch),
-      ticks: ChartTick.across(
-        ticks.marks.map { (axis.percent($0.moment) / 100, $0.label) }),
+      fullHeight: top + Self.axisHeight, labelY: top + 16, widthClass: Self.widthClass(of: sketch),
+      ticks: ChartTick.across(ticks.marks.map { (axis.percent($0.moment) / 100, $0.label) }),
       nowX: axis.contains(sketch.now) ? Coordinate.text(axis.percent(sketch.now)) : nil,
       isNowEarly: axis.percent(sketch.now) < Self.earlyPercent,
       lanes: lanes, spans: spans,
@@ -193,25 +163,21 @@ extension TimelinePicture {
 
   private static func span(
     _ span: TimelineLayout.Span, top: Int, height: Int, on axis: Axis
-  ) -> TimelineSpan {
+  ) -> PlacedSpan {
     let left = axis.percent(span.from)
     let inner = max(height - 2 * span.inset, 1)
-    return TimelineSpan(
-      span: span, x: Coordinate.text(left),
-      width: Coordinate.text(max(axis.percent(span.until) - left, narrowest)),
-      y: top + span.inset, height: inner, labelY: inner / 2 + 4)
+    let width = Coordinate.text(max(axis.percent(span.until) - left, narrowest))
+    return (span, Coordinate.text(left), width, top + span.inset, inner, inner / 2 + 4)
   }
 
   /// The patterns and symbols in use, in a fixed order.
-  private static func signs(of sketch: TimelineLayout) -> [TimelineSign] {
+  private static func signs(of sketch: TimelineLayout)
+    -> [(pattern: TimelineLayout.Pattern?, symbol: TimelineLayout.Symbol?, label: String)]
+  {
     let patterns = Set(sketch.lanes.flatMap { $0.spans.compactMap(\.pattern) })
     let symbols = Set(sketch.lanes.flatMap { $0.marks.map(\.symbol) })
-    return TimelineLayout.Pattern.allCases.filter(patterns.contains).map {
-      TimelineSign(pattern: $0, label: $0.rawValue)
-    }
-      + TimelineLayout.Symbol.allCases.filter(symbols.contains).map {
-        TimelineSign(symbol: $0, label: $0.rawValue)
-      }
+    return TimelineLayout.Pattern.allCases.filter(patterns.contains).map { ($0, nil, $0.rawValue) }
+      + TimelineLayout.Symbol.allCases.filter(symbols.contains).map { (nil, $0, $0.rawValue) }
   }
 
   private static func widthClass(of sketch: TimelineLayout) -> String {

@@ -65,11 +65,6 @@ extension OverviewAnswers {
   }
 }
 
-struct TileGroup: Sendable {
-  var heading: String
-  var tiles: [Tile]
-}
-
 /// A current number and its recent history.
 struct Tile: Sendable {
   var label: String
@@ -86,18 +81,8 @@ struct Tile: Sendable {
 
 /// The queries of the overview.
 enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
-  case active
-  case trials
-  case mrr
-  case churn
-  case renewalsDue
-  case billingIssues
-  case refunds
-  case intake
-  case intakeFailures
-  case unclaimed
-  case recentActions
-  case renewalsDueBefore
+  case active, trials, mrr, churn, renewalsDue, billingIssues, refunds, intake, intakeFailures
+  case unclaimed, recentActions, renewalsDueBefore
 
   var question: ReportQuestion {
     switch self {

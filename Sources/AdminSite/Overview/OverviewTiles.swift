@@ -4,30 +4,26 @@ import Subscriptions
 extension OverviewAnswers {
   private static let mostCurrencies = 4
 
-  var groups: [TileGroup] {
-    [
-      TileGroup(
-        heading: "Subscriptions",
-        tiles: [
-          stock(.active, "Active", "active", more: Tone.good),
-          stock(.trials, "Trials", "trials", more: Tone.info),
-          churn,
-          stock(
-            .billingIssues, "Billing issues", "in_grace_period", "in_billing_retry",
-            more: Tone.warning, less: Tone.good),
-        ]),
-      TileGroup(
-        heading: "Revenue", tiles: money + [renewals, flow(.refunds, "Refunds", "refunds")]),
-      TileGroup(
-        heading: "Processing",
-        tiles: [
-          waiting(
-            "Processing backlog", "submissions_open", "notifications_open", "jobs_overdue",
-            note: "receipts, notifications, overdue jobs", href: OverviewQuestion.intake.href),
-          waiting(
-            "Failed", "jobs_parked", "deliveries_parked", note: "jobs and webhook deliveries",
-            href: AdminURL.parked),
-        ] + failures),
+  var groups: [(heading: String, tiles: [Tile])] {
+    let totals = [
+      stock(.active, "Active", "active", more: Tone.good),
+      stock(.trials, "Trials", "trials", more: Tone.info), churn,
+      stock(
+        .billingIssues, "Billing issues", "in_grace_period", "in_billing_retry",
+        more: Tone.warning, less: Tone.good),
+    ]
+    let work = [
+      waiting(
+        "Processing backlog", "submissions_open", "notifications_open", "jobs_overdue",
+        note: "receipts, notifications, overdue jobs", href: OverviewQuestion.intake.href),
+      waiting(
+        "Failed", "jobs_parked", "deliveries_parked", note: "jobs and webhook deliveries",
+        href: AdminURL.parked),
+    ]
+    return [
+      ("Subscriptions", totals),
+      ("Revenue", money + [renewals, flow(.refunds, "Refunds", "refunds")]),
+      ("Processing", work + failures),
     ]
   }
 
@@ -59,8 +55,7 @@ extension OverviewAnswers {
     var weeks = [Int64](repeating: 0, count: PastWeeks.count)
     for row in rows(question) {
       guard let measure = row["measure"]?.text, measures.contains(measure),
-        let ago = row["weeks_ago"]?.integer.flatMap(Int.init(exactly:)),
-        weeks.indices.contains(ago)
+        let ago = row["weeks_ago"]?.integer.flatMap(Int.init(exactly:)), weeks.indices.contains(ago)
       else { continue }
       weeks[PastWeeks.count - 1 - ago] += row.integer("number")
     }
@@ -223,8 +218,7 @@ extension OverviewAnswers {
   }
 
   private func item(
-    _ number: Int64, _ one: String, _ many: String, _ oldest: Int64?, _ href: String,
-    _ tone: String
+    _ number: Int64, _ one: String, _ many: String, _ oldest: Int64?, _ href: String, _ tone: String
   ) -> (text: String, note: String?, href: String, tone: String)? {
     guard number > 0 else { return nil }
     return (

@@ -205,9 +205,7 @@ struct QueueController: Sendable {
 }
 
 extension AdminContext {
-  /// The rows selected for an action.
-  ///
-  /// - Throws: A ``Problem`` for another action or an empty selection.
+  /// The rows selected for an action; throws a ``Problem`` for another one or an empty selection.
   fileprivate func chosen(_ action: String) throws -> [String] {
     guard form["do"] == ExactText(action) else {
       throw Problem.invalid("do", "must be \(action)")
@@ -243,8 +241,7 @@ extension DataTable {
         DataColumn(label: "Count", isNumber: true), DataColumn(label: "Latest"),
       ],
       rows: rejections.map {
-        Self.row(
-          "Submission", $0.code, status: $0.appleStatus, count: $0.count, lastAt: $0.lastAt)
+        Self.row("Submission", $0.code, status: $0.appleStatus, count: $0.count, lastAt: $0.lastAt)
       }
         + refusals.sorted { ($0.count, $0.0) > ($1.count, $1.0) }.map {
           Self.row("Notification", $0.0, count: $0.count, lastAt: $0.lastAt)

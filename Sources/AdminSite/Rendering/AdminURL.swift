@@ -37,8 +37,7 @@ package enum AdminURL {
 
   /// An account's page, or one of its forms: `grant`, `merge`, `erase` or `export`.
   ///
-  /// Browsers remove the segments `.` and `..` from paths, even encoded, so these two ids are
-  /// passed in the query.
+  /// Browsers remove `.` and `..` from paths, even encoded, so these ids are passed in the query.
   static func account(_ id: String, form: String? = nil) -> String {
     guard id == "." || id == ".." else {
       return "/admin/accounts/\(encoded(id))" + (form.map { "/\($0)" } ?? "")
@@ -121,7 +120,6 @@ extension UInt8 {
 extension String {
   /// The text with a hyphen for each byte that is not a letter or digit of ASCII.
   var anchorName: String {
-    String(
-      decoding: utf8.map { $0.isLetterOrDigit ? $0 : UInt8(ascii: "-") }, as: UTF8.self)
+    String(decoding: utf8.map { $0.isLetterOrDigit ? $0 : UInt8(ascii: "-") }, as: UTF8.self)
   }
 }

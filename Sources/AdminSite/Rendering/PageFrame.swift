@@ -13,7 +13,9 @@ struct PageFrame: Sendable {
   var csrfToken = ""
   /// The last search, as the search field's value.
   var searchText = ""
-  var navigation: [NavigationGroup] = []
+  typealias NavigationItem = (label: String, href: String, isCurrent: Bool, badge: String?)
+  /// The first group has no heading; badges count the items of a page.
+  var navigation: [(heading: String?, items: [NavigationItem])] = []
   var flash: Flash?
   var asOf: Moment?
   /// Breadcrumbs, outermost first.
@@ -25,20 +27,6 @@ struct PageFrame: Sendable {
   var styleHref = StaticFile.styleSheet.href
   var scriptHref = StaticFile.script.href
   var iconHref = StaticFile.icon.href
-}
-
-struct NavigationGroup: Sendable {
-  /// Nil for the first group.
-  var heading: String?
-  var items: [NavigationItem]
-}
-
-struct NavigationItem: Sendable {
-  var label: String
-  var href: String
-  var isCurrent = false
-  /// The number of items on the page.
-  var badge: String?
 }
 
 /// The result of an action, shown at the top of the next page.
@@ -97,8 +85,7 @@ struct Property: Sendable {
   var note: String?
 
   init(
-    _ label: String, _ value: String, href: String? = nil, isCode: Bool = false,
-    note: String? = nil
+    _ label: String, _ value: String, href: String? = nil, isCode: Bool = false, note: String? = nil
   ) {
     self.label = label
     self.value = value
@@ -169,19 +156,13 @@ struct FormField: Sendable {
   var type = "text"
   var value = ""
   var isChecked = false
-  var options: [FormOption] = []
+  var options: [(value: String, label: String, isSelected: Bool)] = []
   /// In characters; set for texts that the browser should not complete or correct.
   var maximumLength: Int?
   var isRequired = false
   var hint: String?
   /// Why the value is refused.
   var fault: String?
-}
-
-struct FormOption: Sendable {
-  var value: String
-  var label: String
-  var isSelected: Bool
 }
 
 /// The links to the previous and next page of a list.

@@ -37,21 +37,24 @@ struct PageRenderer: Sendable {
   /// Bounds the time that counting takes.
   private static let mostCounted = 1000
 
-  private static func navigation(at current: String?, parked: Int) -> [NavigationGroup] {
-    func item(_ label: String, _ href: String, badge: String? = nil) -> NavigationItem {
-      NavigationItem(label: label, href: href, isCurrent: href == current, badge: badge)
+  private static func navigation(at current: String?, parked: Int)
+    -> [(heading: String?, items: [PageFrame.NavigationItem])]
+  {
+    func item(_ label: String, _ href: String, badge: String? = nil) -> PageFrame.NavigationItem {
+      (label, href, href == current, badge)
     }
     let count = parked >= mostCounted ? "\(mostCounted)+" : "\(parked)"
     return [
-      NavigationGroup(items: [item("Overview", AdminURL.overview)]),
-      NavigationGroup(
-        heading: "Queue",
-        items: [
+      (nil, [item("Overview", AdminURL.overview)]),
+      (
+        "Queue",
+        [
           item("Unclaimed charges", AdminURL.unclaimed),
           item("Failed jobs", AdminURL.parked, badge: parked > 0 ? count : nil),
           item("Rejected receipts", AdminURL.rejected),
-        ]),
-      NavigationGroup(heading: "Analytics", items: [item("Reports", AdminURL.reports)]),
+        ]
+      ),
+      ("Analytics", [item("Reports", AdminURL.reports)]),
     ]
   }
 
@@ -150,8 +153,7 @@ private struct PageContentType: MustacheContentType {
   func escapeText(_ text: String) -> String { PageText.escaped(text) }
 }
 
-/// Reads the session, adds security headers, and shows errors as pages, for all paths under
-/// `/admin`.
+/// Reads the session, adds security headers and shows errors as pages, for paths under `/admin`.
 struct AdminAnswers: RouterMiddleware {
   let keys: APIKeys
   let ledger: Ledger

@@ -34,9 +34,7 @@ struct PagePart: Sendable {
       } ?? Self.usual
   }
 
-  /// The part of a complete list.
-  ///
-  /// - Throws: A ``Problem`` for an unknown cursor.
+  /// The part of a complete list; throws a ``Problem`` for an unknown cursor.
   func slice<Element>(of list: [Element], cursor: (Element) -> String) throws
     -> (elements: [Element], paging: Paging?)
   {

@@ -6,9 +6,7 @@ import HummingbirdCore
 import NIOCore
 import Subscriptions
 
-/// The style sheet, script and icon.
-///
-/// Their URLs contain a hash of the content, so that browsers may cache them for a year.
+/// The style sheet, script and icon; browsers cache them for a year by the hash in their URLs.
 struct StaticFile: Sendable {
   static let styleSheet = StaticFile(
     "/admin/admin.css", PackageResources.admin_css, "text/css; charset=utf-8")

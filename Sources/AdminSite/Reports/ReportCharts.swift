@@ -46,10 +46,10 @@ struct ReportCharts: Sendable {
     }
     days.sort()
     let buckets = days.compactMap { day in
-      CalendarDate(iso8601: day).map { ChartBucket(at: Timestamp($0), label: day) }
+      CalendarDate(iso8601: day).map { (at: Timestamp($0), label: day) }
     }
     var series = drawn.enumerated().map { place, series in
-      ChartSeries(name: series.name, values: days.map { sums[$0]?[place] ?? nil })
+      (name: series.name, values: days.map { sums[$0]?[place] ?? nil })
     }
     let net = chart.net == nil ? nil : series.removeLast()
     return ChartData(
@@ -78,9 +78,8 @@ struct Cohort: Sendable {
     let part = min(max(Double(left) / Double(size), 0), 1)
     let share = Int64((part * 1000).rounded(.down)) * 10
     return DataCell(
-      text: ChartUnit.share.text(share),
-      href: hrefs.indices.contains(index) ? hrefs[index] : nil, isNumber: true,
-      heat: Int(share / 1000))
+      text: ChartUnit.share.text(share), href: hrefs.indices.contains(index) ? hrefs[index] : nil,
+      isNumber: true, heat: Int(share / 1000))
   }
 }
 

@@ -72,9 +72,7 @@ struct ReportRequest: Sendable {
       + (empty.isEmpty ? [] : [(Self.empty, empty.joined(separator: ","))])
   }
 
-  /// The number that the URL names.
-  ///
-  /// - Throws: ``ReportFault`` for one that the report does not have.
+  /// The number that the URL names; throws ``ReportFault`` for one that the report does not have.
   func cell() throws -> ReportCell {
     var row: [String: String?] = [:]
     // The names of columns are ASCII.
@@ -147,7 +145,7 @@ extension FormField {
     if let values = parameter.values {
       isSelect = true
       options = values.map {
-        FormOption(value: $0.value, label: $0.label, isSelected: ExactText($0.value) == sent)
+        ($0.value, $0.label, ExactText($0.value) == sent)
       }
     } else if parameter.isFlag {
       isCheckbox = true

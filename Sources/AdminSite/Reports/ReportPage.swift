@@ -156,10 +156,8 @@ struct ReportPageController: Sendable {
         sentence: "\(label), in the report “\(report.label)”: "
           + "the sum of \(Count.text(Int(found.count), "entry", "entries")) below.",
         properties: row + choices.map { Property(ReportColumn.sentence($0.name), $0.value) },
-        table: DataTable(
-          found.items, caption: "Items", environment: cell.choices.environment),
-        paging: paging,
-        downloads: [PageLink(label: "CSV", href: address([("format", "csv")]))]
+        table: DataTable(found.items, caption: "Items", environment: cell.choices.environment),
+        paging: paging, downloads: [PageLink(label: "CSV", href: address([("format", "csv")]))]
       ), .drillDown)
   }
 }
@@ -213,9 +211,7 @@ extension ReportRequest {
 }
 
 extension APIContext {
-  /// The report that the path names.
-  ///
-  /// - Throws: ``Problem``.
+  /// The report that the path names; throws a ``Problem`` for an unknown one.
   fileprivate func report() throws -> Report {
     guard let report = Report(exactly: try parameter(TextField(name: "name", maximumLength: 64)))
     else { throw Problem(.unknownReport, "No report with this name.") }

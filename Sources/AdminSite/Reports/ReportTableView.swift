@@ -60,8 +60,7 @@ extension DataTable {
               cell.href = AdminURL.account(text)
             case "order_id": cell.href = AdminURL.search(text)
             case "subject":
-              cell.href = Self.line(
-                named: text, byJob: items.value("cause", inRow: index)?.text)
+              cell.href = Self.line(named: text, byJob: items.value("cause", inRow: index)?.text)
             default: break
             }
             return cell

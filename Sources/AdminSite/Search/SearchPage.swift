@@ -10,6 +10,10 @@ struct SearchController: Sendable {
   let pages: PageRenderer
   let ledger: Ledger
 
+  private typealias Hit = (
+    kind: String, title: String, href: String, detail: String, badges: [Badge]
+  )
+
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let query = FormFields(query: request.uri)["q"]?.rawValue
@@ -22,7 +26,7 @@ struct SearchController: Sendable {
     return try await page(context, query: query, hits: hits)
   }
 
-  private func page(_ context: APIContext, query: String?, hits: [SearchHit]) async throws
+  private func page(_ context: APIContext, query: String?, hits: [Hit]) async throws
     -> Response
   {
     var frame = try await pages.frame("Search", context)
@@ -31,41 +35,45 @@ struct SearchController: Sendable {
       (page: frame, query: query, hits: hits, isWithoutHits: query != nil && hits.isEmpty), .search)
   }
 
-  private func hits(of text: String) async throws -> [SearchHit] {
+  private func hits(of text: String) async throws -> [Hit] {
     // A value that no field accepts is in no table.
     guard (try? TextField.accountID.checked(text)) != nil else { return [] }
-    var hits: [SearchHit] = []
+    var hits: [Hit] = []
     if let account = try await ledger.accounts.account(text) {
       hits.append(
-        SearchHit(
+        (
           kind: "Account", title: account.id, href: AdminURL.account(account.id),
-          detail: "First seen \(Moment(account.createdAt).text).", badges: []))
+          detail: "First seen \(Moment(account.createdAt).text).", badges: []
+        ))
     }
     let originalID = OriginalTransactionID(text)
     let lines = try await ledger.ownership.environments(of: originalID).map {
       OriginalTransactionKey($0, originalID)
     }
     hits += lines.map { line in
-      SearchHit(
+      (
         kind: "Original transaction", title: text, href: line.href,
-        detail: "Charges, owners and history.", badges: badges(line))
+        detail: "Charges, owners and history.", badges: badges(line)
+      )
     }
     hits += try await charges(of: TransactionID(text), besides: lines)
     hits += try await ledger.ownership.lines(of: WebOrderLineItemID(text)).map { line in
-      SearchHit(
+      (
         kind: "Web order line item", title: text, href: line.href,
-        detail: "Original transaction \(line.originalTransactionID).", badges: badges(line))
+        detail: "Original transaction \(line.originalTransactionID).", badges: badges(line)
+      )
     }
     if let id = UUID(uuidString: text), let found = try await ledger.orders.order(id) {
       let stored = found.answered(at: pages.now())
       let order = stored.order
       hits.append(
-        SearchHit(
+        (
           kind: "Order", title: order.id.uuidString.lowercased(),
           href: AdminURL.account(stored.accountID),
           detail: "\(order.productID), opened \(Moment(order.createdAt).text) by "
             + "\(stored.accountID).",
-          badges: [Badge(order.status)]))
+          badges: [Badge(order.status)]
+        ))
     }
     return hits
   }
@@ -73,9 +81,9 @@ struct SearchController: Sendable {
   /// The charges with a transaction id, except first charges, whose id is that of an original
   /// transaction already found.
   private func charges(of id: TransactionID, besides found: [OriginalTransactionKey]) async throws
-    -> [SearchHit]
+    -> [Hit]
   {
-    var hits: [SearchHit] = []
+    var hits: [Hit] = []
     for line in try await ledger.ownership.lines(of: id) where !found.contains(line) {
       guard let original = try await ledger.ownership.original(of: line) else { continue }
       let positions = original.line.history.transactions.map(\.key)
@@ -86,11 +94,12 @@ struct SearchController: Sendable {
           "owned by \(original.names[$0] ?? "erased")"
         }
         hits.append(
-          SearchHit(
+          (
             kind: "Transaction", title: id.rawValue, href: charge.id.href,
             detail: "\(charge.productID), charged \(Moment(charge.date).text), "
               + "\(owner ?? "unclaimed").",
-            badges: badges(line)))
+            badges: badges(line)
+          ))
       }
     }
     return hits
@@ -99,13 +108,4 @@ struct SearchController: Sendable {
   private func badges(_ line: OriginalTransactionKey) -> [Badge] {
     line.environment == .sandbox ? [Badge(text: "Sandbox", tone: Tone.quiet)] : []
   }
-}
-
-struct SearchHit: Sendable {
-  /// For example `Account` or `Web order line item`.
-  var kind: String
-  var title: String
-  var href: String
-  var detail: String
-  var badges: [Badge]
 }

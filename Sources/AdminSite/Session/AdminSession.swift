@@ -26,11 +26,7 @@ struct AdminSession: Sendable {
   private let key: Secret<SymmetricKey>
 
   /// Separates the uses of the session's key.
-  private enum Label: String {
-    case session
-    case form
-    case flash
-  }
+  private enum Label: String { case session, form, flash }
 
   init(of administrator: String, key: Secret<SymmetricKey>, at now: Timestamp) {
     self.administrator = administrator
@@ -75,8 +71,7 @@ struct AdminSession: Sendable {
   /// Signs a message for the next page of the session.
   func seal(_ flash: Flash) -> String {
     let lines = [flash.tone, flash.message, flash.link?.label, flash.link?.href]
-    let text = Base64URL.text(
-      of: Array(lines.compactMap(\.self).joined(separator: "\n").utf8))
+    let text = Base64URL.text(of: Array(lines.compactMap(\.self).joined(separator: "\n").utf8))
     return "\(text).\(signature(of: claim + text, .flash))"
   }
 

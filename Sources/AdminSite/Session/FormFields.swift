@@ -31,9 +31,7 @@ struct FormFields: Sendable {
 
   func all(_ name: String) -> [ExactText] { fields.all(name) }
 
-  /// The trimmed value of a required field.
-  ///
-  /// - Throws: A ``Problem`` for the field.
+  /// The trimmed value of a required field; throws a ``Problem`` for the field.
   func text(_ field: TextField) throws -> String {
     let text = self[field.name]?.rawValue.trimmingCharacters(in: .whitespacesAndNewlines) ?? ""
     guard !text.isEmpty else { throw Problem.invalid(field.name, "is missing") }
@@ -42,9 +40,7 @@ struct FormFields: Sendable {
 }
 
 extension Request {
-  /// Reads a form from the body.
-  ///
-  /// - Throws: A ``Problem`` for another media type or a body that is too large.
+  /// Reads a form from the body; throws a ``Problem`` for another media type or a larger body.
   func form(upTo limit: Int = BodyLimit.small) async throws -> FormFields {
     guard mediaType == "application/x-www-form-urlencoded" else {
       throw Problem(.invalidRequest, "The body must be `application/x-www-form-urlencoded`.")

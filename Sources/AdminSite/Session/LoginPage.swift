@@ -45,13 +45,10 @@ struct LoginController: Sendable {
     return response
   }
 
-  /// The key's caller and the return path; the form is released while a wrong key's response is
-  /// delayed.
+  /// The key's caller and the return path; releases the form before a wrong key's delay.
   private func login(in request: Request) async throws -> (APIKeys.Caller?, destination: String) {
     let form = try await request.form(upTo: BodyLimit.login)
-    return (
-      keys.caller(secret: Array((form["key"]?.rawValue ?? "").utf8)), Self.destination(form)
-    )
+    return (keys.caller(secret: Array((form["key"]?.rawValue ?? "").utf8)), Self.destination(form))
   }
 
   @Sendable

@@ -12,9 +12,7 @@ extension Settings {
   private static let keyID = "TENURE_APPSTORE_KEY_ID"
   private static let privateKey = "TENURE_APPSTORE_PRIVATE_KEY"
 
-  /// The key, for commands that require it.
-  ///
-  /// - Throws: ``SettingError`` if it is not set.
+  /// The key, for commands that require it; throws ``SettingError`` if it is not set.
   package func neededServerAPIKey() throws -> ServerAPIKey {
     guard let serverAPIKey else {
       throw SettingError(
@@ -151,8 +149,7 @@ extension Settings {
   private static func ratio(_ text: String) throws -> Double {
     guard let ratio = Double(text), (0...1).contains(ratio) else {
       throw SettingError(
-        name: tracesRatio,
-        fault: "must be a number from 0 (none) to 1 (all) (got \"\(text)\")")
+        name: tracesRatio, fault: "must be a number from 0 (none) to 1 (all) (got \"\(text)\")")
     }
     return ratio
   }
@@ -172,8 +169,7 @@ extension Settings {
         fault: "required because \(webhookURL) is set: create one with `openssl rand -hex 32`")
     }
     do {
-      return try WebhookReceiver(
-        url: url, secrets: secrets, allowsPrivateAddresses: allowsPrivate)
+      return try WebhookReceiver(url: url, secrets: secrets, allowsPrivateAddresses: allowsPrivate)
     } catch let fault as WebhookReceiver.Fault {
       throw SettingError(
         name: fault.isAboutSecrets ? webhookSecret : webhookURL, fault: fault.description)

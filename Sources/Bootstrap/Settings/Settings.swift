@@ -189,8 +189,7 @@ package struct Settings: Sendable {
   // MARK: Reading
 
   /// Rejects other texts, which libpq would take for the name of a database.
-  private static func databaseURL(_ name: String, _ source: SettingSource) throws
-    -> Secret<String>?
+  private static func databaseURL(_ name: String, _ source: SettingSource) throws -> Secret<String>?
   {
     guard let text = try source.string(name) else { return nil }
     guard ["postgresql://", "postgres://"].contains(where: text.hasPrefix) || text.contains("=")
@@ -293,8 +292,7 @@ package struct Settings: Sendable {
 
   private static func rawRetention(_ source: SettingSource) throws -> RawRetention {
     func days(_ name: String) throws -> Duration? {
-      try source.duration(
-        name, in: .days, atMost: .days(36_500), or: "forever", example: "400d")
+      try source.duration(name, in: .days, atMost: .days(36_500), or: "forever", example: "400d")
     }
     return RawRetention(
       submissions: try days("TENURE_RAW_RETENTION"),

@@ -77,7 +77,7 @@ package struct DemoProgram {
       serverAPI: serverAPI, keys: keys, simulatorPort: simulatorPort, settingsPath: files.path,
       year: year, showingYear: showingYear, exits: exits)
     let services: [any Service] =
-      [server, CatalogueRefresh(catalogue: assembly.catalogue)] + assembly.worker()
+      [server, assembly.catalogueRefresh] + assembly.worker()
     // Services are stopped in reverse order: the story first.
     let group = ServiceGroup(
       configuration: ServiceGroupConfiguration(

@@ -238,17 +238,9 @@ private struct JSONPiece: JSONWritable {
 }
 
 package struct ExportController: Sendable {
-  package let ledger: Ledger
+  let ledger: Ledger
   let entitlements: EntitlementReader
   let now: @Sendable () -> Timestamp
-
-  package init(
-    ledger: Ledger, entitlements: EntitlementReader, now: @escaping @Sendable () -> Timestamp
-  ) {
-    self.ledger = ledger
-    self.entitlements = entitlements
-    self.now = now
-  }
 
   func export(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)

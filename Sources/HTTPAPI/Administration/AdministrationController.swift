@@ -42,8 +42,7 @@ struct AdministrationController: Sendable {
     let effectiveFrom = try body.effectiveFrom.map {
       try Timestamp(parsing: $0, field: "effective_from")
     }
-    let administrator = try context.administrator(
-      reason: try TextField.reason.checked(body.reason))
+    let administrator = try context.administrator(reason: try TextField.reason.checked(body.reason))
     return try await transfer(request, context, to: accountID, effectiveFrom, administrator)
   }
 
@@ -77,8 +76,7 @@ struct AdministrationController: Sendable {
     let id = try context.parameter(.accountID)
     let body = try await request.json(MergeRequest.self)
     let into = try TextField.into.checked(body.into)
-    let administrator = try context.administrator(
-      reason: try TextField.reason.checked(body.reason))
+    let administrator = try context.administrator(reason: try TextField.reason.checked(body.reason))
     let merger = try await ledger.accounts.merge(
       id, into: into, by: administrator, terms: entitlements.terms, at: now())
     return Response(merger, status: merger.completedAt == nil ? .accepted : .ok)
@@ -105,8 +103,7 @@ struct AdministrationController: Sendable {
     let body = try await request.json(GrantRequest.self)
     let accountID = try TextField.accountID.checked(body.accountID)
     let entitlement = try TextField.entitlement.checked(body.entitlement)
-    let administrator = try context.administrator(
-      reason: try TextField.reason.checked(body.reason))
+    let administrator = try context.administrator(reason: try TextField.reason.checked(body.reason))
     let id = try body.grantID.map { try UUID(parsing: $0, field: "grant_id") }
     let now = now()
     let endsAt = try body.expiresAt.map { try Timestamp(parsing: $0, field: "expires_at") }

@@ -21,8 +21,7 @@ struct ProductController: Sendable {
   func put(_ request: Request, context: APIContext) async throws -> Response {
     let id = ProductID(try context.parameter(.productID))
     let description = try await request.json(ProductDescription.self)
-    return Response(
-      try await catalogue.describe(try description.product(id, validFrom: now())))
+    return Response(try await catalogue.describe(try description.product(id, validFrom: now())))
   }
 }
 
@@ -94,8 +93,7 @@ private struct ProductDescription: Decodable {
   private func checkPrice() throws {
     switch (priceMilliunits, currency) {
     case (nil, nil): return
-    case (nil, _):
-      throw Problem.invalid("price_milliunits", "is missing: `currency` needs a price")
+    case (nil, _): throw Problem.invalid("price_milliunits", "is missing: `currency` needs a price")
     case (let price?, _) where !ChargePrice.believable.contains(price):
       throw Problem.invalid(
         "price_milliunits", "must be from 0 to \(ChargePrice.believable.upperBound)")

@@ -86,8 +86,7 @@ package struct ConnectionLimits: Sendable {
   /// Longer than the 60 seconds after which most load balancers close their connections, so that
   /// none sends a request on a connection that is being closed.
   package var idle: TimeAmount
-  /// How long the body of a request may take, from its head to its last byte, on a connection that
-  /// has sent a valid key.
+  /// How long a request may take to arrive, on a connection that has sent a valid key.
   package var request: TimeAmount
   /// The same limit for other connections: what they may send is at most 1 MB.
   package var requestWithoutKey: TimeAmount

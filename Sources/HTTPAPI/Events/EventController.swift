@@ -72,11 +72,13 @@ struct EventController: Sendable {
   }
 }
 
-/// Watches the feed while the server runs.
-struct EventWatching: Service {
-  let watch: EventWatch
+/// Runs a body until the program shuts down, and then cancels it.
+package struct UntilShutdown: Service {
+  private let body: @Sendable () async -> Void
 
-  func run() async throws {
-    await cancelWhenGracefulShutdown { await watch.run() }
+  package init(_ body: @escaping @Sendable () async -> Void) { self.body = body }
+
+  package func run() async throws {
+    await cancelWhenGracefulShutdown { await body() }
   }
 }

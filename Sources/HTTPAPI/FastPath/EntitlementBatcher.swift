@@ -16,8 +16,7 @@ final class EntitlementBatcher {
   private var date = (second: Int64.min, text: "")
 
   init(
-    eventLoop: any EventLoop, reader: EntitlementReader,
-    now: @escaping @Sendable () -> Timestamp
+    eventLoop: any EventLoop, reader: EntitlementReader, now: @escaping @Sendable () -> Timestamp
   ) {
     self.eventLoop = eventLoop
     self.reader = reader

@@ -290,8 +290,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       // Nothing else was read from the connection since the request arrived.
       let begin = lastActive
       lastActive = .now()
-      server.metrics.entitlements.count(
-        status: 200, nanoseconds: (lastActive - begin).nanoseconds)
+      server.metrics.entitlements.count(status: 200, nanoseconds: (lastActive - begin).nanoseconds)
       let bytes = encoded(answer, id: request.id ?? RequestID().description, context)
       encoder.writeAndFlush(NIOAny(IOData.byteBuffer(bytes)), promise: nil)
     case .failure(let error):
@@ -335,14 +334,11 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       if routerRequests <= 0 { note(.idle) }
       context.write(data, promise: promise)
       if closesAfterAnswer { drain(context) }
-    default:
-      context.write(data, promise: promise)
+    default: context.write(data, promise: promise)
     }
   }
 
-  /// Drops the rest of the request.
-  ///
-  /// Closing at once would reset the connection while bytes arrive, and lose the answer.
+  /// Drops the rest of the request: closing while bytes arrive would lose the answer to a reset.
   private func drain(_ context: ChannelHandlerContext) {
     context.flush()
     guard isRouterReading else { return context.close(promise: nil) }
@@ -415,11 +411,8 @@ struct EntitlementChannel: ServerChildChannel {
   static let longestHead = 16 * 1024
   static let mostHeaderFields = 100
 
-  init(
-    responder: @escaping HTTPChannelHandler.Responder, server: EntitlementHandler.Server
-  ) {
-    // Without Hummingbird's idle timeout, which ignores the requests that the handler answers; the
-    // handler has its own.
+  init(responder: @escaping HTTPChannelHandler.Responder, server: EntitlementHandler.Server) {
+    // Not Hummingbird's idle timeout, which misses requests answered here; the handler has its own.
     http = HTTP1Channel(
       responder: responder,
       configuration: HTTP1Channel.Configuration(
@@ -448,8 +441,7 @@ struct EntitlementChannel: ServerChildChannel {
 
 /// Reads of large bodies.
 ///
-/// Without a hint about the next size NIO pools no buffers, so that none of this size stays with
-/// the connection.
+/// Without a hint about the next size NIO pools no buffers, so none stays with the connection.
 struct LargeReads: RecvByteBufferAllocator {
   static let bytes = 64 * 1024
 

@@ -65,10 +65,7 @@ struct EntitlementRequest {
 
   /// The header fields that matter.
   private enum Field {
-    case authorization
-    case requestID
-    case cacheControl
-    case other
+    case authorization, requestID, cacheControl, other
 
     /// Nil for an irrelevant field.
     init?(_ name: String) {

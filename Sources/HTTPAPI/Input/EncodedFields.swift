@@ -70,8 +70,7 @@ package struct EncodedFields: Sendable {
 extension String {
   /// Decodes percent-encoded UTF-8 (RFC 3986, section 2.1); nil for anything else.
   ///
-  /// Foundation's `removingPercentEncoding` drops a leading byte order mark, which would turn one
-  /// account ID into another.
+  /// Not `removingPercentEncoding`, which drops a byte order mark, and so changes an account ID.
   init?(percentEncoded text: some Sequence<UInt8>, plusIsSpace: Bool = false) {
     var bytes: [UInt8] = []
     var rest = text.makeIterator()

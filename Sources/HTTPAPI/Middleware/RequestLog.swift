@@ -11,8 +11,7 @@ import Tracing
 
 /// Gives every request an ID, and logs one line when it is answered.
 ///
-/// The line has the route instead of the path, which may contain an account ID, and never a body,
-/// header field or query.
+/// The line has the route, not the path with its account ID, and no body, header field or query.
 struct RequestLog: RouterMiddleware {
   /// High-traffic routes, logged at level debug.
   private static let quietRoutes: Set<String> = [
@@ -170,8 +169,7 @@ final class RequestMetrics: Sendable {
     entitlements = Route("GET", Self.entitlementRoute, factory)
     inFlight = Meter(label: "tenure_http_requests_in_flight", factory: factory)
     connections = Meter(label: "tenure_http_connections", factory: factory)
-    refusedConnections = Counter(
-      label: "tenure_http_connections_refused_total", factory: factory)
+    refusedConnections = Counter(label: "tenure_http_connections_refused_total", factory: factory)
   }
 
   private static let entitlementRoute = "/v1/accounts/{account_id}/entitlements"

@@ -44,9 +44,7 @@ struct ReceiptController: Sendable {
         json.memberIfPresent("exchanges", exchanges)
       }
     case .pending(let id, let retryAt, let problem, let entitlements):
-      return Response(
-        status: .accepted, headers: [.location: "/v1/receipts/\(id.text)"]
-      ) { json in
+      return Response(status: .accepted, headers: [.location: "/v1/receipts/\(id.text)"]) { json in
         json.member("submission_id", id)
         json.member("status", "pending")
         // Absent after the last retry, which the detail then explains.
@@ -57,8 +55,7 @@ struct ReceiptController: Sendable {
         json.memberIfPresent("exchanges", exchanges)
       }
     case .rejected(let id, let reason):
-      var problem = Problem(
-        ProblemCode(rawValue: reason.code) ?? .receiptRejected, reason.detail)
+      var problem = Problem(ProblemCode(rawValue: reason.code) ?? .receiptRejected, reason.detail)
       // Rejected submissions always get 422, whatever status the code has elsewhere.
       problem.status = .unprocessableContent
       problem.submission = Problem.RejectedSubmission(
@@ -85,8 +82,7 @@ extension SubmissionExchange: JSONObjectWritable {
 extension PrunedPayload: JSONObjectWritable {
   func writeMembers(to json: inout JSONWriter) {
     json.member("at", at)
-    json.member(
-      "sha256", sha256.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined())
+    json.member("sha256", sha256.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined())
     json.member("bytes", bytes)
   }
 }

@@ -181,8 +181,7 @@ extension Response {
       }
       try await writer.finish(nil)
     }
-    self.init(
-      status: .ok, headers: [.contentType: ReportController.csvType], body: body)
+    self.init(status: .ok, headers: [.contentType: ReportController.csvType], body: body)
     if let name { headers[.contentDisposition] = "attachment; filename=\"\(name)\"" }
   }
 }

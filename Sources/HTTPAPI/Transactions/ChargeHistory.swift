@@ -76,8 +76,7 @@ extension LedgerEntry.Content {
     case .action(.claim(let claim)): [claim.account]
     case .action(.ownerOverride(let ownerOverride)): [ownerOverride.account].compactMap(\.self)
     case .action(.importedOverride(let ownerOverride)): [ownerOverride.account]
-    case .ownership(let change):
-      [change.previousOwner, change.decision.owner].compactMap(\.self)
+    case .ownership(let change): [change.previousOwner, change.decision.owner].compactMap(\.self)
     case .evidence, .confirmation: []
     }
   }

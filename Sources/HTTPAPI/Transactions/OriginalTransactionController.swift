@@ -103,8 +103,7 @@ struct OriginalTransactionController: Sendable {
 extension RecordedOriginalTransaction {
   /// The state of the charges at a moment, regardless of owners; nil if none has a duration.
   ///
-  /// Computed as the entitlement of one account that owns every charge, with every product granting
-  /// the same entitlement.
+  /// Computed as if one account owned every charge, and every product granted one entitlement.
   package func current(in catalogue: Catalogue, at moment: Timestamp) -> Entitlement? {
     let holdings = rule.charges.indices.map { line.holding(ofChargeAt: $0, in: rule) }
     let products = rule.charges.map { charge in
@@ -112,8 +111,7 @@ extension RecordedOriginalTransaction {
         catalogue.product(charge.productID, at: charge.date)
         ?? Product(
           id: charge.productID, validFrom: charge.date,
-          type: charge.type(in: catalogue) ?? .consumable,
-          entitlements: [])
+          type: charge.type(in: catalogue) ?? .consumable, entitlements: [])
       product.entitlements = ["line"]
       return product
     }

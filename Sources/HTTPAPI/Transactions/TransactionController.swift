@@ -7,17 +7,9 @@ package import Subscriptions
 
 /// Shows a charge with its owner and the reasons, and acknowledges its delivery.
 package struct TransactionController: Sendable {
-  package let ledger: Ledger
-  package let catalogue: CatalogueCache
-  package let now: @Sendable () -> Timestamp
-
-  package init(
-    ledger: Ledger, catalogue: CatalogueCache, now: @escaping @Sendable () -> Timestamp
-  ) {
-    self.ledger = ledger
-    self.catalogue = catalogue
-    self.now = now
-  }
+  let ledger: Ledger
+  let catalogue: CatalogueCache
+  let now: @Sendable () -> Timestamp
 
   package func show(_ request: Request, context: APIContext) async throws -> Response {
     let (report, original) = try await find(request, context)

@@ -3,8 +3,7 @@ enum MetricType: String { case counter, gauge, histogram }
 
 /// The name, type and labels of an exported metric.
 ///
-/// Undeclared metrics are not exported, so neither libraries nor label values made up at run time
-/// can bloat Prometheus.
+/// Only these are exported, so neither libraries nor made-up label values can bloat Prometheus.
 package struct MetricDeclaration: Hashable, Sendable {
   package enum Kind: Hashable, Sendable {
     case counter
@@ -31,8 +30,7 @@ package struct MetricDeclaration: Hashable, Sendable {
   package var isReading = false
 
   package init(
-    _ name: String, _ kind: Kind, by labels: [String] = [], isReading: Bool = false,
-    _ help: String
+    _ name: String, _ kind: Kind, by labels: [String] = [], isReading: Bool = false, _ help: String
   ) {
     self.name = name
     self.kind = kind
@@ -136,8 +134,7 @@ extension MetricDeclaration {
     "tenure_submissions_waiting": .reading(
       "Submissions not yet verified by Apple, counted up to 10000"),
     "tenure_charges_unclaimed": .reading(
-      "Unclaimed charges among the latest 10000 that arrived without an owner",
-      by: ["environment"]),
+      "Unclaimed charges among the latest 10000 that arrived without an owner", by: ["environment"]),
     "tenure_webhook_events_waiting": .reading("Events not yet pushed, counted up to 10000"),
     "tenure_webhook_lag_seconds": .reading("Age of the oldest event not yet pushed"),
     "tenure_webhook_events_parked": .reading("Failed events that wait for a manual retry"),
@@ -155,8 +152,7 @@ extension MetricDeclaration {
   ]
 
   package static let tenure = metrics.map { name, entry in
-    MetricDeclaration(
-      name, entry.kind, by: entry.labels, isReading: entry.isReading, entry.help)
+    MetricDeclaration(name, entry.kind, by: entry.labels, isReading: entry.isReading, entry.help)
   }
 }
 

@@ -83,9 +83,7 @@ package final class PrometheusRegistry: Sendable {
 }
 
 extension PrometheusRegistry: MetricsFactory {
-  package func makeCounter(
-    label: String, dimensions: [(String, String)]
-  ) -> any CounterHandler {
+  package func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
     if case .counter(let counter) = series(label, dimensions, .counter) { return counter }
     return NOOPMetricsHandler.instance
   }

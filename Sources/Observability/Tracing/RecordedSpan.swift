@@ -40,8 +40,7 @@ package final class RecordedSpan: Span {
 
   /// Records the error's type only.
   ///
-  /// Its message may contain personal data, and spans leave the system. The log has the message,
-  /// under the same trace ID.
+  /// Its message may be personal data, and spans leave the system; the log has it, by trace ID.
   package func recordError<Instant: TracerInstant>(
     _ error: any Error, attributes: SpanAttributes, at instant: @autoclosure () -> Instant
   ) {

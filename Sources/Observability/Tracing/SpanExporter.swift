@@ -94,8 +94,7 @@ package struct SpanExporter: Service {
       let (spans, dropped) = buffer.take(atMost: Self.batch)
       if dropped > 0 {
         logger.warning(
-          "Spans were dropped because the buffer was full",
-          metadata: ["spans": "\(dropped)"])
+          "Spans were dropped because the buffer was full", metadata: ["spans": "\(dropped)"])
       }
       guard !spans.isEmpty else { return }
       switch await post(spans, with: client) {

@@ -118,8 +118,7 @@ final class Backend: EventSource {
 @PostgresLoop
 protocol BackendOwner: AnyObject {
   func backend(_ backend: Backend, finished request: Request)
-  /// A shared request failed through no fault of its own and changed nothing; the owner sends it
-  /// once more.
+  /// A shared request failed by no fault of its own, without effect; the owner sends it once more.
   func backend(_ backend: Backend, wantsRepeat request: Request)
   func backend(_ backend: Backend, received notification: Notification)
   /// The connection is closed; its requests are completed after this call.
@@ -134,8 +133,7 @@ extension Backend {
   func read() {
     let isConnected = handle.consumeInput()
     processResults()
-    // libpq reads at most one record per call, and OpenSSL buffers more without the socket showing
-    // it.
+    // libpq reads one record per call, and OpenSSL may hold more without the socket showing it.
     if isConnected, handle.usesTLS, !isClosed {
       for _ in 0..<2 where handle.consumeInput() { processResults() }
     }
@@ -180,8 +178,7 @@ extension Backend {
 
   private func take(_ result: ResultHandle, _ step: Step) {
     switch (step, result.status) {
-    case (.prepare, PGRES_COMMAND_OK):
-      break
+    case (.prepare, PGRES_COMMAND_OK): break
     case (.execute(let request, let index, _), PGRES_TUPLES_OK),
       (.execute(let request, let index, _), PGRES_COMMAND_OK),
       (.execute(let request, let index, _), PGRES_EMPTY_QUERY):
@@ -189,16 +186,14 @@ extension Backend {
     case (.prepare(let request, let name), PGRES_FATAL_ERROR):
       statements.forget(name: name)
       take(error: result, request, index: nil)
-    case (.prepare(_, let name), PGRES_PIPELINE_ABORTED):
-      statements.forget(name: name)
+    case (.prepare(_, let name), PGRES_PIPELINE_ABORTED): statements.forget(name: name)
     case (.execute(let request, let index, let name), PGRES_FATAL_ERROR):
       take(error: result, request, index: index)
       if let name, request.failure?.isStalePlan == true { statements.forget(name: name) }
     case (.execute(let request, _, let name), PGRES_PIPELINE_ABORTED):
       // After one stale plan the request's other plans are suspect, and it is repeated only once.
       if let name, request.failure?.isStalePlan == true { statements.forget(name: name) }
-    default:
-      unexpected(step.request)
+    default: unexpected(step.request)
     }
   }
 
@@ -228,8 +223,7 @@ extension Backend {
     return 0
   }
 
-  /// Handles a result such as that of COPY sent as an ordinary statement; libpq can't continue
-  /// after it.
+  /// Handles a result after which libpq can't continue, as of COPY sent as an ordinary statement.
   private func unexpected(_ request: Request) {
     guard handle.isUsable else { return closeAsLost() }
     request.fail(
@@ -291,8 +285,7 @@ extension Backend {
     }
     let name: String
     switch statements.lookUp(sql) {
-    case .prepared(let known):
-      name = known
+    case .prepared(let known): name = known
     case .mustPrepare(let new):
       name = new
       guard handle.prepare(sql, name: name) else { return false }
@@ -308,8 +301,7 @@ extension Backend {
     closeAsLost()
   }
 
-  /// Frees the plans of evicted statements, each as a request of its own so that nothing depends on
-  /// it.
+  /// Frees evicted statements' plans, each by its own request, so that nothing depends on it.
   ///
   /// Not during a transaction, where it could fail with the other statements.
   func deallocateEvicted() {

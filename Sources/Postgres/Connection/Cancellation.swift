@@ -67,8 +67,7 @@ extension Backend {
 /// cancellation therefore has a thread of its own; there is at most one per connection.
 @safe
 final class Cancellation: @unchecked Sendable {
-  // Not written after init; PQcancel may be called from any thread (libpq manual, "Canceling
-  // Queries").
+  // Not written after init; any thread may call PQcancel (libpq manual, "Canceling Queries").
   private let pointer: OpaquePointer
 
   init(adopting pointer: OpaquePointer) {

@@ -92,9 +92,7 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     return false
   }
 
-  /// libpq's last error on this connection, on one line.
-  ///
-  /// Contains hosts and users, but no passwords or values.
+  /// libpq's last error, on one line; it contains hosts and users, but no passwords or values.
   var errorMessage: String {
     let text = unsafe String(cString: PQerrorMessage(pointer))
     // Lines that begin with a tab only suggest causes.
@@ -121,8 +119,7 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     defer { unsafe PQfreemem(notify) }
     return unsafe Notification(
       channel: String(cString: notify.pointee.relname),
-      payload: String(cString: notify.pointee.extra),
-      processID: notify.pointee.be_pid)
+      payload: String(cString: notify.pointee.extra), processID: notify.pointee.be_pid)
   }
 
   // MARK: Writing

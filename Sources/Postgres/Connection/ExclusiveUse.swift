@@ -43,9 +43,7 @@ final class ExclusiveUse {
     while backend.isCancelling, !backend.isClosed { try? await arrival() }
   }
 
-  /// Handles a ready socket.
-  ///
-  /// Without a waiting reader, the data is read anyway, because the poller would keep reporting it.
+  /// Handles a ready socket; reads even if nothing waits, as the poller would keep reporting it.
   func ready() {
     guard waiting == nil else {
       deadline = .now + timeout

@@ -14,8 +14,7 @@ final class Request {
   }
 
   let statements: [SQL]
-  /// The transaction or connection that the request belongs to; nil if it may run on any
-  /// connection.
+  /// The transaction or connection that the request belongs to; nil for any connection.
   let session: Session?
   /// Whether the session ends when this request succeeds, because it commits.
   let endsSession: Bool
@@ -102,9 +101,7 @@ final class Request {
     complete(.failure(wasCancelled ? CancellationError() : failure))
   }
 
-  /// Completes after the connection closed early.
-  ///
-  /// A COMMIT that the server confirmed still counts as success.
+  /// Completes after an early close; a COMMIT that the server confirmed still counts as success.
   func connectionClosed(_ reason: PostgresError) {
     let isCommitted =
       results.count == statements.count && results.last?.result.commandTag == "COMMIT"

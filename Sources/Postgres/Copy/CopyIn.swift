@@ -14,9 +14,7 @@ package struct CopyEncoder: Sendable {
     buffer.append(Self.header)
   }
 
-  /// Appends a row.
-  ///
-  /// Each value must have its column's exact type, because COPY does not convert.
+  /// Appends a row; each value must have its column's exact type, because COPY does not convert.
   package mutating func append<each Value: PostgresEncodable>(_ values: repeat each Value) {
     var columns: Int16 = 0
     for _ in repeat each values { columns += 1 }

@@ -67,8 +67,7 @@ final class EventLoop: SerialExecutor {
 
   /// Handles socket events after the submitted items are taken and before they run.
   ///
-  /// In this order, an item never meets a connection whose loss its submitter could already know
-  /// of.
+  /// So an item never meets a connection whose loss its submitter could already know of.
   private func handleEvents(mayWait: Bool) {
     PostgresLoop.assumeIsolated {
       let events = poller.wait(atMost: mayWait ? Reactor.shared.timeUntilNextTimer : .zero)

@@ -2,8 +2,7 @@
   internal import CLibpq
   internal import Glibc
 
-  /// The kernel's list of watched sockets (epoll), with a way to wake its reader from other
-  /// threads.
+  /// The kernel's list of watched sockets (epoll), whose reader other threads can wake.
   ///
   /// Holds only two descriptors, and their system calls are safe from any thread.
   final class Poller: Sendable {

@@ -5,8 +5,7 @@
 /// actor calls, which would cost two more hops each: they are handed over with ``submit(_:)`` and
 /// completed by resuming the caller's continuation.
 ///
-/// One thread is enough: a statement takes a few microseconds here, and ten times that in
-/// PostgreSQL.
+/// One thread is enough: a statement takes a few microseconds here, tenfold in PostgreSQL.
 @globalActor
 package actor PostgresLoop {
   package static let shared = PostgresLoop()
@@ -24,8 +23,7 @@ package actor PostgresLoop {
 
   /// Runs isolated work immediately on the loop's thread; traps on any other.
   ///
-  /// The equivalent of `MainActor.assumeIsolated`, which the library does not provide for other
-  /// global actors.
+  /// Like `MainActor.assumeIsolated`, which the library lacks for other global actors.
   static nonisolated func assumeIsolated(_ work: @PostgresLoop () -> Void) {
     shared.loop.checkIsolated()
     withoutActuallyEscaping(work) { escaping in

@@ -55,8 +55,7 @@ final class Reactor {
     PostgresLoop.shared.loop.poller.remove(descriptor)
   }
 
-  /// Runs an action on the loop after a delay; it can't be cancelled, so it must check whether it
-  /// is still needed.
+  /// Runs an action after a delay; it can't be cancelled, so it checks whether it is still needed.
   func schedule(after delay: Duration, _ action: @escaping @PostgresLoop () -> Void) {
     timersSet += 1
     timers.insert(Timer(time: .now + delay, number: timersSet, action: action))
@@ -69,9 +68,7 @@ protocol EventSource: AnyObject {
   func flush()
 }
 
-/// A socket's readiness.
-///
-/// An error or hang-up counts as readable, because reading reports it.
+/// A socket's readiness; an error or hang-up counts as readable, because reading reports it.
 struct Readiness: OptionSet {
   let rawValue: Int
   static let reading = Readiness(rawValue: 1)

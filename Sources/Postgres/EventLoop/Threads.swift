@@ -7,8 +7,7 @@
 
 /// Threads for calls that would block Swift's cooperative pool.
 enum Threads {
-  /// Runs a body on a new thread; returns false, without running it, if the process can't start
-  /// one.
+  /// Runs a body on a new thread, or returns false if the process can't start one.
   static func start(named name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
     let start = unsafe Unmanaged.passRetained(ThreadStart(name: name, body: body))
     #if canImport(Darwin)

@@ -84,8 +84,7 @@ final class Listener {
     Reactor.shared.schedule(after: delay) { self.connect() }
   }
 
-  /// Checks the connection periodically, because one that only listens does not notice a lost
-  /// server.
+  /// Checks the connection periodically: one that only listens does not notice a lost server.
   private func checkLater(_ checked: Backend) {
     Reactor.shared.schedule(after: configuration.idleHealthCheckInterval) { [weak checked] in
       guard let checked, checked === self.backend, !checked.isClosed else { return }
@@ -136,8 +135,7 @@ extension Listener: BackendOwner {
 package enum ListenEvent: Hashable, Sendable {
   /// LISTEN is active for the first time.
   case listening
-  /// LISTEN is active again after an interruption, or the reader was too slow. Notifications may
-  /// have been missed.
+  /// LISTEN was interrupted, or the reader too slow: notifications may have been missed.
   case reconnected
   case notification(Notification)
 }
@@ -149,8 +147,7 @@ package struct Notification: Hashable, Sendable {
 }
 
 extension ConnectionPool {
-  /// Listens to channels on a separate connection, until the sequence is dropped or the pool
-  /// closes.
+  /// Listens to channels on a connection of its own, until the sequence is dropped or pool closed.
   ///
   /// ```swift
   /// for await event in pool.listen(to: ["job"]) {
@@ -160,8 +157,7 @@ extension ConnectionPool {
   ///   }
   /// }
   /// ```
-  /// A lost connection is reopened. After every event that is not a notification, look for changes
-  /// that were missed.
+  /// A lost connection is reopened. After all but notifications, look for missed changes.
   package func listen(to channels: [String]) -> AsyncStream<ListenEvent> {
     // A reader this far behind receives `reconnected`, and reads the tables instead.
     let (stream, continuation) = AsyncStream.makeStream(

@@ -2,8 +2,7 @@ package import Secrets
 
 extension ConnectionPool {
   package struct Configuration: Sendable {
-    /// A libpq connection URI or `key=value` string; several hosts and `target_session_attrs` are
-    /// supported.
+    /// A libpq URI or `key=value` string, with any number of hosts and `target_session_attrs`.
     package var uri: Secret<String>
     /// The address for LISTEN if ``uri`` leads to a PgBouncer, which does not support LISTEN.
     package var listenURI: Secret<String>?
@@ -25,14 +24,12 @@ extension ConnectionPool {
     /// How long a statement of a transaction waits for a lock before it fails with
     /// ``SQLState/lockNotAvailable``, in whole milliseconds.
     ///
-    /// Longer than ``idleTransactionTimeout``, so that waiting for a frozen process's lock
-    /// succeeds.
+    /// Longer than ``idleTransactionTimeout``, so as to outlast a frozen process's lock.
     package var lockTimeout = Duration.seconds(15)
     /// How long a transaction may be idle before the server ends it, because a frozen process's
     /// locks block others; in whole milliseconds.
     package var idleTransactionTimeout = Duration.seconds(10)
-    /// How long to wait for one host to accept a connection if the URI has no `connect_timeout`; in
-    /// whole seconds.
+    /// How long to wait for one host if the URI has no `connect_timeout`; in whole seconds.
     package var connectTimeout = Duration.seconds(5)
     /// Off for a PgBouncer in transaction mode; statements are then sent unnamed each time.
     package var usesPreparedStatements = true
@@ -51,8 +48,7 @@ extension ConnectionPool {
       self.uri = uri
     }
 
-    /// Settings sent with BEGIN in each transaction, because a PgBouncer in transaction mode allows
-    /// no longer-lived ones.
+    /// Settings sent with each BEGIN; a PgBouncer in transaction mode allows no longer-lived ones.
     var transactionSettings: [SQL] {
       [
         ("lock_timeout", lockTimeout),
@@ -63,9 +59,7 @@ extension ConnectionPool {
       }
     }
 
-    /// The parameters for libpq.
-    ///
-    /// Later ones win, so those before the URI are defaults.
+    /// The parameters for libpq; later ones win, so those before the URI are defaults.
     func parameters(uri: Secret<String>) -> [(name: String, value: String)] {
       [
         ("connect_timeout", String(max(2, connectTimeout.components.seconds))),

@@ -89,8 +89,7 @@ package final class ConnectionPool: StatementRunner {
     return try await body(Connection(pool: self, session: session))
   }
 
-  /// Runs a script of several statements without parameters, such as a schema, as one implicit
-  /// transaction.
+  /// Runs a script, such as a schema: statements without parameters as one implicit transaction.
   ///
   /// The script can't contain COPY.
   ///
@@ -106,15 +105,12 @@ package final class ConnectionPool: StatementRunner {
     await driver.close(within: limit)
   }
 
-  /// Round trips that take this long are logged as slow, including the wait for a connection or a
-  /// lock.
+  /// Round trips of this length, with waits for connections and locks, are logged as slow.
   private static let slowAfter: Duration = .seconds(1)
 
   func timeout(_ deadline: Duration?) -> Duration { deadline ?? configuration.statementDeadline }
 
-  /// Hands a request to the loop and waits for its result.
-  ///
-  /// Cancelling the task cancels the request on the server.
+  /// Hands a request to the loop and waits; cancelling the task cancels it on the server.
   func run(_ request: Request) async throws -> [Rows] {
     let start = ContinuousClock.now
     defer { log(request, after: ContinuousClock.now - start) }
@@ -132,16 +128,14 @@ package final class ConnectionPool: StatementRunner {
     }
   }
 
-  /// Logs a round trip in the caller's task, and so with its log metadata; at level notice if it
-  /// was slow.
+  /// Logs a round trip with the metadata of the caller's task; at level notice if it was slow.
   private func log(_ request: Request, after time: Duration) {
     let isSlow = time >= Self.slowAfter
     let level: Logger.Level = isSlow ? .notice : .trace
     guard driver.logger.logLevel <= level else { return }
     let text = request.statements.last?.text ?? ""
     driver.logger.log(
-      level: level,
-      isSlow ? "Slow PostgreSQL round trip" : "PostgreSQL round trip",
+      level: level, isSlow ? "Slow PostgreSQL round trip" : "PostgreSQL round trip",
       metadata: [
         "postgres.milliseconds": "\(Int(time / .milliseconds(1)))",
         "postgres.statements": "\(request.statements.count)",

@@ -2,8 +2,7 @@ internal import CoreMetrics
 internal import DequeModule
 import Logging
 
-/// Carries out the decisions of ``PoolState``: opens connections, hands them requests and handles
-/// their results.
+/// Carries out ``PoolState``'s decisions: opens connections, sends requests, handles results.
 @PostgresLoop
 final class PoolDriver {
   private enum Phase { case open, closing, closed }
@@ -66,16 +65,14 @@ final class PoolDriver {
       }
       state.sent(on: slot, now: now)
       backend.send(request)
-    case .waiting(let requests):
-      session.state = .waiting(requests + [request])
+    case .waiting(let requests): session.state = .waiting(requests + [request])
     case .unused where request.isRollback:
       // The server does not know the transaction.
       request.complete(.success([]))
     case .unused where phase == .open:
       session.state = .waiting([])
       assign(request, .lease, now)
-    case .unused:
-      request.complete(.failure(Self.closedError))
+    case .unused: request.complete(.failure(Self.closedError))
     case .ended(var reason):
       reason.wasNotSent = true
       request.complete(.failure(reason))
@@ -181,8 +178,7 @@ final class PoolDriver {
       lastConnectFailure = error
       metrics.connectsFailed.increment()
       logger.warning("Could not connect to PostgreSQL", metadata: ["error": "\(error)"])
-      // Before the first successful connection, wrong settings are likelier than an outage: fail at
-      // once.
+      // Before the first connection, wrong settings are likelier than an outage: fail at once.
       if !state.hasEverConnected {
         for request in state.removeAll() { fail(request, error) }
       }

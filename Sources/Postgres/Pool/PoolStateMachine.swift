@@ -1,7 +1,6 @@
 internal import DequeModule
 
-/// The pool's decisions, without I/O: which connection takes which request, and when to open
-/// another.
+/// The pool's decisions, without I/O: which connection takes a request, when to open another.
 ///
 /// There are two kinds of requests. A *shared* request may go to any connection that is not leased,
 /// behind the requests in flight there. A *lease* reserves a connection until it is released; it
@@ -37,16 +36,13 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
   /// Below this, a second server process costs more than it gains.
   static var crowdedDepth: Int { 32 }
 
-  /// A connection without a result for this long is running something slow and receives no further
-  /// requests.
+  /// A connection without a result for this long is running something slow and gets no requests.
   static var slowAfter: Duration { .milliseconds(10) }
 
   private(set) var slots: [Slot]
   private(set) var waiting = Deque<Waiting>()
   private(set) var hasEverConnected = false
-  /// The number of requests sent.
-  ///
-  /// Each ends in one sync point, so it is one round trip.
+  /// The number of requests sent: round trips, as each ends in one sync point.
   private(set) var requestsSent = 0
   private var isCrowded = false
   private var failures = 0
@@ -194,8 +190,7 @@ struct Backoff {
   let first: Duration
   let longest: Duration
 
-  /// A restarting server is back within seconds; after a failover, the new primary responds within
-  /// 100 ms of its promotion.
+  /// A server restarts within seconds; a new primary responds within 100 ms of its promotion.
   static let reconnecting = Backoff(first: .milliseconds(50), longest: .seconds(1))
 
   /// Transactions that collide are short.

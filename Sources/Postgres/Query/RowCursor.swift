@@ -105,9 +105,7 @@ extension Rows {
     }
   }
 
-  /// An error for a value that could not be decoded.
-  ///
-  /// Names the column and the types, never the value.
+  /// An error for an undecodable value; names the column and the types, never the value.
   package func decodingError(_ error: any Error, column: Int, expected: String) -> any Error {
     guard let fault = error as? DecodingFault else { return error }
     return PostgresError(

@@ -1,14 +1,11 @@
 internal import CLibpq
 
-/// The rows returned by a statement, in order.
-///
-/// Values stay in the server's format until they are decoded.
+/// The rows of a statement, in order and, until they are decoded, in the server's format.
 package struct Rows: Sendable {
   package let result: ResultHandle
   let statement: String
 
-  /// The number of rows affected by INSERT, UPDATE, DELETE, MERGE or SELECT; 0 for other
-  /// statements.
+  /// The number of rows affected by INSERT, UPDATE, DELETE, MERGE or SELECT; 0 for others.
   package var affectedRows: Int { result.affectedRows }
 
   package var columnNames: [String] { (0..<result.columnCount).map(result.columnName) }

@@ -1,5 +1,4 @@
-/// A statement with its parameters, written as a string literal whose interpolations are bound and
-/// never pasted as text.
+/// A statement, as a string literal whose interpolations are parameters, never pasted as text.
 ///
 /// ```swift
 /// let filter: SQL = "kind = ANY(\(kinds))"
@@ -80,8 +79,7 @@ extension SQL: ExpressibleByStringInterpolation {
 
     /// Binds a value or NULL.
     ///
-    /// A separate overload, because the compiler warns when an optional is interpolated through the
-    /// generic one.
+    /// Separate, because the compiler warns when the generic one interpolates an optional.
     package mutating func appendInterpolation<Value: PostgresEncodable>(_ value: Value?) {
       sql.bind(value)
     }
@@ -91,9 +89,7 @@ extension SQL: ExpressibleByStringInterpolation {
       sql.append(part)
     }
 
-    /// Inserts text as it is.
-    ///
-    /// Only for the program's own names and keywords, never for external input.
+    /// Inserts text as it is: the program's own names and keywords, never external input.
     package mutating func appendInterpolation(unescaped text: String) {
       sql.append(text: text)
     }
@@ -170,9 +166,7 @@ extension SQL {
 }
 
 extension SQL.Parameter {
-  /// The start of the value's bytes.
-  ///
-  /// An empty value needs a non-null pointer too, because null means NULL.
+  /// The start of the value's bytes, not null for an empty value either, because null means NULL.
   fileprivate func pointer(
     in bytes: UnsafeRawBufferPointer, ifEmpty somewhere: UnsafeMutablePointer<Int32>?
   ) -> UnsafePointer<CChar>? {

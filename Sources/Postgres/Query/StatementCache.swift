@@ -1,5 +1,4 @@
-/// The statements prepared on one connection, by text and parameter types, with least-recently-used
-/// eviction.
+/// A connection's prepared statements by text and types; evicts the least recently used.
 ///
 /// Only does the bookkeeping; the connection prepares and deallocates.
 struct StatementCache {
@@ -49,9 +48,7 @@ struct StatementCache {
 
   var count: Int { entries.count }
 
-  /// Finds or assigns a statement's name.
-  ///
-  /// Names are never reused on a connection.
+  /// Finds or assigns a statement's name; names are never reused on a connection.
   mutating func lookUp(_ sql: SQL) -> Lookup {
     uses += 1
     let key = Key(text: sql.text, parameters: sql.parameters)
@@ -65,8 +62,7 @@ struct StatementCache {
     return .mustPrepare(name: name)
   }
 
-  /// Removes a statement that could not be prepared, or that the server reports as stale or
-  /// missing.
+  /// Removes a statement that could not be prepared, or that the server calls stale or missing.
   ///
   /// It is not deallocated: after an error the server may not have it, and DEALLOCATE would fail.
   /// At worst, an unused plan remains.
@@ -82,8 +78,7 @@ struct StatementCache {
     return evicted
   }
 
-  /// A linear search: at most a few hundred entries, and only when a new statement meets a full
-  /// cache.
+  /// A linear search: a few hundred entries at most, and only for a new statement in a full cache.
   private mutating func evictOldest() {
     guard let oldest = entries.min(by: { $0.value.lastUse < $1.value.lastUse }) else { return }
     evicted.append(oldest.value.name)

@@ -30,8 +30,7 @@ package final class Cursor: Sendable {
       settings + [
         SQL(unescaped: "SET LOCAL idle_in_transaction_session_timeout = \(milliseconds)"),
         // Plan for reading all rows, not for the first few.
-        "SET LOCAL cursor_tuple_fraction = 1",
-        "DECLARE pieces NO SCROLL CURSOR FOR \(query)",
+        "SET LOCAL cursor_tuple_fraction = 1", "DECLARE pieces NO SCROLL CURSOR FOR \(query)",
       ]
     let first = try await transaction.batch(
       opening + [Self.fetch(rowsAtOnce)], deadline: deadline)[opening.count]

@@ -88,8 +88,7 @@ package final class Transaction: StatementRunner {
     try await commit()
   }
 
-  /// Rolls back unless the transaction has ended or never begun; also runs when the task is
-  /// cancelled.
+  /// Rolls back a transaction that has begun and not ended, even if the task is cancelled.
   package func rollBack() async {
     guard state.withLock({ $0.mustRollBack() }) else { return }
     let request = Request(
@@ -106,8 +105,7 @@ package final class Transaction: StatementRunner {
 }
 
 extension ConnectionPool {
-  /// Attempts for a transaction that collides with others; five collisions in a row are more than
-  /// chance.
+  /// Attempts for a transaction that collides with others; five are more than chance.
   package static let transactionAttempts = 5
 
   /// Runs a body in a transaction, which commits when the body returns, unless it has already

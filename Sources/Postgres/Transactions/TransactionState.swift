@@ -42,9 +42,7 @@ struct TransactionState {
     isCommitted = committed
   }
 
-  /// Records a failure.
-  ///
-  /// After an error from the server, the transaction is aborted but still open there.
+  /// Records a failure; after a server's error the transaction is aborted but still open there.
   mutating func fail(_ error: any Error) {
     failure = error as? PostgresError
     if phase == .committing {

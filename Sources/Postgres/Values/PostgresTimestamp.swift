@@ -1,5 +1,4 @@
-/// A `timestamptz` as PostgreSQL stores it: microseconds since 2000-01-01 00:00:00 UTC, without
-/// leap seconds.
+/// A `timestamptz` as stored: microseconds since 2000-01-01 00:00:00 UTC, without leap seconds.
 package struct PostgresTimestamp: Hashable, Sendable {
   package let microsecondsSince2000: Int64
 

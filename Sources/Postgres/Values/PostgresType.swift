@@ -26,9 +26,7 @@ package struct PostgresType: RawRepresentable, Hashable, Sendable {
   package static let uuid = PostgresType(rawValue: 2950)
   package static let jsonb = PostgresType(rawValue: 3802)
 
-  /// Whether the type was made with CREATE TYPE, such as an enum.
-  ///
-  /// Its OID differs between databases.
+  /// Whether the type was made with CREATE TYPE; its OID then differs between databases.
   package var isUserDefined: Bool { rawValue >= 16384 }
 
   private static let arrays: [PostgresType: PostgresType] = [

@@ -47,8 +47,7 @@ struct AuditCommand: AsyncParsableCommand {
 
 struct RebuildCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "rebuild",
-    abstract: "Rewrites projections that differ from the ledger's entries.")
+    commandName: "rebuild", abstract: "Rewrites projections that differ from the ledger's entries.")
 
   @OptionGroup var options: SettingOptions
 

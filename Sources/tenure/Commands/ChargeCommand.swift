@@ -5,8 +5,7 @@ import Subscriptions
 
 struct ChargeCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "charge",
-    abstract: "Assigns a charge to an account or releases it.",
+    commandName: "charge", abstract: "Assigns a charge to an account or releases it.",
     discussion: "Each action is saved in the audit log. No confirmation is requested.",
     subcommands: [Place.self, Release.self])
 

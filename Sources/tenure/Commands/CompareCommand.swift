@@ -10,8 +10,7 @@ import Subscriptions
 
 struct CompareCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "compare",
-    abstract: "Compares another backend's entitlements with Tenure's.",
+    commandName: "compare", abstract: "Compares another backend's entitlements with Tenure's.",
     discussion: """
       The file is CSV with a header, or JSON lines: account_id, entitlement, and until (RFC 3339; \
       empty: no end), active (true or false), or both. Rows must be grouped by account. Each \
@@ -164,8 +163,7 @@ struct DifferencePrinter {
     counts[difference.kind, default: 0] += 1
     let fields: [String?] = [
       difference.kind.rawValue, difference.accountID, difference.entitlement,
-      difference.untilThere?.description, difference.untilHere?.description,
-      difference.explanation,
+      difference.untilThere?.description, difference.untilHere?.description, difference.explanation,
     ]
     switch format {
     case .csv:

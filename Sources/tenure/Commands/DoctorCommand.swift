@@ -5,23 +5,17 @@ import Logging
 
 struct DoctorCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "doctor",
-    abstract: "Checks configuration and connectivity and suggests fixes.",
+    commandName: "doctor", abstract: "Checks configuration and connectivity and suggests fixes.",
     discussion: """
       Checks settings, database, Apple and webhook without changing anything or sending events. \
       Each check prints its finding and a suggested fix. Exit status 1 on a fault; 0 with warnings \
       only.
       """)
 
-  enum Format: String, CaseIterable, ExpressibleByArgument {
-    case text
-    case json
-  }
-
   @OptionGroup var options: SettingOptions
 
   @Option(help: "Output format: text or json.")
-  var format = Format.text
+  var format = OutputFormat.text
 
   func run() async throws {
     let report = await examine()

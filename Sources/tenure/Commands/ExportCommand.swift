@@ -9,8 +9,7 @@ import Subscriptions
 
 struct ExportCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "export",
-    abstract: "Exports data as CSV or JSON lines.",
+    commandName: "export", abstract: "Exports data as CSV or JSON lines.",
     discussion: """
       owners: the account of each original transaction, as `tenure import` reads it. entitlements: \
       the current entitlements of all accounts, as `tenure compare` reads them. charges: all \
@@ -152,8 +151,7 @@ struct ExportCommand: AsyncParsableCommand {
     ) { action in
       [
         "\(action.id)", action.actedAt.description, action.administrator, action.action,
-        action.subject,
-        action.reason, action.accountID, action.previousAccountID, action.data,
+        action.subject, action.reason, action.accountID, action.previousAccountID, action.data,
       ]
     }
   }
@@ -161,8 +159,7 @@ struct ExportCommand: AsyncParsableCommand {
   // MARK: Pages and rows
 
   static func eachPage<Row: Sendable, Place: Sendable>(
-    _ read: (Place?) async throws -> ExportPage<Row, Place>,
-    write: ([Row]) async throws -> Void
+    _ read: (Place?) async throws -> ExportPage<Row, Place>, write: ([Row]) async throws -> Void
   ) async throws {
     var place: Place?
     repeat {

@@ -10,8 +10,7 @@ import Subscriptions
 
 struct ImportCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "import",
-    abstract: "Imports subscription ownership from another backend.",
+    commandName: "import", abstract: "Imports subscription ownership from another backend.",
     discussion: """
       The file is CSV with a header, or JSON lines: environment (production or sandbox), \
       original_transaction_id, account_id, and optionally transaction_id, receipt_data and \
@@ -66,9 +65,7 @@ struct ImportCommand: AsyncParsableCommand {
     guard isWell else { throw ExitCode.failure }
   }
 
-  /// Prints the progress of all imports.
-  ///
-  /// - Returns: Whether Apple has confirmed all of them.
+  /// Prints the progress of all imports; returns whether Apple has confirmed all of them.
   private func showStatus(of ledger: Ledger) async throws -> Bool {
     let progress = try await ledger.exports.importProgress()
     print(
@@ -84,9 +81,7 @@ struct ImportCommand: AsyncParsableCommand {
     return progress.waiting == 0 && progress.unverifiable == 0
   }
 
-  /// Imports a file and prints the result.
-  ///
-  /// - Returns: Whether every line was accepted.
+  /// Imports a file and prints the result; returns whether every line was accepted.
   private func run(
     _ path: String, _ ledger: Ledger, _ terms: AccessTerms,
     now: @escaping @Sendable () -> Timestamp, logger: Logger

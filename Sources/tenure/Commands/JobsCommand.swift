@@ -8,8 +8,7 @@ import Subscriptions
 /// `tenure jobs`: lists, shows and retries jobs.
 struct JobsCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "jobs",
-    abstract: "Lists pending and failed jobs, and retries them.",
+    commandName: "jobs", abstract: "Lists pending and failed jobs, and retries them.",
     subcommands: [List.self, Show.self, Retry.self], defaultSubcommand: List.self)
 
   struct List: AsyncParsableCommand {

@@ -10,11 +10,7 @@ struct MetricsCommand: ParsableCommand {
       `serve` exposes the metrics at /metrics, and so does `work` if TENURE_METRICS_PORT is set.
       """)
 
-  enum Subject: String, CaseIterable, ExpressibleByArgument {
-    case dashboard
-    case alerts
-    case list
-  }
+  enum Subject: String, CaseIterable, ExpressibleByArgument { case dashboard, alerts, list }
 
   @Argument(help: "File to print: dashboard, alerts or list.")
   var subject: Subject

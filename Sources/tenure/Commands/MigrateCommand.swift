@@ -7,8 +7,7 @@ import Reports
 
 struct MigrateCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "migrate",
-    abstract: "Creates or upgrades the schema and the reports.",
+    commandName: "migrate", abstract: "Creates or upgrades the schema and the reports.",
     discussion: """
       Connects as the schema's owner, with TENURE_MIGRATION_DATABASE_URL or else DATABASE_URL. \
       Repeating it is a no-op. Programs that are compatible with the new schema may keep running: \

@@ -9,8 +9,7 @@ import Subscriptions
 
 struct PollCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "poll",
-    abstract: "Polls Apple once for due subscriptions (for cron).",
+    commandName: "poll", abstract: "Polls Apple once for due subscriptions (for cron).",
     discussion: """
       A worker does the same continuously. Passes and workers can run concurrently: no \
       subscription is polled twice, and all of them share TENURE_POLLS_PER_HOUR. Polls that Apple \

@@ -5,8 +5,7 @@ import Subscriptions
 
 struct ReportCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "report",
-    abstract: "Prints a report.",
+    commandName: "report", abstract: "Prints a report.",
     discussion: """
       The reports:
 
@@ -137,8 +136,7 @@ struct ReportOptions: ParsableArguments {
   @Option(help: "Maximum number of rows. (default: 1000; CSV: all)")
   var limit: Int?
 
-  /// - Throws: `ValidationError` for an option that the report does not accept, or a number out of
-  ///   range.
+  /// - Throws: `ValidationError` for an option of other reports, or a number out of range.
   func choices(for report: Report) throws -> ReportChoices {
     for (name, value, range) in [
       ("days", days, ReportChoices.dayRange), ("limit", limit, ReportChoices.limitRange),

@@ -43,7 +43,7 @@ struct ServeCommand: AsyncParsableCommand {
         logger.info("Serving", metadata: ["http.url": "http://\(host):\(port)"])
       }
       return [
-        application, CatalogueRefresh(catalogue: assembly.catalogue), assembly.heartbeat(),
+        application, assembly.catalogueRefresh, assembly.heartbeat(),
         assembly.schemaWatch(ending: .nothing),
       ] + assembly.replicaWatch + (withWorker ? assembly.worker() : [])
     }

@@ -40,6 +40,8 @@ struct SettingOptions: ParsableArguments {
   }
 }
 
+enum OutputFormat: String, CaseIterable, ExpressibleByArgument { case text, json }
+
 /// A failure that the command reports with its text alone.
 struct CommandFailure: Error, CustomStringConvertible {
   let description: String

@@ -27,7 +27,7 @@ struct WorkCommand: AsyncParsableCommand {
         }
       }
       return (metrics.map { [$0] } ?? []) + [
-        CatalogueRefresh(catalogue: assembly.catalogue), assembly.schemaWatch(ending: .program),
+        assembly.catalogueRefresh, assembly.schemaWatch(ending: .program),
       ] + assembly.worker()
     }
   }

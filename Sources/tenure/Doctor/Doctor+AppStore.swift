@@ -44,8 +44,7 @@ extension Doctor {
       method: "POST", url: settings.verifyReceipt[environment],
       headers: [HTTPHeader("Content-Type", "application/json")],
       body: Array(#"{"receipt-data":""}"#.utf8),
-      timeout: min(settings.appStoreTimeout, Self.timeout)
-    )
+      timeout: min(settings.appStoreTimeout, Self.timeout))
     do {
       let response = try await transport.send(request)
       guard response.status == 200 else {
@@ -91,13 +90,11 @@ extension Doctor {
       return .ok(check, "Apple accepts the key for \(bundleID).")
     } catch let error as AppStoreServerAPIError {
       switch error.kind {
-      case .notFound, .invalidRequest:
-        return .ok(check, "Apple accepts the key for \(bundleID).")
+      case .notFound, .invalidRequest: return .ok(check, "Apple accepts the key for \(bundleID).")
       case .unauthorized where environment == .production:
         return .warning(
           check, "\(error)",
-          remedy:
-            "Ignore this until the app is released: until then production does not know it. "
+          remedy: "Ignore this until the app is released: until then production does not know it. "
             + "Otherwise check the key, the issuer ID and the bundle ID.")
       case .unauthorized:
         return .fault(
@@ -188,8 +185,7 @@ extension Doctor {
           + "digits. With a wrong one Apple verifies no receipt with subscriptions.")
     }
     return .ok(
-      check, "Every app has a shared secret. It was not tried: Apple checks it only with receipts."
-    )
+      check, "Every app has a shared secret. It was not tried: Apple checks it only with receipts.")
   }
 
   /// Whether a secret has the form of App Store Connect's.

@@ -187,9 +187,7 @@ extension Doctor {
           + "\(Self.testedVersions.lowerBound) or later.")
     }
     if major > Self.testedVersions.upperBound {
-      return .warning(
-        check, found,
-        remedy: "Update Tenure: this version was not tested with it.")
+      return .warning(check, found, remedy: "Update Tenure: this version was not tested with it.")
     }
     return .ok(check, found)
   }
@@ -283,8 +281,7 @@ extension Doctor {
     guard outOfReach.isEmpty else {
       let others = outOfReach.count > 3 ? " and \(outOfReach.count - 3) more tables" : ""
       return .fault(
-        check,
-        "The role lacks access to \(outOfReach.prefix(3).joined(separator: ", "))\(others).",
+        check, "The role lacks access to \(outOfReach.prefix(3).joined(separator: ", "))\(others).",
         remedy: Self.membership)
     }
     guard try await !migrator.roleCanRewriteLedger() else {

@@ -47,7 +47,7 @@ struct ClientStage: Encodable, Sendable {
           try await Crowd.describeProducts(to: assembly.ledger)
           let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: 0)
           let group = ServiceGroup(
-            services: [server, CatalogueRefresh(catalogue: assembly.catalogue)]
+            services: [server, assembly.catalogueRefresh]
               + assembly.worker(), logger: quiet)
           try await withThrowingTaskGroup(of: Void.self) { tasks in
             tasks.addTask { try await group.run() }

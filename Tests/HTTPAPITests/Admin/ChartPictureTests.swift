@@ -6,11 +6,12 @@ import Testing
 
 struct ChartPictureTests {
   /// The first days of November 2026.
-  private func days(_ count: Int) -> [ChartBucket] {
+  private func days(_ count: Int) -> [(at: Timestamp, label: String)] {
     let first = CalendarDate(year: 2026, month: 11, day: 1).daysSince1970
     return (0..<count).map {
-      ChartBucket(
-        at: Timestamp(CalendarDate(daysSince1970: first + $0)), label: "2026-11-0\($0 + 1)")
+      (
+        at: Timestamp(CalendarDate(daysSince1970: first + $0)), label: "2026-11-0\($0 + 1)"
+      )
     }
   }
 
@@ -19,8 +20,8 @@ struct ChartPictureTests {
       linesOf: ChartData(
         id: "c", title: "Active", buckets: days(4),
         series: [
-          ChartSeries(name: "Active", values: [10, 20, nil, 15]),
-          ChartSeries(name: "Trials", values: [0, 5, 5, 4]),
+          (name: "Active", values: [10, 20, nil, 15]),
+          (name: "Trials", values: [0, 5, 5, 4]),
         ],
         height: 100))
   }
@@ -71,11 +72,11 @@ struct ChartPictureTests {
       stacksOf: ChartData(
         id: "c", title: "Moves", buckets: days(4),
         series: [
-          ChartSeries(name: "New", values: [5, 3, 0, nil]),
-          ChartSeries(name: "Back", values: [5, 0, 2, nil]),
-          ChartSeries(name: "Gone", values: [-4, -3, 0, nil]),
+          (name: "New", values: [5, 3, 0, nil]),
+          (name: "Back", values: [5, 0, 2, nil]),
+          (name: "Gone", values: [-4, -3, 0, nil]),
         ],
-        net: ChartSeries(name: "Net", values: [6, 0, 2, 0]), height: 120))
+        net: (name: "Net", values: [6, 0, 2, 0]), height: 120))
     #expect(
       picture.bars.map { [$0.seriesClass, $0.x, $0.width, $0.y, $0.height] } == [
         ["series-1", "7.5", "10", "40", "40"], ["series-2", "7.5", "10", "0", "40"],
@@ -108,8 +109,8 @@ struct ChartPictureTests {
   func empty(days: Int, values: [Int64?]) {
     let data = ChartData(
       id: "c", title: "Active", buckets: self.days(values.count),
-      series: [ChartSeries(name: "Active", values: values)],
-      net: ChartSeries(name: "Net", values: values))
+      series: [(name: "Active", values: values)],
+      net: (name: "Net", values: values))
     for picture in [Chart(linesOf: data), Chart(stacksOf: data)] {
       #expect(picture.isEmpty)
       #expect(picture.lines.isEmpty && picture.bars.isEmpty && picture.dots.isEmpty)
@@ -120,8 +121,8 @@ struct ChartPictureTests {
     let data = ChartData(
       id: "c", title: "Active", buckets: days(2),
       series: [
-        ChartSeries(name: "A", values: [.max, .min]), ChartSeries(name: "B", values: [.max, .min]),
-      ], net: ChartSeries(name: "Net", values: [.max, .min]))
+        (name: "A", values: [.max, .min]), (name: "B", values: [.max, .min]),
+      ], net: (name: "Net", values: [.max, .min]))
     for picture in [Chart(linesOf: data), Chart(stacksOf: data)] {
       #expect(!picture.isEmpty)
     }
@@ -132,7 +133,7 @@ struct ChartPictureTests {
     let picture = Chart(
       linesOf: ChartData(
         id: "c", title: "Active", buckets: days(1100),
-        series: [ChartSeries(name: "Active", values: Array(repeating: 1, count: 1100))]))
+        series: [(name: "Active", values: Array(repeating: 1, count: 1100))]))
     #expect(picture.bands.count == 367)
     #expect(picture.bands.first?.text.hasPrefix("2026-11-03") == true)
     #expect(picture.bands.last?.text.hasPrefix("2026-11-01100") == true)

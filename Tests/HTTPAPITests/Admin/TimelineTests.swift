@@ -29,17 +29,17 @@ struct TimelineTests {
           from: day(5, 10), until: day(8, 10), productID: "quarterly", owner: 2, text: "3"),
       ],
       bindings: [
-        TimelineChart.Binding(at: day(1, 1), owner: 1, text: "to A"),
-        TimelineChart.Binding(at: day(2, 10), owner: 2, text: "to B"),
+        (at: day(1, 1), owner: 1, text: "to A"),
+        (at: day(2, 10), owner: 2, text: "to B"),
       ],
       troubles: [
         TimelineLayout.Span(from: day(5, 10), until: day(5, 16), isGrace: true, text: "grace")
       ],
       switches: [
-        TimelineChart.Switch(at: day(1, 10), isOn: false, text: "off"),
-        TimelineChart.Switch(at: day(2, 10), isOn: true, text: "on"),
-        TimelineChart.Switch(at: day(6, 1), isOn: false, text: "off"),
-        TimelineChart.Switch(at: day(6, 2), isOn: false, text: "off again"),
+        (at: day(1, 10), isOn: false, text: "off", href: nil),
+        (at: day(2, 10), isOn: true, text: "on", href: nil),
+        (at: day(6, 1), isOn: false, text: "off", href: nil),
+        (at: day(6, 2), isOn: false, text: "off again", href: nil),
       ],
       messages: [
         TimelineLayout.Mark(source: .notification, at: day(1, 1), text: "SUBSCRIBED"),

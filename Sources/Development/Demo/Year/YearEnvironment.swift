@@ -78,7 +78,7 @@ struct YearEnvironment: Sendable {
         database: database, settings: settings, transport: HTTPClientTransport(client: client),
         logger: logger, clock: clock)
       let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: 0)
-      let refresh = CatalogueRefresh(catalogue: assembly.catalogue)
+      let refresh = assembly.catalogueRefresh
       let worker = isWorking ? assembly.worker() : []
       return try await withServices([server, refresh] + worker, logger: logger) {
         try await body(

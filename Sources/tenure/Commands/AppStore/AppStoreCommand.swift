@@ -37,7 +37,7 @@ struct AppStoreOptions: ParsableArguments {
   var environment: Environment?
 
   @Option(help: "Output format: text or json.")
-  var format = AppStoreReport.Format.text
+  var format = OutputFormat.text
 
   /// Queries Apple and prints the report that `body` makes of the response.
   func report(_ body: (AppStoreClients) async throws -> AppStoreReport) async throws {
@@ -54,12 +54,10 @@ struct AppStoreOptions: ParsableArguments {
     let now = settings.clock.now
     let report = try await withHTTPClient { [settings] client in
       let verifier = SignedDataVerifier(
-        roots: settings.trustedRoots, apps: apps, acceptsXcode: settings.acceptsXcode,
-        now: now)
+        roots: settings.trustedRoots, apps: apps, acceptsXcode: settings.acceptsXcode, now: now)
       let api = AppStoreServerAPI(
         transport: HTTPClientTransport(client: client), addresses: settings.serverAPIAddresses,
-        key: key, verifier: verifier, timeout: settings.appStoreTimeout, logger: logger,
-        now: now)
+        key: key, verifier: verifier, timeout: settings.appStoreTimeout, logger: logger, now: now)
       return try await body(
         AppStoreClients(api: api, bundleID: app.bundleID, environment: environment))
     }

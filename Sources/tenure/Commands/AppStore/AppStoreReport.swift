@@ -1,15 +1,9 @@
 import AppStore
-import ArgumentParser
 import JSONText
 import Subscriptions
 
 /// The output of a command, as JSON and as text with the same content.
 struct AppStoreReport {
-  enum Format: String, CaseIterable, ExpressibleByArgument {
-    case text
-    case json
-  }
-
   enum Block {
     /// Names and values, with the values aligned.
     case fields([(name: String, value: String)])
@@ -42,7 +36,7 @@ struct AppStoreReport {
     blocks.append(.fields([(name, AppStoreText.text(value, of: name))]))
   }
 
-  func text(_ format: Format) -> String {
+  func text(_ format: OutputFormat) -> String {
     switch format {
     case .json: String(decoding: JSONValue.object(members).bytes, as: UTF8.self)
     case .text: AppStoreText.text(blocks)

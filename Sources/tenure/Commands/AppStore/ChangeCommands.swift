@@ -90,8 +90,7 @@ struct ExtendCommand: AsyncParsableCommand {
 
 struct ExtendAllCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "extend-all",
-    abstract: "Extends all active subscriptions to a product for free.",
+    commandName: "extend-all", abstract: "Extends all active subscriptions to a product for free.",
     discussion: """
       Runs in the background: Apple reports the result by a notification, and `tenure app-store \
       extension-status` queries it. Without --environment, extends in production.

@@ -85,8 +85,7 @@ struct NotificationsCommand: AsyncParsableCommand {
 
 struct TestNotificationCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "test-notification",
-    abstract: "Requests a test notification from Apple.",
+    commandName: "test-notification", abstract: "Requests a test notification from Apple.",
     discussion: """
       Apple sends it to the production URL, or with --environment sandbox to the sandbox URL. With \
       --wait, the exit status is 0 only if the server has accepted it.
