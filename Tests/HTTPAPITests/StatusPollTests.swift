@@ -185,8 +185,9 @@ struct StatusPollTests {
       var services = api.intake.services
       services.serverAPI = nil
       let poll = StatusPoller(services)
-      #expect(
-        try await poll.poll(OriginalTransactionKey(.production, "1"), of: Self.bundleID) == nil)
+      let polled = try await poll.poll(
+        OriginalTransactionKey(.production, "1"), of: Self.bundleID)
+      #expect(polled == nil)
     }
   }
 
