@@ -142,11 +142,12 @@ package struct Assembly: Sendable {
   }
 
   package var catalogueRefresh: UntilShutdown {
-    UntilShutdown { [catalogue] in await catalogue.run() }
+    UntilShutdown("CatalogueRefresh") { [catalogue] in await catalogue.run() }
   }
 
   package var replicaWatch: [any Service] {
-    entitlements.replica.map { replica in [UntilShutdown { await replica.run() }] } ?? []
+    entitlements.replica.map { replica in [UntilShutdown("ReplicaWatch") { await replica.run() }] }
+      ?? []
   }
 
   /// A unique name; in containers, host names and process IDs can be equal.

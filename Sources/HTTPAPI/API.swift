@@ -75,7 +75,7 @@ package struct API: Sendable {
       router: router(),
       server: HTTPServerBuilder { EntitlementChannel(responder: $0, server: server) },
       configuration: ApplicationConfiguration(address: .hostname(host, port: port)),
-      services: [UntilShutdown { [watch] in await watch.run() }, reportCoordinator],
+      services: [UntilShutdown("EventWatch") { [watch] in await watch.run() }, reportCoordinator],
       onServerRunning: { channel in await onListening(channel.localAddress?.port ?? port) },
       logger: logger)
   }

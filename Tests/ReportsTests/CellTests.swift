@@ -9,8 +9,7 @@ import Testing
 
 /// What is counted in a number adds up to it.
 struct CellTests {
-  @Test(arguments: 0..<2)
-  func `every number of every report is the sum of what is counted in it`(life: Int) async throws {
+  @Test func `every number of every report is the sum of what is counted in it`() async throws {
     let seed = UInt64.random(in: .min ... .max)
     print("numbers and what is counted in them: seed \(seed)")
     try await withScratchDatabase { database in

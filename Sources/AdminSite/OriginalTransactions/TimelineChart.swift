@@ -22,7 +22,7 @@ struct TimelineChart: Sendable {
     var until: Timestamp?
     /// The date of a refund or upgrade.
     var endedAt: Timestamp?
-    var isRefunded = false
+    var refundedAt: Timestamp?
     var isTrial = false
     var productID: String
     /// A number of ``TimelineChart/owners``.
@@ -76,7 +76,7 @@ extension TimelineChart {
   fileprivate static let mostLetters = 60
 
   fileprivate var description: String {
-    "\(Count.text(periods.count, "charge")), \(periods.count(where: \.isRefunded)) refunded, "
+    "\(Count.text(periods.count, "charge")), \(periods.count { $0.refundedAt != nil }) refunded, "
       + "\(Count.text(max(bindings.count - 1, 0), "owner change")). The lists below have the "
       + "details."
   }
@@ -158,7 +158,7 @@ extension TimelineChart.Period {
     let span = TimelineLayout.Span(
       from: from, until: ended,
       classNames: "span-period \(TimelineOwner.ownerClass(owner))" + (isTrial ? " trial" : ""),
-      pattern: isRefunded ? .refunded : nil, label: label, text: text, href: href)
+      pattern: refundedAt == nil ? nil : .refunded, label: label, text: text, href: href)
     guard ended < end else { return [span] }
     let lost = TimelineLayout.Span(
       from: ended, until: end, classNames: "span-lost", text: text, href: href, inset: 6)
@@ -166,8 +166,9 @@ extension TimelineChart.Period {
   }
 
   func refundMark(offset: Int) -> TimelineLayout.Mark? {
-    guard isRefunded, let endedAt else { return nil }
-    return TimelineLayout.Mark(at: endedAt, symbol: .refund, text: text, href: href, offset: offset)
+    guard let refundedAt else { return nil }
+    return TimelineLayout.Mark(
+      at: refundedAt, symbol: .refund, text: text, href: href, offset: offset)
   }
 }
 
@@ -282,7 +283,7 @@ extension TimelineChart.Period {
     self.init(
       from: charge.date, until: end,
       endedAt: [charge.revocation?.at, charge.supersededAt].compactMap(\.self).min(),
-      isRefunded: charge.revocation != nil, isTrial: report.transaction.periodType == .trial,
+      refundedAt: charge.revocation?.at, isTrial: report.transaction.periodType == .trial,
       productID: charge.productID.rawValue, owner: owner,
       text: charge.date.dayName + (end.map { " to \($0.dayName)" } ?? "")
         + ": \(charge.productID)\(name), \(Price.text(of: report.transaction))"

@@ -71,6 +71,7 @@ package struct JSONSchema<Fields: JSONFields>: Sendable {
   package init(_ fields: Fields) {
     self.fields = fields
     let all = Mirror(reflecting: fields).children.compactMap { $0.value as? any NamedJSONField }
+    precondition(!all.isEmpty, "Without reflection metadata no field would be checked.")
     named = Dictionary(uniqueKeysWithValues: all.map { ($0.name, $0) })
   }
 

@@ -98,6 +98,8 @@ extension KeyedDecodingContainer<AnswerKey> {
 extension Timestamp {
   /// Parses milliseconds since 1970 or `YYYY-MM-DD HH:MM:SS Etc/GMT`, in the years 1970 to 9999.
   init?(appStoreDate text: String) {
+    // Comparing long texts by characters takes quadratic time.
+    guard text.utf8.count <= 40 else { return nil }
     if let milliseconds = Int64(text) {
       self.init(milliseconds: milliseconds)
     } else if text.hasSuffix(" Etc/GMT") {

@@ -73,10 +73,15 @@ struct EventController: Sendable {
 }
 
 /// Runs a body until the program shuts down, and then cancels it.
-package struct UntilShutdown: Service {
+package struct UntilShutdown: Service, CustomStringConvertible {
+  /// The name in log lines.
+  package let description: String
   private let body: @Sendable () async -> Void
 
-  package init(_ body: @escaping @Sendable () async -> Void) { self.body = body }
+  package init(_ name: String, _ body: @escaping @Sendable () async -> Void) {
+    description = name
+    self.body = body
+  }
 
   package func run() async throws {
     await cancelWhenGracefulShutdown { await body() }

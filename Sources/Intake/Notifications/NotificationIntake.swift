@@ -29,7 +29,7 @@ package struct NotificationIntake: IntakePart {
     trace = RefusalCounter(ledger: services.ledger, logger: services.logger)
   }
 
-  // MARK: EvidenceBatch
+  // MARK: Arrival
 
   /// Verifies, stores and records a posted body.
   ///

@@ -21,7 +21,7 @@ struct TimelineTests {
       originalTransactionID: "1", now: day(6, 15),
       periods: [
         TimelineChart.Period(
-          from: day(1, 1), until: day(2, 1), endedAt: day(1, 10), isRefunded: true,
+          from: day(1, 1), until: day(2, 1), endedAt: day(1, 10), refundedAt: day(1, 10),
           productID: "monthly", owner: 1, text: "1: refunded", href: "#charge-1"),
         TimelineChart.Period(
           from: day(2, 10), until: day(5, 10), productID: "quarterly", owner: 2, text: "2"),

@@ -222,6 +222,7 @@ extension NamedArgument {
   }
 
   static var allValueStrings: [String] { names.map(\.key) }
+  static var defaultCompletionKind: CompletionKind { .list(allValueStrings) }
 }
 
 extension ExtendReasonCode: NamedArgument {
