@@ -3,6 +3,15 @@ package import Subscriptions
 
 /// The job queue.
 ///
+/// A job is written in the commit of the data from which it follows:
+///
+/// ```swift
+/// try await transaction.commit(with: [
+///   insertOrder,
+///   Job.insert(.expireOrder(order.id), runAt: now + lifetime, at: now),
+/// ])
+/// ```
+///
 /// A worker whose lease expired can't change a job that another worker has claimed.
 package struct JobQueue: LedgerStore {
   package let core: LedgerCore
