@@ -18,7 +18,7 @@ struct YearTests {
     let seed = Seed.chosen()
     print("A year of subscriptions: TENURE_TEST_SEED=\(seed)")
     let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
-    let plan = YearPlan(seed: seed, customers: 8)
+    let plan = YearPlan(seed: seed, customers: 6)
     let comparison = try await withScratchDatabase { database in
       try await withTemporaryDirectory { directory in
         let world = YearEnvironment(plan: plan, logger: quiet)
