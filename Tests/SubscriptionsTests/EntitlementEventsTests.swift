@@ -38,14 +38,14 @@ struct EntitlementEventsTests {
   static let cases: [Case] = [
     Case("nothing, none published", published: [:], has: [], events: []),
     Case("new",                published: [:],                  has: [premium(.active, until: 40)],           events: ["granted day 10: active until day 40"]),
-    Case("new for ever",       published: [:],                  has: [premium(.active, until: nil)],          events: ["granted day 10: active for ever"]),
+    Case("new forever",        published: [:],                  has: [premium(.active, until: nil)],          events: ["granted day 10: active forever"]),
     Case("new, with grace",    published: [:],                  has: [premium(.inGracePeriod, until: 16)],    events: ["granted day 10: in_grace_period until day 16"]),
     Case("as published",       published: ["premium": day(40)], has: [premium(.active, until: 40)],           events: []),
     Case("as published, no end",  published: ["premium": never],   has: [premium(.active, until: nil)],          events: []),
     Case("longer",             published: ["premium": day(40)], has: [premium(.active, until: 70)],           events: ["extended day 10: active until day 70"]),
-    Case("for ever",           published: ["premium": day(40)], has: [premium(.active, until: nil)],          events: ["extended day 10: active for ever"]),
+    Case("forever",            published: ["premium": day(40)], has: [premium(.active, until: nil)],          events: ["extended day 10: active forever"]),
     Case("shorter",            published: ["premium": day(40)], has: [premium(.active, until: 20)],           events: ["shortened day 10: active until day 20"]),
-    Case("not for ever",       published: ["premium": never],   has: [premium(.active, until: 20)],           events: ["shortened day 10: active until day 20"]),
+    Case("not forever",        published: ["premium": never],   has: [premium(.active, until: 20)],           events: ["shortened day 10: active until day 20"]),
     Case("over",               published: ["premium": day(9)],  has: [premium(.expired, until: 9)],           events: ["expired day 9: expired until day 9"]),
     Case("over right now",     published: ["premium": day(10)], has: [premium(.expired, until: 10)],          events: ["expired day 10: expired until day 10"]),
     Case("over, retried",      published: ["premium": day(9)],  has: [premium(.inBillingRetry, until: 9)],    events: ["expired day 9: in_billing_retry until day 9"]),
@@ -210,7 +210,7 @@ extension LedgerEvent {
   fileprivate var inWords: String {
     let entitlement = data.entitlement
     let name = kind.rawValue.dropFirst("entitlement.".count)
-    let end = entitlement?.accessEndsAt.map { "until \($0.inDays)" } ?? "for ever"
+    let end = entitlement?.accessEndsAt.map { "until \($0.inDays)" } ?? "forever"
     return "\(name) \(occurredAt.inDays): \(entitlement?.state.rawValue ?? "") \(end)"
   }
 }

@@ -140,7 +140,7 @@ struct EntitlementTests {
     Case("another product, other grant",     [month("1"), holding("2", "basic", 30, 60)], at: day(29),  .active,  expires: day(30)),
     Case("another product at its own date",  [month("1"), holding("2", "basic", 30, 60)], at: day(30),  nil),
     Case("an upgrade's successor",           [month("1", superseded: 10), holding("2", .quarterly, 10, 100, renewal: on)], at: day(10), .active, expires: day(100), willRenew: true),
-    Case("for ever",                         [month("1"), holding("2", .lifetime, 20, nil)], at: day(10), .active),
+    Case("forever",                          [month("1"), holding("2", .lifetime, 20, nil)], at: day(10), .active),
   ]
 
   /// Day 0 is 1 January 2026; a season lasts a month, and two from day 100 (11 April) on.
@@ -160,7 +160,7 @@ struct EntitlementTests {
     Case("two lines, the longer",            [month("1"), holding("2", .quarterly, 5, 95, line: otherKey)], at: day(10), .active, expires: day(95)),
     Case("two lines, one not begun",         [month("1"), holding("2", .quarterly, 40, 130, line: otherKey)], at: day(35), .expired, expires: day(30)),
     Case("two lines, retry before expired",  [month(then: retry), holding("2", .quarterly, -90, 0, line: otherKey)], at: day(35), .inBillingRetry, expires: day(30), willRenew: true),
-    Case("two lines, for ever wins",         [month("1", then: on), holding("2", .lifetime, 5, nil, line: otherKey)], at: day(10), .active),
+    Case("two lines, forever wins",          [month("1", then: on), holding("2", .lifetime, 5, nil, line: otherKey)], at: day(10), .active),
   ]
 
   @Test("States", arguments: states) func state(_ test: Case) { check(test) }
@@ -233,7 +233,7 @@ struct EntitlementTests {
   static let grants: [Given] = [
     Given("longer than the month",   from: 5,  to: 40,  at: day(10),            .active,  .grant),
     Given("shorter than the month",  from: 5,  to: 20,  at: day(10),            .active,  .appStore),
-    Given("for ever",                from: 5,  to: nil, at: day(10),            .active,  .grant),
+    Given("forever",                 from: 5,  to: nil, at: day(10),            .active,  .grant),
     Given("not begun",               from: 15, to: 40,  at: day(10),            .active,  .appStore),
     Given("after the month",         from: 5,  to: 40,  at: day(35),            .active,  .grant),
     Given("the last millisecond",    from: 5,  to: 40,  at: day(40, minus(ms)), .active,  .grant),

@@ -65,7 +65,7 @@ struct MovementPropertyTests {
         return "a span without time"
       }
       if let last = spans.last, last.end != nil || last.isPaid || last.isTrial {
-        return "something runs for ever"
+        return "something runs forever"
       }
       guard let position = rule.charges.latestPosition, rule.charges[position].isSubscription,
         let running = spans.last(where: { $0.isPaid || $0.isTrial }),

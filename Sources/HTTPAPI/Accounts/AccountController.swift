@@ -40,11 +40,7 @@ struct AccountController: Sendable {
   private func ownedCharges(of accountID: String) async throws -> [ChargeReport] {
     guard let account = try await ledger.accounts.account(accountID) else { return [] }
     var reports: [ChargeReport] = []
-    var seen: Set<OriginalTransactionKey> = []
-    for line in try await ledger.ownership.lines(of: account.key) where !seen.contains(line) {
-      guard let original = try await ledger.ownership.original(of: line) else { continue }
-      // Linked original transactions come together.
-      seen.formUnion(original.line.heads.keys)
+    for try await (_, original) in try await ledger.ownership.originals(of: account.key) {
       reports += original.charges(of: account.key, in: catalogue.catalogue)
     }
     return reports.sorted {

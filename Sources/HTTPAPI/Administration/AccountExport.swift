@@ -123,16 +123,13 @@ package struct AccountExport: Sendable {
   @concurrent
   private func writeCharges(to writer: inout any ResponseBodyWriter) async throws {
     try await send(to: &writer) { $0.write(json: ",\"lines\":[") }
-    var seen: Set<OriginalTransactionKey> = []
-    for line in try await ledger.ownership.lines(of: account.key) where !seen.contains(line) {
-      guard let original = try await ledger.ownership.original(of: line) else { continue }
-      let isFirst = seen.isEmpty
-      // Linked original transactions come together.
-      seen.formUnion(original.line.heads.keys)
+    var isFirst = true
+    for try await (line, original) in try await ledger.ownership.originals(of: account.key) {
       try await send(to: &writer) { json in
         if !isFirst { json.write(json: ",") }
         json.object { write(line, of: original, to: &$0) }
       }
+      isFirst = false
     }
     try await send(to: &writer) { $0.write(json: "]") }
   }

@@ -172,10 +172,8 @@ package struct HoldingStore: LedgerStore {
     var result = AccountHoldings()
     result.grants = try await grants.grants(of: accountID, knownAt: knownAt)
     guard let account = try await accounts.account(accountID) else { return result }
-    var seen: Set<OriginalTransactionKey> = []
-    for id in try await ownership.lines(of: account.key) where !seen.contains(id) {
-      guard let original = try await ownership.original(of: id, knownAt: knownAt) else { continue }
-      seen.formUnion(original.line.heads.keys)
+    for try await (_, original) in try await ownership.originals(of: account.key, knownAt: knownAt)
+    {
       result.holdings += original.line.allHoldings(original.rule)
         .filter { $0.account == account.key }.map(\.holding)
     }
