@@ -662,10 +662,12 @@ CREATE TABLE original_transaction (
     head_hash               bytea       CHECK (length(head_hash) = 32),
     -- Later entries have later dates.
     head_recorded_at        timestamptz,
-    -- Apple's answer of this date listed every transaction up to this entry as recorded, so their
-    -- rows need not repeat the date.
-    confirmed_as_of         timestamptz,
-    confirmed_number        integer     NOT NULL DEFAULT 0,
+    -- Apple's answers since then that only repeat what is recorded (JSON), the date of the latest,
+    -- and its source. Not in the chain, and not read by the ownership rule.
+    repeated                text,
+    repeated_as_of          timestamptz,
+    repeated_by             text        CHECK (repeated_by IN (
+        'receipt', 'signed_transaction', 'notification', 'poll', 'import')),
     -- The latest charge that was recorded, and its owner.
     latest_charged_at       timestamptz,
     latest_owner_key        uuid,
@@ -688,7 +690,7 @@ CREATE TABLE ledger_entry (
     number                  integer     NOT NULL CHECK (number > 0),
     recorded_at             timestamptz NOT NULL,
     kind                    text        NOT NULL CHECK (kind IN (
-        'transaction', 'renewal_status', 'link', 'confirmation', 'claim', 'placement',
+        'transaction', 'renewal_status', 'link', 'claim', 'placement',
         'decided', 'claimed', 'corrected', 'placed')),
     -- The date at which the evidence was true; null for actions and decisions.
     evidence_date           timestamptz,

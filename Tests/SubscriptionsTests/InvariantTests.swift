@@ -7,7 +7,9 @@ struct InvariantTests {
   func orderOfArrival() {
     forAll("The order of arrival does not matter", iterations: 100) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
-      let items = rearranged(history.items, using: &generator)
+      let answers =
+        generator.once(in: 2) ? withLaterAnswers(history.items, using: &generator) : history.items
+      let items = rearranged(answers, using: &generator)
       var ledger = history.ledger
       ledger.record(batches(items, using: &generator), using: &generator)
       let expected = Outcome(ledger)
@@ -40,6 +42,42 @@ struct InvariantTests {
       }
       return Outcome(ledger) == before ? nil : "something changed"
     }
+  }
+
+  @Test("Repetitions change no decision, holding or movement")
+  func repetitions() {
+    var count = 0
+    forAll("The rule needs no repetitions", iterations: 300) { generator in
+      let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
+      var ledger = history.ledger
+      let items = withLaterAnswers(history.items, using: &generator)
+      ledger.record(batches(rearranged(items, using: &generator), using: &generator), using: &generator)
+      let (line, rule) = (ledger.line, ledger.rule)
+      let full = OriginalTransaction(
+        history: line.history.adding(line.repeated), repeated: [:], decisions: line.decisions,
+        heads: line.heads, links: line.links)
+      let fullRule = OwnershipRule(full.history)
+      if rule.charges != fullRule.charges { return "other charges" }
+      for (one, other) in zip(rule.decisions, fullRule.decisions) where one != other {
+        return "\(one)\nagainst \(other)"
+      }
+      if Set(line.allHoldings(rule).map(\.holding))
+        != Set(full.allHoldings(fullRule).map(\.holding))
+      {
+        return "other holdings"
+      }
+      if Movement.movements(of: line, rule: rule, in: catalogue)
+        != Movement.movements(of: full, rule: fullRule, in: catalogue) {
+        let (one, other) = (
+          Movement.movements(of: line, rule: rule, in: catalogue),
+          Movement.movements(of: full, rule: fullRule, in: catalogue)
+        )
+        return "\(Set(one).subtracting(other))\nagainst \(Set(other).subtracting(one)) with \(full.history.statuses) of \(line.history.statuses) and \(rule.charges)"
+      }
+      count += full.history.statuses.count - line.history.statuses.count
+      return nil
+    }
+    #expect(count > 0, "the property is about something")
   }
 
   @Test("Replaying the entries gives the same original transaction")
@@ -177,6 +215,28 @@ struct InvariantTests {
   }
 
   // MARK: Parts
+
+  /// Most of Apple's answers again, some time later.
+  private func withLaterAnswers(_ items: [Item], using generator: inout SeededGenerator) -> [Item] {
+    items.flatMap { item -> [Item] in
+      guard case .evidence(let evidence) = item else { return [item] }
+      let delays = (0..<generator.number(0...3)).map { _ in
+        generator.pick(ms, .hours(5), .hours(24), .days(2), .days(7), .days(30), .days(61))
+      }
+      return [item]
+        + delays.map { delay in
+          switch evidence {
+          case .transaction(var record):
+            record.asOf = record.asOf + delay
+            return .evidence(.transaction(record))
+          case .renewalStatus(var status, let line):
+            status.asOf = status.asOf + delay
+            return .evidence(.renewalStatus(status, line: line))
+          case .link: return item
+          }
+        }
+    }
+  }
 
   private func withRepeats(_ items: [Item], using generator: inout SeededGenerator) -> [Item] {
     var result: [Item] = []

@@ -255,7 +255,7 @@ extension LedgerEntry.Content {
     switch self {
     case .action(let action): action.transaction
     case .ownership(let change): change.charge
-    case .evidence, .confirmation: nil
+    case .evidence: nil
     }
   }
 

@@ -125,7 +125,7 @@ struct BaselineStatements: Sendable {
       ON CONFLICT (environment, original_transaction_id) DO NOTHING
       """,
       """
-      SELECT head_number, head_hash, head_recorded_at, confirmed_as_of, confirmed_number
+      SELECT head_number, head_hash, head_recorded_at, repeated
       FROM tenure.original_transaction
       WHERE environment = \(environment) AND original_transaction_id = \(line)
       FOR UPDATE
@@ -293,12 +293,10 @@ extension BaselineStatements {
   }
 
   private var updateLine: SQL {
-    let none: Timestamp? = nil
-    return """
+    """
       UPDATE tenure.original_transaction SET
         head_number = \(Self.entryKinds.count), head_hash = \(hash),
         head_recorded_at = \(now),
-        confirmed_as_of = \(none), confirmed_number = \(0),
         latest_charged_at = \(now), latest_owner_key = \(sample.accountKey),
         paid_through = \(end), auto_renew_product_id = \(product)
       WHERE environment = \(environment) AND original_transaction_id = \(line)

@@ -66,7 +66,7 @@ extension LedgerEntry.Content {
     case .action(.importedOverride(let ownerOverride)): ownerOverride.covers(charge)
     case .action(let action): action.transaction.map(charge.transactions.contains) ?? false
     case .ownership(let change): charge.transactions.contains(change.charge)
-    case .evidence(.link), .confirmation: false
+    case .evidence(.link): false
     }
   }
 
@@ -77,7 +77,7 @@ extension LedgerEntry.Content {
     case .action(.ownerOverride(let ownerOverride)): [ownerOverride.account].compactMap(\.self)
     case .action(.importedOverride(let ownerOverride)): [ownerOverride.account]
     case .ownership(let change): [change.previousOwner, change.decision.owner].compactMap(\.self)
-    case .evidence, .confirmation: []
+    case .evidence: []
     }
   }
 }
@@ -92,7 +92,6 @@ private struct Sentence {
     case .evidence(.renewalStatus(let status, _)): text(for: status)
     case .evidence(.link(let line, let previous)):
       "Apple reported that \(line) continues \(previous)."
-    case .confirmation(let asOf): "Apple's response of \(asOf) confirmed every transaction."
     case .action(.claim(let claim)):
       "\(quoted(claim.account)) submitted transaction \(claim.transaction.transactionID)."
     case .action(.ownerOverride(let ownerOverride)):

@@ -119,7 +119,7 @@ extension AccountStore {
     guard !ties.lines.isEmpty else { return AccountHistory(entries: [], lookedBackTo: nil) }
     for _ in 0..<batches {
       let batch = try await historyEntries(
-        "\(Self.isOn(ties.lines)) AND kind <> ALL (\(Self.namelessKinds))", before: last,
+        "\(Self.isOn(ties.lines)) AND kind <> \(LedgerEntry.Kind.link.rawValue)", before: last,
         limit: size)
       let bindings = try await bindings(amid: batch)
       found += batch.filter { concerns(ties, $0.entry, bindings: bindings) }
@@ -143,9 +143,6 @@ extension AccountStore {
   /// Several times the charges shown on one page.
   private static let mostOverrides = 5000
 
-  /// Kinds of entries that concern no charge and no account.
-  private static let namelessKinds = [LedgerEntry.Kind.confirmation, .link].map(\.rawValue)
-
   private func concerns(
     _ ties: RelatedAccounts, _ entry: LedgerEntry,
     bindings: [OriginalTransactionKey: [Subscriptions.Binding]]
@@ -154,7 +151,7 @@ extension AccountStore {
     case .evidence(.transaction(let record)): ties.ownedTransactions.contains(record.key)
     case .evidence(.renewalStatus(let status, let line)):
       bindings[line]?.account(asOf: status.asOf) == ties.account
-    case .evidence(.link), .confirmation: false
+    case .evidence(.link): false
     case .action(.claim(let claim)): claim.account == ties.account
     case .action(.ownerOverride(let ownerOverride)): ownerOverride.account == ties.account
     case .action(.importedOverride(let ownerOverride)): ownerOverride.account == ties.account

@@ -100,15 +100,6 @@ struct AuditedOriginalTransaction: Sendable {
       })
   }
 
-  /// The stored rows with the dates of confirmations.
-  var storedTransactions: [TransactionKey: TransactionRow] {
-    stored.rows.mapValues { row in
-      var row = row
-      row.transaction = stored.line.history[row.transaction.key] ?? row.transaction
-      return row
-    }
-  }
-
   var holdings: Set<HoldingRow> {
     stored.lastRecordedAt.map { HoldingRow.rows(of: replayed, rule: rule, asOf: $0) } ?? []
   }
@@ -225,7 +216,6 @@ extension AuditedOriginalTransaction {
     let nothing = StoredOriginalTransaction(
       stored.members.values.map { member in
         var empty = member
-        empty.confirmation = nil
         empty.transactions = []
         empty.statuses = []
         empty.actions = []
@@ -239,7 +229,7 @@ extension AuditedOriginalTransaction {
     return members.flatMap(clear)
       + stored.rows.keys.filter { replayed.history[$0] == nil }.sorted().map(ChargeSums.deletion)
       + TransactionLookup(replayed.history.transactions).inserts
-      + writes.projections(heads: stored.members.mapValues(\.head))
+      + (try writes.projections(heads: stored.members.mapValues(\.head)))
       + MovementRow.write(from: movements, to: self.movements(in: catalogue), at: now)
   }
 

@@ -334,7 +334,7 @@ extension LedgerAudit {
   mutating func checkProjections(
     of original: AuditedOriginalTransaction, in tables: AuditedTables, catalogue: Catalogue?
   ) {
-    let (expected, actual) = (original.transactions, original.storedTransactions)
+    let (expected, actual) = (original.transactions, original.stored.rows)
     for key in Set(expected.keys).union(actual.keys).sorted() where expected[key] != actual[key] {
       report(.projection, key.line, "the row of transaction \(key.transactionID) differs")
     }

@@ -74,7 +74,6 @@ extension StoredEntry {
 
 extension LedgerEntry.Content {
   private struct Link: Codable { var previous: OriginalTransactionKey }
-  private struct Confirmation: Codable { var asOf: Timestamp }
 
   /// The body without the kind, which has a column of its own.
   fileprivate func encodedBody() throws -> String {
@@ -85,7 +84,6 @@ extension LedgerEntry.Content {
       case .evidence(.transaction(let record)): try encoder.encode(record)
       case .evidence(.renewalStatus(let status, _)): try encoder.encode(status)
       case .evidence(.link(_, let previous)): try encoder.encode(Link(previous: previous))
-      case .confirmation(let asOf): try encoder.encode(Confirmation(asOf: asOf))
       case .action(.claim(let claim)): try encoder.encode(claim)
       case .action(.ownerOverride(let ownerOverride)): try encoder.encode(ownerOverride)
       case .action(.importedOverride(let ownerOverride)): try encoder.encode(ownerOverride)
@@ -106,8 +104,6 @@ extension LedgerEntry.Content {
           .renewalStatus(try decoder.decode(RenewalStatus.self, from: data), line: line))
       case .link:
         .evidence(.link(line: line, previous: try decoder.decode(Link.self, from: data).previous))
-      case .confirmation:
-        .confirmation(asOf: try decoder.decode(Confirmation.self, from: data).asOf)
       case .claim: .action(.claim(try decoder.decode(Claim.self, from: data)))
       case .ownerOverride: .action(try Self.ownerOverride(from: data, decoder))
       case .decided, .claimed, .corrected, .placed:

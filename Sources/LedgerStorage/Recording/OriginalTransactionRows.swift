@@ -12,16 +12,9 @@ struct OriginalTransactionRows: Sendable {
     var recordedAt: Timestamp?
   }
 
-  /// Apple's answer of the date listed every transaction up to an entry, and nothing of an earlier
-  /// date was learned of them since.
-  struct Confirmation: Hashable, Sendable {
-    var asOf: Timestamp
-    var number: Int
-  }
-
   var id: OriginalTransactionKey
   var head: Head
-  var confirmation: Confirmation?
+  var repeated: RepeatedEvidence
   var transactions: [TransactionRow]
   var fulfilments: [TransactionKey: Fulfilment]
   var statuses: [StatusRow]
@@ -46,13 +39,13 @@ struct OriginalTransactionRows: Sendable {
     Query(
       Query(
         """
-        SELECT head_number, head_hash, head_recorded_at, confirmed_as_of, confirmed_number
+        SELECT head_number, head_hash, head_recorded_at, repeated
         FROM tenure.original_transaction
         WHERE \(line.condition)
         \(unescaped: locking ? "FOR UPDATE" : "")
         """
       ) {
-        try $0.decodeFirst(Int.self, [UInt8]?.self, Timestamp?.self, Timestamp?.self, Int.self)
+        try $0.decodeFirst(Int.self, [UInt8]?.self, Timestamp?.self, String?.self)
       },
       TransactionRow.query(line), StatusRow.query(line), RecordedAction.claims(on: line),
       RecordedAction.overrides(on: line),
@@ -67,12 +60,12 @@ struct OriginalTransactionRows: Sendable {
         }
       }
     ).map { head, rows, statuses, claims, overrides, linked in
-      guard let (number, hash, recordedAt, confirmedAsOf, confirmedNumber) = head else {
-        return nil
-      }
+      guard let (number, hash, recordedAt, repeated) = head else { return nil }
       return OriginalTransactionRows(
         id: line, head: Head(number: number, hash: hash, recordedAt: recordedAt),
-        confirmation: confirmedAsOf.map { Confirmation(asOf: $0, number: confirmedNumber) },
+        repeated: try repeated.map {
+          try JSONDecoder().decode(RepeatedEvidence.self, from: Data($0.utf8))
+        } ?? RepeatedEvidence(),
         transactions: rows.map(\.row),
         fulfilments: Dictionary(
           uniqueKeysWithValues: rows.map { ($0.row.transaction.key, $0.fulfilment) }),
@@ -244,16 +237,6 @@ extension RecordedAction {
   }
 }
 
-extension StoreTransaction {
-  /// With the date of the confirmation, if covered by it.
-  func confirmed(by confirmation: OriginalTransactionRows.Confirmation?) -> StoreTransaction {
-    guard let confirmation, recorded.number <= confirmation.number else { return self }
-    var copy = self
-    copy.confirm(asOf: confirmation.asOf)
-    return copy
-  }
-}
-
 /// The original transactions that Apple links, with their combined state.
 struct StoredOriginalTransaction: Sendable {
   let members: [OriginalTransactionKey: OriginalTransactionRows]
@@ -268,7 +251,7 @@ struct StoredOriginalTransaction: Sendable {
     var holders: [UUID: AccountKey] = [:]
     for member in members {
       for row in member.transactions {
-        let transaction = row.transaction.confirmed(by: member.confirmation)
+        let transaction = row.transaction
         history.insert(transaction)
         if let recorded = row.recorded { decisions[transaction.key] = recorded }
         if let token = transaction.appAccountToken?.value { holders[token] = row.tokenHolder }
@@ -283,7 +266,8 @@ struct StoredOriginalTransaction: Sendable {
     }
     history.tokenHolders = holders
     line = OriginalTransaction(
-      history: history, decisions: decisions, heads: self.members.mapValues(\.head.number),
+      history: history, repeated: self.members.mapValues(\.repeated).filter { !$0.value.isEmpty },
+      decisions: decisions, heads: self.members.mapValues(\.head.number),
       links: self.members.mapValues { Set($0.linked) })
     rule = OwnershipRule(recordedOn: line)
   }

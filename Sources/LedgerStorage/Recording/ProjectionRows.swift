@@ -134,7 +134,7 @@ package struct OriginalTransactionState: Hashable, Sendable {
 
   package init(line: OriginalTransaction, rule: OwnershipRule) {
     paidThrough = rule.charges.compactMap(\.end).max()
-    statusAsOf = line.history.statuses.last?.asOf
+    statusAsOf = line.statusAsOf
     guard let position = rule.charges.latestPosition else { return }
     latest = rule.charges[position]
     latestOwner = rule.decisions[position].owner

@@ -14,6 +14,8 @@ struct ProjectionWriter {
   let names: [AccountKey: String]
   /// The products by which movements are derived; nil leaves movements as they are.
   let catalogue: Catalogue?
+  /// Where the evidence came from; nil leaves repetitions as they are.
+  var source: EntrySource?
   /// The rows in the tables, where they are not those of `stored`.
   var written: StoredOriginalTransaction?
 
@@ -37,74 +39,69 @@ struct ProjectionWriter {
         OriginalTransactionRows.Head(number: $0.number, hash: $0.hash, recordedAt: $0.recordedAt)
       }
     }
-    return inserts + projections(heads: heads)
+    return inserts + (try projections(heads: heads))
   }
 
   /// Only the projections.
   ///
   /// - Parameter heads: The new ends of the hash chains.
-  func projections(heads: [OriginalTransactionKey: OriginalTransactionRows.Head]) -> [SQL] {
-    guard !entries.isEmpty else { return [] }
+  func projections(heads: [OriginalTransactionKey: OriginalTransactionRows.Head]) throws -> [SQL] {
+    let repetitions = try repetitions()
+    guard !entries.isEmpty else {
+      return repetitions.sorted { $0.key < $1.key }.map { id, values in
+        "UPDATE tenure.original_transaction SET \(values) WHERE \(id.condition)"
+      }
+    }
     // Every linked original transaction shows the state of all of them.
     let heads = stored.members.mapValues(\.head).merging(heads) { $1 }
-    let confirmations = stored.members.compactMapValues(confirmation)
     return heads.sorted { $0.key < $1.key }.map {
-      headUpdate($0.key, $0.value, confirmations[$0.key])
+      headUpdate($0.key, $0.value, repetitions[$0.key])
     }
-      + transactionUpserts(confirmations) + entryProjections() + lookups() + holdingWrites()
-      + movementWrites()
+      + transactionUpserts() + entryProjections() + lookups() + holdingWrites() + movementWrites()
   }
 
   private func headUpdate(
-    _ id: OriginalTransactionKey, _ head: OriginalTransactionRows.Head,
-    _ confirmation: OriginalTransactionRows.Confirmation?
+    _ id: OriginalTransactionKey, _ head: OriginalTransactionRows.Head, _ repetition: SQL?
   ) -> SQL {
     let state = OriginalTransactionState(line: line, rule: rule)
+    let others: SQL = repetition.map { ", \($0)" } ?? ""
     return """
       UPDATE tenure.original_transaction SET
         head_number = \(head.number), head_hash = \(head.hash),
         head_recorded_at = \(head.recordedAt),
-        confirmed_as_of = \(confirmation?.asOf), confirmed_number = \(confirmation?.number ?? 0),
         latest_charged_at = \(state.latest?.date), latest_owner_key = \(state.latestOwner),
         paid_through = \(state.paidThrough), auto_renew_product_id = \(state.autoRenewProductID)
+        \(others)
       WHERE \(id.condition)
       """
   }
 
-  /// The confirmation after the entries: the latest answer that listed everything.
-  ///
-  /// It replaces the dates in the rows up to its entry. Where it would raise one of those, because
-  /// something of an earlier date was learned later, there is none, and each row has its own dates.
-  private func confirmation(
-    of member: OriginalTransactionRows
-  ) -> OriginalTransactionRows.Confirmation? {
-    var confirmation = member.confirmation
-    for entry in entries.map(\.entry) where entry.line == member.id {
-      guard case .confirmation(let asOf) = entry.content,
-        confirmation.map({ $0.asOf <= asOf }) ?? true
-      else { continue }
-      confirmation = OriginalTransactionRows.Confirmation(asOf: asOf, number: entry.number)
+  /// The new values of the columns for repetitions, where they changed.
+  private func repetitions() throws -> [OriginalTransactionKey: SQL] {
+    guard let source else { return [:] }
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = .sortedKeys
+    var values: [OriginalTransactionKey: SQL] = [:]
+    for (id, member) in stored.members {
+      let repeated = line.repeated[id] ?? RepeatedEvidence()
+      guard repeated != member.repeated else { continue }
+      let json =
+        repeated.isEmpty
+        ? nil : String(decoding: try encoder.encode(repeated), as: UTF8.self)
+      values[id] = """
+        repeated = \(json), repeated_as_of = \(repeated.asOf), repeated_by = \(source.kind)
+        """
     }
-    guard let confirmation else { return nil }
-    let isExact = line.history.transactions.allSatisfy { transaction in
-      transaction.key.line != member.id || transaction.confirmed(by: confirmation) == transaction
-    }
-    return isExact ? confirmation : nil
+    return values
   }
 
   // MARK: Projections
 
-  private func transactionUpserts(
-    _ confirmations: [OriginalTransactionKey: OriginalTransactionRows.Confirmation]
-  ) -> [SQL] {
+  private func transactionUpserts() -> [SQL] {
     let (storedRows, counted) = (stored.rows, (written ?? stored).countedCharges)
     return TransactionRow.rows(of: line, rule: rule).flatMap { row -> [SQL] in
       let key = row.transaction.key
-      if var known = storedRows[key] {
-        // Dates covered by the confirmation need not be written.
-        known.transaction = known.transaction.confirmed(by: confirmations[key.line])
-        if known == row { return [] }
-      }
+      if storedRows[key] == row { return [] }
       let fulfilment = stored.members[key.line]?.fulfilments[key]
       return [row.upsert]
         + ChargeSums.change(of: key, from: counted[key], to: CountedCharge(row, fulfilment))
@@ -135,7 +132,7 @@ struct ProjectionWriter {
           )
           .insert(source: sourced.source)
         ]
-      case .evidence(.transaction), .confirmation, .ownership: []
+      case .evidence(.transaction), .ownership: []
       }
     }
   }
@@ -184,7 +181,7 @@ extension ProjectionWriter {
     self.init(
       stored: recorded.before, line: recorded.line, rule: recorded.rule,
       entries: recorded.entries.map { (entry: $0, source: source) },
-      holdings: recorded.holdings, names: recorded.names, catalogue: catalogue)
+      holdings: recorded.holdings, names: recorded.names, catalogue: catalogue, source: source)
   }
 }
 
@@ -194,7 +191,7 @@ extension LedgerEntry {
     switch content {
     case .action(let action): action.account
     case .ownership(let change): change.decision.owner
-    case .evidence, .confirmation: nil
+    case .evidence: nil
     }
   }
 }

@@ -26,21 +26,6 @@ package struct EvidenceHistory: Sendable {
     positions[key].map { transactions[$0] }
   }
 
-  enum Change {
-    case nothing
-    /// The facts are known; the answer is later than all before.
-    case confirmation
-    case facts
-  }
-
-  func change(by record: TransactionRecord) -> Change {
-    guard let known = self[record.key] else { return .facts }
-    var merged = known
-    merged.merge(record)
-    if merged == known { return .nothing }
-    return merged.statesTheSame(as: known) ? .confirmation : .facts
-  }
-
   package mutating func add(_ record: TransactionRecord, recorded: RecordingOrder) {
     if let position = positions[record.key] {
       transactions[position].merge(record)
@@ -107,26 +92,6 @@ package struct EvidenceHistory: Sendable {
     }
   }
 
-  /// Records that Apple's answer of `asOf` lists every transaction of `line` as it is recorded.
-  mutating func confirm(_ line: OriginalTransactionKey, asOf: Timestamp) {
-    for index in transactions.indices where transactions[index].key.line == line {
-      transactions[index].confirm(asOf: asOf)
-    }
-  }
-
-  /// Whether `records`, an answer of `asOf`, confirm all of `line`.
-  func isConfirmed(
-    by records: [TransactionRecord], of line: OriginalTransactionKey, asOf: Timestamp
-  ) -> Bool {
-    var (merged, confirmed) = (self, self)
-    for record in records {
-      guard let position = positions[record.key] else { return false }
-      merged.transactions[position].merge(record)
-    }
-    confirmed.confirm(line, asOf: asOf)
-    return merged.transactions == confirmed.transactions
-  }
-
   /// The account to which this ledger issued a token.
   package func holder(of token: UUID?) -> AccountKey? { token.flatMap { tokenHolders[$0] } }
 
@@ -160,7 +125,7 @@ package struct EvidenceHistory: Sendable {
 
 extension RenewalStatus {
   /// A total order: by date, then on before off, then by severity, then by the rest.
-  fileprivate func precedes(_ other: RenewalStatus) -> Bool {
+  func precedes(_ other: RenewalStatus) -> Bool {
     asOf == other.asOf
       ? tieBreaker.lexicographicallyPrecedes(other.tieBreaker) : asOf < other.asOf
   }

@@ -17,8 +17,6 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
 
   package enum Content: Hashable, Codable, Sendable {
     case evidence(Evidence)
-    /// Apple's answer of the date lists every transaction as it is recorded.
-    case confirmation(asOf: Timestamp)
     /// A claim or an override.
     case action(OwnershipAction)
     /// A charge's new decision.
@@ -29,7 +27,6 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
       case .evidence(.transaction): .transaction
       case .evidence(.renewalStatus): .renewalStatus
       case .evidence(.link): .link
-      case .confirmation: .confirmation
       case .action(.claim): .claim
       case .action(.ownerOverride), .action(.importedOverride): .ownerOverride
       case .ownership(let change):
@@ -47,7 +44,6 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
       switch self {
       case .evidence(.transaction(let record)): record.asOf
       case .evidence(.renewalStatus(let status, _)): status.asOf
-      case .confirmation(let asOf): asOf
       case .evidence(.link), .action, .ownership: nil
       }
     }
@@ -58,7 +54,6 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
     case transaction
     case renewalStatus = "renewal_status"
     case link
-    case confirmation
     case claim
     case ownerOverride = "placement"
     case decided

@@ -8,7 +8,9 @@
 /// let (entries, rule) = line.record(evidence, actions: claims, at: now)
 /// ```
 package struct OriginalTransaction: Sendable {
+  /// Without repetitions.
   package private(set) var history = EvidenceHistory()
+  package private(set) var repeated: [OriginalTransactionKey: RepeatedEvidence] = [:]
   /// By the transactions that name the charges.
   package private(set) var decisions: [Charge.ID: RecordedDecision] = [:]
   /// The number of each member's last entry.
@@ -35,14 +37,20 @@ package struct OriginalTransaction: Sendable {
   }
 
   package init(
-    history: EvidenceHistory, decisions: [Charge.ID: RecordedDecision],
-    heads: [OriginalTransactionKey: Int],
+    history: EvidenceHistory, repeated: [OriginalTransactionKey: RepeatedEvidence],
+    decisions: [Charge.ID: RecordedDecision], heads: [OriginalTransactionKey: Int],
     links: [OriginalTransactionKey: Set<OriginalTransactionKey>] = [:]
   ) {
     self.history = history
+    self.repeated = repeated
     self.decisions = decisions
     self.heads = heads
     self.links = links
+  }
+
+  /// The date of Apple's latest renewal status.
+  package var statusAsOf: Timestamp? {
+    ([history.statuses.last] + repeated.values.map(\.statuses.last)).compactMap { $0?.asOf }.max()
   }
 
   /// Sets token holders, orders, erasures and merges, which are not part of the entries.
@@ -63,26 +71,7 @@ package struct OriginalTransaction: Sendable {
   package mutating func record(
     _ evidence: [Evidence], actions: [OwnershipAction] = [], at now: Timestamp
   ) -> (entries: [LedgerEntry], rule: OwnershipRule?) {
-    var entries: [LedgerEntry] = []
-    var confirmations: [TransactionRecord] = []
-    for item in evidence {
-      switch item {
-      case .transaction(let record):
-        switch history.change(by: record) {
-        case .nothing: continue
-        case .confirmation:
-          confirmations.append(record)
-          continue
-        case .facts: break
-        }
-      case .renewalStatus(let status, _):
-        guard !history.statuses.contains(status) else { continue }
-      case .link(let line, let previous):
-        guard links[line]?.contains(previous) != true else { continue }
-      }
-      entries.append(append(.evidence(item), to: item.line, at: now))
-    }
-    entries += confirm(confirmations, at: now)
+    var entries = record(evidence, at: now)
 
     for action in actions {
       if history.says(action) { continue }
@@ -103,8 +92,6 @@ package struct OriginalTransaction: Sendable {
       history.add(status)
     case .evidence(.link(let line, let previous)):
       links[line, default: []].insert(previous)
-    case .confirmation(let asOf):
-      history.confirm(entry.line, asOf: asOf)
     case .action(let action):
       history.add(action, recorded: entry.recorded)
     case .ownership(let change):
@@ -123,31 +110,90 @@ package struct OriginalTransaction: Sendable {
     return entry
   }
 
-  /// Records a later answer without new facts.
-  ///
-  /// The date matters, because an older answer that differs can still arrive. One entry is enough
-  /// for an answer that repeats everything known of an original transaction.
-  private mutating func confirm(_ records: [TransactionRecord], at now: Timestamp)
+  /// Appends what is new, and then the repetitions to which it gives a meaning.
+  private mutating func record(_ evidence: [Evidence], at now: Timestamp) -> [LedgerEntry] {
+    var entries: [LedgerEntry] = []
+    var known = history.adding(repeated)
+    let positions = history.positionsInLines
+    for item in evidence {
+      switch item {
+      case .transaction(let record):
+        if let transaction = known[record.key] {
+          var merged = transaction
+          merged.merge(record)
+          if merged == transaction { continue }
+          if let position = positions[record.key],
+            let form = transaction.form(ofRepetition: record)
+          {
+            repeated[item.line, default: RepeatedEvidence()].add(
+              form, about: position, asOf: record.asOf)
+            known.add(record, recorded: transaction.recorded)
+            continue
+          }
+          if var recorded = history[record.key] {
+            recorded.merge(record)
+            if !recorded.statesTheSame(as: merged) {
+              entries += appendAnswers(about: [record.key], at: now)
+            }
+          }
+        }
+      case .link(let line, let previous):
+        if links[line]?.contains(previous) == true { continue }
+      case .renewalStatus: continue
+      }
+      let entry = append(.evidence(item), to: item.line, at: now)
+      if case .transaction(let record) = item { known.add(record, recorded: entry.recorded) }
+      entries.append(entry)
+    }
+
+    var knownCharges: [Charge]?
+    func isRepeated(_ status: RenewalStatus) -> Bool {
+      let charges = knownCharges ?? Charge.charges(in: history)
+      knownCharges = charges
+      return history.isRepeated(status, among: charges)
+    }
+    for case .renewalStatus(let status, let line) in evidence where known.add(status) {
+      let isFull = repeated[line]?.statuses.count == RepeatedEvidence.mostStatuses
+      if isFull { repeated[line]?.removeStatuses() }
+      if !isFull, isRepeated(status) {
+        repeated[line, default: RepeatedEvidence()].add(status)
+      } else {
+        entries.append(append(.evidence(.renewalStatus(status, line: line)), to: line, at: now))
+      }
+    }
+    guard repeated.contains(where: { !$0.value.isEmpty }) else { return entries }
+
+    // Dates of one transaction also count against those of others that report the same charge.
+    let charges = Charge.charges(in: history)
+    if charges.contains(where: { !$0.aliases.isEmpty }),
+      charges != Charge.charges(in: history.adding(repeated))
+    {
+      entries += appendAnswers(about: Set(history.transactions.map(\.key)), at: now)
+    }
+    for (line, statuses) in repeated.mapValues(\.statuses).sorted(by: { $0.key < $1.key }) {
+      for status in statuses where !isRepeated(status) {
+        repeated[line]?.remove(status)
+        entries.append(append(.evidence(.renewalStatus(status, line: line)), to: line, at: now))
+      }
+    }
+    return entries
+  }
+
+  /// Appends the repeated answers about transactions.
+  private mutating func appendAnswers(about keys: Set<TransactionKey>, at now: Timestamp)
     -> [LedgerEntry]
   {
-    struct Answer: Hashable {
-      let line: OriginalTransactionKey
-      let asOf: Timestamp
-    }
-    let answers = Dictionary(grouping: records) { Answer(line: $0.key.line, asOf: $0.asOf) }
-    return answers.sorted { ($0.key.line, $0.key.asOf) < ($1.key.line, $1.key.asOf) }
-      .flatMap { answer, records in
-        if records.count > 1,
-          history.isConfirmed(by: records, of: answer.line, asOf: answer.asOf)
-        {
-          return [append(.confirmation(asOf: answer.asOf), to: answer.line, at: now)]
-        }
-        return records.compactMap { record in
-          // An answer may list a transaction twice.
-          if history.change(by: record) == .nothing { return nil }
-          return append(.evidence(.transaction(record)), to: answer.line, at: now)
+    var entries: [LedgerEntry] = []
+    for (line, answers) in repeated.sorted(by: { $0.key < $1.key }) {
+      for (position, transaction) in history.transactions(of: line).enumerated()
+      where keys.contains(transaction.key) {
+        repeated[line]?.removeAnswers(about: position)
+        for record in answers.records(of: transaction, at: position) {
+          entries.append(append(.evidence(.transaction(record)), to: line, at: now))
         }
       }
+    }
+    return entries
   }
 
   private mutating func recordDecisions(

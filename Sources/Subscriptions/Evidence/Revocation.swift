@@ -97,6 +97,12 @@ package struct RevocationHistory: Hashable, Sendable {
   /// The revocation in effect, by the answers about this transaction alone.
   package var current: Revocation? { current(lifted: [lifted].compactMap(\.self)) }
 
+  /// Whether both hold the same facts, whatever the dates of the answers.
+  func statesTheSame(as other: RevocationHistory) -> Bool {
+    signed?.value == other.signed?.value && unsigned?.value == other.unsigned?.value
+      && current == other.current
+  }
+
   private func isInEffect(_ revocation: Dated<Revocation>) -> Bool {
     if let notRevokedAsOf, revocation.asOf < notRevokedAsOf { return false }
     guard let notMentionedAsOf, revocation.asOf < notMentionedAsOf, let known else { return true }
@@ -113,20 +119,6 @@ package struct RevocationHistory: Hashable, Sendable {
     notMentionedAsOf = [notMentionedAsOf, other.notMentionedAsOf].compactMap(\.self).max()
     if let notRevokedAsOf, let unsigned = notMentionedAsOf, unsigned <= notRevokedAsOf {
       notMentionedAsOf = nil
-    }
-  }
-
-  /// Moves the latest answer that agrees with the current state to `asOf`, if that is later.
-  mutating func confirm(asOf: Timestamp) {
-    let isRevoked = current != nil
-    let signedAsOf = isRevoked ? signed?.asOf : notRevokedAsOf
-    let unsignedAsOf = isRevoked ? unsigned?.asOf : notMentionedAsOf
-    let isSigned = signedAsOf.map { signed in unsignedAsOf.map { $0 <= signed } ?? true } ?? false
-    switch (isRevoked, isSigned) {
-    case (true, true): signed?.confirm(asOf: asOf)
-    case (true, false): unsigned?.confirm(asOf: asOf)
-    case (false, true): notRevokedAsOf = notRevokedAsOf.map { max($0, asOf) }
-    case (false, false): notMentionedAsOf = notMentionedAsOf.map { max($0, asOf) }
     }
   }
 }

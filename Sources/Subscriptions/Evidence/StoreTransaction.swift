@@ -9,8 +9,6 @@ package struct Dated<Value: Hashable & Sendable>: Hashable, Sendable {
     self.value = value
     self.asOf = asOf
   }
-
-  mutating func confirm(asOf moment: Timestamp) { asOf = max(asOf, moment) }
 }
 
 /// All of Apple's answers about one transaction, merged.
@@ -99,19 +97,12 @@ package struct StoreTransaction: Hashable, Sendable {
     revocation.merge(other.revocation)
   }
 
-  /// Records that Apple's answer of `asOf` repeats everything.
-  package mutating func confirm(asOf: Timestamp) {
-    expiresDate?.confirm(asOf: asOf)
-    appAccountToken?.confirm(asOf: asOf)
-    revocation.confirm(asOf: asOf)
-  }
-
   /// Whether both hold the same facts, whatever the dates of the answers.
   func statesTheSame(as other: StoreTransaction) -> Bool {
     var copy = self
     if let dated = other.expiresDate { copy.expiresDate?.asOf = dated.asOf }
     if let dated = other.appAccountToken { copy.appAccountToken?.asOf = dated.asOf }
-    if copy.revocation.current == other.revocation.current { copy.revocation = other.revocation }
+    if copy.revocation.statesTheSame(as: other.revocation) { copy.revocation = other.revocation }
     return copy == other
   }
 }

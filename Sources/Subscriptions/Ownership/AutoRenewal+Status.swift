@@ -30,7 +30,7 @@ extension OriginalTransaction {
   package func evidence(of report: AutoRenewOffDate, knowing evidence: [Evidence] = [])
     -> Evidence?
   {
-    var history = history
+    var history = history.adding(repeated)
     for item in evidence {
       switch item {
       case .transaction(let record):

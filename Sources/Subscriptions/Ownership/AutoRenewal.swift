@@ -98,11 +98,11 @@ package struct AutoRenewal {
       if isOff, let statement, statement.since < charge.date - Self.earlyCharge {
         return (.autoRenewOff, statement.since)
       }
-      return (.renewedAtPeriodEnd, statement?.asOf)
+      return (.renewedAtPeriodEnd, statement?.since)
     case .unknown where charge.date > periodEnd:
       return verdictOnLateCharge(charge, after: previous, endingAt: periodEnd)
     case .renewal, .purchase, .unknown:
-      return isOff ? (.autoRenewOff, statement?.since) : (.changedWhileRenewing, statement?.asOf)
+      return isOff ? (.autoRenewOff, statement?.since) : (.changedWhileRenewing, statement?.since)
     }
   }
 
@@ -119,7 +119,7 @@ package struct AutoRenewal {
       let isInTime = charge.date <= periodEnd + limit
       return (isInTime ? .recoveredFromBillingProblem : .billingRetryOver, status.at)
     case .expired: return (.expired, status.at)
-    case .undisturbed: return (.lapsed, status.at)
+    case .undisturbed: return (.lapsed, nil)
     }
   }
 

@@ -9,20 +9,17 @@ package struct RenewalForecast: Sendable {
   /// Apple's latest statement about auto-renew that applies to the renewal of one charge.
   package struct AutoRenewStatus: Hashable, Sendable {
     package var autoRenews: Bool
-    /// The date of the latest answer with this value.
-    package var asOf: Timestamp
     /// The date of the first answer of this value in a row: a repeated *off* is not a new one.
     package var since: Timestamp
     /// The start of the current *off*, or of the one before auto-renew was switched on again.
     package var offSince: Timestamp?
 
     fileprivate static func taking(_ next: Switch, after statement: Self?) -> Self {
-      guard var statement, statement.autoRenews == next.isOn else {
+      guard let statement, statement.autoRenews == next.isOn else {
         return Self(
-          autoRenews: next.isOn, asOf: next.at, since: next.at,
+          autoRenews: next.isOn, since: next.at,
           offSince: next.isOn ? statement?.offSince : next.at)
       }
-      statement.asOf = next.at
       return statement
     }
   }
@@ -112,11 +109,13 @@ package struct RenewalForecast: Sendable {
   }
 
   /// The product of the next renewal, by Apple's latest statement about the charge at `position`.
+  ///
+  /// An earlier statement holds if it named the product of that charge.
   package func announcedProduct(after position: Int) -> ProductID? {
-    lastStatus(from: charges.earliestStatementDate(about: position)) {
-      $0.autoRenewProductID != nil
-    }?
-    .autoRenewProductID
+    let status = statuses.last { $0.autoRenewProductID != nil }
+    guard let status, let product = status.autoRenewProductID else { return nil }
+    let isAboutCharge = status.asOf >= charges.earliestStatementDate(about: position)
+    return isAboutCharge || product == charges[position].productID ? product : nil
   }
 
   func lastStatus(
@@ -127,10 +126,16 @@ package struct RenewalForecast: Sendable {
 
   // MARK: Billing
 
+  /// Finds the latest statement about billing, with the date since which Apple has made it.
   package func phaseStatement(from start: Timestamp, before end: Timestamp? = nil)
     -> PhaseStatement?
   {
-    phases.elements(from: start, before: end, by: \.at).last
+    let phases = phases.elements(from: start, before: end, by: \.at)
+    guard let last = phases.last else { return nil }
+    func saysTheSame(_ other: PhaseStatement) -> Bool {
+      (other.phase, other.isCommitment) == (last.phase, last.isCommitment)
+    }
+    return phases.lastIndex { !saysTheSame($0) }.map { phases[$0 + 1] } ?? phases.first
   }
 
   /// Finds the grace period and the billing retry after a charge; nil if no charge failed.

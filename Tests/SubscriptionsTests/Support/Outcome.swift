@@ -65,6 +65,6 @@ struct Outcome: Hashable {
           supersededAt: holding.supersededAt, renewal: holding.renewal,
           periodType: holding.periodType)
       })
-    statuses = line.history.statuses
+    statuses = line.history.adding(line.repeated).statuses
   }
 }
