@@ -91,7 +91,7 @@ extension [Charge] {
   }
 
   /// The position of the latest charge that ran, which the next charge follows.
-  package var latestPosition: Int? { positionsThatRan(among: indices).last }
+  package var latestPosition: Int? { lastIndex { !$0.neverBegan } ?? indices.last }
 
   package var latestCharge: Charge? { latestPosition.map { self[$0] } }
 

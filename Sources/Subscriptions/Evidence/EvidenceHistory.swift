@@ -19,6 +19,8 @@ package struct EvidenceHistory: Sendable {
   package var merges: [AccountKey: AccountMerge] = [:]
 
   private var positions: [TransactionKey: Int] = [:]
+  /// The accounts that claimed each transaction since the last release.
+  private var claimants: [TransactionKey: Set<AccountKey>] = [:]
 
   package init() {}
 
@@ -61,7 +63,19 @@ package struct EvidenceHistory: Sendable {
     let new = RecordedAction(action, recorded: recorded)
     let position = actions.lastIndex { $0 < new }.map { $0 + 1 } ?? actions.startIndex
     actions.insert(new, at: position)
+    if position == actions.endIndex - 1 {
+      note(new)
+    } else {
+      claimants = [:]
+      for action in actions { note(action) }
+    }
     return true
+  }
+
+  private mutating func note(_ action: RecordedAction) {
+    if action.action.isRelease { claimants = [:] }
+    guard case .claim(let claim) = action.action else { return }
+    claimants[claim.transaction, default: []].insert(claim.account)
   }
 
   package var importedOverrides: [OriginalTransactionOverride] {
@@ -85,11 +99,7 @@ package struct EvidenceHistory: Sendable {
   /// Releases of all charges count: which transactions report one charge may become known later,
   /// and claiming an owned charge again changes nothing.
   package func hasClaim(by account: AccountKey, on transaction: TransactionKey) -> Bool {
-    let released = actions.lastIndex { $0.action.isRelease }
-    return actions.suffix(from: released ?? actions.startIndex).contains {
-      guard case .claim(let claim) = $0.action else { return false }
-      return claim.account == account && claim.transaction == transaction
-    }
+    claimants[transaction]?.contains(account) ?? false
   }
 
   /// The account to which this ledger issued a token.
