@@ -2,6 +2,7 @@ package import LedgerStorage
 package import Logging
 import ServiceLifecycle
 package import Subscriptions
+import Synchronization
 
 /// Runs the jobs in the queue until it is shut down.
 ///
@@ -146,9 +147,10 @@ package struct Worker: Service {
     var granted: [Job.Queue: Int] = [:]
     for (queue, count) in wanted {
       let grant = try await budget.grant(queue, count)
-      tools.metrics.budget(of: queue, granted: grant, of: count)
-      if grant > 0 { granted[queue] = grant }
-      if grant < count {
+      tools.metrics.budget(of: queue, granted: grant, of: grant > 0 ? grant : count)
+      if grant > 0 {
+        granted[queue] = grant
+      } else {
         shift.resting[queue] = .now + min(clock.longestSleep, Self.budgetWait)
       }
     }
@@ -160,17 +162,13 @@ package struct Worker: Service {
     do {
       jobs = try await ledger.jobs.claimJobs(limits: granted, worker: name, at: now, lease: lease)
     } catch {
-      try? await giveBack(granted)
+      for (queue, count) in granted { budget.giveBack(queue, count) }
       throw error
     }
     var unused = granted
     for job in jobs { unused[job.queue, default: 0] -= 1 }
-    try await giveBack(unused)
+    for (queue, count) in unused { budget.giveBack(queue, count) }
     return jobs
-  }
-
-  private func giveBack(_ unused: [Job.Queue: Int]) async throws {
-    for (queue, count) in unused where count > 0 { try await budget.giveBack(queue, count) }
   }
 
   /// Returns jobs that were not started.
@@ -178,7 +176,6 @@ package struct Worker: Service {
     guard !jobs.isEmpty else { return }
     do {
       try await ledger.jobs.giveBack(jobs)
-      try await giveBack(Dictionary(grouping: jobs, by: \.queue).mapValues(\.count))
     } catch {
       logger.warning(
         "Can't return jobs that were not started; their leases expire",
@@ -210,7 +207,9 @@ package struct Worker: Service {
       guard now - renewedAt >= lease / 8 else { continue }
       renewedAt = now
       do {
-        try await ledger.jobs.extendLeases(of: slots.held, until: now + lease)
+        // Most jobs end long before their lease, and those are not written.
+        try await ledger.jobs.extendLeases(
+          of: slots.held, until: now + lease, ifEndingBefore: now + lease * 3 / 4)
       } catch {
         logger.warning("Can't extend leases", metadata: ["error": "\(error)"])
       }
@@ -272,28 +271,62 @@ package struct WorkerClock: Sendable {
 
 /// Limits how many jobs of a queue all workers together may start, by Apple's hourly limits;
 /// write-backs have a limit of their own and take nothing from polls.
-struct JobBudget: Sendable {
+///
+/// Jobs are taken from the limit in portions and spent from memory; what is left of a portion at
+/// the end of its lifetime lapses.
+final class JobBudget: Sendable {
   /// Four fifths of Apple's limit for Set App Account Token; the other write-back has a larger one.
   private static let writeBacksPerHour = 57_600
   /// The share of production's limits that Apple's sandbox has: a tenth.
   private static let sandboxShare = 10
 
-  let ledger: Ledger
-  /// 0: no polls; nil: no limits at all.
-  let pollsPerHour: Int?
-  let now: @Sendable () -> Timestamp
+  private struct Portion {
+    var left: Int
+    let takenAt: Timestamp
 
-  /// Takes up to the wanted number of jobs, and returns how many may start.
+    func isValid(at now: Timestamp) -> Bool {
+      (.zero...AppleBudget.portionLifetime).contains(now - takenAt)
+    }
+  }
+
+  private let ledger: Ledger
+  /// 0: no polls; nil: no limits at all.
+  private let pollsPerHour: Int?
+  private let now: @Sendable () -> Timestamp
+  private let portions = Mutex<[Job.Queue: Portion]>([:])
+
+  /// - Parameter pollsPerHour: 0: no polls; nil: no limits at all.
+  init(ledger: Ledger, pollsPerHour: Int?, now: @escaping @Sendable () -> Timestamp) {
+    self.ledger = ledger
+    self.pollsPerHour = pollsPerHour
+    self.now = now
+  }
+
+  /// Takes up to the wanted number of jobs, and returns how many may start; 0: none now. More may
+  /// be left.
   func grant(_ queue: Job.Queue, _ wanted: Int) async throws -> Int {
     guard !isClosed(queue) else { return 0 }
     guard let budget = budget(of: queue) else { return wanted }
-    return try await ledger.polls.takeBudget(budget, upTo: wanted, at: now())
+    let now = now()
+    let granted = spend(wanted, of: queue, at: now)
+    guard granted == 0, wanted > 0 else { return granted }
+    let taken = try await ledger.polls.takeBudget(budget, upTo: budget.portion, at: now)
+    portions.withLock { $0[queue] = Portion(left: taken, takenAt: now) }
+    return spend(wanted, of: queue, at: now)
   }
 
-  /// Returns what was granted but not used.
-  func giveBack(_ queue: Job.Queue, _ unused: Int) async throws {
-    guard !isClosed(queue), let budget = budget(of: queue) else { return }
-    try await ledger.polls.returnBudget(budget, unused, at: now())
+  private func spend(_ wanted: Int, of queue: Job.Queue, at now: Timestamp) -> Int {
+    portions.withLock { portions in
+      guard let portion = portions[queue], portion.isValid(at: now) else { return 0 }
+      let count = min(wanted, portion.left)
+      portions[queue]?.left -= count
+      return count
+    }
+  }
+
+  /// Returns what was granted but not used to the portion.
+  func giveBack(_ queue: Job.Queue, _ unused: Int) {
+    portions.withLock { $0[queue]?.left += unused }
   }
 
   private func isClosed(_ queue: Job.Queue) -> Bool {

@@ -4,7 +4,8 @@ package import Subscriptions
 /// An hourly limit on requests to Apple, shared by all processes.
 ///
 /// A token bucket: a burst of a minute's worth, and the rest refilled evenly, so that no period of
-/// 60 minutes exceeds the limit.
+/// 60 minutes exceeds the limit. Requests are taken in portions, sent within
+/// ``portionLifetime`` or not at all: a killed worker loses one portion.
 package struct AppleBudget: Hashable, Sendable {
   /// A burst is the hourly limit divided by this.
   private static let burstPerHour = 60.0
@@ -19,7 +20,17 @@ package struct AppleBudget: Hashable, Sendable {
   }
 
   var capacity: Double { max(1, (Double(perHour) / Self.burstPerHour).rounded(.down)) }
-  private var perMillisecond: Double { (Double(perHour) - capacity) / 3_600_000 }
+  /// Slower than the hourly limit by the lifetime of a portion, because requests follow their grant.
+  private var perMillisecond: Double {
+    (Double(perHour) - capacity) / Double((.hours(1) + Self.portionLifetime).inMilliseconds)
+  }
+
+  /// The requests to take at once: a second's worth, so that the row of the budget is written about
+  /// once a second.
+  package var portion: Int { max(1, perHour / 3600) }
+
+  /// The time within which taken requests must be sent, or lapse.
+  package static let portionLifetime: Duration = .seconds(10)
 
   /// The tokens after `time`, starting from `tokens`.
   func refilled(_ tokens: Double, after time: Duration) -> Double {
@@ -28,32 +39,14 @@ package struct AppleBudget: Hashable, Sendable {
 }
 
 extension PollStore {
-  /// Takes requests from a budget, and returns the number granted, at most `count`; unused requests
-  /// can be returned.
+  /// Takes requests from a budget, to be sent within ``AppleBudget/portionLifetime``.
+  ///
+  /// - Returns: The number granted, at most `count`.
   package func takeBudget(_ budget: AppleBudget, upTo count: Int, at now: Timestamp) async throws
     -> Int
   {
     guard count > 0 else { return 0 }
-    return try await changeBudget(budget, at: now) { tokens in
-      let granted = min(count, Int(max(0, tokens)))
-      return (granted, tokens - Double(granted))
-    }
-  }
-
-  /// Returns unused requests to a budget.
-  package func returnBudget(_ budget: AppleBudget, _ count: Int, at now: Timestamp) async throws {
-    guard count > 0 else { return }
-    _ = try await changeBudget(budget, at: now) { (0, min(budget.capacity, $0 + Double(count))) }
-  }
-
-  /// A stored time further ahead is a clock error and is ignored.
-  private static let skewLimit: Duration = .minutes(10)
-
-  private func changeBudget(
-    _ budget: AppleBudget, at now: Timestamp,
-    _ change: @Sendable (Double) -> (granted: Int, tokens: Double)
-  ) async throws -> Int {
-    try await database.withTransaction { transaction in
+    return try await database.withTransaction { transaction in
       let results = try await transaction.batch([
         """
         INSERT INTO tenure.rate_budget (name, tokens, refreshed_at)
@@ -64,15 +57,23 @@ extension PollStore {
         """,
       ])
       let (tokens, noted) = try results[1].decodeOnly(Double.self, Timestamp.self)
-      let refreshedAt = noted - now > Self.skewLimit ? now : noted
-      let (granted, left) = change(budget.refilled(tokens, after: now - refreshedAt))
+      let isClockError = noted - now > Self.skewLimit
+      let refreshedAt = isClockError ? now : noted
+      let available = budget.refilled(tokens, after: now - refreshedAt)
+      let granted = min(count, Int(max(0, available)))
+      // Without a grant the row says the same as before.
+      guard granted > 0 || isClockError else { return 0 }
       try await transaction.commit(with: [
         """
-        UPDATE tenure.rate_budget SET tokens = \(left), refreshed_at = \(max(now, refreshedAt))
+        UPDATE tenure.rate_budget SET tokens = \(available - Double(granted)),
+          refreshed_at = \(max(now, refreshedAt))
         WHERE name = \(budget.name)
         """
       ])
       return granted
     }
   }
+
+  /// A stored time further ahead is a clock error and is ignored.
+  private static let skewLimit: Duration = .minutes(10)
 }
