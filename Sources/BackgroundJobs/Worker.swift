@@ -2,7 +2,6 @@ package import LedgerStorage
 package import Logging
 import ServiceLifecycle
 package import Subscriptions
-import Synchronization
 
 /// Runs the jobs in the queue until it is shut down.
 ///
@@ -271,62 +270,36 @@ package struct WorkerClock: Sendable {
 
 /// Limits how many jobs of a queue all workers together may start, by Apple's hourly limits;
 /// write-backs have a limit of their own and take nothing from polls.
-///
-/// Jobs are taken from the limit in portions and spent from memory; what is left of a portion at
-/// the end of its lifetime lapses.
-final class JobBudget: Sendable {
+struct JobBudget: Sendable {
   /// Four fifths of Apple's limit for Set App Account Token; the other write-back has a larger one.
   private static let writeBacksPerHour = 57_600
   /// The share of production's limits that Apple's sandbox has: a tenth.
   private static let sandboxShare = 10
 
-  private struct Portion {
-    var left: Int
-    let takenAt: Timestamp
-
-    func isValid(at now: Timestamp) -> Bool {
-      (.zero...AppleBudget.portionLifetime).contains(now - takenAt)
-    }
-  }
-
-  private let ledger: Ledger
+  private let portions: BudgetPortions
   /// 0: no polls; nil: no limits at all.
   private let pollsPerHour: Int?
   private let now: @Sendable () -> Timestamp
-  private let portions = Mutex<[Job.Queue: Portion]>([:])
 
   /// - Parameter pollsPerHour: 0: no polls; nil: no limits at all.
   init(ledger: Ledger, pollsPerHour: Int?, now: @escaping @Sendable () -> Timestamp) {
-    self.ledger = ledger
+    portions = BudgetPortions(ledger.polls)
     self.pollsPerHour = pollsPerHour
     self.now = now
   }
 
-  /// Takes up to the wanted number of jobs, and returns how many may start; 0: none now. More may
-  /// be left.
+  /// Takes up to the wanted number of jobs, and returns how many may start.
+  ///
+  /// 0: the budget is used up; with fewer than wanted there may be more.
   func grant(_ queue: Job.Queue, _ wanted: Int) async throws -> Int {
     guard !isClosed(queue) else { return 0 }
     guard let budget = budget(of: queue) else { return wanted }
-    let now = now()
-    let granted = spend(wanted, of: queue, at: now)
-    guard granted == 0, wanted > 0 else { return granted }
-    let taken = try await ledger.polls.takeBudget(budget, upTo: budget.portion, at: now)
-    portions.withLock { $0[queue] = Portion(left: taken, takenAt: now) }
-    return spend(wanted, of: queue, at: now)
+    return try await portions.spend(upTo: wanted, of: budget, at: now())
   }
 
-  private func spend(_ wanted: Int, of queue: Job.Queue, at now: Timestamp) -> Int {
-    portions.withLock { portions in
-      guard let portion = portions[queue], portion.isValid(at: now) else { return 0 }
-      let count = min(wanted, portion.left)
-      portions[queue]?.left -= count
-      return count
-    }
-  }
-
-  /// Returns what was granted but not used to the portion.
+  /// Returns what was granted but not used.
   func giveBack(_ queue: Job.Queue, _ unused: Int) {
-    portions.withLock { $0[queue]?.left += unused }
+    if let budget = budget(of: queue) { portions.giveBack(unused, of: budget) }
   }
 
   private func isClosed(_ queue: Job.Queue) -> Bool {

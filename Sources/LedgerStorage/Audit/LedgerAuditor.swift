@@ -330,7 +330,8 @@ extension LedgerAudit {
 
   /// Compares the tables with the state that the entries give.
   ///
-  /// - Parameter catalogue: The products by which movements are compared; nil leaves them out.
+  /// - Parameter catalogue: The products by which movements are compared, and holdings of unknown
+  ///   type; nil leaves them out.
   mutating func checkProjections(
     of original: AuditedOriginalTransaction, in tables: AuditedTables, catalogue: Catalogue?
   ) {
@@ -350,8 +351,11 @@ extension LedgerAudit {
       }
       if tables.summaries[id] != summary { report(.projection, id, "the line's state differs") }
     }
-    let holdings = original.holdings
-    for row in holdings.subtracting(tables.holdings).sorted() {
+    let holdings = original.holdings.filter { row in
+      catalogue.map { !row.isLeftOut(by: $0) } ?? true
+    }
+    for row in holdings.subtracting(tables.holdings).sorted()
+    where catalogue != nil || !row.dependsOnCatalogue {
       report(.projection, row.holding.charge.line, "\(row.description) is missing or differs")
     }
     for row in tables.holdings.sorted() where !holdings.contains(where: row.hasSameKey) {

@@ -1,5 +1,6 @@
 import Postgres
 package import Subscriptions
+import Synchronization
 
 /// An hourly limit on requests to Apple, shared by all processes.
 ///
@@ -27,10 +28,10 @@ package struct AppleBudget: Hashable, Sendable {
 
   /// The requests to take at once: a second's worth, so that the row of the budget is written about
   /// once a second.
-  package var portion: Int { max(1, perHour / 3600) }
+  var portion: Int { max(1, perHour / 3600) }
 
   /// The time within which taken requests must be sent, or lapse.
-  package static let portionLifetime: Duration = .seconds(10)
+  static let portionLifetime: Duration = .seconds(10)
 
   /// The tokens after `time`, starting from `tokens`.
   func refilled(_ tokens: Double, after time: Duration) -> Double {
@@ -45,8 +46,7 @@ extension PollStore {
   package func takeBudget(_ budget: AppleBudget, upTo count: Int, at now: Timestamp) async throws
     -> Int
   {
-    guard count > 0 else { return 0 }
-    return try await database.withTransaction { transaction in
+    try await database.withTransaction { transaction in
       let results = try await transaction.batch([
         """
         INSERT INTO tenure.rate_budget (name, tokens, refreshed_at)
@@ -60,7 +60,7 @@ extension PollStore {
       let isClockError = noted - now > Self.skewLimit
       let refreshedAt = isClockError ? now : noted
       let available = budget.refilled(tokens, after: now - refreshedAt)
-      let granted = min(count, Int(max(0, available)))
+      let granted = max(0, min(count, Int(available)))
       // Without a grant the row says the same as before.
       guard granted > 0 || isClockError else { return 0 }
       try await transaction.commit(with: [
@@ -76,4 +76,49 @@ extension PollStore {
 
   /// A stored time further ahead is a clock error and is ignored.
   private static let skewLimit: Duration = .minutes(10)
+}
+
+/// The requests that this process has taken from budgets and not spent yet.
+///
+/// They are taken in portions, and what is left of one at the end of its lifetime lapses.
+package final class BudgetPortions: Sendable {
+  private struct Portion {
+    var left: Int
+    let takenAt: Timestamp
+
+    func isValid(at now: Timestamp) -> Bool {
+      (.zero...AppleBudget.portionLifetime).contains(now - takenAt)
+    }
+  }
+
+  private let polls: PollStore
+  private let portions = Mutex<[AppleBudget: Portion]>([:])
+
+  package init(_ polls: PollStore) { self.polls = polls }
+
+  /// Spends requests, of a new portion if none are left.
+  ///
+  /// - Returns: The number, at most `count`; 0: the budget is used up.
+  package func spend(upTo count: Int, of budget: AppleBudget, at now: Timestamp) async throws -> Int
+  {
+    let spent = spendLeft(upTo: count, of: budget, at: now)
+    guard spent == 0, count > 0 else { return spent }
+    let taken = try await polls.takeBudget(budget, upTo: budget.portion, at: now)
+    portions.withLock { $0[budget] = Portion(left: taken, takenAt: now) }
+    return spendLeft(upTo: count, of: budget, at: now)
+  }
+
+  private func spendLeft(upTo count: Int, of budget: AppleBudget, at now: Timestamp) -> Int {
+    portions.withLock { portions in
+      guard let portion = portions[budget], portion.isValid(at: now) else { return 0 }
+      let spent = min(count, portion.left)
+      portions[budget]?.left -= spent
+      return spent
+    }
+  }
+
+  /// Returns unused requests to their portion.
+  package func giveBack(_ count: Int, of budget: AppleBudget) {
+    portions.withLock { $0[budget]?.left += count }
+  }
 }
