@@ -60,12 +60,8 @@ extension Maintenance {
     let accounts = Set(rows.flatMap(\.untyped).map(\.account))
     guard !accounts.isEmpty else { return rows }
     let names = try await ownership.names(of: accounts, in: transaction)
-    var selection = HoldingBatcher.select(names.values.sorted())
-    selection.append(
-      """
-       AND product_type IS NULL AND ends_at IS NULL
-        AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
-      """)
+    var selection = HoldingBatcher.select(names.values.sorted(), of: lines)
+    selection.append(" AND product_type IS NULL AND ends_at IS NULL")
     let known = Dictionary(
       grouping: try await transaction.query(selection).decodeHoldings(), by: \.holding.charge)
     for index in rows.indices {

@@ -140,11 +140,19 @@ package struct OwnershipStore: LedgerStore {
     ).decode(Environment.self)
   }
 
-  func entries(of line: OriginalTransactionKey, in transaction: Transaction) async throws
+  /// The entries of original transactions, each one's in order.
+  func entries(of lines: [OriginalTransactionKey], in transaction: Transaction) async throws
     -> [StoredEntry]
   {
-    try await transaction.query(StoredEntry.select("\(line.condition) ORDER BY number"))
-      .decodeEntries()
+    let wanted = Set(lines)
+    return try await transaction.query(
+      StoredEntry.select(
+        """
+        environment = ANY(\(Set(lines.map(\.environment)).map(\.rawValue).sorted()))
+          AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+        ORDER BY environment, original_transaction_id, number
+        """)
+    ).decodeEntries().filter { wanted.contains($0.line) }
   }
 
   /// The entries of an original transaction with their sources, in order.
