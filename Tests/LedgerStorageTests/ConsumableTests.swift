@@ -37,7 +37,7 @@ struct ConsumableTests {
     try await ledger.holdings.holdings(of: account).holdings
   }
 
-  @Test func `an account with a thousand of them is read like one without`() async throws {
+  @Test func `an account with hundreds of them is read like one without`() async throws {
     try await withLedger { ledger in
       _ = try await ledger.products.describe(
         Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
@@ -49,7 +49,7 @@ struct ConsumableTests {
           terms: terms)
       }
       // Half of them from receipts, half signed.
-      for (numbers, type) in [(0..<500, nil), (500..<1000, ProductType.consumable)] {
+      for (numbers, type) in [(0..<150, nil), (150..<300, ProductType.consumable)] {
         try await ledger.submit(
           Self.bought(numbers, type: type), claiming: numbers.map(Self.coins), by: "anna", on: 2,
           terms: terms)
@@ -58,7 +58,7 @@ struct ConsumableTests {
         try await ledger.acknowledgeDelivery(of: Self.coins(0), by: "anna", on: 2)?.isFirst == true)
       let owned = try await ledger.database.query(
         "SELECT count(*) FROM tenure.store_transaction WHERE owner_account_key IS NOT NULL")
-      #expect(try owned.decodeOnly(Int.self) == 1002)
+      #expect(try owned.decodeOnly(Int.self) == 302)
       var bytes: [Int] = []
       for account in ["anna", "ben"] {
         let rows = try await ledger.database.query(HoldingBatcher.statement([account]))
@@ -72,7 +72,7 @@ struct ConsumableTests {
         #expect(try await ledger.usable(by: account, on: 3, terms: terms) == ["premium": day(30)])
       }
       #expect(bytes[0] == bytes[1])
-      #expect(try await ledger.holdings.allHoldings(of: "anna", knownAt: nil).holdings.count == 501)
+      #expect(try await ledger.holdings.allHoldings(of: "anna", knownAt: nil).holdings.count == 151)
     }
   }
 
