@@ -20,13 +20,8 @@ package struct OwnershipStore: LedgerStore {
       guard let stored = reader.originals.first else { return nil }
       var line = stored.line
       if let knownAt {
-        var entries: [LedgerEntry] = []
-        for member in stored.members.keys {
-          for entry in try await self.entries(of: member, in: transaction)
-          where entry.recordedAt <= knownAt {
-            entries.append(try entry.entry())
-          }
-        }
+        let entries = try await entries(of: Array(stored.members.keys), in: transaction)
+          .filter { $0.recordedAt <= knownAt }.map { try $0.entry() }
         line = OriginalTransaction(replaying: entries, around: id)
         line.updateContext { $0.tokenHolders = stored.line.history.tokenHolders }
       }
