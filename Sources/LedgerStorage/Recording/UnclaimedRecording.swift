@@ -65,8 +65,9 @@ package struct HistoryRevision: Hashable, Sendable {
     self.revision = revision
   }
 
-  /// Of two concurrent polls the last commit wins: at worst something is read twice. Most polls
-  /// find nothing new, and write nothing.
+  /// The statement that stores it, which most polls don't change.
+  ///
+  /// Of two concurrent polls the last commit wins: at worst something is read twice.
   fileprivate var upsert: SQL {
     """
     INSERT INTO tenure.history_revision AS known (environment, original_transaction_id, history,
