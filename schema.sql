@@ -972,8 +972,9 @@ COMMENT ON TABLE account_original_transaction IS
 -- What accounts hold: the read model.
 -- ------------------------------------------------------------------------------------------------
 
--- A charge that an account owns and that can still matter, with everything needed to compute its
--- state at any later moment. No state is stored: entitlements end on time without any job.
+-- A charge that an account owns and that can still matter, so not a consumable, with everything
+-- needed to compute its state at any later moment. No state is stored: entitlements end on time
+-- without any job.
 CREATE TABLE holding (
     account_id              text        NOT NULL,
     environment             text        NOT NULL,
