@@ -594,7 +594,6 @@ CREATE TABLE history_revision (
     history                 text        NOT NULL CHECK (history IN ('transactions', 'refunds')),
     -- Opaque.
     revision                text        NOT NULL CHECK (length(revision) BETWEEN 1 AND 1024),
-    polled_at               timestamptz NOT NULL,
     PRIMARY KEY (environment, original_transaction_id, history)
 );
 COMMENT ON TABLE history_revision IS
@@ -975,8 +974,9 @@ COMMENT ON TABLE account_original_transaction IS
 -- What accounts hold: the read model.
 -- ------------------------------------------------------------------------------------------------
 
--- A charge that an account owns and that can still matter, with everything needed to compute its
--- state at any later moment. No state is stored: entitlements end on time without any job.
+-- A charge that an account owns and that can still matter, so not a consumable, with everything
+-- needed to compute its state at any later moment. No state is stored: entitlements end on time
+-- without any job.
 CREATE TABLE holding (
     account_id              text        NOT NULL,
     environment             text        NOT NULL,
@@ -1606,20 +1606,20 @@ CREATE INDEX event_unplaced ON event (event_id) WHERE position IS NULL;
 -- For administrators.
 CREATE INDEX event_by_account ON event (account_key, event_id);
 
--- The end of the feed. Numbering events locks its row.
+-- Marks in the feed. Numbering events locks its row, and continues after the last position in
+-- event, or after trimmed_to.
 CREATE TABLE feed (
     is_only_row boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (is_only_row),
-    position    bigint  NOT NULL DEFAULT 0 CHECK (position >= 0),
     -- Events up to this position were deleted after the retention time.
-    trimmed_to  bigint  NOT NULL DEFAULT 0 CHECK (trimmed_to BETWEEN 0 AND position),
+    trimmed_to  bigint  NOT NULL DEFAULT 0 CHECK (trimmed_to >= 0),
     -- Events up to this position have their webhook_delivery; null: webhooks were never on.
-    pushed_to   bigint  CHECK (pushed_to BETWEEN 0 AND position),
+    pushed_to   bigint  CHECK (pushed_to >= 0),
     -- When the event at trimmed_to was stored, to recognize cursors of another history. Null:
     -- nothing was deleted yet.
     trimmed_stored_at timestamptz
 );
 COMMENT ON TABLE feed IS
-    'The positions up to which events are numbered, deleted and queued for the webhook. [local]';
+    'The positions up to which events are deleted and queued for the webhook. [local]';
 INSERT INTO feed DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 -- Pending and failed webhook deliveries; successful ones are deleted.

@@ -103,7 +103,7 @@ package struct PollPass: Sendable {
         let jobs = try await runner.ledger.jobs.claimJobs(
           limits: [queue: granted], worker: name, at: start,
           lease: Self.lease + (runner.now() - start))
-        try await budget.giveBack(queue, granted - jobs.count)
+        budget.giveBack(queue, granted - jobs.count)
         if !jobs.isEmpty { return jobs.reversed() }
         open.remove(queue)
       }

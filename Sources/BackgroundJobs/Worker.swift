@@ -146,9 +146,10 @@ package struct Worker: Service {
     var granted: [Job.Queue: Int] = [:]
     for (queue, count) in wanted {
       let grant = try await budget.grant(queue, count)
-      tools.metrics.budget(of: queue, granted: grant, of: count)
-      if grant > 0 { granted[queue] = grant }
-      if grant < count {
+      tools.metrics.budget(of: queue, granted: grant, of: grant > 0 ? grant : count)
+      if grant > 0 {
+        granted[queue] = grant
+      } else {
         shift.resting[queue] = .now + min(clock.longestSleep, Self.budgetWait)
       }
     }
@@ -160,17 +161,13 @@ package struct Worker: Service {
     do {
       jobs = try await ledger.jobs.claimJobs(limits: granted, worker: name, at: now, lease: lease)
     } catch {
-      try? await giveBack(granted)
+      for (queue, count) in granted { budget.giveBack(queue, count) }
       throw error
     }
     var unused = granted
     for job in jobs { unused[job.queue, default: 0] -= 1 }
-    try await giveBack(unused)
+    for (queue, count) in unused { budget.giveBack(queue, count) }
     return jobs
-  }
-
-  private func giveBack(_ unused: [Job.Queue: Int]) async throws {
-    for (queue, count) in unused where count > 0 { try await budget.giveBack(queue, count) }
   }
 
   /// Returns jobs that were not started.
@@ -178,7 +175,6 @@ package struct Worker: Service {
     guard !jobs.isEmpty else { return }
     do {
       try await ledger.jobs.giveBack(jobs)
-      try await giveBack(Dictionary(grouping: jobs, by: \.queue).mapValues(\.count))
     } catch {
       logger.warning(
         "Can't return jobs that were not started; their leases expire",
@@ -210,7 +206,9 @@ package struct Worker: Service {
       guard now - renewedAt >= lease / 8 else { continue }
       renewedAt = now
       do {
-        try await ledger.jobs.extendLeases(of: slots.held, until: now + lease)
+        // Most jobs end long before their lease, and those are not written.
+        try await ledger.jobs.extendLeases(
+          of: slots.held, until: now + lease, ifEndingBefore: now + lease * 3 / 4)
       } catch {
         logger.warning("Can't extend leases", metadata: ["error": "\(error)"])
       }
@@ -278,22 +276,30 @@ struct JobBudget: Sendable {
   /// The share of production's limits that Apple's sandbox has: a tenth.
   private static let sandboxShare = 10
 
-  let ledger: Ledger
+  private let portions: BudgetPortions
   /// 0: no polls; nil: no limits at all.
-  let pollsPerHour: Int?
-  let now: @Sendable () -> Timestamp
+  private let pollsPerHour: Int?
+  private let now: @Sendable () -> Timestamp
+
+  /// - Parameter pollsPerHour: 0: no polls; nil: no limits at all.
+  init(ledger: Ledger, pollsPerHour: Int?, now: @escaping @Sendable () -> Timestamp) {
+    portions = BudgetPortions(ledger.polls)
+    self.pollsPerHour = pollsPerHour
+    self.now = now
+  }
 
   /// Takes up to the wanted number of jobs, and returns how many may start.
+  ///
+  /// 0: the budget is used up; with fewer than wanted there may be more.
   func grant(_ queue: Job.Queue, _ wanted: Int) async throws -> Int {
     guard !isClosed(queue) else { return 0 }
     guard let budget = budget(of: queue) else { return wanted }
-    return try await ledger.polls.takeBudget(budget, upTo: wanted, at: now())
+    return try await portions.spend(upTo: wanted, of: budget, at: now())
   }
 
   /// Returns what was granted but not used.
-  func giveBack(_ queue: Job.Queue, _ unused: Int) async throws {
-    guard !isClosed(queue), let budget = budget(of: queue) else { return }
-    try await ledger.polls.returnBudget(budget, unused, at: now())
+  func giveBack(_ queue: Job.Queue, _ unused: Int) {
+    if let budget = budget(of: queue) { portions.giveBack(unused, of: budget) }
   }
 
   private func isClosed(_ queue: Job.Queue) -> Bool {

@@ -31,14 +31,56 @@ struct AppleBudgetTests {
     }
   }
 
-  @Test func `what is not used can be given back, as far as it fits`() async throws {
+  @Test func `a portion is spent from memory, and what is left of it lapses`() async throws {
     try await withLedger { ledger in
-      #expect(try await ledger.polls.takeBudget(Self.budget, upTo: 10, at: start) == 10)
-      try await ledger.polls.returnBudget(Self.budget, 3, at: start)
-      #expect(try await ledger.polls.takeBudget(Self.budget, upTo: 10, at: start) == 3)
-      try await ledger.polls.returnBudget(Self.budget, 100, at: start)
-      #expect(try await ledger.polls.takeBudget(Self.budget, upTo: 100, at: start) == 10)
-      #expect(try await ledger.polls.takeBudget(Self.budget, upTo: 0, at: start + .minutes(1)) == 0)
+      // Ten a second, and six hundred at once.
+      let budget = AppleBudget("polls/production", perHour: 36_000)
+      func left() async throws -> Double? {
+        try await ledger.database.query("SELECT tokens FROM tenure.rate_budget")
+          .decodeFirst(Double.self)
+      }
+      let portions = BudgetPortions(ledger.polls)
+      #expect(try await portions.spend(upTo: 0, of: budget, at: start) == 0)
+      #expect(try await left() == nil)
+      #expect(try await portions.spend(upTo: 4, of: budget, at: start) == 4)
+      #expect(try await left() == 590)
+      #expect(try await portions.spend(upTo: 4, of: budget, at: start) == 4)
+      portions.giveBack(1, of: budget)
+      #expect(try await portions.spend(upTo: 4, of: budget, at: start + .seconds(10)) == 3)
+      #expect(try await left() == 590)
+      #expect(try await portions.spend(upTo: 4, of: budget, at: start + .seconds(10)) == 4)
+      // Six are left of the second portion, and lapse.
+      #expect(try await portions.spend(upTo: 10, of: budget, at: start + .seconds(21)) == 10)
+      // A killed process loses its portion and nothing else.
+      let other = BudgetPortions(ledger.polls)
+      #expect(try await other.spend(upTo: 1, of: budget, at: start + .seconds(21)) == 1)
+      #expect(try await left() == 580)
+      // Without a grant nothing is written.
+      #expect(
+        try await ledger.polls.takeBudget(budget, upTo: 1000, at: start + .seconds(21)) == 580)
+      let version = try await ledger.database.query("SELECT ctid::text FROM tenure.rate_budget")
+        .decodeOnly(String.self)
+      #expect(try await portions.spend(upTo: 1, of: budget, at: start + .seconds(21)) == 0)
+      let same = try await ledger.database.query("SELECT ctid::text FROM tenure.rate_budget")
+      #expect(try same.decodeOnly(String.self) == version)
+    }
+  }
+
+  @Test func `a portion that is spent late exceeds no hour`() async throws {
+    try await withLedger { ledger in
+      let budget = AppleBudget("polls/production", perHour: 36_000)
+      let begin = start + .seconds(10)
+      let late = BudgetPortions(ledger.polls)
+      #expect(try await late.spend(upTo: 1, of: budget, at: start) == 1)
+      // The budget is full again when the hour begins.
+      var spent = try await late.spend(upTo: 9, of: budget, at: begin)
+      #expect(spent == 9)
+      for minute in 0...60 {
+        spent += try await ledger.polls.takeBudget(
+          budget, upTo: 100_000, at: begin + .minutes(minute))
+      }
+      #expect(spent <= 36_000)
+      #expect(spent > 35_500)
     }
   }
 

@@ -199,6 +199,47 @@ struct AuditTests {
     }
   }
 
+  @Test("many parts are read at once, reported in order, and continued where a run ended")
+  func parts() async throws {
+    try await withLedger { ledger in
+      let lines = (1000..<1180).map {
+        OriginalTransactionKey(.production, OriginalTransactionID("\($0)"))
+      }
+      let (middle, late, early) = (lines[89], lines[150], lines[20])
+      try await ledger.submit(
+        lines.map { charge(TransactionID($0.originalTransactionID.rawValue), on: 0, line: $0) },
+        claiming: lines.map { key(TransactionID($0.originalTransactionID.rawValue), line: $0) },
+        by: "anna", on: 0.1)
+      @Sendable func audit(after start: OriginalTransactionKey? = nil) async throws -> LedgerAudit {
+        try await ledger.auditor.audit(after: start, checkpointAge: .zero) { progress in
+          #expect(progress.done == progress.total)
+          #expect(progress.total == (start == nil ? 180 : 90))
+          #expect(progress.last == lines.last)
+        }
+      }
+      let whole = try await audit()
+      #expect(whole.differences == [])
+      #expect((whole.lines, whole.charges, whole.holdings) == (180, 180, 180))
+      let rest = try await audit(after: middle)
+      #expect(rest.differences == [])
+      #expect((rest.lines, rest.charges, rest.holdings) == (90, 90, 180))
+      // Only an audit of all leaves a checkpoint.
+      let marks = try await ledger.database.query("SELECT count(*) FROM tenure.ledger_checkpoint")
+      #expect(try marks.decodeOnly(Int.self) == 1)
+
+      for line in [late, early] {
+        try await ledger.database.execute(
+          "UPDATE tenure.holding SET period_type = 'trial' WHERE \(line.condition)")
+      }
+      #expect(try await audit().differences.map(\.line) == [early, late])
+      #expect(try await audit(after: middle).differences.map(\.line) == [late])
+      #expect(try await ledger.auditor.rebuild(after: middle) == (90, 1))
+      #expect(try await audit().differences.map(\.line) == [early])
+      #expect(try await ledger.auditor.rebuild() == (180, 1))
+      #expect(try await audit().differences == [])
+    }
+  }
+
   @Test("two accounts whose ids are two spellings of one word are two accounts")
   func spellings() async throws {
     try await withScratchDatabase { database in

@@ -149,10 +149,10 @@ struct MovementRowTests {
           period: CalendarPeriod(months: 1), priceMilliunits: 5000, currency: "EUR")
       ])
       #expect(
-        try await ledger.maintenance.updateMovements(of: [originalKey], by: priced, at: day(50))
+        try await ledger.maintenance.updateRows(of: [originalKey], by: priced, at: day(50))
           == 1)
       #expect(
-        try await ledger.maintenance.updateMovements(of: [originalKey], by: priced, at: day(51))
+        try await ledger.maintenance.updateRows(of: [originalKey], by: priced, at: day(51))
           == 0)
       try await ledger.submit(
         [charge("2", on: 30)], claiming: [], by: "anna", on: 29,
@@ -187,7 +187,7 @@ struct MovementRowTests {
           period: CalendarPeriod(months: 1), priceMilliunits: 5000, currency: "EUR")
       ])
       #expect(
-        try await ledger.maintenance.updateMovements(of: [originalKey], by: priced, at: day(5)) == 1
+        try await ledger.maintenance.updateRows(of: [originalKey], by: priced, at: day(5)) == 1
       )
       let known = try await ledger.database.query(
         "SELECT min(known_from) FROM tenure.movement WHERE price_source = 'catalogue'"

@@ -259,6 +259,22 @@ struct PollTests {
     }
   }
 
+  @Test func `how far a history was read is written only when it went on`() async throws {
+    try await withLedger { ledger in
+      func read(to revision: String) async throws -> String {
+        _ = try await ledger.polls.record(
+          [], polledAs: "p", upTo: HistoryRevision(line: originalKey, revision: revision),
+          at: day(0), terms: .everything)
+        #expect(try await ledger.polls.historyRevision(of: originalKey) == revision)
+        return try await ledger.database.query("SELECT ctid::text FROM tenure.history_revision")
+          .decodeOnly(String.self)
+      }
+      let first = try await read(to: "a")
+      #expect(try await read(to: "a") == first)
+      #expect(try await read(to: "b") != first)
+    }
+  }
+
   @Test func `an answer that fails to be recorded leaves the job claimed`() async throws {
     try await withLedger { ledger in
       _ = try await ledger.polls.record(

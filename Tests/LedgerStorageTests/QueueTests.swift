@@ -276,6 +276,46 @@ struct QueueTests {
       }
       #expect(moved == ["UPDATE", "UPDATE", "UPDATE", "UPDATE"])
       #expect(try await ledger.jobs.nextJobs()[.polls] == start + .days(1))
+
+      let extended = try await writes {
+        let job = try await claim(.polls)
+        let end = start + .days(1) + .seconds(25)
+        try await ledger.jobs.extendLeases(
+          of: [job], until: end, ifEndingBefore: end - .seconds(5))
+        try await ledger.jobs.complete(job)
+      }
+      #expect(extended == ["UPDATE", "DELETE"])
+
+      // A renewal that a poll finds: its recording and the poll itself plan the next one.
+      let planned = try await writes {
+        _ = try await ledger.polls.record(
+          [charge("1", on: -30.5), status(true, on: -30)], polledAs: "o", at: day(-30),
+          terms: .everything)
+      }
+      #expect(planned == ["INSERT"])
+      let polled = try await writes {
+        _ = try await ledger.polls.record(
+          [charge("2", on: -0.5, asOf: 0.9), status(true, on: 0.9)], polledAs: "p",
+          about: PollStore.PolledOriginalTransaction(
+            originalKey, of: "a.b", job: try await claim(.polls)),
+          at: start + .days(1), terms: .everything)
+      }
+      #expect(polled == ["UPDATE", "UPDATE"])
+
+      let delivered = try await writes {
+        let anna = try await ledger.accounts.findOrCreateAccount("anna", at: start).key
+        #expect(try await ledger.webhooks.pushEvents(at: start) == 0)
+        for _ in 1...3 {
+          _ = try await ledger.insertEvent(of: anna)
+          #expect(try await ledger.webhooks.pushEvents(at: start) == 1)
+        }
+        let job = try await claim(.webhooks)
+        var made: WebhookDelivery?
+        while let next = try await ledger.webhooks.nextDelivery(job, after: made, at: start) {
+          made = next
+        }
+      }
+      #expect(delivered == ["INSERT", "UPDATE", "DELETE"])
     }
   }
 

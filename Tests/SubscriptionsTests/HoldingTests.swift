@@ -75,12 +75,18 @@ struct HoldingTests {
     #expect(ledger.holdings(of: a).map(\.charge) == [key("1")])
   }
 
-  @Test func consumablesAreHeldButGrantNothing() {
+  @Test func consumablesAreNotHeldAndGrantNothing() {
     var ledger = Ledger()
-    ledger.receive(charge("1", .gems, from: day(0)))
+    ledger.receive(charge("1", .gems, from: day(0), productType: .consumable))
     ledger.claim(key("1", .gems), by: a)
-    #expect(ledger.holdings(of: a).count == 1)
+    #expect(ledger.holdings(of: a).isEmpty)
     #expect(ledger.entitlements(of: a, at: day(1)).isEmpty)
+    // Where only the catalogue says what it is, another catalogue may say otherwise.
+    var untyped = Ledger()
+    untyped.receive(charge("1", .gems, from: day(0)))
+    untyped.claim(key("1", .gems), by: a)
+    #expect(untyped.holdings(of: a).map(\.charge) == [key("1", .gems)])
+    #expect(untyped.entitlements(of: a, at: day(1)).isEmpty)
   }
 
   @Test func whatIsOverIsLeftOutOnceSomethingLastedLonger() {

@@ -75,6 +75,8 @@ struct EventDelivery: Sendable {
 package struct EventPusher: Service {
   /// The poll interval when notifications don't arrive.
   private static let sleepWithoutNotify: Duration = .seconds(1)
+  /// The pause after new events, so that those of the next moments are queued together.
+  private static let pause: Duration = .milliseconds(20)
 
   private let ledger: Ledger
   private let logger: Logger
@@ -105,19 +107,28 @@ package struct EventPusher: Service {
             notifier.yield()
           }
         }
-        for await _ in wakeUps { await push() }
+        for await _ in wakeUps {
+          if await push() { try? await Task.sleep(for: Self.pause) }
+        }
         group.cancelAll()
       }
     }
   }
 
-  private func push() async {
+  /// Returns whether there were new events.
+  private func push() async -> Bool {
     do {
-      while try await ledger.webhooks.pushEvents(at: now()) == WebhookQueue.pushingBatch {}
+      var count = try await ledger.webhooks.pushEvents(at: now())
+      let isNew = count > 0
+      while count == WebhookQueue.pushingBatch {
+        count = try await ledger.webhooks.pushEvents(at: now())
+      }
+      return isNew
     } catch is CancellationError {
     } catch {
       logger.error("Can't read new events", metadata: ["error": "\(error)"])
     }
+    return false
   }
 }
 

@@ -100,6 +100,7 @@ struct AuditedOriginalTransaction: Sendable {
       })
   }
 
+  /// The holdings by the entries alone.
   var holdings: Set<HoldingRow> {
     stored.lastRecordedAt.map { HoldingRow.rows(of: replayed, rule: rule, asOf: $0) } ?? []
   }
@@ -224,7 +225,8 @@ extension AuditedOriginalTransaction {
     let entries = try chain.map { (entry: try $0.entry(), source: $0.source) }
     let writes = ProjectionWriter(
       stored: nothing, line: replayed, rule: rule, entries: entries,
-      holdings: HoldingChange(from: nothing, to: replayed, rule, by: entries.map(\.entry)),
+      holdings: HoldingChange(from: nothing, to: replayed, rule, by: entries.map(\.entry))
+        .leavingOut(by: catalogue),
       names: names, catalogue: nil, written: stored)
     return members.flatMap(clear)
       + stored.rows.keys.filter { replayed.history[$0] == nil }.sorted().map(ChargeSums.deletion)

@@ -98,7 +98,7 @@ extension LedgerAuditor {
     // Locking would create a missing original transaction.
     let original =
       exists.isEmpty
-      ? nil : try await audited(line, catalogue: nil, locking: true, in: transaction)
+      ? nil : try await audited([line], catalogue: nil, locking: true, in: transaction).first
     let orphans = suspects.filter { original?.accounts(for: $0) != true }
     guard !orphans.isEmpty else { return [] }
     let found = try await transaction.batch(orphans.map(\.select))

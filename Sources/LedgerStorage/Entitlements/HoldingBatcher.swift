@@ -158,6 +158,14 @@ final class HoldingBatcher: Sendable {
     """
   }
 
+  /// Selects the holdings on some original transactions.
+  static func select(_ accountIDs: [String], of lines: [OriginalTransactionKey]) -> SQL {
+    """
+    \(select(accountIDs))
+      AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+    """
+  }
+
   /// Selects grants, with the columns of ``statement(_:withoutGrantsOf:)``.
   static func selectGrants(revokedAt: SQL = "revoked_at", where condition: SQL) -> SQL {
     """

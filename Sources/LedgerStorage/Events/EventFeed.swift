@@ -22,8 +22,9 @@ package struct EventFeed: LedgerStore {
       // min() uses an index; EXISTS can be planned as a scan of all events.
       let (isBehind, end) = try await database.query(
         """
-        SELECT (SELECT min(event_id) FROM tenure.event WHERE position IS NULL) IS NOT NULL, position
-        FROM tenure.feed
+        SELECT (SELECT min(event_id) FROM tenure.event WHERE position IS NULL) IS NOT NULL,
+          \(SQL.feedEnd)
+        FROM tenure.feed AS f
         """
       ).decodeOnly(Bool.self, Int64.self)
       guard isBehind else { return end }
@@ -38,24 +39,27 @@ package struct EventFeed: LedgerStore {
 
   /// The statements of one transaction that assigns positions.
   ///
-  /// The second statement sees everything committed while the first waited for the lock.
+  /// The second statement sees everything committed while the first waited for the lock. The row is
+  /// only locked: an update for each batch would leave as many dead versions of it.
   static let positioning: [SQL] = [
     "SELECT FROM tenure.feed FOR UPDATE",
     """
-    WITH place AS (
+    WITH last AS (
+      SELECT \(SQL.feedEnd) AS position FROM tenure.feed AS f
+    ), place AS (
       SELECT event_id, row_number() OVER (ORDER BY event_id) AS number
       FROM (
         SELECT event_id FROM tenure.event WHERE position IS NULL
         ORDER BY event_id LIMIT \(placingBatch)
       ) AS next
     ), placed AS (
-      UPDATE tenure.event AS e SET position = f.position + p.number
-      FROM place AS p, tenure.feed AS f
+      UPDATE tenure.event AS e SET position = l.position + p.number
+      FROM place AS p, last AS l
       WHERE e.event_id = p.event_id
       RETURNING e.position
     )
-    UPDATE tenure.feed AS f SET position = coalesce((SELECT max(position) FROM placed), f.position)
-    RETURNING f.position, (SELECT count(*) FROM placed)
+    SELECT coalesce((SELECT max(position) FROM placed), l.position), (SELECT count(*) FROM placed)
+    FROM last AS l
     """,
   ]
 }
@@ -71,7 +75,7 @@ extension EventFeed {
     // One statement, so that no event is deleted between the check of the cursor and the page.
     let rows = try await database.query(
       """
-      SELECT f.trimmed_to, f.position, \(SQL.microseconds("s.stored_at")), e.position,
+      SELECT f.trimmed_to, \(SQL.feedEnd), \(SQL.microseconds("s.stored_at")), e.position,
         \(SQL.microseconds("e.stored_at")), \(SQL.eventInFeed)
       FROM tenure.feed AS f
       LEFT JOIN LATERAL (
@@ -134,6 +138,11 @@ package struct FeedPage: Hashable, Sendable {
 }
 
 extension SQL {
+  /// The position of the last event in the feed `f`, which may be deleted; 0: there was none.
+  static let feedEnd: SQL = """
+    greatest(f.trimmed_to, (SELECT max(position) FROM tenure.event))
+    """
+
   /// A timestamp as microseconds since 1970.
   fileprivate static func microseconds(_ moment: SQL) -> SQL {
     "(extract(epoch FROM \(moment)) * 1000000)::bigint"

@@ -54,8 +54,10 @@ package struct WebhookQueue: LedgerStore {
         SELECT \(job.kind), stream, \(job.queue), \(now), \(now)
         FROM (SELECT DISTINCT stream FROM new) AS streams ORDER BY stream
         ON CONFLICT (kind, subject) DO UPDATE SET generation = j.generation + 1
+        WHERE j.locked_by IS NOT NULL
       )
-      UPDATE tenure.feed SET pushed_to = coalesce((SELECT max(position) FROM new), position)
+      UPDATE tenure.feed AS f
+      SET pushed_to = coalesce((SELECT max(position) FROM new), \(SQL.feedEnd))
       RETURNING (SELECT count(*) FROM new)
       """
   }

@@ -114,23 +114,30 @@ package struct JobQueue: LedgerStore {
 
   /// Extends the leases of jobs claimed by one worker.
   ///
-  /// - Returns: The IDs of jobs that it still holds. A job locked by another transaction may be
-  ///   missing.
+  /// - Parameters:
+  ///   - end: The new end of the leases.
+  ///   - limit: Leases that end then or later stay as they are; nil: those that end later than the
+  ///     new end.
+  /// - Returns: The IDs of the jobs whose leases were extended. One locked by another transaction
+  ///   may be missing.
   @discardableResult
-  package func extendLeases(of jobs: [Job], until end: Timestamp) async throws -> Set<Int64> {
+  package func extendLeases(
+    of jobs: [Job], until end: Timestamp, ifEndingBefore limit: Timestamp? = nil
+  ) async throws -> Set<Int64> {
     guard let worker = jobs.first?.worker else { return [] }
-    let held = try await database.query(
+    let extended = try await database.query(
       """
       WITH mine AS (
         SELECT job_id FROM tenure.job
         WHERE job_id = ANY (\(jobs.map(\.id))) AND locked_by = \(worker)
+          AND locked_until < \(limit ?? end)
         FOR UPDATE SKIP LOCKED
       )
-      UPDATE tenure.job AS j SET locked_until = greatest(j.locked_until, \(end))
+      UPDATE tenure.job AS j SET locked_until = \(end)
       WHERE j.job_id = ANY (ARRAY(SELECT job_id FROM mine))
       RETURNING j.job_id
       """)
-    return Set(try held.decode(Int64.self))
+    return Set(try extended.decode(Int64.self))
   }
 
   /// Returns jobs that were claimed but not started.

@@ -102,12 +102,12 @@ extension Maintenance {
       """,
       "SELECT count(*) FROM tenure.webhook_delivery WHERE parked_at IS NOT NULL",
       """
-      SELECT position, (
+      SELECT \(SQL.feedEnd), (
         SELECT count(*) FROM (
           SELECT 1 FROM tenure.event WHERE position IS NULL LIMIT \(limit)
         ) AS first
       )
-      FROM tenure.feed
+      FROM tenure.feed AS f
       """,
       "SELECT count(*) FROM (SELECT 1 FROM tenure.movement_change LIMIT \(limit)) AS first",
       "SELECT max(alive_at) FROM tenure.program_heartbeat WHERE program = 'serve'",

@@ -1,18 +1,20 @@
 import Postgres
 package import Subscriptions
 
-// Movements follow from the entries and the catalogue. Recording writes those of new entries;
-// reconciliation writes those that follow from a changed catalogue.
+// Movements follow from the entries and the catalogue, and so do the holdings of which Apple reports
+// no type. Recording writes those of new entries; reconciliation writes those that follow from a
+// changed catalogue.
 
 extension Maintenance {
-  /// Brings the movements of some original transactions up to date.
+  /// Brings what depends on the catalogue up to date for some original transactions: movements, and
+  /// the holdings of which Apple reports no type.
   ///
   /// Most are current, so they are read without locks first, and only the others are locked.
   ///
   /// - Parameter lines: Original transactions; those that Apple links with them are included.
   /// - Returns: How many were out of date, linked ones counted once.
   @discardableResult
-  func updateMovements(
+  func updateRows(
     of lines: [OriginalTransactionKey], by catalogue: Catalogue, at now: Timestamp
   ) async throws -> Int {
     let behind = try await database.withTransaction(
@@ -20,44 +22,52 @@ extension Maintenance {
     ) { transaction in
       var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read(Set(lines), in: transaction)
-      return try await journals(of: reader.originals, by: catalogue, in: transaction)
-        .filter { $0.known != $0.rows }.map(\.id)
+      return try await derivedRows(of: reader.originals, by: catalogue, in: transaction)
+        .filter(\.areBehind).map(\.id)
     }
     guard !behind.isEmpty else { return 0 }
-    return try await database.withTransaction { transaction in
+    let updated = try await database.withTransaction { transaction in
       var reader = OriginalTransactionReader(isLocking: true)
       try await reader.read(Set(behind), in: transaction)
-      let writes = try await journals(of: reader.originals, by: catalogue, in: transaction).flatMap
-      {
-        journal in
-        // Later than every recorded entry, because movements are known from their recording on.
-        let moment = max(now, journal.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
-        return MovementRow.write(from: journal.known, to: journal.rows, at: moment)
-      }
-      try await transaction.commit(with: writes)
-      return writes.count
+      let updated = try await derivedRows(of: reader.originals, by: catalogue, in: transaction)
+        .filter(\.areBehind)
+      changes.note(updated.flatMap(\.holders), in: transaction)
+      try await transaction.commit(with: updated.flatMap { $0.writes(at: now) })
+      return updated
     }
+    if updated.contains(where: { !$0.holders.isEmpty }) { notifier.notify(.jobs) }
+    return updated.count
   }
 
-  /// The stored and the derived movements of an original transaction.
-  private typealias OriginalTransactionMovements = (
-    id: OriginalTransactionKey, lastRecordedAt: Timestamp?, known: Set<MovementRow>,
-    rows: Set<MovementRow>
-  )
-
-  private func journals(
+  private func derivedRows(
     of originals: [StoredOriginalTransaction], by catalogue: Catalogue, in transaction: Transaction
-  ) async throws -> [OriginalTransactionMovements] {
+  ) async throws -> [CatalogueRows] {
     let lines = originals.flatMap(\.members.keys).sorted()
     let results = try await transaction.batch(lines.map(MovementRow.select))
-    let known = Dictionary(uniqueKeysWithValues: zip(lines, try results.map(MovementRow.decode)))
-    return originals.compactMap { original in
+    let movements = Dictionary(
+      uniqueKeysWithValues: zip(lines, try results.map(MovementRow.decode)))
+    var rows = originals.compactMap { original -> CatalogueRows? in
       guard let id = original.members.keys.min() else { return nil }
-      let rows = MovementRow.rows(of: original.line, rule: original.rule, in: catalogue)
-      return (
-        id, original.lastRecordedAt, Set(original.members.keys.flatMap { known[$0] ?? [] }), rows
-      )
+      return CatalogueRows(
+        id: id, lastRecordedAt: original.lastRecordedAt,
+        knownMovements: Set(original.members.keys.flatMap { movements[$0] ?? [] }),
+        movements: MovementRow.rows(of: original.line, rule: original.rule, in: catalogue),
+        untyped: original.lastRecordedAt.map {
+          HoldingRow.rows(of: original.line, rule: original.rule, asOf: $0)
+            .filter(\.dependsOnCatalogue)
+        } ?? [])
     }
+    let accounts = Set(rows.flatMap(\.untyped).map(\.account))
+    guard !accounts.isEmpty else { return rows }
+    let names = try await ownership.names(of: accounts, in: transaction)
+    var selection = HoldingBatcher.select(names.values.sorted(), of: lines)
+    selection.append(" AND product_type IS NULL AND ends_at IS NULL")
+    let known = Dictionary(
+      grouping: try await transaction.query(selection).decodeHoldings(), by: \.holding.charge)
+    for index in rows.indices {
+      rows[index].compareHoldings(with: known, names: names, in: catalogue)
+    }
+    return rows
   }
 
   // MARK: Audit
@@ -199,4 +209,62 @@ extension Maintenance {
       period_type, currency, price_source
     HAVING sum(number) <> 0 OR sum(amount_milliunits) <> 0 OR sum(mrr_twelfths) <> 0
     """
+}
+
+/// The rows of an original transaction, with those that Apple links, that depend on the catalogue.
+private struct CatalogueRows: Sendable {
+  let id: OriginalTransactionKey
+  let lastRecordedAt: Timestamp?
+  let knownMovements: Set<MovementRow>
+  let movements: Set<MovementRow>
+  /// The holdings by the entries, of which the catalogue leaves some out.
+  let untyped: Set<HoldingRow>
+  /// Holdings to store and to delete, under the account's id.
+  private var missing: [(name: String, row: HoldingRow)] = []
+  private var surplus: [(name: String, row: HoldingRow)] = []
+
+  init(
+    id: OriginalTransactionKey, lastRecordedAt: Timestamp?, knownMovements: Set<MovementRow>,
+    movements: Set<MovementRow>, untyped: Set<HoldingRow>
+  ) {
+    self.id = id
+    self.lastRecordedAt = lastRecordedAt
+    self.knownMovements = knownMovements
+    self.movements = movements
+    self.untyped = untyped
+  }
+
+  /// - Parameter known: The stored holdings by charge.
+  mutating func compareHoldings(
+    with known: [TransactionKey: [(accountID: String, holding: Holding)]],
+    names: [AccountKey: String], in catalogue: Catalogue
+  ) {
+    for row in untyped.sorted() {
+      guard let name = names[row.account] else { continue }
+      let stored = known[row.holding.charge]?.first { AccountID($0.accountID) == AccountID(name) }
+      if row.isLeftOut(by: catalogue) {
+        if stored != nil { surplus.append((name, row)) }
+      } else if stored?.holding != row.holding {
+        missing.append((name, row))
+      }
+    }
+  }
+
+  var areBehind: Bool {
+    knownMovements != movements || !missing.isEmpty || !surplus.isEmpty
+  }
+
+  /// The accounts whose holdings change.
+  var holders: [String] { (missing + surplus).map(\.name) }
+
+  /// The statements that correct the rows, and the jobs that publish what accounts hold again.
+  func writes(at now: Timestamp) -> [SQL] {
+    // Later than every recorded entry, because movements are known from their recording on.
+    let moment = max(now, lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
+    return MovementRow.write(from: knownMovements, to: movements, at: moment)
+      + surplus.map { $0.row.delete(name: $0.name) } + missing.map { $0.row.upsert(name: $0.name) }
+      + Set(missing.map(\.row.account)).sorted().map {
+        Job.schedule(.publishEntitlements($0), runAt: now, at: now)
+      }
+  }
 }

@@ -23,8 +23,8 @@ package struct Maintenance: LedgerStore {
   /// is missing.
   ///
   /// Afterwards every account's entitlements are published, jobs exist for changes by time and for
-  /// polls, and the movements match the catalogue. The position is stored with the job, so it
-  /// continues where a worker died. Idempotent.
+  /// polls, and the movements and holdings match the catalogue. The position is stored with the job,
+  /// so it continues where a worker died. Idempotent.
   ///
   /// - Parameters:
   ///   - job: A claimed job of kind `reconcile`.
@@ -62,7 +62,7 @@ package struct Maintenance: LedgerStore {
     case .lines:
       last = try await reconcileOriginalTransactions(after: place.line, at: now)
     case .journal:
-      last = try await reconcileMovements(after: place.line, by: terms.catalogue, at: now)
+      last = try await reconcileRows(after: place.line, by: terms.catalogue, at: now)
     }
     guard let next = last.map({ ReconciliationPlace(place.stage, after: $0) }) ?? place.nextStage
     else { return nil }
@@ -158,14 +158,14 @@ package struct Maintenance: LedgerStore {
     return end.subject
   }
 
-  /// Brings the movements of a page of original transactions up to date, and returns the page's
-  /// last original transaction, if any.
-  private func reconcileMovements(
+  /// Brings the movements and holdings of a page of original transactions up to date, and returns the
+  /// page's last original transaction, if any.
+  private func reconcileRows(
     after last: OriginalTransactionKey?, by catalogue: Catalogue, at now: Timestamp
   ) async throws -> String? {
     let page = try await ownership.lines(after: last, limit: Self.pageSize)
     guard let end = page.last else { return nil }
-    try await updateMovements(of: page, by: catalogue, at: now)
+    try await updateRows(of: page, by: catalogue, at: now)
     return end.subject
   }
 }

@@ -20,13 +20,8 @@ package struct OwnershipStore: LedgerStore {
       guard let stored = reader.originals.first else { return nil }
       var line = stored.line
       if let knownAt {
-        var entries: [LedgerEntry] = []
-        for member in stored.members.keys {
-          for entry in try await self.entries(of: member, in: transaction)
-          where entry.recordedAt <= knownAt {
-            entries.append(try entry.entry())
-          }
-        }
+        let entries = try await entries(of: Array(stored.members.keys), in: transaction)
+          .filter { $0.recordedAt <= knownAt }.map { try $0.entry() }
         line = OriginalTransaction(replaying: entries, around: id)
         line.updateContext { $0.tokenHolders = stored.line.history.tokenHolders }
       }
@@ -140,11 +135,19 @@ package struct OwnershipStore: LedgerStore {
     ).decode(Environment.self)
   }
 
-  func entries(of line: OriginalTransactionKey, in transaction: Transaction) async throws
+  /// The entries of original transactions, each one's in order.
+  func entries(of lines: [OriginalTransactionKey], in transaction: Transaction) async throws
     -> [StoredEntry]
   {
-    try await transaction.query(StoredEntry.select("\(line.condition) ORDER BY number"))
-      .decodeEntries()
+    let wanted = Set(lines)
+    return try await transaction.query(
+      StoredEntry.select(
+        """
+        environment = ANY(\(Set(lines.map(\.environment)).map(\.rawValue).sorted()))
+          AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+        ORDER BY environment, original_transaction_id, number
+        """)
+    ).decodeEntries().filter { wanted.contains($0.line) }
   }
 
   /// The entries of an original transaction with their sources, in order.

@@ -11,13 +11,21 @@ package struct PollStore: LedgerStore {
 
   /// Schedules the next polls of the original transactions to which a recording appended entries,
   /// in the recording's commit.
-  func appointments(of recording: Recording, at now: Timestamp) -> [SQL] {
+  ///
+  /// - Parameter polled: An original transaction of which ``replanning(_:after:at:in:)`` schedules
+  ///   the next poll in the same commit.
+  func appointments(
+    of recording: Recording, except polled: OriginalTransactionKey?, at now: Timestamp
+  ) -> [SQL] {
     recording.distinctOriginals.filter { !$0.entries.isEmpty && $0.isPolledByPlan }.flatMap {
       original -> [SQL] in
       let next = nextPoll(of: original, at: now)
       // One poll covers linked original transactions: Apple returns the customer's statuses.
       let isNew = original.before.members.values.allSatisfy { $0.head.number == 0 }
       let others = isNew ? [] : original.before.members.keys.sorted().filter { $0 != next?.line }
+      if let polled, original.line.heads[polled] != nil {
+        return others.filter { $0 != polled }.map { Job.delete(.pollStatus($0)) }
+      }
       return others.map { Job.delete(.pollStatus($0)) }
         + (next.map {
           [
@@ -114,8 +122,7 @@ package struct PollStore: LedgerStore {
 
   /// Schedules the next poll after a response and ends the poll's job.
   ///
-  /// Goes after the recording's own statements and replaces their schedule, because Apple has just
-  /// been asked.
+  /// Replaces the schedule of the recording itself, because Apple has just been asked.
   func replanning(
     _ asked: PolledOriginalTransaction, after recording: Recording, at now: Timestamp,
     in transaction: Transaction

@@ -1,10 +1,12 @@
 import Postgres
 package import Subscriptions
+import Synchronization
 
 /// An hourly limit on requests to Apple, shared by all processes.
 ///
 /// A token bucket: a burst of a minute's worth, and the rest refilled evenly, so that no period of
-/// 60 minutes exceeds the limit.
+/// 60 minutes exceeds the limit. Requests are taken in portions, sent within
+/// ``portionLifetime`` or not at all: a killed worker loses one portion.
 package struct AppleBudget: Hashable, Sendable {
   /// A burst is the hourly limit divided by this.
   private static let burstPerHour = 60.0
@@ -19,7 +21,17 @@ package struct AppleBudget: Hashable, Sendable {
   }
 
   var capacity: Double { max(1, (Double(perHour) / Self.burstPerHour).rounded(.down)) }
-  private var perMillisecond: Double { (Double(perHour) - capacity) / 3_600_000 }
+  /// Slower than the hourly limit by the lifetime of a portion, because requests follow their grant.
+  private var perMillisecond: Double {
+    (Double(perHour) - capacity) / Double((.hours(1) + Self.portionLifetime).inMilliseconds)
+  }
+
+  /// The requests to take at once: a second's worth, so that the row of the budget is written about
+  /// once a second.
+  var portion: Int { max(1, perHour / 3600) }
+
+  /// The time within which taken requests must be sent, or lapse.
+  static let portionLifetime: Duration = .seconds(10)
 
   /// The tokens after `time`, starting from `tokens`.
   func refilled(_ tokens: Double, after time: Duration) -> Double {
@@ -28,31 +40,12 @@ package struct AppleBudget: Hashable, Sendable {
 }
 
 extension PollStore {
-  /// Takes requests from a budget, and returns the number granted, at most `count`; unused requests
-  /// can be returned.
+  /// Takes requests from a budget, to be sent within ``AppleBudget/portionLifetime``.
+  ///
+  /// - Returns: The number granted, at most `count`.
   package func takeBudget(_ budget: AppleBudget, upTo count: Int, at now: Timestamp) async throws
     -> Int
   {
-    guard count > 0 else { return 0 }
-    return try await changeBudget(budget, at: now) { tokens in
-      let granted = min(count, Int(max(0, tokens)))
-      return (granted, tokens - Double(granted))
-    }
-  }
-
-  /// Returns unused requests to a budget.
-  package func returnBudget(_ budget: AppleBudget, _ count: Int, at now: Timestamp) async throws {
-    guard count > 0 else { return }
-    _ = try await changeBudget(budget, at: now) { (0, min(budget.capacity, $0 + Double(count))) }
-  }
-
-  /// A stored time further ahead is a clock error and is ignored.
-  private static let skewLimit: Duration = .minutes(10)
-
-  private func changeBudget(
-    _ budget: AppleBudget, at now: Timestamp,
-    _ change: @Sendable (Double) -> (granted: Int, tokens: Double)
-  ) async throws -> Int {
     try await database.withTransaction { transaction in
       let results = try await transaction.batch([
         """
@@ -64,15 +57,68 @@ extension PollStore {
         """,
       ])
       let (tokens, noted) = try results[1].decodeOnly(Double.self, Timestamp.self)
-      let refreshedAt = noted - now > Self.skewLimit ? now : noted
-      let (granted, left) = change(budget.refilled(tokens, after: now - refreshedAt))
+      let isClockError = noted - now > Self.skewLimit
+      let refreshedAt = isClockError ? now : noted
+      let available = budget.refilled(tokens, after: now - refreshedAt)
+      let granted = max(0, min(count, Int(available)))
+      // Without a grant the row says the same as before.
+      guard granted > 0 || isClockError else { return 0 }
       try await transaction.commit(with: [
         """
-        UPDATE tenure.rate_budget SET tokens = \(left), refreshed_at = \(max(now, refreshedAt))
+        UPDATE tenure.rate_budget SET tokens = \(available - Double(granted)),
+          refreshed_at = \(max(now, refreshedAt))
         WHERE name = \(budget.name)
         """
       ])
       return granted
     }
+  }
+
+  /// A stored time further ahead is a clock error and is ignored.
+  private static let skewLimit: Duration = .minutes(10)
+}
+
+/// The requests that this process has taken from budgets and not spent yet.
+///
+/// They are taken in portions, and what is left of one at the end of its lifetime lapses.
+package final class BudgetPortions: Sendable {
+  private struct Portion {
+    var left: Int
+    let takenAt: Timestamp
+
+    func isValid(at now: Timestamp) -> Bool {
+      (.zero...AppleBudget.portionLifetime).contains(now - takenAt)
+    }
+  }
+
+  private let polls: PollStore
+  private let portions = Mutex<[AppleBudget: Portion]>([:])
+
+  package init(_ polls: PollStore) { self.polls = polls }
+
+  /// Spends requests, of a new portion if none are left.
+  ///
+  /// - Returns: The number, at most `count`; 0: the budget is used up.
+  package func spend(upTo count: Int, of budget: AppleBudget, at now: Timestamp) async throws -> Int
+  {
+    let spent = spendLeft(upTo: count, of: budget, at: now)
+    guard spent == 0, count > 0 else { return spent }
+    let taken = try await polls.takeBudget(budget, upTo: budget.portion, at: now)
+    portions.withLock { $0[budget] = Portion(left: taken, takenAt: now) }
+    return spendLeft(upTo: count, of: budget, at: now)
+  }
+
+  private func spendLeft(upTo count: Int, of budget: AppleBudget, at now: Timestamp) -> Int {
+    portions.withLock { portions in
+      guard let portion = portions[budget], portion.isValid(at: now) else { return 0 }
+      let spent = min(count, portion.left)
+      portions[budget]?.left -= spent
+      return spent
+    }
+  }
+
+  /// Returns unused requests to their portion.
+  package func giveBack(_ count: Int, of budget: AppleBudget) {
+    portions.withLock { $0[budget]?.left += count }
   }
 }

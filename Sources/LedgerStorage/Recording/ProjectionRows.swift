@@ -44,6 +44,15 @@ struct HoldingRow: Hashable, Comparable, Sendable {
       })
   }
 
+  /// Whether only the catalogue has the product's type, as for a purchase without a period in a
+  /// receipt.
+  var dependsOnCatalogue: Bool { holding.productType == nil && holding.endsAt == nil }
+
+  /// Whether the row is not stored, because the catalogue has the product as a consumable.
+  func isLeftOut(by catalogue: Catalogue) -> Bool {
+    dependsOnCatalogue && holding.type(in: catalogue) == .consumable
+  }
+
   var description: String { "a holding of transaction \(holding.charge.transactionID)" }
 
   func hasSameKey(as other: HoldingRow) -> Bool {
@@ -111,6 +120,13 @@ struct HoldingChange: Sendable {
     isOfNewlyLinked = entries.contains {
       if case .evidence(.link) = $0.content { true } else { false }
     }
+  }
+
+  /// Leaves out the rows that the catalogue makes unnecessary.
+  func leavingOut(by catalogue: Catalogue) -> HoldingChange {
+    var change = self
+    change.after = after.filter { !$0.isLeftOut(by: catalogue) }
+    return change
   }
 
   var changedAccounts: Set<AccountKey> {

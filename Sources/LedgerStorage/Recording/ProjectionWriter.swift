@@ -146,7 +146,11 @@ struct ProjectionWriter {
     }
   }
 
+  /// The change of holdings.
+  ///
+  /// Reconciliation corrects rows that were left out, or not, by an older catalogue.
   private func holdingWrites() -> [SQL] {
+    let holdings = catalogue.map(holdings.leavingOut) ?? holdings
     let (before, after) = (holdings.before, holdings.after)
     guard !holdings.isOfNewlyLinked else {
       // Newly linked original transactions were pruned separately, and had charges that are aliases

@@ -115,8 +115,11 @@ struct Recorder: LedgerStore {
   }
 
   /// Plans the statements of a recording, without asking the database.
+  ///
+  /// - Parameter polled: An original transaction of which the caller schedules the next poll.
   func plan(
-    _ recording: Recording, _ affected: AffectedState, terms: AccessTerms, at now: Timestamp
+    _ recording: Recording, _ affected: AffectedState, terms: AccessTerms, at now: Timestamp,
+    polled: OriginalTransactionKey? = nil
   ) throws -> WritePlan {
     let projections = try recording.distinctOriginals.flatMap {
       try ProjectionWriter($0, source: recording.source, catalogue: terms.catalogue).statements()
@@ -125,18 +128,19 @@ struct Recorder: LedgerStore {
     let writeBackJobs = writeBacks.ownershipWriteBacks(of: recording, at: now)
     return WritePlan(
       statements: projections + affected.orders.statements + published.statements
-        + polls.appointments(of: recording, at: now) + writeBackJobs,
+        + polls.appointments(of: recording, except: polled, at: now) + writeBackJobs,
       channels: writeBackJobs.isEmpty ? published.channels : published.channels.union([.jobs]))
   }
 
   /// Loads the affected orders and accounts, and plans the statements.
   func plan(
     _ recording: Recording, terms: AccessTerms, at now: Timestamp,
-    knowing known: [PublishedEntitlements] = [], in transaction: Transaction
+    knowing known: [PublishedEntitlements] = [], polled: OriginalTransactionKey? = nil,
+    in transaction: Transaction
   ) async throws -> WritePlan {
     let affected = try await loadAffected(
       by: recording, terms: terms, at: now, knowing: known, in: transaction)
-    return try plan(recording, affected, terms: terms, at: now)
+    return try plan(recording, affected, terms: terms, at: now, polled: polled)
   }
 }
 

@@ -17,8 +17,9 @@ extension PollStore {
     let arrival = EvidenceBatch(evidence: evidence, source: EntrySource(.poll, id: id))
     let (recording, channels) = try await database.withTransaction { transaction in
       let recording = try await recorder.load(arrival, in: transaction).decide(arrival, at: now)
-      let plan = try await recorder.plan(recording, terms: terms, at: now, in: transaction)
-      var statements = plan.statements + (revision.map { [$0.upsert(at: now)] } ?? [])
+      let plan = try await recorder.plan(
+        recording, terms: terms, at: now, polled: asked?.line, in: transaction)
+      var statements = plan.statements + (revision.map { [$0.upsert] } ?? [])
       if let asked {
         statements += PollTarget(bundleID: asked.bundleID).upsert(for: evidence)
         statements += try await replanning(asked, after: recording, at: now, in: transaction)
@@ -64,15 +65,16 @@ package struct HistoryRevision: Hashable, Sendable {
     self.revision = revision
   }
 
+  /// The statement that stores it, which most polls don't change.
+  ///
   /// Of two concurrent polls the last commit wins: at worst something is read twice.
-  fileprivate func upsert(at now: Timestamp) -> SQL {
+  fileprivate var upsert: SQL {
     """
-    INSERT INTO tenure.history_revision (environment, original_transaction_id, history, revision,
-      polled_at)
-    VALUES (\(line.environment), \(line.originalTransactionID), \(history), \(revision),
-      \(now))
+    INSERT INTO tenure.history_revision AS known (environment, original_transaction_id, history,
+      revision)
+    VALUES (\(line.environment), \(line.originalTransactionID), \(history), \(revision))
     ON CONFLICT (environment, original_transaction_id, history)
-    DO UPDATE SET revision = EXCLUDED.revision, polled_at = EXCLUDED.polled_at
+    DO UPDATE SET revision = excluded.revision WHERE known.revision <> excluded.revision
     """
   }
 }

@@ -57,9 +57,12 @@ package struct Holding: Hashable, Sendable {
 
 extension OriginalTransaction {
   /// Every owned charge as a holding of its owner, by date.
+  ///
+  /// A charge that Apple reports as a consumable is none, because it never entitles to anything.
   package func allHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)] {
     rule.charges.indices.compactMap { position in
-      decisions[rule.charges[position].id]?.decision.owner.map {
+      guard rule.charges[position].productType != .consumable else { return nil }
+      return decisions[rule.charges[position].id]?.decision.owner.map {
         ($0, holding(ofChargeAt: position, in: rule))
       }
     }

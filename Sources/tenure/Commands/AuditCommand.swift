@@ -1,6 +1,7 @@
 import ArgumentParser
 import Bootstrap
 import LedgerStorage
+import Subscriptions
 
 struct AuditCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -17,11 +18,13 @@ struct AuditCommand: AsyncParsableCommand {
   private static let printed = 50
 
   @OptionGroup var options: SettingOptions
+  @OptionGroup var resumption: ResumptionOptions
 
   func run() async throws {
-    let progress = ProgressBar("original transactions audited")
+    let start = try resumption.start
+    let progress = AuditProgressBar("original transactions audited")
     let audit = try await options.useDatabase { database, _, _ in
-      try await Ledger(database: database).auditor.audit { progress.show($0) }
+      try await Ledger(database: database).auditor.audit(after: start) { progress.show($0) }
     }
     progress.finish()
     print(
@@ -50,13 +53,60 @@ struct RebuildCommand: AsyncParsableCommand {
     commandName: "rebuild", abstract: "Rewrites projections that differ from the ledger's entries.")
 
   @OptionGroup var options: SettingOptions
+  @OptionGroup var resumption: ResumptionOptions
 
   func run() async throws {
-    let progress = ProgressBar("original transactions rebuilt")
+    let start = try resumption.start
+    let progress = AuditProgressBar("original transactions rebuilt")
     let (lines, rewritten) = try await options.useDatabase { database, _, _ in
-      try await Ledger(database: database).auditor.rebuild { progress.show($0) }
+      try await Ledger(database: database).auditor.rebuild(after: start) { progress.show($0) }
     }
     progress.finish()
     print("original transactions  \(lines)\nrewritten              \(rewritten)")
+  }
+}
+
+/// Where an interrupted run continues.
+struct ResumptionOptions: ParsableArguments {
+  @Option(
+    name: .customLong("after"),
+    help: ArgumentHelp(
+      "Continues an interrupted run after this original transaction, as its progress named it.",
+      valueName: "environment/id"))
+  var place: String?
+
+  var start: OriginalTransactionKey? {
+    get throws {
+      try place.map { place in
+        guard let line = OriginalTransactionKey(subject: place) else {
+          throw ValidationError("\(place) is not an environment, a slash and an ID.")
+        }
+        return line
+      }
+    }
+  }
+}
+
+/// The progress of an audit or a rebuild on standard error, with the time left and the place.
+struct AuditProgressBar: Sendable {
+  private let what: String
+  private let bar: ProgressBar
+  private let began = ContinuousClock.now
+
+  init(_ what: String) {
+    self.what = what
+    bar = ProgressBar(what)
+  }
+
+  func show(_ progress: AuditProgress) {
+    bar.show(Self.text(progress, what, after: .now - began))
+  }
+
+  func finish() { bar.finish() }
+
+  static func text(_ progress: AuditProgress, _ what: String, after time: Duration) -> String {
+    let left = time * (progress.total - progress.done) / max(progress.done, 1)
+    return ProgressBar.text(progress.done, of: progress.total, what)
+      + ", \(left.components.seconds) s left, at \(progress.last.subject)"
   }
 }

@@ -107,9 +107,12 @@ struct ProgressBar: Sendable {
   }
 
   func show(_ done: Int, of all: Int? = nil) {
+    show(all.map { Self.text(done, of: $0, what) } ?? "\(done) \(what)")
+  }
+
+  func show(_ text: String) {
     guard isTerminal else { return }
-    let text = all.map { Self.text(done, of: $0, what) } ?? "\(done) \(what)"
-    FileHandle.standardError.write(Data("\r\(text)".utf8))
+    FileHandle.standardError.write(Data("\r\(text)\u{1B}[K".utf8))
   }
 
   func finish() {

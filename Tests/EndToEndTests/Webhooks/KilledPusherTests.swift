@@ -97,7 +97,7 @@ struct KilledPusherTests {
       }
       try await until("everything is delivered", leapingEach: .seconds(3)) {
         let isPushed = try await database.query(
-          "SELECT position = \(KilledPusherTests.events) AND pushed_to = position FROM tenure.feed"
+          "SELECT pushed_to = \(KilledPusherTests.events) FROM tenure.feed"
         ).decodeOnly(Bool?.self)
         let status = try await Ledger(database: database).webhooks.webhookStatus()
         return isPushed == true && status.waiting + status.parked == 0

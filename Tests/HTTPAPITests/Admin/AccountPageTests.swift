@@ -206,7 +206,8 @@ struct AccountPageTests {
       #expect(!section("Events", of: whole).contains("were deleted"))
       _ = try await api.database.execute(
         """
-        UPDATE tenure.feed SET trimmed_to = position, trimmed_stored_at = '2026-02-03T04:05:06Z'
+        UPDATE tenure.feed SET trimmed_to = (SELECT max(position) FROM tenure.event),
+          trimmed_stored_at = '2026-02-03T04:05:06Z'
         """)
       _ = try await api.database.execute("DELETE FROM tenure.event")
 

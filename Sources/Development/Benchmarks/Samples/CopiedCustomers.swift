@@ -70,8 +70,6 @@ struct CopiedCustomers: Sendable {
     try await run(
       """
       TRUNCATE \(changes.map { "tenure.\($0)" }.joined(separator: ", "));
-      UPDATE tenure.feed SET position = greatest(position, coalesce((
-        SELECT max(position) FROM tenure.event), 0));
       """)
   }
 

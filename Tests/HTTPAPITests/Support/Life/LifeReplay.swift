@@ -119,7 +119,7 @@ struct LifeReplay {
       """
       INSERT INTO tenure.history_revision
       VALUES (\(line.environment.rawValue), \(line.originalTransactionID.rawValue), 'transactions',
-        \(revision), now())
+        \(revision))
       """)
   }
 

@@ -1,0 +1,66 @@
+import Postgres
+package import Subscriptions
+
+extension LedgerAuditor {
+  /// Original transactions in one page, after which progress is reported.
+  private static let auditPage = 1000
+  /// Original transactions that are read by one database transaction.
+  private static let auditPart = 50
+  /// The parts read at once.
+  private static let concurrency = 4
+
+  /// Reads all original transactions page by page.
+  func forEachPage(
+    after start: OriginalTransactionKey?, reporting progress: (AuditProgress) -> Void,
+    _ body: ([OriginalTransactionKey]) async throws -> Void
+  ) async throws {
+    let total = try await database.query(
+      """
+      SELECT count(*) FROM tenure.original_transaction
+      WHERE (environment, original_transaction_id)
+        > (\(start?.environment.rawValue ?? ""), \(start?.originalTransactionID.rawValue ?? ""))
+      """, deadline: Self.auditDeadline
+    ).decodeOnly(Int.self)
+    var (done, last) = (0, start)
+    while true {
+      let page = try await ownership.lines(
+        after: last, limit: Self.auditPage, deadline: Self.auditDeadline)
+      guard let end = page.last else { return }
+      last = end
+      try await body(page)
+      done += page.count
+      progress(AuditProgress(done: done, total: max(done, total), last: end))
+    }
+  }
+
+  /// Runs a page in parts, several at a time, and returns their results in order.
+  func inParts<Value: Sendable>(
+    _ page: [OriginalTransactionKey],
+    _ body: @escaping @Sendable ([OriginalTransactionKey]) async throws -> Value
+  ) async throws -> [Value] {
+    let parts = stride(from: 0, to: page.count, by: Self.auditPart).map {
+      Array(page[$0..<min($0 + Self.auditPart, page.count)])
+    }
+    return try await withThrowingTaskGroup(of: (Int, Value).self) { group in
+      var results: [Int: Value] = [:]
+      for (number, part) in parts.enumerated() {
+        if number >= Self.concurrency, let (number, result) = try await group.next() {
+          results[number] = result
+        }
+        group.addTask { (number, try await body(part)) }
+      }
+      for try await (number, result) in group { results[number] = result }
+      return parts.indices.compactMap { results[$0] }
+    }
+  }
+}
+
+/// How far an audit or a rebuild is.
+package struct AuditProgress: Sendable {
+  /// The original transactions that are done.
+  package let done: Int
+  /// Those that were there at the start, and are to be done.
+  package let total: Int
+  /// The last one that is done, after which another run can continue.
+  package let last: OriginalTransactionKey
+}
