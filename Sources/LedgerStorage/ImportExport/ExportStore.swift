@@ -126,25 +126,32 @@ package struct ExportStore: LedgerStore {
   ///
   /// - Parameter limit: The size of the bodies at most; a single notification may be larger.
   func addBodies(to page: inout ExportTable.Page, bytes limit: Int) async throws {
+    let known = Dictionary(
+      try await database.query(
+        """
+        SELECT encode(sha256, 'hex'), sha256, bytes::text,
+          \(unescaped: ExportTable.time("pruned_at"))
+        FROM tenure.body
+        WHERE sha256 = ANY(ARRAY(
+          SELECT decode(d, 'hex') FROM unnest(\(page.values("sha256"))) AS d))
+        """
+      ).decode(String.self, [UInt8].self, String.self, String?.self).map {
+        ($0, (digest: $1, bytes: $2, prunedAt: $3))
+      }, uniquingKeysWith: { first, _ in first })
     var (count, bytes) = (0, 0)
     for row in page.rows.indices {
-      bytes += page[row, "aged_out_at"] == nil ? page[row, "bytes"].flatMap { Int($0) } ?? 0 : 0
+      let body = page[row, "sha256"].flatMap { known[$0] }
+      (page[row, "bytes"], page[row, "aged_out_at"]) = (body?.bytes, body?.prunedAt)
+      bytes += body?.prunedAt == nil ? body.flatMap { Int($0.bytes) } ?? 0 : 0
       guard row == 0 || bytes <= limit else { break }
       count += 1
     }
     page.rows.removeLast(page.rows.count - count)
-    let bodies = Dictionary(
-      try await database.query(
-        """
-        SELECT notification_id, encode(coalesce(sha256, sha256(convert_to(body, 'UTF8'))), 'hex'),
-          body
-        FROM tenure.notification WHERE notification_id = ANY(\(page.values("notification_id")))
-        """
-      ).decode(String.self, String.self, String?.self).map { ($0, (sha256: $1, body: $2)) },
-      uniquingKeysWith: { first, _ in first })
+    let digests = page.values("sha256").compactMap { known[$0]?.digest }
+    let bodies = try await database.bodies(Set(digests))
     for row in page.rows.indices {
-      let body = page[row, "notification_id"].flatMap { bodies[$0] }
-      (page[row, "sha256"], page[row, "body"]) = (body?.sha256, body?.body)
+      let digest = page[row, "sha256"].flatMap { known[$0]?.digest }
+      page[row, "body"] = digest.flatMap { bodies[$0]?.text }
     }
   }
 

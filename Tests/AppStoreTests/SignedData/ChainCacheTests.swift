@@ -21,7 +21,7 @@ struct ChainCacheTests {
     #expect(await verifier.transaction(try jws(["transactionId": "12"])).reason == nil)
     let info = try DraftJWS(Signed.renewalInfo).text
     #expect(await verifier.renewalInfo(info).reason == nil)
-    #expect(verifier.rememberedChains == 1)
+    #expect(verifier.verifiedHeaders.count == 1)
   }
 
   @Test func `a known chain vouches for its own time only`() async throws {
@@ -47,10 +47,10 @@ struct ChainCacheTests {
     let verifier = try Signed.verifier(now: { clock.time })
     let signed = try jws()
     #expect(await verifier.transaction(signed).reason == nil)
-    #expect(verifier.rememberedChains == 1)
+    #expect(verifier.verifiedHeaders.count == 1)
     clock.time = try Timestamp("2025-10-11T19:51:53Z")
     #expect(await verifier.transaction(signed).reason == nil)
-    #expect(verifier.rememberedChains == 0)
+    #expect(verifier.verifiedHeaders.count == 0)
   }
 
   @Test func `the cache is bounded, and what expires first makes room`() async throws {
