@@ -476,7 +476,7 @@ BEGIN
         WHERE account_key = erased_key AND erased_at IS NULL;
         payloads := coalesce(cardinality(sent), 0);
     END IF;
-    SELECT array_agg(DISTINCT body_sha256) INTO answered FROM submission_exchange
+    SELECT array_agg(body_sha256) INTO answered FROM submission_exchange
     WHERE submission_id = ANY (ids) AND body_sha256 IS NOT NULL;
     UPDATE submission SET erased_at = moment, retry_at = NULL, body_sha256 = NULL,
         status = CASE status WHEN 'pending' THEN 'rejected' ELSE status END,

@@ -375,13 +375,14 @@ struct ErasureTests {
       let submission = try await ledger.store(by: name, on: 2)
       _ = try await ledger.accounts.erase(name, by: support, at: day(5))
       // As if it had been stored behind the erasure's look at what there is.
+      let body = NewBody(Array("about \(name)".utf8), at: day(5))
       _ = try await ledger.database.batch([
+        body.store,
         """
         UPDATE tenure.submission SET erased_at = NULL, status = 'pending', decided_at = NULL,
-          problem = NULL, problem_detail = NULL, retry_at = \(day(5))
+          problem = NULL, problem_detail = NULL, retry_at = \(day(5)), body_sha256 = \(body.digest)
         WHERE submission_id = \(submission.id)
         """,
-        SubmissionPayload.receipt("about \(name)").insert(for: submission.id),
       ])
       let problem = SubmissionProblem(code: "apple_unavailable", detail: "Apple is down.")
       if isRefused {

@@ -35,7 +35,7 @@ enum BodyEncoding {
     -> (content: [UInt8], headers: [ChainHeader])
   {
     var writer = PieceWriter(headers: headers)
-    let pieces = writer.pieces(of: body[...])
+    let pieces = headers.isEmpty ? [] : writer.pieces(of: body[...])
     if !writer.used.isEmpty, writer.used.count <= UInt8.max {
       let content =
         [Form.signed.rawValue, UInt8(writer.used.count)] + writer.used.flatMap(\.digest) + pieces

@@ -67,20 +67,20 @@ struct ChainCacheTests {
     }
     let (long, short, expired) = (leaves[0], leaves[1], leaves[2])
     try remember(expired, "expired.")
-    #expect(cache.count == 0)
+    #expect(cache.headers.count == 0)
     try remember(short, "short.")
     for number in 0..<ChainCache.capacity + 10 {
       try remember(long, "\(number).")
       try remember(long, "\(number).")
-      #expect(cache.count <= ChainCache.capacity)
+      #expect(cache.headers.count <= ChainCache.capacity)
     }
-    #expect(cache.count == ChainCache.capacity)
+    #expect(cache.headers.count == ChainCache.capacity)
     #expect(cache.chain(of: "short.a.b", now: Signed.now) == nil)
     #expect(cache.chain(of: "\(ChainCache.capacity + 9).a.b", now: Signed.now) != nil)
     // One that expires in between is found no longer, and all of them make room at once.
     let later = try Timestamp("2026-01-01T00:00:01Z")
     #expect(cache.chain(of: "\(ChainCache.capacity + 9).a.b", now: later) == nil)
-    #expect(cache.count == ChainCache.capacity - 1)
+    #expect(cache.headers.count == ChainCache.capacity - 1)
   }
 }
 
