@@ -196,6 +196,43 @@ COMMENT ON TABLE consumption_consent IS
 -- Intake: the audit trail of what arrived, durable before Apple is asked.
 -- ------------------------------------------------------------------------------------------------
 
+-- What was sent or answered, once for each SHA-256, however often it came. Submissions, notifications
+-- and exchanges refer to it. A reference is written under a shared advisory lock on the digest, and a
+-- body is deleted or pruned under the exclusive one, after a look for references: see store_body and
+-- lock_bodies. Never logged.
+CREATE TABLE body (
+    sha256    bytea       NOT NULL PRIMARY KEY CHECK (length(sha256) = 32),
+    -- Its length in bytes, as it came.
+    bytes     bigint      NOT NULL CHECK (bytes >= 0),
+    -- Its bytes in the encoding of BodyEncoding: whole, or without what it need not contain. Null:
+    -- pruned.
+    content   bytea       CHECK (length(content) BETWEEN 1 AND 33554432),
+    -- When it was stored, by the clock of the program; a pruned one is stored again when it comes
+    -- again.
+    stored_at timestamptz NOT NULL,
+    pruned_at timestamptz,
+    CONSTRAINT body_pruned CHECK ((pruned_at IS NULL) = (content IS NOT NULL))
+);
+COMMENT ON TABLE body IS 'Receipts, signed data, notifications and Apple''s answers. [by sha256]';
+CREATE INDEX body_by_age ON body (stored_at, sha256) WHERE pruned_at IS NULL;
+
+-- Headers of verified signatures, with the certificates, which bodies are stored without. Apple has a
+-- few, so none is ever deleted.
+CREATE TABLE certificate_chain (
+    sha256 bytea NOT NULL PRIMARY KEY CHECK (length(sha256) = 32),
+    header text  NOT NULL CHECK (length(header) BETWEEN 1 AND 16384)
+);
+COMMENT ON TABLE certificate_chain IS 'The headers of signed data, with their certificates. [by sha256]';
+
+DO $$
+BEGIN
+    -- Four times as fast as pglz, but a server may have been built without it.
+    ALTER TABLE body ALTER COLUMN content SET COMPRESSION lz4;
+EXCEPTION WHEN feature_not_supported THEN
+    NULL;
+END
+$$;
+
 -- A submission of a receipt or of signed transactions. The id is a UUID of version 7, so that it
 -- sorts by time and the table can be partitioned by ranges of it.
 CREATE TABLE submission (
@@ -207,6 +244,11 @@ CREATE TABLE submission (
     order_id       uuid,
     restore        boolean     NOT NULL,
     bundle_id      text        CHECK (length(bundle_id) BETWEEN 1 AND 255),
+    -- The body: the receipt (base64), or the transactions and the renewal infos that StoreKit 2
+    -- signed, each a JWS, joined by line feeds. Null: erased.
+    body_sha256    bytea       CHECK (length(body_sha256) = 32),
+    -- The number of signed transactions, the first of the JWS. Null: a receipt.
+    signed_transactions integer CHECK (signed_transactions BETWEEN 1 AND 1000),
     status         text        NOT NULL CHECK (status IN ('pending', 'verified', 'rejected')),
     environment    text        CHECK (environment IN ('production', 'sandbox')),
     decided_at     timestamptz,
@@ -231,39 +273,12 @@ COMMENT ON TABLE submission IS
     'Submissions and their results. [by submission_id]';
 -- For administrators, so that it may fan out.
 CREATE INDEX submission_by_account ON submission (account_key, submission_id);
+-- For pruning and erasing: the references to a body.
+CREATE INDEX submission_by_body ON submission (body_sha256);
 CREATE INDEX submission_rejected
     ON submission (((decided_at AT TIME ZONE 'UTC')::date)) WHERE status = 'rejected';
 
--- The submitted receipt or signed data, unchanged. Never logged.
-CREATE TABLE submission_payload (
-    submission_id       uuid NOT NULL PRIMARY KEY REFERENCES submission,
-    -- The receipt (base64).
-    receipt_data        text CHECK (length(receipt_data) BETWEEN 1 AND 16777216),
-    -- The transactions that StoreKit 2 signed, each a JWS.
-    signed_transactions text[] CHECK (
-        cardinality(signed_transactions) BETWEEN 1 AND 1000
-        AND array_position(signed_transactions, NULL) IS NULL
-        AND length(array_to_string(signed_transactions, '')) BETWEEN 1 AND 16777216),
-    -- The signed renewal infos, if any.
-    signed_renewal_info text[] CHECK (
-        cardinality(signed_renewal_info) BETWEEN 0 AND 1000
-        AND array_position(signed_renewal_info, NULL) IS NULL
-        AND length(array_to_string(signed_renewal_info, '')) <= 16777216),
-    -- When it was pruned, with the SHA-256 and the length in bytes of the receipt, or of the
-    -- transactions and the renewal infos joined by line feeds. Null: it is there.
-    pruned_at           timestamptz,
-    sha256              bytea CHECK (length(sha256) = 32),
-    bytes               bigint CHECK (bytes >= 0),
-    CONSTRAINT submission_payload_is_of_one_kind CHECK (
-        ((receipt_data IS NULL) <> (signed_transactions IS NULL)) = (pruned_at IS NULL)
-        AND (signed_transactions IS NULL) = (signed_renewal_info IS NULL)),
-    CONSTRAINT submission_payload_pruned CHECK (
-        (pruned_at IS NULL) = (sha256 IS NULL) AND (pruned_at IS NULL) = (bytes IS NULL))
-);
-COMMENT ON TABLE submission_payload IS
-    'Submitted payloads, in a table of their own so that they can be pruned. [by submission_id]';
-
--- Apple's answers, byte by byte (compressed by TOAST).
+-- The exchanges with Apple, whose answers are bodies.
 CREATE TABLE submission_exchange (
     submission_id uuid        NOT NULL REFERENCES submission,
     number        integer     NOT NULL CHECK (number > 0),
@@ -272,103 +287,24 @@ CREATE TABLE submission_exchange (
     duration_ms   bigint      NOT NULL CHECK (duration_ms >= 0),
     -- Null: no answer.
     http_status   integer,
-    answer        bytea,
+    body_sha256   bytea       CHECK (length(body_sha256) = 32),
+    -- The date of the request in Apple's answer, which the body doesn't contain, and the SHA-256 of
+    -- the answer with it. Null: the body is the answer.
+    dated_at      timestamptz,
+    answer_sha256 bytea       CHECK (length(answer_sha256) = 32),
     -- Why there is no usable answer.
     fault         text        CHECK (length(fault) BETWEEN 1 AND 1000),
-    -- When the answer was pruned, with its SHA-256 and length in bytes.
-    pruned_at     timestamptz,
-    sha256        bytea       CHECK (length(sha256) = 32),
-    bytes         bigint      CHECK (bytes >= 0),
     PRIMARY KEY (submission_id, number),
-    CONSTRAINT submission_exchange_pruned CHECK (
-        (pruned_at IS NULL) = (sha256 IS NULL) AND (pruned_at IS NULL) = (bytes IS NULL)
-        AND (pruned_at IS NULL OR answer IS NULL))
+    CONSTRAINT submission_exchange_dated CHECK (
+        (dated_at IS NULL) = (answer_sha256 IS NULL)
+        AND (dated_at IS NULL OR body_sha256 IS NOT NULL))
 );
 COMMENT ON TABLE submission_exchange IS
     'The exchanges with Apple about a submission, in order. [by submission_id]';
+CREATE INDEX submission_exchange_by_body ON submission_exchange (body_sha256);
 CREATE INDEX submission_exchange_failed
     ON submission_exchange (((asked_at AT TIME ZONE 'UTC')::date))
     WHERE fault IS NOT NULL OR http_status <> 200;
-
--- Erases an erased account's submissions and Apple's answers about them. The programs lack the
--- privilege to delete them (see below), so this runs with the owner's rights, and checks that the
--- account is erased. Pending submissions are ended, because their account is gone. The
--- ledger keeps what was recorded, under a key without a name; so do notifications, which Apple
--- wrote about original transactions.
-CREATE OR REPLACE FUNCTION erase_submissions(erased_key uuid, moment timestamptz)
-RETURNS TABLE (submissions bigint, payloads bigint, exchanges bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
-AS $$
-DECLARE
-    ids uuid[];
-BEGIN
-    PERFORM FROM account_by_key WHERE account_key = erased_key AND erased_at IS NOT NULL;
-    IF FOUND THEN
-        SELECT array_agg(submission_id) INTO ids FROM submission
-        WHERE account_key = erased_key AND erased_at IS NULL;
-    END IF;
-    UPDATE submission SET erased_at = moment, retry_at = NULL,
-        status = CASE status WHEN 'pending' THEN 'rejected' ELSE status END,
-        decided_at = coalesce(decided_at, moment),
-        problem = CASE status WHEN 'pending' THEN 'account_erased' ELSE problem END,
-        problem_detail = CASE status WHEN 'pending' THEN 'The account was erased.' END
-    WHERE submission_id = ANY (ids);
-    GET DIAGNOSTICS submissions = ROW_COUNT;
-    DELETE FROM submission_payload WHERE submission_id = ANY (ids);
-    GET DIAGNOSTICS payloads = ROW_COUNT;
-    DELETE FROM submission_exchange WHERE submission_id = ANY (ids);
-    GET DIAGNOSTICS exchanges = ROW_COUNT;
-    RETURN NEXT;
-END
-$$;
-COMMENT ON FUNCTION erase_submissions IS
-    'Erases the submissions of an erased account, and returns the numbers of deleted rows.';
-
--- Prunes submissions and Apple's answers about them: bodies are deleted, hashes stay. Of those in
--- `kept` only the answers are deleted. The programs may not change them, so this runs with the
--- owner's rights, and checks that each is old and decided, and has no job.
-CREATE OR REPLACE FUNCTION prune_submissions(
-    ids uuid[], kept uuid[], before timestamptz, moment timestamptz)
-RETURNS TABLE (payloads bigint, exchanges bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
-AS $$
-DECLARE
-    id uuid;
-    changed bigint;
-    -- Citus allows no STABLE function of a column in an UPDATE, so the hashed text is read first.
-    body bytea;
-BEGIN
-    payloads := 0;
-    exchanges := 0;
-    FOREACH id IN ARRAY ids LOOP
-        PERFORM FROM submission
-        WHERE submission_id = id AND status <> 'pending' AND received_at < before
-            AND decided_at < before
-        FOR UPDATE SKIP LOCKED;
-        CONTINUE WHEN NOT FOUND OR EXISTS (
-            SELECT FROM job WHERE kind = 'verify_submission' AND subject = id::text);
-        UPDATE submission_exchange SET answer = NULL, pruned_at = moment,
-            sha256 = sha256(answer), bytes = octet_length(answer)
-        WHERE submission_id = id AND answer IS NOT NULL;
-        GET DIAGNOSTICS changed = ROW_COUNT;
-        exchanges := exchanges + changed;
-        CONTINUE WHEN id = ANY (kept);
-        SELECT convert_to(coalesce(receipt_data,
-            array_to_string(signed_transactions || signed_renewal_info, E'\n')), 'UTF8')
-        INTO body FROM submission_payload
-        WHERE submission_id = id AND pruned_at IS NULL;
-        UPDATE submission_payload SET receipt_data = NULL, signed_transactions = NULL,
-            signed_renewal_info = NULL, pruned_at = moment, sha256 = sha256(body),
-            bytes = octet_length(body)
-        WHERE submission_id = id AND pruned_at IS NULL;
-        GET DIAGNOSTICS changed = ROW_COUNT;
-        payloads := payloads + changed;
-    END LOOP;
-    RETURN NEXT;
-END
-$$;
-COMMENT ON FUNCTION prune_submissions IS
-    'Prunes the payloads of old, decided submissions, and returns their number.';
 
 -- The inbox of Apple's notifications: durable before the response of 200, processed exactly once.
 CREATE TABLE notification (
@@ -376,8 +312,8 @@ CREATE TABLE notification (
     notification_id text        NOT NULL PRIMARY KEY CHECK (length(notification_id) BETWEEN 1 AND 128),
     version         smallint    NOT NULL CHECK (version IN (1, 2)),
     received_at     timestamptz NOT NULL,
-    -- As signed by Apple; for version 1 the JSON without its password. Null: pruned.
-    body            text        CHECK (length(body) BETWEEN 1 AND 16777216),
+    -- The body as signed by Apple; for version 1 the JSON without its password.
+    body_sha256     bytea       NOT NULL CHECK (length(body_sha256) = 32),
     processed_at    timestamptz,
     -- Why it is not processed yet, or what was wrong with it.
     problem         text        CHECK (length(problem) BETWEEN 1 AND 1000),
@@ -398,19 +334,13 @@ CREATE TABLE notification (
     -- rejected the receipt in it.
     outcome         text        CHECK (outcome IN
         ('recorded', 'known', 'nothing_to_record', 'rejected')),
-    -- When the body was pruned, with its SHA-256 and length in bytes.
-    pruned_at       timestamptz,
-    sha256          bytea       CHECK (length(sha256) = 32),
-    bytes           bigint      CHECK (bytes >= 0),
-    CONSTRAINT notification_pruned CHECK (
-        (pruned_at IS NULL) = (sha256 IS NULL) AND (pruned_at IS NULL) = (bytes IS NULL)
-        AND (pruned_at IS NULL) = (body IS NOT NULL)),
     CONSTRAINT notification_processed_has_outcome
         CHECK ((processed_at IS NULL) = (outcome IS NULL)),
     CONSTRAINT notification_rejected_has_problem CHECK (outcome <> 'rejected' OR problem IS NOT NULL)
 );
 COMMENT ON TABLE notification IS 'Notifications as Apple sent them. [by notification_id]';
 CREATE INDEX notification_by_time ON notification (received_at);
+CREATE INDEX notification_by_body ON notification (body_sha256);
 CREATE INDEX notification_from_history
     ON notification (((received_at AT TIME ZONE 'UTC')::date)) WHERE arrival = 'history';
 CREATE INDEX notification_rejected
@@ -423,59 +353,257 @@ CREATE TABLE notification_exchange (
     endpoint        text        NOT NULL CHECK (length(endpoint) BETWEEN 1 AND 255),
     asked_at        timestamptz NOT NULL,
     duration_ms     bigint      NOT NULL CHECK (duration_ms >= 0),
-    -- Null: no answer.
+    -- As in submission_exchange.
     http_status     integer,
-    answer          bytea,
+    body_sha256     bytea       CHECK (length(body_sha256) = 32),
+    dated_at        timestamptz,
+    answer_sha256   bytea       CHECK (length(answer_sha256) = 32),
     -- Why there is no usable answer.
     fault           text        CHECK (length(fault) BETWEEN 1 AND 1000),
-    pruned_at       timestamptz,
-    sha256          bytea       CHECK (length(sha256) = 32),
-    bytes           bigint      CHECK (bytes >= 0),
     PRIMARY KEY (notification_id, number),
-    CONSTRAINT notification_exchange_pruned CHECK (
-        (pruned_at IS NULL) = (sha256 IS NULL) AND (pruned_at IS NULL) = (bytes IS NULL)
-        AND (pruned_at IS NULL OR answer IS NULL))
+    CONSTRAINT notification_exchange_dated CHECK (
+        (dated_at IS NULL) = (answer_sha256 IS NULL)
+        AND (dated_at IS NULL OR body_sha256 IS NOT NULL))
 );
 COMMENT ON TABLE notification_exchange IS
     'The exchanges with Apple about a notification, in order. [by notification_id]';
+CREATE INDEX notification_exchange_by_body ON notification_exchange (body_sha256);
 
--- The same for notifications. Of those in `kept` the body stays.
-CREATE OR REPLACE FUNCTION prune_notifications(
-    ids text[], kept text[], before timestamptz, moment timestamptz)
-RETURNS TABLE (bodies bigint, exchanges bigint)
+-- The key of the advisory lock on a body: a part of its digest.
+CREATE OR REPLACE FUNCTION body_lock(digest bytea)
+RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint;
+COMMENT ON FUNCTION body_lock IS 'The key of the advisory lock on a body.';
+
+-- Stores a body, unless it is there, for a reference that the caller writes in the same transaction:
+-- until that ends, the shared lock keeps the body. Each statement of a function sees what was committed
+-- before it began, so a body that was deleted while the lock was waited for is stored again. The
+-- programs may not change a body, so this runs with the owner's rights, and replaces a pruned one
+-- alone.
+CREATE OR REPLACE FUNCTION store_body(
+    digest bytea, length_in_bytes bigint, encoded bytea, chain_digests bytea[], chain_headers text[],
+    moment timestamptz)
+RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
 AS $$
 DECLARE
-    id text;
-    changed bigint;
-    content bytea;
+    chain_digest bytea;
+    chain_header text;
 BEGIN
-    bodies := 0;
-    exchanges := 0;
-    FOREACH id IN ARRAY ids LOOP
-        PERFORM FROM notification
-        WHERE notification_id = id AND processed_at < before AND received_at < before
-        FOR UPDATE SKIP LOCKED;
-        CONTINUE WHEN NOT FOUND OR EXISTS (
-            SELECT FROM job WHERE kind = 'process_notification' AND subject = id);
-        UPDATE notification_exchange SET answer = NULL, pruned_at = moment,
-            sha256 = sha256(answer), bytes = octet_length(answer)
-        WHERE notification_id = id AND answer IS NOT NULL;
-        GET DIAGNOSTICS changed = ROW_COUNT;
-        exchanges := exchanges + changed;
-        CONTINUE WHEN id = ANY (kept);
-        SELECT convert_to(body, 'UTF8') INTO content FROM notification WHERE notification_id = id;
-        UPDATE notification SET body = NULL, pruned_at = moment, sha256 = sha256(content),
-            bytes = octet_length(content)
-        WHERE notification_id = id AND body IS NOT NULL;
-        GET DIAGNOSTICS changed = ROW_COUNT;
-        bodies := bodies + changed;
+    PERFORM pg_advisory_xact_lock_shared(body_lock(digest));
+    PERFORM FROM body WHERE sha256 = digest AND pruned_at IS NULL;
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    FOR i IN 1 .. cardinality(chain_digests) LOOP
+        chain_digest := chain_digests[i];
+        chain_header := chain_headers[i];
+        INSERT INTO certificate_chain VALUES (chain_digest, chain_header)
+        ON CONFLICT (sha256) DO NOTHING;
     END LOOP;
+    INSERT INTO body (sha256, bytes, content, stored_at)
+    VALUES (digest, length_in_bytes, encoded, moment)
+    ON CONFLICT (sha256) DO UPDATE
+    SET content = excluded.content, stored_at = excluded.stored_at, pruned_at = NULL
+    WHERE body.pruned_at IS NOT NULL;
+END
+$$;
+COMMENT ON FUNCTION store_body IS
+    'Stores a body unless it is there, and keeps it until the transaction ends.';
+
+-- Keeps others from referring to these bodies, and waits for those who do. In the order of the digests,
+-- in which references lock them too, so that none wait in a circle.
+CREATE OR REPLACE FUNCTION lock_bodies(digests bytea[])
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    digest bytea;
+BEGIN
+    FOR digest IN SELECT d FROM unnest(digests) AS d ORDER BY d LOOP
+        PERFORM pg_advisory_xact_lock(body_lock(digest));
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION lock_bodies IS 'Takes the lock under which bodies are deleted or pruned.';
+
+-- Deletes those of the bodies that nothing refers to.
+CREATE OR REPLACE FUNCTION delete_bodies(digests bytea[])
+RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    digest bytea;
+BEGIN
+    PERFORM lock_bodies(digests);
+    -- One by one: a look for one reference of many is short, and Citus plans it.
+    FOREACH digest IN ARRAY digests LOOP
+        PERFORM FROM submission WHERE body_sha256 = digest LIMIT 1;
+        CONTINUE WHEN FOUND;
+        PERFORM FROM submission_exchange WHERE body_sha256 = digest LIMIT 1;
+        CONTINUE WHEN FOUND;
+        PERFORM FROM notification WHERE body_sha256 = digest LIMIT 1;
+        CONTINUE WHEN FOUND;
+        PERFORM FROM notification_exchange WHERE body_sha256 = digest LIMIT 1;
+        CONTINUE WHEN FOUND;
+        DELETE FROM body WHERE sha256 = digest;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION delete_bodies IS 'Deletes bodies that nothing refers to.';
+
+-- Erases an erased account's submissions and Apple's answers about them. The programs lack the
+-- privilege to delete them (see below), so this runs with the owner's rights, and checks that the
+-- account is erased. Pending submissions are ended, because their account is gone. The
+-- ledger keeps what was recorded, under a key without a name; so do notifications, which Apple
+-- wrote about original transactions. A body that another account submitted as well stays.
+CREATE OR REPLACE FUNCTION erase_submissions(erased_key uuid, moment timestamptz)
+RETURNS TABLE (submissions bigint, payloads bigint, exchanges bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    ids uuid[];
+    sent bytea[];
+    answered bytea[];
+BEGIN
+    payloads := 0;
+    PERFORM FROM account_by_key WHERE account_key = erased_key AND erased_at IS NOT NULL;
+    IF FOUND THEN
+        SELECT array_agg(submission_id), array_agg(body_sha256) FILTER (WHERE body_sha256 IS NOT NULL)
+        INTO ids, sent FROM submission
+        WHERE account_key = erased_key AND erased_at IS NULL;
+        payloads := coalesce(cardinality(sent), 0);
+    END IF;
+    SELECT array_agg(body_sha256) INTO answered FROM submission_exchange
+    WHERE submission_id = ANY (ids) AND body_sha256 IS NOT NULL;
+    UPDATE submission SET erased_at = moment, retry_at = NULL, body_sha256 = NULL,
+        status = CASE status WHEN 'pending' THEN 'rejected' ELSE status END,
+        decided_at = coalesce(decided_at, moment),
+        problem = CASE status WHEN 'pending' THEN 'account_erased' ELSE problem END,
+        problem_detail = CASE status WHEN 'pending' THEN 'The account was erased.' END
+    WHERE submission_id = ANY (ids);
+    GET DIAGNOSTICS submissions = ROW_COUNT;
+    DELETE FROM submission_exchange WHERE submission_id = ANY (ids);
+    GET DIAGNOSTICS exchanges = ROW_COUNT;
+    PERFORM delete_bodies(ARRAY(SELECT DISTINCT d FROM unnest(sent || answered) AS d));
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION prune_notifications IS
-    'Prunes the bodies of old, processed notifications, and returns their number.';
+COMMENT ON FUNCTION erase_submissions IS
+    'Erases the submissions of an erased account, and returns the numbers of deleted rows.';
+
+-- The bodies that are still needed. A submission needs its body and Apple's answers while it is
+-- pending, has a job, or was received or decided after `submissions_before` (null: always), and the
+-- body alone if it is in `kept_submissions`; a notification likewise.
+CREATE OR REPLACE FUNCTION needed_bodies(
+    digests bytea[], kept_submissions uuid[], kept_notifications text[],
+    submissions_before timestamptz, notifications_before timestamptz)
+RETURNS bytea[]
+LANGUAGE plpgsql
+SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    needed bytea[] := '{}';
+    found_here bytea[];
+    sent_in uuid[];
+    answered_in uuid[];
+    reported_in text[];
+    asked_in text[];
+    busy text[];
+BEGIN
+    SELECT array_agg(body_sha256) FILTER (WHERE NOT is_over OR submission_id = ANY (kept_submissions)),
+        array_agg(submission_id) FILTER (WHERE is_over)
+    INTO found_here, sent_in
+    FROM (
+        SELECT body_sha256, submission_id, coalesce(status <> 'pending'
+            AND received_at < submissions_before AND decided_at < submissions_before, false) AS is_over
+        FROM submission WHERE body_sha256 = ANY (digests)
+    ) AS s;
+    needed := needed || found_here;
+    SELECT array_agg(body_sha256) FILTER (WHERE NOT is_over),
+        array_agg(submission_id) FILTER (WHERE is_over)
+    INTO found_here, answered_in
+    FROM (
+        SELECT e.body_sha256, e.submission_id, coalesce(s.status <> 'pending'
+            AND s.received_at < submissions_before AND s.decided_at < submissions_before, false)
+            AS is_over
+        FROM submission_exchange AS e JOIN submission AS s ON s.submission_id = e.submission_id
+        WHERE e.body_sha256 = ANY (digests)
+    ) AS s;
+    needed := needed || found_here;
+    SELECT array_agg(body_sha256)
+        FILTER (WHERE NOT is_over OR notification_id = ANY (kept_notifications)),
+        array_agg(notification_id) FILTER (WHERE is_over)
+    INTO found_here, reported_in
+    FROM (
+        SELECT body_sha256, notification_id, coalesce(processed_at < notifications_before
+            AND received_at < notifications_before, false) AS is_over
+        FROM notification WHERE body_sha256 = ANY (digests)
+    ) AS n;
+    needed := needed || found_here;
+    SELECT array_agg(body_sha256) FILTER (WHERE NOT is_over),
+        array_agg(notification_id) FILTER (WHERE is_over)
+    INTO found_here, asked_in
+    FROM (
+        SELECT e.body_sha256, e.notification_id, coalesce(n.processed_at < notifications_before
+            AND n.received_at < notifications_before, false) AS is_over
+        FROM notification_exchange AS e
+        JOIN notification AS n ON n.notification_id = e.notification_id
+        WHERE e.body_sha256 = ANY (digests)
+    ) AS n;
+    needed := needed || found_here;
+    -- Jobs are in a table of the coordinator, so their subjects are looked for by value.
+    SELECT array_agg(subject) INTO busy FROM job
+    WHERE kind = 'verify_submission' AND subject = ANY ((sent_in || answered_in)::text[]);
+    IF busy IS NOT NULL THEN
+        SELECT array_agg(body_sha256) INTO found_here FROM submission
+        WHERE submission_id = ANY (busy::uuid[]);
+        needed := needed || found_here;
+        SELECT array_agg(body_sha256) INTO found_here FROM submission_exchange
+        WHERE submission_id = ANY (busy::uuid[]);
+        needed := needed || found_here;
+    END IF;
+    SELECT array_agg(subject) INTO busy FROM job
+    WHERE kind = 'process_notification' AND subject = ANY (reported_in || asked_in);
+    IF busy IS NOT NULL THEN
+        SELECT array_agg(body_sha256) INTO found_here FROM notification
+        WHERE notification_id = ANY (busy);
+        needed := needed || found_here;
+        SELECT array_agg(body_sha256) INTO found_here FROM notification_exchange
+        WHERE notification_id = ANY (busy);
+        needed := needed || found_here;
+    END IF;
+    RETURN needed;
+END
+$$;
+COMMENT ON FUNCTION needed_bodies IS
+    'Those of the bodies that a submission or notification still needs.';
+
+-- Prunes those of the bodies that nothing needs any more: the content goes, digest and length stay. The
+-- programs may not change a body, so this runs with the owner's rights, and looks again under the lock.
+CREATE OR REPLACE FUNCTION prune_bodies(
+    digests bytea[], kept_submissions uuid[], kept_notifications text[],
+    submissions_before timestamptz, notifications_before timestamptz, moment timestamptz)
+RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    needed bytea[];
+    pruned bigint;
+BEGIN
+    PERFORM lock_bodies(digests);
+    needed := needed_bodies(digests, kept_submissions, kept_notifications, submissions_before,
+        notifications_before);
+    UPDATE body SET content = NULL, pruned_at = moment
+    WHERE sha256 = ANY (digests) AND pruned_at IS NULL AND NOT (sha256 = ANY (needed));
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+    RETURN pruned;
+END
+$$;
+COMMENT ON FUNCTION prune_bodies IS
+    'Prunes bodies that nothing needs any more, and returns their number.';
 
 -- Refused requests to the notification URL. Anyone can post anything, so nothing of it is kept, and
 -- the table grows by a few rows an hour at most.
@@ -1677,7 +1805,7 @@ CREATE INDEX administrator_action_by_subject
 -- ------------------------------------------------------------------------------------------------
 
 -- By default, everyone may execute functions.
-REVOKE EXECUTE ON FUNCTION erase_submissions, prune_submissions, prune_notifications FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies FROM PUBLIC;
 
 -- An owner that may not create roles has them created otherwise, and calls this again.
 CREATE OR REPLACE FUNCTION grant_privileges()
@@ -1708,18 +1836,23 @@ BEGIN
         REVOKE UPDATE, DELETE
             ON ledger_entry, ledger_checkpoint, administrator_action, app_store_write_back
             FROM tenure_program;
-        -- What arrived stays as it arrived; the owner ages it out. The bodies of a person's
-        -- submissions go with the person, by the owner's own function.
+        -- What arrived stays as it arrived; the owner's functions store, prune and erase bodies.
         REVOKE UPDATE, DELETE
-            ON submission_payload, submission_exchange, notification, notification_exchange
+            ON submission, submission_exchange, notification, notification_exchange
             FROM tenure_program;
+        REVOKE INSERT, UPDATE, DELETE ON body, certificate_chain FROM tenure_program;
         GRANT EXECUTE
-            ON FUNCTION erase_submissions, prune_submissions, prune_notifications
+            ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies
             TO tenure_program;
         IF NOT (SELECT prosecdef FROM pg_proc WHERE oid = 'erase_submissions'::regproc) THEN
-            -- On Citus, where it runs with the caller's rights: see SchemaDistributor.
-            GRANT DELETE ON submission_payload, submission_exchange TO tenure_program;
+            -- On Citus, where they run with the caller's rights: see SchemaDistributor.
+            GRANT UPDATE ON submission TO tenure_program;
+            GRANT DELETE ON submission_exchange TO tenure_program;
+            GRANT INSERT, UPDATE, DELETE ON body TO tenure_program;
+            GRANT INSERT ON certificate_chain TO tenure_program;
         END IF;
+        GRANT UPDATE (status, environment, decided_at, retry_at, attempts, problem, problem_detail,
+            apple_status, outcome) ON submission TO tenure_program;
         GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
         -- What was known stays known: a movement is closed, and neither changed nor deleted.
         REVOKE UPDATE, DELETE ON movement FROM tenure_program;
@@ -1738,13 +1871,13 @@ BEGIN
         GRANT SELECT ON ALL TABLES IN SCHEMA tenure TO tenure_reader;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_reader;
         REVOKE EXECUTE
-            ON FUNCTION erase_submissions, prune_submissions, prune_notifications,
+            ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies,
                 grant_privileges
             FROM tenure_reader;
         -- Raw receipts, answers and bodies are no business of reports.
         REVOKE SELECT
-            ON submission_payload, submission_exchange, notification, notification_exchange,
-                imported_source, admin_session
+            ON body, submission_exchange, notification, notification_exchange, imported_source,
+                admin_session
             FROM tenure_reader;
     END IF;
     EXECUTE format(

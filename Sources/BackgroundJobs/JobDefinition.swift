@@ -156,13 +156,8 @@ extension Job.Kind {
         let pruned = try await runner.ledger.maintenance.prunePayloads(
           job, keeping: runner.tools.rawRetention, every: interval, at: runner.now(),
           isStopping: { Task.isShuttingDownGracefully })
-        if pruned != .none {
-          runner.logger.info(
-            "Payloads pruned",
-            metadata: [
-              "submissions": "\(pruned.payloads)", "notifications": "\(pruned.notifications)",
-              "answers": "\(pruned.answers)",
-            ])
+        if pruned > 0 {
+          runner.logger.info("Bodies pruned", metadata: ["bodies": "\(pruned)"])
         }
         return .settled
       }

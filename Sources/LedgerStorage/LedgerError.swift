@@ -19,6 +19,8 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
   case differentGrant(UUID, member: String)
   /// An entry's format is unknown: written by a newer Tenure, or tampered with.
   case unreadableEntry(line: OriginalTransactionKey, number: Int)
+  /// A stored body is damaged.
+  case unreadableBody(sha256: [UInt8])
   case schemaVersion(found: Int?, needed: Int)
   /// A lock on the tables that this step changes could not be acquired.
   case schemaInUse(version: Int)
@@ -39,6 +41,8 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
       "Grant \(id.uuidString.lowercased()) already exists with a different `\(member)`."
     case .unreadableEntry(let line, let number):
       "Entry \(number) of \(line) can't be read by this version of Tenure."
+    case .unreadableBody(let digest):
+      "The body with the SHA-256 \(digest.map { String($0 >> 4, radix: 16) + String($0 & 0xF, radix: 16) }.joined()) is damaged."
     case .schemaVersion(nil, _):
       "The database has no Tenure schema: run `tenure migrate` first."
     case .schemaVersion(let found?, let needed) where found < needed:

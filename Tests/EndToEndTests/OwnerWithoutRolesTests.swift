@@ -74,7 +74,7 @@ struct OwnerWithoutRolesTests {
         SELECT has_table_privilege('tenure.ledger_entry', 'INSERT'),
           has_table_privilege('tenure.ledger_entry', 'UPDATE'),
           has_function_privilege('tenure.grant_privileges()', 'EXECUTE'),
-          has_table_privilege('tenure_reader', 'tenure.submission_payload', 'SELECT'),
+          has_table_privilege('tenure_reader', 'tenure.body', 'SELECT'),
           has_table_privilege('tenure_reader', 'tenure.store_transaction', 'SELECT')
         """
       ).decodeOnly(Bool.self, Bool.self, Bool.self, Bool.self, Bool.self)

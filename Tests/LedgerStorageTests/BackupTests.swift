@@ -133,7 +133,7 @@ struct BackupTests {
           SELECT has_table_privilege('tenure_program', 'tenure.ledger_entry', 'INSERT'),
             has_table_privilege('tenure_program', 'tenure.ledger_entry', 'UPDATE, DELETE'),
             has_table_privilege('tenure_reader', 'tenure.ledger_entry', 'SELECT'),
-            has_table_privilege('tenure_reader', 'tenure.submission_payload', 'SELECT')
+            has_table_privilege('tenure_reader', 'tenure.body', 'SELECT')
           """
         ).decodeOnly(Bool.self, Bool.self, Bool.self, Bool.self)
         #expect(rights == (true, false, true, false))

@@ -227,10 +227,43 @@ struct ErasureTests {
     }
   }
 
+  @Test func `a body that another account sent as well stays until that is erased, too`()
+    async throws
+  {
+    try await withAnna { ledger in
+      let other = try await ledger.store(by: "bert", on: 2)
+      try await ledger.verify(
+        other, [charge("1", on: 0)], claiming: [key("1")], on: 2,
+        exchanges: [exchange("about \(name)"), exchange("about bert")], terms: .shop)
+      func bodies() async throws -> Int {
+        try await ledger.database.query("SELECT count(*) FROM tenure.body").decodeOnly(Int.self)
+      }
+      #expect(try await bodies() == 3)
+      let erasure = try await ledger.accounts.erase("bert", by: support, at: day(5))
+      #expect(erasure.removed.payloads == 1)
+      #expect(erasure.removed.exchanges == 2)
+      #expect(try await bodies() == 2)
+      // The receipt with which her subscription is polled.
+      let request = try #require(try await ledger.polls.pollRequest(originalKey))
+      guard case .submission(let source) = try #require(request.source.receipts.first) else {
+        Issue.record("\(request.source)")
+        return
+      }
+      #expect(try await ledger.submissions.payload(of: source) == .receipt("receipt"))
+      #expect(
+        try await ledger.submissions.exchanges(of: source).map(\.answer) == [
+          Array("about \(name)".utf8)
+        ])
+      #expect(try await ledger.submissions.payload(of: other.id) == nil)
+      _ = try await ledger.accounts.erase(name, by: support, at: day(6))
+      #expect(try await bodies() == 0)
+    }
+  }
+
   @Test func `the programs' role erases bodies of erased accounts, and no others`() async throws {
     try await withAnna { ledger in
       func payloads() async throws -> Int {
-        try await ledger.database.query("SELECT count(*) FROM tenure.submission_payload")
+        try await ledger.database.query("SELECT count(*) FROM tenure.body WHERE bytes = 7")
           .decodeOnly(Int.self)
       }
       let account = try #require(try await ledger.accounts.account(name))
@@ -246,7 +279,7 @@ struct ErasureTests {
       await #expect(throws: PostgresError.self) {
         try await ledger.database.withTransaction { transaction in
           _ = try await transaction.batch([
-            "SET LOCAL ROLE tenure_program", "DELETE FROM tenure.submission_payload",
+            "SET LOCAL ROLE tenure_program", "DELETE FROM tenure.body",
           ])
         }
       }
@@ -342,13 +375,14 @@ struct ErasureTests {
       let submission = try await ledger.store(by: name, on: 2)
       _ = try await ledger.accounts.erase(name, by: support, at: day(5))
       // As if it had been stored behind the erasure's look at what there is.
+      let body = NewBody(Array("about \(name)".utf8), at: day(5))
       _ = try await ledger.database.batch([
+        body.store,
         """
         UPDATE tenure.submission SET erased_at = NULL, status = 'pending', decided_at = NULL,
-          problem = NULL, problem_detail = NULL, retry_at = \(day(5))
+          problem = NULL, problem_detail = NULL, retry_at = \(day(5)), body_sha256 = \(body.digest)
         WHERE submission_id = \(submission.id)
         """,
-        SubmissionPayload.receipt("about \(name)").insert(for: submission.id),
       ])
       let problem = SubmissionProblem(code: "apple_unavailable", detail: "Apple is down.")
       if isRefused {

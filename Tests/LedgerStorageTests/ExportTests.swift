@@ -89,9 +89,7 @@ struct ExportTests {
       }
       _ = try await ledger.database.execute(
         """
-        UPDATE tenure.notification SET body = NULL, pruned_at = \(day(9)),
-          sha256 = sha256(convert_to(body, 'UTF8')), bytes = octet_length(body)
-        WHERE notification_id = 'n3'
+        UPDATE tenure.body SET content = NULL, pruned_at = \(day(9)) WHERE sha256 = sha256('gone')
         """)
       let found = try await pages(of: .notifications(bodyBytes: 7), ledger)
       // What is longer than a page comes alone, and what is gone takes no place.
@@ -113,8 +111,8 @@ struct ExportTests {
       let count = ExportStore.exportPage + 3
       _ = try await ledger.database.execute(
         """
-        INSERT INTO tenure.notification (notification_id, version, received_at, body)
-        SELECT 'n' || n, 2, now(), 'b' FROM generate_series(1, \(count)) AS n
+        INSERT INTO tenure.notification (notification_id, version, received_at, body_sha256)
+        SELECT 'n' || n, 2, now(), sha256('b') FROM generate_series(1, \(count)) AS n
         """)
       _ = try await ledger.database.execute(
         """

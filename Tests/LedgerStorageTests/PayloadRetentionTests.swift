@@ -21,7 +21,8 @@ struct PayloadRetentionTests {
             .production, OriginalTransactionID(rawValue: "\(1000 + number)")), Double(number)
         )
         let id = TransactionID(rawValue: "\(number)")
-        let submission = try await ledger.store(by: "account \(number)", on: date)
+        let submission = try await ledger.store(
+          "receipt \(number)", by: "account \(number)", on: date)
         try await ledger.verify(
           submission, [charge(id, on: date, line: line)], claiming: [key(id, line: line)],
           on: date, exchanges: [exchange("answer \(number)")])
@@ -51,7 +52,7 @@ struct PayloadRetentionTests {
       id: "n\(number)", version: .two, receivedAt: day(Double(number)), body: "body \(number)")
   }
 
-  private func prunePayloads(_ ledger: Ledger, on date: Double) async throws -> PayloadRetention {
+  private func prunePayloads(_ ledger: Ledger, on date: Double) async throws -> Int {
     try await ledger.jobs.seed([.prunePayloads], at: day(date))
     _ = try await ledger.database.execute(
       "UPDATE tenure.job SET run_at = \(day(date)) WHERE kind = 'prune_payloads'")
@@ -63,13 +64,17 @@ struct PayloadRetentionTests {
       job, keeping: retention, every: .days(1), at: day(date))
   }
 
+  /// The numbers of submissions, answers, notifications and answers about these, whose body is there.
   private func kept(_ ledger: Ledger) async throws -> [Int] {
-    try await ledger.database.query(
+    let bodies = try await ledger.database.query(
+      "SELECT sha256 FROM tenure.body WHERE pruned_at IS NULL"
+    ).decode([UInt8].self)
+    return try await ledger.database.query(
       """
-      SELECT (SELECT count(*) FROM tenure.submission_payload WHERE receipt_data IS NOT NULL),
-        (SELECT count(*) FROM tenure.submission_exchange WHERE answer IS NOT NULL),
-        (SELECT count(*) FROM tenure.notification WHERE body IS NOT NULL),
-        (SELECT count(*) FROM tenure.notification_exchange WHERE answer IS NOT NULL)
+      SELECT (SELECT count(*) FROM tenure.submission WHERE body_sha256 = ANY(\(bodies))),
+        (SELECT count(*) FROM tenure.submission_exchange WHERE body_sha256 = ANY(\(bodies))),
+        (SELECT count(*) FROM tenure.notification WHERE body_sha256 = ANY(\(bodies))),
+        (SELECT count(*) FROM tenure.notification_exchange WHERE body_sha256 = ANY(\(bodies)))
       """
     ).decode(Int.self, Int.self, Int.self, Int.self).flatMap { [$0, $1, $2, $3] }
   }
@@ -77,33 +82,29 @@ struct PayloadRetentionTests {
   @Test func `what is older goes, and its hash and length stay`() async throws {
     try await withTenDays { ledger in
       // On the 36th day the submissions of the first five are older than 30 days.
-      let pruned = try await prunePayloads(ledger, on: 36)
-      #expect(pruned.payloads == 5)
-      #expect(pruned.notifications == 0)
-      #expect(pruned.answers == 5)
+      #expect(try await prunePayloads(ledger, on: 36) == 10)
       #expect(try await kept(ledger) == [5, 5, 10, 10])
       // And on the 65th all of them, with the notifications of the first four.
-      #expect(try await prunePayloads(ledger, on: 65).notifications == 4)
+      #expect(try await prunePayloads(ledger, on: 65) == 18)
       #expect(try await kept(ledger) == [0, 0, 6, 6])
-      #expect(try await prunePayloads(ledger, on: 65) == .none)
+      #expect(try await prunePayloads(ledger, on: 65) == 0)
 
       let id = try await ledger.database.query(
         "SELECT submission_id FROM tenure.submission ORDER BY received_at LIMIT 1"
       ).decodeOnly(UUID.self)
       #expect(try await ledger.submissions.payload(of: id) == nil)
-      let payload = try #require(try await ledger.submissions.prunedPayload(of: id))
-      #expect(payload.sha256 == Array(SHA256.hash(data: Data("receipt".utf8))))
-      #expect(payload.bytes == 7)
+      let payload = try #require(try await ledger.submissions.storedPayload(of: id).remains)
+      #expect(payload.sha256 == Array(SHA256.hash(data: Data("receipt 1".utf8))))
+      #expect(payload.bytes == 9)
       #expect(payload.at == day(36))
       let answer = try #require(try await ledger.submissions.exchanges(of: id).first)
       #expect(answer.answer == nil)
       #expect(answer.httpStatus == 200)
       #expect(answer.prunedPayload?.sha256 == Array(SHA256.hash(data: Data("answer 1".utf8))))
       let body = try await ledger.database.query(
-        "SELECT sha256, bytes FROM tenure.notification WHERE notification_id = 'n1'"
-      ).decodeOnly([UInt8].self, Int.self)
-      #expect(body.0 == Array(SHA256.hash(data: Data("body 1".utf8))))
-      #expect(body.1 == 6)
+        "SELECT bytes, content FROM tenure.body WHERE sha256 = sha256('body 1')"
+      ).decodeOnly(Int.self, [UInt8]?.self)
+      #expect(body == (6, nil))
       #expect(try await ledger.notifications.notification("n1")?.outcome != nil)
       // A repetition of Apple's is still known as one.
       #expect(try await !ledger.notifications.store(Self.notification(1), processAt: day(66)))
@@ -146,6 +147,28 @@ struct PayloadRetentionTests {
     }
   }
 
+  @Test func `a body is as old as its latest reference, and comes again when it is sent again`()
+    async throws
+  {
+    try await withTenDays { ledger in
+      // The receipt of the first day once more on the 20th, and what was answered then.
+      let again = try await ledger.store("receipt 1", by: "account 1", on: 20)
+      try await ledger.verify(
+        again, [charge("1", on: 1, line: OriginalTransactionKey(.production, "1001"))],
+        claiming: [key("1", line: OriginalTransactionKey(.production, "1001"))], on: 20,
+        exchanges: [exchange("answer 1")])
+      #expect(try await prunePayloads(ledger, on: 41) == 18)
+      #expect(try await kept(ledger) == [2, 2, 10, 10])
+      #expect(try await prunePayloads(ledger, on: 51) == 2)
+      #expect(try await kept(ledger) == [0, 0, 10, 10])
+      let third = try await ledger.store("receipt 1", by: "account 1", on: 60)
+      #expect(try await kept(ledger) == [3, 0, 10, 10])
+      #expect(try await ledger.submissions.payload(of: again.id) == .receipt("receipt 1"))
+      #expect(try await ledger.submissions.payload(of: third.id) == .receipt("receipt 1"))
+      #expect(try await ledger.submissions.storedPayload(of: again.id).remains == nil)
+    }
+  }
+
   @Test func `signed data is hashed in its order, with line feeds between`() async throws {
     try await withLedger { ledger in
       let id = UUID()
@@ -157,8 +180,8 @@ struct PayloadRetentionTests {
       let submission = try #require(try await ledger.submissions.submission(id))
       try await ledger.verify(submission, [charge("1", on: 0)], claiming: [key("1")], on: 0)
       try await Self.noteSources(ledger)
-      #expect(try await prunePayloads(ledger, on: 100).payloads == 1)
-      let pruned = try #require(try await ledger.submissions.prunedPayload(of: id))
+      #expect(try await prunePayloads(ledger, on: 100) == 1)
+      let pruned = try #require(try await ledger.submissions.storedPayload(of: id).remains)
       #expect(pruned.sha256 == Array(SHA256.hash(data: Data("a.b.c\nd.e.f\ng.h.i".utf8))))
       #expect(pruned.bytes == 17)
     }
@@ -176,8 +199,8 @@ struct PayloadRetentionTests {
       let pruned = try await ledger.maintenance.prunePayloads(
         job, keeping: RawRetention(submissions: .days(30)), every: .days(1), at: day(36)
       ) { true }
-      #expect(pruned == .none)
-      #expect(try await prunePayloads(ledger, on: 36).payloads == 5)
+      #expect(pruned == 0)
+      #expect(try await prunePayloads(ledger, on: 36) == 10)
     }
   }
 
@@ -196,7 +219,7 @@ struct PayloadRetentionTests {
         ).first { $0.kind == .prunePayloads })
       #expect(
         try await ledger.maintenance.prunePayloads(
-          job, keeping: RawRetention(), every: .days(1), at: day(37)) == .none
+          job, keeping: RawRetention(), every: .days(1), at: day(37)) == 0
       )
       let left = try await ledger.database.query(
         "SELECT count(*) FROM tenure.job WHERE kind = 'prune_payloads'"
@@ -210,15 +233,17 @@ struct PayloadRetentionTests {
     async throws
   {
     try await withTenDays { ledger in
+      let bodies = try await ledger.database.query("SELECT sha256 FROM tenure.body").decode(
+        [UInt8].self)
       try await ledger.database.withTransaction { transaction in
         _ = try await transaction.query("SET LOCAL ROLE tenure_program")
         let pruned = try await transaction.query(
           """
-          SELECT payloads FROM tenure.prune_submissions(
-            ARRAY(SELECT submission_id FROM tenure.submission), '{}', \(day(3.5)), \(day(50)))
+          SELECT tenure.prune_bodies(
+            \(bodies), '{}', '{}', \(day(3.5)), NULL::timestamptz, \(day(50)))
           """
         ).decodeOnly(Int.self)
-        #expect(pruned == 3)
+        #expect(pruned == 6)
         try await transaction.commit()
       }
       #expect(try await kept(ledger) == [7, 7, 10, 10])

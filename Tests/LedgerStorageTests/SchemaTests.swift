@@ -212,8 +212,8 @@ struct SchemaTests {
       let unread = try await names("NOT has_table_privilege('tenure_reader', c.oid, 'SELECT')")
       #expect(
         unread == [
-          "admin_session", "imported_source", "notification", "notification_exchange",
-          "submission_exchange", "submission_payload",
+          "admin_session", "body", "imported_source", "notification", "notification_exchange",
+          "submission_exchange",
         ])
       let written = try await names(
         """
@@ -239,7 +239,7 @@ struct SchemaTests {
       let error = await #expect(throws: PostgresError.self) {
         try await database.withTransaction { transaction in
           _ = try await transaction.execute("SET LOCAL ROLE tenure_reader")
-          _ = try await transaction.query("SELECT body FROM tenure.notification")
+          _ = try await transaction.query("SELECT content FROM tenure.body")
         }
       }
       #expect(error?.sqlState == SQLState(rawValue: "42501"))
@@ -272,9 +272,10 @@ struct SchemaTests {
   }
 
   @Test(
-    "what arrived stays as it arrived, but a notification is marked when it is processed",
+    "what arrived stays as it arrived, but submissions and notifications are marked when processed",
     arguments: [
-      "submission_payload", "submission_exchange", "notification", "notification_exchange",
+      "body", "certificate_chain", "submission", "submission_exchange", "notification",
+      "notification_exchange",
     ])
   func rawEvidence(table: String) async throws {
     try await withScratchDatabase { database in
@@ -286,7 +287,8 @@ struct SchemaTests {
           has_any_column_privilege('tenure_program', \("tenure." + table), 'UPDATE')
         """
       ).decodeOnly(Bool.self, Bool.self, Bool.self, Bool.self)
-      #expect(rights == (true, false, false, table == "notification"))
+      let isBody = table == "body" || table == "certificate_chain"
+      #expect(rights == (!isBody, false, false, ["submission", "notification"].contains(table)))
     }
   }
 
@@ -309,35 +311,19 @@ struct SchemaTests {
   }
 
   @Test(
-    "what was submitted is a receipt or signed data, and each within its limits",
+    "a body is whole or pruned, and has its digest",
     arguments: [
-      ("'a'", "NULL", "NULL", true), ("NULL", "ARRAY['a']", "ARRAY[]::text[]", true),
-      ("NULL", "ARRAY['a', 'b']", "ARRAY['c']", true), ("NULL", "NULL", "NULL", false),
-      ("'a'", "ARRAY['a']", "ARRAY[]::text[]", false), ("'a'", "NULL", "ARRAY['c']", false),
-      ("NULL", "ARRAY['a']", "NULL", false), ("NULL", "NULL", "ARRAY['c']", false),
-      ("''", "NULL", "NULL", false), ("NULL", "ARRAY[]::text[]", "ARRAY[]::text[]", false),
-      ("NULL", "ARRAY['']", "ARRAY[]::text[]", false),
-      ("NULL", "ARRAY['a', NULL]", "ARRAY[]::text[]", false),
-      ("NULL", "ARRAY['a']", "ARRAY[NULL]::text[]", false),
-      ("NULL", "array_fill('a'::text, ARRAY[1000])", "ARRAY[]::text[]", true),
-      ("NULL", "array_fill('a'::text, ARRAY[1001])", "ARRAY[]::text[]", false),
-      ("NULL", "ARRAY['a']", "array_fill('a'::text, ARRAY[1001])", false),
-      ("NULL", "ARRAY[repeat('a', 16777217)]", "ARRAY[]::text[]", false),
+      ("sha256('a')", "'a'", "NULL", true), ("sha256('a')", "NULL", "now()", true),
+      ("sha256('a')", "NULL", "NULL", false), ("sha256('a')", "'a'", "now()", false),
+      ("'a'", "'a'", "NULL", false), ("sha256('')", "''", "NULL", false),
     ])
-  func refusesBadPayload(
-    receipt: String, transactions: String, renewalInfo: String, isFine: Bool
-  ) async throws {
+  func refusesBadBody(digest: String, content: String, prunedAt: String, isFine: Bool)
+    async throws
+  {
     try await withScratchDatabase { database in
-      try await database.runScript(
-        """
-        INSERT INTO tenure.submission (submission_id, account_key, received_at, restore, status)
-        VALUES ('00000000-0000-0000-0000-000000000001', gen_random_uuid(), now(), false, 'pending')
-        """)
       let insert: SQL = """
-        INSERT INTO tenure.submission_payload (submission_id, receipt_data, signed_transactions,
-          signed_renewal_info)
-        VALUES ('00000000-0000-0000-0000-000000000001', \(unescaped: receipt),
-          \(unescaped: transactions), \(unescaped: renewalInfo))
+        INSERT INTO tenure.body (sha256, bytes, content, stored_at, pruned_at)
+        VALUES (\(unescaped: digest), 1, \(unescaped: content), now(), \(unescaped: prunedAt))
         """
       do {
         try await database.execute(insert)

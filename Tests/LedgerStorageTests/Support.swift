@@ -94,9 +94,11 @@ extension Ledger {
   }
 
   /// Stores a submission, for Apple to be asked about it.
-  func store(by account: String, on date: Double, order: UUID? = nil) async throws -> Submission {
+  func store(
+    _ receipt: String = "receipt", by account: String, on date: Double, order: UUID? = nil
+  ) async throws -> Submission {
     try await submissions.store(
-      id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt("receipt"),
+      id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt(receipt),
       transactionID: nil, orderID: order, isRestore: false, bundleID: nil,
       retryAt: day(date) + .minutes(1))
   }

@@ -39,18 +39,18 @@ struct IntakeReportTests {
         'Down.'),
       ('00000000-0000-0000-0000-000000000001', 2, 'https://a', '2026-03-31 09:01Z', 1, 503, NULL),
       ('00000000-0000-0000-0000-000000000001', 3, 'https://a', '2026-03-31 09:02Z', 1, 200, NULL);
-    INSERT INTO tenure.notification (notification_id, version, received_at, body, processed_at,
-      outcome, problem, notification_type, environment, bundle_id, signed_at, arrival, attempts)
+    INSERT INTO tenure.notification (notification_id, version, received_at, body_sha256,
+      processed_at, outcome, problem, notification_type, environment, bundle_id, signed_at, arrival, attempts)
     VALUES
-      ('n1', 2, '2026-03-29 00:00Z', 'b', '2026-03-29 00:00Z', 'recorded', NULL, 'DID_RENEW',
+      ('n1', 2, '2026-03-29 00:00Z', sha256('b'), '2026-03-29 00:00Z', 'recorded', NULL, 'DID_RENEW',
         'production', 'com.a', '2026-03-22 00:00Z', 'history', 1),
-      ('n2', 2, '2026-03-29 00:00Z', 'b', '2026-03-29 00:00Z', 'recorded', NULL, 'DID_RENEW',
+      ('n2', 2, '2026-03-29 00:00Z', sha256('b'), '2026-03-29 00:00Z', 'recorded', NULL, 'DID_RENEW',
         'production', 'com.a', '2026-03-28 00:00Z', 'history', 1),
-      ('n3', 2, '2026-03-29 00:00Z', 'b', '2026-03-29 00:00Z', 'recorded', NULL, 'REFUND',
+      ('n3', 2, '2026-03-29 00:00Z', sha256('b'), '2026-03-29 00:00Z', 'recorded', NULL, 'REFUND',
         'production', 'com.a', '2026-03-28 00:00Z', 'delivered', 1),
-      ('v1:4', 1, '2026-03-29 00:00Z', 'b', '2026-03-29 00:00Z', 'rejected', 'A no.', 'CANCEL',
+      ('v1:4', 1, '2026-03-29 00:00Z', sha256('b'), '2026-03-29 00:00Z', 'rejected', 'A no.', 'CANCEL',
         'production', 'com.a', NULL, 'delivered', 1),
-      ('v1:5', 1, '2026-03-31 11:59Z', 'b', NULL, NULL, 'Apple waits.', 'CANCEL', 'production',
+      ('v1:5', 1, '2026-03-31 11:59Z', sha256('b'), NULL, NULL, 'Apple waits.', 'CANCEL', 'production',
         'com.a', NULL, 'delivered', 3);
     INSERT INTO tenure.job (kind, subject, queue, run_at, created_at)
     VALUES ('process_notification', 'v1:5', 'notifications', 'infinity', now());

@@ -142,7 +142,8 @@ final class ChainCache: Sendable {
   /// Compared one by one, because they differ in one of their first bytes.
   private let chains = Mutex<[VerifiedChain]>([])
 
-  var count: Int { chains.withLock { $0.count } }
+  /// The encoded headers, without their dots.
+  var headers: [String] { chains.withLock { $0.map { String($0.prefix.dropLast()) } } }
 
   /// The chain that a JWS begins with; an expired chain is removed.
   func chain(of text: String, now: Timestamp) -> VerifiedChain? {

@@ -27,8 +27,9 @@ package struct SignedDataVerifier: Sendable {
     self.now = now
   }
 
-  /// For tests.
-  package var rememberedChains: Int { signatures.chains.count }
+  /// The headers with certificates that signatures verified by this process had, and the next ones
+  /// are likely to have.
+  package var verifiedHeaders: [String] { signatures.chains.headers }
 
   /// Verifies a transaction's signature, app and environment.
   package func transaction(_ jws: String) async -> Result<SignedTransaction, SignedDataError> {

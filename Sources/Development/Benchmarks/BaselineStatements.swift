@@ -1,3 +1,4 @@
+import Crypto
 import Foundation
 import LedgerStorage
 import Postgres
@@ -65,20 +66,27 @@ struct BaselineStatements: Sendable {
     return [selectAccount] + (sample.orderID == nil ? insertAccount + [selectAccount] : []) + [
       """
       INSERT INTO tenure.submission (submission_id, account_key, received_at, transaction_id,
-        order_id, restore, bundle_id, status, retry_at)
+        order_id, restore, bundle_id, body_sha256, status, retry_at)
       VALUES (\(submissionID), \(sample.accountKey), \(now), \(transactionID),
-        \(sample.orderID), \(false), \(bundleID), 'pending', \(retryAt))
+        \(sample.orderID), \(false), \(bundleID), \(receiptDigest), 'pending', \(retryAt))
       """,
-      """
-      INSERT INTO tenure.submission_payload (submission_id, receipt_data)
-      VALUES (\(submissionID), \(sample.receiptData))
-      """,
+      store(Array(sample.receiptData.utf8), receiptDigest),
       """
       INSERT INTO tenure.job (kind, subject, queue, run_at, created_at)
       VALUES (\("verify_submission"), \(jobSubject), \("submissions"), \(retryAt), \(now))
       ON CONFLICT (kind, subject) DO NOTHING
       """,
     ]
+  }
+
+  private var receiptDigest: [UInt8] { Array(SHA256.hash(data: Array(sample.receiptData.utf8))) }
+
+  private func store(_ body: [UInt8], _ digest: [UInt8]) -> SQL {
+    let none: ([[UInt8]], [String]) = ([], [])
+    return """
+      SELECT tenure.store_body(\(digest), \(Int64(body.count)), \([0] + body), \(none.0),
+        \(none.1), \(now))
+      """
   }
 
   private var selectAccount: SQL {
@@ -501,12 +509,14 @@ extension BaselineStatements {
       #"{"line":{"environment":"production","originalTransactionID":"\#(line)"},"#
       + #""productID":"\#(product)","transactionID":"\#(transaction)"}"#
     let outcome = #"{"newlyOwned":[\#(key)],"selected":[\#(key)],"warnings":[]}"#
+    let digest = Array(SHA256.hash(data: exchangeAnswer))
     return [
+      store(exchangeAnswer, digest),
       """
       INSERT INTO tenure.submission_exchange (submission_id, number, endpoint, asked_at,
-        duration_ms, http_status, answer, fault)
+        duration_ms, http_status, body_sha256, fault)
       VALUES (\(submissionID), \(1), \("https://buy.itunes.apple.com/verifyReceipt"), \(now),
-        \(Int64(0)), \(200), \(exchangeAnswer), \(text))
+        \(Int64(0)), \(200), \(digest), \(text))
       """,
       """
       UPDATE tenure.submission SET status = 'verified', environment = \(environment),

@@ -167,8 +167,7 @@ package struct AccountExport: Sendable {
   /// A submission with its payload and Apple's answers.
   private func submission(_ id: UUID) async throws -> JSONMembers? {
     guard let submission = try await ledger.submissions.submission(id) else { return nil }
-    let payload = try await ledger.submissions.payload(of: id)
-    let prunedPayload = try await ledger.submissions.prunedPayload(of: id)
+    let (payload, remains) = try await ledger.submissions.storedPayload(of: id)
     let exchanges = try await ledger.submissions.exchanges(of: id)
     return JSONMembers { json in
       json.member("submission_id", submission.id)
@@ -186,7 +185,7 @@ package struct AccountExport: Sendable {
         json.member("signed_transactions", transactions)
         json.member("signed_renewal_info", renewalInfo)
       // It was pruned or erased.
-      case nil: json.memberIfPresent("aged_out", prunedPayload)
+      case nil: json.memberIfPresent("aged_out", remains)
       }
       json.member("exchanges", exchanges)
     }

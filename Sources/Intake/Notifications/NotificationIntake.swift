@@ -104,7 +104,8 @@ package struct NotificationIntake: IntakePart {
     arrival: ReceivedNotification
   ) async throws -> (id: String, isNew: Bool) {
     let new = NewNotification(
-      notification, payload: payload, receivedAt: receivedAt, arrival: arrival)
+      notification, payload: payload, chains: services.signedData.verifiedHeaders,
+      receivedAt: receivedAt, arrival: arrival)
     let evidence = notification.evidence
     let isNew = try await ledger.notifications.store(
       new, processAt: evidence.isEmpty ? nil : receivedAt + Self.recordingTime)
@@ -273,14 +274,14 @@ package struct NotificationIntake: IntakePart {
 extension NewNotification {
   /// A verified notification of version 2.
   init(
-    _ notification: SignedNotification, payload: String, receivedAt: Timestamp,
+    _ notification: SignedNotification, payload: String, chains: [String], receivedAt: Timestamp,
     arrival: ReceivedNotification
   ) {
     let key = notification.transaction?.record.key
     let line = key?.line ?? notification.renewalInfo?.line
     self.init(
       id: notification.storedID, version: .two, receivedAt: receivedAt, arrival: arrival,
-      body: payload, notificationType: notification.notificationType.rawValue,
+      body: payload, chains: chains, notificationType: notification.notificationType.rawValue,
       subtype: notification.payload.subtype?.rawValue.fittingName,
       environment: notification.environment, bundleID: notification.bundleID,
       originalTransactionID: line?.originalTransactionID, transactionID: key?.transactionID,

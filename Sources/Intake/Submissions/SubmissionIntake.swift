@@ -42,7 +42,8 @@ package struct SubmissionIntake: IntakePart {
     let receivedAt = now()
     let submission = try await ledger.submissions.store(
       id: UUID.version7(at: receivedAt), accountID: request.accountID, receivedAt: receivedAt,
-      payload: request.payload, transactionID: request.transactionID,
+      payload: request.payload, chains: services.signedData.verifiedHeaders,
+      transactionID: request.transactionID,
       orderID: request.orderID, isRestore: request.isRestore, bundleID: request.bundleID,
       retryAt: receivedAt + longestDecision(on: request.payload))
     return try await decide(submission, payload: request.payload, worker: nil)

@@ -215,7 +215,7 @@ extension AccountStore {
 package struct SubmissionSummary: Hashable, Sendable {
   package let id: UUID
   package let accountID: String
-  /// Receipt or signed transactions; nil once the payload was pruned or erased.
+  /// Receipt or signed transactions; nil once the payload was erased.
   package let kind: EntrySource.Kind?
   package let transactionID: TransactionID?
   package let isRestore: Bool
@@ -296,12 +296,11 @@ extension AccountStore {
     let rows = try await database.query(
       """
       SELECT s.submission_id, s.account_key,
-        CASE WHEN p.receipt_data IS NOT NULL THEN 'receipt'
-          WHEN p.signed_transactions IS NOT NULL THEN 'signed_transaction' END,
+        CASE WHEN s.body_sha256 IS NULL THEN NULL WHEN s.signed_transactions IS NULL THEN 'receipt'
+          ELSE 'signed_transaction' END,
         s.transaction_id, s.restore, s.received_at, s.status, s.environment, s.decided_at,
         s.retry_at, s.attempts, s.problem, s.problem_detail, s.apple_status, s.outcome
       FROM tenure.submission AS s
-      LEFT JOIN tenure.submission_payload AS p ON p.submission_id = s.submission_id
       WHERE \(condition)
       """
     ).decode(

@@ -126,25 +126,39 @@ package struct ExportStore: LedgerStore {
   ///
   /// - Parameter limit: The size of the bodies at most; a single notification may be larger.
   func addBodies(to page: inout ExportTable.Page, bytes limit: Int) async throws {
+    let digests = Dictionary(
+      try await database.query(
+        """
+        SELECT notification_id, body_sha256 FROM tenure.notification
+        WHERE notification_id = ANY(\(page.values("notification_id")))
+        """
+      ).decode(String.self, [UInt8].self).map { ($0, $1) }, uniquingKeysWith: { first, _ in first })
+    let known = Dictionary(
+      try await database.query(
+        """
+        SELECT sha256, bytes::text, \(unescaped: ExportTable.time("pruned_at")) FROM tenure.body
+        WHERE sha256 = ANY(\(Array(Set(digests.values))))
+        """
+      ).decode([UInt8].self, String.self, String?.self).map { ($0, (bytes: $1, prunedAt: $2)) },
+      uniquingKeysWith: { first, _ in first })
+    var fitting: Set<[UInt8]> = []
     var (count, bytes) = (0, 0)
     for row in page.rows.indices {
-      bytes += page[row, "aged_out_at"] == nil ? page[row, "bytes"].flatMap { Int($0) } ?? 0 : 0
-      guard row == 0 || bytes <= limit else { break }
+      let digest = page[row, "notification_id"].flatMap { digests[$0] }
+      let body = digest.flatMap { known[$0] }
+      (page[row, "bytes"], page[row, "aged_out_at"]) = (body?.bytes, body?.prunedAt)
+      if let digest, let body, body.prunedAt == nil {
+        bytes += Int(body.bytes) ?? 0
+        guard row == 0 || bytes <= limit else { break }
+        fitting.insert(digest)
+      }
       count += 1
     }
     page.rows.removeLast(page.rows.count - count)
-    let bodies = Dictionary(
-      try await database.query(
-        """
-        SELECT notification_id, encode(coalesce(sha256, sha256(convert_to(body, 'UTF8'))), 'hex'),
-          body
-        FROM tenure.notification WHERE notification_id = ANY(\(page.values("notification_id")))
-        """
-      ).decode(String.self, String.self, String?.self).map { ($0, (sha256: $1, body: $2)) },
-      uniquingKeysWith: { first, _ in first })
+    let bodies = try await database.bodies(fitting)
     for row in page.rows.indices {
-      let body = page[row, "notification_id"].flatMap { bodies[$0] }
-      (page[row, "sha256"], page[row, "body"]) = (body?.sha256, body?.body)
+      let digest = page[row, "notification_id"].flatMap { digests[$0] }
+      page[row, "body"] = digest.flatMap { bodies[$0]?.text }
     }
   }
 

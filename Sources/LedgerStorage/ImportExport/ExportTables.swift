@@ -218,9 +218,8 @@ extension ExportTable {
         "notification_id", "version", .time("received_at"), "arrival", .time("signed_at"),
         "notification_type", "subtype", "environment", "bundle_id", "original_transaction_id",
         "transaction_id", .time("processed_at"), "outcome", "problem",
-        .time("aged_out_at", "pruned_at"),
-        Field("bytes", "coalesce(t.bytes, octet_length(t.body))::text"),
-        Field("sha256", "NULL::text"), Field("body", "NULL::text"),
+        Field("aged_out_at", "NULL::text"), Field("bytes", "NULL::text"),
+        Field("sha256", "encode(t.body_sha256, 'hex')"), Field("body", "NULL::text"),
       ]
     ) { try await $0.addBodies(to: &$1, bytes: bodyBytes) }
   }

@@ -2,150 +2,117 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-/// Numbers of pruned payloads.
-package struct PayloadRetention: Hashable, Sendable {
-  package fileprivate(set) var payloads = 0
-  package fileprivate(set) var notifications = 0
-  /// Apple's responses about either.
-  package fileprivate(set) var answers = 0
-
-  package static let none = PayloadRetention()
-}
-
-// Decisions follow from what was recorded when a payload arrived, so neither an audit nor a rebuild
+// Decisions follow from what was recorded when a body arrived, so neither an audit nor a rebuild
 // needs it. Its SHA-256 and length are kept.
 extension Maintenance {
-  /// Rows examined per query: a second for rows that are kept.
-  private static let pruneWindow = 20_000
-  /// Payloads pruned per transaction: some tens of milliseconds.
+  /// Bodies examined per query: a second for those that are kept.
+  private static let pruneWindow = 5000
+  /// Bodies pruned per transaction, which others with the same bodies wait for: some tens of
+  /// milliseconds.
   private static let pruneBatch = 200
   /// The timeout of an examination, which reads all original transactions once.
   private static let pruneDeadline: Duration = .minutes(5)
 
-  /// Prunes payloads older than the retention and reschedules the job.
+  /// Prunes bodies older than the retention, reschedules the job, and returns the number of pruned
+  /// bodies.
   ///
-  /// Keeps pending payloads, those of unfinished or parked jobs, and the latest receipt of each
-  /// original transaction, which polls send to Apple.
+  /// A body is as old as the latest submission or notification that it came with. Keeps those that
+  /// are pending, those of unfinished or parked jobs, and the latest receipt of each original
+  /// transaction, which polls send to Apple.
   ///
   /// - Parameter isStopping: Whether to leave the rest to another run, due at once.
   package func prunePayloads(
     _ job: Job, keeping retention: RawRetention, every interval: Duration, at now: Timestamp,
     isStopping: @Sendable () -> Bool = { false }
-  ) async throws -> PayloadRetention {
-    var sum = PayloadRetention.none
-    if let age = retention.submissions {
-      try await pruneSubmissions(&sum, before: now - age, now, isStopping)
-    }
-    if let age = retention.notifications {
-      try await pruneNotifications(&sum, before: now - age, now, isStopping)
-    }
+  ) async throws -> Int {
+    let pruned = try await pruneBodies(
+      submissionsBefore: retention.submissions.map { now - $0 },
+      notificationsBefore: retention.notifications.map { now - $0 }, at: now, isStopping)
     let next = isStopping() ? now : now + interval
     _ = try await database.batch(
       retention.isEndless ? job.completion : job.repetition(at: next, now: now))
-    return sum
+    return pruned
   }
 
-  private func pruneSubmissions(
-    _ sum: inout PayloadRetention, before: Timestamp, _ now: Timestamp,
+  private func pruneBodies(
+    submissionsBefore: Timestamp?, notificationsBefore: Timestamp?, at now: Timestamp,
     _ isStopping: @Sendable () -> Bool
-  ) async throws {
-    var last: UUID?
+  ) async throws -> Int {
+    guard let before = [submissionsBefore, notificationsBefore].compactMap(\.self).max() else {
+      return 0
+    }
+    var pruned = 0
+    var last: (storedAt: Timestamp, digest: [UInt8])?
     while !isStopping() {
-      // A count instead of EXISTS, for which PostgreSQL may hash the whole table.
-      let start: SQL = last.map { "WHERE p.submission_id > \($0)" } ?? ""
+      let start: SQL = last.map { "AND (stored_at, sha256) > (\($0.storedAt), \($0.digest))" } ?? ""
       let window = try await database.query(
         """
-        SELECT p.submission_id, s.status <> 'pending' AND s.received_at < \(before) AND (
-          p.pruned_at IS NULL OR 0 < (
-            SELECT count(*) FROM tenure.submission_exchange AS e
-            WHERE e.submission_id = p.submission_id AND e.answer IS NOT NULL))
-        FROM tenure.submission_payload AS p
-        JOIN tenure.submission AS s ON s.submission_id = p.submission_id
-        \(start)
-        ORDER BY p.submission_id LIMIT \(Self.pruneWindow)
+        SELECT sha256, stored_at FROM tenure.body
+        WHERE pruned_at IS NULL AND stored_at < \(before) \(start)
+        ORDER BY stored_at, sha256 LIMIT \(Self.pruneWindow)
         """, deadline: Self.pruneDeadline
-      ).decode(UUID.self, Bool.self).map { (id: $0, isOld: $1) }
-      guard let end = window.last?.id else { return }
-      last = end
-      let old = window.filter(\.isOld).map(\.id)
-      let kept = try await receiptsInUse(amongSubmissions: old)
-      for batch in old.batches(of: Self.pruneBatch) {
-        let (payloads, answers) = try await database.query(
-          """
-          SELECT payloads, exchanges
-          FROM tenure.prune_submissions(\(batch), \(kept), \(before), \(now))
-          """
-        ).decodeOnly(Int.self, Int.self)
-        sum.payloads += payloads
-        sum.answers += answers
-      }
-    }
-  }
-
-  private func pruneNotifications(
-    _ sum: inout PayloadRetention, before: Timestamp, _ now: Timestamp,
-    _ isStopping: @Sendable () -> Bool
-  ) async throws {
-    var last: (Timestamp, String)?
-    while !isStopping() {
-      let start: SQL = last.map { "AND (n.received_at, n.notification_id) > (\($0), \($1))" } ?? ""
-      let window = try await database.query(
+      ).decode([UInt8].self, Timestamp.self).map { (digest: $0, storedAt: $1) }
+      guard let end = window.last else { break }
+      last = (end.storedAt, end.digest)
+      // Without locks; most bodies are still needed, some by very many.
+      let digests = window.map(\.digest)
+      let needed = try await database.query(
         """
-        SELECT n.notification_id, n.received_at, n.processed_at IS NOT NULL AND (
-          n.body IS NOT NULL OR 0 < (
-            SELECT count(*) FROM tenure.notification_exchange AS e
-            WHERE e.notification_id = n.notification_id AND e.answer IS NOT NULL))
-        FROM tenure.notification AS n
-        WHERE n.received_at < \(before) \(start)
-        ORDER BY n.received_at, n.notification_id LIMIT \(Self.pruneWindow)
+        SELECT tenure.needed_bodies(\(digests), '{}', '{}', \(submissionsBefore),
+          \(notificationsBefore))
         """, deadline: Self.pruneDeadline
-      ).decode(String.self, Timestamp.self, Bool.self).map { (id: $0, at: $1, isOld: $2) }
-      guard let end = window.last else { return }
-      last = (end.at, end.id)
-      let old = window.filter(\.isOld).map(\.id)
-      let kept = try await receiptsInUse(amongNotifications: old)
+      ).decodeOnly([[UInt8]].self)
+      let old = Set(digests).subtracting(needed).sorted { $0.lexicographicallyPrecedes($1) }
+      let (submissions, notifications) = try await receiptsInUse(among: old)
       for batch in old.batches(of: Self.pruneBatch) {
-        let (bodies, answers) = try await database.query(
+        pruned += try await database.query(
           """
-          SELECT bodies, exchanges
-          FROM tenure.prune_notifications(\(batch), \(kept), \(before), \(now))
+          SELECT tenure.prune_bodies(\(batch), \(submissions), \(notifications),
+            \(submissionsBefore), \(notificationsBefore), \(now))
           """
-        ).decodeOnly(Int.self, Int.self)
-        sum.notifications += bodies
-        sum.answers += answers
+        ).decodeOnly(Int.self)
       }
     }
+    return pruned
   }
 
   // MARK: Receipts in use
 
-  /// The submissions that hold the latest receipt of an original transaction.
+  /// The submissions and notifications with one of the bodies that hold the latest receipt of an
+  /// original transaction.
   ///
   /// No index serves this: it would slow down every recording, and this query handles many at once.
-  private func receiptsInUse(amongSubmissions ids: [UUID]) async throws -> [UUID] {
-    guard !ids.isEmpty else { return [] }
-    return try await database.query(
+  private func receiptsInUse(
+    among bodies: [[UInt8]]
+  ) async throws -> (submissions: [UUID], notifications: [String]) {
+    guard !bodies.isEmpty else { return ([], []) }
+    let submissions = try await database.query(
+      "SELECT submission_id FROM tenure.submission WHERE body_sha256 = ANY(\(bodies))",
+      deadline: Self.pruneDeadline
+    ).decode(UUID.self)
+    let notifications = try await database.query(
+      "SELECT notification_id FROM tenure.notification WHERE body_sha256 = ANY(\(bodies))",
+      deadline: Self.pruneDeadline
+    ).decode(String.self)
+    let usedSubmissions = try await database.query(
       """
       SELECT receipt_submission_id FROM tenure.poll_target
-      WHERE receipt_submission_id = ANY (\(ids))
+      WHERE receipt_submission_id = ANY (\(submissions))
       UNION
       SELECT c.submission_id FROM tenure.claim AS c
-      WHERE c.submission_id = ANY (\(ids)) AND NOT EXISTS (
+      WHERE c.submission_id = ANY (\(submissions)) AND NOT EXISTS (
         SELECT FROM tenure.poll_target AS l
         WHERE l.environment = c.environment
           AND l.original_transaction_id = c.original_transaction_id)
       """, deadline: Self.pruneDeadline
     ).decode(UUID.self)
-  }
-
-  private func receiptsInUse(amongNotifications ids: [String]) async throws -> [String] {
-    guard !ids.isEmpty else { return [] }
-    return try await database.query(
+    let usedNotifications = try await database.query(
       """
       SELECT DISTINCT receipt_notification_id FROM tenure.poll_target
-      WHERE receipt_notification_id = ANY (\(ids))
+      WHERE receipt_notification_id = ANY (\(notifications))
       """, deadline: Self.pruneDeadline
     ).decode(String.self)
+    return (usedSubmissions, usedNotifications)
   }
 }
 
@@ -171,19 +138,11 @@ package struct RawRetention: Hashable, Sendable {
   package var isEndless: Bool { submissions == nil && notifications == nil }
 }
 
-/// The remains of a pruned payload.
+/// The remains of a pruned body.
 package struct PrunedPayload: Hashable, Sendable {
   package let at: Timestamp
-  /// The digest of the payload.
+  /// The digest of the body.
   package let sha256: [UInt8]
-  /// The payload's length in bytes.
+  /// The body's length in bytes.
   package let bytes: Int64
-
-  /// Nil if the payload was not pruned.
-  init?(at: Timestamp?, sha256: [UInt8]?, bytes: Int64?) {
-    guard let at, let sha256, let bytes else { return nil }
-    self.at = at
-    self.sha256 = sha256
-    self.bytes = bytes
-  }
 }

@@ -14,61 +14,71 @@ package struct NotificationStore: LedgerStore {
   package func store(_ new: NewNotification, processAt: Timestamp?) async throws -> Bool {
     let outcome = processAt == nil ? NotificationOutcome.nothingToRecord : nil
     if let environment = new.environment { notificationMemory.note(environment) }
+    let body = NewBody(
+      Array(new.body.utf8), at: new.receivedAt, leavingOut: new.chains.map(ChainHeader.init))
     let insert: SQL = """
-      INSERT INTO tenure.notification (notification_id, version, received_at, body,
+      INSERT INTO tenure.notification (notification_id, version, received_at, body_sha256,
         notification_type, subtype, environment, bundle_id, original_transaction_id,
         transaction_id, signed_at, arrival, processed_at, outcome)
-      VALUES (\(new.id), \(new.version.rawValue), \(new.receivedAt), \(new.body),
+      VALUES (\(new.id), \(new.version.rawValue), \(new.receivedAt), \(body.digest),
         \(new.notificationType), \(new.subtype), \(new.environment), \(new.bundleID),
         \(new.originalTransactionID), \(new.transactionID), \(new.signedAt),
         \(new.arrival), \(outcome == nil ? nil : new.receivedAt), \(outcome))
       ON CONFLICT (notification_id) DO NOTHING
       """
-    guard let processAt else { return try await database.execute(insert) > 0 }
     let key = Job.Key.processNotification(new.id)
     // A duplicate of a processed notification gets no job.
-    let results = try await database.batch([
-      insert,
+    let job = processAt.map { processAt -> SQL in
       """
       INSERT INTO tenure.job (kind, subject, queue, run_at, created_at)
       SELECT \(key.kind), notification_id, \(key.queue), \(processAt), \(new.receivedAt)
       FROM tenure.notification WHERE notification_id = \(new.id) AND processed_at IS NULL
       ON CONFLICT (kind, subject) DO NOTHING
-      """,
-    ])
-    notifier.notify(forJobAt: processAt, now: new.receivedAt)
-    return results[0].affectedRows > 0
+      """
+    }
+    let results = try await database.batch(
+      [body.store, insert] + (job.map { [$0] } ?? []))
+    if let processAt { notifier.notify(forJobAt: processAt, now: new.receivedAt) }
+    let isNew = results[1].affectedRows > 0
+    if !isNew {
+      // Apple may have signed the duplicate anew: its body would belong to no notification.
+      _ = try await database.query("SELECT tenure.delete_bodies(\([body.digest]))")
+    }
+    return isNew
   }
 
   package func notification(_ id: String) async throws -> StoredNotification? {
-    try await database.query(
+    let row = try await database.query(
       """
-      SELECT version, received_at, coalesce(body, ''), notification_type, bundle_id, attempts,
-        outcome, problem
+      SELECT version, received_at, body_sha256, notification_type, bundle_id, attempts, outcome,
+        problem
       FROM tenure.notification WHERE notification_id = \(id)
       """
     ).decodeFirst(
-      Int.self, Timestamp.self, String.self, String?.self, String?.self, Int.self,
+      Int.self, Timestamp.self, [UInt8].self, String?.self, String?.self, Int.self,
       NotificationOutcome?.self, String?.self
-    ).map { version, receivedAt, body, type, bundleID, attempts, outcome, problem in
-      guard let version = NotificationVersion(rawValue: version) else {
-        preconditionFailure("The table allows no other version.")
-      }
-      return StoredNotification(
-        id: id, version: version, receivedAt: receivedAt, body: body, notificationType: type,
-        bundleID: bundleID, attempts: attempts, outcome: outcome, problem: problem)
+    )
+    guard let (version, receivedAt, digest, type, bundleID, attempts, outcome, problem) = row else {
+      return nil
     }
+    guard let version = NotificationVersion(rawValue: version) else {
+      preconditionFailure("The table allows no other version.")
+    }
+    return StoredNotification(
+      id: id, version: version, receivedAt: receivedAt,
+      body: try await database.body(digest)?.text ?? "", notificationType: type,
+      bundleID: bundleID, attempts: attempts, outcome: outcome, problem: problem)
   }
 
   package func exchanges(ofNotification id: String) async throws -> [SubmissionExchange] {
-    try await database.read(ExchangeLog.of(notification: id).exchanges)
+    try await ExchangeLog.of(notification: id).exchanges(in: database)
   }
 
   /// Apple's responses that are short enough to be a status only.
   package func shortAnswers(toNotification id: String) async throws
     -> [(askedAt: Timestamp, answer: [UInt8])]
   {
-    try await database.read(ExchangeLog.of(notification: id).shortAnswers)
+    try await ExchangeLog.of(notification: id).shortAnswers(in: database)
   }
 
   package struct VerifiedNotification: Sendable {

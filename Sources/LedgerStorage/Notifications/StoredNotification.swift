@@ -22,6 +22,8 @@ package struct NewNotification: Sendable {
   package var arrival: ReceivedNotification
   /// The signed payload; for version 1, the JSON without its password.
   package var body: String
+  /// The headers of verified signatures, which the body is stored without.
+  package var chains: [String]
   // Fields of the body, to find it by.
   package var notificationType: String?
   package var subtype: String?
@@ -33,8 +35,9 @@ package struct NewNotification: Sendable {
 
   package init(
     id: String, version: NotificationVersion, receivedAt: Timestamp,
-    arrival: ReceivedNotification = .delivered, body: String, notificationType: String? = nil,
-    subtype: String? = nil, environment: Environment? = nil, bundleID: String? = nil,
+    arrival: ReceivedNotification = .delivered, body: String, chains: [String] = [],
+    notificationType: String? = nil, subtype: String? = nil, environment: Environment? = nil,
+    bundleID: String? = nil,
     originalTransactionID: OriginalTransactionID? = nil, transactionID: TransactionID? = nil,
     signedAt: Timestamp? = nil
   ) {
@@ -43,6 +46,7 @@ package struct NewNotification: Sendable {
     self.receivedAt = receivedAt
     self.arrival = arrival
     self.body = body
+    self.chains = chains
     self.notificationType = notificationType
     self.subtype = subtype
     self.environment = environment

@@ -109,20 +109,24 @@ package struct SchemaDistributor: Sendable {
     guard unknown.isEmpty else { throw DistributionError.unknownRoles(unknown) }
   }
 
-  /// Makes the function that erases submissions run with the caller's privileges.
+  /// Makes the functions that store, delete and erase bodies run with the caller's privileges.
   ///
   /// Citus refuses to write as the owner what the caller has written in the same transaction. Other
   /// functions with the owner's privileges run in transactions of their own.
   ///
   /// - Returns: Whether anything changed.
   private func useInvokersRights() async throws -> Bool {
-    let isOwners = try await database.query(
-      "SELECT prosecdef FROM pg_proc WHERE oid = 'tenure.erase_submissions'::regproc"
-    ).decodeOnly(Bool.self)
-    if isOwners {
-      try await database.runScript("ALTER FUNCTION tenure.erase_submissions SECURITY INVOKER")
+    let owners = try await database.query(
+      """
+      SELECT oid::regproc::text FROM pg_proc
+      WHERE pronamespace = 'tenure'::regnamespace AND prosecdef
+        AND proname IN ('store_body', 'delete_bodies', 'erase_submissions')
+      """
+    ).decode(String.self)
+    for function in owners {
+      try await database.runScript("ALTER FUNCTION \(function) SECURITY INVOKER")
     }
-    return isOwners
+    return !owners.isEmpty
   }
 
   private func setSequentialMode() async throws {

@@ -1,3 +1,4 @@
+import Crypto
 package import Foundation
 import Postgres
 package import Subscriptions
@@ -89,34 +90,56 @@ struct ExchangeLog: Sendable {
     ExchangeLog(table: "tenure.notification_exchange", subject: "notification_id", id: "\(id)")
   }
 
-  var exchanges: Query<[SubmissionExchange]> {
-    Query(
+  func exchanges(in database: some StatementRunner) async throws -> [SubmissionExchange] {
+    let rows = try await database.query(
       """
-      SELECT endpoint, asked_at, duration_ms, http_status, answer, fault, pruned_at, sha256, bytes
+      SELECT endpoint, asked_at, duration_ms, http_status, fault, body_sha256, dated_at,
+        answer_sha256
       FROM \(table) WHERE \(subject) = \(id) ORDER BY number
       """
-    ) {
-      try $0.decode(
-        String.self, Timestamp.self, Int64.self, Int?.self, [UInt8]?.self, String?.self,
-        Timestamp?.self, [UInt8]?.self, Int64?.self
-      ).map {
-        var exchange = SubmissionExchange(
-          endpoint: $0, askedAt: $1, duration: .milliseconds($2), httpStatus: $3, answer: $4,
-          fault: $5)
-        exchange.prunedPayload = PrunedPayload(at: $6, sha256: $7, bytes: $8)
-        return exchange
+    ).decode(
+      String.self, Timestamp.self, Int64.self, Int?.self, String?.self, [UInt8]?.self,
+      Timestamp?.self, [UInt8]?.self
+    ).map { $0 }
+    let bodies = try await database.bodies(Set(rows.compactMap(\.5)))
+    return try rows.map { endpoint, askedAt, duration, status, fault, digest, datedAt, whole in
+      let body = digest.flatMap { bodies[$0] }
+      var exchange = SubmissionExchange(
+        endpoint: endpoint, askedAt: askedAt, duration: .milliseconds(duration),
+        httpStatus: status, answer: try Self.answer(body, datedAt, whole), fault: fault)
+      if let remains = body?.remains {
+        exchange.prunedPayload = PrunedPayload(
+          at: remains.at, sha256: whole ?? remains.sha256, bytes: remains.bytes)
       }
+      return exchange
     }
   }
 
+  /// The answer as Apple sent it; nil if it was pruned or there is none.
+  private static func answer(
+    _ body: StoredBody?, _ datedAt: Timestamp?, _ digest: [UInt8]?
+  ) throws -> [UInt8]? {
+    guard let bytes = body?.bytes, let datedAt, let digest else { return body?.bytes }
+    guard let answer = RequestDates.join(bytes, at: datedAt),
+      SHA256.hash(data: answer).elementsEqual(digest)
+    else { throw LedgerError.unreadableBody(sha256: digest) }
+    return answer
+  }
+
   /// Apple's responses that are short enough to be a status only.
-  var shortAnswers: Query<[(askedAt: Timestamp, answer: [UInt8])]> {
-    Query(
+  func shortAnswers(
+    in database: some StatementRunner
+  ) async throws -> [(askedAt: Timestamp, answer: [UInt8])] {
+    let rows = try await database.query(
       """
-      SELECT asked_at, answer FROM \(table)
-      WHERE \(subject) = \(id) AND octet_length(answer) <= 10000
+      SELECT asked_at, body_sha256, dated_at, answer_sha256 FROM \(table)
+      WHERE \(subject) = \(id) AND body_sha256 IS NOT NULL
       """
-    ) { try $0.decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) } }
+    ).decode(Timestamp.self, [UInt8].self, Timestamp?.self, [UInt8]?.self).map { $0 }
+    let bodies = try await database.bodies(Set(rows.map(\.1)), noLongerThan: 10_000)
+    return try rows.compactMap { askedAt, digest, datedAt, whole in
+      try Self.answer(bodies[digest], datedAt, whole).map { (askedAt: askedAt, answer: $0) }
+    }
   }
 
   /// The number of the last exchange; 0 for none.
@@ -127,69 +150,74 @@ struct ExchangeLog: Sendable {
   }
 
   func insert(_ exchanges: [SubmissionExchange], after lastNumber: Int) -> [SQL] {
-    exchanges.enumerated().map { index, exchange in
-      """
-      INSERT INTO \(table) (\(subject), number, endpoint, asked_at, duration_ms, http_status,
-        answer, fault)
-      VALUES (\(id), \(lastNumber + index + 1), \(exchange.endpoint), \(exchange.askedAt),
-        \(exchange.duration.inMilliseconds), \(exchange.httpStatus), \(exchange.answer),
-        \(exchange.fault))
-      """
+    var bodies: [NewBody] = []
+    let inserts = exchanges.enumerated().map { index, exchange -> SQL in
+      let dated = exchange.answer.flatMap(RequestDates.split)
+      let body = (dated?.template ?? exchange.answer).map { NewBody($0, at: exchange.askedAt) }
+      if let body { bodies.append(body) }
+      let whole = dated.flatMap { _ in exchange.answer }.map { Array(SHA256.hash(data: $0)) }
+      return """
+        INSERT INTO \(table) (\(subject), number, endpoint, asked_at, duration_ms, http_status,
+          fault, body_sha256, dated_at, answer_sha256)
+        VALUES (\(id), \(lastNumber + index + 1), \(exchange.endpoint), \(exchange.askedAt),
+          \(exchange.duration.inMilliseconds), \(exchange.httpStatus), \(exchange.fault),
+          \(body?.digest), \(dated?.at), \(whole))
+        """
     }
+    return bodies.store + inserts
   }
 }
 
 package enum SubmissionPayload: Hashable, Sendable {
   /// A receipt in Base64.
   case receipt(String)
-  /// StoreKit 2's signed transactions and renewal infos, each a JWS.
+  /// StoreKit 2's signed transactions and renewal infos, each a JWS, without line feeds.
   case signedData(transactions: [String], renewalInfo: [String])
 
-  func insert(for submission: UUID) -> SQL {
+  /// The receipt, or the transactions and the renewal infos joined by line feeds.
+  var body: String {
     switch self {
-    case .receipt(let data):
-      """
-      INSERT INTO tenure.submission_payload (submission_id, receipt_data)
-      VALUES (\(submission), \(data))
-      """
+    case .receipt(let data): data
     case .signedData(let transactions, let renewalInfo):
-      """
-      INSERT INTO tenure.submission_payload (submission_id, signed_transactions,
-        signed_renewal_info)
-      VALUES (\(submission), \(transactions), \(renewalInfo))
-      """
+      (transactions + renewalInfo).joined(separator: "\n")
     }
+  }
+
+  /// The number of signed transactions; nil for a receipt.
+  var signedTransactions: Int? {
+    if case .signedData(let transactions, _) = self { transactions.count } else { nil }
+  }
+
+  init(_ body: String, signedTransactions count: Int?) {
+    guard let count else {
+      self = .receipt(body)
+      return
+    }
+    let parts = body.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
+    self = .signedData(
+      transactions: Array(parts.prefix(count)), renewalInfo: Array(parts.dropFirst(count)))
   }
 }
 
 extension SubmissionStore {
   /// Reads the submitted data; nil if it was pruned or erased.
   package func payload(of submission: UUID) async throws -> SubmissionPayload? {
-    let rows = try await database.query(
-      """
-      SELECT receipt_data, signed_transactions, signed_renewal_info
-      FROM tenure.submission_payload
-      WHERE submission_id = \(submission) AND pruned_at IS NULL
-      """)
-    guard
-      let (receiptData, transactions, renewalInfo) = try rows.decodeFirst(
-        String?.self, [String]?.self, [String]?.self)
-    else { return nil }
-    if let receiptData { return .receipt(receiptData) }
-    guard let transactions, let renewalInfo else {
-      preconditionFailure("The table allows a receipt or signed data only.")
-    }
-    return .signedData(transactions: transactions, renewalInfo: renewalInfo)
+    try await storedPayload(of: submission).payload
   }
 
-  /// The remains of a pruned payload; nil if it was not pruned.
-  package func prunedPayload(of submission: UUID) async throws -> PrunedPayload? {
-    try await database.query(
+  /// Reads the submitted data, or the remains if it was pruned; neither if it was erased.
+  package func storedPayload(
+    of submission: UUID
+  ) async throws -> (payload: SubmissionPayload?, remains: PrunedPayload?) {
+    let row = try await database.query(
       """
-      SELECT pruned_at, sha256, bytes FROM tenure.submission_payload
+      SELECT body_sha256, signed_transactions FROM tenure.submission
       WHERE submission_id = \(submission)
       """
-    ).decodeFirst(Timestamp?.self, [UInt8]?.self, Int64?.self)
-      .flatMap { PrunedPayload(at: $0, sha256: $1, bytes: $2) }
+    ).decodeFirst([UInt8]?.self, Int?.self)
+    guard let (digest, count) = row, let digest, let body = try await database.body(digest) else {
+      return (nil, nil)
+    }
+    return (body.text.map { SubmissionPayload($0, signedTransactions: count) }, body.remains)
   }
 }

@@ -56,15 +56,20 @@ extension SubmissionStore {
     _ ids: [UUID], by administrator: Administrator, at now: Timestamp
   ) async throws -> Int {
     let reopened = try await database.withTransaction { transaction in
+      let digests = try await transaction.query(
+        """
+        SELECT DISTINCT body_sha256 FROM tenure.submission
+        WHERE submission_id = ANY (\(ids)) AND body_sha256 IS NOT NULL
+        """
+      ).decode([UInt8].self)
+      let stored = try await transaction.keepBodies(digests)
       let reopened = try await transaction.query(
         """
-        UPDATE tenure.submission AS s SET status = 'pending', decided_at = NULL,
+        UPDATE tenure.submission SET status = 'pending', decided_at = NULL,
           retry_at = \(now), problem = NULL, problem_detail = NULL, apple_status = NULL
-        WHERE s.submission_id = ANY (\(ids)) AND s.status = 'rejected' AND s.erased_at IS NULL
-          AND EXISTS (
-            SELECT FROM tenure.submission_payload AS p
-            WHERE p.submission_id = s.submission_id AND p.pruned_at IS NULL)
-        RETURNING s.submission_id
+        WHERE submission_id = ANY (\(ids)) AND status = 'rejected' AND erased_at IS NULL
+          AND body_sha256 = ANY (\(stored))
+        RETURNING submission_id
         """
       ).decode(UUID.self)
       guard !reopened.isEmpty else { return reopened }

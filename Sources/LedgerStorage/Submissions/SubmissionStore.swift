@@ -13,24 +13,30 @@ package struct SubmissionStore: LedgerStore {
   /// Submissions for a merged account go to the account that it was merged into; an unknown account
   /// is created.
   ///
-  /// - Parameter retryAt: When a worker takes over, unless the submission is decided before.
+  /// - Parameters:
+  ///   - chains: The headers of verified signatures, which the payload is stored without.
+  ///   - retryAt: When a worker takes over, unless the submission is decided before.
   /// - Throws: ``LedgerError/erasedAccount(_:)``.
   package func store(
     id: UUID, accountID: String, receivedAt: Timestamp, payload: SubmissionPayload,
+    chains: [String] = [],
     transactionID: TransactionID?, orderID: UUID?, isRestore: Bool, bundleID: String?,
     retryAt: Timestamp
   ) async throws -> Submission {
     let account = try await accounts.successor(
       of: accounts.findOrCreateAccount(accountID, at: receivedAt))
     guard !account.isErased else { throw LedgerError.erasedAccount(accountID) }
+    let body = NewBody(
+      Array(payload.body.utf8), at: receivedAt, leavingOut: chains.map(ChainHeader.init))
     _ = try await database.batch([
+      body.store,
       """
       INSERT INTO tenure.submission (submission_id, account_key, received_at, transaction_id,
-        order_id, restore, bundle_id, status, retry_at)
+        order_id, restore, bundle_id, body_sha256, signed_transactions, status, retry_at)
       VALUES (\(id), \(account.key), \(receivedAt), \(transactionID), \(orderID), \(isRestore),
-        \(bundleID), 'pending', \(retryAt))
+        \(bundleID), \(body.digest), \(payload.signedTransactions), 'pending', \(retryAt))
       """,
-      payload.insert(for: id), Job.insert(.verifySubmission(id), runAt: retryAt, at: receivedAt),
+      Job.insert(.verifySubmission(id), runAt: retryAt, at: receivedAt),
     ])
     notifier.notify(forJobAt: retryAt, now: receivedAt)
     return Submission(
@@ -76,14 +82,14 @@ package struct SubmissionStore: LedgerStore {
   }
 
   package func exchanges(of submission: UUID) async throws -> [SubmissionExchange] {
-    try await database.read(ExchangeLog.of(submission: submission).exchanges)
+    try await ExchangeLog.of(submission: submission).exchanges(in: database)
   }
 
   /// Apple's responses that are short enough to be a status only.
   package func shortAnswers(to submission: UUID) async throws
     -> [(askedAt: Timestamp, answer: [UInt8])]
   {
-    try await database.read(ExchangeLog.of(submission: submission).shortAnswers)
+    try await ExchangeLog.of(submission: submission).shortAnswers(in: database)
   }
 
   /// A submission with its verified evidence.

@@ -21,7 +21,7 @@ struct ChainCacheTests {
     #expect(await verifier.transaction(try jws(["transactionId": "12"])).reason == nil)
     let info = try DraftJWS(Signed.renewalInfo).text
     #expect(await verifier.renewalInfo(info).reason == nil)
-    #expect(verifier.rememberedChains == 1)
+    #expect(verifier.verifiedHeaders.count == 1)
   }
 
   @Test func `a known chain vouches for its own time only`() async throws {
@@ -47,10 +47,10 @@ struct ChainCacheTests {
     let verifier = try Signed.verifier(now: { clock.time })
     let signed = try jws()
     #expect(await verifier.transaction(signed).reason == nil)
-    #expect(verifier.rememberedChains == 1)
+    #expect(verifier.verifiedHeaders.count == 1)
     clock.time = try Timestamp("2025-10-11T19:51:53Z")
     #expect(await verifier.transaction(signed).reason == nil)
-    #expect(verifier.rememberedChains == 0)
+    #expect(verifier.verifiedHeaders.count == 0)
   }
 
   @Test func `the cache is bounded, and what expires first makes room`() async throws {
@@ -67,20 +67,20 @@ struct ChainCacheTests {
     }
     let (long, short, expired) = (leaves[0], leaves[1], leaves[2])
     try remember(expired, "expired.")
-    #expect(cache.count == 0)
+    #expect(cache.headers.count == 0)
     try remember(short, "short.")
     for number in 0..<ChainCache.capacity + 10 {
       try remember(long, "\(number).")
       try remember(long, "\(number).")
-      #expect(cache.count <= ChainCache.capacity)
+      #expect(cache.headers.count <= ChainCache.capacity)
     }
-    #expect(cache.count == ChainCache.capacity)
+    #expect(cache.headers.count == ChainCache.capacity)
     #expect(cache.chain(of: "short.a.b", now: Signed.now) == nil)
     #expect(cache.chain(of: "\(ChainCache.capacity + 9).a.b", now: Signed.now) != nil)
     // One that expires in between is found no longer, and all of them make room at once.
     let later = try Timestamp("2026-01-01T00:00:01Z")
     #expect(cache.chain(of: "\(ChainCache.capacity + 9).a.b", now: later) == nil)
-    #expect(cache.count == ChainCache.capacity - 1)
+    #expect(cache.headers.count == ChainCache.capacity - 1)
   }
 }
 

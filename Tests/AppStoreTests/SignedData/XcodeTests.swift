@@ -55,7 +55,7 @@ struct XcodeTests {
   ) async throws {
     let verifier = try Signed.verifier(acceptsXcode: true)
     #expect(try await verifier.transaction(row.text()).reason == row.reason)
-    #expect(verifier.rememberedChains == 0)
+    #expect(verifier.verifiedHeaders.count == 0)
   }
 
   @Test func `what is unsigned does not enter a notification of Apple's`() async throws {

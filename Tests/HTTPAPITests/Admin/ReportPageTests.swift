@@ -107,15 +107,15 @@ struct ReportPageTests {
       // receipt was rejected four weeks ago, and a post is not a notification.
       try await api.database.runScript(
         """
-        INSERT INTO tenure.notification (notification_id, version, received_at, body, processed_at,
-          outcome, notification_type, environment, bundle_id, signed_at, arrival, attempts)
-        SELECT 'n' || n, 2, at, 'b', at, 'recorded', 'DID_RENEW', 'production', 'com.a', at,
+        INSERT INTO tenure.notification (notification_id, version, received_at, body_sha256,
+          processed_at, outcome, notification_type, environment, bundle_id, signed_at, arrival, attempts)
+        SELECT 'n' || n, 2, at, sha256('b'), at, 'recorded', 'DID_RENEW', 'production', 'com.a', at,
           'history', 1
         FROM (VALUES (1, timestamptz '2026-04-15 11:00Z'), (2, '2026-04-09 00:00Z'),
           (3, '2026-04-08 13:00Z'), (4, '2026-04-08 11:00Z')) AS t (n, at);
-        INSERT INTO tenure.notification (notification_id, version, received_at, body, processed_at,
-          outcome, problem, notification_type, environment, bundle_id, arrival, attempts)
-        VALUES ('v1:1', 1, '2026-04-10Z', 'b', '2026-04-10Z', 'rejected', 'No.', 'CANCEL',
+        INSERT INTO tenure.notification (notification_id, version, received_at, body_sha256,
+          processed_at, outcome, problem, notification_type, environment, bundle_id, arrival, attempts)
+        VALUES ('v1:1', 1, '2026-04-10Z', sha256('b'), '2026-04-10Z', 'rejected', 'No.', 'CANCEL',
           'production', 'com.a', 'delivered', 1);
         INSERT INTO tenure.submission (submission_id, account_key, received_at, restore, status,
           decided_at, attempts, problem, problem_detail, apple_status, bundle_id)

@@ -1,0 +1,235 @@
+import Foundation
+
+/// The form in which bodies are stored.
+///
+/// A body is stored without what another row has or what follows from the rest: signed data without
+/// the headers that contain its certificates, Base64 as the bytes that it means. The first byte
+/// names the form. ``split(_:leavingOut:)`` returns no form that does not give the body back byte by
+/// byte, so it can't lose anything, whatever the body is.
+enum BodyEncoding {
+  private enum Form: UInt8 {
+    /// The rest is the body.
+    case whole
+    /// The rest is what the body means as Base64.
+    case base64
+    /// The digests of headers and the body's pieces.
+    case signed
+  }
+
+  /// The kinds of pieces of signed data.
+  private enum Piece: UInt8 {
+    /// A length and bytes.
+    case text
+    /// A JWS: the number of its header, its payload as pieces and its signature, each with a length.
+    case jws
+  }
+
+  private static let digestLength = 32
+
+  /// Encodes a body.
+  ///
+  /// - Parameter headers: The headers that another row contains. A JWS with another header stays as
+  ///   it is.
+  /// - Returns: The encoded body, and the headers that it lacks.
+  static func split(_ body: [UInt8], leavingOut headers: [ChainHeader] = [])
+    -> (content: [UInt8], headers: [ChainHeader])
+  {
+    var writer = PieceWriter(headers: headers)
+    let pieces = headers.isEmpty ? [] : writer.pieces(of: body[...])
+    if !writer.used.isEmpty, writer.used.count <= UInt8.max {
+      let content =
+        [Form.signed.rawValue, UInt8(writer.used.count)] + writer.used.flatMap(\.digest) + pieces
+      if join(content, with: writer.used) == body { return (content, writer.used) }
+    }
+    if let bytes = Base64Text.decode(body[...], isForURL: false), !bytes.isEmpty {
+      return ([Form.base64.rawValue] + bytes, [])
+    }
+    return ([Form.whole.rawValue] + body, [])
+  }
+
+  /// The digests of the headers that an encoded body lacks.
+  static func missingHeaders(of content: [UInt8]) -> [[UInt8]] {
+    guard content.count > 1, content[0] == Form.signed.rawValue else { return [] }
+    let digests = content[2...].prefix(Int(content[1]) * digestLength)
+    return stride(from: digests.startIndex, to: digests.endIndex, by: digestLength).map {
+      Array(digests[$0..<min($0 + digestLength, digests.endIndex)])
+    }
+  }
+
+  /// Decodes a body; nil if it is damaged or a header is missing.
+  static func join(_ content: [UInt8], with headers: [ChainHeader]) -> [UInt8]? {
+    guard let first = content.first, let form = Form(rawValue: first) else { return nil }
+    let rest = content.dropFirst()
+    switch form {
+    case .whole: return Array(rest)
+    case .base64: return Base64Text.encode(rest, isForURL: false)
+    case .signed:
+      let used = missingHeaders(of: content).map { digest in
+        headers.first { $0.digest == digest }
+      }
+      guard !used.contains(where: { $0 == nil }) else { return nil }
+      var reader = PieceReader(
+        headers: used.compactMap(\.self), rest: rest.dropFirst(1 + used.count * digestLength))
+      return reader.body()
+    }
+  }
+
+  /// Finds the JWS of a body and of their payloads.
+  private struct PieceWriter {
+    let headers: [ChainHeader]
+    var used: [ChainHeader] = []
+
+    private static let start = UInt8(ascii: "e")  // Every header is an object, `{"` in Base64
+    private static let dot = UInt8(ascii: ".")
+
+    mutating func pieces(of text: ArraySlice<UInt8>) -> [UInt8] {
+      var pieces: [UInt8] = []
+      var textStart = text.startIndex
+      var index = text.startIndex
+      while index < text.endIndex {
+        guard text[index] == Self.start, let (piece, end) = jws(at: index, in: text) else {
+          index += 1
+          continue
+        }
+        Self.append(text[textStart..<index], to: &pieces)
+        pieces += piece
+        index = end
+        textStart = end
+      }
+      Self.append(text[textStart...], to: &pieces)
+      return pieces
+    }
+
+    private static func append(_ text: ArraySlice<UInt8>, to pieces: inout [UInt8]) {
+      guard !text.isEmpty else { return }
+      pieces.append(Piece.text.rawValue)
+      pieces.appendWithLength(text)
+    }
+
+    private mutating func jws(
+      at start: Int, in text: ArraySlice<UInt8>
+    ) -> (piece: [UInt8], end: Int)? {
+      guard let header = headers.first(where: { text[start...].starts(with: $0.bytes) }) else {
+        return nil
+      }
+      let payloadStart = start + header.bytes.count + 1
+      guard payloadStart < text.endIndex, text[payloadStart - 1] == Self.dot,
+        let payloadEnd = text[payloadStart...].firstIndex(where: { !Base64Text.isURLDigit($0) }),
+        text[payloadEnd] == Self.dot
+      else { return nil }
+      let signature = text[(payloadEnd + 1)...].prefix(while: Base64Text.isURLDigit)
+      guard let payload = Base64Text.decode(text[payloadStart..<payloadEnd], isForURL: true),
+        let signatureBytes = Base64Text.decode(signature, isForURL: true)
+      else { return nil }
+      let number = used.firstIndex(of: header) ?? used.count
+      if number == used.count { used.append(header) }
+      var piece = [Piece.jws.rawValue, UInt8(truncatingIfNeeded: number)]
+      piece.appendWithLength(pieces(of: payload[...]))
+      piece.appendWithLength(signatureBytes)
+      return (piece, signature.endIndex)
+    }
+  }
+
+  private struct PieceReader {
+    let headers: [ChainHeader]
+    var rest: ArraySlice<UInt8>
+
+    mutating func body() -> [UInt8]? {
+      var body: [UInt8] = []
+      while let kind = rest.popFirst() {
+        switch Piece(rawValue: kind) {
+        case .text:
+          guard let text = rest.popWithLength() else { return nil }
+          body += text
+        case .jws:
+          guard let number = rest.popFirst(), number < headers.count,
+            let pieces = rest.popWithLength(), let signature = rest.popWithLength()
+          else { return nil }
+          var payload = PieceReader(headers: headers, rest: pieces)
+          guard let payload = payload.body() else { return nil }
+          body += headers[Int(number)].bytes
+          body.append(UInt8(ascii: "."))
+          body += Base64Text.encode(payload[...], isForURL: true)
+          body.append(UInt8(ascii: "."))
+          body += Base64Text.encode(signature, isForURL: true)
+        case nil: return nil
+        }
+      }
+      return body
+    }
+  }
+}
+
+/// Base64 with padding, or without it in the alphabet for URLs (RFC 4648).
+private enum Base64Text {
+  static func isURLDigit(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+      UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
+      true
+    default: false
+    }
+  }
+
+  static func encode(_ bytes: ArraySlice<UInt8>, isForURL: Bool) -> [UInt8] {
+    let text = Array(Data(bytes).base64EncodedString().utf8)
+    guard isForURL else { return text }
+    let padding = text.suffix(2).count { $0 == UInt8(ascii: "=") }
+    return text.dropLast(padding).map { byte in
+      switch byte {
+      case UInt8(ascii: "+"): UInt8(ascii: "-")
+      case UInt8(ascii: "/"): UInt8(ascii: "_")
+      default: byte
+      }
+    }
+  }
+
+  /// Nil unless encoding gives the same text.
+  static func decode(_ text: ArraySlice<UInt8>, isForURL: Bool) -> [UInt8]? {
+    var padded = Data(text)
+    if isForURL {
+      padded = Data(
+        text.map { byte in
+          switch byte {
+          case UInt8(ascii: "-"): UInt8(ascii: "+")
+          case UInt8(ascii: "_"): UInt8(ascii: "/")
+          default: byte
+          }
+        })
+      padded.append(contentsOf: repeatElement(UInt8(ascii: "="), count: (4 - text.count % 4) % 4))
+    }
+    guard let bytes = Data(base64Encoded: padded).map(Array.init),
+      encode(bytes[...], isForURL: isForURL).elementsEqual(text)
+    else { return nil }
+    return bytes
+  }
+}
+
+extension [UInt8] {
+  /// Appends bytes after their number, in groups of seven bits, the lowest first.
+  fileprivate mutating func appendWithLength(_ bytes: some Collection<UInt8>) {
+    var length = bytes.count
+    while length >= 0x80 {
+      append(UInt8(length & 0x7F) | 0x80)
+      length >>= 7
+    }
+    append(UInt8(length))
+    self += bytes
+  }
+}
+
+extension ArraySlice<UInt8> {
+  fileprivate mutating func popWithLength() -> ArraySlice<UInt8>? {
+    var length = 0
+    for shift in stride(from: 0, to: 35, by: 7) {
+      guard let byte = popFirst() else { return nil }
+      length |= Int(byte & 0x7F) << shift
+      guard byte & 0x80 != 0 else {
+        guard length <= count else { return nil }
+        defer { removeFirst(length) }
+        return prefix(length)
+      }
+    }
+    return nil
+  }
+}
