@@ -13,8 +13,8 @@
 --     "projection" follows from it: `tenure rebuild` writes it again, `tenure audit` compares.
 --   * The same schema distributes on Citus. Hence: every key contains the distribution column, given
 --     in the table's comment as [by column]; foreign keys stay within one such column or point to a
---     [reference] table; no triggers on distributed tables, so that append-only is a matter of
---     privileges; queues and feeds are [local].
+--     [reference] table; append-only is a matter of privileges, because distributed tables have no
+--     triggers (those of account_change are dropped there); queues and feeds are [local].
 
 BEGIN;
 
@@ -1193,6 +1193,82 @@ CREATE TABLE sandbox_access (
 );
 COMMENT ON TABLE sandbox_access IS 'Accounts whose sandbox purchases grant entitlements. [reference]';
 INSERT INTO sandbox_access (everybody, account_ids) VALUES (true, '{}') ON CONFLICT DO NOTHING;
+
+-- The accounts whose entitlements may have changed, for servers that keep answers in memory: with each
+-- batch of reads a server asks for the changes that its last snapshot did not see, and drops the
+-- answers of those accounts. Triggers write them, in the commit of the change, so that no writer can
+-- forget them. Unlogged, as account_change_log is: after a crash, a failover or a restored backup both
+-- are empty, and no snapshot from before is compared with transactions after it.
+CREATE UNLOGGED TABLE account_change (
+    -- The transaction. A snapshot says whether it had seen that, also of one that commits late.
+    xid        xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    -- Null: all accounts, and the catalogue.
+    account_id text
+) WITH (
+    -- The pages that a busy minute needs are kept, so that plans made with an empty table use the index.
+    vacuum_truncate = false, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0,
+    autovacuum_analyze_threshold = 1000, autovacuum_analyze_scale_factor = 0);
+COMMENT ON TABLE account_change IS
+    'Accounts whose entitlements may have changed in the last minutes. [local]';
+CREATE INDEX account_change_by_xid ON account_change (xid);
+
+-- The history to which the rows of account_change belong. A server starts it where there is none,
+-- unless a trigger is missing.
+CREATE UNLOGGED TABLE account_change_log (
+    is_only_row boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (is_only_row),
+    log_id      uuid    NOT NULL DEFAULT gen_random_uuid(),
+    -- The changes of transactions before this one were deleted.
+    trimmed_to  xid8    NOT NULL DEFAULT '0',
+    -- Those of transactions before this one are deleted next.
+    trims_to    xid8    NOT NULL DEFAULT '0'
+);
+COMMENT ON TABLE account_change_log IS 'The history of account_change. [local]';
+
+CREATE OR REPLACE FUNCTION note_account_change()
+RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        INSERT INTO tenure.account_change (account_id) VALUES (OLD.account_id);
+    END IF;
+    IF TG_OP = 'INSERT' OR TG_OP = 'UPDATE' AND NEW.account_id <> OLD.account_id THEN
+        INSERT INTO tenure.account_change (account_id) VALUES (NEW.account_id);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION note_change_of_all()
+RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    INSERT INTO tenure.account_change DEFAULT VALUES;
+    RETURN NULL;
+END
+$$;
+
+-- On every table from which the entitlements of a read follow (a test compares them).
+CREATE TRIGGER account_change AFTER INSERT OR UPDATE OR DELETE ON holding
+    FOR EACH ROW EXECUTE FUNCTION note_account_change();
+CREATE TRIGGER account_change_of_all AFTER TRUNCATE ON holding
+    FOR EACH STATEMENT EXECUTE FUNCTION note_change_of_all();
+CREATE TRIGGER account_change AFTER INSERT OR UPDATE OR DELETE ON account_grant
+    FOR EACH ROW EXECUTE FUNCTION note_account_change();
+CREATE TRIGGER account_change_of_all AFTER TRUNCATE ON account_grant
+    FOR EACH STATEMENT EXECUTE FUNCTION note_change_of_all();
+CREATE TRIGGER account_change_of_all AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON product
+    FOR EACH STATEMENT EXECUTE FUNCTION note_change_of_all();
+CREATE TRIGGER account_change_of_all AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON product_entitlement
+    FOR EACH STATEMENT EXECUTE FUNCTION note_change_of_all();
+-- Also in sessions that restore or replicate.
+ALTER TABLE holding ENABLE ALWAYS TRIGGER account_change;
+ALTER TABLE holding ENABLE ALWAYS TRIGGER account_change_of_all;
+ALTER TABLE account_grant ENABLE ALWAYS TRIGGER account_change;
+ALTER TABLE account_grant ENABLE ALWAYS TRIGGER account_change_of_all;
+ALTER TABLE product ENABLE ALWAYS TRIGGER account_change_of_all;
+ALTER TABLE product_entitlement ENABLE ALWAYS TRIGGER account_change_of_all;
 
 -- Every account's current entitlements, for SQL: row for row the same as GET
 -- /v1/accounts/{account_id}/entitlements (a test compares them). The programs compute them in code

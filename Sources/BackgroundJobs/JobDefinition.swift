@@ -142,6 +142,13 @@ extension Job.Kind {
         return .settled
       }
 
+    case .trimAccountChanges:
+      .recurring(every: .minutes(1), { _ in [.trimAccountChanges] }) { job, runner, interval in
+        try await runner.ledger.maintenance.trimAccountChanges(
+          job, every: interval, at: runner.now())
+        return .settled
+      }
+
     case .pruneEvents:
       .recurring(every: .hours(1), { _ in [.pruneEvents] }) { job, runner, interval in
         try await runner.ledger.maintenance.pruneEvents(

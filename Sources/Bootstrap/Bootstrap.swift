@@ -104,8 +104,14 @@ package struct Assembly: Sendable {
         configuration: configuration, primary: database, changes: changes,
         staleness: settings.readMaxStaleness, logger: logger)
     }
+    let cache =
+      settings.readCache == 0
+      ? nil
+      : EntitlementCache(
+        limit: settings.readCache, ledger: ledger, catalogue: catalogue, logger: logger)
     entitlements = EntitlementReader(
-      ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess, replica: replica)
+      ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess,
+      replica: replica, cache: cache)
     if try await ledger.products.publish(settings.sandboxAccess, at: now()) {
       logger.notice("The view current_entitlement now uses this program's TENURE_SANDBOX_ACCESS")
     }

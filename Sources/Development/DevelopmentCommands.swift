@@ -159,8 +159,10 @@ struct BenchCommand: AsyncParsableCommand {
     commandName: "bench",
     abstract: "Runs benchmarks, each next to a limit measured in the same run.",
     discussion: """
-      reads: entitlements over HTTP, 64 connections, random accounts, on the fast path and through \
-      the router. Limit: pgbench's prepared query of the same table. submissions: receipts from \
+      reads: entitlements over HTTP, 64 connections, random accounts, after each was read once: \
+      with the cache of TENURE_READ_CACHE, without, and through the router. Limits: a bare NIO \
+      server that answers the same bytes, and pgbench's prepared query of the same table. \
+      submissions: receipts from \
       request to decision, with Apple's response at hand. Limit: the bare SQL of the same writes. \
       signatures: signed transactions and notifications verified on one core, with cached and new \
       certificates. Limit: bare signature verification. jobs: expiring orders through the job \
@@ -171,7 +173,7 @@ struct BenchCommand: AsyncParsableCommand {
       has one round. A million polls take an hour: tenure bench polling --subscriptions 1000000 \
       --polls 1000000.
 
-      growth (not part of all): entitlement reads with ten million accounts, next to a hundredth \
+      growth (not part of all): entitlement reads without a cache with ten million accounts, next to a hundredth \
       of them, each with its own PostgreSQL and server. Takes five minutes and 6 GB of disk space.
 
       reports (not part of all): every report and page on a large ledger with three years of \
@@ -216,6 +218,13 @@ struct BenchCommand: AsyncParsableCommand {
 
   @Option(help: "Number of lines of the imported file.")
   var lines = 200_000
+
+  @Option(
+    help: """
+      Memory for answers of the server that reads measures, such as 256MB. (default: \
+      TENURE_READ_CACHE, or 64MB)
+      """)
+  var readCache: String?
 
   @Option(help: "Output format: table or json.")
   var format = BenchFormat.table
@@ -274,6 +283,7 @@ struct BenchCommand: AsyncParsableCommand {
     let report = try await BenchRun(
       subject: subject, databaseURL: databaseURL, accounts: accounts, seconds: seconds,
       rounds: rounds, subscriptions: subscriptions, polls: polls, lines: lines,
+      readCache: readCache,
       databaseDirectory: database.map { URL(filePath: $0, directoryHint: .isDirectory) },
       logger: logger
     ).run()

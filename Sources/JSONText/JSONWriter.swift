@@ -13,6 +13,9 @@ package struct JSONWriter {
     bytes.reserveCapacity(capacity)
   }
 
+  /// Begins anew, in the memory of the text before.
+  package mutating func removeAll() { bytes.removeAll(keepingCapacity: true) }
+
   package var text: String { String(decoding: bytes, as: UTF8.self) }
 
   // MARK: Structure
@@ -108,6 +111,9 @@ package struct JSONWriter {
   package mutating func write(json text: String) {
     bytes.append(contentsOf: text.utf8)
   }
+
+  /// Writes bytes that are JSON already, with a closure that returns whether it has written any.
+  package mutating func write(_ append: (inout [UInt8]) -> Bool) -> Bool { append(&bytes) }
 
   package mutating func write(_ value: Bool) {
     bytes.append(contentsOf: (value ? "true" : "false").utf8)

@@ -54,6 +54,7 @@ struct RetryTests {
     (.compareNotifications(bundleID: "b", .sandbox), nil),
     (.reconcile,                                     nil),
     (.pruneEvents,                                 nil),
+    (.trimAccountChanges,                          nil),
     (.rollUpMovements,                              nil),
     (.prunePayloads,                                     nil),
     (.mergeAccount(AccountKey(rawValue: UUID())), nil),

@@ -160,6 +160,20 @@ struct EntitlementEventsTests {
         for moment in between + [last] where entitlements(at: moment) != known {
           return "a change before \(moment), and not at \(String(describing: next))"
         }
+        let constancy = EntitlementEvents.constancy(
+          holdings: holdings, grants: grants, catalogue: catalogue, around: now)
+        let (first, end) = (
+          max(constancy.lowerBound, now - .days(4000)),
+          min(constancy.upperBound, now + .days(4000))
+        )
+        let same = (0..<5).map { _ in
+          first
+            + .milliseconds(
+              Int64.random(in: 0..<(end - first).inMilliseconds, using: &generator))
+        }
+        for moment in [first, end - ms] + same where entitlements(at: moment) != known {
+          return "a change between \(now) and \(moment), although nothing changes by time"
+        }
         guard let next else {
           ends += 1
           return nil
@@ -169,6 +183,26 @@ struct EntitlementEventsTests {
       }
     }
     #expect(changes > 0 && ends > 0, "the property is about something")
+  }
+
+  @Test func `a product that grants nothing hides another by time`() {
+    let plain: ProductID = "plain"
+    let catalogue = Catalogue([
+      Product(id: .monthly, validFrom: day(0), type: .autoRenewable, entitlements: ["premium"]),
+      Product(id: plain, validFrom: day(0), type: .autoRenewable, entitlements: []),
+    ])
+    let holdings = [(ProductID.monthly, 0.0), (plain, 20)].map { product, begin in
+      Holding(
+        charge: key("1", product), productID: product, startsAt: day(begin), endsAt: day(40))
+    }
+    func names(at moment: Timestamp) -> [String] {
+      Entitlement.entitlements(holdings: holdings, catalogue: catalogue, at: moment).map(\.name)
+    }
+    let constancy = EntitlementEvents.constancy(
+      holdings: holdings, grants: [], catalogue: catalogue, around: day(10))
+    #expect(constancy.upperBound <= day(20))
+    #expect(names(at: constancy.upperBound - ms) == ["premium"])
+    #expect(names(at: day(21)) == [])
   }
 
   @Test func `what grants nothing has no next change`() {

@@ -113,6 +113,24 @@ package final class SettingSource: Sendable {
     return value
   }
 
+  /// Reads a number of bytes such as `64MB` (of 2^20), or 0.
+  func bytes(_ name: String, atLeast least: Int, atMost most: Int) throws -> Int? {
+    guard let text = try string(name)?.lowercased(), text != "0" else {
+      return try string(name) == nil ? nil : 0
+    }
+    for (unit, size) in [("mb", 1 << 20), ("gb", 1 << 30)] where text.hasSuffix(unit) {
+      if let number = Int(text.dropLast(2)), number > 0, number <= most / size,
+        number * size >= least
+      {
+        return number * size
+      }
+    }
+    throw SettingError(
+      name: name,
+      fault: "must be 0 or a number of MB or GB such as 64MB, at most \(most >> 30)GB "
+        + "(got \"\(text)\")")
+  }
+
   package func flag(_ name: String) throws -> Bool? {
     guard let text = try string(name) else { return nil }
     switch text.lowercased() {

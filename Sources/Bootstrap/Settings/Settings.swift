@@ -19,6 +19,8 @@ package struct Settings: Sendable {
   /// A standby that answers entitlement reads; nil if the primary answers all.
   package var readDatabaseURL: Secret<String>?
   package var readMaxStaleness: Duration = .seconds(5)
+  /// The bytes that answers to reads may take in `serve`; 0: none are kept.
+  package var readCache = 64 << 20
   package var usesPreparedStatements = true
   package var dataDirectory = ".tenure"
   package var httpHost = "127.0.0.1"
@@ -102,6 +104,10 @@ package struct Settings: Sendable {
     set(&readMaxStaleness) {
       try source.duration(
         "TENURE_READ_MAX_STALENESS", in: .seconds, atMost: .seconds(600), example: "5s")
+    }
+    set(&readCache) {
+      try source.bytes(
+        "TENURE_READ_CACHE", atLeast: EntitlementCache.smallestLimit, atMost: 64 << 30)
     }
     set(&usesPreparedStatements) { try source.flag("TENURE_DATABASE_PREPARED_STATEMENTS") }
     set(&dataDirectory) { try source.string("TENURE_DATA_DIR") }

@@ -194,16 +194,20 @@ struct Wrk: Sendable {
   /// `query` is empty or begins with a question mark.
   ///
   /// - Throws: ``BenchError``, also when a request failed.
+  ///
+  /// - Parameter first: Where to begin, if all accounts are to be read in turn.
+  /// - Returns: The measurement and the number of reads.
   func readEntitlements(
-    from server: ServeProcess, accounts: ClosedRange<Int>, query: String = "", connections: Int,
-    seconds: Int
-  ) async throws -> Measurement {
+    from url: String, secret: String, accounts: ClosedRange<Int>, from first: Int? = nil,
+    query: String = "", connections: Int, seconds: Int
+  ) async throws -> (Measurement, reads: Int) {
     let file = directory.appending(path: "wrk.lua")
-    try script(server, accounts, query).write(to: file, atomically: true, encoding: .utf8)
+    try script(secret, accounts, first, query).write(
+      to: file, atomically: true, encoding: .utf8)
     let output = try await tool.run(
       [
         "--threads", "2", "--connections", "\(connections)", "--duration", "\(seconds)s",
-        "--script", file.path(percentEncoded: false), server.url,
+        "--script", file.path(percentEncoded: false), url,
       ], in: directory)
     guard let line = output.split(separator: "\n").last(where: { $0.hasPrefix("{") }),
       let summary = try? JSONDecoder().decode(Summary.self, from: Data(line.utf8))
@@ -211,38 +215,47 @@ struct Wrk: Sendable {
     guard summary.errors == 0 else {
       throw BenchError.wrongAnswer("\(summary.errors) of \(Int(summary.requests)) reads failed")
     }
-    return Measurement(
+    let measurement = Measurement(
       rate: summary.requests / (summary.microseconds / 1_000_000),
       p50: .microseconds(summary.p50), p99: .microseconds(summary.p99))
+    return (measurement, Int(summary.requests))
   }
 
   /// Formats requests itself because wrk's formatting takes as long as all the rest.
-  private func script(_ server: ServeProcess, _ accounts: ClosedRange<Int>, _ query: String)
-    -> String
-  {
-    """
-    local threads = 0
-    function setup(thread)
-      threads = threads + 1
-      thread:set("seed", os.time() * 64 + threads)
-    end
-    function init(arguments)
-      math.randomseed(seed)
-    end
-    local rest = "/entitlements\(query) HTTP/1.1\\r\\nHost: localhost\\r\\n" ..
-      "Authorization: Bearer \(server.secret)\\r\\n\\r\\n"
-    function request()
-      local account = math.random(\(accounts.lowerBound), \(accounts.upperBound))
-      return "GET /v1/accounts/" .. account .. rest
-    end
-    function done(summary, latency, requests)
-      local errors = summary.errors
-      io.write(string.format(
-        '{"requests": %d, "microseconds": %d, "errors": %d, "p50": %d, "p99": %d}\\n',
-        summary.requests, summary.duration,
-        errors.connect + errors.read + errors.write + errors.status + errors.timeout,
-        latency:percentile(50), latency:percentile(99)))
-    end
-    """
+  private func script(
+    _ secret: String, _ accounts: ClosedRange<Int>, _ first: Int?, _ query: String
+  ) -> String {
+    let choice =
+      first.map {
+        """
+        turn = (turn or \($0) + number) + 2
+          local account = \(accounts.lowerBound) + turn % \(accounts.count)
+        """
+      } ?? "local account = math.random(\(accounts.lowerBound), \(accounts.upperBound))"
+    return """
+      local threads = 0
+      function setup(thread)
+        threads = threads + 1
+        thread:set("seed", os.time() * 64 + threads)
+        thread:set("number", threads)
+      end
+      function init(arguments)
+        math.randomseed(seed)
+      end
+      local rest = "/entitlements\(query) HTTP/1.1\\r\\nHost: localhost\\r\\n" ..
+        "Authorization: Bearer \(secret)\\r\\n\\r\\n"
+      function request()
+        \(choice)
+        return "GET /v1/accounts/" .. account .. rest
+      end
+      function done(summary, latency, requests)
+        local errors = summary.errors
+        io.write(string.format(
+          '{"requests": %d, "microseconds": %d, "errors": %d, "p50": %d, "p99": %d}\\n',
+          summary.requests, summary.duration,
+          errors.connect + errors.read + errors.write + errors.status + errors.timeout,
+          latency:percentile(50), latency:percentile(99)))
+      end
+      """
   }
 }

@@ -4,15 +4,15 @@ import Logging
 import NIOCore
 import NIOHTTP1
 
-/// Entitlement reads a second that `tenure serve` answers over HTTP, compared with the same query
-/// sent to PostgreSQL directly.
+/// Entitlement reads a second that `tenure serve` answers over HTTP, compared with a bare NIO server
+/// that answers the same bytes, and with the same query sent to PostgreSQL directly.
 struct ReadBenchmark: Sendable {
   private static let name = "entitlement reads over HTTP"
-  private static let routerName = "entitlement reads through the router"
-  private static let limitName =
+  private static let bareName = "a bare NIO server that answers the same bytes"
+  private static let pgbenchName =
     "pgbench, 8 clients, the prepared select of one account's holdings on the same table"
-  private static let goal = 1.0
-  private static let routerGoal = 0.45
+  /// The goal for the 99th percentile.
+  private static let longest: Duration = .milliseconds(4)
   /// PostgreSQL is saturated by few connections; more are slower.
   private static let clients = 8
 
@@ -25,33 +25,60 @@ struct ReadBenchmark: Sendable {
   /// The warm-up of wrk in seconds, and of pgbench in queries of each client.
   var warmUp = (seconds: 2, queries: 10_000)
   var executable = Bundle.main.executableURL
+  /// `TENURE_READ_CACHE` of the measured server; nil: that of the environment.
+  var cache: String?
+
+  private typealias Rounds = [(measured: Measurement, limit: Measurement)]
 
   func run() async throws -> [BenchResult] {
     let pgbench = try Pgbench(databaseURL: database.url, directory: directory)
-    return try await EntitlementReads.run(
-      of: accounts, in: database, by: executable, warmUp: warmUp.seconds, in: directory
-    ) { try await run(pgbench, $0) }
+    return try await withReads(cache: cache) { reads in
+      try await reads.fillCache(seconds: warmUp.seconds)
+      return try await withReads(cache: EntitlementReads.noCache) { uncached in
+        try await BareServer.run(answering: try await reads.answer()) { bare in
+          try await run(pgbench, bare, reads, uncached: uncached)
+        }
+      }
+    }
   }
 
-  private func run(_ pgbench: Pgbench, _ reads: EntitlementReads) async throws -> [BenchResult] {
+  private func withReads<Value>(
+    cache: String?, _ body: (EntitlementReads) async throws -> Value
+  ) async throws -> Value {
+    try await EntitlementReads.run(
+      of: accounts, in: database, by: executable, cache: cache, warmUp: warmUp.seconds,
+      in: directory, body)
+  }
+
+  private func run(
+    _ pgbench: Pgbench, _ bare: BareServer, _ reads: EntitlementReads, uncached: EntitlementReads
+  ) async throws -> [BenchResult] {
     let first = try await limit(pgbench, times: warmUp.queries)
     let times = max(1, Int(first.rate * Double(seconds)) / Self.clients)
-    var figures: [(measured: Measurement, limit: Measurement)] = []
-    var routerFigures: [(measured: Measurement, limit: Measurement)] = []
+    var (overHTTP, cached, without, routed): (Rounds, Rounds, Rounds, Rounds) = ([], [], [], [])
     for round in 1...rounds {
       logger.notice("Reads", metadata: ["round": "\(round) of \(rounds)"])
       let limit = try await limit(pgbench, times: times)
-      figures.append((try await reads.measure(seconds: seconds), limit))
+      let bareLimit = try await reads.measure(at: bare, seconds: seconds)
+      let measured = try await reads.measure(seconds: seconds)
+      overHTTP.append((measured, bareLimit))
+      cached.append((measured, limit))
+      without.append((try await uncached.measure(seconds: seconds), limit))
       let query = EntitlementReads.routerQuery
-      routerFigures.append((try await reads.measure(query: query, seconds: seconds), limit))
+      routed.append((try await reads.measure(query: query, seconds: seconds), limit))
     }
     return [
       BenchResult(
-        name: Self.name, limitName: Self.limitName, goal: Self.goal, rounds: figures,
-        memory: reads.server.peakMemory),
+        name: Self.name, limitName: Self.bareName, goal: 0.8, longest: Self.longest,
+        rounds: overHTTP, memory: reads.server.peakMemory),
       BenchResult(
-        name: Self.routerName, limitName: Self.limitName, goal: Self.routerGoal,
-        rounds: routerFigures),
+        name: "the same beside PostgreSQL", limitName: Self.pgbenchName, goal: 1, rounds: cached),
+      BenchResult(
+        name: "the same without a cache", limitName: Self.pgbenchName, goal: 0.6, rounds: without,
+        memory: uncached.server.peakMemory),
+      BenchResult(
+        name: "entitlement reads through the router", limitName: Self.pgbenchName, goal: 0.45,
+        rounds: routed),
     ]
   }
 
@@ -101,9 +128,10 @@ struct GrowthBenchmark: Sendable {
     of population: Population, _ body: (EntitlementReads) async throws -> Value
   ) async throws -> Value {
     try await population.accounts.fill(population.database, logger: logger)
+    // Without a cache, which would hold all of the few accounts.
     return try await EntitlementReads.run(
-      of: population.accounts, in: population.database, by: executable, warmUp: warmUp,
-      in: directory, body)
+      of: population.accounts, in: population.database, by: executable,
+      cache: EntitlementReads.noCache, warmUp: warmUp, in: directory, body)
   }
 
   private func run(_ many: EntitlementReads, _ few: EntitlementReads) async throws
@@ -137,6 +165,8 @@ struct GrowthBenchmark: Sendable {
 struct EntitlementReads: Sendable {
   /// Requests the same response in a form that only the router handles.
   static let routerQuery = "?active=false"
+  /// The setting of a server without a cache.
+  static let noCache = "0"
   private static let connections = 64
 
   let server: ServeProcess
@@ -145,14 +175,20 @@ struct EntitlementReads: Sendable {
 
   /// Starts a server, warms it up, and runs a body.
   ///
-  /// - Parameter warmUp: The seconds of reads in each way that are not counted, until caches are
-  ///   warm and statements prepared.
+  /// - Parameters:
+  ///   - cache: `TENURE_READ_CACHE`; nil: that of the environment.
+  ///   - warmUp: The seconds of reads in each way that are not counted, until caches are warm and
+  ///     statements prepared.
   /// - Throws: ``BenchError``, or an error of the body.
   static func run<Value>(
-    of accounts: SampleAccounts, in database: BenchDatabase, by executable: URL?, warmUp: Int,
-    in directory: URL, _ body: (EntitlementReads) async throws -> Value
+    of accounts: SampleAccounts, in database: BenchDatabase, by executable: URL?,
+    cache: String?, warmUp: Int, in directory: URL,
+    _ body: (EntitlementReads) async throws -> Value
   ) async throws -> Value {
-    try await ServeProcess.run(executable, databaseURL: database.url, in: directory) { server in
+    let environment = cache.map { ["TENURE_READ_CACHE": $0] } ?? [:]
+    return try await ServeProcess.run(
+      executable, databaseURL: database.url, environment: environment, in: directory
+    ) { server in
       let reads = try EntitlementReads(of: accounts.numbers, from: server, in: directory)
       try await reads.warmUp(seconds: warmUp)
       return try await body(reads)
@@ -169,18 +205,37 @@ struct EntitlementReads: Sendable {
   /// Reads for some seconds; `query` is empty or begins with a question mark.
   ///
   /// - Throws: ``BenchError``, also when a request failed.
-  func measure(query: String = "", seconds: Int) async throws -> Measurement {
+  func measure(
+    at bare: BareServer? = nil, query: String = "", seconds: Int
+  ) async throws -> Measurement {
     try await wrk.readEntitlements(
-      from: server, accounts: accounts, query: query, connections: Self.connections,
-      seconds: seconds)
+      from: bare?.url ?? server.url, secret: server.secret, accounts: accounts, query: query,
+      connections: Self.connections, seconds: seconds
+    ).0
+  }
+
+  /// Reads every account once, some seconds at a time.
+  func fillCache(seconds: Int) async throws {
+    var read = 0
+    while seconds > 0, read < accounts.count {
+      read += try await wrk.readEntitlements(
+        from: server.url, secret: server.secret, accounts: accounts, from: read,
+        connections: Self.connections, seconds: seconds
+      ).reads
+    }
+  }
+
+  /// The answer about one account.
+  func answer() async throws -> BenchAnswer {
+    try await server.get("/v1/accounts/\(accounts.upperBound)/entitlements")
   }
 
   /// Checks a response, then reads in both ways.
   private func warmUp(seconds: Int) async throws {
-    let (status, body) = try await server.get("/v1/accounts/\(accounts.upperBound)/entitlements")
-    guard status == 200, body.contains("\"\(SampleAccounts.entitlement)\""),
-      body.contains("\"active\":true")
-    else { throw BenchError.wrongAnswer("\(status) \(body)") }
+    let answer = try await answer()
+    guard answer.status == 200, answer.body.contains("\"\(SampleAccounts.entitlement)\""),
+      answer.body.contains("\"active\":true")
+    else { throw BenchError.wrongAnswer("\(answer.status) \(answer.body)") }
     for query in ["", Self.routerQuery] where seconds > 0 {
       _ = try await measure(query: query, seconds: seconds)
     }

@@ -29,9 +29,16 @@ struct SampleAccounts: Sendable {
 
   private func insert(into database: ConnectionPool) async throws {
     try await Self.describeProduct(in: database)
+    // No server runs that would have to know of millions of changes.
+    try await database.runScript("ALTER TABLE tenure.holding DISABLE TRIGGER USER")
     for statement in statements {
       _ = try await database.execute(statement, deadline: Self.deadline)
     }
+    try await database.runScript(
+      """
+      ALTER TABLE tenure.holding ENABLE ALWAYS TRIGGER account_change;
+      ALTER TABLE tenure.holding ENABLE ALWAYS TRIGGER account_change_of_all;
+      """)
     let tables = "account, tenure.account_by_key, tenure.account_by_token, tenure.holding"
     try await database.runScript(
       "VACUUM (ANALYZE) tenure.\(tables), tenure.account_grant", deadline: Self.deadline)

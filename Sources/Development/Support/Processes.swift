@@ -159,13 +159,14 @@ final class ServeProcess: Sendable {
   ///
   /// - Throws: ``BenchError/serverDidNotStart(log:)``, or an error of the body.
   static func run<Value>(
-    _ executable: URL?, databaseURL: String, in directory: URL,
-    _ body: (ServeProcess) async throws -> Value
+    _ executable: URL?, databaseURL: String, environment: [String: String] = [:],
+    in directory: URL, _ body: (ServeProcess) async throws -> Value
   ) async throws -> Value {
     guard let executable else {
       throw BenchError.serverDidNotStart(log: "The path of this program is unknown.")
     }
-    let server = try await start(executable, databaseURL: databaseURL, in: directory)
+    let server = try await start(
+      executable, databaseURL: databaseURL, environment: environment, in: directory)
     do {
       let value = try await body(server)
       await server.stop()
@@ -190,12 +191,13 @@ final class ServeProcess: Sendable {
   }
 
   /// Requests a path with the server's API key.
-  func get(_ path: String) async throws -> (status: UInt, body: String) {
+  func get(_ path: String) async throws -> BenchAnswer {
     var request = HTTPClientRequest(url: url + path)
     request.headers.add(name: "Authorization", value: "Bearer \(secret)")
     let answer = try await HTTPClient.shared.execute(request, timeout: .seconds(30))
     let body = try await answer.body.collect(upTo: 1 << 20)
-    return (answer.status.code, String(buffer: body))
+    return BenchAnswer(
+      status: answer.status.code, headers: answer.headers, body: String(buffer: body))
   }
 
   /// The server's peak memory in bytes; nil where the system doesn't report it.

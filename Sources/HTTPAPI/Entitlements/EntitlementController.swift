@@ -82,10 +82,17 @@ struct AccountEntitlements: JSONObjectWritable {
   let asOf: Timestamp
   let entitlements: [Entitlement]
 
-  func writeMembers(to json: inout JSONWriter) {
+  static let list = "entitlements"
+
+  /// Writes the members before the list of entitlements.
+  static func writeSubject(_ accountID: String, asOf: Timestamp, to json: inout JSONWriter) {
     json.member("account_id", accountID)
     json.member("as_of", asOf)
-    json.member("entitlements", entitlements)
+  }
+
+  func writeMembers(to json: inout JSONWriter) {
+    Self.writeSubject(accountID, asOf: asOf, to: &json)
+    json.member(Self.list, entitlements)
   }
 }
 

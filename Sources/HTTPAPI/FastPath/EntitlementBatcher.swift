@@ -1,4 +1,5 @@
 import Foundation
+import JSONText
 import LedgerStorage
 import NIOCore
 import Subscriptions
@@ -14,6 +15,8 @@ final class EntitlementBatcher {
 
   private var waiting: [Question] = []
   private var date = (second: Int64.min, text: "")
+  /// The body of one answer, in memory that the next one reuses.
+  private var json = JSONWriter(capacity: 1024)
 
   init(
     eventLoop: any EventLoop, reader: EntitlementReader, now: @escaping @Sendable () -> Timestamp
@@ -46,22 +49,49 @@ final class EntitlementBatcher {
     submit(answers.filter { !$0.mayLag || !$1 }.map(\.0))
   }
 
-  private func submit(_ questions: [Question], at replica: ReadReplica? = nil) {
+  private func submit(
+    _ questions: [Question], at replica: ReadReplica? = nil, anew: Bool = false
+  ) {
     guard !questions.isEmpty else { return }
-    let asked = NIOLoopBound(questions, eventLoop: eventLoop)
+    let asked = NIOLoopBound((self, questions), eventLoop: eventLoop)
     let asOf = now()
-    reader.read(questions.map(\.accountID), at: replica) { [eventLoop] result in
+    reader.read(questions.map(\.accountID), at: replica, anew: anew) { [eventLoop] result in
       eventLoop.execute {
-        for (handler, accountID, _) in asked.value {
-          handler.answer(
-            Result {
-              try AccountEntitlements(
-                accountID: accountID, asOf: asOf,
-                entitlements: result.get().entitlements(of: accountID, at: asOf))
-            })
-        }
+        let (batcher, questions) = asked.value
+        batcher.answer(questions, from: result, asOf: asOf)
       }
     }
+  }
+
+  private func answer(
+    _ questions: [Question], from result: Result<ReadEntitlements, any Error>, asOf: Timestamp
+  ) {
+    var changed: [Question] = []
+    for question in questions {
+      do {
+        if try write(question.accountID, from: result.get(), asOf: asOf) {
+          question.handler.answer(.success(json.bytes))
+        } else {
+          changed.append(question)
+        }
+      } catch {
+        question.handler.answer(.failure(error))
+      }
+    }
+    submit(changed, anew: true)
+  }
+
+  private func write(
+    _ accountID: String, from read: ReadEntitlements, asOf: Timestamp
+  ) throws -> Bool {
+    json.removeAll()
+    var isKnown = false
+    try json.object { json in
+      AccountEntitlements.writeSubject(accountID, asOf: asOf, to: &json)
+      json.key(AccountEntitlements.list)
+      isKnown = try read.write(accountID, at: asOf, to: &json)
+    }
+    return isKnown
   }
 
   /// The value of the header field `Date`, made once a second.

@@ -1,7 +1,6 @@
 import CoreMetrics
 import Hummingbird
 import HummingbirdCore
-import JSONText
 import Logging
 import NIOCore
 import NIOHTTP1
@@ -280,18 +279,18 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
   // MARK: What goes out
 
-  /// Writes the answer, or has the router answer with the failure.
-  func answer(_ outcome: Result<AccountEntitlements, any Error>) {
+  /// Writes the answer with a body, or has the router answer with the failure.
+  func answer(_ outcome: Result<[UInt8], any Error>) {
     guard case .asked(let request, let head) = phase, let context, let encoder else { return }
     phase = .open
     server.metrics.inFlight.decrement()
     switch outcome {
-    case .success(let answer):
+    case .success(let body):
       // Nothing else was read from the connection since the request arrived.
       let begin = lastActive
       lastActive = .now()
       server.metrics.entitlements.count(status: 200, nanoseconds: (lastActive - begin).nanoseconds)
-      let bytes = encoded(answer, id: request.id ?? RequestID().description, context)
+      let bytes = encoded(body, id: request.id ?? RequestID().description, context)
       encoder.writeAndFlush(NIOAny(IOData.byteBuffer(bytes)), promise: nil)
     case .failure(let error):
       server.failures.put(error, on: context.channel)
@@ -302,21 +301,19 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   }
 
   /// The answer with the bytes that Hummingbird and NIO's encoder would write.
-  private func encoded(
-    _ answer: AccountEntitlements, id: String, _ context: ChannelHandlerContext
-  ) -> ByteBuffer {
-    var json = JSONWriter(capacity: 512)
-    answer.write(to: &json)
-    var buffer = context.channel.allocator.buffer(capacity: json.bytes.count + 256)
+  private func encoded(_ body: [UInt8], id: String, _ context: ChannelHandlerContext)
+    -> ByteBuffer
+  {
+    var buffer = context.channel.allocator.buffer(capacity: body.count + 256)
     buffer.writeStaticString(
       "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ")
-    buffer.writeString(String(json.bytes.count))
+    buffer.writeString(String(body.count))
     buffer.writeStaticString("\r\nX-Request-ID: ")
     buffer.writeString(id)
     buffer.writeStaticString("\r\nDate: ")
     buffer.writeString(batcher?.dateText ?? "")
     buffer.writeStaticString("\r\n\r\n")
-    buffer.writeBytes(json.bytes)
+    buffer.writeBytes(body)
     return buffer
   }
 

@@ -233,6 +233,9 @@ extension AccountStore {
       """,
       "DELETE FROM tenure.imported_source WHERE account_key = \(account.key)",
       "DELETE FROM tenure.consumption_consent WHERE account_key = \(account.key)",
+      // Servers that keep answers in memory drop all of them, instead of this account's by name.
+      "INSERT INTO tenure.account_change DEFAULT VALUES",
+      "DELETE FROM tenure.account_change WHERE account_id = \(name)",
     ]
   }
 

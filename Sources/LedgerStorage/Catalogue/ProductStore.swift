@@ -15,7 +15,7 @@ package struct ProductStore: LedgerStore {
     try await catalogue(from: database)
   }
 
-  private func catalogue(from runner: some StatementRunner) async throws -> Catalogue {
+  func catalogue(from runner: some StatementRunner) async throws -> Catalogue {
     let results = try await runner.batch([
       """
       SELECT product_id, valid_from, type, subscription_group, level, period, price_milliunits,

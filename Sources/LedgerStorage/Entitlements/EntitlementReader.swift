@@ -1,3 +1,4 @@
+package import JSONText
 package import Subscriptions
 
 /// Computes the entitlements of accounts.
@@ -15,12 +16,18 @@ package struct EntitlementReader: Sendable {
   private let sandboxAccess: SandboxAccess
   /// A standby that may answer instead of the primary.
   package let replica: ReadReplica?
+  fileprivate let cache: EntitlementCache?
+  /// Reads what the cache lacks.
+  private let cachedBatcher: HoldingBatcher?
 
+  /// - Parameter cache: Used by ``read(_:at:anew:completion:)``; nil: none.
   package init(
     ledger: Ledger, catalogue: CatalogueCache, sandboxAccess: SandboxAccess,
-    replica: ReadReplica? = nil
+    replica: ReadReplica? = nil, cache: EntitlementCache? = nil
   ) {
     self.replica = replica
+    self.cache = cache
+    cachedBatcher = cache?.batcher
     self.ledger = ledger
     self.catalogue = catalogue
     self.sandboxAccess = sandboxAccess
@@ -48,13 +55,15 @@ package struct EntitlementReader: Sendable {
   /// - Parameters:
   ///   - accountIDs: At most ``maximumBatch``.
   ///   - replica: Asked first, if ``ReadReplica/mayAnswer(for:)`` allows it for these accounts.
+  ///   - anew: Whether to read all accounts, also those in the cache.
   ///   - completion: Called once, on the thread that serves PostgreSQL: it must not block.
   package func read(
-    _ accountIDs: [String], at replica: ReadReplica? = nil,
+    _ accountIDs: [String], at replica: ReadReplica? = nil, anew: Bool = false,
     completion: @escaping @Sendable (Result<ReadEntitlements, any Error>) -> Void
   ) {
     guard let replica else {
-      return ledger.core.holdingBatcher.read(accountIDs) { [self] result in
+      let batcher = anew ? nil : cachedBatcher
+      return (batcher ?? ledger.core.holdingBatcher).read(accountIDs) { [self] result in
         completion(result.map { ReadEntitlements(rows: $0, reader: self) })
       }
     }
@@ -138,11 +147,31 @@ package struct ReadEntitlements: Sendable {
   fileprivate let rows: HoldingRows
   fileprivate let reader: EntitlementReader
 
-  /// The entitlements of one of the accounts that were read.
+  /// Writes the entitlements of one of the accounts that were read, as an array.
   ///
+  /// - Returns: False, after writing nothing, if the account changed while it was in the cache, and
+  ///   has to be read anew.
   /// - Throws: Decoding errors of this account's rows; other accounts' rows don't matter.
-  package func entitlements(of accountID: String, at moment: Timestamp) throws -> [Entitlement] {
-    reader.entitlements(of: accountID, holding: try rows.holdings(of: accountID), at: moment)
+  package func write(_ accountID: String, at moment: Timestamp, to json: inout JSONWriter) throws
+    -> Bool
+  {
+    let ticket = rows.ticket
+    if let ticket, reader.cache?.write(accountID, at: moment, ticket, to: &json) == true {
+      return true
+    }
+    guard rows.asked?.contains(AccountID(accountID)) ?? true else { return false }
+    let held = try rows.holdings(of: accountID)
+    let terms = reader.terms
+    let start = json.bytes.count
+    terms.entitlements(of: accountID, holding: held.holdings, granted: held.grants, at: moment)
+      .write(to: &json)
+    if let ticket {
+      reader.cache?.keep(
+        json.bytes[start...], of: accountID,
+        validFor: terms.constancy(holding: held.holdings, granted: held.grants, around: moment),
+        ticket)
+    }
+    return true
   }
 }
 

@@ -54,12 +54,18 @@ final class HoldingBatcher: Sendable {
   /// Reads a standby's applied log position, in front of the rows; nil for the primary.
   private let position: SQL?
   private let deadline: Duration
+  /// Accounts that it has are not read, and its changes are asked for instead; nil: none.
+  private let cache: EntitlementCache?
 
   /// - Parameter position: Reads a standby's log position, which the rows carry then.
-  init(database: ConnectionPool, position: SQL? = nil, deadline: Duration = deadline) {
+  init(
+    database: ConnectionPool, position: SQL? = nil, deadline: Duration = deadline,
+    cache: EntitlementCache? = nil
+  ) {
     self.database = database
     self.position = position
     self.deadline = deadline
+    self.cache = cache
   }
 
   /// Reads the holdings of some accounts, batched with concurrent calls.
@@ -75,35 +81,65 @@ final class HoldingBatcher: Sendable {
     if !batch.isEmpty { send(batch) }
   }
 
-  private func send(_ batch: [Question]) {
+  private func send(_ batch: [Question], mayUseCache: Bool = true) {
     let accountIDs = batch.count == 1 ? batch[0].accountIDs : batch.flatMap(\.accountIDs)
-    let statements = [position, Self.statement(accountIDs)].compactMap(\.self)
+    let inquiry = mayUseCache ? cache?.inquiry(for: accountIDs) : nil
+    let asked = inquiry?.missing ?? accountIDs
+    // Changes last: rows of an account that is not among them are right as of their snapshot.
+    let statements = [position, asked.isEmpty ? nil : Self.statement(asked), inquiry?.changes]
+      .compactMap(\.self)
     database.batch(statements, deadline: deadline) { [self] outcome in
-      let (next, refused) = state.withLock { state -> ([Question], [Question]) in
-        var refused: [Question] = []
-        if case .failure(let error) = outcome, position != nil || Self.isOutage(error) {
-          // Fail the queued calls too, so that each waits for one deadline only: calls to a
-          // standby fall back to the primary, and an unresponsive primary would time out again.
-          swap(&refused, &state.waiting)
-        }
-        let next = state.nextBatch()
-        if next.isEmpty { state.statements -= 1 }
-        return (next, refused)
-      }
-      // The next statement is in flight while the callers decode these rows.
-      if !next.isEmpty { send(next) }
-      let rows = outcome.flatMap { results in
-        Result {
-          var rows = try HoldingRows(results[results.count - 1])
-          if position != nil {
-            rows.position = try LogPosition.positions(from: results[0]).first ?? nil
+      if let cache, let inquiry {
+        switch outcome {
+        case .failure(let error) where Self.isRefusal(error):
+          cache.refuse(error)
+          return send(batch, mayUseCache: false)
+        case .failure: break
+        case .success(let results):
+          let rows = asked.isEmpty ? nil : results[0]
+          let isPartial = asked.count < accountIDs.count
+          return cache.settle(results[results.count - 1], inquiry) { [self] ticket in
+            answer(
+              batch,
+              Result {
+                var rows = try HoldingRows(rows)
+                if isPartial { rows.asked = Set(asked.map(AccountID.init(_:))) }
+                rows.ticket = ticket
+                return rows
+              })
           }
-          return rows
         }
       }
-      for question in batch { question.completion(rows) }
-      for question in refused { question.completion(rows) }
+      answer(
+        batch,
+        outcome.flatMap { results in
+          Result {
+            var rows = try HoldingRows(results[results.count - 1])
+            if position != nil {
+              rows.position = try LogPosition.positions(from: results[0]).first ?? nil
+            }
+            return rows
+          }
+        })
     }
+  }
+
+  private func answer(_ batch: [Question], _ rows: Result<HoldingRows, any Error>) {
+    let (next, refused) = state.withLock { state -> ([Question], [Question]) in
+      var refused: [Question] = []
+      if case .failure(let error) = rows, position != nil || Self.isOutage(error) {
+        // Fail the queued calls too, so that each waits for one deadline only: calls to a
+        // standby fall back to the primary, and an unresponsive primary would time out again.
+        swap(&refused, &state.waiting)
+      }
+      let next = state.nextBatch()
+      if next.isEmpty { state.statements -= 1 }
+      return (next, refused)
+    }
+    // The next statement is in flight while the callers decode these rows.
+    if !next.isEmpty { send(next) }
+    for question in batch { question.completion(rows) }
+    for question in refused { question.completion(rows) }
   }
 
   /// Whether the server did not answer, as opposed to rejecting the statement.
@@ -112,6 +148,12 @@ final class HoldingBatcher: Sendable {
     case .connectionFailed, .poolTimeout, .timedOut: true
     case .connectionLost, .server, .decoding, .closed, .invalidRequest, nil: false
     }
+  }
+
+  /// Whether the server will reject the statement again.
+  private static func isRefusal(_ error: any Error) -> Bool {
+    guard let error = error as? PostgresError, error.code == .server else { return false }
+    return !error.isTransient && error.sqlState != .queryCanceled
   }
 
   /// Reads an account's holdings; cancellation ends the wait without affecting other callers.
@@ -182,17 +224,23 @@ final class HoldingBatcher: Sendable {
 /// Only the account IDs are decoded here. Each caller decodes its own rows, which spreads the work
 /// over the callers' threads and limits a decoding error to its account.
 struct HoldingRows: Sendable {
-  private let rows: Rows
+  private let rows: Rows?
+  /// The accounts that were read, others being in the cache; nil: all.
+  var asked: Set<AccountID>?
+  /// The right to answers of the cache; nil: none.
+  var ticket: EntitlementCache.Ticket?
   /// The last row of each account, and for each row the account's row before it.
   private var last: [AccountID: Int] = [:]
   private var previous: [Int?] = []
   /// The log position that a standby had applied before the read; nil from the primary.
   var position: LogPosition?
 
+  /// - Parameter rows: Nil if no account was read.
   /// - Throws: `PostgresError` if the columns aren't those of ``HoldingBatcher``'s statement.
-  init(_ rows: Rows) throws {
-    try rows.checkHoldingsAndGrants()
+  init(_ rows: Rows?) throws {
+    try rows?.checkHoldingsAndGrants()
     self.rows = rows
+    guard let rows else { return }
     let count = rows.count
     guard count > 0 else { return }
     last.reserveCapacity(count)
@@ -206,6 +254,7 @@ struct HoldingRows: Sendable {
   /// An account's holdings, in no particular order.
   func holdings(of accountID: String) throws -> AccountHoldings {
     var found = AccountHoldings()
+    guard let rows else { return found }
     var next = last.isEmpty ? nil : last[AccountID(accountID)]
     while let row = next {
       if let grant = try rows.decodeGrant(row) {

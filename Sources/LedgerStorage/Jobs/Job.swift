@@ -23,6 +23,7 @@ package struct Job: Hashable, Sendable {
     case prunePayloads = "prune_payloads"
     case setAppAccountToken = "set_app_account_token"
     case sendConsumption = "send_consumption"
+    case trimAccountChanges = "trim_account_changes"
   }
 
   /// Queues with a concurrency of their own, so that one kind of work can't starve another.
@@ -80,6 +81,7 @@ extension Job.Key {
   package static let pruneEvents = Self(.pruneEvents, in: .maintenance)
   package static let rollUpMovements = Self(.rollUpMovements, in: .maintenance)
   package static let prunePayloads = Self(.prunePayloads, in: .maintenance)
+  package static let trimAccountChanges = Self(.trimAccountChanges, in: .maintenance)
 
   package static func verifySubmission(_ id: UUID) -> Self {
     Self(.verifySubmission, id, in: .submissions)

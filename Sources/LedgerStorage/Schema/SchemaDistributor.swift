@@ -57,6 +57,7 @@ package struct SchemaDistributor: Sendable {
     // Before the tables: Citus reports a circular dependency for an SQL function that reads a table
     // and calls another one that does.
     let rewritten = try await rewriteFunctions()
+    try await dropTriggers()
     while let table = try await placeNext() {
       logger.info("Table distributed", metadata: ["table": "\(table)"])
       outcome.tables.append(table)
@@ -127,6 +128,16 @@ package struct SchemaDistributor: Sendable {
       try await database.runScript("ALTER FUNCTION \(function) SECURITY INVOKER")
     }
     return !owners.isEmpty
+  }
+
+  /// Drops the triggers, which distributed tables can't have, and with them the log of account
+  /// changes, so that no server keeps answers in memory.
+  private func dropTriggers() async throws {
+    try await database.runScript(
+      """
+      DROP FUNCTION IF EXISTS tenure.note_account_change, tenure.note_change_of_all CASCADE;
+      DELETE FROM tenure.account_change_log;
+      """)
   }
 
   private func setSequentialMode() async throws {

@@ -81,6 +81,13 @@ extension MetricDeclaration {
       "Connections that broke or were closed by PostgreSQL"),
     "tenure_replica_age_seconds": .gauge(
       "Maximum age of the read replica's data; +Inf while unknown"),
+    "tenure_read_cache_reads_total": .counter(
+      "Reads of entitlements in memory (hit) or not (miss)", by: ["outcome"]),
+    "tenure_read_cache_dropped_total": .counter(
+      "Answers dropped from memory: their account or the catalogue changed, the changes since are "
+        + "unknown (history), or others needed the room (evicted)",
+      by: ["reason"]),
+    "tenure_read_cache_bytes": .gauge("Memory taken by answers, up to TENURE_READ_CACHE"),
 
     "tenure_apple_requests_total": .counter(
       "Requests to Apple, by endpoint and outcome", by: ["call", "environment", "outcome"]),

@@ -163,6 +163,14 @@ package struct AccessTerms: Sendable {
       holdings: holdings, grants: grants, catalogue: catalogue, after: now)
   }
 
+  /// Finds the longest time around a moment in which the entitlements stay the same.
+  package func constancy(
+    holding holdings: [Holding], granted grants: [Grant], around moment: Timestamp
+  ) -> Range<Timestamp> {
+    EntitlementEvents.constancy(
+      holdings: holdings, grants: grants, catalogue: catalogue, around: moment)
+  }
+
   /// Leaves out the sandbox where it grants nothing.
   private func counted(_ holdings: [Holding], _ grants: [Grant], of accountID: String)
     -> (holdings: [Holding], grants: [Grant])

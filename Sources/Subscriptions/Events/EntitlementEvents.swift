@@ -50,15 +50,45 @@ package enum EntitlementEvents {
   package static func nextChange(
     holdings: [Holding], grants: [Grant], catalogue: Catalogue, after now: Timestamp
   ) -> Timestamp? {
-    let held = holdings.lazy.filter { $0.entitlements(in: catalogue)?.isEmpty == false }
-      .flatMap { holding -> [Timestamp?] in
-        [
-          holding.startsAt - .clockTolerance, holding.startsAt, holding.end(in: catalogue),
-          holding.revokedAt, holding.renewal?.phase.graceEnd,
-        ]
-      }
-    let granted = grants.lazy.flatMap { [$0.startsAt, $0.accessEnd] }
-    return (held.compactMap(\.self) + granted.compactMap(\.self)).filter { now < $0 }.min()
+    moments(
+      of: holdings.filter { $0.entitlements(in: catalogue)?.isEmpty == false }, grants,
+      in: catalogue
+    ).filter { now < $0 }.min()
+  }
+
+  /// The moments at which time alone can change the state of holdings and grants.
+  private static func moments(of holdings: [Holding], _ grants: [Grant], in catalogue: Catalogue)
+    -> [Timestamp]
+  {
+    var moments: [Timestamp] = []
+    func add(_ moment: Timestamp?) { if let moment { moments.append(moment) } }
+    for holding in holdings {
+      add(holding.startsAt - .clockTolerance)
+      add(holding.startsAt)
+      add(holding.end(in: catalogue))
+      add(holding.revokedAt)
+      add(holding.renewal?.phase.graceEnd)
+    }
+    for grant in grants {
+      add(grant.startsAt)
+      add(grant.accessEnd)
+      add(grant.revokedAt)
+    }
+    return moments
+  }
+
+  /// Finds the longest time around a moment in which the entitlements stay the same.
+  ///
+  /// Unlike in ``nextChange(holdings:grants:catalogue:after:)``, products without entitlements
+  /// count: one that is current hides those of the others.
+  static func constancy(
+    holdings: [Holding], grants: [Grant], catalogue: Catalogue, around moment: Timestamp
+  ) -> Range<Timestamp> {
+    var (start, end) = (Timestamp(milliseconds: .min), Timestamp(milliseconds: .max))
+    for change in moments(of: holdings, grants, in: catalogue) {
+      if change <= moment { start = max(start, change) } else { end = min(end, change) }
+    }
+    return start..<end
   }
 }
 

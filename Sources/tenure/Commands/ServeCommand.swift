@@ -13,7 +13,8 @@ struct ServeCommand: AsyncParsableCommand {
     commandName: "serve", abstract: "Serves the HTTP API and the administrators' pages.",
     discussion: """
       On SIGTERM or SIGINT, finishes requests in flight and exits. Without DATABASE_URL, runs a \
-      private PostgreSQL under TENURE_DATA_DIR (.tenure).
+      private PostgreSQL under TENURE_DATA_DIR (.tenure). Keeps answers to entitlement reads in \
+      TENURE_READ_CACHE of memory (64MB; 0 for none); none is older than the database's.
       """)
 
   @OptionGroup var options: SettingOptions

@@ -94,7 +94,9 @@ struct TestAPI: Sendable {
     var api = API(
       ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
       entitlements: EntitlementReader(
-        ledger: ledger, catalogue: catalogue, sandboxAccess: choices.sandboxAccess),
+        ledger: ledger, catalogue: catalogue, sandboxAccess: choices.sandboxAccess,
+        cache: EntitlementCache(
+          limit: 1 << 20, ledger: ledger, catalogue: catalogue, logger: logger)),
       reports: ReportReader(database: database),
       schema: SchemaMigrator(database: database, logger: logger),
       keys: try APIKeys(

@@ -344,7 +344,8 @@ struct CopiedRows: Sendable {
           ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1), '{}'))
       FROM pg_class AS t JOIN pg_attribute AS a ON a.attrelid = t.oid
       WHERE t.relnamespace = 'tenure'::regnamespace AND t.relkind = 'r' AND a.attnum > 0
-        AND NOT a.attisdropped AND a.attidentity = '' AND a.attgenerated = ''
+        -- Triggers write the others.
+        AND t.relpersistence = 'p' AND NOT a.attisdropped AND a.attidentity = '' AND a.attgenerated = ''
       ORDER BY EXISTS (SELECT FROM pg_constraint WHERE conrelid = t.oid AND contype = 'f'),
         t.relname, a.attnum
       """
