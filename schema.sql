@@ -214,7 +214,7 @@ CREATE TABLE body (
     CONSTRAINT body_pruned CHECK ((pruned_at IS NULL) = (content IS NOT NULL))
 );
 COMMENT ON TABLE body IS 'Receipts, signed data, notifications and Apple''s answers. [by sha256]';
-CREATE INDEX body_by_age ON body (stored_at, sha256) WHERE pruned_at IS NULL;
+CREATE INDEX body_by_age ON body (stored_at) WHERE pruned_at IS NULL;
 
 -- Headers of verified signatures, with the certificates, which bodies are stored without. Apple has a
 -- few, so none is ever deleted.

@@ -318,8 +318,9 @@ extension SchemaMigrator {
       SELECT relname::text FROM pg_class
       WHERE relnamespace = 'tenure'::regnamespace AND relkind IN ('r', 'p')
         AND NOT (has_schema_privilege(relnamespace, 'USAGE') AND has_table_privilege(oid, 'SELECT')
-          -- Only the owner writes these.
-          AND (relname IN ('exchange_rate', 'schema_version', 'schema_part')
+          -- Only the owner and its functions write these.
+          AND (relname IN ('body', 'certificate_chain', 'exchange_rate', 'schema_version',
+              'schema_part')
             OR has_table_privilege(oid, 'INSERT')))
       ORDER BY relname
       """

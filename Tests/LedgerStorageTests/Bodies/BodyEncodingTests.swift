@@ -78,7 +78,7 @@ struct BodyEncodingTests {
   @Test func `whatever was sent is given back byte by byte`() {
     let seed = UInt64.random(in: .min ... .max)
     var random = SplitMix(seed)
-    for round in 0..<400 {
+    for round in 0..<150 {
       var body = Self.text(depth: 3, &random)
       // Damage, mostly none.
       for _ in 0..<max(0, Int.random(in: -3...3, using: &random)) where !body.isEmpty {
