@@ -72,12 +72,10 @@ struct FrozenServerTests {
 
   /// Reads until answers come from memory.
   private func warmUp(_ server: ServeProcess) async throws {
-    func hits() async throws -> Substring {
-      let metrics = try await server.get("/metrics").body
-      return try #require(
-        metrics.split(separator: "\n").first {
-          $0.hasPrefix("tenure_read_cache_reads_total{outcome=\"hit\"}")
-        })
+    func hits() async throws -> Substring? {
+      try await server.get("/metrics").body.split(separator: "\n").first {
+        $0.hasPrefix("tenure_read_cache_reads_total{outcome=\"hit\"}")
+      }
     }
     for _ in 0..<100 {
       let before = try await hits()

@@ -250,13 +250,13 @@ struct EntitlementCacheTests {
           "UPDATE tenure.account_grant SET entitlement = \(name) WHERE account_id = 'anna'")
       }
       try await rename("trimmed")
-      for _ in 0..<2 { try await database.batch(Maintenance.trimAccountChanges) }
-      #expect(try await database.query("SELECT FROM tenure.account_change").isEmpty)
+      // Transactions in other databases of the server delay it.
+      for _ in 0..<1000 {
+        try await database.batch(Maintenance.trimAccountChanges)
+        if try await database.query("SELECT FROM tenure.account_change").isEmpty { break }
+        try await Task.sleep(for: .milliseconds(10))
+      }
       #expect(try await server.read("anna").contains("trimmed"))
-      try await server.warmUp("anna")
-      // Without changes since, nothing is lost.
-      for _ in 0..<2 { try await database.batch(Maintenance.trimAccountChanges) }
-      _ = try await server.read("ben")
       try await server.warmUp("anna")
       // As after a crash.
       try await rename("lost")
@@ -344,14 +344,11 @@ struct EntitlementCacheTests {
   @Test(
     "of two snapshots, the later one is known",
     arguments: [
-      ("10:10:", "10:11:", true), ("10:12:10,11", "10:12:11", true), ("10:12:10", "10:12:10", true),
-      ("10:12:10,11", "11:20:11,12,13,14", true), ("99:99:", "99:100:", true),
-      (
-        "18446744073709551613:18446744073709551613:", "18446744073709551613:18446744073709551614:",
-        true
-      ),
+      ("10:10:", "10:11:"), ("10:12:10,11", "10:12:11"), ("10:12:10", "10:12:10"),
+      ("10:12:10,11", "11:20:11,12,13,14"), ("99:99:", "99:100:"),
+      ("18446744073709551613:18446744073709551613:", "18446744073709551613:18446744073709551614:"),
     ])
-  func snapshots(earlier: String, later: String, isIncluded: Bool) throws {
+  func snapshots(earlier: String, later: String) throws {
     let (first, second) = (
       try #require(TransactionSnapshot(earlier)), try #require(TransactionSnapshot(later))
     )
