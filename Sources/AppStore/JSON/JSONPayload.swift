@@ -88,7 +88,7 @@ package struct JSONSchema<Fields: JSONFields>: Sendable {
   }
 
   /// The documented field of a member; nil if there is none.
-  fileprivate func field(of member: JSONValue.Member) -> (any NamedJSONField)? {
+  func field(of member: JSONValue.Member) -> (any NamedJSONField)? {
     fieldsByDigest[member.key.digest].flatMap { $0.name == member.key ? $0 : nil }
   }
 

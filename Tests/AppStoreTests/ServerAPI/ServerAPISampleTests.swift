@@ -112,6 +112,6 @@ struct ServerAPISampleTests {
 extension JSONPayload {
   /// Members that the fields do not name, and null members.
   var unknownFields: [JSONValue.Member] {
-    members.filter { $0.value == .null || Fields.schema.named[$0.key] == nil }
+    members.filter { $0.value == .null || Fields.schema.field(of: $0) == nil }
   }
 }
