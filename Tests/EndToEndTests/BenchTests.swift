@@ -209,10 +209,11 @@ struct BenchTests {
     for table in tables {
       let rows = try await database.query(
         """
+        WITH t AS MATERIALIZED (SELECT * FROM tenure.\(unescaped: table))
         SELECT array_to_string(ARRAY(
           SELECT jsonb_object_keys(jsonb_strip_nulls(to_jsonb(t))) ORDER BY 1), ' '),
           octet_length(t::text)
-        FROM tenure.\(unescaped: table) AS t ORDER BY 1
+        FROM t ORDER BY 1
         """
       ).decode(String.self, Int.self)
       contents[table] = Contents(rows: rows.map(\.0), bytes: rows.map(\.1).reduce(0, +))

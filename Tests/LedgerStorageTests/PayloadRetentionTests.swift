@@ -1,6 +1,7 @@
 import Crypto
 import Foundation
 import Postgres
+import ScratchDatabases
 import Subscriptions
 import Testing
 
@@ -211,7 +212,8 @@ struct PayloadRetentionTests {
   {
     try await withTenDays { ledger in
       try await ledger.database.withTransaction { transaction in
-        _ = try await transaction.query("SET LOCAL ROLE tenure_program")
+        _ = try await transaction.query(
+          "SET LOCAL ROLE \(unescaped: ScratchPlace.environment.program)")
         let pruned = try await transaction.query(
           """
           SELECT payloads FROM tenure.prune_submissions(

@@ -80,7 +80,7 @@ package struct ScratchCitus: Sendable {
         CREATE FUNCTION public.tenure_roles() RETURNS integer LANGUAGE sql AS 'SELECT 1';
         ALTER FUNCTION public.tenure_roles() OWNER TO tenure_owner;
         GRANT EXECUTE ON FUNCTION public.tenure_roles()
-          TO tenure_program, tenure_reader, tenure_server, tenure_tester;
+          TO tenure_program, tenure_reader, tenure_server, tenure_analyst, tenure_tester;
         DROP FUNCTION public.tenure_roles();
         """,
       ], on: ScratchPlace.uri(nodes[0], database: name))
@@ -133,6 +133,8 @@ package struct ScratchCitus: Sendable {
     var parts = URLComponents(string: nodes[0])
     parts?.user = user
     parts?.path = "/\(database)"
+    // Tests append more parameters.
+    if parts?.query == nil { parts?.query = "connect_timeout=60" }
     return parts?.string ?? ""
   }
 
@@ -150,7 +152,7 @@ package struct ScratchCitus: Sendable {
       name text;
     BEGIN
       FOREACH name IN ARRAY ARRAY['tenure_program', 'tenure_reader', 'tenure_owner',
-        'tenure_server', 'tenure_tester']
+        'tenure_server', 'tenure_analyst', 'tenure_tester']
       LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
           EXECUTE format('CREATE ROLE %I %s', name,
@@ -158,7 +160,8 @@ package struct ScratchCitus: Sendable {
         END IF;
       END LOOP;
       GRANT tenure_program TO tenure_server;
-      GRANT tenure_owner, tenure_program, tenure_reader TO tenure_tester;
+      GRANT tenure_reader TO tenure_analyst;
+      GRANT tenure_owner, tenure_server, tenure_analyst TO tenure_tester;
     END
     $$;
     """
