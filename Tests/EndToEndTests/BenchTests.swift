@@ -27,7 +27,10 @@ struct BenchTests {
     expect(bare, toBeLike: real)
   }
 
-  @Test("copied rows are what the programs would have written")
+  // Rows are found by the transactions that wrote them, which each node has its own of.
+  @Test(
+    "copied rows are what the programs would have written",
+    .disabled(if: ScratchPlace.environment.isDistributed))
   func copiedRows() async throws {
     let real = try await withScratchDatabase { database in
       let shop = try await SampleShop(database: database)

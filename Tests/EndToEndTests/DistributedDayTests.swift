@@ -140,7 +140,7 @@ struct DistributedDayTests {
       programs, .POST, "/v1/transactions/\(owned[0].1)/owner", ["account_id": second])
     try await call(programs, .POST, "/v1/accounts/\(second)/merge", ["into": third])
     try await call(programs, .GET, "/v1/accounts/\(third)/export")
-    try await call(programs, .DELETE, "/v1/accounts/\(first)")
+    try await call(programs, .DELETE, "/v1/accounts/\(first)?reason=A%20day")
 
     // An import, while others open orders.
     let file = directory.appending(path: "owners.csv")
@@ -159,8 +159,8 @@ struct DistributedDayTests {
     for report in Report.all {
       try await tenure(programs, "report", report.name)
       try await tenure(programs, "report", report.name, "--items", "--format", "csv")
-      try await tenure(
-        programs, "report", report.name, "--known-at", "2026-01-20T00:00:00Z")
+      guard report.name != "intake" else { continue }
+      try await tenure(programs, "report", report.name, "--known-at", "2026-01-20T00:00:00Z")
     }
     for subject in ExportCommand.Subject.allCases {
       try await tenure(programs, "export", subject.rawValue)

@@ -73,7 +73,7 @@ package struct ScratchCitus: Sendable {
       let function = number == 0 ? "citus_set_coordinator_host" : "citus_add_node"
       return "SELECT \(function)('\(node?.host ?? "localhost")', \(node?.port ?? 5432))"
     }
-    try await run(
+    let scripts =
       additions + [
         "ALTER DATABASE \(name) SET citus.shard_count TO \(Self.shardsPerTable)",
         """
@@ -83,8 +83,23 @@ package struct ScratchCitus: Sendable {
           TO tenure_program, tenure_reader, tenure_server, tenure_analyst, tenure_tester;
         DROP FUNCTION public.tenure_roles();
         """,
-      ], on: ScratchPlace.uri(nodes[0], database: name))
+      ]
+    for script in scripts {
+      try await runUndisturbed(script, on: ScratchPlace.uri(nodes[0], database: name))
+    }
     return uri(of: name, user: "tenure_owner")
+  }
+
+  /// Runs a script that changes roles on all nodes, again while other databases do the same.
+  private func runUndisturbed(_ script: String, on uri: String) async throws {
+    for _ in 1...20 {
+      do {
+        return try await run([script], on: uri)
+      } catch let error as PostgresError where error.message == "tuple concurrently updated" {
+        try await Task.sleep(for: .milliseconds(200))
+      }
+    }
+    try await run([script], on: uri)
   }
 
   /// Makes a database like another one, on each node.
