@@ -66,9 +66,9 @@ struct DistributedDayTests {
         calls += 1
         return calls
       }
-      switch call % 12 {
-      case 4: try await breakConnections()
-      case 8: try await moveShards()
+      switch call % 4 {
+      case 1: try await breakConnections()
+      case 3: try await moveShards()
       default: break
       }
     }

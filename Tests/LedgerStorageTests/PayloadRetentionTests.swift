@@ -214,10 +214,12 @@ struct PayloadRetentionTests {
       try await ledger.database.withTransaction { transaction in
         _ = try await transaction.query(
           "SET LOCAL ROLE \(unescaped: ScratchPlace.environment.program)")
+        let ids = try await transaction.query("SELECT submission_id FROM tenure.submission")
+          .decode(UUID.self).map(\.self)
         let pruned = try await transaction.query(
           """
           SELECT payloads FROM tenure.prune_submissions(
-            ARRAY(SELECT submission_id FROM tenure.submission), '{}', \(day(3.5)), \(day(50)))
+            \(ids), '{}', \(day(3.5)), \(day(50)))
           """
         ).decodeOnly(Int.self)
         #expect(pruned == 3)
