@@ -1646,6 +1646,44 @@ CREATE TABLE movement_change (
 COMMENT ON TABLE movement_change IS
     'Changes of movements that are not rolled up yet. [by original_transaction_id]';
 
+-- Begins a change of the movements of an original transaction: closes those of the given keys, or all
+-- without keys, and records the change for the roll-up. If a clock was ahead when a row was written,
+-- the moment is a millisecond later: no row ends before it begins, and no two of one key are known at
+-- once. A function, because each of its statements runs on one shard of a Citus, while as parts of one
+-- statement they would be gathered.
+CREATE OR REPLACE FUNCTION open_movement_change(
+    line_environment text, line_id text, moment timestamptz, kinds text[], dates timestamptz[],
+    products text[], transactions text[], causes text[])
+RETURNS TABLE (opened_by bigint, known_from timestamptz)
+LANGUAGE plpgsql SET search_path = tenure, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    change bigint;
+    latest timestamptz;
+    known timestamptz;
+BEGIN
+    INSERT INTO movement_change (environment, original_transaction_id)
+    VALUES (line_environment, line_id) RETURNING change_id INTO change;
+    SELECT max(m.known_from) INTO latest FROM movement AS m
+    WHERE m.environment = line_environment AND m.original_transaction_id = line_id
+        AND m.known_until = 'infinity'
+        AND (kinds IS NULL OR (m.kind, m.at, m.product_id, m.transaction_id, m.cause)
+            IN (SELECT * FROM unnest(kinds, dates, products, transactions, causes)));
+    known := greatest(moment, latest + interval '1 millisecond');
+    IF latest IS NOT NULL THEN
+        UPDATE movement AS m SET known_until = known, closed_by = change
+        WHERE m.environment = line_environment AND m.original_transaction_id = line_id
+            AND m.known_until = 'infinity'
+            AND (kinds IS NULL OR (m.kind, m.at, m.product_id, m.transaction_id, m.cause)
+                IN (SELECT * FROM unnest(kinds, dates, products, transactions, causes)));
+    END IF;
+    RETURN QUERY SELECT change, known;
+END
+$$;
+COMMENT ON FUNCTION open_movement_change IS
+    'Closes movements of an original transaction, and returns the change that closes and adds them.';
+
 -- Sums over the movements known now. A job rolls up the changes into it.
 CREATE TABLE movement_day (
     environment       text   NOT NULL CHECK (environment IN ('production', 'sandbox')),

@@ -176,6 +176,10 @@ struct BenchCommand: AsyncParsableCommand {
       growth (not part of all): entitlement reads without a cache with ten million accounts, next to a hundredth \
       of them, each with its own PostgreSQL and server. Takes five minutes and 6 GB of disk space.
 
+      distributed (not part of all): submissions, and entitlement reads of one and of 20 accounts, \
+      one after another, on the Citus whose coordinator --url names. Limit: the same on a plain \
+      PostgreSQL.
+
       reports (not part of all): every report and page on a large ledger with three years of \
       history, each requested twice. Exit status 1 if one neither answers nor reports progress \
       within two seconds. Also entitlement reads while reports run, next to the same reads alone. \
@@ -230,6 +234,7 @@ struct BenchCommand: AsyncParsableCommand {
   var format = BenchFormat.table
 
   @Option(
+    name: [.customLong("database-url"), .customLong("url")],
     help: "An empty database to use instead of a private one; emptied again afterwards.",
     transform: { Secret($0) })
   var databaseURL: Secret<String>?
@@ -269,6 +274,9 @@ struct BenchCommand: AsyncParsableCommand {
     }
     guard subject != .growth || databaseURL == nil else {
       throw ValidationError("--database-url can't be used with growth, which needs two databases.")
+    }
+    guard subject != .distributed || databaseURL != nil else {
+      throw ValidationError("distributed needs --url, the coordinator of a Citus.")
     }
     guard database == nil || databaseURL == nil else {
       throw ValidationError("--database and --database-url can't be combined.")

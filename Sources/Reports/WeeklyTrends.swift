@@ -72,18 +72,19 @@ package enum PastWeeks: String, CaseIterable, Sendable {
       SELECT (extract(epoch FROM \(moment) - d.as_of) / 604800)::bigint AS weeks_ago,
         'renewals_due' AS measure, sum(d.number)::bigint AS number
       FROM (
-        SELECT s.as_of,
+        SELECT m.as_of,
           count(*) FILTER (WHERE m.number = -1 AND m.cause = 'active_renewing'
             AND m.ownership_type = 'purchased') AS number
-        FROM tenure.movement AS m
-        CROSS JOIN LATERAL (
-          SELECT date_bin('168 hours', m.at - interval '1 microsecond', \(first)) AS as_of
-        ) AS s
-        WHERE m.environment = 'production' AND m.kind = 'state'
-          AND m.cause IN ('active_renewing', 'active_cancelled')
-          AND m.at > \(first) AND m.at <= \(moment)
-          AND m.known_from <= s.as_of AND s.as_of < m.known_until
-        GROUP BY m.original_transaction_id, m.at, s.as_of
+        FROM (
+          -- Citus takes no STABLE function in a subquery without FROM.
+          SELECT *, date_bin('168 hours', at - interval '1 microsecond', \(first)) AS as_of
+          FROM tenure.movement
+          WHERE environment = 'production' AND kind = 'state'
+            AND cause IN ('active_renewing', 'active_cancelled')
+            AND at > \(first) AND at <= \(moment)
+        ) AS m
+        WHERE m.known_from <= m.as_of AND m.as_of < m.known_until
+        GROUP BY m.original_transaction_id, m.at, m.as_of
         -- A subscription that continues was renewed already.
         HAVING count(*) FILTER (WHERE m.number = 1) = 0
       ) AS d

@@ -27,7 +27,10 @@ struct BenchTests {
     expect(bare, toBeLike: real)
   }
 
-  @Test("copied rows are what the programs would have written")
+  // Rows are found by the transactions that wrote them, which each node has its own of.
+  @Test(
+    "copied rows are what the programs would have written",
+    .disabled(if: ScratchPlace.environment.isDistributed))
   func copiedRows() async throws {
     let real = try await withScratchDatabase { database in
       let shop = try await SampleShop(database: database)
@@ -213,10 +216,11 @@ struct BenchTests {
     for table in tables {
       let rows = try await database.query(
         """
+        WITH t AS MATERIALIZED (SELECT * FROM tenure.\(unescaped: table))
         SELECT array_to_string(ARRAY(
           SELECT jsonb_object_keys(jsonb_strip_nulls(to_jsonb(t))) ORDER BY 1), ' '),
           octet_length(t::text)
-        FROM tenure.\(unescaped: table) AS t ORDER BY 1
+        FROM t ORDER BY 1
         """
       ).decode(String.self, Int.self)
       contents[table] = Contents(rows: rows.map(\.0), bytes: rows.map(\.1).reduce(0, +))

@@ -32,16 +32,26 @@ struct KilledYearTests {
       opensOrders: false)
     let comparison = try await withScratchDatabase { database in
       try await withTemporaryDirectory { directory in
-        try await live(plan, database, directory)
+        try await KilledYear(plan: plan, kills: Self.kills).live(in: database, directory)
       }
     }
     #expect(comparison.differences == [], "TENURE_TEST_SEED=\(seed)")
     #expect(comparison.audit.isClean, "TENURE_TEST_SEED=\(seed)")
   }
+}
 
-  private func live(
-    _ plan: YearPlan, _ database: ConnectionPool, _ directory: URL
-  ) async throws -> YearComparison {
+/// A year during which programs are killed.
+struct KilledYear: Sendable {
+  let plan: YearPlan
+  let kills: Int
+  /// More settings of the programs.
+  var settings: [String: String] = [:]
+  /// Is called whenever Tenure has work to do, before that work.
+  var disturb: @Sendable () async throws -> Void = {}
+  /// Is called after the comparison with the truth, while the programs run.
+  var afterwards: @Sendable (MortalPrograms) async throws -> Void = { _ in }
+
+  func live(in database: ConnectionPool, _ directory: URL) async throws -> YearComparison {
     let logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
     let simulation = try plan.openAppStore()
     let appStore = AppStoreSimulatorServer(simulation: simulation, logger: logger)
@@ -52,10 +62,11 @@ struct KilledYearTests {
         databaseURL: database.uri,
         settings: DemoSettings(
           in: directory, simulation: simulation, port: try await appStore.port
-        ).values,
+        ).values.merging(settings) { $1 },
         clockPath: hand.path, directory: directory)
       do {
-        let comparison = try await live(plan, simulation, programs, hand, database)
+        let comparison = try await live(simulation, programs, hand, database)
+        try await afterwards(programs)
         await programs.stop()
         return comparison
       } catch {
@@ -66,7 +77,7 @@ struct KilledYearTests {
   }
 
   private func live(
-    _ plan: YearPlan, _ simulation: AppStoreSimulation, _ programs: MortalPrograms,
+    _ simulation: AppStoreSimulation, _ programs: MortalPrograms,
     _ hand: ClockHand, _ database: ConnectionPool
   ) async throws -> YearComparison {
     try await withHTTPClient { client in
@@ -79,9 +90,12 @@ struct KilledYearTests {
         sender: NotificationSender(
           simulation: simulation, transport: HTTPClientTransport(client: client)),
         ledger: ledger, clockHand: hand.move, leaseStep: .minutes(1))
-      let killer = Killer(of: programs, in: plan, kills: Self.kills)
+      let killer = Killer(of: programs, in: plan, kills: kills)
       do {
-        try await year.live { try await killer.work(at: $0.now) }
+        try await year.live {
+          try await killer.work(at: $0.now)
+          try await disturb()
+        }
       } catch {
         // No program is started again after the others have stopped.
         try? await killer.end()
@@ -89,14 +103,14 @@ struct KilledYearTests {
       }
       try await killer.end()
       // Some moments come when nothing is left to do.
-      #expect(await programs.kills >= Self.kills / 2)
+      #expect(await programs.kills >= kills / 2)
       return try await year.compare(with: ledger)
     }
   }
 }
 
 /// A server and two workers, of which any can be killed and started again.
-private actor MortalPrograms {
+actor MortalPrograms {
   /// How many workers there are.
   static let workers = 2
 
@@ -105,7 +119,8 @@ private actor MortalPrograms {
   private(set) var kills = 0
   private let server: RestartedServer
   private var workers: [ChildProcess] = []
-  private let environment: [String: String]
+  /// The settings of the workers.
+  let environment: [String: String]
   private let directory: URL
 
   init(

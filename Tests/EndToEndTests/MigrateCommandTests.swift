@@ -52,7 +52,7 @@ struct MigrateCommandTests {
       #expect(applied.status == 0, "\(applied.errors)")
       #expect(applied.output.contains("Updated the reports.\n"))
       let checked = try await TenureProgram.run("migrate", "--check", environment: environment)
-      #expect(checked.output == "The schema is up to date: version \(current).\n")
+      #expect(checked.status == 0 && !checked.output.contains("run `tenure migrate`"))
     }
   }
 

@@ -44,7 +44,7 @@ struct PollCommandTests {
           return
         }
         simulation.advance(by: .days(45))
-        try await database.execute("UPDATE tenure.job SET run_at = created_at - interval '1 day'")
+        try await database.execute("UPDATE tenure.job SET run_at = '2020-01-01'")
         try await test(apple, database, bought)
       }
     }
@@ -100,7 +100,7 @@ struct PollCommandTests {
         changing: ["TENURE_APPSTORE_API_URL": "http://127.0.0.1:1"])
       #expect(away.status == 0, "\(away.errors)")
       #expect(row("postponed", in: away) == "1", "\(away.output)")
-      try await database.execute("UPDATE tenure.job SET run_at = created_at - interval '1 day'")
+      try await database.execute("UPDATE tenure.job SET run_at = '2020-01-01'")
       let refused = try await poll(
         apple, database, "--once", changing: ["TENURE_APPSTORE_KEY_ID": "OTHERKEY00"])
       #expect(refused.status == 1, "\(refused.output)")

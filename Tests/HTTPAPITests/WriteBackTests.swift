@@ -66,10 +66,11 @@ struct WriteBackTests {
     func record() async throws -> [String] {
       try await api.database.query(
         """
+        WITH t AS MATERIALIZED (SELECT * FROM tenure.app_store_write_back),
+          a AS MATERIALIZED (SELECT account_key, account_id FROM tenure.account_by_key)
         SELECT concat_ws(' ', t.kind, a.account_id, t.outcome, t.reason, t.error_code,
           t.delivery_status)
-        FROM tenure.app_store_write_back AS t
-        LEFT JOIN tenure.account_by_key AS a USING (account_key)
+        FROM t LEFT JOIN a USING (account_key)
         ORDER BY t.write_back_id
         """
       ).decode(String.self)

@@ -182,7 +182,7 @@ struct AliasTests {
               [charge(two, on: 0, line: Self.other, lineItem: lineItem)],
               claiming: [key(two, line: Self.other)], by: "ben", on: 0.2)
           }
-          try await ledger.waitForALock(or: "EXISTS (SELECT FROM tenure.ledger_entry)")
+          try await ledger.waitForALock(or: "EXISTS (SELECT 1 FROM tenure.ledger_entry)")
           try await transaction.commit(with: plan.statements)
         }
         try await group.waitForAll()

@@ -31,7 +31,7 @@ struct AnswerStoreTests {
       ProcessInfo.processInfo.environment["TENURE_TEST_SEED"].flatMap(UInt64.init)
       ?? UInt64.random(in: 0...999_999)
     print("Answers in few bytes: TENURE_TEST_SEED=\(seed)")
-    var generator = SplitMix(state: seed)
+    var generator = SplitMix(seed)
     var store = AnswerStore(limit: 16 << 20)
     var model: [String: String] = [:]
     for _ in 0..<20_000 {
@@ -99,17 +99,5 @@ struct AnswerStoreTests {
     #expect(!store.contains("anna"), "the next read is to replace it")
     store.insert(Array("[1]".utf8)[...], of: "anna", validFor: day(1)..<day(2))
     #expect(!answer(at: day(1) - .milliseconds(1)))
-  }
-}
-
-private struct SplitMix: RandomNumberGenerator {
-  var state: UInt64
-
-  mutating func next() -> UInt64 {
-    state &+= 0x9E37_79B9_7F4A_7C15
-    var z = state
-    z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-    z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-    return z ^ (z >> 31)
   }
 }

@@ -43,12 +43,13 @@ struct AuditTests {
       kind: .head, isRepairable: false),
     Tampering(
       what: "a holding is prolonged",
-      statement: "UPDATE tenure.holding SET ends_at = ends_at + interval '1 year'",
+      statement: "UPDATE tenure.holding SET ends_at = '2099-01-01'",
       kind: .projection, isRepairable: true),
     Tampering(
       what: "a holding is given to another account",
-      statement: "UPDATE tenure.holding SET account_id = 'ben'", kind: .projection,
-      isRepairable: true),
+      statement: copy("holding", with: ["account_id": "ben"])
+        + "; DELETE FROM tenure.holding WHERE account_id <> 'ben'",
+      kind: .projection, isRepairable: true),
     Tampering(
       what: "a holding is deleted", statement: "DELETE FROM tenure.holding", kind: .projection,
       isRepairable: true),
@@ -56,9 +57,13 @@ struct AuditTests {
       what: "an owner is changed",
       statement:
         """
-        UPDATE tenure.store_transaction
-        SET owner_account_key = (SELECT account_key FROM tenure.account WHERE account_id = 'ben')
-        WHERE rule <> 'unclaimed'
+        DO $$
+        DECLARE
+          ben uuid := (SELECT account_key FROM tenure.account WHERE account_id = 'ben');
+        BEGIN
+          UPDATE tenure.store_transaction SET owner_account_key = ben WHERE rule <> 'unclaimed';
+        END
+        $$
         """,
       kind: .projection, isRepairable: true),
     Tampering(
@@ -84,7 +89,7 @@ struct AuditTests {
       what: "a line's state is changed",
       statement:
         """
-        UPDATE tenure.original_transaction SET paid_through = paid_through + '1 year'
+        UPDATE tenure.original_transaction SET paid_through = '2099-01-01'
         WHERE original_transaction_id = '1000'
         """,
       kind: .projection, isRepairable: true),
@@ -127,13 +132,18 @@ struct AuditTests {
       what: "a transaction's token is said to be another account's",
       statement:
         """
-        UPDATE tenure.store_transaction SET token_account_key = gen_random_uuid()
+        UPDATE tenure.store_transaction
+        SET token_account_key = '00000000-0000-4000-8000-000000000000'
         WHERE app_account_token IS NOT NULL
         """,
       kind: .projection, isRepairable: true),
     Tampering(
       what: "a renewal status's token is said to be another account's",
-      statement: "UPDATE tenure.renewal_status SET token_account_key = gen_random_uuid()",
+      statement:
+        """
+        UPDATE tenure.renewal_status
+        SET token_account_key = '00000000-0000-4000-8000-000000000000'
+        """,
       kind: .projection, isRepairable: true),
     Tampering(
       what: "lines are linked that Apple doesn't link",
@@ -147,10 +157,21 @@ struct AuditTests {
       what: "an order is given to another account",
       statement:
         """
-        UPDATE tenure.purchase_order SET account_key = (
-          SELECT account_key FROM tenure.account WHERE account_id = 'ben');
-        UPDATE tenure.purchase_order_account SET account_key = (
-          SELECT account_key FROM tenure.account WHERE account_id = 'ben');
+        DO $$
+        DECLARE
+          ben uuid := (SELECT account_key FROM tenure.account WHERE account_id = 'ben');
+          moved tenure.purchase_order;
+        BEGIN
+          FOR moved IN SELECT * FROM tenure.purchase_order LOOP
+            DELETE FROM tenure.purchase_order
+            WHERE account_key = moved.account_key AND order_id = moved.order_id;
+            moved.account_key := ben;
+            INSERT INTO tenure.purchase_order VALUES (moved.*);
+            UPDATE tenure.purchase_order_account SET account_key = ben
+            WHERE order_id = moved.order_id;
+          END LOOP;
+        END
+        $$
         """,
       kind: .order, isRepairable: false),
     Tampering(

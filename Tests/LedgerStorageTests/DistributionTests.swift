@@ -85,11 +85,17 @@ struct DistributionTests {
     try await withSchema { database in
       let distributor = distributor(database)
       #expect(try await distributor.check() == 0)
-      let before = try await Self.catalogue(database)
+      // The function that erases submissions gets the programs' rights.
+      let before = try await Self.catalogue(database).map { table in
+        ["r submission_exchange ", "r submission_payload "].contains(where: table.hasPrefix)
+          ? table.replacing(
+            "tenure_program INSERT", with: "tenure_program DELETE, tenure_program INSERT")
+          : table
+      }
       let outcome = try await distributor.distribute()
       #expect(outcome.unanswerable == [:])
       #expect(try await Self.catalogue(database) == before)
-      #expect(try await distributor.check() == Set(outcome.tables).count)
+      #expect(try await distributor.check() == outcome.tables.count)
       let groups = try await database.query(
         """
         SELECT count(DISTINCT colocationid), count(DISTINCT

@@ -1,5 +1,6 @@
 import Foundation
 import Postgres
+import ScratchDatabases
 import Subscriptions
 import Testing
 
@@ -270,7 +271,7 @@ struct ErasureTests {
       func erase() async throws {
         try await ledger.database.withTransaction { transaction in
           _ = try await transaction.batch(
-            ["SET LOCAL ROLE tenure_program"]
+            ["SET LOCAL ROLE \(unescaped: ScratchPlace.environment.program)"]
               + AccountStore.eraseSubmissions(of: account.key, at: day(5)))
         }
       }
@@ -279,7 +280,8 @@ struct ErasureTests {
       await #expect(throws: PostgresError.self) {
         try await ledger.database.withTransaction { transaction in
           _ = try await transaction.batch([
-            "SET LOCAL ROLE tenure_program", "DELETE FROM tenure.body",
+            "SET LOCAL ROLE \(unescaped: ScratchPlace.environment.program)",
+            "DELETE FROM tenure.body",
           ])
         }
       }

@@ -265,7 +265,7 @@ struct FeedTests {
 
       // The same after the event was pruned, because the last pruned one is noted.
       _ = try await ledger.database.execute(
-        "UPDATE tenure.event SET stored_at = stored_at - interval '31 days' WHERE position <= 4")
+        "UPDATE tenure.event SET stored_at = '2020-01-01' WHERE position <= 4")
       try await pruneEvents(ledger)
       #expect(try await ledger.events.events(after: cursor, limit: 10) == .cursorUnknown)
     }
@@ -325,7 +325,10 @@ struct FeedTests {
         BEGIN
           INSERT INTO tenure.event (type, occurred_at, data) VALUES ('order.expired', now(), '{}');
           RETURN NULL;
-        END $$;
+        END $$
+        """)
+      try await ledger.database.runScript(
+        """
         CREATE TRIGGER another AFTER UPDATE OF position ON tenure.event
         EXECUTE FUNCTION tenure.write_another()
         """)

@@ -339,7 +339,10 @@ struct OrderTests {
         accountID: "anna", productID: "monthly", at: day(0))
       try await ledger.database.withTransaction { transaction in
         _ = try await transaction.query(
-          "SELECT 1 FROM tenure.purchase_order WHERE order_id = \(coins.order.id) FOR UPDATE")
+          """
+          SELECT 1 FROM tenure.purchase_order
+          WHERE account_key = \(coins.order.account) AND order_id = \(coins.order.id) FOR UPDATE
+          """)
         let result = try await ledger.submit(
           [charge("1", on: 1)], claiming: [key("1")], by: "anna", on: 1.1)
         #expect(result?.fulfilledOrder == monthly.order.id)

@@ -1,6 +1,7 @@
 import Crypto
 import Foundation
 import Postgres
+import ScratchDatabases
 import Subscriptions
 import Testing
 
@@ -236,7 +237,8 @@ struct PayloadRetentionTests {
       let bodies = try await ledger.database.query("SELECT sha256 FROM tenure.body").decode(
         [UInt8].self)
       try await ledger.database.withTransaction { transaction in
-        _ = try await transaction.query("SET LOCAL ROLE tenure_program")
+        _ = try await transaction.query(
+          "SET LOCAL ROLE \(unescaped: ScratchPlace.environment.program)")
         let pruned = try await transaction.query(
           """
           SELECT tenure.prune_bodies(

@@ -233,14 +233,17 @@ struct QueueTests {
   @Test("a job is written three times from its commit to its end, and only where something changes")
   func rowWrites() async throws {
     try await withLedger { ledger in
-      try await ledger.database.runScript(
+      for statement in [
+        "CREATE TABLE public.job_write (operation text NOT NULL)",
         """
-        CREATE TABLE public.job_write (operation text NOT NULL);
         CREATE FUNCTION public.note_job_write() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN INSERT INTO public.job_write VALUES (TG_OP); RETURN NULL; END $$;
+        BEGIN INSERT INTO public.job_write VALUES (TG_OP); RETURN NULL; END $$
+        """,
+        """
         CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON tenure.job
-          FOR EACH ROW EXECUTE FUNCTION public.note_job_write();
-        """)
+          FOR EACH ROW EXECUTE FUNCTION public.note_job_write()
+        """,
+      ] { try await ledger.database.runScript(statement) }
       func writes(_ body: () async throws -> Void) async throws -> [String] {
         try await ledger.database.execute("DELETE FROM public.job_write")
         try await body()

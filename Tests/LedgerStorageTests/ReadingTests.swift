@@ -35,7 +35,9 @@ struct ReadingTests {
     }
   }
 
-  @Test("nothing but the catalogue is read from its beginning to its end")
+  @Test(
+    "nothing but the catalogue is read from its beginning to its end",
+    .disabled(if: ScratchPlace.environment.isDistributed))
   func plans() async throws {
     try await withScratchDatabase { configuration in
       // One connection, so that what it did is counted before the next statement looks.

@@ -69,14 +69,14 @@ extension Ledger {
   /// - Throws: What the database says.
   func waitForALock(of waiters: Int = 1, or condition: SQL = "false") async throws {
     for _ in 0..<10_000 {
-      let isThere = try await database.query(
+      let isMet = try await database.query("SELECT \(condition)").decodeOnly(Bool.self)
+      let waiting = try await database.query(
         """
-        SELECT \(condition) OR \(waiters) <= (
-          SELECT count(*) FROM pg_stat_activity
-          WHERE datname = current_database() AND wait_event_type = 'Lock')
+        SELECT count(*) FROM \(unescaped: ScratchPlace.environment.activity)
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
         """
-      ).decodeOnly(Bool.self)
-      if isThere { return }
+      ).decodeOnly(Int.self)
+      if isMet || waiting >= waiters { return }
       try await Task.sleep(for: .milliseconds(5))
     }
     Issue.record("no connection has come")

@@ -302,7 +302,7 @@ extension Ledger {
         #"{"environment":"production","original_transaction_id":"\#(line)"}"#
       return try await transaction.batch([
         """
-        SELECT 1 FROM tenure.account WHERE account_key = \(account) FOR NO KEY UPDATE
+        SELECT 1 FROM tenure.account_by_key WHERE account_key = \(account) FOR NO KEY UPDATE
         """,
         """
         INSERT INTO tenure.event (type, occurred_at, account_key, data)

@@ -344,7 +344,8 @@ struct IntakeReportTests {
     try await withReports { _, database in
       try await database.runScript(Self.story)
       let counted = try await database.withTransaction { transaction in
-        _ = try await transaction.execute("SET LOCAL ROLE tenure_reader")
+        _ = try await transaction.execute(
+          "SET LOCAL ROLE \(unescaped: ScratchPlace.environment.reader)")
         let rows = try await transaction.query("SELECT number FROM tenure.report_intake")
         await transaction.rollBack()
         return try rows.decode(Int64.self).count

@@ -58,7 +58,8 @@ struct ReportSQLTests {
         _ = try await migrator(database, Report.sql + [version]).migrate()
         #expect(try await exists("report_test", in: database) == 1, "\(version)")
         let rows = try await database.withTransaction { transaction in
-          _ = try await transaction.execute("SET LOCAL ROLE tenure_reader")
+          _ = try await transaction.execute(
+            "SET LOCAL ROLE \(unescaped: ScratchPlace.environment.reader)")
           _ = try await transaction.query("SELECT * FROM tenure.report_intake")
           return try await transaction.query(
             "SELECT t.b, v.one FROM tenure.report_test(7) AS t, tenure.report_view AS v"

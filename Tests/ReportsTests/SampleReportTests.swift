@@ -164,7 +164,8 @@ struct SampleReportTests {
         choices.listsItems = listsItems
         let question = report.query(choices, rows: 10, at: Self.now)
         let found = try await database.withTransaction { transaction in
-          _ = try await transaction.execute("SET LOCAL ROLE tenure_reader")
+          _ = try await transaction.execute(
+            "SET LOCAL ROLE \(unescaped: ScratchPlace.environment.reader)")
           return try await transaction.query(question).count
         }
         #expect(found > 0 || report == .intake, "\(report), items: \(listsItems)")

@@ -51,7 +51,8 @@ struct InvariantTests {
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
       let items = withLaterAnswers(history.items, using: &generator)
-      ledger.record(batches(rearranged(items, using: &generator), using: &generator), using: &generator)
+      ledger.record(
+        batches(rearranged(items, using: &generator), using: &generator), using: &generator)
       let (line, rule) = (ledger.line, ledger.rule)
       let full = OriginalTransaction(
         history: line.history.adding(line.repeated), repeated: [:], decisions: line.decisions,
@@ -67,12 +68,14 @@ struct InvariantTests {
         return "other holdings"
       }
       if Movement.movements(of: line, rule: rule, in: catalogue)
-        != Movement.movements(of: full, rule: fullRule, in: catalogue) {
+        != Movement.movements(of: full, rule: fullRule, in: catalogue)
+      {
         let (one, other) = (
           Movement.movements(of: line, rule: rule, in: catalogue),
           Movement.movements(of: full, rule: fullRule, in: catalogue)
         )
-        return "\(Set(one).subtracting(other))\nagainst \(Set(other).subtracting(one)) with \(full.history.statuses) of \(line.history.statuses) and \(rule.charges)"
+        return
+          "\(Set(one).subtracting(other))\nagainst \(Set(other).subtracting(one)) with \(full.history.statuses) of \(line.history.statuses) and \(rule.charges)"
       }
       count += full.history.statuses.count - line.history.statuses.count
       return nil

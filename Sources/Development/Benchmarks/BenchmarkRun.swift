@@ -69,6 +69,7 @@ package struct BenchRun: Sendable {
   private func measure() async throws -> BenchReport {
     if subject == .reports { return try await measureReports() }
     if subject == .growth { return BenchReport(results: try await measureGrowth()) }
+    if subject == .distributed { return BenchReport(results: try await measureDistributed()) }
     var results: [BenchResult] = []
     if subject == .signatures || subject == .all {
       let benchmark = SignatureBenchmark(seconds: seconds, rounds: rounds, logger: logger)
@@ -129,9 +130,29 @@ package struct BenchRun: Sendable {
     }
   }
 
-  /// Creates a database for a body and removes it afterwards unless it is kept.
+  private func measureDistributed() async throws -> [BenchResult] {
+    try await withDatabase(at: databaseURL) { citus, directory in
+      try await withDatabase(at: nil, beside: "plain") { plain, _ in
+        try await DistributedBenchmark(
+          citus: citus, plain: plain, seconds: seconds, rounds: rounds, directory: directory,
+          logger: logger
+        ).run()
+      }
+    }
+  }
+
   private func withDatabase<Value>(
     beside name: String? = nil, keptIn place: URL? = nil, settings: [String: String] = [:],
+    _ body: (BenchDatabase, _ directory: URL) async throws -> Value
+  ) async throws -> Value {
+    try await withDatabase(
+      at: databaseURL, beside: name, keptIn: place, settings: settings, body)
+  }
+
+  /// Creates a database for a body and removes it afterwards unless it is kept.
+  private func withDatabase<Value>(
+    at url: Secret<String>?, beside name: String? = nil, keptIn place: URL? = nil,
+    settings: [String: String] = [:],
     _ body: (BenchDatabase, _ directory: URL) async throws -> Value
   ) async throws -> Value {
     let process = ProcessInfo.processInfo.processIdentifier
@@ -140,7 +161,7 @@ package struct BenchRun: Sendable {
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: directory) }
     let database = try await BenchDatabase.create(
-      url: databaseURL, in: place ?? directory, isKept: place != nil,
+      url: url, in: place ?? directory, isKept: place != nil,
       settings: settings.merging(Self.memorySettings) { given, _ in given }, logger: logger)
     do {
       let results = try await body(database, directory)
@@ -406,5 +427,5 @@ private func median(_ values: [Double]) -> Double? {
 
 /// The subjects of `tenure bench`.
 package enum BenchSubject: String, CaseIterable, Sendable {
-  case reads, submissions, signatures, jobs, polling, `import`, all, growth, reports
+  case reads, submissions, signatures, jobs, polling, `import`, all, growth, reports, distributed
 }

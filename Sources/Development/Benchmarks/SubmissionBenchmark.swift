@@ -28,7 +28,7 @@ struct SubmissionBenchmark: Sendable {
     try await database.withPool { pool in
       let appStore = PreparedAppStore()
       let intake = try await Assembly(
-        database: pool, settings: try await settings(), transport: appStore, logger: logger
+        database: pool, settings: try await Self.settings(), transport: appStore, logger: logger
       ).intake
       let bare = BaselineSubmission(database: pool, appStore: appStore)
       var samples = Samples(database: pool, next: Self.firstNumber)
@@ -74,7 +74,7 @@ struct SubmissionBenchmark: Sendable {
     max(Self.warmUp, Int(measurement.rate * Double(seconds)))
   }
 
-  private func settings() async throws -> Settings {
+  static func settings() async throws -> Settings {
     try Settings(
       await SettingSource(
         flags: [
@@ -84,7 +84,7 @@ struct SubmissionBenchmark: Sendable {
   }
 
   /// Checks that the submission was decided as expected.
-  private static func check(_ answer: SubmissionAnswer, of sample: SampleSubmission) throws {
+  static func check(_ answer: SubmissionAnswer, of sample: SampleSubmission) throws {
     guard case .verified(let verified) = answer, verified.transactions.count == 1,
       verified.transactions[0].isNewlyOwned,
       verified.order?.order.id == sample.orderID, verified.order?.order.status != .open,

@@ -192,7 +192,20 @@ final class ServeProcess: Sendable {
 
   /// Requests a path with the server's API key.
   func get(_ path: String) async throws -> BenchAnswer {
+    try await execute(HTTPClientRequest(url: url + path))
+  }
+
+  /// Posts JSON to a path with the server's API key.
+  func post(_ body: String, to path: String) async throws -> BenchAnswer {
     var request = HTTPClientRequest(url: url + path)
+    request.method = .POST
+    request.headers.add(name: "Content-Type", value: "application/json")
+    request.body = .bytes(ByteBuffer(string: body))
+    return try await execute(request)
+  }
+
+  private func execute(_ request: HTTPClientRequest) async throws -> BenchAnswer {
+    var request = request
     request.headers.add(name: "Authorization", value: "Bearer \(secret)")
     let answer = try await HTTPClient.shared.execute(request, timeout: .seconds(30))
     let body = try await answer.body.collect(upTo: 1 << 20)

@@ -28,12 +28,27 @@ package struct JobQueue: LedgerStore {
   ) async throws -> [Job] {
     let wanted = limits.filter { $0.value > 0 }
     guard !wanted.isEmpty else { return [] }
+    let rows = try await database.query(
+      Self.claim(wanted, worker: worker, at: now, lease: lease))
+    return try rows.decode(
+      Int64.self, Job.Kind.self, String.self, Job.Queue.self, Int.self, Int.self, Timestamp.self,
+      Int.self, Timestamp.self
+    ).sorted { ($0.7, $0.8, $0.0) < ($1.7, $1.8, $1.0) }
+      .map { id, kind, subject, queue, attempts, generation, createdAt, _, _ in
+        Job(
+          id: id, key: Job.Key(kind: kind, subject: subject, queue: queue), attempts: attempts,
+          worker: worker, generation: generation, createdAt: createdAt)
+      }
+  }
+
+  static func claim(
+    _ wanted: [Job.Queue: Int], worker: String, at now: Timestamp, lease: Duration
+  ) -> SQL {
     let leases = (0...7).map { now + lease * (1 << $0) }
     // By priority, so that jobs of one that are not due yet aren't read to find those of the next.
     // Kinds of a newer program are left to its workers. An array of IDs, because a join can be
     // planned as a scan of the whole table.
-    let rows = try await database.query(
-      """
+    return """
       WITH due AS (
         SELECT picked.job_id
         FROM unnest(\(wanted.map(\.key.rawValue)), \(wanted.map(\.value))) AS wanted (queue, most)
@@ -59,16 +74,7 @@ package struct JobQueue: LedgerStore {
       WHERE j.job_id = ANY (ARRAY(SELECT job_id FROM due))
       RETURNING j.job_id, j.kind, j.subject, j.queue, j.attempts, j.generation, j.created_at,
         j.priority, j.run_at
-      """)
-    return try rows.decode(
-      Int64.self, Job.Kind.self, String.self, Job.Queue.self, Int.self, Int.self, Timestamp.self,
-      Int.self, Timestamp.self
-    ).sorted { ($0.7, $0.8, $0.0) < ($1.7, $1.8, $1.0) }
-      .map { id, kind, subject, queue, attempts, generation, createdAt, _, _ in
-        Job(
-          id: id, key: Job.Key(kind: kind, subject: subject, queue: queue), attempts: attempts,
-          worker: worker, generation: generation, createdAt: createdAt)
-      }
+      """
   }
 
   /// The earliest time at which a job of each queue can be claimed; it may be in the past.

@@ -141,8 +141,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
     return closed.keys.sorted().map { line in
       let changed = (closed[line] ?? []).map(\.movement)
       let keys = Set(changed.map(\.key)).sorted(by: Self.precedes)
-      return write(
-        (added[line] ?? []).sorted(), of: line, closing: closing(keys, of: line), at: moment)
+      return write((added[line] ?? []).sorted(), of: line, closing: keys, at: moment)
     }
   }
 
@@ -152,15 +151,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
     at moment: Timestamp
   ) -> [SQL] {
     lines.sorted().map { line in
-      write(
-        rows.filter { $0.original == line }.sorted(), of: line,
-        closing: """
-          SELECT kind, at, product_id, transaction_id, cause, known_from
-          FROM tenure.movement
-          WHERE \(line.condition)
-            AND known_until = 'infinity'
-          ORDER BY kind, at, product_id, transaction_id, cause
-          """, at: moment)
+      write(rows.filter { $0.original == line }.sorted(), of: line, closing: nil, at: moment)
     }
   }
 
@@ -171,59 +162,31 @@ struct MovementRow: Hashable, Comparable, Sendable {
       < (rhs.kind.rawValue, rhs.productID, rhs.transactionID, rhs.cause)
   }
 
-  /// The part of the statement that finds the rows to close.
-  private static func closing(_ keys: [Movement.Key], of line: OriginalTransactionKey) -> SQL {
-    """
-    SELECT m.kind, m.at, m.product_id, m.transaction_id, m.cause, m.known_from
-    FROM unnest(\(keys.map(\.kind)), \(keys.map(\.at)), \(keys.map(\.productID)),
-        \(keys.map(\.transactionID)), \(keys.map(\.cause)))
-      AS key (kind, at, product_id, transaction_id, cause)
-    JOIN tenure.movement AS m USING (kind, at, product_id, transaction_id, cause)
-    WHERE m.environment = \(line.environment)
-      AND m.original_transaction_id = \(line.originalTransactionID)
-      AND m.known_until = 'infinity'
-    ORDER BY m.kind, m.at, m.product_id, m.transaction_id, m.cause
-    """
-  }
-
   /// Closes rows, adds others, and records the change for the roll-up, in one statement.
   ///
-  /// If a clock was ahead when a row was written, the moment is a millisecond later: no row ends
-  /// before it begins, and no two of one key are known at once.
-  ///
-  /// Each part names the original transaction and uses the order of the primary key, so that every
-  /// plan starts from it, even one made while the table was empty.
+  /// - Parameter keys: The keys of the rows to close; nil: all.
   private static func write(
-    _ rows: [MovementRow], of line: OriginalTransactionKey, closing: SQL, at moment: Timestamp
+    _ rows: [MovementRow], of line: OriginalTransactionKey, closing keys: [Movement.Key]?,
+    at moment: Timestamp
   ) -> SQL {
+    let change: SQL = """
+      tenure.open_movement_change(\(line.environment), \(line.originalTransactionID), \(moment),
+        \(keys?.map(\.kind)), \(keys?.map(\.at)), \(keys?.map(\.productID)),
+        \(keys?.map(\.transactionID)), \(keys?.map(\.cause))) AS change
+      """
+    // A join with no rows would not call it.
+    guard !rows.isEmpty else { return "SELECT FROM \(change)" }
     let movements = rows.map(\.movement)
     return """
-      WITH old AS (
-        \(closing)
-      ), known AS (
-        SELECT greatest(\(moment), max(known_from) + interval '1 millisecond') AS at FROM old
-      ), change AS (
-        INSERT INTO tenure.movement_change (environment, original_transaction_id)
-        VALUES (\(line.environment), \(line.originalTransactionID))
-        RETURNING change_id
-      ), closed AS (
-        UPDATE tenure.movement AS m SET known_until = known.at, closed_by = change.change_id
-        FROM old, known, change
-        WHERE m.environment = \(line.environment)
-          AND m.original_transaction_id = \(line.originalTransactionID) AND m.kind = old.kind
-          AND m.at = old.at AND m.product_id = old.product_id
-          AND m.transaction_id = old.transaction_id AND m.cause = old.cause
-          AND m.known_from = old.known_from
-      )
       INSERT INTO tenure.movement (environment, original_transaction_id, \(unescaped: names),
         expires_at, known_from, opened_by)
       SELECT \(line.environment), \(line.originalTransactionID), \(unescaped: newNames),
-        CASE WHEN new.is_expiry_noted THEN coalesce(new.expires_at, 'infinity') END, known.at,
-        change.change_id
-      FROM unnest(\(columns.map { $0.array(of: movements) }.joined()),
+        CASE WHEN new.is_expiry_noted THEN coalesce(new.expires_at, 'infinity') END,
+        change.known_from, change.opened_by
+      FROM \(change)
+      CROSS JOIN unnest(\(columns.map { $0.array(of: movements) }.joined()),
           \(movements.map { $0.expiry != nil }), \(movements.map(\.expiry?.date)))
         AS new (\(unescaped: names), is_expiry_noted, expires_at)
-      CROSS JOIN known CROSS JOIN change
       """
   }
 }

@@ -1,5 +1,6 @@
 package import Logging
 package import Postgres
+package import Subscriptions
 
 /// Distributes the schema over the nodes of a Citus cluster, as specified in the tables' comments.
 ///
@@ -27,7 +28,7 @@ package struct SchemaDistributor: Sendable {
   /// Checks that all tables are distributed as specified, or none.
   ///
   /// - Returns: The number of distributed tables.
-  /// - Throws: ``DistributionError`` if only some are, or one differs.
+  /// - Throws: ``DistributionError`` if only some are, one differs, or Citus lacks a role.
   package func check() async throws -> Int {
     guard try await Self.hasCitus(database) else { return 0 }
     let tables = try await Self.tables(database)
@@ -35,6 +36,7 @@ package struct SchemaDistributor: Sendable {
     try Self.requireAsWanted(tables)
     let missing = tables.filter { $0.placed == nil }.map(\.name)
     guard missing.isEmpty else { throw DistributionError.incomplete(tables: missing) }
+    try await requireRoles()
     return tables.count
   }
 
@@ -58,9 +60,10 @@ package struct SchemaDistributor: Sendable {
     // and calls another one that does.
     let rewritten = try await rewriteFunctions()
     try await dropTriggers()
+    // One that a foreign key of a local table references is placed together with it.
+    outcome.tables = try await Self.tables(database).filter { $0.placed == nil }.map(\.name)
     while let table = try await placeNext() {
       logger.info("Table distributed", metadata: ["table": "\(table)"])
-      outcome.tables.append(table)
     }
     let changed = try await useInvokersRights()
     if !outcome.tables.isEmpty || changed || rewritten > 0 {
@@ -95,11 +98,20 @@ package struct SchemaDistributor: Sendable {
   ///
   /// It knows only roles that an object of this database depends on, not those created in another
   /// database.
-  private func requireRoles() async throws {
+  ///
+  /// To be called before the schema is made on a Citus, which fails otherwise.
+  ///
+  /// - Throws: ``DistributionError/unknownRoles(_:)``.
+  package func requireRoles() async throws {
+    guard try await Self.hasCitus(database) else { return }
     let unknown = try await database.query(
       """
       SELECT r.rolname::text FROM pg_roles AS r
-      WHERE r.rolname IN (current_user, 'tenure_program', 'tenure_reader') AND NOT r.rolsuper
+      WHERE NOT r.rolsuper AND (
+          r.rolname IN ('tenure_program', 'tenure_reader')
+          OR r.rolname = coalesce((
+            SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'tenure'),
+            current_user))
         AND (SELECT count(*) FROM pg_dist_node) > 1
         AND NOT EXISTS (
           SELECT FROM pg_dist_object AS o
@@ -283,8 +295,8 @@ package struct SchemaDistributor: Sendable {
 // Citus rejects the result; it recommends PL/pgSQL.
 // (https://github.com/citusdata/citus/issues/6102)
 extension SchemaDistributor {
-  /// The timeout for trying a report, about as long as an administrator waits for a page.
-  private static let trialDeadline: Duration = .seconds(60)
+  /// The timeout for trying a statement, by when Citus has refused what it can't run.
+  private static let trialDeadline: Duration = .seconds(10)
 
   /// Rewrites the SQL functions that read tables in PL/pgSQL, with the same text, and returns their
   /// number.
@@ -356,8 +368,20 @@ extension SchemaDistributor {
     ORDER BY 1
     """
 
+  /// Claims jobs and runs each report and view once, for the smallest result, in transactions that
+  /// are rolled back.
+  ///
+  /// - Returns: What failed, with the message. Long answers are no failures.
+  package func tryStatements(at now: Timestamp) async throws -> [String: String] {
+    var refused = try await tryReports()
+    let queues = Dictionary(uniqueKeysWithValues: Job.Queue.allCases.map { ($0, 1) })
+    refused["the claim of a job"] = await trial(
+      of: JobQueue.claim(queues, worker: "tenure doctor", at: now, lease: Self.trialDeadline))
+    return refused
+  }
+
   /// Runs each report and view once, for the smallest result, and returns those that failed, with
-  /// the server's message.
+  /// the message.
   func tryReports() async throws -> [String: String] {
     let questions = try await database.query(
       """
@@ -377,86 +401,26 @@ extension SchemaDistributor {
     ).decode(String.self, String.self)
     var refused: [String: String] = [:]
     for (name, question) in questions {
-      do {
-        _ = try await database.query("\(unescaped: question)", deadline: Self.trialDeadline)
-      } catch let error as PostgresError where error.code == .server || error.code == .timedOut {
-        refused[name] = error.message
-      }
+      refused[name] = await trial(of: "\(unescaped: question)")
     }
     return refused
   }
-}
 
-/// The distribution of a table's rows over a Citus cluster.
-///
-/// Specified at the end of the table's comment as `[by COLUMN]`, `[reference]` or `[local]`.
-package enum TableDistribution: Hashable, Sendable, CustomStringConvertible {
-  /// Sharded by the hash of a column.
-  case by(column: String)
-  /// A full copy on every node.
-  case reference
-  /// On the coordinator and managed by Citus, so that transactions with shards are atomic.
-  case local
+  private struct RolledBack: Error {}
 
-  /// Parses a table's comment; nil if it specifies none.
-  package init?(note comment: String) {
-    guard comment.last == "]", let start = comment.lastIndex(of: "[") else { return nil }
-    let note = comment[comment.index(after: start)...].dropLast()
-    switch note.split(separator: " ", omittingEmptySubsequences: false) {
-    case ["reference"]: self = .reference
-    case ["local"]: self = .local
-    case let words where words.count == 2 && words[0] == "by" && !words[1].isEmpty:
-      self = .by(column: String(words[1]))
-    default: return nil
+  /// Runs a statement in a transaction that is rolled back, and returns the message if it failed.
+  private func trial(of statement: SQL) async -> String? {
+    do {
+      return try await database.withTransaction { transaction in
+        _ = try await transaction.query(statement, deadline: Self.trialDeadline)
+        throw RolledBack()
+      }
+    } catch is RolledBack {
+      return nil
+    } catch {
+      let error = error as? PostgresError
+      return error?.code == .timedOut ? nil : error?.message ?? "it was interrupted"
     }
-  }
-
-  package var description: String {
-    switch self {
-    case .by(let column): "by \(column)"
-    case .reference: "reference"
-    case .local: "local"
-    }
-  }
-
-  /// The order in which Citus needs the tables.
-  var rank: Int {
-    switch self {
-    case .reference: 0
-    case .by: 1
-    case .local: 2
-    }
-  }
-}
-
-/// A table of the schema with its specified and its current distribution.
-struct CatalogueTable: Hashable, Sendable {
-  let name: String
-  /// Nil if its comment specifies none.
-  let wanted: TableDistribution?
-  /// Nil if it is not distributed.
-  let placed: TableDistribution?
-  let parents: Set<String>
-
-  /// Sorts tables into the order in which Citus accepts them.
-  ///
-  /// Reference tables, sharded tables, local tables; each after the tables that it references.
-  static func inOrder(_ tables: [CatalogueTable]) -> [CatalogueTable] {
-    var ordered: [CatalogueTable] = []
-    var rest = tables.sorted {
-      ($0.wanted?.rank ?? .max, $0.name) < ($1.wanted?.rank ?? .max, $1.name)
-    }
-    while !rest.isEmpty {
-      let waiting = Set(rest.map(\.name))
-      let rank = rest[0].wanted?.rank
-      // In a cycle of foreign keys, any table may be first.
-      let next =
-        rest.firstIndex {
-          $0.wanted?.rank == rank && $0.parents.subtracting([$0.name]).isDisjoint(with: waiting)
-        } ?? 0
-      ordered.append(rest.remove(at: next))
-    }
-    return ordered
   }
 }
 
@@ -488,8 +452,11 @@ package enum DistributionError: Error, Hashable, Sendable, CustomStringConvertib
       "The other nodes don't know the coordinator: run "
         + "SELECT citus_set_coordinator_host('its host name') on it."
     case .unknownRoles(let roles):
-      "Citus does not know the roles \(roles.joined(separator: ", ")) in this database: as a "
-        + "superuser, create a function there that depends on them; see the article on growing."
+      "Citus does not know the roles \(roles.joined(separator: ", ")), on which no object of this "
+        + "database depended since its nodes were added. As a superuser, run in it on the "
+        + "coordinator: CREATE FUNCTION public.tenure_roles() RETURNS integer LANGUAGE sql AS "
+        + "'SELECT 1'; GRANT EXECUTE ON FUNCTION public.tenure_roles() TO "
+        + "\(roles.joined(separator: ", ")); DROP FUNCTION public.tenure_roles()"
     case .unsaid(let table):
       "The comment of table \(table) does not specify its distribution."
     case .otherwise(let table, let placed, let wanted):

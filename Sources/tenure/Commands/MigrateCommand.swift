@@ -47,6 +47,7 @@ struct MigrateCommand: AsyncParsableCommand {
         print(ReportSQL.outdated)
       }
     } else {
+      try await distributor.requireRoles()
       try await migrate(migrator)
       let isBegun = try await distributor.isBegun()
       if distributed || isBegun { try await distribute(distributor) }

@@ -295,12 +295,22 @@ extension Doctor {
 
   private func distribution(_ pool: ConnectionPool) async throws -> DoctorFinding {
     let check = "database.distribution"
+    let distributor = SchemaDistributor(database: pool, logger: logger)
     do {
-      let tables = try await SchemaDistributor(database: pool, logger: logger).check()
+      let tables = try await distributor.check()
+      guard tables > 0 else { return .ok(check, "The tables are on one server.") }
+      let refused = try await distributor.tryStatements(at: settings.clock.now())
+      guard refused.isEmpty else {
+        let messages = refused.sorted { $0.key < $1.key }.map { "\($0.key) (\($0.value))" }
+        return .fault(
+          check, "This Citus refuses \(messages.joined(separator: ", ")).",
+          remedy: "Run `tenure migrate --distributed`. If it lists them, too, use the version of "
+            + "Citus that the article on growing names.")
+      }
       return .ok(
         check,
-        tables == 0
-          ? "The tables are on one server." : "All \(tables) tables are distributed with Citus.")
+        "All \(tables) tables are distributed with Citus, which answers all reports and claims "
+          + "jobs.")
     } catch let error as DistributionError {
       return .fault(check, "\(error)", remedy: "Run `tenure migrate --distributed`.")
     }

@@ -147,7 +147,7 @@ struct KilledPusherTests {
                 #"{"environment":"production","original_transaction_id":"\#(line)"}"#
               try await database.withTransaction { transaction in
                 try await transaction.commit(with: [
-                  "SELECT 1 FROM tenure.account WHERE account_key = \(account) FOR NO KEY UPDATE",
+                  "SELECT 1 FROM tenure.account_by_key WHERE account_key = \(account) FOR NO KEY UPDATE",
                   """
                   INSERT INTO tenure.event (type, occurred_at, account_key, data)
                   VALUES ('transaction.recorded', now(), \(account), \(data))

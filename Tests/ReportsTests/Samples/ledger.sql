@@ -268,11 +268,24 @@ SELECT environment, basis, kind, day, cohort, cause, product_id, ownership_type,
 FROM delta WHERE hashtext(transaction_id) % 2 = 0
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11;
 
-UPDATE movement SET opened_by = nextval(pg_get_serial_sequence('movement_change', 'change_id'))
-WHERE known_until = 'infinity' AND hashtext(transaction_id) % 2 <> 0;
-INSERT INTO movement_change (change_id, environment, original_transaction_id)
-    OVERRIDING SYSTEM VALUE
-SELECT opened_by, environment, original_transaction_id FROM movement WHERE opened_by IS NOT NULL;
+-- One by one, because Citus takes no nextval in an UPDATE.
+DO $$
+DECLARE
+    m movement;
+    id bigint;
+BEGIN
+    FOR m IN SELECT * FROM movement
+        WHERE known_until = 'infinity' AND hashtext(transaction_id) % 2 <> 0
+    LOOP
+        INSERT INTO movement_change (environment, original_transaction_id)
+        VALUES (m.environment, m.original_transaction_id) RETURNING change_id INTO id;
+        UPDATE movement AS u SET opened_by = id
+        WHERE (u.environment, u.kind, u.at, u.product_id, u.transaction_id, u.cause, u.known_from)
+                = (m.environment, m.kind, m.at, m.product_id, m.transaction_id, m.cause, m.known_from)
+            AND u.original_transaction_id = m.original_transaction_id;
+    END LOOP;
+END
+$$;
 
 DROP TABLE reported;
 

@@ -73,18 +73,33 @@ package struct ScratchCitus: Sendable {
       let function = number == 0 ? "citus_set_coordinator_host" : "citus_add_node"
       return "SELECT \(function)('\(node?.host ?? "localhost")', \(node?.port ?? 5432))"
     }
-    try await run(
+    let scripts =
       additions + [
         "ALTER DATABASE \(name) SET citus.shard_count TO \(Self.shardsPerTable)",
         """
         CREATE FUNCTION public.tenure_roles() RETURNS integer LANGUAGE sql AS 'SELECT 1';
         ALTER FUNCTION public.tenure_roles() OWNER TO tenure_owner;
         GRANT EXECUTE ON FUNCTION public.tenure_roles()
-          TO tenure_program, tenure_reader, tenure_server, tenure_tester;
+          TO tenure_program, tenure_reader, tenure_server, tenure_analyst, tenure_tester;
         DROP FUNCTION public.tenure_roles();
         """,
-      ], on: ScratchPlace.uri(nodes[0], database: name))
+      ]
+    for script in scripts {
+      try await runUndisturbed(script, on: ScratchPlace.uri(nodes[0], database: name))
+    }
     return uri(of: name, user: "tenure_owner")
+  }
+
+  /// Runs a script that changes roles on all nodes, again while other databases do the same.
+  private func runUndisturbed(_ script: String, on uri: String) async throws {
+    for _ in 1...20 {
+      do {
+        return try await run([script], on: uri)
+      } catch let error as PostgresError where error.message == "tuple concurrently updated" {
+        try await Task.sleep(for: .milliseconds(200))
+      }
+    }
+    try await run([script], on: uri)
   }
 
   /// Makes a database like another one, on each node.
@@ -133,6 +148,8 @@ package struct ScratchCitus: Sendable {
     var parts = URLComponents(string: nodes[0])
     parts?.user = user
     parts?.path = "/\(database)"
+    // Tests append more parameters.
+    if parts?.query == nil { parts?.query = "connect_timeout=60" }
     return parts?.string ?? ""
   }
 
@@ -150,7 +167,7 @@ package struct ScratchCitus: Sendable {
       name text;
     BEGIN
       FOREACH name IN ARRAY ARRAY['tenure_program', 'tenure_reader', 'tenure_owner',
-        'tenure_server', 'tenure_tester']
+        'tenure_server', 'tenure_analyst', 'tenure_tester']
       LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
           EXECUTE format('CREATE ROLE %I %s', name,
@@ -158,7 +175,8 @@ package struct ScratchCitus: Sendable {
         END IF;
       END LOOP;
       GRANT tenure_program TO tenure_server;
-      GRANT tenure_owner, tenure_program, tenure_reader TO tenure_tester;
+      GRANT tenure_reader TO tenure_analyst;
+      GRANT tenure_owner, tenure_server, tenure_analyst TO tenure_tester;
     END
     $$;
     """

@@ -21,6 +21,14 @@ package struct ScratchPlace: Sendable {
       server == nil ? "scratch_" : "scratch_\(ProcessInfo.processInfo.processIdentifier)_"
   }
 
+  /// The view of the server's connections: on a Citus, those of all nodes, where locks are waited
+  /// for.
+  package var activity: String { isDistributed ? "citus_stat_activity" : "pg_stat_activity" }
+  /// A role with the privileges of `tenure_program`; on a Citus a login, which its nodes need.
+  package var program: String { isDistributed ? "tenure_server" : "tenure_program" }
+  /// A role with the privileges of `tenure_reader`; on a Citus a login, which its nodes need.
+  package var reader: String { isDistributed ? "tenure_analyst" : "tenure_reader" }
+
   package static let environment = ScratchPlace(environment: ProcessInfo.processInfo.environment)
 
   var template: String { "\(prefix)template" }
