@@ -52,7 +52,7 @@ struct FrozenServerTests {
         try await write(change, uri)
         switch change {
         case "trimmed":
-          try await ServerPair.withPool(uri) { database in
+          _ = try await ServerPair.withPool(uri) { database in
             for _ in 0..<2 { try await database.batch(Maintenance.trimAccountChanges) }
           }
         case "crashed":
@@ -97,7 +97,7 @@ struct FrozenServerTests {
   }
 
   private func write(_ entitlement: String, _ uri: String) async throws {
-    try await ServerPair.withPool(uri) { database in
+    _ = try await ServerPair.withPool(uri) { database in
       try await database.execute(
         """
         INSERT INTO tenure.account_grant (account_id, grant_id, entitlement, source, starts_at,

@@ -192,9 +192,9 @@ struct EntitlementCacheTests {
       configuration.connectionLimit = 11
       let writing = ConnectionPool(configuration: configuration, logger: Self.quiet)
       // The days that are committed, by account.
-      let committed = Mutex(Dictionary(uniqueKeysWithValues: accounts.map { ($0, 1) }))
-      let hits = Mutex(0)
-      let reads = Mutex(0)
+      let committed = Guarded(Dictionary(uniqueKeysWithValues: accounts.map { ($0, 1) }))
+      let hits = Guarded(0)
+      let reads = Guarded(0)
       let end = ContinuousClock.now + .seconds(2)
       try await withThrowingTaskGroup(of: Void.self) { group in
         for writer in 0..<10 {
@@ -212,7 +212,7 @@ struct EntitlementCacheTests {
                 // The transaction is in progress for some snapshots.
                 "SELECT pg_sleep(\(pause))",
               ])
-              committed.withLock { $0[account] = day }
+              committed.value.withLock { $0[account] = day }
               try await Task.sleep(for: .milliseconds(Int.random(in: 0...30)))
             }
           }
@@ -222,13 +222,13 @@ struct EntitlementCacheTests {
             let server = servers[number % 2]
             while ContinuousClock.now < end {
               let chosen = (0..<3).map { _ in accounts[Int.random(in: 0..<accounts.count)] }
-              let least = committed.withLock { committed in chosen.map { committed[$0] ?? 0 } }
-              if server.keeps(chosen[0]) { hits.withLock { $0 += 1 } }
+              let least = committed.value.withLock { committed in chosen.map { committed[$0] ?? 0 } }
+              if server.keeps(chosen[0]) { hits.value.withLock { $0 += 1 } }
               for (answer, day) in zip(try await server.read(chosen), least) {
                 let found = try #require(answer.firstMatch(of: /"access_ends_at":"([^"]+)"/))
                 // Text in this form sorts by time.
                 #expect(String(found.1) >= LedgerStorageTests.day(Double(day)).description)
-                reads.withLock { $0 += 1 }
+                reads.value.withLock { $0 += 1 }
               }
             }
           }
@@ -236,9 +236,9 @@ struct EntitlementCacheTests {
         try await group.waitForAll()
       }
       await writing.close()
-      print("Answers in memory: \(reads.withLock(\.self)) reads, \(hits.withLock(\.self)) hits")
-      #expect(hits.withLock(\.self) > 50, "the race is about answers in memory")
-      #expect(committed.withLock { $0.values.reduce(0, +) } > 200)
+      print("Answers in memory: \(reads.value.withLock(\.self)) reads, \(hits.value.withLock(\.self)) hits")
+      #expect(hits.value.withLock(\.self) > 50, "the race is about answers in memory")
+      #expect(committed.value.withLock { $0.values.reduce(0, +) } > 200)
     }
   }
 
@@ -356,4 +356,11 @@ struct EntitlementCacheTests {
     #expect(first.includes(second) == (earlier == later))
     #expect(TransactionSnapshot("10") == nil)
   }
+}
+
+/// A value that concurrent tasks change.
+private final class Guarded<Value: Sendable>: Sendable {
+  let value: Mutex<Value>
+
+  init(_ value: Value) { self.value = Mutex(value) }
 }

@@ -302,13 +302,13 @@ extension BaselineStatements {
 
   private var updateLine: SQL {
     """
-      UPDATE tenure.original_transaction SET
-        head_number = \(Self.entryKinds.count), head_hash = \(hash),
-        head_recorded_at = \(now),
-        latest_charged_at = \(now), latest_owner_key = \(sample.accountKey),
-        paid_through = \(end), auto_renew_product_id = \(product)
-      WHERE environment = \(environment) AND original_transaction_id = \(line)
-      """
+    UPDATE tenure.original_transaction SET
+      head_number = \(Self.entryKinds.count), head_hash = \(hash),
+      head_recorded_at = \(now),
+      latest_charged_at = \(now), latest_owner_key = \(sample.accountKey),
+      paid_through = \(end), auto_renew_product_id = \(product)
+    WHERE environment = \(environment) AND original_transaction_id = \(line)
+    """
   }
 
   private var insertTransaction: SQL {

@@ -106,7 +106,7 @@ struct DistributedBenchmark: Sendable {
       if operation == .submission { return try await submit(times) }
       return try await Load.measure(Array(0..<times), concurrency: 1) { [server, accounts] _ in
         let first = DistributedBenchmark.firstNumber
-        let (status, body) =
+        let answer =
           if operation == .read {
             try await server.get(
               "/v1/accounts/\(Int.random(in: first..<first + accounts))/entitlements")
@@ -114,9 +114,9 @@ struct DistributedBenchmark: Sendable {
             try await server.post(
               Self.query((first..<first + accounts).shuffled()), to: "/v1/entitlements/query")
           }
-        let found = body.split(separator: "\"active\":true").count - 1
-        guard status == 200, found == (operation == .read ? 1 : batchSize) else {
-          throw BenchError.wrongAnswer("\(status) \(body)")
+        let found = answer.body.split(separator: "\"active\":true").count - 1
+        guard answer.status == 200, found == (operation == .read ? 1 : batchSize) else {
+          throw BenchError.wrongAnswer("\(answer.status) \(answer.body)")
         }
       }
     }
