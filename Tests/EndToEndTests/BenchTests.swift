@@ -35,13 +35,15 @@ struct BenchTests {
     let real = try await withScratchDatabase { database in
       let shop = try await SampleShop(database: database)
       for index in 1...3 { _ = try await shop.subscribe(SampleCustomer(index)) }
-      return try await contents(of: database)
+      return try await contents(of: database).filter { $0.key != "body" }
     }
     let copied = try await withScratchDatabase { database in
       let shop = try await SampleShop(database: database)
       let moment = try await CopiedRows.Moment.now(in: database)
       let marks = try await shop.subscribe(SampleCustomer(1))
-      let rows = try await CopiedRows(since: moment, marks: marks, in: database)
+      // Bodies are named by their digests, which a copy can't have.
+      let rows = try await CopiedRows(
+        since: moment, marks: marks, without: ["body"], in: database)
       // Both ways of writing them; and what is there already is written once more.
       try await database.batch(rows.insert(SampleCustomer.numbers(2...2)))
       for index in [2, 3] { try await database.batch(rows.upsert(SampleCustomer(index).number)) }
@@ -56,7 +58,7 @@ struct BenchTests {
             ORDER BY 1 DESC LIMIT \(rows.count(in: table)))
           """)
       }
-      return try await contents(of: database)
+      return try await contents(of: database).filter { $0.key != "body" }
     }
     expect(copied, toBeLike: real)
   }

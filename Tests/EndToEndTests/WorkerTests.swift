@@ -159,7 +159,7 @@ struct WorkerTests {
       try await stage.until { try await stage.count("locked_by IS NOT NULL") == 1 }
       // Three leases long.
       for _ in 1...12 {
-        stage.clock.advance(by: .seconds(5))
+        stage.clock.advance(by: .seconds(6))
         let renewed = stage.clock.now + .seconds(15)
         try await stage.until { try await stage.count("locked_until > \(renewed)") == 1 }
       }

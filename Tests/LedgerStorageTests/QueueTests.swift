@@ -415,7 +415,7 @@ struct QueueTests {
       .deliverEvents(stream: "line/production/1"), .reconcile, .pruneEvents,
       .rollUpMovements, .mergeAccount(AccountKey(rawValue: id)), .prunePayloads,
       .setAppAccountToken(OriginalTransactionKey(.sandbox, "1")),
-      .sendConsumption(.production, notificationID: "a/b"),
+      .sendConsumption(.production, notificationID: "a/b"), .trimAccountChanges,
     ]
     #expect(tasks.map(\.kind) == Job.Kind.allCases)
     #expect(Set(tasks.map(\.queue.rawValue)).isSubset(of: Job.Queue.allCases.map(\.rawValue)))

@@ -184,7 +184,8 @@ struct AnswerStore: Sendable {
     {
       return last
     }
-    if emptied.isEmpty, size + blockSize > limit { dropOldest() }
+    // The rest is for shapes.
+    if emptied.isEmpty, size - shapeSize + blockSize > limit / 8 * 7 { dropOldest() }
     if emptied.isEmpty {
       emptied.append(blocks.count)
       var block = Block(records: [], bytes: [])
