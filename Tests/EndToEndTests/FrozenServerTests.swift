@@ -98,13 +98,16 @@ struct FrozenServerTests {
 
   private func write(_ entitlement: String, _ uri: String) async throws {
     _ = try await ServerPair.withPool(uri) { database in
-      try await database.execute(
+      // The private PostgreSQL loses what was committed just before a crash, unless it is told not to.
+      try await database.batch([
+        "SET LOCAL synchronous_commit = on",
         """
         INSERT INTO tenure.account_grant (account_id, grant_id, entitlement, source, starts_at,
           reason)
         VALUES ('anna', 'a0000000-0000-4000-8000-000000000000', \(entitlement), 'grant', now(), 'r')
         ON CONFLICT (account_id, grant_id) DO UPDATE SET entitlement = excluded.entitlement
-        """)
+        """,
+      ])
     }
   }
 }
