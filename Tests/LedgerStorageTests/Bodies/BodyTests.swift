@@ -96,7 +96,11 @@ struct BodyTests {
   }
 
   private func refer(as id: UUID, in ledger: Ledger) async throws {
-    _ = try await ledger.database.batch(Self.reference(of: id))
+    // On a connection of its own: it may wait for a lock.
+    try await ledger.database.withTransaction { transaction in
+      _ = try await transaction.batch(Self.reference(of: id))
+      try await transaction.commit()
+    }
   }
 
   private func delete(_ id: UUID, in transaction: Transaction) async throws {
