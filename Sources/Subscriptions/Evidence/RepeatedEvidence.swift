@@ -153,11 +153,15 @@ extension EvidenceHistory {
     }
     guard isAlone else { return false }
     // A billing retry lasts until its latest status, even beyond the usual time.
-    let retry = AutoRenewal.billingRetry(isCommitment: false)
-    if status.phase == .billingRetry,
-      charges.contains(where: { $0.end.map { $0 + retry <= status.asOf } ?? false })
-    {
-      return false
+    if status.phase == .billingRetry {
+      let before = charges.filter { $0.date <= status.asOf }
+      let running = before.last { $0.isSubscription && !$0.neverBegan }?.date
+      let retry = AutoRenewal.billingRetry(isCommitment: false)
+      let isLong = before.contains { charge in
+        charge.date >= running ?? charge.date
+          && charge.end.map { $0 + retry <= status.asOf } ?? false
+      }
+      if isLong { return false }
     }
     let between = charges.filter { charge in
       [charge.date - AutoRenewal.earlyCharge, charge.date, charge.end].compactMap(\.self)
