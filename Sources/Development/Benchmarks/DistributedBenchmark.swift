@@ -58,7 +58,11 @@ struct DistributedBenchmark: Sendable {
         database: pool, settings: try await SubmissionBenchmark.settings(),
         transport: PreparedAppStore(), logger: logger
       ).intake
-      return try await ServeProcess.run(executable, databaseURL: database.url, in: directory) {
+      // A Citus has no answers in memory.
+      return try await ServeProcess.run(
+        executable, databaseURL: database.url, environment: ["TENURE_READ_CACHE": "0"],
+        in: directory
+      ) {
         try await body(Side(pool: pool, intake: intake, server: $0, accounts: warmUp))
       }
     }

@@ -146,32 +146,29 @@ package struct OriginalTransaction: Sendable {
       entries.append(entry)
     }
 
-    var knownCharges: [Charge]?
-    func isRepeated(_ status: RenewalStatus) -> Bool {
-      let charges = knownCharges ?? Charge.charges(in: history)
-      knownCharges = charges
-      return history.isRepeated(status, among: charges)
-    }
+    let hasRepetitions = repeated.contains { !$0.value.isEmpty }
+    let hasStatuses = evidence.contains { if case .renewalStatus = $0 { true } else { false } }
+    guard hasRepetitions || hasStatuses else { return entries }
+    var charges = Charge.charges(in: history)
     for case .renewalStatus(let status, let line) in evidence where known.add(status) {
       let isFull = repeated[line]?.statuses.count == RepeatedEvidence.mostStatuses
       if isFull { repeated[line]?.removeStatuses() }
-      if !isFull, isRepeated(status) {
+      if !isFull, history.isRepeated(status, among: charges) {
         repeated[line, default: RepeatedEvidence()].add(status)
       } else {
         entries.append(append(.evidence(.renewalStatus(status, line: line)), to: line, at: now))
       }
     }
-    guard repeated.contains(where: { !$0.value.isEmpty }) else { return entries }
-
     // Dates of one transaction also count against those of others that report the same charge.
-    let charges = Charge.charges(in: history)
-    if charges.contains(where: { !$0.aliases.isEmpty }),
-      charges != Charge.charges(in: history.adding(repeated))
-    {
-      entries += appendAnswers(about: Set(history.transactions.map(\.key)), at: now)
+    if charges.contains(where: { !$0.aliases.isEmpty }) {
+      let repeatedCharges = Charge.charges(in: history.adding(repeated))
+      if charges != repeatedCharges {
+        entries += appendAnswers(about: Set(history.transactions.map(\.key)), at: now)
+        charges = repeatedCharges
+      }
     }
     for (line, statuses) in repeated.mapValues(\.statuses).sorted(by: { $0.key < $1.key }) {
-      for status in statuses where !isRepeated(status) {
+      for status in statuses where !history.isRepeated(status, among: charges) {
         repeated[line]?.remove(status)
         entries.append(append(.evidence(.renewalStatus(status, line: line)), to: line, at: now))
       }
