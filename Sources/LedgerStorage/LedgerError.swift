@@ -1,4 +1,5 @@
 package import Foundation
+import JSONText
 package import Subscriptions
 
 /// An error that the caller can act on.
@@ -42,7 +43,7 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
     case .unreadableEntry(let line, let number):
       "Entry \(number) of \(line) can't be read by this version of Tenure."
     case .unreadableBody(let digest):
-      "The body with the SHA-256 \(digest.map { String($0 >> 4, radix: 16) + String($0 & 0xF, radix: 16) }.joined()) is damaged."
+      "The body with the SHA-256 \(digest.hexadecimal) is damaged."
     case .schemaVersion(nil, _):
       "The database has no Tenure schema: run `tenure migrate` first."
     case .schemaVersion(let found?, let needed) where found < needed:

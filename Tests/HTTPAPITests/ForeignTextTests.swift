@@ -128,7 +128,7 @@ struct ForeignTextTests {
     got(
       "a session's administrator", "/admin",
       "\r\nCookie: tenure_admin="
-        + Base64URL.text(of: Array(String(repeating: "\u{301}\u{323}", count: 2_500).utf8))
+        + Base64.encode(url: String(repeating: "\u{301}\u{323}", count: 2_500).utf8)
         + ".1.AAAAAAAAAAAAAAAAAAAAAA.AA"),
     got("what the last page said", "/admin", "\r\nCookie: tenure_admin_told=#.#"),
     got("a request's id", "/healthz", "\r\nX-Request-ID: #"),

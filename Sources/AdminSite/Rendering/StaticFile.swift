@@ -3,6 +3,7 @@ import HTTPAPI
 import HTTPTypes
 import Hummingbird
 import HummingbirdCore
+import JSONText
 import NIOCore
 import Subscriptions
 
@@ -27,7 +28,7 @@ struct StaticFile: Sendable {
     self.path = path
     body = ByteBuffer(bytes: bytes)
     self.mediaType = mediaType
-    version = Base64URL.text(of: Array(SHA256.hash(data: bytes).prefix(12)))
+    version = Base64.encode(url: SHA256.hash(data: bytes).prefix(12))
   }
 
   /// The URL of this version.

@@ -1,8 +1,8 @@
 import Crypto
-import Foundation
 import HTTPAPI
 import HTTPTypes
 import Hummingbird
+import JSONText
 import Secrets
 import Subscriptions
 
@@ -31,18 +31,18 @@ struct AdminSession: Sendable {
   init(of administrator: String, key: Secret<SymmetricKey>, at now: Timestamp) {
     self.administrator = administrator
     self.key = key
-    let name = Base64URL.text(of: Array(administrator.utf8))
+    let name = Base64.encode(url: administrator.utf8)
     end = now + Self.lifetime
     id = (0..<Self.idLength).map { _ in UInt8.random(in: .min ... .max) }
-    claim = "\(name).\(end.milliseconds).\(Base64URL.text(of: id))"
+    claim = "\(name).\(end.milliseconds).\(Base64.encode(url: id))"
   }
 
   /// Nil for a cookie that is forged, expired, or signed with a removed key.
   init?(cookie: String, keys: APIKeys, at now: Timestamp) {
     let parts = cookie.split(separator: ".", omittingEmptySubsequences: false)
-    guard parts.count == 4, let name = Base64URL.bytes(of: parts[0]),
-      let signature = Base64URL.bytes(of: parts[3]), let end = Int64(parts[1]),
-      let id = Base64URL.bytes(of: parts[2]), id.count == Self.idLength
+    guard parts.count == 4, let name = Base64.decode(url: Array(parts[0].utf8)[...]),
+      let signature = Base64.decode(url: Array(parts[3].utf8)[...]), let end = Int64(parts[1]),
+      let id = Base64.decode(url: Array(parts[2].utf8)[...]), id.count == Self.idLength
     else { return nil }
     let administrator = String(decoding: name, as: UTF8.self)
     guard let key = keys.sessionKey(ofAdministrator: administrator) else { return nil }
@@ -63,7 +63,7 @@ struct AdminSession: Sendable {
 
   /// Compares in constant time.
   func isFormToken(_ text: String) -> Bool {
-    Base64URL.bytes(of: text[...]).map { isSignature($0, of: claim, .form) } ?? false
+    Base64.decode(url: Array(text.utf8)[...]).map { isSignature($0, of: claim, .form) } ?? false
   }
 
   // MARK: Flash messages
@@ -71,16 +71,16 @@ struct AdminSession: Sendable {
   /// Signs a message for the next page of the session.
   func seal(_ flash: Flash) -> String {
     let lines = [flash.tone, flash.message, flash.link?.label, flash.link?.href]
-    let text = Base64URL.text(of: Array(lines.compactMap(\.self).joined(separator: "\n").utf8))
+    let text = Base64.encode(url: lines.compactMap(\.self).joined(separator: "\n").utf8)
     return "\(text).\(signature(of: claim + text, .flash))"
   }
 
   /// Reads a signed message, or nil if it was not signed by this session.
   func flash(sealed: String) -> Flash? {
     let parts = sealed.split(separator: ".", omittingEmptySubsequences: false)
-    guard parts.count == 2, let signature = Base64URL.bytes(of: parts[1]),
+    guard parts.count == 2, let signature = Base64.decode(url: Array(parts[1].utf8)[...]),
       isSignature(signature, of: claim + parts[0], .flash),
-      let bytes = Base64URL.bytes(of: parts[0])
+      let bytes = Base64.decode(url: Array(parts[0].utf8)[...])
     else { return nil }
     let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n").map(String.init)
     guard lines.count == 2 || lines.count == 4 else { return nil }
@@ -92,9 +92,8 @@ struct AdminSession: Sendable {
   // MARK: Signatures
 
   private func signature(of text: String, _ label: Label) -> String {
-    Base64URL.text(
-      of: Array(
-        HMAC<SHA256>.authenticationCode(for: Self.message(text, label), using: key.revealed)))
+    Base64.encode(
+      url: HMAC<SHA256>.authenticationCode(for: Self.message(text, label), using: key.revealed))
   }
 
   private func isSignature(_ bytes: [UInt8], of text: String, _ label: Label) -> Bool {
@@ -104,24 +103,6 @@ struct AdminSession: Sendable {
 
   private static func message(_ text: String, _ label: Label) -> [UInt8] {
     Array("\(label.rawValue)\n\(text)".utf8)
-  }
-}
-
-/// Base64url without padding (RFC 4648, section 5).
-enum Base64URL {
-  static func text(of bytes: [UInt8]) -> String {
-    Data(bytes).base64EncodedString().replacing("+", with: "-").replacing("/", with: "_")
-      .replacing("=", with: "")
-  }
-
-  /// Nil unless the text is the canonical encoding.
-  static func bytes(of text: Substring) -> [UInt8]? {
-    guard String(text).isASCII else { return nil }
-    let standard = text.replacing("-", with: "+").replacing("_", with: "/")
-    let padding = String(repeating: "=", count: (4 - standard.utf8.count % 4) % 4)
-    guard let data = Data(base64Encoded: standard + padding), self.text(of: Array(data)) == text
-    else { return nil }
-    return Array(data)
   }
 }
 

@@ -1,3 +1,4 @@
+import JSONText
 import SwiftASN1
 
 /// PKCS#7 SignedData around a receipt (RFC 5652, section 5), in BER or DER.
@@ -18,7 +19,7 @@ struct ReceiptContainer {
     guard receiptData.utf8.count <= ReceiptBER.largestReceipt / 3 * 4 else {
       throw LocalReceiptRefusal(.tooLarge, "The receipt is too large.")
     }
-    guard !receiptData.isEmpty, let bytes = Base64.decode(standard: receiptData.utf8) else {
+    guard !receiptData.isEmpty, let bytes = Base64.decode(standard: Array(receiptData.utf8)) else {
       throw LocalReceiptRefusal(.notBase64, "The receipt is not base64.")
     }
     switch bytes.first(where: { !UnityReceipt.isSpace($0) }) {

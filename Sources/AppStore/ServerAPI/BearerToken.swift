@@ -1,5 +1,4 @@
 import Crypto
-import Foundation
 import JSONText
 package import Secrets
 import Subscriptions
@@ -55,14 +54,8 @@ final class BearerTokens: Sendable {
       "exp": .integer((now + Self.lifetime).milliseconds / 1000), "aud": "appstoreconnect-v1",
       "bid": .string(bundleID),
     ]
-    let signed = Self.base64URL(header.bytes) + "." + Self.base64URL(claims.bytes)
-    return signed + "." + Self.base64URL(try key.signature(over: Array(signed.utf8)))
-  }
-
-  /// Base64 with the URL alphabet and without padding (RFC 4648, section 5).
-  private static func base64URL(_ bytes: [UInt8]) -> String {
-    Data(bytes).base64EncodedString()
-      .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+    let signed = Base64.encode(url: header.bytes) + "." + Base64.encode(url: claims.bytes)
+    return signed + "." + Base64.encode(url: try key.signature(over: Array(signed.utf8)))
   }
 }
 

@@ -1,5 +1,6 @@
 import Crypto
 import Foundation
+import JSONText
 package import Subscriptions
 import SwiftASN1
 import Synchronization
@@ -17,7 +18,7 @@ struct CertificateChain {
   init(_ encoded: [String]) throws(SignedDataFault) {
     var certificates: [Certificate] = []
     for (index, text) in encoded.enumerated() {
-      guard let der = Base64.decode(standard: text.utf8),
+      guard let der = Base64.decode(standard: Array(text.utf8)),
         let certificate = try? Certificate(derEncoded: der)
       else {
         throw SignedDataFault(

@@ -82,7 +82,7 @@ extension SubmissionExchange: JSONObjectWritable {
 extension PrunedPayload: JSONObjectWritable {
   func writeMembers(to json: inout JSONWriter) {
     json.member("at", at)
-    json.member("sha256", sha256.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined())
+    json.member("sha256", sha256.hexadecimal)
     json.member("bytes", bytes)
   }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import JSONText
 
 /// The form in which bodies are stored.
 ///
@@ -41,7 +42,7 @@ enum BodyEncoding {
         [Form.signed.rawValue, UInt8(writer.used.count)] + writer.used.flatMap(\.digest) + pieces
       if join(content, with: writer.used) == body { return (content, writer.used) }
     }
-    if let bytes = Base64Text.decode(body[...], isForURL: false), !bytes.isEmpty {
+    if let bytes = Base64.decode(standard: body), !bytes.isEmpty {
       return ([Form.base64.rawValue] + bytes, [])
     }
     return ([Form.whole.rawValue] + body, [])
@@ -62,7 +63,7 @@ enum BodyEncoding {
     let rest = content.dropFirst()
     switch form {
     case .whole: return Array(rest)
-    case .base64: return Base64Text.encode(rest, isForURL: false)
+    case .base64: return Array(Data(rest).base64EncodedString().utf8)
     case .signed:
       let used = missingHeaders(of: content).map { digest in
         headers.first { $0.digest == digest }
@@ -114,12 +115,12 @@ enum BodyEncoding {
       }
       let payloadStart = start + header.bytes.count + 1
       guard payloadStart < text.endIndex, text[payloadStart - 1] == Self.dot,
-        let payloadEnd = text[payloadStart...].firstIndex(where: { !Base64Text.isURLDigit($0) }),
+        let payloadEnd = text[payloadStart...].firstIndex(where: { !Base64.isDigit(url: $0) }),
         text[payloadEnd] == Self.dot
       else { return nil }
-      let signature = text[(payloadEnd + 1)...].prefix(while: Base64Text.isURLDigit)
-      guard let payload = Base64Text.decode(text[payloadStart..<payloadEnd], isForURL: true),
-        let signatureBytes = Base64Text.decode(signature, isForURL: true)
+      let signature = text[(payloadEnd + 1)...].prefix(while: Base64.isDigit(url:))
+      guard let payload = Base64.decode(url: text[payloadStart..<payloadEnd]),
+        let signatureBytes = Base64.decode(url: signature)
       else { return nil }
       let number = used.firstIndex(of: header) ?? used.count
       if number == used.count { used.append(header) }
@@ -149,59 +150,14 @@ enum BodyEncoding {
           guard let payload = payload.body() else { return nil }
           body += headers[Int(number)].bytes
           body.append(UInt8(ascii: "."))
-          body += Base64Text.encode(payload[...], isForURL: true)
+          body += Base64.encode(url: payload[...]).utf8
           body.append(UInt8(ascii: "."))
-          body += Base64Text.encode(signature, isForURL: true)
+          body += Base64.encode(url: signature).utf8
         case nil: return nil
         }
       }
       return body
     }
-  }
-}
-
-/// Base64 with padding, or without it in the alphabet for URLs (RFC 4648).
-private enum Base64Text {
-  static func isURLDigit(_ byte: UInt8) -> Bool {
-    switch byte {
-    case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-      UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
-      true
-    default: false
-    }
-  }
-
-  static func encode(_ bytes: ArraySlice<UInt8>, isForURL: Bool) -> [UInt8] {
-    let text = Array(Data(bytes).base64EncodedString().utf8)
-    guard isForURL else { return text }
-    let padding = text.suffix(2).count { $0 == UInt8(ascii: "=") }
-    return text.dropLast(padding).map { byte in
-      switch byte {
-      case UInt8(ascii: "+"): UInt8(ascii: "-")
-      case UInt8(ascii: "/"): UInt8(ascii: "_")
-      default: byte
-      }
-    }
-  }
-
-  /// Nil unless encoding gives the same text.
-  static func decode(_ text: ArraySlice<UInt8>, isForURL: Bool) -> [UInt8]? {
-    var padded = Data(text)
-    if isForURL {
-      padded = Data(
-        text.map { byte in
-          switch byte {
-          case UInt8(ascii: "-"): UInt8(ascii: "+")
-          case UInt8(ascii: "_"): UInt8(ascii: "/")
-          default: byte
-          }
-        })
-      padded.append(contentsOf: repeatElement(UInt8(ascii: "="), count: (4 - text.count % 4) % 4))
-    }
-    guard let bytes = Data(base64Encoded: padded).map(Array.init),
-      encode(bytes[...], isForURL: isForURL).elementsEqual(text)
-    else { return nil }
-    return bytes
   }
 }
 

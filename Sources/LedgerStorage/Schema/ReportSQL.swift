@@ -1,4 +1,5 @@
 import Crypto
+import JSONText
 import Postgres
 
 /// The SQL of the reports: functions and views that hold no data.
@@ -20,9 +21,7 @@ package struct ReportSQL: Sendable {
 
   /// Stored in `schema_version` once it is applied.
   var sha256: String {
-    SHA256.hash(data: Array(texts.joined().utf8)).map { byte in
-      (byte < 16 ? "0" : "") + String(byte, radix: 16)
-    }.joined()
+    SHA256.hash(data: Array(texts.joined().utf8)).hexadecimal
   }
 
   private var names: [String] {

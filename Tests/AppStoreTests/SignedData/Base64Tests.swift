@@ -1,7 +1,6 @@
 import Foundation
+import JSONText
 import Testing
-
-@testable import AppStore
 
 /// Base64 in two alphabets, each strictly.
 struct Base64Tests {
@@ -9,8 +8,9 @@ struct Base64Tests {
     for length in 0..<260 {
       let bytes = (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ length) }
       let standard = Data(bytes).base64EncodedString()
-      #expect(Base64.decode(standard: standard.utf8) == bytes)
+      #expect(Base64.decode(standard: Array(standard.utf8)) == bytes)
       #expect(Base64.decode(url: Array(DraftJWS.base64url(bytes).utf8)[...]) == bytes)
+      #expect(Base64.encode(url: bytes) == DraftJWS.base64url(bytes))
     }
   }
 
@@ -27,6 +27,6 @@ struct Base64Tests {
     "A", "AA", "AAA", "AAAA=", "A===", "====", "==", "AB==", "AAB=", "AA=A", "=AAA", "-AAA", "_AAA", "AAA\n", "AA==AAAA", "AAAA====",
   ])
   func `no base64`(text: String) {
-    #expect(Base64.decode(standard: text.utf8) == nil)
+    #expect(Base64.decode(standard: Array(text.utf8)) == nil)
   }
 }

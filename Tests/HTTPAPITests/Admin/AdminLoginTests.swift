@@ -108,10 +108,10 @@ struct AdminLoginTests {
       let later = "\(try #require(Int64(parts[1])) + 1000)"
       let forged = [
         "", "x", "a.b.c", "a.b.c.d", cookie + "A", cookie + ".", "." + cookie,
-        ([Base64URL.text(of: Array("shop".utf8))] + parts.dropFirst()).joined(separator: "."),
+        ([Base64.encode(url: "shop".utf8)] + parts.dropFirst()).joined(separator: "."),
         [parts[0], later, parts[2], parts[3]].joined(separator: "."),
         [parts[0], parts[1], "AAAAAAAAAAAAAAAAAAAAAA", parts[3]].joined(separator: "."),
-        [parts[0], parts[1], parts[2], Base64URL.text(of: Array(repeating: 0, count: 32))]
+        [parts[0], parts[1], parts[2], Base64.encode(url: repeatElement(0, count: 32))]
           .joined(separator: "."),
         // A form token is not a session signature.
         [parts[0], parts[1], parts[2], browser.token ?? ""].joined(separator: "."),
