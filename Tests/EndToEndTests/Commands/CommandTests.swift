@@ -214,8 +214,9 @@ struct CommandTests {
 
   @Test("what the first lines of docker-compose.yml make is accepted")
   func composeSettings() async throws {
-    let repository = URL(filePath: #filePath).deletingLastPathComponent()
-      .deletingLastPathComponent().deletingLastPathComponent()
+    let repository = (0..<4).reduce(URL(filePath: #filePath)) { url, _ in
+      url.deletingLastPathComponent()
+    }
     let text = try String(
       contentsOf: repository.appending(path: "docker-compose.yml"), encoding: .utf8)
     let script = text.split(separator: "\n", omittingEmptySubsequences: false)

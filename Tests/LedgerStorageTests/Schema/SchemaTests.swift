@@ -135,9 +135,9 @@ struct SchemaTests {
     }
   }
 
-  private static let schemaFile = URL(filePath: #filePath)
-    .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
-    .appending(path: "schema.sql")
+  private static let schemaFile = (0..<4).reduce(URL(filePath: #filePath)) { url, _ in
+    url.deletingLastPathComponent()
+  }.appending(path: "schema.sql")
 
   /// Runs psql: its standard error is where notices are to be seen.
   private static func psql(
