@@ -187,9 +187,7 @@ package final class Connection: StatementRunner {
   package func runScript(_ text: String, deadline: Duration? = nil) async throws {
     _ = try await pool.run(
       Request([], session: session, timeout: pool.configuration.acquireTimeout))
-    try await ExclusiveUse.of(session, running: text, timeout: pool.timeout(deadline)) {
-      try await $0.runScript(text)
-    }
+    try await ExclusiveUse.run(text, in: session, timeout: pool.timeout(deadline))
   }
 }
 
