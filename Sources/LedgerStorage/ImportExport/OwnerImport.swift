@@ -100,51 +100,48 @@ package struct ImportStore: LedgerStore {
   }
 
   private func knowledge(of owners: [ImportedOwner]) async throws -> Knowledge {
-    var known = Knowledge()
-    let lines = Dictionary(grouping: owners.map(\.line), by: \.environment)
-    let environments = lines.keys.sorted { $0.rawValue < $1.rawValue }
-    let results = try await database.batch(
-      [Self.select(accounts: owners.map(\.accountID))]
-        + environments.flatMap { environment -> [SQL] in
-          let ids = (lines[environment] ?? []).map(\.originalTransactionID)
-          return [
-            // A provisional owner, who yields to the first claim, does not count.
-            """
-            SELECT o.original_transaction_id,
-              CASE WHEN EXISTS (
-                SELECT FROM tenure.store_transaction AS t
-                WHERE t.environment = o.environment
-                  AND t.original_transaction_id = o.original_transaction_id
-                  AND t.charged_at = o.latest_charged_at
-                  AND t.owner_account_key = o.latest_owner_key AND NOT t.is_provisional)
-              THEN o.latest_owner_key END, o.paid_through
-            FROM tenure.original_transaction AS o
-            WHERE o.environment = \(environment) AND o.original_transaction_id = ANY(\(ids))
-            """,
-            """
-            SELECT original_transaction_id, account_key, effective_from FROM tenure.owner_override
-            WHERE environment = \(environment) AND original_transaction_id = ANY(\(ids))
-              AND transaction_id IS NULL
-            ORDER BY number
-            """,
-          ]
-        })
-    known.accounts = try Self.accountKeys(from: results[0])
+    let ids = owners.map(\.line.originalTransactionID)
+    let (accounts, heads, overrides) = try await database.read(
+      Query(Self.select(accounts: owners.map(\.accountID)), decode: Self.accountKeys),
+      // A provisional owner, who yields to the first claim, does not count.
+      Query(
+        """
+        SELECT o.environment, o.original_transaction_id,
+          CASE WHEN EXISTS (
+            SELECT FROM tenure.store_transaction AS t
+            WHERE t.environment = o.environment
+              AND t.original_transaction_id = o.original_transaction_id
+              AND t.charged_at = o.latest_charged_at
+              AND t.owner_account_key = o.latest_owner_key AND NOT t.is_provisional)
+          THEN o.latest_owner_key END, o.paid_through
+        FROM tenure.original_transaction AS o
+        WHERE o.environment = ANY(\(Environment.allCases)) AND o.original_transaction_id = ANY(\(ids))
+        """
+      ) {
+        try $0.decode(
+          Environment.self, OriginalTransactionID.self, AccountKey?.self, Timestamp?.self)
+      },
+      Query(
+        """
+        SELECT environment, original_transaction_id, account_key, effective_from
+        FROM tenure.owner_override
+        WHERE environment = ANY(\(Environment.allCases)) AND original_transaction_id = ANY(\(ids))
+          AND transaction_id IS NULL
+        """
+      ) {
+        try $0.decode(
+          Environment.self, OriginalTransactionID.self, AccountKey.self, Timestamp.self)
+      })
+    var known = Knowledge(accounts: accounts)
     known.erased = Set(
-      known.accounts.filter { $0.key == AccountID(Account.pseudonym(of: $0.value)) }.keys)
-    for (index, environment) in environments.enumerated() {
-      for (id, owner, paidThrough) in try results[1 + 2 * index].decode(
-        OriginalTransactionID.self, AccountKey?.self, Timestamp?.self)
-      {
-        known.heads[OriginalTransactionKey(environment, id)] = (owner, paidThrough)
-      }
-      for (id, account, until) in try results[2 + 2 * index].decode(
-        OriginalTransactionID.self, AccountKey.self, Timestamp.self)
-      {
-        let line = OriginalTransactionKey(environment, id)
-        known.ownerOverrides[line, default: []].append(
-          OriginalTransactionOverride(account: account, line: line, boughtUntil: until))
-      }
+      accounts.filter { $0.key == AccountID(Account.pseudonym(of: $0.value)) }.keys)
+    for (environment, id, owner, paidThrough) in heads {
+      known.heads[OriginalTransactionKey(environment, id)] = (owner, paidThrough)
+    }
+    for (environment, id, account, until) in overrides {
+      let line = OriginalTransactionKey(environment, id)
+      known.ownerOverrides[line, default: []].append(
+        OriginalTransactionOverride(account: account, line: line, boughtUntil: until))
     }
     return known
   }
