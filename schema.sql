@@ -39,7 +39,6 @@ $$;
 CREATE SCHEMA IF NOT EXISTS tenure;
 SET LOCAL search_path TO tenure;
 
--- The version of the schema, one row for each step that was applied.
 CREATE TABLE schema_version (
     version          integer     NOT NULL PRIMARY KEY CHECK (version > 0),
     applied_at       timestamptz NOT NULL,
@@ -98,7 +97,6 @@ COMMENT ON TABLE product_entitlement IS 'Entitlements granted by a version of a 
 -- Accounts and orders: what the app knows.
 -- ------------------------------------------------------------------------------------------------
 
--- An account of the app.
 CREATE TABLE account (
     account_id        text        NOT NULL PRIMARY KEY CHECK (length(account_id) BETWEEN 1 AND 255),
     -- The only name of the account in entries, events and hashes: erasing a person rewrites this
@@ -114,7 +112,6 @@ CREATE TABLE account (
 );
 COMMENT ON TABLE account IS 'Accounts, by the IDs that the app gives them. [by account_id]';
 
--- Accounts by key.
 CREATE TABLE account_by_key (
     account_key uuid        NOT NULL PRIMARY KEY,
     account_id  text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
@@ -133,7 +130,6 @@ COMMENT ON TABLE account_by_key IS 'Look-up: the account behind a key. [by accou
 CREATE INDEX account_by_key_merged_into
     ON account_by_key (merged_into_key) WHERE merged_into_key IS NOT NULL;
 
--- Accounts by the token issued to them.
 CREATE TABLE account_by_token (
     app_account_token uuid NOT NULL PRIMARY KEY,
     account_key       uuid NOT NULL
@@ -278,7 +274,6 @@ CREATE INDEX submission_by_body ON submission (body_sha256);
 CREATE INDEX submission_rejected
     ON submission (((decided_at AT TIME ZONE 'UTC')::date)) WHERE status = 'rejected';
 
--- The exchanges with Apple, whose answers are bodies.
 CREATE TABLE submission_exchange (
     submission_id uuid        NOT NULL REFERENCES submission,
     number        integer     NOT NULL CHECK (number > 0),
@@ -374,7 +369,6 @@ CREATE OR REPLACE FUNCTION body_lock(digest bytea)
 RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint;
-COMMENT ON FUNCTION body_lock IS 'The key of the advisory lock on a body.';
 
 -- Stores a body, unless it is there, for a reference that the caller writes in the same transaction:
 -- until that ends, the shared lock keeps the body. Each statement of a function sees what was committed
@@ -387,21 +381,16 @@ CREATE OR REPLACE FUNCTION store_body(
 RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
 AS $$
-DECLARE
-    chain_digest bytea;
-    chain_header text;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(body_lock(digest));
     PERFORM FROM body WHERE sha256 = digest AND pruned_at IS NULL;
     IF FOUND THEN
         RETURN;
     END IF;
-    FOR i IN 1 .. cardinality(chain_digests) LOOP
-        chain_digest := chain_digests[i];
-        chain_header := chain_headers[i];
-        INSERT INTO certificate_chain VALUES (chain_digest, chain_header)
-        ON CONFLICT (sha256) DO NOTHING;
-    END LOOP;
+    IF chain_digests <> '{}' THEN
+        INSERT INTO certificate_chain (sha256, header)
+        SELECT * FROM unnest(chain_digests, chain_headers) ON CONFLICT (sha256) DO NOTHING;
+    END IF;
     INSERT INTO body (sha256, bytes, content, stored_at)
     VALUES (digest, length_in_bytes, encoded, moment)
     ON CONFLICT (sha256) DO UPDATE
@@ -409,8 +398,6 @@ BEGIN
     WHERE body.pruned_at IS NOT NULL;
 END
 $$;
-COMMENT ON FUNCTION store_body IS
-    'Stores a body unless it is there, and keeps it until the transaction ends.';
 
 -- Keeps others from referring to these bodies, and waits for those who do. In the order of the digests,
 -- in which references lock them too, so that none wait in a circle.
@@ -419,15 +406,11 @@ RETURNS void
 LANGUAGE plpgsql
 SET search_path = tenure, pg_temp
 AS $$
-DECLARE
-    digest bytea;
 BEGIN
-    FOR digest IN SELECT d FROM unnest(digests) AS d ORDER BY d LOOP
-        PERFORM pg_advisory_xact_lock(body_lock(digest));
-    END LOOP;
+    PERFORM pg_advisory_xact_lock(body_lock(d.digest))
+    FROM (SELECT digest FROM unnest(digests) AS digest ORDER BY digest) AS d;
 END
 $$;
-COMMENT ON FUNCTION lock_bodies IS 'Takes the lock under which bodies are deleted or pruned.';
 
 -- Deletes those of the bodies that nothing refers to.
 CREATE OR REPLACE FUNCTION delete_bodies(digests bytea[])
@@ -452,7 +435,6 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION delete_bodies IS 'Deletes bodies that nothing refers to.';
 
 -- Erases an erased account's submissions and Apple's answers about them. The programs lack the
 -- privilege to delete them (see below), so this runs with the owner's rights, and checks that the
@@ -468,14 +450,13 @@ DECLARE
     sent bytea[];
     answered bytea[];
 BEGIN
-    payloads := 0;
     PERFORM FROM account_by_key WHERE account_key = erased_key AND erased_at IS NOT NULL;
     IF FOUND THEN
         SELECT array_agg(submission_id), array_agg(body_sha256) FILTER (WHERE body_sha256 IS NOT NULL)
         INTO ids, sent FROM submission
         WHERE account_key = erased_key AND erased_at IS NULL;
-        payloads := coalesce(cardinality(sent), 0);
     END IF;
+    payloads := coalesce(cardinality(sent), 0);
     SELECT array_agg(body_sha256) INTO answered FROM submission_exchange
     WHERE submission_id = ANY (ids) AND body_sha256 IS NOT NULL;
     UPDATE submission SET erased_at = moment, retry_at = NULL, body_sha256 = NULL,
@@ -491,8 +472,6 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION erase_submissions IS
-    'Erases the submissions of an erased account, and returns the numbers of deleted rows.';
 
 -- The bodies that are still needed. A submission needs its body and Apple's answers while it is
 -- pending, has a job, or was received or decided after `submissions_before` (null: always), and the
@@ -505,81 +484,46 @@ LANGUAGE plpgsql
 SET search_path = tenure, pg_temp
 AS $$
 DECLARE
-    needed bytea[] := '{}';
-    found_here bytea[];
-    sent_in uuid[];
-    answered_in uuid[];
-    reported_in text[];
-    asked_in text[];
-    busy text[];
+    needed bytea[];
+    finished bytea[];
+    kinds text[];
+    subjects text[];
 BEGIN
-    SELECT array_agg(body_sha256) FILTER (WHERE NOT is_over OR submission_id = ANY (kept_submissions)),
-        array_agg(submission_id) FILTER (WHERE is_over)
-    INTO found_here, sent_in
+    SELECT array_agg(u.body_sha256) FILTER (WHERE NOT u.is_over OR u.is_kept),
+        array_agg(u.body_sha256) FILTER (WHERE u.is_over),
+        array_agg(u.kind) FILTER (WHERE u.is_over),
+        array_agg(u.subject) FILTER (WHERE u.is_over)
+    INTO needed, finished, kinds, subjects
     FROM (
-        SELECT body_sha256, submission_id, coalesce(status <> 'pending'
-            AND received_at < submissions_before AND decided_at < submissions_before, false) AS is_over
-        FROM submission WHERE body_sha256 = ANY (digests)
-    ) AS s;
-    needed := needed || found_here;
-    SELECT array_agg(body_sha256) FILTER (WHERE NOT is_over),
-        array_agg(submission_id) FILTER (WHERE is_over)
-    INTO found_here, answered_in
-    FROM (
-        SELECT e.body_sha256, e.submission_id, coalesce(s.status <> 'pending'
-            AND s.received_at < submissions_before AND s.decided_at < submissions_before, false)
-            AS is_over
+        SELECT s.body_sha256, 'verify_submission' AS kind, s.submission_id::text AS subject,
+            s.submission_id = ANY (kept_submissions) AS is_kept, coalesce(s.status <> 'pending'
+                AND greatest(s.received_at, s.decided_at) < submissions_before, false) AS is_over
+        FROM submission AS s WHERE s.body_sha256 = ANY (digests)
+        UNION ALL
+        SELECT e.body_sha256, 'verify_submission', s.submission_id::text, false,
+            coalesce(s.status <> 'pending'
+                AND greatest(s.received_at, s.decided_at) < submissions_before, false)
         FROM submission_exchange AS e JOIN submission AS s ON s.submission_id = e.submission_id
         WHERE e.body_sha256 = ANY (digests)
-    ) AS s;
-    needed := needed || found_here;
-    SELECT array_agg(body_sha256)
-        FILTER (WHERE NOT is_over OR notification_id = ANY (kept_notifications)),
-        array_agg(notification_id) FILTER (WHERE is_over)
-    INTO found_here, reported_in
-    FROM (
-        SELECT body_sha256, notification_id, coalesce(processed_at < notifications_before
-            AND received_at < notifications_before, false) AS is_over
-        FROM notification WHERE body_sha256 = ANY (digests)
-    ) AS n;
-    needed := needed || found_here;
-    SELECT array_agg(body_sha256) FILTER (WHERE NOT is_over),
-        array_agg(notification_id) FILTER (WHERE is_over)
-    INTO found_here, asked_in
-    FROM (
-        SELECT e.body_sha256, e.notification_id, coalesce(n.processed_at < notifications_before
-            AND n.received_at < notifications_before, false) AS is_over
+        UNION ALL
+        SELECT n.body_sha256, 'process_notification', n.notification_id,
+            n.notification_id = ANY (kept_notifications), n.processed_at IS NOT NULL
+                AND coalesce(greatest(n.processed_at, n.received_at) < notifications_before, false)
+        FROM notification AS n WHERE n.body_sha256 = ANY (digests)
+        UNION ALL
+        SELECT e.body_sha256, 'process_notification', n.notification_id, false,
+            n.processed_at IS NOT NULL
+                AND coalesce(greatest(n.processed_at, n.received_at) < notifications_before, false)
         FROM notification_exchange AS e
         JOIN notification AS n ON n.notification_id = e.notification_id
         WHERE e.body_sha256 = ANY (digests)
-    ) AS n;
-    needed := needed || found_here;
+    ) AS u;
     -- Jobs are in a table of the coordinator, so their subjects are looked for by value.
-    SELECT array_agg(subject) INTO busy FROM job
-    WHERE kind = 'verify_submission' AND subject = ANY ((sent_in || answered_in)::text[]);
-    IF busy IS NOT NULL THEN
-        SELECT array_agg(body_sha256) INTO found_here FROM submission
-        WHERE submission_id = ANY (busy::uuid[]);
-        needed := needed || found_here;
-        SELECT array_agg(body_sha256) INTO found_here FROM submission_exchange
-        WHERE submission_id = ANY (busy::uuid[]);
-        needed := needed || found_here;
-    END IF;
-    SELECT array_agg(subject) INTO busy FROM job
-    WHERE kind = 'process_notification' AND subject = ANY (reported_in || asked_in);
-    IF busy IS NOT NULL THEN
-        SELECT array_agg(body_sha256) INTO found_here FROM notification
-        WHERE notification_id = ANY (busy);
-        needed := needed || found_here;
-        SELECT array_agg(body_sha256) INTO found_here FROM notification_exchange
-        WHERE notification_id = ANY (busy);
-        needed := needed || found_here;
-    END IF;
-    RETURN needed;
+    RETURN coalesce(needed, '{}') || ARRAY(
+        SELECT u.body_sha256 FROM unnest(finished, kinds, subjects) AS u (body_sha256, kind, subject)
+        WHERE EXISTS (SELECT FROM job WHERE job.kind = u.kind AND job.subject = u.subject));
 END
 $$;
-COMMENT ON FUNCTION needed_bodies IS
-    'Those of the bodies that a submission or notification still needs.';
 
 -- Prunes those of the bodies that nothing needs any more: the content goes, digest and length stay. The
 -- programs may not change a body, so this runs with the owner's rights, and looks again under the lock.
@@ -602,8 +546,6 @@ BEGIN
     RETURN pruned;
 END
 $$;
-COMMENT ON FUNCTION prune_bodies IS
-    'Prunes bodies that nothing needs any more, and returns their number.';
 
 -- Refused requests to the notification URL. Anyone can post anything, so nothing of it is kept, and
 -- the table grows by a few rows an hour at most.
@@ -991,7 +933,6 @@ CREATE INDEX store_transaction_for_orders
         AND (kind <> 'renewal' OR order_id IS NOT NULL
             OR coalesce(product_type, 'consumable') = 'consumable');
 
--- Apple's statements about the next renewal.
 CREATE TABLE renewal_status (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
@@ -1015,7 +956,6 @@ CREATE TABLE renewal_status (
 COMMENT ON TABLE renewal_status IS
     'Projection: renewal statuses from Apple, by date. [by original_transaction_id]';
 
--- Claims, in order.
 CREATE TABLE claim (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
@@ -1030,9 +970,8 @@ CREATE TABLE claim (
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
 );
 COMMENT ON TABLE claim IS
-    'Projection: claims of transactions by submissions. [by original_transaction_id]';
+    'Projection: claims of transactions by submissions, in order. [by original_transaction_id]';
 
--- Administrators' overrides, in order.
 CREATE TABLE owner_override (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
@@ -1051,7 +990,7 @@ CREATE TABLE owner_override (
         AND (transaction_id IS NOT NULL OR account_key IS NOT NULL))
 );
 COMMENT ON TABLE owner_override IS
-    'Projection: owner overrides by administrators and imports. [by original_transaction_id]';
+    'Projection: owner overrides by administrators and imports, in order. [by original_transaction_id]';
 
 -- Original transactions that Apple links; each pair is stored both ways.
 CREATE TABLE original_transaction_link (
@@ -1446,7 +1385,6 @@ ORDER BY account_id, entitlement, active DESC,
     coalesce(original_transaction_id, '') COLLATE "C" DESC,
     octet_length(coalesce(product_id, '')) DESC, coalesce(product_id, '') COLLATE "C" DESC,
     coalesce(environment, '') COLLATE "C", source COLLATE "C";
-COMMENT ON VIEW current_entitlement IS 'Current entitlements of accounts.';
 
 -- ------------------------------------------------------------------------------------------------
 -- Movements, which reports count: dated changes of subscriptions and money.
@@ -1630,8 +1568,6 @@ BEGIN ATOMIC
         OR b.basis = 'cohort'
             AND kind IN ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced');
 END;
-COMMENT ON FUNCTION movement_basis IS
-    'Under which days a movement is summed up in movement_day, and as what.';
 
 -- A change of movements that is not in movement_day yet, referred to by the movements that it added
 -- and closed. Written with them, so that the sums and these changes together are always the sums
@@ -1681,8 +1617,6 @@ BEGIN
     RETURN QUERY SELECT change, known;
 END
 $$;
-COMMENT ON FUNCTION open_movement_change IS
-    'Closes movements of an original transaction, and returns the change that closes and adds them.';
 
 -- Sums over the movements known now. A job rolls up the changes into it.
 CREATE TABLE movement_day (
@@ -1729,8 +1663,6 @@ BEGIN ATOMIC
     ) AS b (measure, at, cause, is_counted)
     WHERE b.is_counted;
 END;
-COMMENT ON FUNCTION charge_basis IS
-    'Under which days a charge is summed up in charge_day, and as what.';
 
 -- A changed charge that is not in charge_day yet. Written with the row of store_transaction, so
 -- that the sums and these rows together are always the sums over store_transaction. Only changes
@@ -1947,14 +1879,17 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
         GRANT USAGE ON SCHEMA tenure TO tenure_program;
         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenure TO tenure_program;
+        -- What arrived stays as it arrived; the owner's functions store, prune and erase bodies. What
+        -- was known stays known: a movement is closed, and neither changed nor deleted.
         REVOKE UPDATE, DELETE
-            ON ledger_entry, ledger_checkpoint, administrator_action, app_store_write_back
+            ON ledger_entry, ledger_checkpoint, administrator_action, app_store_write_back, movement,
+                submission, submission_exchange, notification, notification_exchange
             FROM tenure_program;
-        -- What arrived stays as it arrived; the owner's functions store, prune and erase bodies.
-        REVOKE UPDATE, DELETE
-            ON submission, submission_exchange, notification, notification_exchange
+        REVOKE INSERT, UPDATE, DELETE
+            ON body, certificate_chain, exchange_rate, schema_version, schema_part
             FROM tenure_program;
-        REVOKE INSERT, UPDATE, DELETE ON body, certificate_chain FROM tenure_program;
+        REVOKE UPDATE ON movement_change, charge_change FROM tenure_program;
+        REVOKE DELETE ON movement_day, charge_day FROM tenure_program;
         GRANT EXECUTE
             ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies
             TO tenure_program;
@@ -1968,14 +1903,7 @@ BEGIN
         GRANT UPDATE (status, environment, decided_at, retry_at, attempts, problem, problem_detail,
             apple_status, outcome) ON submission TO tenure_program;
         GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
-        -- What was known stays known: a movement is closed, and neither changed nor deleted.
-        REVOKE UPDATE, DELETE ON movement FROM tenure_program;
         GRANT UPDATE (known_until, closed_by) ON movement TO tenure_program;
-        REVOKE UPDATE ON movement_change FROM tenure_program;
-        REVOKE UPDATE ON charge_change FROM tenure_program;
-        REVOKE DELETE ON movement_day, charge_day FROM tenure_program;
-        REVOKE INSERT, UPDATE, DELETE ON exchange_rate FROM tenure_program;
-        REVOKE INSERT, UPDATE, DELETE ON schema_version, schema_part FROM tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_program;
         REVOKE EXECUTE ON FUNCTION grant_privileges FROM tenure_program;
@@ -1996,9 +1924,8 @@ BEGIN
     END IF;
     EXECUTE format(
         'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, ledger_checkpoint, administrator_action, '
-            'app_store_write_back FROM %I',
+            'app_store_write_back, movement FROM %I',
         current_user);
-    EXECUTE format('REVOKE UPDATE, DELETE, TRUNCATE ON movement FROM %I', current_user);
     EXECUTE format('GRANT UPDATE (known_until, closed_by) ON movement TO %I', current_user);
 END
 $$;

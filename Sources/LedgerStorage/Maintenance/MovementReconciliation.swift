@@ -220,19 +220,8 @@ private struct CatalogueRows: Sendable {
   /// The holdings by the entries, of which the catalogue leaves some out.
   let untyped: Set<HoldingRow>
   /// Holdings to store and to delete, under the account's id.
-  private var missing: [(name: String, row: HoldingRow)] = []
-  private var surplus: [(name: String, row: HoldingRow)] = []
-
-  init(
-    id: OriginalTransactionKey, lastRecordedAt: Timestamp?, knownMovements: Set<MovementRow>,
-    movements: Set<MovementRow>, untyped: Set<HoldingRow>
-  ) {
-    self.id = id
-    self.lastRecordedAt = lastRecordedAt
-    self.knownMovements = knownMovements
-    self.movements = movements
-    self.untyped = untyped
-  }
+  var missing: [(name: String, row: HoldingRow)] = []
+  var surplus: [(name: String, row: HoldingRow)] = []
 
   /// - Parameter known: The stored holdings by charge.
   mutating func compareHoldings(
