@@ -1833,7 +1833,7 @@ CREATE INDEX job_discarded ON job (discarded_at) WHERE discarded_at IS NOT NULL;
 CREATE TABLE event (
     event_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- Its place in the feed; null: not given yet.
-    position       bigint      UNIQUE CHECK (position > 0),
+    position       bigint      CHECK (position > 0),
     type           text        NOT NULL CHECK (length(type) BETWEEN 1 AND 64),
     occurred_at    timestamptz NOT NULL,
     -- Null: about an unclaimed charge.
@@ -1845,6 +1845,7 @@ CREATE TABLE event (
 );
 COMMENT ON TABLE event IS 'The feed of changes. [local]';
 CREATE INDEX event_unplaced ON event (event_id) WHERE position IS NULL;
+CREATE UNIQUE INDEX event_by_position ON event (position) WHERE position IS NOT NULL;
 -- For administrators.
 CREATE INDEX event_by_account ON event (account_key, event_id);
 

@@ -122,10 +122,10 @@ package struct NotificationStore: LedgerStore {
     // Two round trips: all reads, then all writes.
     let processed = try await database.withTransaction {
       transaction -> (NotificationOutcome, Recording, Set<ChangeNotifier.Channel>)? in
-      var (lines, lastExchange, _) = try await recorder.lock(
+      var (lines, attempts, _) = try await recorder.lock(
         linesOf: verified.evidence, before: Self.lock(verified.id), after: Query([]),
         in: transaction)
-      guard let lastExchange else {
+      guard let attempts else {
         await transaction.rollBack()
         return nil
       }
@@ -138,12 +138,13 @@ package struct NotificationStore: LedgerStore {
         arrival, at: now)
       let plan = try await recorder.plan(recording, terms: terms, at: now, in: transaction)
       let writeBackJobs = writeBacks.consumptionWriteBacks(of: verified, at: now)
+      let exchanges = try await ExchangeLog.of(notification: verified.id).insert(
+        verified.exchanges, after: attempts, in: transaction)
       let outcome: NotificationOutcome =
         verified.evidence.isEmpty ? .nothingToRecord : recording.isChanged ? .recorded : .known
       try await transaction.commit(
         with: plan.statements + verified.source.upsert(for: verified.evidence)
-          + ExchangeLog.of(notification: verified.id).insert(
-            verified.exchanges, after: lastExchange)
+          + exchanges
           + Self.close(verified.id, as: outcome, because: verified.problem, at: now) + writeBackJobs
       )
       return (
@@ -188,10 +189,10 @@ package struct NotificationStore: LedgerStore {
     _ id: String, exchanges: [SubmissionExchange], with statements: @Sendable () -> [SQL]
   ) async throws {
     try await database.withTransaction { transaction in
-      guard let lastExchange = try await transaction.read(Self.lock(id)) else { return }
-      try await transaction.commit(
-        with: ExchangeLog.of(notification: id).insert(exchanges, after: lastExchange)
-          + statements())
+      guard let attempts = try await transaction.read(Self.lock(id)) else { return }
+      let exchanges = try await ExchangeLog.of(notification: id).insert(
+        exchanges, after: attempts, in: transaction)
+      try await transaction.commit(with: exchanges + statements())
     }
   }
 
@@ -210,17 +211,20 @@ package struct NotificationStore: LedgerStore {
     ]
   }
 
-  /// Locks a notification and reads the number of its last exchange; nil if there is none of this
-  /// id, or it is processed.
+  /// Locks a notification and reads the number of attempts; nil if there is none of this id, or it
+  /// is processed.
   private static func lock(_ id: String) -> Query<Int?> {
     Query(
-      Query(
-        """
-        SELECT processed_at IS NOT NULL FROM tenure.notification WHERE notification_id = \(id)
-        FOR UPDATE
-        """
-      ) { try $0.decodeFirst(Bool.self) }, ExchangeLog.of(notification: id).lastNumber
-    ).map { isProcessed, lastExchange in isProcessed == false ? lastExchange : nil }
+      """
+      SELECT processed_at IS NOT NULL, attempts FROM tenure.notification
+      WHERE notification_id = \(id)
+      FOR UPDATE
+      """
+    ) {
+      try $0.decodeFirst(Bool.self, Int.self).flatMap { isProcessed, attempts in
+        isProcessed ? nil : attempts
+      }
+    }
   }
 }
 

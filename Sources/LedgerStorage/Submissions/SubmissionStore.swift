@@ -196,10 +196,10 @@ package struct SubmissionStore: LedgerStore {
           orderID: claims ? submission.orderID : nil, orders: orders),
         terms: terms, at: now, knowing: sender.isErased ? [] : [account], in: transaction)
       let plan = try recorder.plan(recording, affected, terms: terms, at: now)
+      let exchanges = try await ExchangeLog.of(submission: submission.id).insert(
+        sender.isErased ? [] : verified.exchanges, after: stored.attempts, in: transaction)
       let statements =
-        plan.statements + verified.pollTargets(in: recording)
-        + ExchangeLog.of(submission: submission.id).insert(
-          sender.isErased ? [] : verified.exchanges, after: stored.lastExchange)
+        plan.statements + verified.pollTargets(in: recording) + exchanges
         + ProvisionalGrant.replace([], of: submission, after: stored.attempts, at: now)
       guard claims else {
         try await transaction.commit(
@@ -295,8 +295,8 @@ package struct SubmissionStore: LedgerStore {
       let (stored, value, sender) = try await transaction.read(
         LockedSubmission.query(submission.id), query, LockedSender.query(submission))
       guard let stored else { return [] }
-      let statements = ExchangeLog.of(submission: submission.id).insert(
-        sender.isErased ? [] : exchanges, after: stored.lastExchange)
+      let statements = try await ExchangeLog.of(submission: submission.id).insert(
+        sender.isErased ? [] : exchanges, after: stored.attempts, in: transaction)
       guard stored.isOpen, !sender.isErased else {
         try await transaction.commit(
           with: statements + Self.keepDecision(of: submission, by: sender, at: now))
@@ -366,26 +366,20 @@ private struct LockedSubmission: Sendable {
   private var retryAt: Timestamp?
   /// How often Apple was asked; before the first time nothing was granted provisionally.
   var attempts: Int
-  /// The number of its last exchange; 0 for none.
-  var lastExchange: Int
 
   var isOpen: Bool { Submission.isOpen(status, retryAt: retryAt) }
 
   /// Locks and reads a submission; nil if there is none of this id.
   static func query(_ id: UUID) -> Query<LockedSubmission?> {
     Query(
-      Query(
-        """
-        SELECT status, retry_at, attempts FROM tenure.submission
-        WHERE submission_id = \(id)
-        FOR UPDATE
-        """
-      ) { try $0.decodeFirst(Submission.Status.self, Timestamp?.self, Int.self) },
-      ExchangeLog.of(submission: id).lastNumber
-    ).map { submission, lastExchange in
-      submission.map { status, retryAt, attempts in
-        LockedSubmission(
-          status: status, retryAt: retryAt, attempts: attempts, lastExchange: lastExchange)
+      """
+      SELECT status, retry_at, attempts FROM tenure.submission
+      WHERE submission_id = \(id)
+      FOR UPDATE
+      """
+    ) {
+      try $0.decodeFirst(Submission.Status.self, Timestamp?.self, Int.self).map {
+        LockedSubmission(status: $0, retryAt: $1, attempts: $2)
       }
     }
   }
