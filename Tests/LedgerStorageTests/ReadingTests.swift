@@ -77,8 +77,10 @@ struct ReadingTests {
       _ = try await ledger.holdings.holdings(of: "anna")
       #expect(try await ledger.holdings.allHoldings(of: "anna", knownAt: nil).holdings.count == 3)
       let submission = try await ledger.submissions.store(
-        id: UUID(), accountID: "anna", receivedAt: day(60), payload: .receipt("receipt"),
-        transactionID: nil, orderID: nil, isRestore: false, bundleID: nil, retryAt: day(60)
+        ledger.submissions.new(
+          id: UUID(), accountID: "anna", receivedAt: day(60), payload: .receipt("receipt"),
+          transactionID: nil, orderID: nil, isRestore: false, bundleID: nil, retryAt: day(60)
+        )
       ).id
       #expect(try await ledger.submissions.submission(submission) != nil)
       #expect(try await ledger.submissions.payload(of: submission) != nil)
