@@ -7,6 +7,8 @@
 -- Conventions
 --   * Everything lives in the schema `tenure`. Text has a length check, times are timestamptz, money
 --     is bigint milliunits (1/1000 of the currency's unit) with an ISO 4217 currency.
+--   * PostgreSQL prepares every check of a table anew for each statement that writes to it. So the
+--     projections of the recordings have few: their values come from checked ones, and are audited.
 --   * `environment` is 'production' or 'sandbox' and part of every key of Apple's: the two never mix.
 --   * Apple's identifiers are text, whatever digits they consist of today.
 --   * The ledger (ledger_entry) is the truth and is only ever appended to. Everything marked
@@ -799,12 +801,12 @@ COMMENT ON TABLE ledger_checkpoint IS 'Checkpoints over all chains. Append-only.
 CREATE TABLE store_transaction (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
-    transaction_id          text        NOT NULL CHECK (length(transaction_id) BETWEEN 1 AND 128),
-    product_id              text        NOT NULL CHECK (length(product_id) BETWEEN 1 AND 255),
+    transaction_id          text        NOT NULL,
+    product_id              text        NOT NULL,
     -- The entry that recorded it first. The first transaction of a charge names it.
     number                  integer     NOT NULL,
     recorded_at             timestamptz NOT NULL,
-    kind                    text        NOT NULL CHECK (kind IN ('renewal', 'purchase', 'unknown')),
+    kind                    text        NOT NULL,
     purchased_at            timestamptz NOT NULL,
     original_purchased_at   timestamptz,
     -- The purchase date, or for old restores the original purchase date.
@@ -816,14 +818,14 @@ CREATE TABLE store_transaction (
     revoked_at              timestamptz,
     -- The revocation in the latest signed answer that contains one, with that answer's date.
     revocation_at           timestamptz,
-    revocation_reason       text        CHECK (length(revocation_reason) BETWEEN 1 AND 64),
-    revocation_type         text        CHECK (length(revocation_type) BETWEEN 1 AND 64),
+    revocation_reason       text,
+    revocation_type         text,
     -- In thousandths of a percent.
     revocation_percentage   bigint,
     revocation_as_of        timestamptz,
     -- The same from unsigned answers, which can lag.
     unsigned_revocation_at  timestamptz,
-    unsigned_revocation_reason text     CHECK (length(unsigned_revocation_reason) BETWEEN 1 AND 64),
+    unsigned_revocation_reason text,
     unsigned_revocation_as_of timestamptz,
     -- The latest revocation date in any answer, with the date of the first answer that contains it.
     known_revocation_at     timestamptz,
@@ -835,17 +837,16 @@ CREATE TABLE store_transaction (
     app_account_token       uuid,
     app_account_token_as_of timestamptz,
     token_account_key       uuid,
-    web_order_line_item_id  text        CHECK (length(web_order_line_item_id) BETWEEN 1 AND 128),
+    web_order_line_item_id  text,
     -- Null: not reported.
-    product_type            text        CHECK (product_type IN
-        ('auto_renewable', 'non_renewing', 'non_consumable', 'consumable')),
-    subscription_group      text        CHECK (length(subscription_group) BETWEEN 1 AND 255),
-    quantity                integer     NOT NULL CHECK (quantity > 0),
-    ownership_type          text        NOT NULL CHECK (ownership_type IN ('purchased', 'family_shared')),
-    period_type             text        NOT NULL CHECK (period_type IN ('normal', 'trial', 'intro', 'offer')),
-    offer_id                text        CHECK (length(offer_id) BETWEEN 1 AND 255),
+    product_type            text,
+    subscription_group      text,
+    quantity                integer     NOT NULL,
+    ownership_type          text        NOT NULL,
+    period_type             text        NOT NULL,
+    offer_id                text,
     price_milliunits        bigint,
-    currency                text        CHECK (currency ~ '^[A-Z]{3}$'),
+    currency                text,
     is_commitment           boolean     NOT NULL,
 
     -- The transaction that names the charge: this one, unless it is an alias.
@@ -855,11 +856,10 @@ CREATE TABLE store_transaction (
 
     -- The decision on the charge; null for aliases.
     owner_account_key       uuid,
-    rule                    text        CHECK (rule IN ('administrator', 'actively_auto_renewing',
-        'submitter', 'app_account_token', 'unclaimed')),
+    rule                    text,
     -- The evidence of the rule's first row: the reason, the earlier charge and the date of Apple's
     -- status.
-    reason                  text        CHECK (length(reason) BETWEEN 1 AND 64),
+    reason                  text,
     renewing_account_key    uuid,
     previous_original_transaction_id text,
     previous_transaction_id text,
@@ -940,18 +940,15 @@ CREATE TABLE renewal_status (
     number                  integer     NOT NULL,
     as_of                   timestamptz NOT NULL,
     auto_renews             boolean,
-    phase                   text        CHECK (phase IN
-        ('undisturbed', 'grace_period', 'billing_retry', 'expired')),
+    phase                   text,
     grace_ends_at           timestamptz,
-    auto_renew_product_id   text        CHECK (length(auto_renew_product_id) BETWEEN 1 AND 255),
+    auto_renew_product_id   text,
     expiration_intent       smallint,
     app_account_token       uuid,
     token_account_key       uuid,
     is_commitment           boolean     NOT NULL,
     PRIMARY KEY (environment, original_transaction_id, number),
-    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction,
-    CONSTRAINT renewal_status_grace CHECK
-        ((phase IS NOT DISTINCT FROM 'grace_period') = (grace_ends_at IS NOT NULL))
+    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
 );
 COMMENT ON TABLE renewal_status IS
     'Projection: renewal statuses from Apple, by date. [by original_transaction_id]';
@@ -1395,50 +1392,42 @@ ORDER BY account_id, entitlement, active DESC,
 -- that a report as known on some day never changes: nothing else of a row changes, and none is
 -- deleted. An expected end has a date in the future, and counts from that moment on.
 CREATE TABLE movement (
-    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    environment             text        NOT NULL,
     -- The smallest original transaction id of those that Apple links.
-    original_transaction_id text        NOT NULL
-        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
-    kind                    text        NOT NULL CHECK (kind IN (
-        -- Money, of products of any type. Upgrades are not refunds.
-        'charged', 'refunded',
-        -- The stock of subscriptions by state: -1 for the state (or product) that ended, +1 for the
-        -- one that began.
-        'state',
-        -- Paid subscriptions: the sum of their numbers is the stock, the sum of mrr_twelfths the
-        -- MRR.
-        'started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced',
-        'trial_started', 'trial_ended',
-        -- The customer switched auto-renew, at Apple's date.
-        'auto_renew_off', 'auto_renew_on',
-        'grace_entered', 'retry_entered', 'billing_recovered', 'billing_lost')),
+    original_transaction_id text        NOT NULL,
+    -- Money, of products of any type; upgrades are not refunds: charged, refunded.
+    -- The stock of subscriptions by state, -1 for the state (or product) that ended, +1 for the one
+    -- that began: state.
+    -- Paid subscriptions, where the sum of the numbers is the stock, and that of mrr_twelfths the MRR:
+    -- started, resumed, ended, changed_from, changed_to, repriced; trial_started, trial_ended.
+    -- The customer switched auto-renew, at Apple's date: auto_renew_off, auto_renew_on.
+    -- Billing: grace_entered, retry_entered, billing_recovered, billing_lost.
+    kind                    text        NOT NULL,
     at                      timestamptz NOT NULL,
     -- The transaction that names the charge, and its original transaction.
-    transaction_id          text        NOT NULL CHECK (length(transaction_id) BETWEEN 1 AND 128),
-    charge_original_transaction_id text NOT NULL
-        CHECK (length(charge_original_transaction_id) BETWEEN 1 AND 128),
-    product_id              text        NOT NULL CHECK (length(product_id) BETWEEN 1 AND 255),
-    product_type            text        CHECK (product_type IN
-        ('auto_renewable', 'non_renewing', 'non_consumable', 'consumable')),
-    subscription_group      text        CHECK (length(subscription_group) BETWEEN 1 AND 255),
+    transaction_id          text        NOT NULL,
+    charge_original_transaction_id text NOT NULL,
+    product_id              text        NOT NULL,
+    product_type            text,
+    subscription_group      text,
     -- The state of 'state', the reason of an end, Apple's reason of a refund ('': unknown); 'from'
     -- and 'to' for a price in another currency or from another source.
-    cause                   text        NOT NULL DEFAULT '' CHECK (length(cause) <= 64),
+    cause                   text        NOT NULL DEFAULT '',
     -- The date of the refunded charge, or the start of the trial, the paid subscription or the
     -- billing issue.
     origin_at               timestamptz,
-    number                  smallint    NOT NULL CHECK (number BETWEEN -1 AND 1),
-    ownership_type          text        NOT NULL
-        CHECK (ownership_type IN ('purchased', 'family_shared')),
-    period_type             text        NOT NULL
-        CHECK (period_type IN ('normal', 'trial', 'intro', 'offer')),
-    offer_id                text        CHECK (length(offer_id) BETWEEN 1 AND 255),
-    quantity                integer     NOT NULL CHECK (quantity > 0),
+    -- -1 for refunded, ended and changed_from, 0 for repriced, -1 or 1 for state and trial_ended (1
+    -- reverses the end of a trial that is paid after all), else 1.
+    number                  smallint    NOT NULL,
+    ownership_type          text        NOT NULL,
+    period_type             text        NOT NULL,
+    offer_id                text,
+    quantity                integer     NOT NULL,
     -- Null: unknown price.
-    currency                text        CHECK (currency ~ '^[A-Z]{3}$'),
+    currency                text,
     -- Fixed at the charge, whatever the catalogue says later. A refund's is negative.
     amount_milliunits       bigint      NOT NULL DEFAULT 0,
-    price_source            text        CHECK (price_source IN ('app_store', 'catalogue')),
+    price_source            text,
     -- Signed twelfths of a milliunit per month: a whole number for every period.
     mrr_twelfths            bigint      NOT NULL DEFAULT 0,
     -- The owner of the charge at that time.
@@ -1446,8 +1435,7 @@ CREATE TABLE movement (
     -- For 'charged': the rule and date of the decision; whether the binding went to the owner with
     -- this charge, its previous owner (null: none), and the first owner, if this is the second;
     -- and whether it was an automatic renewal. Null for other kinds.
-    rule                    text        CHECK (rule IN ('administrator', 'actively_auto_renewing',
-        'submitter', 'app_account_token', 'unclaimed')),
+    rule                    text,
     decided_at              timestamptz,
     corrected_at            timestamptz,
     has_moved               boolean,
@@ -1465,44 +1453,7 @@ CREATE TABLE movement (
     opened_by               bigint,
     closed_by               bigint,
     PRIMARY KEY (environment, original_transaction_id, kind, at, product_id, transaction_id, cause,
-        known_from),
-    CONSTRAINT movement_number CHECK (CASE
-        WHEN kind IN ('refunded', 'ended', 'changed_from') THEN number = -1
-        WHEN kind = 'repriced' THEN number = 0
-        -- A positive number reverses the end of a trial that is paid after all.
-        WHEN kind IN ('state', 'trial_ended') THEN number IN (-1, 1)
-        ELSE number = 1
-    END),
-    CONSTRAINT movement_cause CHECK (CASE kind
-        WHEN 'state' THEN cause IN ('active_renewing', 'active_cancelled', 'trial_renewing',
-            'trial_cancelled', 'in_grace_period', 'in_billing_retry', 'expired', 'revoked')
-        WHEN 'ended' THEN cause IN ('voluntary', 'price_not_consented', 'billing',
-            'product_withdrawn', 'refunded', 'unknown')
-        WHEN 'trial_ended' THEN cause IN ('converted', 'voluntary', 'price_not_consented', 'billing',
-            'product_withdrawn', 'refunded', 'unknown')
-        WHEN 'resumed' THEN cause IN ('', 'recovered')
-        WHEN 'repriced' THEN cause IN ('', 'from', 'to')
-        ELSE true
-    END),
-    CONSTRAINT movement_origin CHECK (origin_at IS NOT NULL OR kind NOT IN ('refunded', 'started',
-        'resumed', 'ended', 'changed_from', 'changed_to', 'repriced', 'trial_started', 'trial_ended',
-        'billing_recovered', 'billing_lost')),
-    CONSTRAINT movement_amount CHECK (CASE kind
-        WHEN 'charged' THEN amount_milliunits >= 0
-        WHEN 'refunded' THEN amount_milliunits <= 0
-        ELSE amount_milliunits = 0
-    END),
-    CONSTRAINT movement_mrr CHECK (mrr_twelfths = 0 OR kind IN
-        ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced')),
-    CONSTRAINT movement_money_has_currency CHECK (currency IS NOT NULL
-        OR amount_milliunits = 0 AND mrr_twelfths = 0 AND price_source IS NULL),
-    CONSTRAINT movement_ownership CHECK (CASE kind
-        WHEN 'charged' THEN num_nulls(rule, decided_at, has_moved, is_renewal, expires_at) = 0
-            AND (has_moved OR num_nonnulls(moved_from_key, shared_with_key) = 0)
-        ELSE num_nonnulls(rule, decided_at, corrected_at, has_moved, moved_from_key,
-            shared_with_key, is_renewal, expires_at) = 0
-    END),
-    CONSTRAINT movement_known CHECK (known_from <= known_until)
+        known_from)
 );
 COMMENT ON TABLE movement IS
     'Projection: dated, signed changes, and when each was known. [by original_transaction_id]';
@@ -1574,9 +1525,8 @@ END;
 -- over the movements known now.
 CREATE TABLE movement_change (
     change_id               bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-    environment             text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    original_transaction_id text   NOT NULL
-        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    environment             text   NOT NULL,
+    original_transaction_id text   NOT NULL,
     PRIMARY KEY (original_transaction_id, change_id)
 );
 COMMENT ON TABLE movement_change IS
@@ -1669,11 +1619,10 @@ END;
 -- that reports count are written.
 CREATE TABLE charge_change (
     change_id               bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
-    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    original_transaction_id text        NOT NULL
-        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    environment             text        NOT NULL,
+    original_transaction_id text        NOT NULL,
     -- 1: the new values; -1: the old ones.
-    number                  smallint    NOT NULL CHECK (number IN (-1, 1)),
+    number                  smallint    NOT NULL,
     -- As in store_transaction.
     product_id              text        NOT NULL,
     rule                    text        NOT NULL,
@@ -1730,21 +1679,21 @@ COMMENT ON TABLE exchange_rate IS
 -- are left to its workers.
 CREATE TABLE job (
     job_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    kind         text        NOT NULL CHECK (length(kind) BETWEEN 1 AND 64),
+    kind         text        NOT NULL,
     -- One job of a kind for each subject.
     subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
     -- Each queue has its own concurrency, so that one kind of work can't starve another.
-    queue        text        NOT NULL CHECK (length(queue) BETWEEN 1 AND 64),
-    -- 0 is the most urgent, and claimed first, however long other jobs are due.
-    priority     smallint    NOT NULL DEFAULT 0 CHECK (priority BETWEEN 0 AND 2),
+    queue        text        NOT NULL,
+    -- From 0, the most urgent and claimed first, however long other jobs are due, to 2.
+    priority     smallint    NOT NULL DEFAULT 0,
     run_at       timestamptz NOT NULL,
     -- Incremented when the job is scheduled again; a run completes only the generation it claimed.
     generation   integer     NOT NULL DEFAULT 0,
     -- The progress of a job that goes through everything.
-    place        text        CHECK (length(place) BETWEEN 1 AND 512),
-    attempts     integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    place        text,
+    attempts     integer     NOT NULL DEFAULT 0,
     locked_until timestamptz,
-    locked_by    text        CHECK (length(locked_by) BETWEEN 1 AND 255),
+    locked_by    text,
     -- Set when the retry window is over: the job waits for a retry by hand.
     discarded_at timestamptz,
     last_error   text        CHECK (length(last_error) BETWEEN 1 AND 1000),
@@ -1765,7 +1714,7 @@ CREATE INDEX job_discarded ON job (discarded_at) WHERE discarded_at IS NOT NULL;
 CREATE TABLE event (
     event_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- Its place in the feed; null: not given yet.
-    position       bigint      UNIQUE CHECK (position > 0),
+    position       bigint      CHECK (position > 0),
     type           text        NOT NULL CHECK (length(type) BETWEEN 1 AND 64),
     occurred_at    timestamptz NOT NULL,
     -- Null: about an unclaimed charge.
@@ -1777,6 +1726,7 @@ CREATE TABLE event (
 );
 COMMENT ON TABLE event IS 'The feed of changes. [local]';
 CREATE INDEX event_unplaced ON event (event_id) WHERE position IS NULL;
+CREATE UNIQUE INDEX event_by_position ON event (position) WHERE position IS NOT NULL;
 -- For administrators.
 CREATE INDEX event_by_account ON event (account_key, event_id);
 
