@@ -2,7 +2,7 @@ import AppStore
 import JSONText
 import Testing
 
-/// What is JSON (RFC 8259), and what two readers could understand differently.
+/// Valid JSON (RFC 8259), and texts that two readers could understand differently.
 struct JSONReaderTests {
   // swift-format-ignore
   @Test(arguments: [
@@ -104,7 +104,6 @@ struct JSONReaderTests {
     }
   }
 
-  /// What is decoded from JSON, and the ways to what is not.
   private struct Decoded: Decodable, Equatable {
     struct Part: Decodable, Equatable {
       var text: String

@@ -68,7 +68,7 @@ struct LocalReceiptSampleTests {
       .verify(try receiptSample())
     let local = try verifier().verify(try receiptSample()).get()
     let records = local.records.map { record in
-      // What only the receipt contains.
+      // Only the receipt contains these.
       #expect(record.productType == .autoRenewable)
       var record = record
       record.productType = nil

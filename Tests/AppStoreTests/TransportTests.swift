@@ -5,7 +5,7 @@ import Secrets
 import Subscriptions
 import Testing
 
-/// What can go wrong on the way, each as it happens on a socket.
+/// Network failures, each as it happens on a socket.
 struct TransportTests {
   private static let good = """
     {"status": 0, "environment": "Production", "receipt": {"bundle_id": "com.example.app", \
@@ -32,7 +32,7 @@ struct TransportTests {
     var name: String
     var actions: [StandInApple.Action]
     var reason: String
-    /// What the exchange keeps of the answer.
+    /// The part of the response that the exchange keeps.
     var kept: (status: Int?, bytes: Int)
     var testDescription: String { name }
   }

@@ -74,7 +74,7 @@ struct VerificationRouteTests {
     }
   }
 
-  /// What is asked where the apps are a (secret `aa`), b (`bb`), c (`aa` again) and d (none).
+  /// The requests for apps a (secret `aa`), b (`bb`), c (`aa` again) and d (none).
   struct Secrets: CustomTestStringConvertible, Sendable {
     var named: String?
     /// The app in the receipt, the passwords that Apple takes, and whether it is from the sandbox.

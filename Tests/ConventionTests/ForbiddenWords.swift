@@ -6,7 +6,7 @@ struct ForbiddenWord: Sendable {
   var within: [String] = []
   /// The folders in which it is allowed all the same.
   var except: [String] = []
-  /// What is wrong with it, and what would be right.
+  /// The fault and its fix.
   var fault: String
 
   static let all = [

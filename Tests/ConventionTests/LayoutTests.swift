@@ -3,7 +3,6 @@ import Testing
 
 /// The top level of the repository has six entries.
 struct LayoutTests {
-  /// What is visible at the top level.
   private static let topLevel: Set = [
     "Package.swift", "README.md", "Sources", "Tests", "docker-compose.yml", "schema.sql",
   ]

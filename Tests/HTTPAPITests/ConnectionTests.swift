@@ -254,7 +254,7 @@ struct BodyBudgetTests {
     let new = Sender(budget, from: "new")
     try await new.share.take(30)
     #expect(slow.map(\.isDropped) == [true, true, false, false])
-    // What was dropped gets nothing more, and has nothing to give back.
+    // A dropped sender gets no more, and has nothing to give back.
     await #expect(throws: Problem.self) { try await slow[0].share.take(1) }
     slow[0].share.giveBack()
     try await new.share.take(20)

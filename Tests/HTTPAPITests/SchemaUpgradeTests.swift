@@ -12,8 +12,8 @@ import Testing
 @testable import HTTPAPI
 @testable import LedgerStorage
 
-/// What callers notice of a newer program's `tenure migrate`: nothing, until the schema serves this
-/// program no longer.
+/// A newer program's `tenure migrate` goes unnoticed by callers until the schema no longer supports
+/// this program.
 struct SchemaUpgradeTests {
   private static let current = SchemaMigrator.currentVersion
 

@@ -87,8 +87,8 @@ actor Counter {
   }
 }
 
-/// What becomes of requests that were handed to a pool in one turn of the loop, and so are under
-/// way together, in their order.
+/// The outcomes of requests that were handed to a pool in one turn of the loop, and so are in
+/// flight together, in their order.
 @PostgresLoop
 final class Answers {
   private var outcomes: [Int: Request.Outcome] = [:]

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Reports
 
-/// What is counted in a number adds up to it.
+/// The items behind a number add up to it.
 struct CellTests {
   @Test func `every number of every report is the sum of what is counted in it`() async throws {
     let seed = UInt64.random(in: .min ... .max)

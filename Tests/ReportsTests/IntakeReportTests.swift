@@ -6,7 +6,7 @@ import Testing
 
 @testable import Reports
 
-/// What the intake report counts, and what not.
+/// The submissions and notifications that the intake report counts, and those it leaves out.
 struct IntakeReportTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 3, day: 31)) + .hours(12)
 

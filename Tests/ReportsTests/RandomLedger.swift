@@ -71,7 +71,7 @@ struct RandomLedger: Sendable {
       // Half of it is in the sums by the day, the other half is still to be rolled up.
       if step == Self.steps / 2 {
         try await pause(day(date))
-        // What comes next is later.
+        // The next action is later.
         date += 0.1
         try await Self.rollUp(in: ledger, at: day(date))
       }
@@ -100,7 +100,7 @@ struct RandomLedger: Sendable {
             _ = try await ledger.orders.acknowledgeDelivery(
               of: key, by: owner, at: day(date + 0.01))
           } catch LedgerError.revokedCharge {
-            // What was refunded is not delivered.
+            // Refunded charges are not delivered.
           }
         }
       case 8:
@@ -134,7 +134,7 @@ struct RandomLedger: Sendable {
     }
   }
 
-  /// What Apple says of a charge: any product, price, kind and fate.
+  /// Apple's record of a charge: any product, price, kind and fate.
   private mutating func status(of line: OriginalTransactionKey, on date: Double) -> (
     [Evidence], TransactionKey
   ) {
@@ -224,7 +224,7 @@ struct RandomLedger: Sendable {
 }
 
 extension ReportChoices {
-  /// What can be chosen of a report.
+  /// Keeps the parameters that a report accepts.
   fileprivate func only(_ parameters: [ReportParameter]) -> ReportChoices {
     var choices = self
     let usual = ReportChoices()

@@ -7,7 +7,6 @@ import Testing
 struct ServerAPIEnvironmentTests {
   private static let app = "com.example.app"
 
-  /// What an environment answers.
   enum Answer: Sendable {
     case yes
     case no(Int, Int64?)

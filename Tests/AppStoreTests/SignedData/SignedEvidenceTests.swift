@@ -4,7 +4,7 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// What signed data say in the vocabulary of the rules.
+/// Evidence derived from signed data.
 struct SignedEvidenceTests {
   private static let line = OriginalTransactionKey(.production, "10")
   private static let signedAt = Timestamp(milliseconds: 1_748_779_199_000)

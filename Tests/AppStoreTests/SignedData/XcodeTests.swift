@@ -3,7 +3,7 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// What Xcode makes and Apple does not sign, where a setting for development accepts it.
+/// Data signed by Xcode instead of Apple, accepted only where a development setting allows it.
 struct XcodeTests {
   /// As StoreKit Testing writes it: one certificate, a key of its own, fractions of milliseconds.
   private static func jws(

@@ -17,7 +17,7 @@ struct DraftJWS: Sendable {
   var payload: [UInt8]
   /// The payload's part as it stands, instead of `payload` encoded.
   var payloadText: String?
-  /// What makes the signature, instead of the leaf's key.
+  /// Signs in place of the leaf's key.
   var sign: (@Sendable ([UInt8]) throws -> [UInt8])?
 
   init(_ payload: JSONValue) { self.payload = payload.bytes }
@@ -84,7 +84,7 @@ extension JSONValue {
   }
 }
 
-/// What is signed in tests, and when: while ``TestLeaf/apple`` is valid.
+/// Sample payloads, and their date: one while ``TestLeaf/apple`` is valid.
 enum Signed {
   /// 2025-06-01T12:00:00Z.
   static let now = Timestamp(milliseconds: 1_748_779_200_000)

@@ -9,7 +9,6 @@ final class ScriptedTransport: AppStoreTransport {
     var body: Body
     /// Which endpoint, by the URLs of `VerifyReceiptEndpoints.apple`.
     var endpoint: String { url.contains("sandbox") ? "sandbox" : "production" }
-    /// What Apple reads of a request.
     struct Body: Decodable {
       var receiptData: String
       var password: String?

@@ -440,7 +440,7 @@ struct ServerAPITests {
     try simulation.reverseRefund(charges[24])
     #expect(try ids(try stage.json("GET", path)).first == charges[23].rawValue)
     #expect(try error("GET", path, [("revision", "x")]) == 4_000_005)
-    // What gave no money back is no refund.
+    // A charge that was not refunded has no refunds.
     try simulation.addAppleID("bob")
     let none = try simulation.buyInSettings("monthly", appleID: "bob")
     let empty = try stage.json("GET", "/inApps/v2/refund/lookup/\(none.transactionID)")

@@ -22,7 +22,7 @@ final class StandInServer: AppStoreTransport {
     state = Mutex(State(usual: usual))
   }
 
-  /// What the next requests are answered with, and all others from then on.
+  /// Sets the statuses of the next responses, and of all later ones.
   func answer(_ statuses: [Int] = [], then usual: Int) {
     state.withLock {
       $0.statuses = statuses

@@ -66,7 +66,7 @@ struct CommandTests {
   struct WrongSettings: Sendable, CustomTestStringConvertible {
     /// Changes to settings that would do.
     var changes: [String: String]
-    /// What the line on standard error must name.
+    /// The text that the line on standard error must contain.
     var named: String
 
     init(_ changes: [String: String], _ named: String) {

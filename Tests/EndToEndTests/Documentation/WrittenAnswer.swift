@@ -131,7 +131,7 @@ struct WrittenAnswer {
     return matches(normal(real), normal(written)) ? [] : ["this was answered:\n\(real)"]
   }
 
-  /// What is compared by its shape, the longest first.
+  /// Patterns of values compared by their shape, the longest first.
   private static let shapes: [(pattern: String, isName: Bool)] = [
     (#"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(?:[.][0-9]+)?Z"#, false),
     (#"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"#, true),

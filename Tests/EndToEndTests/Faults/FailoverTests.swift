@@ -13,7 +13,6 @@ import Testing
 /// Two servers, of which the first is lost while customers buy and apps are launched.
 @Suite("A failover", .serialized)
 struct FailoverTests {
-  /// What becomes of the primary.
   enum Mishap: CaseIterable, Sendable {
     case killed
     /// It keeps its connections and accepts new ones, but does not answer.
@@ -22,7 +21,7 @@ struct FailoverTests {
 
   /// How many customers buy before, and again after.
   private static let purchases = 20
-  /// What would be waited for without looking where the primary is: the deadline of statements.
+  /// The statement deadline: the delay if programs did not look for the new primary.
   private static let recoveryLimit: Duration = .seconds(30)
 
   @Test(
@@ -123,7 +122,7 @@ private final class Checkout: Sendable {
   private struct State {
     var customers = 0
     var sold: [TransactionID: Sale] = [:]
-    /// What was sold since the mishap.
+    /// The number of sales since the mishap.
     var soldSince = 0
     var mishap: ContinuousClock.Instant?
     var firstWrite: ContinuousClock.Instant?

@@ -112,7 +112,7 @@ struct RequestIDTests {
   func request() async throws {
     try await Self.withReceipt { apple, receipt, settings, directory in
       let text = try await Self.submitTwice(receipt, apple, settings, in: directory)
-      // Whatever the level is.
+      // At any log level.
       #expect(!text.contains(receipt))
       let log = Self.lines(text)
       for id in ["first", "second"] {
@@ -121,7 +121,7 @@ struct RequestIDTests {
         #expect(own.count { $0["message"] == "Request answered" } == 1, "\(id)")
         let statements = own.filter { Self.roundTrips.contains($0["message"] ?? "") }
           .compactMap { $0["postgres.last_statement"] }
-        // What ends the storing of a submission, and what records it.
+        // The last statement that stores a submission, and the commit that records it.
         #expect(statements.contains { $0.hasPrefix("INSERT INTO tenure.job") }, "\(statements)")
         #expect(statements.contains("COMMIT"), "\(statements)")
       }

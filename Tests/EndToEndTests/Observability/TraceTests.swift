@@ -136,7 +136,7 @@ struct TraceTests {
           tracer.withSpan(name) { _ in }
           try await Self.wait { collector.requests.count >= requests }
         }
-        // What there is when the program ends is sent before it does.
+        // Spans still buffered when the program ends are sent first.
         tracer.withSpan("last") { _ in }
       }
       let names = try collector.requests.map { try Self.spans([$0]).map(\.name) }

@@ -5,7 +5,7 @@ import Postgres
 import Subscriptions
 import Testing
 
-/// What must be true of the database, whatever happened to the programs.
+/// Invariants of the database, whatever happened to the programs.
 struct Proof: Sendable {
   let database: ConnectionPool
   let simulation: AppStoreSimulation
@@ -53,8 +53,8 @@ struct Proof: Sendable {
     #expect(verified > 0)
   }
 
-  /// What was really paid once belongs to one account at the most, under all its transaction ids;
-  /// and its holder owns it.
+  /// One payment belongs to at most one account, under all its transaction ids, and the holder is
+  /// its owner.
   func noChargeHasTwoOwners() async throws {
     let rows = try await database.query(
       """

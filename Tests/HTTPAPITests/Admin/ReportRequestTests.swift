@@ -10,7 +10,6 @@ import Testing
 struct ReportRequestTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15)) + .hours(12)
 
-  /// What stands behind the question mark of an address.
   private static func query(_ address: String) -> String? {
     address.split(separator: "?", maxSplits: 1).dropFirst().first.map(String.init)
   }
@@ -134,7 +133,6 @@ struct ReportRequestTests {
   }
 }
 
-/// What of a report is drawn.
 struct ReportChartTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15))
 

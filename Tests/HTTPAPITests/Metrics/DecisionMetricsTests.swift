@@ -10,7 +10,7 @@ import Testing
 
 @testable import HTTPAPI
 
-/// What is decided is counted once it is committed, and once only.
+/// Decisions are counted exactly once, after the commit.
 struct DecisionMetricsTests {
   /// Runs a test whose intake, ledger and Apple count in a registry of its own.
   private static func run(

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Observability
 
-/// What Prometheus reads is what was counted, in its own format.
+/// Metrics in Prometheus's text format.
 struct PrometheusRegistryTests {
   private static let declarations = [
     MetricDeclaration("a_total", .counter, by: ["who", "why"], "Counts \\ and\nmore"),

@@ -48,7 +48,7 @@ struct NotificationComparisonTests {
       simulation.advance(by: .minutes(2))
       let before = try await api.compareAll()
       #expect(before.map(\.missing).reduce(0, +) == 0)
-      // What windows overlap by is listed twice.
+      // Notifications in two overlapping windows are listed twice.
       #expect(before.map(\.listed).reduce(0, +) >= delivered)
       #expect(before.first.map { simulation.now - $0.windowStart } == .days(180) - .hours(1))
       #expect(before.last?.windowEnd == simulation.now - .minutes(1))

@@ -79,7 +79,7 @@ struct NotificationQueueTests {
     }
   }
 
-  /// What of a transaction both ways have to agree on; receipts know no price and no kind.
+  /// The facts of a transaction common to both sources; receipts contain no price and no kind.
   private static func facts(_ transaction: JSONValue) -> [JSONValue?] {
     ["transaction_id", "product_id", "purchased_at", "expires_at", "revoked_at"].map {
       transaction[$0]

@@ -31,7 +31,9 @@ struct NotificationV1Tests {
         + more.map { ($0.key, $0.value == .null ? nil : $0.value) })
   }
 
-  /// What a worker would do now; the problems that stay.
+  /// Runs due jobs as a worker does.
+  ///
+  /// - Returns: The problems that remain.
   @discardableResult
   private func work(_ api: TestAPI) async throws -> [String] {
     let jobs = try await api.ledger.claimJobs(
@@ -52,7 +54,7 @@ struct NotificationV1Tests {
       try api.addCustomer("anna")
       let bought = try api.apple.simulation.buy("monthly", on: "anna")
       let receipt = try api.apple.simulation.receipt(on: "anna")
-      // What the body itself claims is believed in nothing.
+      // The body's own claims are not trusted.
       let body = Self.body(
         "INITIAL_BUY", receipt: receipt,
         [

@@ -15,9 +15,9 @@ struct WriteBackTests {
   /// A story with both settings on, and a worker for what they put into the queue.
   private struct Stage: Sendable {
     let api: TestAPI
-    /// What a program with both settings does.
+    /// A program with both settings on.
     let appStoreWriteBack: AppStoreWriteBack
-    /// What one does that has them off.
+    /// A program with both settings off.
     let silent: AppStoreWriteBack
 
     var simulation: AppStoreSimulation { api.apple.simulation }
@@ -303,7 +303,7 @@ struct WriteBackTests {
 
   // MARK: Consumption
 
-  /// What a customer bought, said and got, and what is written back to Apple.
+  /// A customer's purchase, consent and delivery, and the consumption sent to Apple.
   struct Story: Sendable, CustomTestStringConvertible {
     var product: ProductID
     var consented: Bool?

@@ -128,7 +128,7 @@ struct SignedTransactionTests {
     }
   }
 
-  // MARK: What is claimed
+  // MARK: Claims
 
   @Test func `every transaction is claimed by being sent, and of a named one that one alone`()
     async throws
@@ -218,12 +218,12 @@ struct SignedTransactionTests {
     }
   }
 
-  // MARK: What is refused
+  // MARK: Refusals
 
   /// One way in which signed data is not what it should be.
   struct Forgery: Sendable, CustomTestStringConvertible {
     var testDescription: String
-    /// What is submitted, of a genuine transaction and a genuine renewal info.
+    /// The submission made of a genuine transaction and a genuine renewal info.
     var submit: @Sendable (TestAPI, Genuine) throws -> (transactions: [String], info: [String])
     var code = "invalid_signature"
     /// How the problem's detail begins.

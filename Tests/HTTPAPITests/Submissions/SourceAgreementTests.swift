@@ -46,7 +46,7 @@ struct SourceAgreementTests {
     case all
     case allBut([String])
     case these([String])
-    /// What an account holds, from one moment through another, both included.
+    /// An account's holdings, from one moment through another, both included.
     case account(String, from: String, through: String)
 
     func contain(_ subject: String) -> Bool {
@@ -199,7 +199,7 @@ struct SourceAgreementTests {
       #expect(known.count == 1, "not listed, or twice: \(difference)")
       #expect(known.allSatisfy { $0.says == difference.says }, "\(difference)")
     }
-    // What is listed has to be so, of every fact that it speaks of.
+    // Every fact that a listed difference covers must differ.
     let facts = Set(found.facts.keys).union(story.reference.facts.keys)
     let differing = Set(differences.map(\.fact))
     for known in list {

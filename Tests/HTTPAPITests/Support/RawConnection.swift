@@ -104,7 +104,7 @@ final class RawConnection {
     }
   }
 
-  /// What comes until a text is among it; all that is left where it never is.
+  /// Reads until a text has arrived, or to the end if it never does.
   func received(until text: String) async -> String {
     while received.firstRange(of: text) == nil {
       // However the connection ends.

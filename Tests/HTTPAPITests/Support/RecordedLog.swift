@@ -16,7 +16,7 @@ final class RecordedLog: Sendable {
   private let recorded = Mutex<[Line]>([])
   private let threshold = Mutex(Logger.Level.trace)
 
-  /// What is less grave is not logged; may be changed while loggers are in use.
+  /// The least severe level that is logged; may be changed while loggers are in use.
   var level: Logger.Level {
     get { threshold.withLock { $0 } }
     set { threshold.withLock { $0 = newValue } }

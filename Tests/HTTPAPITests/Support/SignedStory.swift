@@ -7,8 +7,8 @@ import Postgres
 import Subscriptions
 import Testing
 
-// What Apple signs, made by hand: so that a test can make any story, one that the simulation would
-// not live through included. Days count from the simulation's first.
+// Apple's signed data, made by hand, so that a test can tell any story, even one that the
+// simulation would not produce. Days count from the simulation's first.
 
 /// A day of the story, in Apple's milliseconds.
 func storyDay(_ day: Double) -> Timestamp {

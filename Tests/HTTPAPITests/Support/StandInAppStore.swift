@@ -8,7 +8,7 @@ import Synchronization
 /// Stands in for the network to Apple: the simulated App Store answers, or what a test laid ready.
 final class StandInAppStore: AppStoreTransport {
   let simulation: AppStoreSimulation
-  /// What signs in Apple's place, and whatever a test wants signed.
+  /// Signs in Apple's place; tests use it too.
   let signer: SimulatedSigner
 
   private struct State {

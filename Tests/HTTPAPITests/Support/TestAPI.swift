@@ -32,7 +32,7 @@ struct TestAPI: Sendable {
   let ledger: Ledger
   let database: ConnectionPool
 
-  /// What an operator can choose.
+  /// The operator's settings.
   struct Choices: Sendable {
     var sandboxAccess = SandboxAccess.all
     /// Nil: no provisional access.
@@ -160,7 +160,7 @@ struct TestAPI: Sendable {
     try await call(.get, path, as: caller, sourceLocation: sourceLocation)
   }
 
-  // MARK: What many tests begin with
+  // MARK: Common first steps
 
   /// Puts a product into the catalogue that grants one entitlement.
   func describe(
@@ -224,7 +224,6 @@ struct TestAPI: Sendable {
   }
 }
 
-/// What was answered.
 struct Answer: Sendable, CustomStringConvertible {
   let status: Int
   let headers: HTTPFields

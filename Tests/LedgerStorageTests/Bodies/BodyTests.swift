@@ -73,7 +73,7 @@ struct BodyTests {
       #expect(sent > 80_000)
       #expect(stored < 1000)
       #expect(chains == 1)
-      // What is damaged is not taken for what was sent.
+      // A damaged body is reported, not returned.
       _ = try await ledger.database.execute(
         "UPDATE tenure.certificate_chain SET header = header || 'x'")
       await #expect(throws: LedgerError.self) {

@@ -15,7 +15,7 @@ struct PublishedEvent: Sendable {
   var data: PublishedData
 }
 
-/// What is read of an event's data by tests.
+/// The fields of an event's data that tests read.
 struct PublishedData: Decodable, Sendable {
   struct Entitlement: Decodable, Hashable, Sendable {
     var entitlement: String
@@ -106,7 +106,7 @@ extension Ledger {
     }
   }
 
-  /// What an account can use, with the ends.
+  /// An account's entitlements and their ends.
   func usable(by account: String, on date: Double, terms: AccessTerms = .shop) async throws
     -> [String: Timestamp?]
   {

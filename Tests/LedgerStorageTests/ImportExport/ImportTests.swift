@@ -31,7 +31,7 @@ struct ImportTests {
     }
   }
 
-  /// What a poll brings, recorded.
+  /// Records the evidence of a poll.
   private func receive(_ evidence: [Evidence], on date: Double, _ ledger: Ledger) async throws {
     _ = try await ledger.polls.record(
       evidence, polledAs: "poll", about: nil, upTo: nil, at: day(date), terms: .shop)

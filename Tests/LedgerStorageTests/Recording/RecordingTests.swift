@@ -215,7 +215,7 @@ struct RecordingTests {
       #expect(try await ledger.owner(of: "2") == "ben")
       try await receive([charge("2", on: 40, asOf: 48, token: carl)], on: 52)
       #expect(try await ledger.owner(of: "2") == "carl")
-      // What the repetition said of the other facts still holds.
+      // The other facts of the repetition still hold.
       try await receive([charge("1", on: 0, asOf: 49, revokedOn: 5)], on: 53)
       let original = try await ledger.ownership.original(of: originalKey)
       #expect(original?.charge(of: key("1"))?.charge.revocation == nil)

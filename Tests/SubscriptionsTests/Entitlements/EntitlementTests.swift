@@ -2,7 +2,6 @@ import Foundation
 import Subscriptions
 import Testing
 
-/// What an account has at a moment.
 struct EntitlementTests {
   /// A's holding of one original transaction, given as charges that A owns, the latest of which may renew.
   struct Case: Sendable, CustomTestStringConvertible {

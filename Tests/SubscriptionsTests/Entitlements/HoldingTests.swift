@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// What accounts hold of a line, as it is recorded.
+/// The holdings recorded for a line.
 struct HoldingTests {
   @Test func everyOwnedChargeIsHeldByItsOwner() {
     var ledger = Ledger()

@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// What holds of the movements of every subscription, for random evidence.
+/// Invariants of every subscription's movements, for random evidence.
 struct MovementPropertyTests {
   @Test("The same movements, whatever the order in which Apple's evidence arrives")
   func orderOfArrival() {
@@ -152,7 +152,7 @@ private struct Stocks {
     }
   }
 
-  /// What can't be.
+  /// A violated invariant.
   var fault: String? {
     let all = [("paid", paid), ("trials", trials), ("states", states)]
     for (name, stock) in all {
@@ -172,7 +172,7 @@ private struct Stocks {
     return nil
   }
 
-  /// What should have ended.
+  /// A stock that should be empty at the end.
   var open: String? {
     if paid.values.contains(1) { return "paid for" }
     if trials.values.contains(1) { return "a trial" }

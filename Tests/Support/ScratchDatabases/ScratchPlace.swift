@@ -10,7 +10,7 @@ package struct ScratchPlace: Sendable {
   package let server: String?
   /// Whether the schema of every scratch database is distributed.
   package let isDistributed: Bool
-  /// What the names of databases begin with: several processes may use a server.
+  /// The prefix of database names: several processes may use a server.
   let prefix: String
 
   package init(environment: [String: String]) {

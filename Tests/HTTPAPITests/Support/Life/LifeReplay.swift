@@ -15,7 +15,7 @@ import Testing
 /// A ledger that gets to know a life by what some sources bring.
 struct LifeReplay {
   let api: TestAPI
-  /// What accounts could use at the moments of the life, as the ledger knew it then.
+  /// Accounts' entitlements at the moments of the life, as known then.
   private(set) var seen: [LifeFindings.Fact: String] = [:]
 
   /// Feeds a fresh ledger.
