@@ -61,7 +61,7 @@ CREATE TABLE schema_part (
 COMMENT ON TABLE schema_part IS 'Applied parts of steps of the schema, with their dates. [reference]';
 
 -- ------------------------------------------------------------------------------------------------
--- Catalogue: what can be sold, and what it entitles to.
+-- Catalogue: products and the entitlements they grant.
 -- ------------------------------------------------------------------------------------------------
 
 -- A product's description. A change is a new version: a new price or period does not change the
@@ -204,7 +204,7 @@ CREATE TABLE body (
     sha256    bytea       NOT NULL PRIMARY KEY CHECK (length(sha256) = 32),
     -- Its length in bytes, as it came.
     bytes     bigint      NOT NULL CHECK (bytes >= 0),
-    -- Its bytes in the encoding of BodyEncoding: whole, or without what it need not contain. Null:
+    -- Its bytes in the encoding of BodyEncoding: whole, or without redundant parts. Null:
     -- pruned.
     content   bytea       CHECK (length(content) BETWEEN 1 AND 33554432),
     -- When it was stored, by the clock of the program; a pruned one is stored again when it comes
@@ -789,7 +789,7 @@ CREATE TABLE original_transaction (
     head_hash               bytea       CHECK (length(head_hash) = 32),
     -- Later entries have later dates.
     head_recorded_at        timestamptz,
-    -- Apple's answers since then that only repeat what is recorded (JSON), the date of the latest,
+    -- Apple's answers since then that only repeat recorded facts (JSON), the date of the latest,
     -- and its source. Not in the chain, and not read by the ownership rule.
     repeated                text,
     repeated_as_of          timestamptz,

@@ -7,7 +7,7 @@ import Testing
 
 @testable import AppStore
 
-/// A real receipt, and what Apple answered about that very receipt.
+/// A real receipt and Apple's response to it.
 struct LocalReceiptSampleTests {
   private func verifier() throws -> LocalReceiptVerifier {
     LocalReceiptVerifier(apps: try apps("com.revenuecat.sampleapp"))

@@ -27,7 +27,7 @@ struct TransportTests {
     }
   }
 
-  /// A fault, and what the retry's reason must say of it.
+  /// A fault, and the text expected in the retry's reason.
   struct Fault: CustomTestStringConvertible, Sendable {
     var name: String
     var actions: [StandInApple.Action]

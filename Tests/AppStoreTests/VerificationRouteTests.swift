@@ -4,9 +4,9 @@ import Subscriptions
 import Synchronization
 import Testing
 
-/// Which endpoint is asked with which secret, and when to stop.
+/// The order of endpoints and secrets, and when to stop.
 struct VerificationRouteTests {
-  /// How each endpoint answers, visit by visit, and what is asked and concluded.
+  /// Each endpoint's responses, visit by visit, with the expected requests and verdict.
   struct Hop: CustomTestStringConvertible, Sendable {
     var production: [JSON]
     var sandbox: [JSON] = []

@@ -1,6 +1,6 @@
 import Testing
 
-/// The articles of the DocC catalogues can be found, and what they and the README name exists.
+/// Every article can be found, and the names in the articles and the README exist.
 struct CataloguePageTests {
   /// The page that names all others.
   private static let landingPage = "Sources/tenure/Tenure.docc/Tenure.md"

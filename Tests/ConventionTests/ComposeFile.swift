@@ -47,7 +47,7 @@ struct ComposeFile: Decodable {
       case dependencies = "depends_on"
     }
 
-    /// Files and directories beside `docker-compose.yml`, by where they are mounted.
+    /// Files and directories next to `docker-compose.yml`, with their mount points.
     var mountedFiles: [(source: String, target: String, isReadOnly: Bool)] {
       (volumes ?? []).filter { $0.hasPrefix("./") }.map { volume in
         let parts = volume.split(separator: ":").map(String.init)

@@ -10,7 +10,7 @@ struct ContainerTests {
     image.contains(/^[\w\/-]+:[\w.-]*(?:\d+\.\d+|\d\d\d\d\d\d\d\d)[\w.-]*$/)
   }
 
-  /// The first lines of `docker-compose.yml`, which say what is to be done.
+  /// The first lines of `docker-compose.yml`, its instructions.
   private static var head: String {
     get throws {
       try #require(Repository.text(of: "docker-compose.yml"))

@@ -152,7 +152,7 @@ struct ConnectionTests {
       for (fields, status) in [
         (long(15_000), 200), (long(17_000), 400), (many(90), 200), (many(110), 400),
       ] {
-        // The rest of what is refused is not read, so the connection may be reset.
+        // The rest of a refused request is not read, so the connection may be reset.
         let answer = try? await live.exchange(RawConnection.get("/healthz", [fields]))
         #expect((answer?.status ?? 400) == status)
       }

@@ -35,7 +35,7 @@ struct ForeignTextTests {
           }.joined()
       }
       let body = body.map { filled($0, bytes) } ?? ""
-      // Each from an address of its own, so that no failed login is slowed.
+      // Each from a different address, so that no failed login is slowed.
       let sender =
         head.contains("X-Forwarded-For")
         ? "" : "X-Forwarded-For: \(testDescription.filter { $0 != " " })\r\n"

@@ -77,7 +77,7 @@ struct CellTests {
       #expect(cell.choices.to == CalendarDate(iso8601: to))
       #expect(cell.row == ["product_id": "month"])
     }
-    // Of what was converted, the items are in other currencies.
+    // The items of converted amounts are in other currencies.
     choices.reportingCurrency = "EUR"
     #expect(table.cell("new", inRow: 0, of: choices) == nil)
   }
@@ -97,7 +97,7 @@ struct CellTests {
 }
 
 extension ReportValue {
-  /// A number without what it is.
+  /// A number without its unit.
   fileprivate var digits: String {
     switch self {
     case .number(let number), .money(let number, _): "\(number)"

@@ -51,9 +51,9 @@ struct RandomLedger: Sendable {
   /// - Parameters:
   ///   - ledger: Where it is recorded.
   ///   - database: The ledger's.
-  ///   - pause: What is done in the middle, at the moment that it is given.
+  ///   - pause: Called in the middle, with the moment.
   /// - Returns: The moment after it.
-  /// - Throws: What the database says, or `pause`.
+  /// - Throws: Errors of the database and of `pause`.
   mutating func happen(
     in ledger: Ledger, _ database: ConnectionPool,
     pause: (Timestamp) async throws -> Void = { _ in }
@@ -124,7 +124,7 @@ struct RandomLedger: Sendable {
     return day(date + 1)
   }
 
-  /// Rolls up what was recorded into the sums by day.
+  /// Rolls up recorded changes into the daily sums.
   static func rollUp(in ledger: Ledger, at moment: Timestamp) async throws {
     try await ledger.jobs.seed([.rollUpMovements], at: moment)
     let jobs = try await ledger.jobs.claimJobs(

@@ -57,7 +57,7 @@ final class ExclusiveUse {
     waiting = nil
   }
 
-  /// Cancels what is running; has no effect once this use has ended.
+  /// Cancels the running statement; has no effect once this use has ended.
   func cancel() {
     guard backend.exclusive === self, cancelledAt == nil else { return }
     cancelledAt = .now
@@ -161,7 +161,7 @@ final class ExclusiveUse {
 extension ExclusiveUse {
   /// Runs a body that uses a session's connection outside of the pipeline, and then ends that use.
   ///
-  /// Cancelling the task cancels what is running. Errors name the statement.
+  /// Cancelling the task cancels the running statement. Errors name the statement.
   nonisolated static func of<Value>(
     _ session: Session, running statement: String, timeout: Duration,
     _ body: (ExclusiveUse) async throws -> Value

@@ -5,7 +5,7 @@ import Testing
 
 /// Data signed by Xcode instead of Apple, accepted only where a development setting allows it.
 struct XcodeTests {
-  /// As StoreKit Testing writes it: one certificate, a key of its own, fractions of milliseconds.
+  /// A JWS as StoreKit Testing writes it: one certificate, its own key, fractions of milliseconds.
   private static func jws(
     _ changes: [String: JSONValue?] = [:], _ change: (inout DraftJWS) -> Void = { _ in }
   ) throws -> String {

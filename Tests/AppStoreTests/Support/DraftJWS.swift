@@ -10,7 +10,7 @@ struct DraftJWS: Sendable {
   /// Written instead of what `leaf` brings.
   var certificates: [JSONValue]?
   var algorithm: JSONValue = "ES256"
-  /// Members of the header beside `alg` and `x5c`.
+  /// Members of the header besides `alg` and `x5c`.
   var headerMembers: [(String, JSONValue)] = []
   /// The whole header, instead of all above.
   var header: [UInt8]?

@@ -3,7 +3,7 @@ import NIOCore
 import NIOHTTP1
 import NIOPosix
 
-/// A stand-in for Apple on a loopback port, which answers byte by byte what a test asks for.
+/// A stand-in for Apple on a loopback port, whose responses a test sets byte by byte.
 struct StandInApple: Sendable {
   /// The reaction on a connection once a request has arrived whole.
   enum Action: Sendable {

@@ -15,7 +15,7 @@ struct NotificationTests {
   /// The notifications of a life: types of version 2 with status and renewal, types of version 1.
   struct Story: Sendable, CustomTestStringConvertible {
     let actions: [Action]
-    /// Type, subtype, status and autoRenewStatus; of what is no subscription neither of the latter.
+    /// Type, subtype and, for subscriptions only, status and autoRenewStatus.
     let two: [String]
     let one: [String]
 

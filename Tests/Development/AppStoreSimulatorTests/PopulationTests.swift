@@ -85,7 +85,7 @@ struct PopulationTests {
     let truth = population.simulation.truth()
     #expect(truth.count > 300)
 
-    // One line per Apple ID and group of what it bought itself.
+    // One line per Apple ID and group, family sharing aside.
     let own = truth.filter { $0.group != nil && $0.ownership == .purchased }
     for (key, charges) in Dictionary(grouping: own, by: { "\($0.appleID) \($0.group ?? "")" }) {
       #expect(Set(charges.map(\.line)).count == 1, "\(key), seed \(seed)")

@@ -7,7 +7,7 @@ import Subscriptions
 import Synchronization
 import Testing
 
-/// An app's server that notes what it gets, and answers as the test asks.
+/// A stand-in for an app's server that records its requests; a test sets the responses.
 final class StandInServer: AppStoreTransport {
   private struct State {
     var statuses: [Int] = []

@@ -46,7 +46,7 @@ struct BenchTests {
       // Bodies are named by their digests, which a copy can't have.
       let rows = try await CopiedRows(
         since: moment, marks: marks, without: Self.bodies, in: database)
-      // Both ways of writing them; and what is there already is written once more.
+      // Both ways of writing them; existing rows are written once more.
       try await database.batch(rows.insert(SampleCustomer.numbers(2...2)))
       for index in [2, 3] { try await database.batch(rows.upsert(SampleCustomer(index).number)) }
       // Rows identified only by a serial number were inserted twice.

@@ -34,7 +34,7 @@ struct CodeBlock: Sendable {
     code.matches(of: /(?m)^([A-Z][A-Z_]+)=/).map { String($0.1) }
   }
 
-  /// Whether it can be what the block before it answers.
+  /// Whether it can be the output of the block before it.
   var isAnswer: Bool { reasonNotRun == nil && ["json", "http", "text"].contains(language) }
 }
 

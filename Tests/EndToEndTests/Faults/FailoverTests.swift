@@ -107,7 +107,7 @@ struct FailoverTests {
   }
 }
 
-/// An app's server: customers buy, and what they bought is submitted until it is acknowledged.
+/// An app's server: customers buy, and each purchase is submitted until it is acknowledged.
 private final class Checkout: Sendable {
   struct Sale: Sendable {
     var accountID: String
@@ -157,7 +157,7 @@ private final class Checkout: Sendable {
   /// - Parameters:
   ///   - count: How many.
   ///   - mishap: Notes it, and repairs it.
-  /// - Throws: What keeps customers from being served for longer than anybody's patience.
+  /// - Throws: The last error if customers are not served in time.
   func open(for count: Int, mishap: @escaping @Sendable () async throws -> Void) async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       for _ in 0..<Self.concurrency {

@@ -43,7 +43,7 @@ struct RequestIDTests {
     return try await HTTPClient.shared.execute(request, timeout: .seconds(120))
   }
 
-  /// Runs a test beside a simulated App Store, with a receipt of it and the settings of programs
+  /// Runs a test with a simulated App Store, one of its receipts and the settings of programs
   /// that log everything.
   private static func withReceipt(
     _ test:
@@ -67,7 +67,7 @@ struct RequestIDTests {
 
   /// Submits once while Apple answers, as `first`, and once while it does not, as `second`.
   ///
-  /// - Returns: What the server has logged.
+  /// - Returns: The server's log.
   private static func submitTwice(
     _ receipt: String, _ apple: SimulatedApple, _ settings: [String: String], in directory: URL
   ) async throws -> String {
@@ -86,7 +86,7 @@ struct RequestIDTests {
 
   /// Runs a worker until it has verified a submission.
   ///
-  /// - Returns: What the worker has logged.
+  /// - Returns: The worker's log.
   private static func work(
     until submission: String, _ settings: [String: String], in directory: URL
   ) async throws -> [[String: String]] {

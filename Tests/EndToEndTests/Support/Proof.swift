@@ -10,8 +10,7 @@ struct Proof: Sendable {
   let database: ConnectionPool
   let simulation: AppStoreSimulation
 
-  /// Every submission that was answered is stored: what was sent to the last character, for its
-  /// account.
+  /// Every answered submission is stored for its account, to the last character.
   func everyAnsweredReceiptIsStored(_ answers: [Shop.Answered]) async throws {
     let rows = try await database.query(
       """

@@ -134,7 +134,7 @@ actor ServerPair {
     try await standby.promote()
   }
 
-  /// Makes sure that what was frozen never moves again.
+  /// Kills the frozen processes.
   func fence() {
     for process in frozen { kill(process, SIGKILL) }
     frozen = []

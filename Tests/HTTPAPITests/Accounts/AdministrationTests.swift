@@ -19,7 +19,7 @@ struct AdministrationTests {
     return answer["entitlements"]?.array?.compactMap { $0["state"] } ?? []
   }
 
-  /// A charge of 4711's on a shop with one product, and 4712 beside it.
+  /// A charge of account 4711 in a shop with one product, and another account 4712.
   private func withCharge(
     _ body: @escaping @Sendable (TestAPI, TransactionID) async throws -> Void
   ) async throws {

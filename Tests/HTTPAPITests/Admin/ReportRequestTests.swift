@@ -6,7 +6,7 @@ import Testing
 @testable import HTTPAPI
 @testable import Reports
 
-/// Addresses of reports, and what is read from them.
+/// URLs of reports, and the parameters read from them.
 struct ReportRequestTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15)) + .hours(12)
 
@@ -190,7 +190,7 @@ struct ReportChartTests {
           "0.002 EUR",
         ]
       ])
-    // Each has a colour of its own.
+    // Each has a different colour.
     let colours = pictures.last?.legend.map(\.seriesClass) ?? []
     #expect(colours.count == 7 && Set(colours).count == 7)
   }

@@ -12,7 +12,7 @@ import Testing
 
 /// Decisions are counted exactly once, after the commit.
 struct DecisionMetricsTests {
-  /// Runs a test whose intake, ledger and Apple count in a registry of its own.
+  /// Runs a test whose intake, ledger and Apple count in a separate registry.
   private static func run(
     _ test: @escaping @Sendable (TestAPI, @Sendable () -> String) async throws -> Void
   ) async throws {

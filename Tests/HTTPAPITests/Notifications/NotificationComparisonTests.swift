@@ -27,7 +27,7 @@ struct NotificationComparisonTests {
     }
   }
 
-  /// Delivers what was written since a number; returns what there is by then.
+  /// Delivers the notifications after a number; returns the latest number.
   private func deliver(_ api: TestAPI, after number: Int = 0) async throws -> Int {
     let mail = api.apple.simulation.notifications(after: number)
     for notification in mail {
@@ -161,7 +161,7 @@ struct NotificationComparisonTests {
         $0.next = Array(repeating: .slow(milliseconds: 0), count: windows + 1) + [.unavailable]
       }
       for _ in 0..<windows { _ = try await api.compare() }
-      // Where no time passes, what is found belongs to the comparison before.
+      // Without a pause, the findings would belong to the comparison before.
       api.apple.simulation.advance(by: .seconds(1))
       guard case .failed(_, notBefore: nil) = try await api.compare() else {
         Issue.record("It did not fail, or Apple wished for something.")

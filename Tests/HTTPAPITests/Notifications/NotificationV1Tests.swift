@@ -86,7 +86,7 @@ struct NotificationV1Tests {
       let seen = try await api.get("/v1/transactions/\(bought.transactionID)")
       #expect(seen["evidence"]?["kind"] == "unknown")
 
-      // Sent again, with another password beside the right one or not: nothing.
+      // A repetition, with or without a second password, changes nothing.
       #expect(try await api.post(body).body == answer.body)
       #expect(try await api.count("notification") == 1)
       #expect(try await api.openJobs() == 0)
@@ -170,7 +170,7 @@ struct NotificationV1Tests {
 
   // swift-format-ignore
   @Test(arguments: [
-    // what is different                     status  code
+    // difference                            status  code
     (["password": "wrong"],                    401, "wrong_secret"),
     (["password": ""],                         401, "wrong_secret"),
     (["password": .null],                      401, "wrong_secret"),

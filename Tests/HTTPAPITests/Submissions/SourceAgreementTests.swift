@@ -11,7 +11,7 @@ import Testing
 @testable import HTTPAPI
 
 /// One customer's two years through each way to the ledger alone, and through all of them in any
-/// order: the same owners, holdings and bindings, but for what is listed here.
+/// order: the same owners, holdings and bindings, with the exceptions listed here.
 struct SourceAgreementTests {
   // MARK: The list
 
@@ -41,7 +41,7 @@ struct SourceAgreementTests {
     }
   }
 
-  /// Which facts of an aspect.
+  /// The facts of an aspect.
   enum Subjects: Sendable {
     case all
     case allBut([String])
@@ -75,7 +75,7 @@ struct SourceAgreementTests {
   ]
   private static let end = "2028"
 
-  /// Where the app attaches the accounts' tokens to what is bought.
+  /// The differences if the app attaches the accounts' tokens to purchases.
   // swift-format-ignore
   private static let withTokens: [Known] = {
     let mute = "Apple's receipts don't contain why a charge was made."
@@ -128,7 +128,7 @@ struct SourceAgreementTests {
 
   // MARK: The stories
 
-  /// A life, and what a ledger makes of it that gets signed transactions submitted.
+  /// A life, and the findings of a ledger that receives only its signed transactions.
   private struct Story: Sendable {
     let life: Life
     let accounts: [Account]

@@ -8,9 +8,9 @@ import Yams
 
 @testable import HTTPAPI
 
-/// The OpenAPI document, and whether answers are as it says.
+/// The OpenAPI document, with checks of responses against it.
 ///
-/// It knows as much of JSON Schema as the document uses. What is answered must be described: a
+/// It supports the part of JSON Schema that the document uses. Responses must be described: a
 /// member that no schema mentions is a fault.
 struct OpenAPIDescription: Sendable {
   static let shared = OpenAPIDescription()

@@ -2,10 +2,10 @@ import Intake
 import Logging
 import Synchronization
 
-/// Forgets what is logged.
+/// Discards all messages.
 let quietLogger = Logger(label: "quiet") { _ in SwiftLogNoOpLogHandler() }
 
-/// Remembers what is logged.
+/// Records all messages.
 final class RecordedLog: Sendable {
   struct Line: Sendable {
     var level: Logger.Level

@@ -5,7 +5,7 @@ import Secrets
 import Subscriptions
 import Synchronization
 
-/// Stands in for the network to Apple: the simulated App Store answers, or what a test laid ready.
+/// Stands in for the network to Apple: the simulated App Store or a test's responses.
 final class StandInAppStore: AppStoreTransport {
   let simulation: AppStoreSimulation
   /// Signs in Apple's place; tests use it too.

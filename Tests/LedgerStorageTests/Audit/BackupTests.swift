@@ -29,7 +29,7 @@ struct BackupTests {
     #expect(process.terminationStatus == 0, "\(String(decoding: messages, as: UTF8.self))")
   }
 
-  /// Runs a body on what a backup holds, restored on a server of its own.
+  /// Runs a body on a backup, restored on a separate server.
   private static func withRestored(
     _ file: URL, _ body: (Ledger) async throws -> Void
   ) async throws {
@@ -117,7 +117,7 @@ struct BackupTests {
         #expect(try await restored.events.events(after: future, limit: 10) == .cursorUnknown)
         // Pending jobs are still pending.
         #expect(try await Self.jobs(restored) == jobs)
-        // Numbers are given on, and Apple sends again what was lost.
+        // Numbering continues, and Apple sends the lost notifications again.
         for number in 5...8 { try await Self.sell(number, in: restored) }
         #expect(
           try await restored.owner(of: "5", line: OriginalTransactionKey(.production, "1005"))

@@ -96,7 +96,7 @@ struct BodyTests {
   }
 
   private func refer(as id: UUID, in ledger: Ledger) async throws {
-    // On a connection of its own: it may wait for a lock.
+    // On a separate connection: it may wait for a lock.
     try await ledger.database.withTransaction { transaction in
       _ = try await transaction.batch(Self.reference(of: id))
       try await transaction.commit()

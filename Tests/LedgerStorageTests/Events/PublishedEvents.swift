@@ -57,7 +57,7 @@ extension Ledger {
     try await publishedEvents(account).map(\.kind.rawValue)
   }
 
-  /// Records what a poll brought.
+  /// Records the evidence of a poll.
   @discardableResult
   func learn(_ evidence: [Evidence], on date: Double, terms: AccessTerms = .shop) async throws
     -> Bool
@@ -65,7 +65,7 @@ extension Ledger {
     try await polls.record(evidence, polledAs: "poll", at: day(date), terms: terms).isChanged
   }
 
-  /// Records what a notification brought.
+  /// Records the evidence of a notification.
   func receive(_ evidence: [Evidence], on date: Double, terms: AccessTerms = .shop) async throws {
     let id = UUID().uuidString
     _ = try await notifications.store(
@@ -76,7 +76,7 @@ extension Ledger {
       terms: terms)
   }
 
-  /// Claims what is to be done at its moment, or for all accounts.
+  /// Claims a job that is due at its time, or for all accounts.
   func claim(by worker: String, on date: Double) async throws -> Job {
     try #require(
       try await jobs.claimJobs(

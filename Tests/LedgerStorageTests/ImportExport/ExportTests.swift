@@ -52,7 +52,7 @@ struct ExportTests {
         hashes[line(entry)] = hash
         for (index, byte) in Self.bytes(hash).enumerated() { digest[index] ^= byte }
       }
-      // The audit has made a mark of what is old enough: nothing yet, so make one of everything.
+      // The audit's checkpoint covers old entries only: none yet, so make one of everything.
       _ = try await ledger.database.execute(
         """
         INSERT INTO tenure.ledger_checkpoint (stored_before, entries, digest)

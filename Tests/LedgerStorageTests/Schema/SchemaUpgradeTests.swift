@@ -179,7 +179,7 @@ struct SchemaUpgradeTests {
     }
   }
 
-  /// Counts what is logged as a notice.
+  /// Counts messages of level notice.
   private final class Notices: Sendable {
     private let notices = Mutex(0)
 

@@ -227,7 +227,7 @@ struct EntitlementTests {
     var testDescription: String { name }
   }
 
-  /// Beside a month from day 0 to day 30.
+  /// Grants in addition to a month from day 0 to day 30.
   // swift-format-ignore
   static let grants: [Given] = [
     Given("longer than the month",   from: 5,  to: 40,  at: day(10),            .active,  .grant),

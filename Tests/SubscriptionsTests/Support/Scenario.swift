@@ -83,7 +83,7 @@ extension Scenario {
       })
   }
 
-  /// Lets Apple live through the story, and collects what the ledger receives.
+  /// Plays the story at Apple's, and collects the ledger's input.
   func deliveries() -> [Delivery] {
     var apple = Apple()
     return steps.compactMap { apple.live(through: $0) }

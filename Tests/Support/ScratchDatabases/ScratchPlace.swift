@@ -2,8 +2,8 @@ import Foundation
 
 /// Where the scratch databases of this process are.
 ///
-/// `TENURE_TEST_DATABASE_URL` names a superuser's database on a server that is to be tried; without
-/// it each process starts a server of its own. `TENURE_TEST_CITUS_URL` names a superuser's database
+/// `TENURE_TEST_DATABASE_URL` names a superuser's database on the server under test; without
+/// it each process starts a private server. `TENURE_TEST_CITUS_URL` names a superuser's database
 /// on the coordinator of a Citus instead, in which Citus knows its nodes: see ``ScratchCitus``.
 package struct ScratchPlace: Sendable {
   /// The connection URI of a server that exists already.

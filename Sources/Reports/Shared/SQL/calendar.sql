@@ -5,7 +5,7 @@
 --   environment            'production' by default.
 --   include_family_shared  Includes what another member of the family paid for.
 --   known_at               As the ledger knew it then; null: as it is known now.
---   as_of                  Leaves out what is dated later, or later than known_at.
+--   as_of                  Leaves out later dates, and dates later than known_at.
 -- With the same parameters, report_NAME_item(..) lists what report_NAME(..) counts: the items whose
 -- measure is the name of a column add up to that column.
 

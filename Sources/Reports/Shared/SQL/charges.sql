@@ -140,7 +140,7 @@ RETURNS TABLE (
     account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    -- Citus refuses a condition without a column beside an outer join: `known_at` is part of
+    -- Citus refuses a condition without a column next to an outer join: `known_at` is part of
     -- others.
     SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
