@@ -95,7 +95,7 @@ CREATE TABLE product_entitlement (
 COMMENT ON TABLE product_entitlement IS 'Entitlements granted by a version of a product. [reference]';
 
 -- ------------------------------------------------------------------------------------------------
--- Accounts and orders: what the app knows.
+-- Accounts and orders: the app's data.
 -- ------------------------------------------------------------------------------------------------
 
 -- An account of the app.
@@ -193,7 +193,7 @@ COMMENT ON TABLE consumption_consent IS
     'Customers'' consent to report consumption to Apple. [by account_key]';
 
 -- ------------------------------------------------------------------------------------------------
--- Intake: the audit trail of what arrived, durable before Apple is asked.
+-- Intake: the audit trail of all input, durable before Apple is asked.
 -- ------------------------------------------------------------------------------------------------
 
 -- What was sent or answered, once for each SHA-256, however often it came. Submissions, notifications
@@ -774,7 +774,7 @@ CREATE INDEX app_store_write_back_by_day
     ON app_store_write_back (((sent_at AT TIME ZONE 'UTC')::date));
 
 -- ------------------------------------------------------------------------------------------------
--- The ledger: what was learned and what was decided.
+-- The ledger: facts learned and decisions made.
 -- ------------------------------------------------------------------------------------------------
 
 -- Everything that shares one (environment, original_transaction_id). Recordings lock its row. The
@@ -1099,7 +1099,7 @@ COMMENT ON TABLE account_original_transaction IS
     'Look-up, projection: original transactions of an account, past or present. [by account_key]';
 
 -- ------------------------------------------------------------------------------------------------
--- What accounts hold: the read model.
+-- Accounts' holdings: the read model.
 -- ------------------------------------------------------------------------------------------------
 
 -- A charge that an account owns and that can still matter, so not a consumable, with everything
@@ -1950,7 +1950,7 @@ BEGIN
         REVOKE UPDATE, DELETE
             ON ledger_entry, ledger_checkpoint, administrator_action, app_store_write_back
             FROM tenure_program;
-        -- What arrived stays as it arrived; the owner's functions store, prune and erase bodies.
+        -- Input stays as it arrived; the owner's functions store, prune and erase bodies.
         REVOKE UPDATE, DELETE
             ON submission, submission_exchange, notification, notification_exchange
             FROM tenure_program;

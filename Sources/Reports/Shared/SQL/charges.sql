@@ -97,7 +97,7 @@ BEGIN ATOMIC
     LEFT JOIN order_fulfilled(known_at) AS o ON o.order_id = c.order_id;
 END;
 
--- What charge_item lists, as it was known at a moment.
+-- The rows of charge_item, as known at a moment.
 CREATE OR REPLACE FUNCTION charge_item_then(
     from_day date, to_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
@@ -257,7 +257,7 @@ BEGIN ATOMIC
         AND (product IS NULL OR c.product_id = product);
 END;
 
--- What charge_item lists, summed up as far as possible, as in movement_sum.
+-- The rows of charge_item, summed up as far as possible, as in movement_sum.
 CREATE OR REPLACE FUNCTION charge_sum(
     measures text[], from_day date, to_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
