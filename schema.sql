@@ -62,7 +62,7 @@ CREATE TABLE schema_part (
 COMMENT ON TABLE schema_part IS 'Applied parts of steps of the schema, with their dates. [reference]';
 
 -- ------------------------------------------------------------------------------------------------
--- Catalogue: what can be sold, and what it entitles to.
+-- Catalogue: products and the entitlements they grant.
 -- ------------------------------------------------------------------------------------------------
 
 -- A product's description. A change is a new version: a new price or period does not change the
@@ -96,7 +96,7 @@ CREATE TABLE product_entitlement (
 COMMENT ON TABLE product_entitlement IS 'Entitlements granted by a version of a product. [reference]';
 
 -- ------------------------------------------------------------------------------------------------
--- Accounts and orders: what the app knows.
+-- Accounts and orders: the app's data.
 -- ------------------------------------------------------------------------------------------------
 
 CREATE TABLE account (
@@ -191,7 +191,7 @@ COMMENT ON TABLE consumption_consent IS
     'Customers'' consent to report consumption to Apple. [by account_key]';
 
 -- ------------------------------------------------------------------------------------------------
--- Intake: the audit trail of what arrived, durable before Apple is asked.
+-- Intake: the audit trail of all input, durable before Apple is asked.
 -- ------------------------------------------------------------------------------------------------
 
 -- What was sent or answered, once for each SHA-256, however often it came. Submissions, notifications
@@ -202,7 +202,7 @@ CREATE TABLE body (
     sha256    bytea       NOT NULL PRIMARY KEY CHECK (length(sha256) = 32),
     -- Its length in bytes, as it came.
     bytes     bigint      NOT NULL CHECK (bytes >= 0),
-    -- Its bytes in the encoding of BodyEncoding: whole, or without what it need not contain. Null:
+    -- Its bytes in the encoding of BodyEncoding: whole, or without redundant parts. Null:
     -- pruned.
     content   bytea       CHECK (length(content) BETWEEN 1 AND 33554432),
     -- When it was stored, by the clock of the program; a pruned one is stored again when it comes
@@ -718,7 +718,7 @@ CREATE INDEX app_store_write_back_by_day
     ON app_store_write_back (((sent_at AT TIME ZONE 'UTC')::date));
 
 -- ------------------------------------------------------------------------------------------------
--- The ledger: what was learned and what was decided.
+-- The ledger: facts learned and decisions made.
 -- ------------------------------------------------------------------------------------------------
 
 -- Everything that shares one (environment, original_transaction_id). Recordings lock its row. The
@@ -733,7 +733,7 @@ CREATE TABLE original_transaction (
     head_hash               bytea       CHECK (length(head_hash) = 32),
     -- Later entries have later dates.
     head_recorded_at        timestamptz,
-    -- Apple's answers since then that only repeat what is recorded (JSON), the date of the latest,
+    -- Apple's answers since then that only repeat recorded facts (JSON), the date of the latest,
     -- and its source. Not in the chain, and not read by the ownership rule.
     repeated                text,
     repeated_as_of          timestamptz,
@@ -1035,7 +1035,7 @@ COMMENT ON TABLE account_original_transaction IS
     'Look-up, projection: original transactions of an account, past or present. [by account_key]';
 
 -- ------------------------------------------------------------------------------------------------
--- What accounts hold: the read model.
+-- Accounts' holdings: the read model.
 -- ------------------------------------------------------------------------------------------------
 
 -- A charge that an account owns and that can still matter, so not a consumable, with everything

@@ -4,7 +4,7 @@ import LedgerStorage
 import Reports
 import Subscriptions
 
-/// The administrators' pages: their routes, and what they share with the API.
+/// The administrators' pages: their routes, and the services they share with the API.
 package struct AdminSite: Site {
   private let api: API
 

@@ -80,7 +80,7 @@ package struct AppStoreApps: Sendable {
 }
 
 package struct AppStoreSettingError: Error, Hashable, CustomStringConvertible {
-  /// One sentence that says what is wrong and what is accepted.
+  /// One sentence with the error and the accepted values.
   package let description: String
 
   package init(_ description: String) {

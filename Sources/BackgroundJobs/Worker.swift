@@ -297,7 +297,7 @@ struct JobBudget: Sendable {
     return try await portions.spend(upTo: wanted, of: budget, at: now())
   }
 
-  /// Returns what was granted but not used.
+  /// Returns unused grants.
   func giveBack(_ queue: Job.Queue, _ unused: Int) {
     if let budget = budget(of: queue) { portions.giveBack(unused, of: budget) }
   }

@@ -115,7 +115,7 @@ package struct Assembly: Sendable {
     if try await ledger.products.publish(settings.sandboxAccess, at: now()) {
       logger.notice("The view current_entitlement now uses this program's TENURE_SANDBOX_ACCESS")
     }
-    // A pool of its own, because requests would wait seconds behind a report.
+    // A separate pool, because requests would wait seconds behind a report.
     reports = ReportReader(
       database: ConnectionPool(
         configuration: ReportReader.configuration(like: database.configuration), logger: logger))

@@ -6,7 +6,7 @@ package import PrivatePostgres
 import Reports
 import Secrets
 
-/// A program's database: the configured one, or a private server of its own.
+/// A program's database: the configured one, or a private server.
 package struct Database: Sendable {
   package let pool: ConnectionPool
   package let server: PrivatePostgres?

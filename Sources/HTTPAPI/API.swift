@@ -90,7 +90,7 @@ package protocol Site: Sendable {
   func addRoutes(to router: Router<APIContext>)
 }
 
-/// What answers a request after a middleware.
+/// Calls the next middleware or the route.
 typealias Next = @concurrent (Request, APIContext) async throws -> Response
 
 package struct APIContext: RequestContext, Sendable {

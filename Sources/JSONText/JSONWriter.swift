@@ -13,7 +13,7 @@ package struct JSONWriter {
     bytes.reserveCapacity(capacity)
   }
 
-  /// Begins anew, in the memory of the text before.
+  /// Clears the text and keeps its memory.
   package mutating func removeAll() { bytes.removeAll(keepingCapacity: true) }
 
   package var text: String { String(decoding: bytes, as: UTF8.self) }

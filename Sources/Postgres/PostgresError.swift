@@ -94,7 +94,7 @@ extension PostgresError {
   ///
   /// Preparing it again helps.
   ///
-  /// "cached plan must not change result type" has no error code of its own, only its class's.
+  /// "cached plan must not change result type" has no specific error code, only its class's.
   var isStalePlan: Bool {
     sqlState == .invalidStatementName || (sqlState == .featureNotSupported && isRefusedPlan)
   }

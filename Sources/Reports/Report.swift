@@ -47,7 +47,7 @@ package struct Report: Sendable {
   package let charts: [ReportChart]
   /// Whether the table draws its counts as bars, since they are parts of a whole.
   package let hasBars: Bool
-  /// Whether later facts can change some of what was known at a moment; the definition says what.
+  /// Whether later facts can change parts of a past state; the definition names them.
   package let isPartlyFrozen: Bool
   private let numbers: Signature
   private let items: Signature

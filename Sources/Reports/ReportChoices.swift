@@ -28,7 +28,7 @@ package struct ReportChoices: Hashable, Sendable {
   package var reportingCurrency: String?
   /// As the ledger knew it then; nil: as it is known now.
   package var knownAt: Timestamp?
-  /// Leaves out what is dated later; nil: now.
+  /// Leaves out later dates; nil: now.
   package var asOf: Timestamp?
   /// `intake`: the days up to the last one, unless the first is chosen; `renewals-due`: days ahead.
   package var days = 30

@@ -12,7 +12,7 @@ package struct ReportReader: Sendable {
 
   /// Reads a database whose schema is up to date.
   ///
-  /// - Parameter database: In a program that does anything else too, a pool of its own
+  /// - Parameter database: In a program that does other work too, a separate pool
   ///   (``configuration(like:)``).
   package init(database: ConnectionPool) {
     self.database = database
@@ -69,7 +69,7 @@ package struct ReportReader: Sendable {
     "SET LOCAL work_mem = '32MB'", "SET LOCAL plan_cache_mode = 'force_custom_plan'",
   ]
 
-  /// Asks on a connection of its own, so that no other statements wait behind it.
+  /// Queries on a separate connection, so that no other statements wait behind it.
   func rows(_ question: SQL) async throws -> Rows {
     try await database.withTransaction(readOnly: true) { transaction in
       try await transaction.batch(Self.settings + [question], deadline: Self.deadline)[

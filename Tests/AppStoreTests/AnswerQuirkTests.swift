@@ -139,7 +139,7 @@ struct AnswerQuirkTests {
     #expect(records.map(\.key.transactionID) == ["18446744073709551615"])
   }
 
-  /// Entries that cannot be read, and what is said of them; the others stay.
+  /// Unreadable entries and their problems; the other entries stay.
   // swift-format-ignore
   @Test(arguments: [
     (["product_id": .null],                      "product_id is missing"),

@@ -2,7 +2,7 @@ import AppStore
 import JSONText
 import Testing
 
-/// What is JSON (RFC 8259), and what two readers could understand differently.
+/// Valid JSON (RFC 8259), and texts that two readers could understand differently.
 struct JSONReaderTests {
   // swift-format-ignore
   @Test(arguments: [

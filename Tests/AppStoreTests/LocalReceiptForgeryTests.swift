@@ -3,7 +3,7 @@ import Subscriptions
 import Testing
 import X509
 
-/// Receipts below the tests' own root: what is right is accepted, and each wrong thing refused.
+/// Receipts below the tests' own root: genuine ones are accepted, and each forgery is refused.
 struct LocalReceiptForgeryTests {
   private typealias Change = (inout TestReceipt, ReceiptAuthority) throws -> Void
 

@@ -1,7 +1,7 @@
 import AppStore
 import Testing
 
-/// What is larger than any receipt, or deeper; what is only broken is `tenure fuzz`'s.
+/// Inputs larger or nested deeper than any receipt; `tenure fuzz` covers damaged ones.
 struct LocalReceiptLimitTests {
   /// How much can be read of bytes in every way in which a receipt is read; 0 for none of it.
   private func understood(_ bytes: [UInt8], _ verifier: LocalReceiptVerifier) -> Int {

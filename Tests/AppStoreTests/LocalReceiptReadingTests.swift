@@ -3,7 +3,7 @@ import Foundation
 import Subscriptions
 import Testing
 
-/// What is read of a receipt, and what becomes of it.
+/// The fields read from a receipt, and the evidence made of them.
 struct LocalReceiptReadingTests {
   private func receipt(
     _ purchases: [TestPurchase], _ change: (inout TestReceipt) -> Void = { _ in }

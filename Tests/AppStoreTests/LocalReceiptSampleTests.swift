@@ -7,7 +7,7 @@ import Testing
 
 @testable import AppStore
 
-/// A real receipt, and what Apple answered about that very receipt.
+/// A real receipt and Apple's response to it.
 struct LocalReceiptSampleTests {
   private func verifier() throws -> LocalReceiptVerifier {
     LocalReceiptVerifier(apps: try apps("com.revenuecat.sampleapp"))
@@ -68,7 +68,7 @@ struct LocalReceiptSampleTests {
       .verify(try receiptSample())
     let local = try verifier().verify(try receiptSample()).get()
     let records = local.records.map { record in
-      // What only the receipt contains.
+      // Only the receipt contains these.
       #expect(record.productType == .autoRenewable)
       var record = record
       record.productType = nil

@@ -4,7 +4,7 @@ import Secrets
 import Subscriptions
 import Testing
 
-/// What must never be logged isn't, at any level.
+/// Secrets and personal data stay out of the log, at every level.
 struct LogTests {
   @Test func `logs and descriptions name no receipt, secret or token`() async throws {
     let log = CollectedLog()

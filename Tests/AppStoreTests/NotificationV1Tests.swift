@@ -6,7 +6,7 @@ import Testing
 
 @testable import AppStore
 
-/// Notifications of version 1: what is read of them, and who may send them.
+/// Notifications of version 1: the fields read, and the accepted senders.
 struct NotificationV1Tests {
   /// A published notification.
   private static func sample(_ name: String) throws -> [UInt8] {
@@ -79,7 +79,7 @@ struct NotificationV1Tests {
 
   // swift-format-ignore
   @Test(arguments: [
-    // what is different                                                       the receipt  the line
+    // difference                                                              the receipt  the line
     (["latest_receipt": "b2xk"],                                                 "bmV3",  nil),
     (["latest_receipt": "b2xk", "unified_receipt": [:]],                          "b2xk",  nil),
     (["unified_receipt": .null],                                                 nil,     nil),

@@ -1,7 +1,7 @@
 import AppStore
 import Testing
 
-/// Whose receipt it is: `bundle_id` or `bid` against the apps that are served.
+/// The app of a receipt: `bundle_id` or `bid` against the configured apps.
 struct ReceiptOwnerTests {
   private func verify(
     _ answer: JSON, served: [String], named: String? = nil

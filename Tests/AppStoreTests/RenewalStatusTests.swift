@@ -2,7 +2,7 @@
 import Subscriptions
 import Testing
 
-/// What `pending_renewal_info`, or an old answer's top level, says of a line's future.
+/// Renewal statuses from `pending_renewal_info`, or from an old response's top level.
 struct RenewalStatusTests {
   private static let line = OriginalTransactionKey(.production, "10")
   private static let grace = "grace_period_expires_date_ms"

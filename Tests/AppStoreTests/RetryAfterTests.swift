@@ -15,7 +15,7 @@ struct RetryAfterTests {
     (429, "31536000",                       "2026-09-22T14:13:20Z"),
     (429, "Wed, 01 Jan 2098 00:00:00 GMT",  "2026-09-22T14:13:20Z"),
     (429, "9223372036854775807",            "2026-09-22T14:13:20Z"),
-    // What has passed or cannot be read leaves the delay to the worker.
+    // Past and unreadable values leave the delay to the worker.
     (429, "0",                              nil),
     (429, "-5",                             nil),
     (429, "-9223372036854775808",           nil),

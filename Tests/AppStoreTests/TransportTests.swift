@@ -5,7 +5,7 @@ import Secrets
 import Subscriptions
 import Testing
 
-/// What can go wrong on the way, each as it happens on a socket.
+/// Network failures, each as it happens on a socket.
 struct TransportTests {
   private static let good = """
     {"status": 0, "environment": "Production", "receipt": {"bundle_id": "com.example.app", \
@@ -27,12 +27,12 @@ struct TransportTests {
     }
   }
 
-  /// A fault, and what the retry's reason must say of it.
+  /// A fault, and the text expected in the retry's reason.
   struct Fault: CustomTestStringConvertible, Sendable {
     var name: String
     var actions: [StandInApple.Action]
     var reason: String
-    /// What the exchange keeps of the answer.
+    /// The part of the response that the exchange keeps.
     var kept: (status: Int?, bytes: Int)
     var testDescription: String { name }
   }

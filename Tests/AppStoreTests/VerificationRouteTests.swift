@@ -4,9 +4,9 @@ import Subscriptions
 import Synchronization
 import Testing
 
-/// Which endpoint is asked with which secret, and when to stop.
+/// The order of endpoints and secrets, and when to stop.
 struct VerificationRouteTests {
-  /// How each endpoint answers, visit by visit, and what is asked and concluded.
+  /// Each endpoint's responses, visit by visit, with the expected requests and verdict.
   struct Hop: CustomTestStringConvertible, Sendable {
     var production: [JSON]
     var sandbox: [JSON] = []
@@ -74,7 +74,7 @@ struct VerificationRouteTests {
     }
   }
 
-  /// What is asked where the apps are a (secret `aa`), b (`bb`), c (`aa` again) and d (none).
+  /// The requests for apps a (secret `aa`), b (`bb`), c (`aa` again) and d (none).
   struct Secrets: CustomTestStringConvertible, Sendable {
     var named: String?
     /// The app in the receipt, the passwords that Apple takes, and whether it is from the sandbox.

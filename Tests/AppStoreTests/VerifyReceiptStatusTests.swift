@@ -2,7 +2,7 @@ import AppStore
 import Subscriptions
 import Testing
 
-/// Each status of app-store's table with what is to be done about it.
+/// Each documented status with the expected reaction.
 struct VerifyReceiptStatusTests {
   enum Outcome: Hashable {
     case verified

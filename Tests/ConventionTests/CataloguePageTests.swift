@@ -1,6 +1,6 @@
 import Testing
 
-/// The articles of the DocC catalogues can be found, and what they and the README name exists.
+/// Every article can be found, and the names in the articles and the README exist.
 struct CataloguePageTests {
   /// The page that names all others.
   private static let landingPage = "Sources/tenure/Tenure.docc/Tenure.md"
@@ -21,7 +21,7 @@ struct CataloguePageTests {
     text.matches(of: /<(doc:[^>]+)>|\]\((doc:[^\x29]+)\)/).map { String($0.1 ?? $0.2 ?? "") }
   }
 
-  /// What is listed under the heading Topics.
+  /// Finds the links under the heading Topics.
   private static func topics(in text: String) -> [String] {
     guard let heading = text.firstRange(of: "\n## Topics\n") else { return [] }
     return links(in: String(text[heading.upperBound...]))

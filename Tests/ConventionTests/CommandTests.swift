@@ -13,7 +13,7 @@ struct CommandTests {
     }
   }
 
-  /// What a chained command does before its last step; nil if its last step is another.
+  /// The steps of a chained command before its last; nil if it ends with another.
   private static func preparation(of command: String, before last: String) -> String? {
     let ending = " && " + last
     return command.hasSuffix(ending) ? String(command.dropLast(ending.count)) : nil
@@ -54,7 +54,7 @@ struct CommandTests {
     #expect(missing.isEmpty, "the README names suites that no test target has")
   }
 
-  /// What a newcomer reads first is no manual: depth is in the articles.
+  /// The README is read first and stays short: depth belongs in the articles.
   @Test func readmeIsShort() throws {
     let readme = try #require(Repository.text(of: "README.md"))
     #expect(readme.count { $0 == "\n" } <= 120)

@@ -1,7 +1,7 @@
 import Testing
 import Yams
 
-/// What the tests ask of `docker-compose.yml`, and of the files that change it.
+/// The parts of `docker-compose.yml`, and of the files that override it, that the tests check.
 struct ComposeFile: Decodable {
   struct Service: Decodable {
     struct Dependency: Decodable {
@@ -23,7 +23,7 @@ struct ComposeFile: Decodable {
     var command: [String]?
     var workingDirectory: String?
     var environment: [String: String]?
-    /// What they say, `environment` says otherwise.
+    /// Overridden by `environment`.
     var environmentFiles: [String]?
     var secrets: [String]?
     /// `SOURCE:TARGET` or `SOURCE:TARGET:ro`.
@@ -47,7 +47,7 @@ struct ComposeFile: Decodable {
       case dependencies = "depends_on"
     }
 
-    /// Files and directories beside `docker-compose.yml`, by where they are mounted.
+    /// Files and directories next to `docker-compose.yml`, with their mount points.
     var mountedFiles: [(source: String, target: String, isReadOnly: Bool)] {
       (volumes ?? []).filter { $0.hasPrefix("./") }.map { volume in
         let parts = volume.split(separator: ":").map(String.init)
@@ -77,7 +77,7 @@ struct ComposeFile: Decodable {
       }.keys)
   }
 
-  /// What `docker compose` makes of a file and one that changes it, as far as ours do.
+  /// Applies an override file as `docker compose` does, as far as ours need it.
   func changed(by other: ComposeFile) -> ComposeFile {
     var file = self
     for (name, change) in other.services {
@@ -108,7 +108,7 @@ enum ComposeForm: CaseIterable, Sendable {
     }
   }
 
-  /// What is started without a profile.
+  /// The services started without a profile.
   var services: Set<String> {
     let programs: Set = ["postgres", "migrate", "serve", "work"]
     return switch self {

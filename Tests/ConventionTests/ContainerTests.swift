@@ -10,7 +10,7 @@ struct ContainerTests {
     image.contains(/^[\w\/-]+:[\w.-]*(?:\d+\.\d+|\d\d\d\d\d\d\d\d)[\w.-]*$/)
   }
 
-  /// The first lines of `docker-compose.yml`, which say what is to be done.
+  /// The first lines of `docker-compose.yml`, its instructions.
   private static var head: String {
     get throws {
       try #require(Repository.text(of: "docker-compose.yml"))
@@ -18,7 +18,7 @@ struct ContainerTests {
     }
   }
 
-  /// What the operator puts beside `docker-compose.yml`, and whether the programs only read it.
+  /// The operator's directories next to `docker-compose.yml`; true: mounted read-only.
   private static let ownDirectories = [".secrets/optional": true, "exchange": false]
 
   @Test(arguments: ComposeForm.allCases)
@@ -86,7 +86,7 @@ struct ContainerTests {
     }
   }
 
-  /// What stands in the file can't be changed in `.env`: everything else can.
+  /// Values fixed in the file can't be changed in `.env`; all others can.
   @Test(arguments: ComposeForm.allCases)
   func everySettingCanBeMade(form: ComposeForm) throws {
     let article = try #require(Repository.text(of: "Sources/HTTPAPI/HTTPAPI.docc/Settings.md"))
@@ -175,7 +175,7 @@ struct ContainerTests {
       let isDatabase = service.namedVolumes.contains { $0 == "postgres" || $0.hasPrefix("citus-") }
       // PostgreSQL's image makes its sockets and its user's files as root.
       #expect(service.isReadOnly == true || isDatabase, "\(name)")
-      // What runs once is watched by those who wait for its end.
+      // Services that run once need no health check: others wait for their exit.
       #expect((service.healthcheck == nil) == (service.restart == "no"), "\(name)")
       // `up --wait` waits for the first check, which comes after one interval.
       if let interval = service.healthcheck?.interval, service.profiles == nil {

@@ -1,8 +1,8 @@
 import Testing
 
-/// What Citus asks of statements, as far as their text shows.
+/// Citus's requirements on statements, as far as the text shows them.
 ///
-/// What it asks of tables is tested with the catalogue.
+/// Its requirements on tables are tested with the catalogue.
 struct DistributionTests {
   /// The column of distribution of each table in shards, as the comments in schema.sql say.
   private static let sharded: [String: String] = {

@@ -7,7 +7,7 @@ struct Finding: Hashable, CustomStringConvertible {
   var path: String
   /// From 1; nil for what concerns the whole file.
   var line: Int?
-  /// What is wrong, and what would be right.
+  /// The fault and its fix.
   var fault: String
 
   var description: String { "\(path)\(line.map { ":\($0)" } ?? ""): \(fault)" }

@@ -6,7 +6,7 @@ struct ForbiddenWord: Sendable {
   var within: [String] = []
   /// The folders in which it is allowed all the same.
   var except: [String] = []
-  /// What is wrong with it, and what would be right.
+  /// The fault and its fix.
   var fault: String
 
   static let all = [
@@ -46,7 +46,7 @@ struct ForbiddenWord: Sendable {
       fault: "what callers send is read by bytes: JSONValue, EncodedFields, Request.cookie"),
   ]
 
-  /// The folders in which text from outside is taken in, or is what a rule is about.
+  /// The folders that contain foreign text, or rules about such text.
   private static let foreignText = [
     "Sources/Subscriptions/", "Sources/JSONText/", "Sources/HTTPAPI/Input/",
     "Sources/AppStore/JSON/", "Sources/AppStore/LocalReceipt/", "Sources/AppStore/Notifications/",

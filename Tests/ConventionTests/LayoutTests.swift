@@ -3,7 +3,6 @@ import Testing
 
 /// The top level of the repository has six entries.
 struct LayoutTests {
-  /// What is visible at the top level.
   private static let topLevel: Set = [
     "Package.swift", "README.md", "Sources", "Tests", "docker-compose.yml", "schema.sql",
   ]
@@ -30,7 +29,7 @@ struct LayoutTests {
     #expect(Self.visible([".ci/run", "Sources/X/X.swift"]) == ["Sources"])
   }
 
-  /// The schema is one file: what the program embeds is a link to it.
+  /// The schema is one file; the program embeds a link to it.
   @Test func theEmbeddedSchemaIsTheSchema() throws {
     let path = "Sources/LedgerStorage/Resources/schema.sql"
     let target = "../../../schema.sql"

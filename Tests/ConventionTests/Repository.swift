@@ -25,7 +25,7 @@ enum Repository {
     }
   }()
 
-  /// The text of a file; nil for what is gone or no text.
+  /// The text of a file; nil if it was deleted or is not text.
   static func text(of path: String) -> String? {
     try? String(contentsOf: root.appending(path: path), encoding: .utf8)
   }

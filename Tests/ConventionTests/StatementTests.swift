@@ -2,8 +2,8 @@ import Testing
 
 /// SQL has one home.
 struct StatementTests {
-  /// The targets that know tables, the client itself, what the benchmarks compare with, and the
-  /// schema step that the rehearsal makes up.
+  /// The targets that know tables, the client itself, the benchmarks' baselines, and the
+  /// rehearsal's invented schema step.
   ///
   /// In tests SQL may stand anywhere.
   private static let homes = [

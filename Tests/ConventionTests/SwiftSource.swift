@@ -10,7 +10,7 @@ struct SwiftSource: Sendable {
 
   /// From the repository's root.
   let path: String
-  /// The lines without comments and without the text of literals; what is interpolated is code.
+  /// The lines without comments and literal text; interpolations are code.
   let code: [String]
   let literals: [Literal]
 
@@ -42,7 +42,7 @@ struct SwiftSource: Sendable {
     text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
   }
 
-  /// Finds what a regular expression matches in the code, line by line.
+  /// Finds the matches of a regular expression in the code, line by line.
   func findings(of pattern: String, fault: String) throws -> [Finding] {
     try NSRegularExpression.lines(of: code.joined(separator: "\n"), matching: pattern).map {
       Finding(path: path, line: $0, fault: fault)

@@ -30,8 +30,8 @@ struct SwiftSourceTests {
     #expect(source.isTest)
   }
 
-  /// What the scanner does not understand (a literal of a kind that it doesn't know, say) leaves
-  /// brackets open or closed once too often.
+  /// Finds syntax that the scanner does not understand (a new kind of literal, say): it leaves
+  /// brackets unbalanced.
   @Test func understandsEveryFile() {
     for source in Repository.sources {
       for (open, close) in [("(", ")"), ("{", "}")] as [(Unicode.Scalar, Unicode.Scalar)] {

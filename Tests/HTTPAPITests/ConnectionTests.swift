@@ -152,7 +152,7 @@ struct ConnectionTests {
       for (fields, status) in [
         (long(15_000), 200), (long(17_000), 400), (many(90), 200), (many(110), 400),
       ] {
-        // The rest of what is refused is not read, so the connection may be reset.
+        // The rest of a refused request is not read, so the connection may be reset.
         let answer = try? await live.exchange(RawConnection.get("/healthz", [fields]))
         #expect((answer?.status ?? 400) == status)
       }
@@ -254,7 +254,7 @@ struct BodyBudgetTests {
     let new = Sender(budget, from: "new")
     try await new.share.take(30)
     #expect(slow.map(\.isDropped) == [true, true, false, false])
-    // What was dropped gets nothing more, and has nothing to give back.
+    // A dropped sender gets no more, and has nothing to give back.
     await #expect(throws: Problem.self) { try await slow[0].share.take(1) }
     slow[0].share.giveBack()
     try await new.share.take(20)

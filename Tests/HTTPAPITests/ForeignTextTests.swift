@@ -10,11 +10,10 @@ import Testing
 @testable import AdminSite
 @testable import HTTPAPI
 
-/// What callers write is taken as the bytes that it is, and costs no more time than any other text
-/// of its length.
+/// Callers' text is handled as bytes, in time proportional to its length.
 ///
-/// Combining marks in alternating order are what Swift's strings take quadratic time to compare: a
-/// body of 800 kB took minutes, and its sender needed no key.
+/// Swift compares strings of combining marks in alternating order in quadratic time: a body of
+/// 800 kB took minutes, and its sender needed no key.
 struct ForeignTextTests {
   /// A request with marks in one place.
   struct Place: Sendable, CustomTestStringConvertible {
@@ -36,7 +35,7 @@ struct ForeignTextTests {
           }.joined()
       }
       let body = body.map { filled($0, bytes) } ?? ""
-      // Each from an address of its own, so that no failed login is slowed.
+      // Each from a different address, so that no failed login is slowed.
       let sender =
         head.contains("X-Forwarded-For")
         ? "" : "X-Forwarded-For: \(testDescription.filter { $0 != " " })\r\n"
@@ -64,7 +63,7 @@ struct ForeignTextTests {
   private static let notifications = "/v1/appstore/notifications"
   private static let type = #""notification_type":"RENEWAL""#
 
-  /// What is posted without a key and with one.
+  /// Bodies posted without a key and with one.
   static let bodies = [
     posted("a member's name", notifications, json, ##"{"#":1}"##),
     posted("two members' names", notifications, json, ##"{"#":1,"#":2}"##),
@@ -112,7 +111,6 @@ struct ForeignTextTests {
       "a merge", "/v1/accounts/a/merge", json + admin, ##"{"into":"#","reason":"#"}"##),
   ]
 
-  /// What stands in the head of a request.
   static let heads = [
     got("a path", "/v1/accounts/#/entitlements", app), got("a page's path", "/admin/#"),
     got("any path", "/#/#"), got("a query's name", "/v1/products?#=1", app),

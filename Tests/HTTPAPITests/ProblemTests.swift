@@ -10,7 +10,7 @@ import Testing
 
 @testable import HTTPAPI
 
-/// What goes wrong before, beside and behind the handlers.
+/// Errors before, outside and in the handlers.
 struct ProblemTests {
   @Test func `an unknown path is a problem for every caller`() async throws {
     try await TestAPI.run { api in

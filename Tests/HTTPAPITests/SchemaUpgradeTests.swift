@@ -12,8 +12,8 @@ import Testing
 @testable import HTTPAPI
 @testable import LedgerStorage
 
-/// What callers notice of a newer program's `tenure migrate`: nothing, until the schema serves this
-/// program no longer.
+/// A newer program's `tenure migrate` goes unnoticed by callers until the schema no longer supports
+/// this program.
 struct SchemaUpgradeTests {
   private static let current = SchemaMigrator.currentVersion
 
@@ -75,7 +75,7 @@ struct SchemaUpgradeTests {
       let state = try await SchemaMigrator(database: api.database, logger: quietLogger).check()
       #expect(state == .ahead(version: Self.current + 1))
 
-      // Once this is replaced everywhere, the next release takes away what it needs.
+      // Once this version is replaced everywhere, the next release drops its columns.
       let contraction = SchemaStep(
         version: Self.current + 2, sql: "ALTER TABLE tenure.submission DROP COLUMN rehearsals")
       _ = try await SchemaMigrator(

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HTTPAPI
 
-/// What is refused, with the field that is at fault.
+/// Invalid requests, and the field each error names.
 struct ValidationTests {
   struct Case: Sendable, CustomTestStringConvertible {
     var method: HTTPRequest.Method

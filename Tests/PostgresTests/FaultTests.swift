@@ -4,8 +4,8 @@ import Testing
 
 @testable import Postgres
 
-/// What happens when the server goes away, freezes or comes back: one after the other, on a server
-/// which no other test needs.
+/// A server that stops, freezes or comes back, one fault after the other, on a server that no other
+/// test uses.
 @Suite(.serialized) struct FaultTests {
   private static let processID: SQL = "SELECT pg_backend_pid()"
   private static let server = Task {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Postgres
 
-/// What a pool counts of its round trips and connections.
+/// A pool's counts of round trips and connections.
 @Suite struct PoolMetricsTests {
   /// Counts by label and dimensions, and remembers how often a timer was recorded.
   private final class Tally: MetricsFactory {

@@ -108,7 +108,7 @@ import Testing
     #expect(!state.isIdle)
   }
 
-  /// When a waiter is refused before its time: (what the pool knows, after how long).
+  /// When a waiter is refused early: (the pool's state, the delay).
   @Test(
     arguments: [
       // failed  silent  waited  refused

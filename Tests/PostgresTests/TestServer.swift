@@ -51,7 +51,7 @@ enum TestServer {
     }
   }
 
-  /// How long a test waits for what has to come: longer than any busy machine takes.
+  /// How long a test waits for an expected event: longer than any busy machine takes.
   static let patience = Duration.seconds(120)
 
   static let silent = Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() })
@@ -87,8 +87,8 @@ actor Counter {
   }
 }
 
-/// What becomes of requests that were handed to a pool in one turn of the loop, and so are under
-/// way together, in their order.
+/// The outcomes of requests that were handed to a pool in one turn of the loop, and so are in
+/// flight together, in their order.
 @PostgresLoop
 final class Answers {
   private var outcomes: [Int: Request.Outcome] = [:]
@@ -110,7 +110,7 @@ final class Answers {
   }
 }
 
-/// Remembers what is logged.
+/// Records all messages.
 final class RecordedLog: Sendable {
   private let recorded = Mutex<[String]>([])
 

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Reports
 
-/// What is counted in a number adds up to it.
+/// The items behind a number add up to it.
 struct CellTests {
   @Test func `every number of every report is the sum of what is counted in it`() async throws {
     let seed = UInt64.random(in: .min ... .max)
@@ -77,7 +77,7 @@ struct CellTests {
       #expect(cell.choices.to == CalendarDate(iso8601: to))
       #expect(cell.row == ["product_id": "month"])
     }
-    // Of what was converted, the items are in other currencies.
+    // The items of converted amounts are in other currencies.
     choices.reportingCurrency = "EUR"
     #expect(table.cell("new", inRow: 0, of: choices) == nil)
   }
@@ -97,7 +97,7 @@ struct CellTests {
 }
 
 extension ReportValue {
-  /// A number without what it is.
+  /// A number without its unit.
   fileprivate var digits: String {
     switch self {
     case .number(let number), .money(let number, _): "\(number)"

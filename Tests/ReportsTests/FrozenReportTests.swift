@@ -8,7 +8,7 @@ import Testing
 
 /// A report as known at a moment never changes after that moment.
 struct FrozenReportTests {
-  /// Reports of what was known at a moment, with all choices of them.
+  /// Reports as known at a moment, with all their choices.
   private static func questions(
     _ story: RandomLedger, knownAt moment: Timestamp
   ) -> [(Report, ReportChoices)] {

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Reports
 
-/// What the intake report counts, and what not.
+/// The submissions and notifications that the intake report counts, and those it leaves out.
 struct IntakeReportTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 3, day: 31)) + .hours(12)
 
@@ -225,7 +225,7 @@ struct IntakeReportTests {
           $0.to = CalendarDate(year: 2026, month: 3, day: 2)
           $0.bucket = .month
         } == ["submissions_rejected | 2026-03-01 | 2026-03-02 | 2"])
-      // A minute before midnight is the next day in Berlin, which is what it begins with.
+      // A minute before midnight is the next day in Berlin, where the report begins.
       let first = CalendarDate(year: 2026, month: 3, day: 2)
       for (zone, number) in [("UTC", 2), ("Europe/Berlin", 3)] {
         #expect(
@@ -277,7 +277,7 @@ struct IntakeReportTests {
   {
     try await withReports { reports, database in
       try await database.runScript(Self.story)
-      // Now is noon: what was later on the last day of the week before is in neither week.
+      // Now is noon: the afternoon of the last day of the week before is in neither week.
       try await database.runScript(
         """
         INSERT INTO tenure.submission_exchange (submission_id, number, endpoint, asked_at,
@@ -305,7 +305,7 @@ struct IntakeReportTests {
           "0 | tellings_skipped | 1", "1 | apple_failures | 1", "4 | submissions_rejected | 2",
           "8 | tellings_skipped | 1", "11 | apple_failures | 1",
         ])
-      // This week is what the report says of seven days.
+      // This week equals the report of seven days.
       var choices = ReportChoices()
       choices.days = 7
       let report = try await reports.table(of: .intake, choices, at: Self.now)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Reports
 
-/// What is said of each charge that the ownership report counts.
+/// The items behind the counts of the ownership report.
 struct OwnershipItemTests {
   @Test func `an override shows administrator and reason, and every entry its date`() async throws {
     let seed = UInt64.random(in: .min ... .max)

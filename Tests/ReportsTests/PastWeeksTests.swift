@@ -7,7 +7,7 @@ import Testing
 
 @testable import Reports
 
-/// The past weeks of the overview are what the reports say of them.
+/// The past weeks of the overview equal the reports of those weeks.
 struct PastWeeksTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15)) + .hours(12)
 

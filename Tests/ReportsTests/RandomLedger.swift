@@ -51,9 +51,9 @@ struct RandomLedger: Sendable {
   /// - Parameters:
   ///   - ledger: Where it is recorded.
   ///   - database: The ledger's.
-  ///   - pause: What is done in the middle, at the moment that it is given.
+  ///   - pause: Called in the middle, with the moment.
   /// - Returns: The moment after it.
-  /// - Throws: What the database says, or `pause`.
+  /// - Throws: Errors of the database and of `pause`.
   mutating func happen(
     in ledger: Ledger, _ database: ConnectionPool,
     pause: (Timestamp) async throws -> Void = { _ in }
@@ -71,7 +71,7 @@ struct RandomLedger: Sendable {
       // Half of it is in the sums by the day, the other half is still to be rolled up.
       if step == Self.steps / 2 {
         try await pause(day(date))
-        // What comes next is later.
+        // The next action is later.
         date += 0.1
         try await Self.rollUp(in: ledger, at: day(date))
       }
@@ -100,7 +100,7 @@ struct RandomLedger: Sendable {
             _ = try await ledger.orders.acknowledgeDelivery(
               of: key, by: owner, at: day(date + 0.01))
           } catch LedgerError.revokedCharge {
-            // What was refunded is not delivered.
+            // Refunded charges are not delivered.
           }
         }
       case 8:
@@ -124,7 +124,7 @@ struct RandomLedger: Sendable {
     return day(date + 1)
   }
 
-  /// Rolls up what was recorded into the sums by day.
+  /// Rolls up recorded changes into the daily sums.
   static func rollUp(in ledger: Ledger, at moment: Timestamp) async throws {
     try await ledger.jobs.seed([.rollUpMovements], at: moment)
     let jobs = try await ledger.jobs.claimJobs(
@@ -134,7 +134,7 @@ struct RandomLedger: Sendable {
     }
   }
 
-  /// What Apple says of a charge: any product, price, kind and fate.
+  /// Apple's record of a charge: any product, price, kind and fate.
   private mutating func status(of line: OriginalTransactionKey, on date: Double) -> (
     [Evidence], TransactionKey
   ) {
@@ -225,7 +225,7 @@ struct RandomLedger: Sendable {
 }
 
 extension ReportChoices {
-  /// What can be chosen of a report.
+  /// Keeps the parameters that a report accepts.
   fileprivate func only(_ parameters: [ReportParameter]) -> ReportChoices {
     var choices = self
     let usual = ReportChoices()

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Reports
 
-/// What the reports say of a ledger that was worked out by hand.
+/// The reports on a ledger with results worked out by hand.
 struct SampleReportTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15)) + .hours(12)
 

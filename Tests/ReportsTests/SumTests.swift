@@ -6,7 +6,7 @@ import Testing
 
 @testable import Reports
 
-/// The sums by the day say what the movements and charges say that they are made of.
+/// The daily sums equal those of the underlying movements and charges.
 struct SumTests {
   @Test(arguments: 0..<2)
   func `sums equal their parts, rolled up or not`(life: Int) async throws {

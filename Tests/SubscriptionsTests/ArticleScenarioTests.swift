@@ -16,7 +16,7 @@ struct ArticleScenarioTests {
     url.deletingLastPathComponent()
   }.appending(path: "Sources/Subscriptions/Subscriptions.docc/DecidingOwnership.md")
 
-  /// What the article says.
+  /// The rows of the article's table.
   static var rows: [Row] {
     get throws {
       let text = try String(contentsOf: article, encoding: .utf8)

@@ -173,7 +173,7 @@ extension TimelineChart.Period {
 }
 
 extension TimelineLayout.Mark {
-  /// A source of entries, at a height of its own, so that simultaneous ones don't overlap.
+  /// A source of entries, at a separate height, so that simultaneous ones don't overlap.
   init(source: TimelineLayout.Symbol, at moment: Timestamp, text: String, href: String? = nil) {
     let offset =
       switch source {

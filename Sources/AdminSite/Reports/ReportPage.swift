@@ -181,7 +181,7 @@ extension ReportRequest {
     return notes
   }
 
-  /// Whether what was known at a moment can change.
+  /// Whether a report of a past moment can still change.
   private func constancy(since moment: Timestamp, at now: Timestamp) -> String {
     if now < moment { return ", which is in the future: until then it can change." }
     if report.isPartlyFrozen {

@@ -10,7 +10,7 @@ import Subscriptions
 /// Subscriptions planned and polled a second, each poll finding a renewal, compared with the bare
 /// SQL for the writes.
 ///
-/// A simulated App Store in this process signs each response anew; Tenure verifies it. Apple's
+/// A simulated App Store in this process signs each response; Tenure verifies it. Apple's
 /// hourly rate limits don't apply.
 package struct PollingBenchmark: Sendable {
   package static let subscriptions = 100_000

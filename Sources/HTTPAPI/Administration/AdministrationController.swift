@@ -7,7 +7,7 @@ package import LedgerStorage
 import NIOCore
 import Subscriptions
 
-/// What administrators change, and the audit log of it.
+/// Administrators' changes and the audit log of them.
 struct AdministrationController: Sendable {
   let ledger: Ledger
   let transactions: TransactionController

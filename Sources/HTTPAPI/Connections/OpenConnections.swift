@@ -88,7 +88,7 @@ package struct ConnectionLimits: Sendable {
   package var idle: TimeAmount
   /// How long a request may take to arrive, on a connection that has sent a valid key.
   package var request: TimeAmount
-  /// The same limit for other connections: what they may send is at most 1 MB.
+  /// The same limit for other connections, which may send at most 1 MB.
   package var requestWithoutKey: TimeAmount
   /// How long a client may take to receive 64 KB of a response.
   package var answer: TimeAmount

@@ -17,7 +17,7 @@ struct BodyBudgets: Sendable {
 /// Limits how many bytes of large bodies are read per second, over all connections.
 ///
 /// Reading 1 MB takes as much processor time as a hundred reads of entitlements, so that a few
-/// senders could take it all. What is not read yet stays in the senders' network buffers.
+/// senders could take it all. Unread data stays in the senders' network buffers.
 final class BodyPace: Sendable {
   /// The part of a body that is read at once; the first one is not limited.
   ///

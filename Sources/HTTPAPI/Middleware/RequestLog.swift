@@ -17,7 +17,7 @@ struct RequestLog: RouterMiddleware {
   private static let quietRoutes: Set<String> = [
     "/v1/accounts/{account_id}/entitlements", "/v1/entitlements/query", "/healthz", "/readyz",
     "/metrics",
-    // Open to all callers; the intake logs what it stores.
+    // Open to all callers; the intake logs stored notifications.
     "/v1/appstore/notifications",
   ]
 
@@ -186,7 +186,7 @@ final class RequestMetrics: Sendable {
   }
 }
 
-/// Identifies the caller by its API key; ``Permission`` decides what the caller may do.
+/// Identifies the caller by its API key; ``Permission`` decides what it may do.
 struct CallerIdentification: RouterMiddleware {
   let keys: APIKeys
 

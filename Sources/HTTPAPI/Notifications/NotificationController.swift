@@ -8,7 +8,7 @@ import Subscriptions
 /// Receives App Store Server Notifications.
 ///
 /// The route needs no key: a notification is authenticated by its signatures or its shared secret.
-/// The body is read whatever its Content-Type: Apple repeats what is not answered with 200.
+/// The body is read whatever its Content-Type: Apple repeats one that does not get a 200.
 struct NotificationController: Sendable {
   let intake: NotificationIntake
   let brake: FailureBrake

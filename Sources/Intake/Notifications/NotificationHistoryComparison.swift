@@ -112,7 +112,7 @@ extension NotificationIntake {
       query, of: comparison.bundleID, in: comparison.environment)
     {
       try await compare(page.content, into: &comparison)
-      // There can be a million pages. What was found is stored, so a retry passes over it quickly.
+      // There can be a million pages. Found ones are stored, so a retry skips them quickly.
       if Task.isShuttingDownGracefully { throw CancellationError() }
     }
   }

@@ -18,7 +18,7 @@ final class VerificationQueue: TaskExecutor {
 
   /// Runs work on the thread.
   ///
-  /// - Throws: ``NotificationQueueFull`` if too much is waiting already, or what the work throws.
+  /// - Throws: ``NotificationQueueFull`` if too much is waiting already, or the work's errors.
   func run<Value: Sendable>(_ work: @Sendable () async throws -> Value) async throws -> Value {
     defer { length.subtract(1, ordering: .relaxed) }
     guard length.add(1, ordering: .relaxed).newValue <= Self.longest else {

@@ -27,7 +27,7 @@ package struct Erasure: Hashable, Sendable {
 
 extension AccountStore {
   /// Erases an account and keeps the financial records: a pseudonym replaces the account ID
-  /// everywhere, and what was submitted is deleted.
+  /// everywhere, and submissions are deleted.
   ///
   /// Entries, events and administrator actions refer to accounts by key only, so the hash chains
   /// stay valid: only the map from keys to IDs changes. The last event of the account,
@@ -36,7 +36,7 @@ extension AccountStore {
   ///
   /// Submissions of other accounts and Apple's notifications are kept; they contain no account ID.
   /// Erasing the pseudonym again removes data that was in flight the first time. Accounts merged
-  /// into this one belong to the same customer and are erased too, each as an action of its own.
+  /// into this one belong to the same customer and are erased too, each as a separate action.
   ///
   /// - Throws: ``LedgerError/unknownAccount(_:)``.
   package func erase(

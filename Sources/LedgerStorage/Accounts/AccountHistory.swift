@@ -107,7 +107,7 @@ extension AccountStore {
   /// Reads the entries that concern an account, latest first.
   ///
   /// An original transaction may have passed through many accounts. These entries concern this one:
-  /// its claims, decisions and overrides for it or away from it, what Apple reported on charges it
+  /// its claims, decisions and overrides for it or away from it, Apple's reports on charges it
   /// owns, and renewal statuses from while the original transaction was bound to it.
   ///
   /// - Throws: ``LedgerError/unreadableEntry``.

@@ -64,7 +64,7 @@ struct AuditedOriginalTransaction: Sendable {
     return kinds.contains(.projection) && kinds.isDisjoint(with: [.chain, .head, .unreadable])
   }
 
-  // MARK: What the tables must have
+  // MARK: Expected rows
 
   /// The original transactions with which the entries link a member.
   func links(of member: OriginalTransactionKey) -> Set<OriginalTransactionKey> {

@@ -63,7 +63,7 @@ struct StoredBody: Sendable {
   /// The text of a body that arrived as text.
   var text: String? { bytes.map { String(decoding: $0, as: UTF8.self) } }
 
-  /// What is left of it.
+  /// The digest and length that remain after pruning; nil if it was not pruned.
   var remains: PrunedPayload? {
     prunedAt.map { PrunedPayload(at: $0, sha256: digest, bytes: length) }
   }

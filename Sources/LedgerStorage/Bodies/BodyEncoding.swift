@@ -11,7 +11,7 @@ enum BodyEncoding {
   private enum Form: UInt8 {
     /// The rest is the body.
     case whole
-    /// The rest is what the body means as Base64.
+    /// The rest is the Base64-decoded body.
     case base64
     /// The digests of headers and the body's pieces.
     case signed

@@ -5,7 +5,7 @@ import Postgres
 import Subscriptions
 import Synchronization
 
-/// Answers to reads in memory, none older than what the database would answer.
+/// Cached answers to reads, none older than the database's own answer.
 ///
 /// All answers are right as of one snapshot of the database, the *known* one. Each batch of reads
 /// asks for the accounts that changed since (`account_change`, written by triggers in the commit of
@@ -40,7 +40,7 @@ package final class EntitlementCache: Sendable {
   /// The right of one batch to answers as of its changes.
   struct Ticket: Sendable {
     fileprivate let generation: Int
-    /// The number of its changes; nil: what it read may be older than the known snapshot.
+    /// The number of its changes; nil if its rows may be older than the known snapshot.
     fileprivate let number: Int?
   }
 
@@ -89,7 +89,7 @@ package final class EntitlementCache: Sendable {
     var generation = 0
     /// The number of changes that were applied, in this order.
     var number = 0
-    /// Which of them changed an account, so that rows read before it are not kept.
+    /// The number of each account's last change; rows read before it are not kept.
     var changedAt: [AccountID: Int] = [:]
     /// Rows read before this one are not kept: of older ones `changedAt` is forgotten.
     var remembersFrom = 0

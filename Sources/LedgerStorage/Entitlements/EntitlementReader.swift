@@ -7,7 +7,7 @@ package import Subscriptions
 /// let reader = EntitlementReader(ledger: ledger, catalogue: catalogue, sandboxAccess: .none)
 /// let current = try await reader.entitlements(of: "klara", now: now)
 /// let hasPro = current.contains { $0.name == "pro" && $0.isActive }
-/// // As they were in May, by what was known in June:
+/// // As of May, as known in June:
 /// let past = try await reader.entitlements(of: "klara", at: may, knownAt: june)
 /// ```
 package struct EntitlementReader: Sendable {
@@ -17,7 +17,7 @@ package struct EntitlementReader: Sendable {
   /// A standby that may answer instead of the primary.
   package let replica: ReadReplica?
   fileprivate let cache: EntitlementCache?
-  /// Reads what the cache lacks.
+  /// Reads accounts that are not in the cache.
   private let cachedBatcher: HoldingBatcher?
 
   /// - Parameter cache: Used by ``read(_:at:anew:completion:)``; nil: none.
@@ -104,7 +104,7 @@ package struct EntitlementReader: Sendable {
 
   /// Reads the entitlements of several accounts at any time, in the order asked.
   ///
-  /// - Parameter knownAt: Ignores what was recorded later; nil: ignores nothing.
+  /// - Parameter knownAt: Ignores later records; nil: ignores nothing.
   package func entitlements(of accountIDs: [String], at moment: Timestamp, knownAt: Timestamp?)
     async throws -> [[Entitlement]]
   {
@@ -150,7 +150,7 @@ package struct ReadEntitlements: Sendable {
   /// Writes the entitlements of one of the accounts that were read, as an array.
   ///
   /// - Returns: False, after writing nothing, if the account changed while it was in the cache, and
-  ///   has to be read anew.
+  ///   has to be read again.
   /// - Throws: Decoding errors of this account's rows; other accounts' rows don't matter.
   package func write(_ accountID: String, at moment: Timestamp, to json: inout JSONWriter) throws
     -> Bool
@@ -194,7 +194,7 @@ package struct HoldingStore: LedgerStore {
 
   /// Reads all holdings of an account, however old.
   ///
-  /// - Parameter knownAt: Ignores what was recorded later; nil: ignores nothing.
+  /// - Parameter knownAt: Ignores later records; nil: ignores nothing.
   package func allHoldings(of accountID: String, knownAt: Timestamp?) async throws
     -> AccountHoldings
   {

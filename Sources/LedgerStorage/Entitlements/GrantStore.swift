@@ -201,7 +201,7 @@ package struct GrantStore: LedgerStore {
 
   /// Reads an account's grants.
   ///
-  /// - Parameter knownAt: Ignores what was recorded later. Provisional grants are deleted when
+  /// - Parameter knownAt: Ignores later records. Provisional grants are deleted when
   ///   Apple's answer arrives, so a past state does not include them.
   func grants(of accountID: String, knownAt: Timestamp?) async throws -> [Grant] {
     guard let knownAt else { return try await holdings.holdings(of: accountID).grants }

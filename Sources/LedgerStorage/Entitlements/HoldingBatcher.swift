@@ -169,7 +169,7 @@ final class HoldingBatcher: Sendable {
     throw CancellationError()
   }
 
-  /// Reads holdings and grants in a statement of its own.
+  /// Reads holdings and grants in a separate statement.
   func read(_ accountIDs: [String]) async throws -> HoldingRows {
     try HoldingRows(await database.query(Self.statement(accountIDs), deadline: deadline))
   }

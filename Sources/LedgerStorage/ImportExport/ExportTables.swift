@@ -171,7 +171,7 @@ extension ExportTable {
       "original_transaction_id",
     ])
 
-  /// Exchange rates, a correction as a row of its own.
+  /// Exchange rates; a correction is a separate row.
   package static let rates = ExportTable(
     "exchange_rate AS t",
     key: [

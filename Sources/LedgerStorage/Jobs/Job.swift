@@ -220,7 +220,7 @@ extension Job {
     """
   }
 
-  /// The assignments that schedule an existing job anew.
+  /// The assignments that reschedule an existing job.
   static let reset: SQL = """
     run_at = excluded.run_at, priority = excluded.priority, generation = tenure.job.generation + 1,
     attempts = 0, discarded_at = NULL, last_error = NULL, created_at = excluded.created_at

@@ -2,7 +2,7 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-// Decisions follow from what was recorded when a body arrived, so neither an audit nor a rebuild
+// Decisions follow from the facts recorded when a body arrived, so neither an audit nor a rebuild
 // needs it. Its SHA-256 and length are kept.
 extension Maintenance {
   /// Bodies examined per query: a second for those that are kept.
@@ -123,7 +123,7 @@ extension Array {
   }
 }
 
-/// How long payloads are kept; what was recorded from them is permanent.
+/// How long payloads are kept; the facts recorded from them are permanent.
 package struct RawRetention: Hashable, Sendable {
   /// For submissions and Apple's responses about them; nil: forever.
   package var submissions: Duration?

@@ -19,8 +19,8 @@ package struct Maintenance: LedgerStore {
   /// earlier catalogue.
   private static let secondLook = CatalogueCache.refreshInterval * 2
 
-  /// Continues through all accounts and original transactions, adding what the ledger implies and
-  /// is missing.
+  /// Continues through all accounts and original transactions, adding missing rows that
+  /// the ledger implies.
   ///
   /// Afterwards every account's entitlements are published, jobs exist for changes by time and for
   /// polls, and the movements and holdings match the catalogue. The position is stored with the job,
@@ -175,7 +175,7 @@ struct ReconciliationPlace: Hashable, Sendable {
   enum Stage: String, CaseIterable, Sendable {
     case accounts
     case lines
-    /// Corrects what was recorded with the earlier catalogue during the first pass.
+    /// Corrects records made with the earlier catalogue during the first pass.
     case accountsAgain = "accounts_again"
     /// After the wait before the second pass, when the earlier catalogue is no longer used.
     case journal

@@ -31,7 +31,7 @@ package struct NotificationStore: LedgerStore {
     if let processAt { notifier.notify(forJobAt: processAt, now: new.receivedAt) }
     let isNew = results[1].affectedRows > 0
     if !isNew {
-      // Apple may have signed the duplicate anew: its body would belong to no notification.
+      // Apple may have signed the duplicate again: its body would belong to no notification.
       _ = try await database.query("SELECT tenure.delete_bodies(\([body.digest]))")
     }
     return isNew

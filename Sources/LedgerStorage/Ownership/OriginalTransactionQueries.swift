@@ -10,7 +10,7 @@ package struct OwnershipStore: LedgerStore {
   ///
   /// - Parameters:
   ///   - claimant: An account about to claim charges, whose orders are read too.
-  ///   - knownAt: Ignores what was recorded later; nil: ignores nothing.
+  ///   - knownAt: Ignores later records; nil: ignores nothing.
   package func original(
     of id: OriginalTransactionKey, claimant: AccountKey? = nil, knownAt: Timestamp? = nil
   ) async throws -> RecordedOriginalTransaction? {
@@ -84,7 +84,7 @@ package struct OwnershipStore: LedgerStore {
 
   /// Reads an account's original transactions one by one; linked ones come together.
   ///
-  /// - Parameter knownAt: Ignores what was recorded later; nil: ignores nothing.
+  /// - Parameter knownAt: Ignores later records; nil: ignores nothing.
   package func originals(
     of account: AccountKey, knownAt: Timestamp? = nil
   ) async throws -> AccountOriginals {

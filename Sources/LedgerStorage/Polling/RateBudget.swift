@@ -80,7 +80,7 @@ extension PollStore {
 
 /// The requests that this process has taken from budgets and not spent yet.
 ///
-/// They are taken in portions, and what is left of one at the end of its lifetime lapses.
+/// They are taken in portions, and an unused rest lapses at the end of the portion's lifetime.
 package final class BudgetPortions: Sendable {
   private struct Portion {
     var left: Int

@@ -75,7 +75,7 @@ extension StoredEntry {
 extension LedgerEntry.Content {
   private struct Link: Codable { var previous: OriginalTransactionKey }
 
-  /// The body without the kind, which has a column of its own.
+  /// The body without the kind, which is in a separate column.
   fileprivate func encodedBody() throws -> String {
     let encoder = JSONEncoder()
     encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]

@@ -312,7 +312,7 @@ struct StoredOriginalTransaction: Sendable {
   }
 
   func fulfilment(of charge: Charge) -> Fulfilment {
-    // An alias may have been fulfilled or delivered as a charge of its own.
+    // An alias may have been fulfilled or delivered as a separate charge.
     let fulfilments = charge.transactions.compactMap { members[$0.line]?.fulfilments[$0] }
     return Fulfilment(
       orderID: fulfilments.compactMap(\.orderID).first,

@@ -53,7 +53,7 @@ struct Recorder: LedgerStore {
     )
   }
 
-  /// Reads what the rule needs to know of the accounts that occur on locked original transactions.
+  /// Reads the accounts' data that the rule needs, for locked original transactions.
   ///
   /// - Parameter accounts: Accounts that are known already, as they are after the recording.
   func load(

@@ -5,7 +5,7 @@ import Postgres
 /// The SQL of the reports: functions and views that hold no data.
 ///
 /// ``SchemaMigrator`` applies all of it after the schema, in one transaction, whenever its text has
-/// changed. A step of the schema that alters what a report reads drops that report first.
+/// changed. A step of the schema that alters a report's tables drops that report first.
 package struct ReportSQL: Sendable {
   private let texts: [String]
 

@@ -124,7 +124,7 @@ package struct SchemaDistributor: Sendable {
 
   /// Makes the functions that store, delete and erase bodies run with the caller's privileges.
   ///
-  /// Citus refuses to write as the owner what the caller has written in the same transaction. Other
+  /// Citus refuses to write rows as the owner that the caller wrote in the same transaction. Other
   /// functions with the owner's privileges run in transactions of their own.
   ///
   /// - Returns: Whether anything changed.
@@ -295,7 +295,7 @@ package struct SchemaDistributor: Sendable {
 // Citus rejects the result; it recommends PL/pgSQL.
 // (https://github.com/citusdata/citus/issues/6102)
 extension SchemaDistributor {
-  /// The timeout for trying a statement, by when Citus has refused what it can't run.
+  /// The timeout for trying a statement: Citus refuses unsupported ones sooner.
   private static let trialDeadline: Duration = .seconds(10)
 
   /// Rewrites the SQL functions that read tables in PL/pgSQL, with the same text, and returns their
@@ -371,7 +371,7 @@ extension SchemaDistributor {
   /// Claims jobs and runs each report and view once, for the smallest result, in transactions that
   /// are rolled back.
   ///
-  /// - Returns: What failed, with the message. Long answers are no failures.
+  /// - Returns: The failures, with their messages. Long answers are not failures.
   package func tryStatements(at now: Timestamp) async throws -> [String: String] {
     var refused = try await tryReports()
     let queues = Dictionary(uniqueKeysWithValues: Job.Queue.allCases.map { ($0, 1) })

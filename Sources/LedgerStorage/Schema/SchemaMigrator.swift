@@ -174,12 +174,12 @@ package struct SchemaMigrator: Sendable {
   /// The lock ends with the transaction, so none is left behind PgBouncer. On an error the
   /// transaction stays open and its connection is closed.
   ///
-  /// - Returns: What was applied; nil if nothing was missing.
+  /// - Returns: The applied part; nil if nothing was missing.
   private func tryNextPart() async throws -> Progress? {
     try await database.withConnection { connection in
       // READ COMMITTED, so that it holds no snapshot while an index is created.
       _ = try await connection.query("BEGIN ISOLATION LEVEL READ COMMITTED")
-      // Each attempt is a transaction of its own: a waiting statement or an open snapshot would
+      // Each attempt is a separate transaction: a waiting statement or an open snapshot would
       // block CREATE INDEX CONCURRENTLY in the process that has the lock.
       while try await !Self.takesLock(in: connection) {
         _ = try await connection.query("ROLLBACK")

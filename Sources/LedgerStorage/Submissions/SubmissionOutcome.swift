@@ -3,7 +3,7 @@ package import Subscriptions
 
 /// A warning to the sender of a verified submission.
 package enum SubmissionWarning: String, Codable, CaseIterable, Sendable {
-  /// The named transaction is not in what was submitted; if that was a receipt, it is looked for
+  /// The submission lacks the named transaction; if it was a receipt, the transaction is looked for
   /// again later.
   case transactionNotInReceipt = "transaction_not_in_receipt"
   /// Something in it is dated after the submission was received, and so not claimed; it is looked
@@ -11,7 +11,7 @@ package enum SubmissionWarning: String, Codable, CaseIterable, Sendable {
   case purchasedLater = "purchased_later"
   case ownedByAnotherAccount = "owned_by_another_account"
   case orderUnknown = "order_unknown"
-  /// The named order belongs to another account, or what was submitted for it does.
+  /// The named order, or the purchase submitted for it, belongs to another account.
   case orderAccountMismatch = "order_account_mismatch"
   /// No charge in the submission pays for the named order's product.
   case orderProductMismatch = "order_product_mismatch"

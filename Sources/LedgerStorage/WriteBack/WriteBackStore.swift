@@ -176,7 +176,7 @@ extension Charge {
 
 /// A write-back to Apple and its outcome.
 package struct WriteBack: Hashable, Sendable {
-  /// Each kind has a setting of its own and is off by default.
+  /// Each kind has a separate setting and is off by default.
   package enum Kind: String, CaseIterable, Sendable {
     /// The owner's `appAccountToken` replaces Apple's.
     case ownership

@@ -5,7 +5,7 @@ import Secrets
 /// One connection to a server, driven by the loop: requests go out in a pipeline, and results
 /// arrive in the same order.
 ///
-/// A class on the loop's actor rather than an actor of its own, so that a request costs one
+/// A class on the loop's actor rather than a separate actor, so that a request costs one
 /// hand-over and one resumption without further hops.
 @PostgresLoop
 final class Backend: EventSource {
@@ -118,7 +118,7 @@ final class Backend: EventSource {
 @PostgresLoop
 protocol BackendOwner: AnyObject {
   func backend(_ backend: Backend, finished request: Request)
-  /// A shared request failed by no fault of its own, without effect; the owner sends it once more.
+  /// A shared request failed through no fault of its own, without effect; the owner sends it again.
   func backend(_ backend: Backend, wantsRepeat request: Request)
   func backend(_ backend: Backend, received notification: Notification)
   /// The connection is closed; its requests are completed after this call.
@@ -129,7 +129,7 @@ extension Backend {
   /// The field for the server's C function that reported an error (PG_DIAG_SOURCE_FUNCTION).
   private static let functionField = Int32(UInt8(ascii: "R"))
 
-  /// Reads what has arrived and completes its requests.
+  /// Reads available input and completes its requests.
   func read() {
     let isConnected = handle.consumeInput()
     processResults()
@@ -318,7 +318,7 @@ extension Backend {
 
 /// Makes connections without blocking the loop or the cooperative pool.
 ///
-/// Each attempt runs libpq's blocking call on a thread of its own. The non-blocking pair
+/// Each attempt runs libpq's blocking call on a separate thread. The non-blocking pair
 /// PQconnectStart and PQconnectPoll still resolves names synchronously (manual, "Database
 /// Connection Control Functions"), and leaves `connect_timeout` to the caller, who can't make libpq
 /// try the next host, so a frozen first host would block the others. Attempts are as rare as

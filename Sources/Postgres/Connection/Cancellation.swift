@@ -60,11 +60,11 @@ extension Backend {
   }
 }
 
-/// Cancels what a connection is running, independently of the connection.
+/// Cancels a connection's running statement, independently of the connection.
 ///
-/// libpq's PQcancel blocks: it opens a connection of its own and waits for the server to close it,
+/// libpq's PQcancel blocks: it opens a separate connection and waits for the server to close it,
 /// which a frozen server never does. (The non-blocking PQcancelStart requires libpq 17.) Each
-/// cancellation therefore has a thread of its own; there is at most one per connection.
+/// cancellation therefore has its own thread; there is at most one per connection.
 @safe
 final class Cancellation: @unchecked Sendable {
   // Not written after init; any thread may call PQcancel (libpq manual, "Canceling Queries").

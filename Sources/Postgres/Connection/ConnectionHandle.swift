@@ -36,7 +36,7 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   /// Handles notices, of which one matters: a commit stopped waiting for its synchronous standbys.
   ///
   /// The server still confirms such a commit, though it can be lost with this server. The notice
-  /// has no code of its own and is recognized by the C function that reports it. All others are
+  /// has no error code and is recognized by the C function that reports it. All others are
   /// dropped: they may quote values, and libpq would print them.
   private static let hear: PQnoticeReceiver = { flag, notice in
     let function = unsafe PQresultErrorField(notice, Int32(UInt8(ascii: "R")))

@@ -56,7 +56,7 @@ final class ExclusiveUse {
     waiting = nil
   }
 
-  /// Cancels what is running; has no effect once this use has ended.
+  /// Cancels the running statement; has no effect once this use has ended.
   func cancel() {
     guard backend.exclusive === self, cancelledAt == nil else { return }
     cancelledAt = .now

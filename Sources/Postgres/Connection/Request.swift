@@ -124,7 +124,7 @@ final class Request {
 /// The exclusive use of one connection, from the first request until the connection is returned.
 ///
 /// The connection is taken with the first request: a transaction whose body computes first holds
-/// nothing until then, and acquiring a connection costs no hop of its own.
+/// nothing until then, and acquiring a connection costs no extra hop.
 @PostgresLoop
 final class Session {
   enum State {

@@ -2,7 +2,7 @@ import Synchronization
 
 /// A thread that waits for sockets, timers and submitted work: the executor of ``PostgresLoop``.
 ///
-/// Each turn takes all submitted items, reads what has arrived (waiting if there are no items),
+/// Each turn takes all submitted items, reads available input (waiting if there are no items),
 /// runs the items and writes the output. A submitter wakes the thread only when it sleeps, so
 /// wake-ups are rare under load.
 final class EventLoop: SerialExecutor {

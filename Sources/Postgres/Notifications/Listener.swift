@@ -147,7 +147,7 @@ package struct Notification: Hashable, Sendable {
 }
 
 extension ConnectionPool {
-  /// Listens to channels on a connection of its own, until the sequence is dropped or pool closed.
+  /// Listens to channels on a separate connection, until the sequence or the pool is closed.
   ///
   /// ```swift
   /// for await event in pool.listen(to: ["job"]) {

@@ -13,7 +13,7 @@ import Tracing
 /// ```
 /// Statements outside of transactions share connections: many are in flight on each at once, in
 /// libpq's pipeline mode, and a failing statement does not affect the others. A transaction has a
-/// connection of its own. Connections are opened when first needed and reopened when lost; no
+/// connection to itself. Connections are opened when first needed and reopened when lost; no
 /// thread waits for the server.
 ///
 /// Methods throw ``PostgresError``, or `CancellationError` if the task was cancelled and the server
@@ -76,7 +76,7 @@ package final class ConnectionPool: StatementRunner {
     }
   }
 
-  /// Runs a body with a connection of its own, for session locks, settings and scripts.
+  /// Runs a body with a connection to itself, for session locks, settings and scripts.
   ///
   /// The connection returns to the pool afterwards, so leave its settings unchanged. One with an
   /// open transaction is closed.

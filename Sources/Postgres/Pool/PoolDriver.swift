@@ -221,7 +221,7 @@ final class PoolDriver {
     for listener in listeners { listener.leave(otherThan: server, reason) }
   }
 
-  /// Connects anew to find the current primary when one has been silent for too long.
+  /// Reconnects to find the current primary when one has been silent for too long.
   private func suspectSilence(_ now: ContinuousClock.Instant) {
     guard phase == .open, !isLookingForPrimary, now >= looksForPrimaryAt else { return }
     let isSuspect = backends.contains { backend in

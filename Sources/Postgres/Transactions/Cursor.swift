@@ -2,7 +2,7 @@ import Synchronization
 
 /// The rows of a query in chunks, all from one snapshot.
 ///
-/// A cursor has a connection of its own, which returns to the pool after the last chunk and on
+/// A cursor has a connection to itself, which returns to the pool after the last chunk and on
 /// ``close()``. Dropping the last reference closes the connection.
 package final class Cursor: Sendable {
   private enum State {

@@ -10,7 +10,7 @@ struct TransactionState {
   private var commitWasSent = false
   private var isCommitted = false
   private(set) var failure: PostgresError?
-  /// Whether it is unknown what the server has received, so that only a rollback is possible.
+  /// Whether the server's progress is unknown, so that only a rollback is possible.
   private var isBroken = false
 
   init(isolation: IsolationLevel, readOnly: Bool, settings: [SQL]) {

@@ -8,7 +8,7 @@ extension Report {
       "refunded",
       sums: [
         "refunded_milliunits": .init("refunded"),
-        // Repeated beside each reason of the product's refunds.
+        // Repeated for each reason of the product's refunds.
         "paid": .init("paid", rowColumns: ["from_day", "product_id"]),
       ]), priced: "refunded_milliunits",
     itemOrder: "charged_at DESC, original_transaction_id, transaction_id, measure",

@@ -63,7 +63,7 @@ package struct OriginalTransactionEvents: Sendable {
     guard case .ownership(let change) = entry.content else { return [] }
     let (old, new) = (change.previousOwner, change.decision.owner)
     if change.retiresCharge {
-      // The charge that its transaction reports has an owner and events of its own.
+      // The charge that its transaction reports has its own owner and events.
       var data = EventData(change.charge)
       data.isOwner = false
       return old.map { [(.ownerCorrected, $0, data.decided(change.decision, for: $0))] } ?? []

@@ -141,7 +141,7 @@ extension [Charge] {
   private func boughtInstead(ofChargeAt index: Int, among purchases: [Int]) -> Timestamp? {
     let charge = self[index]
     guard let end = [charge.end, charge.revocation?.at].compactMap(\.self).min() else { return nil }
-    // That purchase may have been replaced itself: the last purchase is the one that renews.
+    // The purchase may have been replaced itself: the last purchase is the one that renews.
     let lastEnd = purchases.last { self[$0].date < charge.date }.flatMap { self[$0].end }
     return purchases.lazy.map { self[$0] }.first { other in
       guard other.productID != charge.productID else { return false }

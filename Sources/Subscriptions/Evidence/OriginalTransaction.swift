@@ -110,7 +110,7 @@ package struct OriginalTransaction: Sendable {
     return entry
   }
 
-  /// Appends what is new, and then the repetitions to which it gives a meaning.
+  /// Appends new evidence, and then the repetitions to which it gives a meaning.
   private mutating func record(_ evidence: [Evidence], at now: Timestamp) -> [LedgerEntry] {
     var entries: [LedgerEntry] = []
     var known = history.adding(repeated)

@@ -1,4 +1,4 @@
-/// Apple's answers about one original transaction that only repeat what is recorded of it.
+/// Apple's answers about one original transaction that only repeat recorded facts.
 ///
 /// They have no entries, and the ownership rule does not read them. Other evidence can give one a
 /// meaning, such as a contradicting answer of an earlier date that arrives later: then it gets its
@@ -142,7 +142,7 @@ extension EvidenceHistory {
   }
 
   /// Whether the rule gives the same with and without a status: the one before says the same, and
-  /// between them lies no date from which the rule reads statuses anew.
+  /// between them lies no date from which the rule reads statuses again.
   func isRepeated(_ status: RenewalStatus, among charges: [Charge]) -> Bool {
     guard let previous = statuses.last(where: { $0.precedes(status) }),
       previous.saysTheSame(as: status)

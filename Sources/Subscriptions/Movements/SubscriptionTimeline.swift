@@ -14,7 +14,7 @@ package struct SubscriptionTimeline: Hashable, Sendable {
     case inGracePeriod = "in_grace_period"
     case inBillingRetry = "in_billing_retry"
     case expired
-    /// Refunded or revoked, until the end of what was paid for.
+    /// Refunded or revoked, until the end of the paid time.
     case revoked
   }
 

@@ -8,7 +8,7 @@ package struct Decision: Hashable, Sendable {
     case activelyAutoRenewing = "actively_auto_renewing"
     /// Row 2: the account submitted it first.
     case submitter
-    /// Row 1t, settled: the charge was bought with a token of its own that this ledger issued to
+    /// Row 1t, settled: the charge was bought with its own token, which this ledger issued to
     /// the account. Row 3, until the first claim: it carries another token of the account.
     case appAccountToken = "app_account_token"
     /// Row 4: no owner until an account claims the charge.

@@ -30,7 +30,7 @@ package struct OwnerOverride: Hashable, Codable, Sendable {
 }
 
 /// An import's override of the owner of a whole original transaction, for purchases up to a date:
-/// it settles what is not settled yet, recorded or still unknown, and takes none away.
+/// it settles undecided charges, recorded or still unknown, and takes none away.
 package struct OriginalTransactionOverride: Hashable, Codable, Sendable {
   package var account: AccountKey
   package var line: OriginalTransactionKey

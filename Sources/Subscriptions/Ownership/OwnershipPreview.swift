@@ -24,14 +24,14 @@ package struct OwnershipPreview: Sendable {
   ) -> Decision {
     let key = TransactionKey(
       line: id, transactionID: "preview", productID: latest?.productID ?? "preview")
-    // A renewal that is charged early is dated ahead; nothing can be dated before what it follows.
+    // A renewal that is charged early is dated ahead; the next charge can't be dated before it.
     let date = max(now, (latest?.date ?? now) + .milliseconds(1))
     var history = line.history
     var record = TransactionRecord(
       key: key, asOf: date, kind: kind, purchaseDate: date, productType: latest?.productType)
     // A one-time purchase has no period, and buying it again restores it.
     if latest?.isSubscription ?? true {
-      // An end and a line item of its own, so that it reports no known charge.
+      // Its own end and line item, so that it reports no known charge.
       let ends = history.transactions.compactMap(\.expiresDate?.value)
       record.expiresDate = max(date, ends.max() ?? date) + .milliseconds(1)
       record.webOrderLineItemID = "preview"

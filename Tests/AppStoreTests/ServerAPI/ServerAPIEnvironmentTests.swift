@@ -3,11 +3,10 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// Which of Apple's environments is asked, and which one spoke.
+/// The choice of Apple's environment, and the one that answered.
 struct ServerAPIEnvironmentTests {
   private static let app = "com.example.app"
 
-  /// What an environment answers.
   enum Answer: Sendable {
     case yes
     case no(Int, Int64?)

@@ -3,7 +3,7 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// What each of Apple's answers means that is no yes.
+/// The meaning of each of Apple's error responses.
 struct ServerAPIErrorTests {
   typealias Kind = AppStoreServerAPIError.Kind
 

@@ -5,7 +5,7 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// What must never be logged isn't, at any level.
+/// Secrets and personal data stay out of the log, at every level.
 struct ServerAPILogTests {
   @Test func `logs and descriptions name no token, key, id or signed text`() async throws {
     let log = CollectedLog()

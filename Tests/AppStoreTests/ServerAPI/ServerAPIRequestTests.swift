@@ -4,7 +4,7 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// What each call sends.
+/// The method, path, query and body of each call.
 struct ServerAPIRequestTests {
   private static let app = "com.example.app"
 

@@ -14,7 +14,7 @@ struct ServerAPISampleTests {
     return try JSONValue(parsing: try Data(contentsOf: url))
   }
 
-  /// Reads and writes a body; what is not in its list of fields is named.
+  /// Reads and writes a body, and names the fields missing from its list.
   struct Body: Sendable {
     var name: String
     var roundTrip: @Sendable (JSONValue) throws -> (json: JSONValue, unknown: [String])

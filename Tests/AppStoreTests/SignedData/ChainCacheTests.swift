@@ -7,7 +7,7 @@ import X509
 
 @testable import AppStore
 
-/// What a verified chain spares, and what it doesn't.
+/// The checks that a verified chain saves, and those that are repeated.
 struct ChainCacheTests {
   private func jws(
     _ changes: [String: JSONValue?] = [:], leaf: TestLeaf = .apple

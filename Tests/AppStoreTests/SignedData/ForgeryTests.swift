@@ -293,7 +293,7 @@ struct ForgeryTests {
     #expect(reasons == Set(SignedDataError.Reason.allCases))
   }
 
-  /// What a header names beside is not looked at, and what calls itself the root is not used.
+  /// Harmless variations: extra header members and a self-declared root are ignored.
   // swift-format-ignore
   private static let genuine = [
     Forgery("members beside",        nil) { $0.headerMembers = [("kid", "K"), ("jwk", jwk), ("jku", "https://example.com"), ("typ", "JWT")] },

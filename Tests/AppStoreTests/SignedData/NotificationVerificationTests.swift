@@ -34,7 +34,7 @@ struct NotificationVerificationTests {
     "environment": "Production", "appAppleId": 41234, "bundleId": "com.example.app",
   ]
 
-  /// A notification, and what must become of it.
+  /// A notification and the expected result.
   struct Row: Sendable, CustomTestStringConvertible {
     let testDescription: String
     let subject: SignedDataError.Subject

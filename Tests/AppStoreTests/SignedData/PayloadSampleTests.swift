@@ -32,7 +32,7 @@ struct PayloadSampleTests {
     #expect(json.keys.count > 3)
   }
 
-  /// What Apple adds tomorrow is kept where it stood, in the middle of what is known.
+  /// Fields that Apple adds later keep their position among the known ones.
   @Test func `unknown fields are kept`() throws {
     let json: JSONValue = [
       "transactionId": "1", "invented": ["a": [1, 2.5, .null]], "expiresDate": .null,

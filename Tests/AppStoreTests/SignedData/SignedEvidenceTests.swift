@@ -4,13 +4,13 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// What signed data say in the vocabulary of the rules.
+/// Evidence derived from signed data.
 struct SignedEvidenceTests {
   private static let line = OriginalTransactionKey(.production, "10")
   private static let signedAt = Timestamp(milliseconds: 1_748_779_199_000)
   private static let token = "7E3FB20B-4CDB-47CC-936D-99D65F608138"
 
-  /// Changes to a payload, and what they change of its meaning.
+  /// Changes to a payload, and their effect on its meaning.
   struct Row<Meaning>: Sendable, CustomTestStringConvertible {
     let changes: [String: JSONValue?]
     let change: @Sendable (inout Meaning) -> Void

@@ -3,9 +3,9 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// What Xcode makes and Apple does not sign, where a setting for development accepts it.
+/// Data signed by Xcode instead of Apple, accepted only where a development setting allows it.
 struct XcodeTests {
-  /// As StoreKit Testing writes it: one certificate, a key of its own, fractions of milliseconds.
+  /// A JWS as StoreKit Testing writes it: one certificate, its own key, fractions of milliseconds.
   private static func jws(
     _ changes: [String: JSONValue?] = [:], _ change: (inout DraftJWS) -> Void = { _ in }
   ) throws -> String {

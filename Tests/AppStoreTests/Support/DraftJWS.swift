@@ -10,14 +10,14 @@ struct DraftJWS: Sendable {
   /// Written instead of what `leaf` brings.
   var certificates: [JSONValue]?
   var algorithm: JSONValue = "ES256"
-  /// Members of the header beside `alg` and `x5c`.
+  /// Members of the header besides `alg` and `x5c`.
   var headerMembers: [(String, JSONValue)] = []
   /// The whole header, instead of all above.
   var header: [UInt8]?
   var payload: [UInt8]
   /// The payload's part as it stands, instead of `payload` encoded.
   var payloadText: String?
-  /// What makes the signature, instead of the leaf's key.
+  /// Signs in place of the leaf's key.
   var sign: (@Sendable ([UInt8]) throws -> [UInt8])?
 
   init(_ payload: JSONValue) { self.payload = payload.bytes }
@@ -84,7 +84,7 @@ extension JSONValue {
   }
 }
 
-/// What is signed in tests, and when: while ``TestLeaf/apple`` is valid.
+/// Sample payloads, and their date: one while ``TestLeaf/apple`` is valid.
 enum Signed {
   /// 2025-06-01T12:00:00Z.
   static let now = Timestamp(milliseconds: 1_748_779_200_000)

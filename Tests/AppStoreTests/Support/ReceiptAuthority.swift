@@ -8,7 +8,7 @@ import X509
 
 /// Certificates for receipts like Apple's, below a root of the tests' own; keys are made once.
 struct ReceiptAuthority {
-  /// What a certificate should be, for those that should not be accepted.
+  /// The properties of a certificate, for those that should be rejected.
   struct Request {
     var subject = "Receipt Signing"
     var issuer = "Intermediate"
@@ -61,7 +61,7 @@ struct ReceiptAuthority {
     leaf = try Self.certificate(Self.leafRequest, of: leafKey, by: intermediateKey)
   }
 
-  /// What a verifier has to trust.
+  /// The roots that make a verifier accept these receipts.
   var roots: TrustedRoots {
     get throws {
       try TrustedRoots(pem: PEMDocument(type: "CERTIFICATE", derBytes: root).pemString)

@@ -7,8 +7,8 @@ import Secrets
 import Subscriptions
 import Synchronization
 
-/// A stand-in for the App Store Server API that answers from a script and remembers what it was
-/// asked, at the time of a clock that only waiting moves.
+/// A stand-in for the App Store Server API that answers from a script and records the requests,
+/// with a clock that only waiting advances.
 final class ScriptedServerAPI: AppStoreTransport {
   struct Asked: Sendable {
     var method: String

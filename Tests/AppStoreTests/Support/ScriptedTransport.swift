@@ -2,14 +2,13 @@ import AppStore
 import Foundation
 import Synchronization
 
-/// Answers from a script, and remembers what it was asked.
+/// Answers from a script, and records the requests.
 final class ScriptedTransport: AppStoreTransport {
   struct Asked: Sendable {
     var url: String
     var body: Body
-    /// Which endpoint, by the URLs of `VerifyReceiptEndpoints.apple`.
+    /// The endpoint, by the URLs of `VerifyReceiptEndpoints.apple`.
     var endpoint: String { url.contains("sandbox") ? "sandbox" : "production" }
-    /// What Apple reads of a request.
     struct Body: Decodable {
       var receiptData: String
       var password: String?

@@ -3,9 +3,9 @@ import NIOCore
 import NIOHTTP1
 import NIOPosix
 
-/// A stand-in for Apple on a loopback port, which answers byte by byte what a test asks for.
+/// A stand-in for Apple on a loopback port, whose responses a test sets byte by byte.
 struct StandInApple: Sendable {
-  /// What to do on the connection after a request has arrived whole.
+  /// The reaction on a connection once a request has arrived whole.
   enum Action: Sendable {
     case send([UInt8])
     case pause(Duration)

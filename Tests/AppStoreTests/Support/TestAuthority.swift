@@ -64,7 +64,7 @@ struct TestAuthority: Sendable {
   }
 }
 
-/// What signs, and the certificates that it brings.
+/// A signing key with its certificate chain.
 struct TestLeaf: Sendable {
   static let apple = TestAuthority.apple.leaf()
   static let forger = TestAuthority.forger.leaf()

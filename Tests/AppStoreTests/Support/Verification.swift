@@ -31,7 +31,7 @@ func verdict(on answer: JSON) async throws -> ReceiptVerdict {
   return await verifier.verify("cmVjZWlwdA==").verdict
 }
 
-/// What a verified receipt with that answer says.
+/// Reads that answer as a verified receipt.
 func receipt(_ answer: JSON) async throws -> VerifiedReceipt {
   try await verdict(on: answer).receipt
 }

@@ -6,7 +6,7 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// The fields of answers, against what Apple documents and real answers contain.
+/// The fields of responses, compared with Apple's documentation and real responses.
 struct AnswerShapeTests {
   private static func triple(_ name: String) -> Set<String> {
     [name, "\(name)_ms", "\(name)_pst"]

@@ -35,7 +35,7 @@ struct DoorbellTests {
     #expect(unified.status == 0)
     #expect(unified.latest.count == 2)
     #expect(unified.pending.first?.text("auto_renew_status") == "0")
-    // What it rings for can be asked for.
+    // The receipt it contains can be verified.
     let answer = try stage.answer(to: try #require(unified.text("latest_receipt")))
     #expect(answer["latest_receipt_info"] == unified["latest_receipt_info"])
     // An event's body is of the event's time.

@@ -13,7 +13,7 @@ struct LifeOfASubscriptionTests {
     case raisePrice(ProductID)
   }
 
-  /// What is true of the line at a moment, just after an act.
+  /// The state of the line at a moment, just after an action.
   struct Step: Sendable {
     let at: String
     let action: Action

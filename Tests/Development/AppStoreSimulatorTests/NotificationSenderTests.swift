@@ -60,7 +60,7 @@ struct NotificationSenderTests {
     stage.simulation.giveUpNotifications()
     stage.simulation.advance(by: .days(20))
     #expect(try await sender(stage).deliverDueNotifications().isEmpty)
-    // What is written afterwards arrives, and nothing that was held back with it.
+    // Later notifications arrive, and none of the withheld ones with them.
     try stage.simulation.buy("coins.100", on: "phone")
     #expect(try await sender(stage).deliverDueNotifications().map(\.number) == [4])
   }

@@ -4,7 +4,7 @@ import struct Foundation.UUID
 import Subscriptions
 import Testing
 
-/// What Apple tells servers: each event under its names, with everything as it was at the event.
+/// Apple's notifications: each event's types, and the state at the time of the event.
 struct NotificationTests {
   enum Action: Sendable {
     case buy(ProductID), redeem(ProductID), off, on, failCard, repairCard, withdraw(ProductID)
@@ -15,7 +15,7 @@ struct NotificationTests {
   /// The notifications of a life: types of version 2 with status and renewal, types of version 1.
   struct Story: Sendable, CustomTestStringConvertible {
     let actions: [Action]
-    /// Type, subtype, status and autoRenewStatus; of what is no subscription neither of the latter.
+    /// Type, subtype and, for subscriptions only, status and autoRenewStatus.
     let two: [String]
     let one: [String]
 
@@ -137,7 +137,7 @@ struct NotificationTests {
     }
   }
 
-  /// What is true of every notification.
+  /// Checks the properties common to all notifications.
   private static func check(
     _ signed: SignedNotification, against notification: SimulatedNotification, on stage: Stage
   ) throws {
@@ -246,7 +246,7 @@ struct NotificationTests {
     let old = OriginalTransactionKey(.production, bought.originalTransactionID)
     let new = OriginalTransactionKey(.production, event.originalTransactionID)
     #expect(signed.evidence.contains(.link(line: new, previous: old)))
-    // What was over stays where it was; what runs renews on the new line.
+    // Expired charges stay on the old line; the active one renews on the new line.
     #expect(try stage.simulation.truth(of: bought.transactionID).line == old)
     stage.simulation.advance(by: .days(31))
     let charges = stage.simulation.truth()

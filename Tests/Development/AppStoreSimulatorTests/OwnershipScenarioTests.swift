@@ -7,8 +7,8 @@ import Testing
 
 /// Apple's data for the worked scenarios of the ownership rule, by their numbers there.
 ///
-/// Account A and then B use one phone and one Apple ID. Each test says what Apple's answer shows
-/// and who really acted; deciding the owner is the ledger's affair.
+/// Account A and then B use one phone and one Apple ID. Each test checks
+/// Apple's response and who really acted; deciding the owner is the ledger's job.
 struct OwnershipScenarioTests {
   private let stage: Stage
   private var simulation: AppStoreSimulation { stage.simulation }

@@ -4,7 +4,7 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// What holds for every crowd; the seed in a test's name repeats its failure.
+/// Invariants of every population; the seed in a test's name reproduces its failure.
 struct PopulationTests {
   private static let seeds: [UInt64] = [1, 0xdead_beef, 20_261_121]
 
@@ -85,7 +85,7 @@ struct PopulationTests {
     let truth = population.simulation.truth()
     #expect(truth.count > 300)
 
-    // One line per Apple ID and group of what it bought itself.
+    // One line per Apple ID and group, family sharing aside.
     let own = truth.filter { $0.group != nil && $0.ownership == .purchased }
     for (key, charges) in Dictionary(grouping: own, by: { "\($0.appleID) \($0.group ?? "")" }) {
       #expect(Set(charges.map(\.line)).count == 1, "\(key), seed \(seed)")
@@ -110,7 +110,7 @@ struct PopulationTests {
           #expect(.zero <= lead && lead <= .hours(24), "\(line), seed \(seed)")
         }
       }
-      // What still counts never overlaps, unless Apple took a refund back after a new purchase.
+      // Valid charges never overlap, unless Apple reversed a refund after a new purchase.
       let validCharges = charges.filter { $0.revokedAt == nil && $0.upgradedAt == nil }
         .sorted { $0.purchaseDate < $1.purchaseDate }
       for (previous, next) in zip(validCharges, validCharges.dropFirst())

@@ -4,7 +4,7 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// Each quirk changes what it says, and no facts get lost.
+/// Each quirk makes its documented change, and no facts get lost.
 struct QuirkTests {
   private let stage: Stage
   private let oldReceipt: String

@@ -2,7 +2,7 @@ import Foundation
 import NIOCore
 import NIOPosix
 
-/// One HTTP request over a connection of its own, sent byte by byte.
+/// One HTTP request over its own connection, sent byte by byte.
 ///
 /// Faults below HTTP are the point here, so no client library stands between.
 enum RawHTTP {

@@ -5,7 +5,7 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// What a server can change through the App Store Server API, and ask about notifications.
+/// Changes through the App Store Server API, and its notification history.
 struct ServerAPIChangeTests {
   private let stage: Stage
   private var simulation: AppStoreSimulation { stage.simulation }

@@ -6,7 +6,7 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// The App Store Server API as a server sees it: who may ask, and what Apple answers.
+/// The App Store Server API as a server sees it: authentication and responses.
 struct ServerAPITests {
   private let stage: Stage
   private var simulation: AppStoreSimulation { stage.simulation }
@@ -199,7 +199,7 @@ struct ServerAPITests {
     #expect(pages == 3)
     #expect(seen == all)
 
-    // With the last revision only changes come, and what has changed comes again.
+    // The last revision returns only changes, including changed transactions.
     let last = try #require(revision)
     #expect(try ids(try stage.json("GET", path(first), [("revision", last)])).isEmpty)
     try simulation.refund(first)
@@ -440,7 +440,7 @@ struct ServerAPITests {
     try simulation.reverseRefund(charges[24])
     #expect(try ids(try stage.json("GET", path)).first == charges[23].rawValue)
     #expect(try error("GET", path, [("revision", "x")]) == 4_000_005)
-    // What gave no money back is no refund.
+    // A charge that was not refunded has no refunds.
     try simulation.addAppleID("bob")
     let none = try simulation.buyInSettings("monthly", appleID: "bob")
     let empty = try stage.json("GET", "/inApps/v2/refund/lookup/\(none.transactionID)")
@@ -468,7 +468,7 @@ struct ServerAPITests {
     let bought = try simulation.buy("monthly", on: "phone")
     let info = "/inApps/v1/transactions/\(bought.transactionID)"
     let refunds = "/inApps/v2/refund/lookup/\(bought.transactionID)"
-    // Five an hour of what Apple takes fifty a second of; so one of what it takes ten of.
+    // Apple's limit of fifty a second becomes five an hour, and its ten a second becomes one.
     simulation.setRateLimitScale(5.0 / (50 * 3_600))
     for _ in 1...5 { #expect(try stage.ask("GET", info).httpStatus == 200) }
     #expect(try error("GET", info) == 4_290_000)

@@ -8,7 +8,7 @@ import SwiftASN1
 import Testing
 import X509
 
-/// What the simulated Apple signs: as Apple's form demands, and with what it knows at the time.
+/// The simulated Apple's signed data: in Apple's format, with the state known at the time.
 struct SignedDataTests {
   private let stage: Stage
   private var simulation: AppStoreSimulation { stage.simulation }

@@ -43,7 +43,7 @@ struct Stage {
     return try JSONValue(parsing: answer.body)
   }
 
-  /// What Apple answers for the receipt that a device has now.
+  /// Apple's response for the receipt now on a device.
   func answer(on device: DeviceID = "phone") throws -> JSONValue {
     try answer(to: try simulation.receipt(on: device))
   }

@@ -7,7 +7,7 @@ import Subscriptions
 import Synchronization
 import Testing
 
-/// An app's server that notes what it gets, and answers as the test asks.
+/// A stand-in for an app's server that records its requests; a test sets the responses.
 final class StandInServer: AppStoreTransport {
   private struct State {
     var statuses: [Int] = []
@@ -22,7 +22,7 @@ final class StandInServer: AppStoreTransport {
     state = Mutex(State(usual: usual))
   }
 
-  /// What the next requests are answered with, and all others from then on.
+  /// Sets the statuses of the next responses, and of all later ones.
   func answer(_ statuses: [Int] = [], then usual: Int) {
     state.withLock {
       $0.statuses = statuses

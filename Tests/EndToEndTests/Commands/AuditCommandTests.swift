@@ -12,7 +12,7 @@ struct AuditCommandTests {
   /// Something that a superuser does to the database behind Tenure's back.
   struct Tampering: Sendable, CustomTestStringConvertible {
     var statement: SQL
-    /// What the audit calls it.
+    /// The audit's name for it.
     var kind: String
     /// Whether it can be made good from the entries.
     var isRepairable: Bool

@@ -66,7 +66,7 @@ struct CommandTests {
   struct WrongSettings: Sendable, CustomTestStringConvertible {
     /// Changes to settings that would do.
     var changes: [String: String]
-    /// What the line on standard error must name.
+    /// The text that the line on standard error must contain.
     var named: String
 
     init(_ changes: [String: String], _ named: String) {
@@ -194,7 +194,7 @@ struct CommandTests {
     let named = lines.dropFirst().compactMap { $0.split(separator: ":").first }.map {
       $0.trimmingCharacters(in: .whitespaces)
     }
-    // Which apps there are is not known while their secret is wrong.
+    // The apps are unknown while their secret is wrong.
     let wrong = ["TENURE_HTTP_PORT", "TENURE_APPSTORE_SHARED_SECRET", "TENURE_LOG_LEVEL"]
     #expect(named == wrong + (command == "serve" ? ["TENURE_API_KEYS"] : []))
     #expect(lines.first == "Error: \(named.count) settings are invalid:")

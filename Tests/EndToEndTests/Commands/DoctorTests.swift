@@ -30,7 +30,7 @@ struct DoctorTests {
     }
   }
 
-  /// What a healthy installation has, whose Apple is the simulated one.
+  /// The settings of a healthy installation that uses the simulated Apple.
   private static func settings(
     _ apple: SimulatedApple, _ database: ConnectionPool
   ) -> [String: String] {

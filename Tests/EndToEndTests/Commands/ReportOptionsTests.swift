@@ -7,7 +7,6 @@ import Testing
 @testable import Intake
 @testable import tenure
 
-/// What can be chosen of a report on the command line.
 @Suite("Options of tenure report")
 struct ReportOptionsTests {
   private static let given: [ReportParameter: [String]] = [

@@ -44,10 +44,10 @@ struct BenchTests {
       // Bodies are named by their digests, which a copy can't have.
       let rows = try await CopiedRows(
         since: moment, marks: marks, without: Self.bodies, in: database)
-      // Both ways of writing them; and what is there already is written once more.
+      // Both ways of writing them; existing rows are written once more.
       try await database.batch(rows.insert(SampleCustomer.numbers(2...2)))
       for index in [2, 3] { try await database.batch(rows.upsert(SampleCustomer(index).number)) }
-      // What has no other key than its number is there twice.
+      // Rows identified only by a serial number were inserted twice.
       for (table, key) in [
         ("event", "event_id"), ("movement_change", "change_id"), ("charge_change", "change_id"),
       ] {
@@ -188,7 +188,7 @@ struct BenchTests {
     }
   }
 
-  /// What is in a table: which columns are filled in each row, and how many bytes there are.
+  /// The contents of a table: the columns filled in each row, and the size in bytes.
   private struct Contents: Sendable {
     var rows: [String]
     var bytes: Int

@@ -58,7 +58,7 @@ struct DemoCommandTests {
     ["TMPDIR": directory.path(percentEncoded: false)]
   }
 
-  /// What is in a directory beside the files of the program's output.
+  /// The files in a directory, without the program's output.
   private static func leftovers(in directory: URL) throws -> [String] {
     try FileManager.default
       .contentsOfDirectory(atPath: directory.path(percentEncoded: false))

@@ -31,7 +31,7 @@ struct DistributedDayTests {
       try await withTemporaryDirectory { directory in
         let nodes = Nodes(of: database)
         var day = KilledYear(plan: plan, kills: 4)
-        // What is older than a day is aged out while it lasts.
+        // Data older than a day is pruned while the day runs.
         day.settings = ["TENURE_RAW_RETENTION": "1d", "TENURE_NOTIFICATION_RETENTION": "1d"]
         day.disturb = { try await nodes.disturb() }
         day.afterwards = { programs in
@@ -114,7 +114,7 @@ struct DistributedDayTests {
     }
   }
 
-  /// What administrators do with accounts, an import beside traffic, and every command that reads.
+  /// Administrators' actions on accounts, an import during traffic, and every command that reads.
   private static func administer(
     _ programs: MortalPrograms, _ database: ConnectionPool, _ directory: URL
   ) async throws {

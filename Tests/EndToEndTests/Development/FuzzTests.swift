@@ -53,7 +53,7 @@ struct FuzzTests {
     await #expect(throws: FuzzFinding.self) { try await Gullible().tryNext(&random) }
   }
 
-  /// What a process does, and what is said of it.
+  /// Scripts that misbehave, and the findings they cause.
   // swift-format-ignore
   @Test("a process that dies, hangs or grows is a finding", arguments: [
     ("echo fine",                                           nil),

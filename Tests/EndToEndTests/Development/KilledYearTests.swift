@@ -146,7 +146,7 @@ actor MortalPrograms {
   /// Ends one of the programs as `kill -9` does, and starts another one in its place.
   ///
   /// - Parameter number: 0 is the server.
-  /// - Throws: What keeps it from being started.
+  /// - Throws: Errors that keep it from starting.
   func killAndStartAgain(_ number: Int) async throws {
     kills += 1
     guard number > 0 else { return try await server.killAndStartAgain() }

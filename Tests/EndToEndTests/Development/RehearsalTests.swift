@@ -47,7 +47,7 @@ struct RehearsalTests {
       let outcome = try await rehearsal.outcome()
       #expect(outcome.status == 130, "\(outcome.errors)")
       for child in children {
-        // What watches a server ends a moment after it.
+        // A server's watchdog exits a moment after it.
         let end = ContinuousClock.now + .seconds(20)
         while kill(child.id, 0) == 0, ContinuousClock.now < end {
           try await Task.sleep(for: .milliseconds(20))

@@ -10,7 +10,7 @@ import Testing
 @testable import Intake
 @testable import tenure
 
-/// What the demo shows of two hundred customers, in small.
+/// The demo with two hundred customers, on a smaller scale.
 @Suite("A year of subscriptions")
 struct YearTests {
   @Test("ends with what is true, for every customer")

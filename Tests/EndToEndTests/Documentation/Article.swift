@@ -8,14 +8,14 @@ import Testing
 
 /// A block of code in an article, between two fences.
 struct CodeBlock: Sendable {
-  /// What its fence says; empty for one that says nothing.
+  /// The language on its fence; empty if there is none.
   var language: String
   var code: String
   /// Of the fence above it.
   var line: Int
   /// The heading below which it stands.
   var section: String
-  /// What the comment above it says, if it says that the block is not run, and why.
+  /// The reason, from the comment above, why the block is not run; nil if it is run.
   ///
   /// Written as `<!-- Not run: the reason. -->`, which neither DocC nor GitHub shows.
   var reasonNotRun: String?
@@ -34,7 +34,7 @@ struct CodeBlock: Sendable {
     code.matches(of: /(?m)^([A-Z][A-Z_]+)=/).map { String($0.1) }
   }
 
-  /// Whether it can be what the block before it answers.
+  /// Whether it can be the output of the block before it.
   var isAnswer: Bool { reasonNotRun == nil && ["json", "http", "text"].contains(language) }
 }
 
@@ -72,7 +72,7 @@ struct Article: Sendable, CustomTestStringConvertible {
 
   struct Missing: Error { let name: String }
 
-  /// What stands between fences, in order; fences may be indented.
+  /// The fenced blocks, in order; fences may be indented.
   var blocks: [CodeBlock] {
     var blocks: [CodeBlock] = []
     var open: (block: CodeBlock, indent: Int)?
@@ -105,7 +105,7 @@ struct Article: Sendable, CustomTestStringConvertible {
     return blocks
   }
 
-  /// What is run, each with the answer that stands below it, and whatever is neither.
+  /// The blocks to run, each with its expected output, and the blocks that are neither.
   var examples: (run: [Example], left: [CodeBlock]) {
     var (run, left): ([Example], [CodeBlock]) = ([], [])
     var mayAnswer = false
@@ -128,6 +128,6 @@ struct Article: Sendable, CustomTestStringConvertible {
 /// Something that an article runs.
 struct Example: Sendable {
   var block: CodeBlock
-  /// What it has to answer, if the article says so.
+  /// The expected output, if the article contains it.
   var answer: CodeBlock?
 }

@@ -8,13 +8,13 @@ import Testing
 @testable import Intake
 @testable import tenure
 
-/// An article, and what has to be there before its first block is run.
+/// An article, and the preparation for its first block.
 ///
 /// The blocks of an article are one session, as they are for a reader: `sh` is run by
 /// bash, in order, in one shell whose variables and programs last to the article's end, and the
 /// first command that fails ends it; `sql` is run by psql. The program `tenure` is the one that was
-/// built beside the tests. Where an article names a port, another one is taken that is free, and
-/// `db.example.com` is the server that the test has.
+/// built with the tests. Ports in an article are replaced by free ones, and `db.example.com`
+/// by the test's server.
 struct ArticleRun: Sendable, CustomTestStringConvertible {
   /// The article, by its name.
   var name: String
@@ -30,12 +30,12 @@ struct ArticleRun: Sendable, CustomTestStringConvertible {
   /// Below those that systems give to outgoing connections.
   private static let freePorts = 20_000...32_000
 
-  /// Runs the blocks and compares what they answer.
+  /// Runs the blocks and compares their output.
   ///
   /// - Parameters:
   ///   - environment: Where the database is.
   ///   - directory: Where the session is.
-  /// - Throws: What keeps the blocks from being run; what they do wrong is an issue.
+  /// - Throws: Errors that keep the blocks from being run; wrong output is an issue.
   func run(environment: [String: String], in directory: URL) async throws {
     let examples = try prelude + Article.named(name).examples.run
     let outputs = directory.appending(path: "answers")
@@ -88,7 +88,7 @@ struct ArticleRun: Sendable, CustomTestStringConvertible {
     }
   }
 
-  /// One script of all blocks, each writing what it answers to a file of its own.
+  /// One script of all blocks, each writing its output to a separate file.
   private func text(of examples: [Example]) async throws -> String {
     var text = """
       set -euo pipefail

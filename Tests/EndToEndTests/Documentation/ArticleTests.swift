@@ -9,7 +9,7 @@ import Testing
 @testable import Intake
 @testable import tenure
 
-/// The code in the articles of the DocC catalogues: run, and compared with what it should answer.
+/// The code in the articles of the DocC catalogues: run, and compared with the expected output.
 @Suite("The articles")
 struct ArticleTests {
   /// Articles whose blocks run on a database with a schema.

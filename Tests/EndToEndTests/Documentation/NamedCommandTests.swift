@@ -23,7 +23,7 @@ struct NamedCommandTests {
     #expect(commands.count > 30)
     var help: [[String]: String] = [:]
     for words in commands {
-      // What is not in small letters is for the reader to fill in.
+      // Words with other characters than small letters are placeholders.
       let path = words.prefix { $0.allSatisfy { $0.isLowercase || $0 == "-" } && $0.first != "-" }
       let asked = Array(path)
       if help[asked] == nil {

@@ -3,7 +3,7 @@ import Foundation
 import JSONText
 import Subscriptions
 
-/// An answer as an article writes it, compared with what was really answered.
+/// The output in an article, compared with the real output.
 ///
 /// An article writes answers as they would look. What differs from run to run is compared by its
 /// shape, wherever it stands in a text:
@@ -24,7 +24,7 @@ struct WrittenAnswer {
 
   /// Compares an answer.
   ///
-  /// - Returns: What differs, one sentence each; nothing if the answer is as it is written.
+  /// - Returns: The differences, one sentence each.
   mutating func differences(between real: String, and block: CodeBlock) -> [String] {
     switch block.language {
     case "json": jsonDifferences(real, block.code)
@@ -131,7 +131,7 @@ struct WrittenAnswer {
     return matches(normal(real), normal(written)) ? [] : ["this was answered:\n\(real)"]
   }
 
-  /// What is compared by its shape, the longest first.
+  /// Patterns of values compared by their shape, the longest first.
   private static let shapes: [(pattern: String, isName: Bool)] = [
     (#"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(?:[.][0-9]+)?Z"#, false),
     (#"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"#, true),

@@ -13,7 +13,6 @@ import Testing
 /// Two servers, of which the first is lost while customers buy and apps are launched.
 @Suite("A failover", .serialized)
 struct FailoverTests {
-  /// What becomes of the primary.
   enum Mishap: CaseIterable, Sendable {
     case killed
     /// It keeps its connections and accepts new ones, but does not answer.
@@ -22,7 +21,7 @@ struct FailoverTests {
 
   /// How many customers buy before, and again after.
   private static let purchases = 20
-  /// What would be waited for without looking where the primary is: the deadline of statements.
+  /// The statement deadline: the delay if programs did not look for the new primary.
   private static let recoveryLimit: Duration = .seconds(30)
 
   @Test(
@@ -108,7 +107,7 @@ struct FailoverTests {
   }
 }
 
-/// An app's server: customers buy, and what they bought is submitted until it is acknowledged.
+/// An app's server: customers buy, and each purchase is submitted until it is acknowledged.
 private final class Checkout: Sendable {
   struct Sale: Sendable {
     var accountID: String
@@ -123,7 +122,7 @@ private final class Checkout: Sendable {
   private struct State {
     var customers = 0
     var sold: [TransactionID: Sale] = [:]
-    /// What was sold since the mishap.
+    /// The number of sales since the mishap.
     var soldSince = 0
     var mishap: ContinuousClock.Instant?
     var firstWrite: ContinuousClock.Instant?
@@ -158,7 +157,7 @@ private final class Checkout: Sendable {
   /// - Parameters:
   ///   - count: How many.
   ///   - mishap: Notes it, and repairs it.
-  /// - Throws: What keeps customers from being served for longer than anybody's patience.
+  /// - Throws: The last error if customers are not served in time.
   func open(for count: Int, mishap: @escaping @Sendable () async throws -> Void) async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       for _ in 0..<Self.concurrency {

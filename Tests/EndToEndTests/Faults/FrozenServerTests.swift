@@ -98,7 +98,7 @@ struct FrozenServerTests {
 
   private func write(_ entitlement: String, _ uri: String) async throws {
     _ = try await ServerPair.withPool(uri) { database in
-      // The private PostgreSQL loses what was committed just before a crash, unless it is told not to.
+      // By default the private PostgreSQL loses commits made just before a crash.
       try await database.batch([
         "SET LOCAL synchronous_commit = on",
         """

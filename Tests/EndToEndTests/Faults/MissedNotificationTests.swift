@@ -17,7 +17,7 @@ import Testing
 
 @Suite("Missed notifications")
 struct MissedNotificationTests {
-  /// Runs a worker on a ledger of its own, and the simulation's clock.
+  /// Runs a worker on a separate ledger and the simulation's clock.
   private func withWorker(
     hasKey: Bool = true,
     _ test: @Sendable (Assembly, AppStoreSimulation, ConnectionPool) async throws -> Void

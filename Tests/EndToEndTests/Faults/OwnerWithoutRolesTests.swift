@@ -68,7 +68,7 @@ struct OwnerWithoutRolesTests {
 
       let program = ConnectionPool(
         configuration: .init(uri: Secret(url(of: "app"))), logger: Self.quiet)
-      // What is the owner's alone is not the programs'.
+      // The programs have no access to the owner's tables.
       let rights = try await program.query(
         """
         SELECT has_table_privilege('tenure.ledger_entry', 'INSERT'),

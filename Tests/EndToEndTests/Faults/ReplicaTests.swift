@@ -19,7 +19,7 @@ struct ReplicaTests {
   private static let support = Administrator(name: "support", reason: "A test.")
   private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
 
-  /// What reads entitlements: before the router, behind it, and in batches.
+  /// The ways to read entitlements: before the router, behind it, and in batches.
   private enum Way: CaseIterable { case short, router, batch }
 
   @Test("answers what it is known to have; recent writers read at the primary")

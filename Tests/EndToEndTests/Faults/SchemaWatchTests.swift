@@ -11,7 +11,7 @@ import Testing
 @testable import Intake
 @testable import tenure
 
-/// What running programs make of a schema that is brought further beside them.
+/// Programs that keep running while the schema is upgraded.
 struct SchemaWatchTests {
   private static let current = SchemaMigrator.currentVersion
   private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })

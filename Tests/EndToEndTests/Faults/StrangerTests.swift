@@ -12,7 +12,7 @@ import Testing
 @testable import Intake
 @testable import tenure
 
-/// What strangers can do to the real program without a key.
+/// Requests without a key to the real program.
 @Suite("Strangers")
 struct StrangerTests {
   private static let mebibyte = 1024 * 1024
@@ -130,7 +130,7 @@ struct StrangerTests {
     return .milliseconds(10 * (user + system))
   }
 
-  /// What a flood does to a server that has refused nothing yet.
+  /// The effect of a flood on a server that has not refused anything yet.
   private struct Flooded {
     /// The processor time of its first second; nil where the system does not report it.
     var cost: Duration?

@@ -56,7 +56,7 @@ struct AppStoreConversationTests {
         await apple.run(
           "history", line.rawValue, "--revision", revision, "--format", "json"))
       #expect(ids(none).isEmpty)
-      // What changes comes again, after the revision.
+      // A changed transaction is listed again, after the revision.
       try apple.simulation.refund(truth[3].transactionID)
       let newer = try json(
         await apple.run(

@@ -117,7 +117,7 @@ struct PollPassTests {
       #expect(passes.map(\.passedOver).reduce(0, +) == 10)
       #expect(stage.apple.questions.count == 10)
       #expect(try await stage.pass().left == 20)
-      // What is granted and not needed is there for the others.
+      // Polls granted but not needed are left to the other passes.
       stage.clock.advance(by: .hours(1))
       #expect(try await stage.pass().passedOver == 10)
       stage.clock.advance(by: .hours(1))

@@ -13,7 +13,7 @@ import Testing
 
 @Suite("tenure import, export and compare")
 struct MovingCommandTests {
-  /// The built program with a database of its own.
+  /// The built program with a separate database.
   private struct Program: Sendable {
     var database: ConnectionPool
     var directory: URL

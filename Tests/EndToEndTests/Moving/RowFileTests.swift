@@ -16,7 +16,7 @@ struct RowFileTests {
     RowFile.Column("a"), RowFile.Column("b", "beta"), RowFile.Column("c", isNeeded: false),
   ]
 
-  /// The rows of a file: each its values with a slash between them, or what is wrong with it.
+  /// The rows of a file: each row's values with slashes between them, or its error.
   private static func rows(_ text: String) async throws -> [String] {
     try await rows(Data(text.utf8))
   }

@@ -11,7 +11,7 @@ import Testing
 
 @Suite("Logs as JSON")
 struct LogFormatTests {
-  /// What was written, line by line.
+  /// The written lines.
   private final class Lines: Sendable {
     private let lines = Mutex<[String]>([])
 

@@ -43,7 +43,7 @@ struct RequestIDTests {
     return try await HTTPClient.shared.execute(request, timeout: .seconds(120))
   }
 
-  /// Runs a test beside a simulated App Store, with a receipt of it and the settings of programs
+  /// Runs a test with a simulated App Store, one of its receipts and the settings of programs
   /// that log everything.
   private static func withReceipt(
     _ test:
@@ -67,7 +67,7 @@ struct RequestIDTests {
 
   /// Submits once while Apple answers, as `first`, and once while it does not, as `second`.
   ///
-  /// - Returns: What the server has logged.
+  /// - Returns: The server's log.
   private static func submitTwice(
     _ receipt: String, _ apple: SimulatedApple, _ settings: [String: String], in directory: URL
   ) async throws -> String {
@@ -86,7 +86,7 @@ struct RequestIDTests {
 
   /// Runs a worker until it has verified a submission.
   ///
-  /// - Returns: What the worker has logged.
+  /// - Returns: The worker's log.
   private static func work(
     until submission: String, _ settings: [String: String], in directory: URL
   ) async throws -> [[String: String]] {
@@ -112,7 +112,7 @@ struct RequestIDTests {
   func request() async throws {
     try await Self.withReceipt { apple, receipt, settings, directory in
       let text = try await Self.submitTwice(receipt, apple, settings, in: directory)
-      // Whatever the level is.
+      // At any log level.
       #expect(!text.contains(receipt))
       let log = Self.lines(text)
       for id in ["first", "second"] {
@@ -121,7 +121,7 @@ struct RequestIDTests {
         #expect(own.count { $0["message"] == "Request answered" } == 1, "\(id)")
         let statements = own.filter { Self.roundTrips.contains($0["message"] ?? "") }
           .compactMap { $0["postgres.last_statement"] }
-        // What ends the storing of a submission, and what records it.
+        // The last statement that stores a submission, and the commit that records it.
         #expect(statements.contains { $0.hasPrefix("INSERT INTO tenure.job") }, "\(statements)")
         #expect(statements.contains("COMMIT"), "\(statements)")
       }

@@ -12,7 +12,7 @@ import Testing
 /// The logs of the programs contain no secret of the settings.
 @Suite("Programs log no secrets")
 struct SecretLogTests {
-  /// A program, and what it writes once its services have started; nil: it ends without a signal.
+  /// A program, and its output once its services have started; nil if it ends without a signal.
   private typealias Command = (arguments: [String], runsOn: String?)
 
   private static let commands: [Command] = [
@@ -32,7 +32,7 @@ struct SecretLogTests {
 
   @Test func `no program writes a secret`() async throws {
     try await withScratchDatabase { database in
-      // Trust is what the private servers go by: any password is right.
+      // The private servers use trust authentication: any password is right.
       let uri = database.uri
       let url = uri + (uri.contains("?") ? "&" : "?") + "password=5ecret-of-db"
       try await withTemporaryDirectory { directory in

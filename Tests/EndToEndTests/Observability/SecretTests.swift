@@ -62,7 +62,7 @@ enum SecretSettings {
     "5ecret-of-webhooks-1", "5ecret-of-webhooks-2", "5ecret-token-of-url", "5ecret-of-collector",
   ]
 
-  /// What must be in no output.
+  /// Texts that no output may contain.
   static let all =
     strings + privateKey.split(separator: "\n").map(String.init).filter { !$0.hasPrefix("-----") }
 

@@ -79,7 +79,7 @@ struct TraceTests {
       for request in requests {
         #expect(request.head.uri == "/v1/traces")
         #expect(request.head.headers.first(name: "X-Scope") == "a b")
-        // Who it was stays here.
+        // The account's ID is not exported.
         #expect(!request.body.contains("customer"))
       }
       let spans = try Self.spans(requests)
@@ -98,7 +98,7 @@ struct TraceTests {
 
   private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
 
-  /// Runs an exporter to a stand-in beside `body`, and lets it end as a program lets it.
+  /// Runs an exporter to a stand-in during `body`, and then shuts it down as a program does.
   private static func export(
     to collector: StandInReceiver, every interval: Duration,
     _ body: (OpenTelemetryTracer) async throws -> Void
@@ -124,7 +124,7 @@ struct TraceTests {
   @Test("an unavailable collector gets traces later, and what it refuses is dropped")
   func trouble() async throws {
     try await StandInReceiver.run { collector in
-      // It is away, is back, refuses what it gets, sends elsewhere, and takes the rest.
+      // It is unavailable, recovers, refuses a request, redirects one, and accepts the rest.
       let answers = Mutex([503, 200, 400, 302])
       collector.answer { _ in
         .status(
@@ -136,7 +136,7 @@ struct TraceTests {
           tracer.withSpan(name) { _ in }
           try await Self.wait { collector.requests.count >= requests }
         }
-        // What there is when the program ends is sent before it does.
+        // Spans still buffered when the program ends are sent first.
         tracer.withSpan("last") { _ in }
       }
       let names = try collector.requests.map { try Self.spans([$0]).map(\.name) }

@@ -1,9 +1,9 @@
 """A receiver of webhooks: verifies each event, notes it, and only then answers.
 
-Needs Python's standard library, and beside it `webhook.py`: the example of the article on receiving
-webhooks. Its arguments are the secret, the file in which it notes the events, and a file with the time
-in milliseconds since 1970. It says its port on standard output. Now and then it breaks, before or after
-it has noted an event; which, is left to the event.
+Needs Python's standard library and, in the same directory, `webhook.py`, the example in the article
+on receiving webhooks. Its arguments are the secret, the file in which it notes the events, and a file
+with the time in milliseconds since 1970. It prints its port on standard output. Sometimes it fails,
+before or after it has noted an event, depending on the event.
 """
 
 import http.server

@@ -18,14 +18,14 @@ actor Crowd {
   private var population: SimulatedPopulation
   private var submissions = 0
 
-  /// They have lived until now: what they send was bought in the last months.
+  /// Their submissions are purchases of the last months.
   init(seed: UInt64) throws {
     let start = Timestamp.now - .days(31 * Self.months)
     population = try SimulatedPopulation(
       configuration: SimulatedPopulation.Configuration(
         seed: seed, customers: Self.customers, months: Self.months, app: Self.app, start: start))
     simulation = population.simulation
-    // Now and then Apple cannot be asked: then the worker has to finish what the server began.
+    // Apple is sometimes unavailable; the worker then finishes the server's submissions.
     simulation.setFaults {
       $0.rate = 0.02
       $0.kinds = [.unavailable, .reset]

@@ -9,7 +9,7 @@ import Testing
 @testable import Intake
 @testable import tenure
 
-/// Does what the demo invites to, with the addresses and keys that it has printed.
+/// Follows the demo's suggestions, with the addresses and keys that it has printed.
 struct DemoVisit {
   private let invitation: String
 
@@ -47,7 +47,7 @@ struct DemoVisit {
   /// - Parameters:
   ///   - pages: Their address, with `/admin` at its end.
   ///   - key: One of role admin.
-  /// - Throws: What keeps anybody from it.
+  /// - Throws: Errors of the visit.
   static func logIn(to pages: String, with key: String) async throws {
     #expect(try await get(pages + "/login").contains("<form"))
     let answer = try await post(

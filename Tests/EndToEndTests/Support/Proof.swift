@@ -5,13 +5,12 @@ import Postgres
 import Subscriptions
 import Testing
 
-/// What must be true of the database, whatever happened to the programs.
+/// Invariants of the database, whatever happened to the programs.
 struct Proof: Sendable {
   let database: ConnectionPool
   let simulation: AppStoreSimulation
 
-  /// Every submission that was answered is stored: what was sent to the last character, for its
-  /// account.
+  /// Every answered submission is stored for its account, to the last character.
   func everyAnsweredReceiptIsStored(_ answers: [Shop.Answered]) async throws {
     let rows = try await database.query(
       """
@@ -53,8 +52,8 @@ struct Proof: Sendable {
     #expect(verified > 0)
   }
 
-  /// What was really paid once belongs to one account at the most, under all its transaction ids;
-  /// and its holder owns it.
+  /// One payment belongs to at most one account, under all its transaction ids, and the holder is
+  /// its owner.
   func noChargeHasTwoOwners() async throws {
     let rows = try await database.query(
       """

@@ -6,7 +6,7 @@ import Postgres
 @testable import Intake
 @testable import tenure
 
-/// A small ledger of submissions that were really taken: what the benchmarks submit.
+/// A small ledger of the benchmarks' submissions, made through the real intake.
 struct SampleLedger: Sendable {
   private static let firstNumber = 5_000_000_000
   private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
@@ -18,7 +18,7 @@ struct SampleLedger: Sendable {
   /// - Parameters:
   ///   - count: How many.
   ///   - database: With a schema, and nothing else.
-  /// - Throws: What kept one from being taken.
+  /// - Throws: The error of a refused submission.
   init(submissions count: Int, in database: ConnectionPool) async throws {
     samples = try await Self.prepare(count, in: database)
     let settings = try Settings(
@@ -35,7 +35,7 @@ struct SampleLedger: Sendable {
   /// - Parameters:
   ///   - count: How many submissions there will be.
   ///   - database: With a schema, and nothing else.
-  /// - Returns: What is to be submitted.
+  /// - Returns: The submissions to make.
   /// - Throws: `PostgresError`.
   static func prepare(_ count: Int, in database: ConnectionPool) async throws
     -> [SampleSubmission]

@@ -21,7 +21,7 @@ actor ServerPair {
   let primaryURI: String
   private let primary: PrivatePostgres
   private let standby: PrivatePostgres
-  /// What was frozen, the server's first process first.
+  /// The frozen processes, the server's first process first.
   private var frozen: [Int32] = []
 
   /// Starts both, with Tenure's schema.
@@ -134,7 +134,7 @@ actor ServerPair {
     try await standby.promote()
   }
 
-  /// Makes sure that what was frozen never moves again.
+  /// Kills the frozen processes.
   func fence() {
     for process in frozen { kill(process, SIGKILL) }
     frozen = []

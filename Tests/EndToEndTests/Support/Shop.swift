@@ -20,7 +20,7 @@ struct Shop: Sendable {
   /// How long a call is repeated: the server needs a moment to start again.
   private static let patience: Duration = .seconds(300)
   private static let pause: Duration = .milliseconds(20)
-  /// How long the worker may take for what was left behind.
+  /// The worker's time limit for unfinished submissions.
   private static let workLimit: Duration = .seconds(300)
 
   /// A submission that was answered.
@@ -65,13 +65,13 @@ struct Shop: Sendable {
 
   // MARK: Submitting
 
-  /// Submits what the crowd sends, while the server is killed and started again.
+  /// Makes the crowd's submissions, while the server is killed and started again.
   ///
   /// - Parameters:
   ///   - submissions: How many.
   ///   - kills: How often the server is killed, at random moments.
   /// - Returns: An answer for each submission.
-  /// - Throws: What kept one from being answered.
+  /// - Throws: The error of an unanswered submission.
   func liveThroughKills(submissions: Int, kills: Int) async throws -> [Answered] {
     let moments = killingMoments(submissions: submissions, kills: kills)
     let (beginnings, beginning) = AsyncStream.makeStream(of: Int.self)
@@ -197,7 +197,7 @@ struct Shop: Sendable {
 
   // MARK: Catching up
 
-  /// Lets the worker finish what the server stored and did not decide; Apple answers everything
+  /// Lets the worker finish the server's undecided submissions; Apple answers everything
   /// now.
   func catchUp() async throws {
     simulation.setFaults { $0.rate = 0 }

@@ -11,7 +11,7 @@ import Subscriptions
 /// A simulated App Store that listens, and the commands that ask it.
 struct SimulatedApple: Sendable {
   let simulation: AppStoreSimulation
-  /// What makes the programs ask it.
+  /// Settings that point the programs to it.
   let settings: [String: String]
   private let directory: URL
 

@@ -33,13 +33,13 @@ struct SimulatedNetwork: AppStoreTransport {
     return AppStoreResponse(status: answer.httpStatus, body: answer.body)
   }
 
-  /// Runs a worker on a ledger of its own, and the simulation's clock.
+  /// Runs a worker on a separate ledger and the simulation's clock.
   ///
   /// - Parameters:
   ///   - hasKey: Whether it has a key for the App Store Server API.
   ///   - settings: Further settings.
-  ///   - test: What to do meanwhile.
-  /// - Throws: What the test does, and what the worker does.
+  ///   - test: Runs at the same time.
+  /// - Throws: Errors of the test and of the worker.
   static func withWorker(
     hasKey: Bool = true, settings: [String: String] = [:],
     _ test: @Sendable (Assembly, AppStoreSimulation, ConnectionPool) async throws -> Void

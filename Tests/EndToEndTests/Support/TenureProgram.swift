@@ -5,7 +5,7 @@ import Foundation
 @testable import Intake
 @testable import tenure
 
-/// The program as it is built and as its users run it: in a process of its own.
+/// The built program, run in a separate process as users do.
 enum TenureProgram {
   /// Next to the test bundle, or to the program that runs it: both are built into one folder.
   static var executable: URL {

@@ -30,7 +30,7 @@ struct EventDeliveryTests {
       ).decodeOnly(Int64.self)
     }
 
-    /// Does what is due, as a worker does: the job of each stream once.
+    /// Runs due jobs as a worker does, each stream's job once.
     func work() async throws {
       _ = try await ledger.webhooks.pushEvents(at: clock.now)
       let jobs = try await ledger.jobs.claimJobs(

@@ -162,7 +162,7 @@ struct KilledPusherTests {
       }
     }
 
-    /// What the receiver has noted, in its order; it may be at the last one still.
+    /// The receiver's notes, in order; it may still be writing the last one.
     private func noted() throws -> [Note] {
       try String(contentsOf: notes, encoding: .utf8).split(separator: "\n").compactMap {
         try? JSONDecoder().decode(Note.self, from: Data($0.utf8))
@@ -179,7 +179,7 @@ struct KilledPusherTests {
       }
     }
 
-    /// What the receiver saw for the first time is, for each account, what the feed has.
+    /// Compares the first deliveries of each account with the feed.
     private func check() async throws {
       let feed = try await database.query(
         """

@@ -3,7 +3,7 @@ import NIOHTTP1
 import NIOPosix
 import Synchronization
 
-/// A receiver on the loopback address that notes what it gets, and answers as the test asks.
+/// A receiver on the loopback address that records its requests; a test sets the responses.
 final class StandInReceiver: Sendable {
   struct Request: Sendable {
     var head: HTTPRequestHead
@@ -50,7 +50,7 @@ final class StandInReceiver: Sendable {
     port = channel.localAddress?.port ?? 0
   }
 
-  /// Runs a body beside a receiver that accepts everything.
+  /// Runs a body with a receiver that accepts everything.
   static func run<Value: Sendable>(
     host: String = "127.0.0.1", _ body: (StandInReceiver) async throws -> Value
   ) async throws -> Value {

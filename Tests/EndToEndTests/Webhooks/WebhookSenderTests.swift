@@ -132,7 +132,7 @@ struct WebhookSenderTests {
       ["100.64.0.1"], ["0.0.0.0"], ["64:ff9b::7f00:1"],
       // One of many is enough.
       ["93.184.216.34", "127.0.0.1"], ["2606:2800:220:1:248:1893:25c8:1946", "::1"],
-      // What can't be read is not tried.
+      // Unparsable addresses are not tried.
       ["127.1"], ["localhost"],
     ])
   func privateAddresses(found: [String]) async throws {

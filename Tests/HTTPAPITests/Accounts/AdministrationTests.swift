@@ -10,7 +10,7 @@ import Testing
 
 @testable import HTTPAPI
 
-/// What administrators do by the API, and the record of it.
+/// Administration through the API, and the audit log.
 struct AdministrationTests {
   private func states(_ account: String, _ api: TestAPI, _ query: String = "") async throws
     -> [JSONValue]
@@ -19,7 +19,7 @@ struct AdministrationTests {
     return answer["entitlements"]?.array?.compactMap { $0["state"] } ?? []
   }
 
-  /// A charge of 4711's on a shop with one product, and 4712 beside it.
+  /// A charge of account 4711 in a shop with one product, and another account 4712.
   private func withCharge(
     _ body: @escaping @Sendable (TestAPI, TransactionID) async throws -> Void
   ) async throws {
@@ -118,7 +118,7 @@ struct AdministrationTests {
       #expect(merged["moved"]?["charges"] == 1)
       #expect(try await states("4711", api) == [])
       #expect(try await states("4712", api) == ["active"])
-      // What the guest's app sends late is the member's.
+      // Late submissions by the guest's app belong to the member.
       _ = try await api.submit("4711", from: "anna")
       #expect(try await states("4711", api) == [])
       let again = try await api.call(.post, path, body, as: .admin)
@@ -406,8 +406,8 @@ struct AdministrationTests {
         .post, "/v1/grants", ["account_id": "4711", "entitlement": "gold", "reason": "A present."],
         as: .admin)
       _ = try await api.submit("4711", signed: ["a.b.c"])
-      // What another account does is in its own document only, and what passes between the two
-      // does not name the other.
+      // Another account's actions are in its own document only; actions between the two do not name
+      // the other.
       let claimed = try await api.get("/v1/accounts/4711/export", as: .admin)["lines"]?[0]["claims"]
       api.apple.simulation.advance(by: .seconds(5))
       _ = try await api.submit("4712", from: "anna")

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HTTPAPI
 
-/// Who may call what: every route there is, with every kind of key.
+/// Permissions: every route with every kind of key.
 struct AuthorizationTests {
   /// Nil: anybody.
   static let roles: [String: APIKeys.Role?] = [

@@ -20,7 +20,7 @@ struct CalendarTicksTests {
       ("2025-11-15T00:00", "2026-11-22T00:00", 0, ["Jan 2026", "Mar", "May", "Jul", "Sep", "Nov"]),
       ("2023-12-04T00:00", "2026-11-22T00:00", 0, ["Jan 2024", "Jul", "Jan 2025", "Jul", "Jan 2026", "Jul"]),
       ("1900-01-01T00:00", "2026-01-01T00:00", 0, ["1900", "1950", "2000"]),
-      // What is counted by the day has no hours.
+      // Days have no hours.
       ("2026-11-01T00:00", "2026-11-04T00:00", 1, ["1 Nov 2026", "2 Nov", "3 Nov", "4 Nov"]),
       ("2026-09-01T00:00", "2026-11-01T00:00", 28, ["Sep 2026", "Oct", "Nov"]),
       // No time passes, or too little.

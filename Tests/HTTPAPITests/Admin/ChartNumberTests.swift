@@ -30,7 +30,7 @@ struct ChartNumberTests {
       (.money(currency: "USD"), 0, "0.00 USD", "0"),
       (.money(currency: "USD"), 9990, "9.99 USD", "9.99"),
       (.money(currency: "USD"), 1_284_500, "1,284.50 USD", "1.28k"),
-      // What two decimals can't say has three.
+      // Amounts that need three decimals get three.
       (.money(currency: "USD"), -1_284_567, "−1,284.567 USD", "−1.28k"),
       (.money(currency: "JPY"), 1_000_000, "1,000 JPY", "1k"),
       (.money(currency: "JPY"), 1_000_500, "1,000.5 JPY", "1k"),

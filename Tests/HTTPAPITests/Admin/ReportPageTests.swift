@@ -61,7 +61,6 @@ struct ReportPageTests {
       choices: (report.parameters.contains(.asOf) ? [("as_of", moment)] : []) + more)
   }
 
-  /// What stands behind the question mark of an address.
   private static func query(_ address: String) -> String? {
     address.split(separator: "?", maxSplits: 1).dropFirst().first.map(String.init)
   }
@@ -355,7 +354,7 @@ struct ReportPageTests {
         #expect(try await browser.get(path).status == 200, "\(offset)")
       }
       #expect(try await browser.get("/admin/reports/retention?from=0001-01-01").status == 400)
-      // What a form leaves empty is not chosen.
+      // Empty form fields are ignored.
       #expect(try await browser.get("/admin/reports/churn?from=&to=&product=").status == 200)
     }
   }

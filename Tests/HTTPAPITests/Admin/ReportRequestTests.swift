@@ -6,11 +6,10 @@ import Testing
 @testable import HTTPAPI
 @testable import Reports
 
-/// Addresses of reports, and what is read from them.
+/// URLs of reports, and the parameters read from them.
 struct ReportRequestTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15)) + .hours(12)
 
-  /// What stands behind the question mark of an address.
   private static func query(_ address: String) -> String? {
     address.split(separator: "?", maxSplits: 1).dropFirst().first.map(String.init)
   }
@@ -134,7 +133,6 @@ struct ReportRequestTests {
   }
 }
 
-/// What of a report is drawn.
 struct ReportChartTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15))
 
@@ -192,7 +190,7 @@ struct ReportChartTests {
           "0.002 EUR",
         ]
       ])
-    // Each has a colour of its own.
+    // Each has a different colour.
     let colours = pictures.last?.legend.map(\.seriesClass) ?? []
     #expect(colours.count == 7 && Set(colours).count == 7)
   }

@@ -17,7 +17,7 @@ struct EntitlementHandlerTests {
   private static let composed = "jos\u{E9}"
   private static let key = "Authorization: Bearer app-secret-for-trying"
 
-  /// Gives `anna` one subscription and `ben` three holdings, and others what the tests need.
+  /// Gives `anna` one subscription, `ben` three holdings, and others whatever the tests need.
   private static func fill(_ database: ConnectionPool) async throws {
     let (api, apple, intake, poll) = try await TestAPI.assemble(database)
     try await api.application(host: "127.0.0.1", port: 0).test(.router) { client in
@@ -40,7 +40,7 @@ struct EntitlementHandlerTests {
     }
   }
 
-  /// Runs a test beside two servers on one database: one with the handler, one without.
+  /// Runs a test with two servers on one database: one with the handler, one without.
   private static func runBoth(
     _ test: @Sendable (_ direct: LiveAPI, _ routing: LiveAPI, ConnectionPool) async throws -> Void
   ) async throws {

@@ -10,9 +10,9 @@ import Testing
 
 @testable import HTTPAPI
 
-/// What is decided is counted once it is committed, and once only.
+/// Decisions are counted exactly once, after the commit.
 struct DecisionMetricsTests {
-  /// Runs a test whose intake, ledger and Apple count in a registry of its own.
+  /// Runs a test whose intake, ledger and Apple count in a separate registry.
   private static func run(
     _ test: @escaping @Sendable (TestAPI, @Sendable () -> String) async throws -> Void
   ) async throws {

@@ -10,7 +10,7 @@ import Testing
 
 @testable import HTTPAPI
 
-/// `GET /metrics`: what was counted, by route and never by account.
+/// `GET /metrics`: counts by route, never by account.
 struct MetricsPageTests {
   private func metrics(_ api: TestAPI) async throws -> String {
     let answer = try await api.get("/metrics", as: .admin)

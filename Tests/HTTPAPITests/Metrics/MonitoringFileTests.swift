@@ -7,7 +7,7 @@ import Yams
 
 /// Dashboard and alert rules ask for metrics and labels that there are.
 struct MonitoringFileTests {
-  /// What Prometheus adds to every series.
+  /// Labels that Prometheus adds to every series.
   private static let targetLabels: Set = ["instance", "job", "le"]
 
   /// Metrics, with the labels that are asked of each, in an expression.

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Observability
 
-/// What Prometheus reads is what was counted, in its own format.
+/// Metrics in Prometheus's text format.
 struct PrometheusRegistryTests {
   private static let declarations: [MetricDeclaration] = [
     .counter("a_total", "Counts \\ and\nmore", by: ["who", "why"]),

@@ -27,7 +27,7 @@ struct NotificationComparisonTests {
     }
   }
 
-  /// Delivers what was written since a number; returns what there is by then.
+  /// Delivers the notifications after a number; returns the latest number.
   private func deliver(_ api: TestAPI, after number: Int = 0) async throws -> Int {
     let mail = api.apple.simulation.notifications(after: number)
     for notification in mail {
@@ -48,7 +48,7 @@ struct NotificationComparisonTests {
       simulation.advance(by: .minutes(2))
       let before = try await api.compareAll()
       #expect(before.map(\.missing).reduce(0, +) == 0)
-      // What windows overlap by is listed twice.
+      // Notifications in two overlapping windows are listed twice.
       #expect(before.map(\.listed).reduce(0, +) >= delivered)
       #expect(before.first.map { simulation.now - $0.windowStart } == .days(180) - .hours(1))
       #expect(before.last?.windowEnd == simulation.now - .minutes(1))
@@ -161,7 +161,7 @@ struct NotificationComparisonTests {
         $0.next = Array(repeating: .slow(milliseconds: 0), count: windows + 1) + [.unavailable]
       }
       for _ in 0..<windows { _ = try await api.compare() }
-      // Where no time passes, what is found belongs to the comparison before.
+      // Without a pause, the findings would belong to the comparison before.
       api.apple.simulation.advance(by: .seconds(1))
       guard case .failed(_, notBefore: nil) = try await api.compare() else {
         Issue.record("It did not fail, or Apple wished for something.")

@@ -99,7 +99,7 @@ struct NotificationKindTests {
     Row([],        "anna, active, on, until 30, access",     Notice("RENEWAL_EXTENSION", "FAILURE", month, on(), on: 5),                                "anna, active, on, until 30, access"),
     Row([],        "anna, active, on, until 30, access",     Notice("METADATA_UPDATE", nil, month, on(), on: 5),                                        "anna, active, on, until 30, access"),
     Row([],        "anna, active, on, until 30, access",     Notice("PRICE_CHANGE", nil, month, on(), on: 5),                                           "anna, active, on, until 30, access"),
-    // What Apple may invent: recorded for what it says.
+    // Types that Apple may add: their contents are recorded.
     Row([],        "anna, active, on, until 30, access",     Notice("SOMETHING_NEW", "AND_SO_ON", renewal, on(60), on: 30.1),                           "anna, active, on, until 60, access"),
     // Old payloads don't say why a charge was made: the type does.
     Row([wasOff],  "anna, active, off, until 30, access",    Notice("DID_RENEW", nil, Payment(id: "2", from: 30, to: 60, reason: nil), on(60), on: 30.1), "anna, active, on, until 60, access"),

@@ -11,8 +11,8 @@ import Testing
 
 @testable import HTTPAPI
 
-/// Everything that the simulated App Store tells a server of its own accord, in each version, late,
-/// doubled and out of order.
+/// All notifications of the simulated App Store, in each version, late,
+/// duplicated and out of order.
 struct NotificationQueueTests {
   /// Half a year on one phone: bought, switched off and on, renewed, refunded, bought again.
   private func live(_ simulation: AppStoreSimulation) throws -> OriginalTransactionID {
@@ -70,7 +70,7 @@ struct NotificationQueueTests {
       #expect(try await api.openJobs() == 0)
       #expect(try await api.count("ledger_entry", where: "source <> 'notification'") == 0)
 
-      // The ledger knows what Apple knows of the line: the same charges, ends and revocations.
+      // The ledger has Apple's data of the line: the same charges, ends and revocations.
       let shown = try await api.get("/v1/original-transactions/\(line)")
       let asked = try await TestAPI.factsOfApplesReceipt(of: line, simulation: simulation, api)
       #expect(shown["transactions"]?.array?.map(Self.facts) == asked.map(Self.facts))
@@ -79,7 +79,7 @@ struct NotificationQueueTests {
     }
   }
 
-  /// What of a transaction both ways have to agree on; receipts know no price and no kind.
+  /// The facts of a transaction common to both sources; receipts contain no price and no kind.
   private static func facts(_ transaction: JSONValue) -> [JSONValue?] {
     ["transaction_id", "product_id", "purchased_at", "expires_at", "revoked_at"].map {
       transaction[$0]
@@ -88,7 +88,7 @@ struct NotificationQueueTests {
 }
 
 extension TestAPI {
-  /// The line as a ledger of its own has it that heard of nothing but a receipt.
+  /// The line in a separate ledger that received only a receipt.
   fileprivate static func factsOfApplesReceipt(
     of line: OriginalTransactionID, simulation: AppStoreSimulation, _ api: TestAPI
   ) async throws -> [JSONValue] {

@@ -254,7 +254,7 @@ struct NotificationTests {
     }
   }
 
-  // MARK: What is refused
+  // MARK: Refusals
 
   struct Bad: Sendable, CustomTestStringConvertible {
     var name: String

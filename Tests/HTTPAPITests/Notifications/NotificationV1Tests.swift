@@ -31,7 +31,9 @@ struct NotificationV1Tests {
         + more.map { ($0.key, $0.value == .null ? nil : $0.value) })
   }
 
-  /// What a worker would do now; the problems that stay.
+  /// Runs due jobs as a worker does.
+  ///
+  /// - Returns: The problems that remain.
   @discardableResult
   private func work(_ api: TestAPI) async throws -> [String] {
     let jobs = try await api.ledger.claimJobs(
@@ -52,7 +54,7 @@ struct NotificationV1Tests {
       try api.addCustomer("anna")
       let bought = try api.apple.simulation.buy("monthly", on: "anna")
       let receipt = try api.apple.simulation.receipt(on: "anna")
-      // What the body itself claims is believed in nothing.
+      // The body's own claims are not trusted.
       let body = Self.body(
         "INITIAL_BUY", receipt: receipt,
         [
@@ -84,7 +86,7 @@ struct NotificationV1Tests {
       let seen = try await api.get("/v1/transactions/\(bought.transactionID)")
       #expect(seen["evidence"]?["kind"] == "unknown")
 
-      // Sent again, with another password beside the right one or not: nothing.
+      // A repetition, with or without a second password, changes nothing.
       #expect(try await api.post(body).body == answer.body)
       #expect(try await api.count("notification") == 1)
       #expect(try await api.openJobs() == 0)
@@ -168,7 +170,7 @@ struct NotificationV1Tests {
 
   // swift-format-ignore
   @Test(arguments: [
-    // what is different                     status  code
+    // difference                            status  code
     (["password": "wrong"],                    401, "wrong_secret"),
     (["password": ""],                         401, "wrong_secret"),
     (["password": .null],                      401, "wrong_secret"),

@@ -193,7 +193,7 @@ struct PollJobTests {
       #expect(try await stage.next() == nil)
       #expect(try await stage.state(bought) == "anna, expired, off, until 31, no access")
 
-      // The customer buys again, and polling starts anew.
+      // The customer buys again, and polling starts again.
       _ = try stage.simulation.buy("monthly", on: "anna")
       _ = try await stage.api.submit("berta", from: "anna")
       try await stage.live(days: 40)

@@ -77,7 +77,7 @@ struct StatusPollTests {
       #expect(!second.recorded.isChanged)
       #expect(second.recorded.originals.isEmpty)
       #expect(second.revision == revision)
-      // What changes comes again.
+      // A changed transaction is listed again.
       api.apple.simulation.advance(by: .days(1))
       try api.apple.simulation.refund(bought.transactionID)
       let third = try #require(

@@ -12,12 +12,12 @@ import Testing
 @testable import Intake
 
 struct WriteBackTests {
-  /// A story with both settings on, and a worker for what they put into the queue.
+  /// A story with both settings on, and a worker for their jobs.
   private struct Stage: Sendable {
     let api: TestAPI
-    /// What a program with both settings does.
+    /// A program with both settings on.
     let appStoreWriteBack: AppStoreWriteBack
-    /// What one does that has them off.
+    /// A program with both settings off.
     let silent: AppStoreWriteBack
 
     var simulation: AppStoreSimulation { api.apple.simulation }
@@ -97,7 +97,7 @@ struct WriteBackTests {
       #expect(answer.status == 200)
     }
 
-    /// Delivers what Apple has sent since the last time.
+    /// Delivers Apple's new notifications.
     func deliver(after count: Int) async throws {
       for notification in simulation.notifications().dropFirst(count) {
         let answer = try await api.send(
@@ -192,7 +192,7 @@ struct WriteBackTests {
     }
   }
 
-  /// Apple's responses and what is recorded of them.
+  /// Apple's responses and the recorded outcomes.
   private static let faults: [(SimulatedFault, WriteBack.Outcome?)] = [
     (.unavailable, nil),
     (.serverError(4_040_002), nil),
@@ -269,7 +269,7 @@ struct WriteBackTests {
 
   @Test func `shared and consumed purchases are not written back to Apple`() async throws {
     try await withStage { stage in
-      // Of a receipt's coins nothing says what they are but the catalogue.
+      // Only the catalogue says that a receipt's coins are consumables.
       let coins = try stage.simulation.buy("coins.100", on: "phone")
       _ = try await stage.api.submit("anna", from: "phone")
       #expect(try await stage.work() == [.finished(.skipped(.consumable))])
@@ -303,7 +303,7 @@ struct WriteBackTests {
 
   // MARK: Consumption
 
-  /// What a customer bought, said and got, and what is written back to Apple.
+  /// A customer's purchase, consent and delivery, and the consumption sent to Apple.
   struct Story: Sendable, CustomTestStringConvertible {
     var product: ProductID
     var consented: Bool?

@@ -86,7 +86,7 @@ struct ReportTests {
       #expect(there["report"] == "subscriptions")
       // It is kept, and so there at once now.
       #expect(try await ask("wait=0").content == there.content)
-      // What is made in time is made anew.
+      // A report that finishes in time is not cached.
       let path = "/v1/reports/trials"
       let first = try await api.get(path, as: .admin)
       #expect(first.status == 200)

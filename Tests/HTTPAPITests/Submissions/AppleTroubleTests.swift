@@ -10,7 +10,7 @@ import Testing
 
 @testable import HTTPAPI
 
-/// What Apple, or the network to it, can do to a submission.
+/// Submissions during faults of Apple's servers or of the network.
 struct AppleTroubleTests {
   private static let receipt = "cmVjZWlwdA=="
 
@@ -137,7 +137,7 @@ struct AppleTroubleTests {
     }
   }
 
-  // MARK: What can't be read
+  // MARK: Unreadable responses
 
   @Test func `unreadable data is verified again and not reported as empty`()
     async throws

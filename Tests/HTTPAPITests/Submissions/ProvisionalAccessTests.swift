@@ -10,7 +10,7 @@ import Testing
 
 @testable import HTTPAPI
 
-/// What a receipt's own signature gives while Apple is down, where the operator allows it.
+/// Access by a receipt's own signature while Apple is down, where the operator allows it.
 struct ProvisionalAccessTests {
   /// Runs a test with customer anna, whose device is logged in nowhere, and a catalogue.
   private func run(
@@ -26,7 +26,7 @@ struct ProvisionalAccessTests {
       try await api.describe("coins.100", "coins", type: .consumable)
       try api.addCustomer("anna")
       try await test(api)
-      // Whatever happened, nothing of it is in the ledger that the ledger's rules don't give.
+      // The ledger contains only what its rules give.
       let audit = try await api.ledger.auditor.audit()
       #expect(audit.isClean, "\(audit.differences)")
     }
@@ -265,7 +265,7 @@ struct ProvisionalAccessTests {
     }
   }
 
-  // MARK: What gives none
+  // MARK: Receipts that give no access
 
   @Test func `what was taken back or is over gives none`() async throws {
     try await run { api in

@@ -41,7 +41,7 @@ struct ReceiptTests {
       #expect(again["transactions"]?[0]["newly_owned"] == false)
       #expect(again["transactions"]?[0]["decision"] == transaction["decision"])
 
-      // Where it stands: what was answered.
+      // The submission's status is the first response.
       let id = try #require(answer["submission_id"]?.string)
       let state = try await api.get("/v1/receipts/\(id)")
       #expect(state.status == 200)
@@ -106,7 +106,7 @@ struct ReceiptTests {
       let retryAt = try #require(
         answer["retry_at"]?.string.flatMap { Timestamp(rfc3339: $0) })
       #expect(retryAt > api.apple.simulation.now)
-      // With what a worker needs to notice, two seconds after the answer.
+      // A worker notices it at most half a second later, two seconds after the response.
       #expect(retryAt <= api.apple.simulation.now + .milliseconds(1500))
       #expect(try await api.get("/v1/accounts/4711/entitlements")["entitlements"] == [])
 

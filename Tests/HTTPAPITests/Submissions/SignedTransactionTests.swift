@@ -45,7 +45,7 @@ struct SignedTransactionTests {
       #expect(answer["entitlements"]?[0]["active"] == true)
       #expect(answer["entitlements"]?[0]["will_renew"] == true)
 
-      // Where it stands: what was answered, and nothing of an exchange.
+      // The submission's status is the first response, without an exchange.
       let id = try #require(answer["submission_id"]?.string)
       let state = try await api.get("/v1/receipts/\(id)")
       #expect(state.status == 200)
@@ -53,7 +53,7 @@ struct SignedTransactionTests {
       #expect(state["exchanges"] == nil)
       #expect(try await api.get("/v1/receipts/\(id)", as: .admin)["exchanges"] == [])
 
-      // It says what it comes from, and of what kind the charge is.
+      // It names its source and the kind of the charge.
       let seen = try await api.get("/v1/transactions/\(bought.transactionID)")
       #expect(seen["evidence"]?["kind"] == "purchase")
       let sources = seen["history"]?.array?.compactMap { $0["source"] } ?? []
@@ -128,7 +128,7 @@ struct SignedTransactionTests {
     }
   }
 
-  // MARK: What is claimed
+  // MARK: Claims
 
   @Test func `every transaction is claimed by being sent, and of a named one that one alone`()
     async throws
@@ -218,12 +218,12 @@ struct SignedTransactionTests {
     }
   }
 
-  // MARK: What is refused
+  // MARK: Refusals
 
-  /// One way in which signed data is not what it should be.
+  /// One kind of invalid signed data.
   struct Forgery: Sendable, CustomTestStringConvertible {
     var testDescription: String
-    /// What is submitted, of a genuine transaction and a genuine renewal info.
+    /// The submission made of a genuine transaction and a genuine renewal info.
     var submit: @Sendable (TestAPI, Genuine) throws -> (transactions: [String], info: [String])
     var code = "invalid_signature"
     /// How the problem's detail begins.
@@ -359,7 +359,7 @@ struct SignedTransactionTests {
       #expect(try await api.submit("4711", signed: [signed]).status == 200)
       let refused = try await api.submit("4711", signed: [Self.forged(signed)])
       #expect(refused.status == 422)
-      // Why is in the log, and of what was sent not even the part that everything signed shares.
+      // The reason is logged, and none of the sent data, not even the common prefix of every JWS.
       #expect(log.text.contains(try #require(refused["detail"]?.string)))
       for part in signed.split(separator: ".") {
         #expect(!log.text.contains(part.prefix(20)))
@@ -423,7 +423,7 @@ struct SignedTransactionTests {
     }
   }
 
-  // MARK: Beside receipts
+  // MARK: Together with receipts
 
   @Test func `after a receipt it shows the kind of a charge, and the owner of a renewal`()
     async throws

@@ -11,7 +11,7 @@ import Testing
 @testable import HTTPAPI
 
 /// One customer's two years through each way to the ledger alone, and through all of them in any
-/// order: the same owners, holdings and bindings, but for what is listed here.
+/// order: the same owners, holdings and bindings, with the exceptions listed here.
 struct SourceAgreementTests {
   // MARK: The list
 
@@ -41,12 +41,12 @@ struct SourceAgreementTests {
     }
   }
 
-  /// Which facts of an aspect.
+  /// The facts of an aspect.
   enum Subjects: Sendable {
     case all
     case allBut([String])
     case these([String])
-    /// What an account holds, from one moment through another, both included.
+    /// An account's holdings, from one moment through another, both included.
     case account(String, from: String, through: String)
 
     func contain(_ subject: String) -> Bool {
@@ -75,7 +75,7 @@ struct SourceAgreementTests {
   ]
   private static let end = "2028"
 
-  /// Where the app attaches the accounts' tokens to what is bought.
+  /// The differences if the app attaches the accounts' tokens to purchases.
   // swift-format-ignore
   private static let withTokens: [Known] = {
     let mute = "Apple's receipts don't contain why a charge was made."
@@ -128,7 +128,7 @@ struct SourceAgreementTests {
 
   // MARK: The stories
 
-  /// A life, and what a ledger makes of it that gets signed transactions submitted.
+  /// A life, and the findings of a ledger that receives only its signed transactions.
   private struct Story: Sendable {
     let life: Life
     let accounts: [Account]
@@ -199,7 +199,7 @@ struct SourceAgreementTests {
       #expect(known.count == 1, "not listed, or twice: \(difference)")
       #expect(known.allSatisfy { $0.says == difference.says }, "\(difference)")
     }
-    // What is listed has to be so, of every fact that it speaks of.
+    // Every fact that a listed difference covers must differ.
     let facts = Set(found.facts.keys).union(story.reference.facts.keys)
     let differing = Set(differences.map(\.fact))
     for known in list {

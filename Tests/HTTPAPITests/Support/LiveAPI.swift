@@ -18,10 +18,10 @@ struct LiveAPI: Sendable {
   /// The routes that the router has answered.
   var routed: [String] { log.lines.compactMap { $0.metadata["http.route"] } }
 
-  /// Runs a body beside a server, and shuts the server down.
+  /// Runs a body with a server, and shuts the server down.
   ///
   /// The level is that of the server's log when it is put together. Afterwards everything is
-  /// logged, so that the log shows what the router has answered.
+  /// logged, so that the log shows the requests that the router answered.
   static func run<Value: Sendable>(
     on database: ConnectionPool, level: Logger.Level = .info,
     limits: ConnectionLimits = ConnectionLimits(), _ body: (LiveAPI) async throws -> Value
@@ -50,7 +50,7 @@ struct LiveAPI: Sendable {
     }
   }
 
-  /// Sends a request on a connection of its own.
+  /// Sends a request on a separate connection.
   func exchange(_ text: String) async throws -> RawConnection.Answer? {
     try await RawConnection.to(port) { connection in
       try await connection.send(text)

@@ -8,9 +8,9 @@ import Yams
 
 @testable import HTTPAPI
 
-/// The OpenAPI document, and whether answers are as it says.
+/// The OpenAPI document, with checks of responses against it.
 ///
-/// It knows as much of JSON Schema as the document uses. What is answered must be described: a
+/// It supports the part of JSON Schema that the document uses. Responses must be described: a
 /// member that no schema mentions is a fault.
 struct OpenAPIDescription: Sendable {
   static let shared = OpenAPIDescription()
@@ -35,7 +35,7 @@ struct OpenAPIDescription: Sendable {
     } ?? []
   }
 
-  /// What of an answer is not as the document says.
+  /// The differences between a response and the document.
   func faults(of answer: Answer, to method: HTTPRequest.Method, _ path: String) -> [String] {
     let path = String(path.prefix { $0 != "?" })
     let operation = operations.first { $0.method == method && Self.matches($0.path, path) }
@@ -82,7 +82,7 @@ struct OpenAPIDescription: Sendable {
 
   // MARK: Schemas
 
-  /// What of a value is not as a schema says.
+  /// The differences between a value and a schema.
   func faults(of value: JSONValue, _ schema: JSONValue, at place: String) -> [String] {
     let schema = flattened(schema)
     let types = schema["type"]?.array ?? schema["type"].map { [$0] } ?? []

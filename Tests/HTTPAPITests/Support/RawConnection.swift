@@ -1,7 +1,7 @@
 import NIOCore
 import NIOPosix
 
-/// A TCP connection on which HTTP is spoken byte by byte: what matters here is what is on the wire.
+/// A TCP connection for HTTP byte by byte, for tests of the bytes on the wire.
 final class RawConnection {
   struct Answer: Equatable, CustomStringConvertible {
     /// The status line and the header fields, as they came.
@@ -17,7 +17,7 @@ final class RawConnection {
         .map { String($0.dropFirst(name.count + 2)) }
     }
 
-    /// The same with what differs from request to request in a form of its own.
+    /// The answer with placeholders for the parts that differ from request to request.
     var comparable: Answer {
       var answer = self
       answer.body.replace(/,\x22request_id\x22:\x22[^\x22]*\x22/, with: "")
@@ -49,7 +49,7 @@ final class RawConnection {
 
   /// Runs a body with a connection, which is closed afterwards.
   ///
-  /// A socket's own buffer for what it receives grows to megabytes.
+  /// A socket's default receive buffer grows to megabytes.
   static func to<Value: Sendable>(
     _ port: Int, receiveBuffer: Int? = nil, _ body: (RawConnection) async throws -> Value
   ) async throws -> Value {
@@ -104,7 +104,7 @@ final class RawConnection {
     }
   }
 
-  /// What comes until a text is among it; all that is left where it never is.
+  /// Reads until a text has arrived, or to the end if it never does.
   func received(until text: String) async -> String {
     while received.firstRange(of: text) == nil {
       // However the connection ends.

@@ -2,10 +2,10 @@ import Intake
 import Logging
 import Synchronization
 
-/// Forgets what is logged.
+/// Discards all messages.
 let quietLogger = Logger(label: "quiet") { _ in SwiftLogNoOpLogHandler() }
 
-/// Remembers what is logged.
+/// Records all messages.
 final class RecordedLog: Sendable {
   struct Line: Sendable {
     var level: Logger.Level
@@ -16,7 +16,7 @@ final class RecordedLog: Sendable {
   private let recorded = Mutex<[Line]>([])
   private let threshold = Mutex(Logger.Level.trace)
 
-  /// What is less grave is not logged; may be changed while loggers are in use.
+  /// The least severe level that is logged; may be changed while loggers are in use.
   var level: Logger.Level {
     get { threshold.withLock { $0 } }
     set { threshold.withLock { $0 = newValue } }

@@ -7,8 +7,8 @@ import Postgres
 import Subscriptions
 import Testing
 
-// What Apple signs, made by hand: so that a test can make any story, one that the simulation would
-// not live through included. Days count from the simulation's first.
+// Apple's signed data, made by hand, so that a test can tell any story, even one that the
+// simulation would not produce. Days count from the simulation's first.
 
 /// A day of the story, in Apple's milliseconds.
 func storyDay(_ day: Double) -> Timestamp {
@@ -22,7 +22,7 @@ struct Payment: Sendable {
   var product = "monthly"
   var type = "Auto-Renewable Subscription"
   var from: Double
-  /// The end; nil for what has none.
+  /// The end; nil for none.
   var to: Double?
   /// Nil in payloads from before 2023-06.
   var reason: String? = "PURCHASE"
@@ -162,7 +162,7 @@ extension TestAPI {
       .post, "/v1/appstore/notifications", body, as: .anonymous, sourceLocation: sourceLocation)
   }
 
-  /// Lets an account submit what Apple signs of a payment on a day.
+  /// Submits, for an account, Apple's signed data of a payment on a day.
   @discardableResult
   func claim(
     _ payment: Payment, _ future: Future? = nil, by account: String, on day: Double,
@@ -189,8 +189,8 @@ extension TestAPI {
 
   /// How a line stands now, in words.
   ///
-  /// To whom it is bound, its state, whether it renews and as what, when the paid time ends, and
-  /// whether that account may use what it paid for.
+  /// The bound account, the state, whether and as which product it renews, the paid time's end, and
+  /// whether that account has access.
   func state(of line: String = "1000", environment: String = "production") async throws
     -> String
   {

@@ -5,10 +5,10 @@ import Secrets
 import Subscriptions
 import Synchronization
 
-/// Stands in for the network to Apple: the simulated App Store answers, or what a test laid ready.
+/// Stands in for the network to Apple: the simulated App Store or a test's responses.
 final class StandInAppStore: AppStoreTransport {
   let simulation: AppStoreSimulation
-  /// What signs in Apple's place, and whatever a test wants signed.
+  /// Signs in Apple's place; tests use it too.
   let signer: SimulatedSigner
 
   private struct State {

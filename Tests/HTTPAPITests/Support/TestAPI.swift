@@ -19,7 +19,7 @@ import Testing
 @testable import AdminSite
 @testable import HTTPAPI
 
-/// The real assembly over a database of its own, with a stand-in for the network to Apple and the
+/// The real assembly over a separate database, with a stand-in for the network to Apple and the
 /// simulation's clock.
 ///
 /// Every answer is checked against the OpenAPI document, whatever else a test looks for.
@@ -32,7 +32,7 @@ struct TestAPI: Sendable {
   let ledger: Ledger
   let database: ConnectionPool
 
-  /// What an operator can choose.
+  /// The operator's settings.
   struct Choices: Sendable {
     var sandboxAccess = SandboxAccess.all
     /// Nil: no provisional access.
@@ -61,7 +61,7 @@ struct TestAPI: Sendable {
     }
   }
 
-  /// Puts together what the program puts together.
+  /// Assembles the services as the program does.
   static func assemble(
     _ database: ConnectionPool, choices: Choices = Choices(), apple: StandInAppStore? = nil,
     logger: Logger = quietLogger
@@ -160,7 +160,7 @@ struct TestAPI: Sendable {
     try await call(.get, path, as: caller, sourceLocation: sourceLocation)
   }
 
-  // MARK: What many tests begin with
+  // MARK: Common first steps
 
   /// Puts a product into the catalogue that grants one entitlement.
   func describe(
@@ -198,7 +198,7 @@ struct TestAPI: Sendable {
     try await submit(account, [("receipt_data", .string(receipt))], more, sourceLocation)
   }
 
-  /// Submits signed transactions, and renewal infos beside them if there are any.
+  /// Submits signed transactions, with renewal infos if there are any.
   func submit(
     _ account: String, signed transactions: [String], renewalInfo: [String] = [],
     _ more: KeyValuePairs<String, JSONValue> = [:],
@@ -224,7 +224,6 @@ struct TestAPI: Sendable {
   }
 }
 
-/// What was answered.
 struct Answer: Sendable, CustomStringConvertible {
   let status: Int
   let headers: HTTPFields
@@ -256,7 +255,7 @@ extension JSONValue {
 }
 
 extension Ledger {
-  /// Claims what a worker would do of submissions and notifications.
+  /// Claims jobs for submissions and notifications as a worker does.
   func claimJobs(limit: Int, worker: String, at now: Timestamp, lease: Duration) async throws
     -> [Job]
   {

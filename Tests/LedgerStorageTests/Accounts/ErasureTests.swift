@@ -127,7 +127,7 @@ struct ErasureTests {
       #expect(published.last?.account == erasure.pseudonym)
       #expect(try await places(of: name, in: ledger) == [])
 
-      // What waited for the webhook is not pushed any more, and this is, under the pseudonym.
+      // Pending events are no longer sent; this one is, under the pseudonym.
       _ = try await ledger.webhooks.pushEvents(at: day(6))
       let jobs = try await ledger.jobs.claimJobs(
         limits: [.webhooks: 10], worker: "w", at: day(6), lease: .seconds(60))

@@ -29,7 +29,7 @@ struct BackupTests {
     #expect(process.terminationStatus == 0, "\(String(decoding: messages, as: UTF8.self))")
   }
 
-  /// Runs a body on what a backup holds, restored on a server of its own.
+  /// Runs a body on a backup, restored on a separate server.
   private static func withRestored(
     _ file: URL, _ body: (Ledger) async throws -> Void
   ) async throws {
@@ -101,7 +101,7 @@ struct BackupTests {
         "pg_dump", "--format", "custom", "--file", file.path(percentEncoded: false), "--dbname",
         ledger.database.uri)
       let (rest, jobs) = (try await Self.page(ledger, after: begin), try await Self.jobs(ledger))
-      // Whatever is recorded after the backup is lost, though events of it were read.
+      // Everything recorded after the backup is lost, even if its events were read.
       for number in 5...6 { try await Self.sell(number, in: ledger) }
       let future = try await Self.page(ledger).next
       #expect(future.position > end.next.position)
@@ -115,9 +115,9 @@ struct BackupTests {
         #expect(try await Self.page(restored, after: begin) == rest)
         #expect(try await Self.page(restored, after: end.next).events == [])
         #expect(try await restored.events.events(after: future, limit: 10) == .cursorUnknown)
-        // What was to be done is still to be done.
+        // Pending jobs are still pending.
         #expect(try await Self.jobs(restored) == jobs)
-        // Numbers are given on, and Apple sends again what was lost.
+        // Numbering continues, and Apple sends the lost notifications again.
         for number in 5...8 { try await Self.sell(number, in: restored) }
         #expect(
           try await restored.owner(of: "5", line: OriginalTransactionKey(.production, "1005"))

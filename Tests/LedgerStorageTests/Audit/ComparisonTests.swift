@@ -42,7 +42,7 @@ struct ComparisonTests {
       let job = try #require(try await claim(ledger, on: 4))
       #expect(job.key == .compareNotifications(bundleID: Self.app, .production))
       try await schedule(4.5)
-      // What it was to be done again for is not done yet.
+      // The comparison requested during the job is still due.
       try await ledger.jobs.repeat(job, at: day(9), now: day(4.6))
       #expect(try await due(ledger) == day(4.5))
       let again = try #require(try await claim(ledger, on: 4.6))

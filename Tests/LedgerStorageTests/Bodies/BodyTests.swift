@@ -74,7 +74,7 @@ struct BodyTests {
       #expect(sent > 80_000)
       #expect(stored < 1000)
       #expect(chains == 1)
-      // What is damaged is not taken for what was sent.
+      // A damaged body is reported, not returned.
       _ = try await ledger.database.execute(
         "UPDATE tenure.certificate_chain SET header = header || 'x'")
       await #expect(throws: LedgerError.self) {
@@ -97,7 +97,7 @@ struct BodyTests {
   }
 
   private func refer(as id: UUID, in ledger: Ledger) async throws {
-    // On a connection of its own: it may wait for a lock.
+    // On a separate connection: it may wait for a lock.
     try await ledger.database.withTransaction { transaction in
       _ = try await transaction.batch(Self.reference(of: id))
       try await transaction.commit()

@@ -128,7 +128,7 @@ struct PayloadRetentionTests {
 
   // swift-format-ignore
   @Test(arguments: [
-    // what is still to be done                                                                             kept
+    // pending work                                                                                         kept
     ("UPDATE tenure.submission SET status = 'pending', decided_at = NULL",                                  [10, 10, 0, 0]),
     ("INSERT INTO tenure.job (kind, subject, queue, run_at, created_at, discarded_at, last_error) SELECT 'verify_submission', submission_id::text, 'submissions', now(), now(), now(), 'no' FROM tenure.submission", [10, 10, 0, 0]),
     ("SELECT 1",                                                                                            [0, 0, 0, 0]),
@@ -152,7 +152,7 @@ struct PayloadRetentionTests {
     async throws
   {
     try await withTenDays { ledger in
-      // The receipt of the first day once more on the 20th, and what was answered then.
+      // The receipt of the first day once more on the 20th, with the response of that day.
       let again = try await ledger.store("receipt 1", by: "account 1", on: 20)
       try await ledger.verify(
         again, [charge("1", on: 1, line: OriginalTransactionKey(.production, "1001"))],

@@ -5,7 +5,7 @@ import Testing
 
 @testable import LedgerStorage
 
-/// What an account has bought and used up costs its reads nothing.
+/// Used-up purchases don't slow an account's reads.
 struct ConsumableTests {
   private static func line(_ number: Int) -> OriginalTransactionKey {
     OriginalTransactionKey(.production, OriginalTransactionID("\(10_000 + number)"))

@@ -5,12 +5,12 @@ import Testing
 @testable import LedgerStorage
 @testable import Subscriptions
 
-/// The view says in SQL what the programs compute in code: neither may drift from the other.
+/// The view in SQL and the programs' code compute the same entitlements.
 @Suite("The view current_entitlement")
 struct CurrentEntitlementTests {
   private static let accounts = (1...400).map { "account \($0)" }
 
-  /// Half of the accounts may use what they bought in the sandbox in the last case.
+  /// In the last case, half of the accounts have sandbox access.
   @Test(arguments: ["all", "none", "some"])
   func `says what the code says`(sandbox: String) async throws {
     let access: SandboxAccess =

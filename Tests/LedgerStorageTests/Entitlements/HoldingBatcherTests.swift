@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Reading holdings for many callers")
 struct HoldingBatcherTests {
-  /// Gives each account one charge of a line of its own, named after it.
+  /// Gives each account one charge of a separate line, named after it.
   private static func fill(_ ledger: Ledger, _ accounts: [String]) async throws {
     for account in accounts {
       let line = OriginalTransactionKey(.production, OriginalTransactionID(account))

@@ -40,7 +40,7 @@ struct ReadingTests {
     .disabled(if: ScratchPlace.environment.isDistributed))
   func plans() async throws {
     try await withScratchDatabase { configuration in
-      // One connection, so that what it did is counted before the next statement looks.
+      // One connection, so that its work is counted before the next statement looks.
       configuration.connectionLimit = 1
     } _: { database in
       let ledger = Ledger(database: database)

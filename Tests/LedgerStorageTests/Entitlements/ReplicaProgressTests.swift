@@ -52,7 +52,7 @@ struct ReplicaProgressTests {
     #expect(progress.isKnown(until: progress.needed(since: [nil], at: at(3))))
     progress.applied(end(300))
     #expect(progress.isKnown(until: needed))
-    // What is forgotten is older than what any standby may lack that is asked.
+    // Only changes that every standby in use has applied are forgotten.
     changes.note(["ben"], at: at(8))
     #expect(changes.latest(of: ["anna", "ben"]) == [nil, at(8)])
   }

@@ -419,7 +419,7 @@ struct FeedTests {
         """)
       _ = try await ledger.database.execute("UPDATE tenure.feed SET pushed_to = 1")
       let job = try await trimming(ledger)
-      // On a pool of its own, so that no question waits behind this transaction.
+      // On a separate pool, so that no query waits behind this transaction.
       let other = Ledger(
         database: ConnectionPool(
           configuration: ledger.database.configuration,

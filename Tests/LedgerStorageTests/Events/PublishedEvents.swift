@@ -15,7 +15,7 @@ struct PublishedEvent: Sendable {
   var data: PublishedData
 }
 
-/// What is read of an event's data by tests.
+/// The fields of an event's data that tests read.
 struct PublishedData: Decodable, Sendable {
   struct Entitlement: Decodable, Hashable, Sendable {
     var entitlement: String
@@ -57,7 +57,7 @@ extension Ledger {
     try await publishedEvents(account).map(\.kind.rawValue)
   }
 
-  /// Records what a poll brought.
+  /// Records the evidence of a poll.
   @discardableResult
   func learn(_ evidence: [Evidence], on date: Double, terms: AccessTerms = .shop) async throws
     -> Bool
@@ -65,7 +65,7 @@ extension Ledger {
     try await polls.record(evidence, polledAs: "poll", at: day(date), terms: terms).isChanged
   }
 
-  /// Records what a notification brought.
+  /// Records the evidence of a notification.
   func receive(_ evidence: [Evidence], on date: Double, terms: AccessTerms = .shop) async throws {
     let id = UUID().uuidString
     _ = try await notifications.store(
@@ -76,7 +76,7 @@ extension Ledger {
       terms: terms)
   }
 
-  /// Claims what is to be done at its moment, or for all accounts.
+  /// Claims a job that is due at its time, or for all accounts.
   func claim(by worker: String, on date: Double) async throws -> Job {
     try #require(
       try await jobs.claimJobs(
@@ -106,7 +106,7 @@ extension Ledger {
     }
   }
 
-  /// What an account can use, with the ends.
+  /// An account's entitlements and their ends.
   func usable(by account: String, on date: Double, terms: AccessTerms = .shop) async throws
     -> [String: Timestamp?]
   {

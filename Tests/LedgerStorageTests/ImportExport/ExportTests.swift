@@ -52,7 +52,7 @@ struct ExportTests {
         hashes[line(entry)] = hash
         for (index, byte) in Self.bytes(hash).enumerated() { digest[index] ^= byte }
       }
-      // The audit has made a mark of what is old enough: nothing yet, so make one of everything.
+      // The audit's checkpoint covers old entries only: none yet, so make one of everything.
       _ = try await ledger.database.execute(
         """
         INSERT INTO tenure.ledger_checkpoint (stored_before, entries, digest)
@@ -92,7 +92,7 @@ struct ExportTests {
         UPDATE tenure.body SET content = NULL, pruned_at = \(day(9)) WHERE sha256 = sha256('gone')
         """)
       let found = try await pages(of: .notifications(bodyBytes: 7), ledger)
-      // What is longer than a page comes alone, and what is gone takes no place.
+      // A row longer than a page comes alone, and deleted rows take no place.
       #expect(
         found.map { $0.map { $0["notification_id"] } } == [["n0"], ["n1"], ["n2", "n3", "n4"]])
       let rows = found.flatMap(\.self)

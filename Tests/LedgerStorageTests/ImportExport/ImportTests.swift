@@ -31,7 +31,7 @@ struct ImportTests {
     }
   }
 
-  /// What a poll brings, recorded.
+  /// Records the evidence of a poll.
   private func receive(_ evidence: [Evidence], on date: Double, _ ledger: Ledger) async throws {
     _ = try await ledger.polls.record(
       evidence, polledAs: "poll", about: nil, upTo: nil, at: day(date), terms: .shop)
@@ -59,7 +59,7 @@ struct ImportTests {
       #expect(try await ledger.holdings.holdings(of: "anna").holdings.count == 1)
       progress = try await ledger.exports.importProgress()
       #expect((progress.lines, progress.verified, progress.waiting) == (2, 1, 1))
-      // A renewal follows the rule, and a claim of what was imported finds it taken.
+      // A renewal follows the rule, and a claim of an imported charge finds it taken.
       try await ledger.submit(
         [charge("2", on: 60)], claiming: [key("1"), key("2")], by: "cora", on: 60.1)
       #expect(try await ledger.owner(of: "1") == "anna")

@@ -192,7 +192,7 @@ struct PollTests {
       #expect(try await sources(ledger) == [originalKey: ofSubmission])
       #expect(try await ledger.polls.pollRequest(originalKey)?.source == ofSubmission)
 
-      // Signed data has no receipt, and leaves what is there.
+      // Signed data has no receipt, and leaves the existing one.
       let signed = try await ledger.store(by: "anna", on: 1)
       _ = try await ledger.submissions.record(
         SubmissionStore.VerifiedSubmission(

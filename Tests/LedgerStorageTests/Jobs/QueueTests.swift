@@ -396,7 +396,7 @@ struct QueueTests {
   @Test("the schema knows every kind of job, and no other")
   func kindsOfSchema() async throws {
     try await withLedger { ledger in
-      // Any name: a newer program has kinds of its own.
+      // Any name: a newer program may have other kinds.
       let check = try await ledger.database.query(
         "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'job_kind_check'"
       ).decodeOnly(String.self)

@@ -70,7 +70,7 @@ struct UnclaimedChargeTests {
         try await ledger.learn(
           [charge(TransactionID("\(name)3"), on: 60, line: line)], on: 61, terms: terms)
       }
-      // What is claimed is on no list.
+      // Claimed charges are on no list.
       let other = OriginalTransactionKey(.production, "3000")
       try await ledger.learn([charge("w1", on: 0, line: other)], on: 31, terms: terms)
       try await ledger.submit(

@@ -243,7 +243,7 @@ struct MovementRowTests {
         try #require(jobs.first), every: .seconds(10), at: day(1))
       try await ledger.database.runScript("UPDATE tenure.movement_day SET number = number + 1")
       try await ledger.database.withConnection { holder in
-        // Both have looked for what the sums lack before either can write it.
+        // Both have read the missing movements before either can write the sums.
         try await holder.runScript("BEGIN; SELECT FROM tenure.movement_day FOR UPDATE")
         async let first = ledger.auditor.rebuild()
         async let second = ledger.auditor.rebuild()

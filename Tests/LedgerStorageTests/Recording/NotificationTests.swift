@@ -29,7 +29,7 @@ struct NotificationTests {
       terms: .everything)
   }
 
-  /// Runs a test on a ledger of its own that sells a month.
+  /// Runs a test on a separate ledger that sells a month.
   private func withInbox(_ body: @Sendable (Ledger) async throws -> Void) async throws {
     try await withLedger { ledger in
       _ = try await ledger.products.describe(

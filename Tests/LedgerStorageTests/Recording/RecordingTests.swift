@@ -35,7 +35,7 @@ struct RecordingTests {
         claiming: [key("2")], by: "ben", on: 32.1)
       #expect(try await ledger.owner(of: "2") == "anna")
       #expect(try await ledger.holdings.holdings(of: "ben").holdings.isEmpty)
-      // The first month is over and pruned; what is held now is the renewal.
+      // The first month has ended and was pruned; the renewal is held now.
       #expect(try await ledger.holdings.holdings(of: "anna").holdings.map(\.charge) == [key("2")])
     }
   }
@@ -155,7 +155,7 @@ struct RecordingTests {
         [status(true, on: 121)], claiming: [key("4", line: other)], by: "carl", on: 121)
       try await ledger.submit([status(true, on: 121.1)], claiming: [key("3")], by: "anna", on: 121)
       #expect(try await ledger.owner(of: "4", line: other) == "carl")
-      // Late evidence brings the replay, over what was read again.
+      // Late evidence causes a replay of the history, which is read again.
       let late = try await ledger.submit([status(true, on: 9.5)], claiming: [], by: "anna", on: 122)
       let changes = late?.recording.originals[originalKey]?.changes
       #expect(changes?.filter(\.changesOwner) == [])
@@ -215,7 +215,7 @@ struct RecordingTests {
       #expect(try await ledger.owner(of: "2") == "ben")
       try await receive([charge("2", on: 40, asOf: 48, token: carl)], on: 52)
       #expect(try await ledger.owner(of: "2") == "carl")
-      // What the repetition said of the other facts still holds.
+      // The other facts of the repetition still hold.
       try await receive([charge("1", on: 0, asOf: 49, revokedOn: 5)], on: 53)
       let original = try await ledger.ownership.original(of: originalKey)
       #expect(original?.charge(of: key("1"))?.charge.revocation == nil)

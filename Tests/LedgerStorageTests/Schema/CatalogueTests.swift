@@ -41,7 +41,7 @@ struct CatalogueTests {
       cache.finishReading(slow, with: old)
       #expect(cache.catalogue["monthly"]?.priceMilliunits == 1)
 
-      // What another process describes is there with the next reading.
+      // A product described by another process appears with the next reading.
       _ = try await ledger.products.describe(product(price: 2))
       try await cache.refresh()
       #expect(cache.catalogue["monthly"]?.priceMilliunits == 2)

@@ -62,7 +62,7 @@ struct DistributionTests {
     CatalogueTable(name: name, wanted: wanted, placed: nil, parents: parents)
   }
 
-  /// What Citus must leave as the schema made it, in words.
+  /// The properties of the schema that Citus must preserve, as text.
   private static func catalogue(_ database: ConnectionPool) async throws -> [String] {
     try await database.query(
       """

@@ -114,7 +114,7 @@ struct SchemaUpgradeTests {
         database, SchemaStep(version: Self.current + 1, servesSince: Self.current, sql: text))
       let error = await #expect(throws: PostgresError.self) { try await migrator.migrate() }
       #expect(error?.sqlState == .uniqueViolation)
-      // What the attempt has left would be taken for the index.
+      // The failed attempt left an invalid index of the same name.
       #expect(try await Self.isValid("doubled_once", in: database) == false)
       #expect(try await migrator.version() == Self.current)
       #expect(try await migrator.check() == .current)
@@ -179,7 +179,7 @@ struct SchemaUpgradeTests {
     }
   }
 
-  /// Counts what is logged as a notice.
+  /// Counts messages of level notice.
   private final class Notices: Sendable {
     private let notices = Mutex(0)
 

@@ -52,7 +52,7 @@ func exchange(_ answer: String) -> SubmissionExchange {
     fault: nil)
 }
 
-/// Runs a test on a ledger of its own.
+/// Runs a test on a separate ledger.
 func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
   try await withScratchDatabase { database in
     try await body(Ledger(database: database))
@@ -60,13 +60,13 @@ func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
 }
 
 extension Ledger {
-  /// Waits until a connection waits for a lock, or a condition holds: a task that was
-  /// started meanwhile has got as far as it can.
+  /// Waits until a connection waits for a lock, or a condition holds: a concurrent task has
+  /// then got as far as it can.
   ///
   /// - Parameters:
   ///   - waiters: How many have to wait.
-  ///   - condition: What is enough instead.
-  /// - Throws: What the database says.
+  ///   - condition: Ends the wait as well.
+  /// - Throws: Database errors.
   func waitForALock(of waiters: Int = 1, or condition: SQL = "false") async throws {
     for _ in 0..<10_000 {
       let isMet = try await database.query("SELECT \(condition)").decodeOnly(Bool.self)
@@ -104,7 +104,7 @@ extension Ledger {
         retryAt: day(date) + .minutes(1)))
   }
 
-  /// Records what Apple answered about a submission.
+  /// Records Apple's response to a submission.
   @discardableResult
   func verify(
     _ submission: Submission, _ evidence: [Evidence], claiming selected: [TransactionKey],
@@ -158,7 +158,7 @@ extension AccessTerms {
 }
 
 extension Ledger {
-  /// Claims what a worker would do of submissions and notifications.
+  /// Claims jobs for submissions and notifications as a worker does.
   func claimJobs(limit: Int, worker: String, at now: Timestamp, lease: Duration) async throws
     -> [Job]
   {

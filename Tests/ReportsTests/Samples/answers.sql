@@ -191,7 +191,7 @@ SELECT day, product_id, renews_as, currency, number, amount_milliunits FROM tenu
 --= 2026-04-16|week|month|EUR|1|10990
 --= 2026-04-20|month|month|USD|1|10490
 
--- renewals due of a family: what is shared costs nothing, whatever it renews as
+-- renewals due of a family: shared subscriptions cost nothing, whatever they renew as
 SELECT day, product_id, renews_as, currency, number, amount_milliunits, from_catalogue_milliunits FROM tenure.report_renewals_due(include_family_shared => true, as_of => '2026-02-20 12:00Z');
 --= 2026-03-05|month|month|EUR|1|9990|0
 --= 2026-03-10|month|month|EUR|1|9990|0
@@ -455,11 +455,11 @@ SELECT measure, from_day, original_transaction_id FROM tenure.report_active_item
 --= there expired|2025-06-01|e1
 --= there new|2025-06-01|e3
 
--- the moment itself has happened, and what is known from it on is known at it
+-- the moment itself counts as past, and facts known from it on are known at it
 SELECT (SELECT active FROM tenure.report_active('2025-06-01', '2025-06-01', environment => 'sandbox', as_of => '2025-06-01 00:00Z')), (SELECT active FROM tenure.report_active('2025-05-31', '2025-05-31', environment => 'sandbox', as_of => '2025-05-31 23:59:59.999Z')), (SELECT active FROM tenure.report_active('2025-06-01', '2025-06-01', environment => 'sandbox', known_at => '2025-06-01 06:00Z')), (SELECT active FROM tenure.report_active('2025-06-01', '2025-06-01', environment => 'sandbox', known_at => '2025-06-01 05:59:59.999Z'));
 --= 1|0|1|0
 
--- what is known until a moment is not known at it
+-- facts known until a moment are not known at it
 SELECT t.at, (SELECT string_agg(product_id || charges, ',') FROM tenure.report_revenue('2025-09-01', '2025-09-30', environment => 'sandbox', by_product => true, known_at => t.at)) AS charges FROM (VALUES (timestamptz '2025-09-06 11:59:59.999Z'), ('2025-09-06 12:00Z')) AS t (at);
 --= 2025-09-06T11:59:59.999+00:00|edgeold1
 --= 2025-09-06T12:00:00+00:00|edge1

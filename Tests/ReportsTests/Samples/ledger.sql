@@ -358,7 +358,7 @@ INSERT INTO renewal_status (environment, original_transaction_id, number, as_of,
 VALUES ('production', 's8', 1, '2026-02-25 10:00Z', 'year', false),
     ('production', 's5', 1, '2026-04-08 20:00Z', 'month', false),
     ('production', 'fs1', 1, '2026-02-15 10:00Z', 'year', false);
--- The sums of charges by day, some of them rolled up; and a charge that was delivered meanwhile.
+-- The sums of charges by day, some of them rolled up; and a charge that was delivered since.
 INSERT INTO charge_day
 SELECT t.environment, b.measure, b.day, b.cause, t.product_id, t.ownership_type, count(*)
 FROM store_transaction AS t

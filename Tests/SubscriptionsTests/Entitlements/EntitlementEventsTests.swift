@@ -240,7 +240,7 @@ extension [ExactText: Timestamp?] {
 }
 
 extension LedgerEvent {
-  /// The event of an entitlement: what, when, and what is there now.
+  /// An entitlement's event: its kind, its time, and the entitlement after it.
   fileprivate var inWords: String {
     let entitlement = data.entitlement
     let name = kind.rawValue.dropFirst("entitlement.".count)

@@ -2,7 +2,6 @@ import Foundation
 import Subscriptions
 import Testing
 
-/// What an account has at a moment.
 struct EntitlementTests {
   /// A's holding of one original transaction, given as charges that A owns, the latest of which may renew.
   struct Case: Sendable, CustomTestStringConvertible {
@@ -228,7 +227,7 @@ struct EntitlementTests {
     var testDescription: String { name }
   }
 
-  /// Beside a month from day 0 to day 30.
+  /// Grants in addition to a month from day 0 to day 30.
   // swift-format-ignore
   static let grants: [Given] = [
     Given("longer than the month",   from: 5,  to: 40,  at: day(10),            .active,  .grant),

@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// What accounts hold of a line, as it is recorded.
+/// The holdings recorded for a line.
 struct HoldingTests {
   @Test func everyOwnedChargeIsHeldByItsOwner() {
     var ledger = Ledger()
@@ -81,7 +81,7 @@ struct HoldingTests {
     ledger.claim(key("1", .gems), by: a)
     #expect(ledger.holdings(of: a).isEmpty)
     #expect(ledger.entitlements(of: a, at: day(1)).isEmpty)
-    // Where only the catalogue says what it is, another catalogue may say otherwise.
+    // If only the catalogue gives the type, another catalogue may give a different one.
     var untyped = Ledger()
     untyped.receive(charge("1", .gems, from: day(0)))
     untyped.claim(key("1", .gems), by: a)

@@ -207,7 +207,7 @@ struct OriginalTransactionEventsTests {
         "transaction.claimed A 1 gained by submitter",
         "binding.opened A 1 by submitter from none",
       ]),
-      // What looks like one turns out to be none.
+      // The upgrade first looks like a refund.
       ({ $0.record(refunded("1", 0, on: 15, asOf: 15)) }, ["transaction.revoked A 1 day 15"]),
       ({ $0.record(bought("2", 15, .quarterly) + [claims("2", a, 15, .quarterly)]) }, [
         "transaction.recorded A 2",
@@ -496,7 +496,7 @@ extension OriginalTransactionEventsTests {
 }
 
 extension Ledger {
-  /// What turned out to report other charges.
+  /// Charges that turned out to be duplicates of others.
   fileprivate var retired: Set<Charge.ID> {
     Set(
       entries.compactMap { entry in

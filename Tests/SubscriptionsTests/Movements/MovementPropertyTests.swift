@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// What holds of the movements of every subscription, for random evidence.
+/// Invariants of every subscription's movements, for random evidence.
 struct MovementPropertyTests {
   @Test("The same movements, whatever the order in which Apple's evidence arrives")
   func orderOfArrival() {
@@ -71,7 +71,7 @@ struct MovementPropertyTests {
         let running = spans.last(where: { $0.isPaid || $0.isTrial }),
         running.terms.charge == rule.charges[position].id, running.state != .inGracePeriod
       else { return nil }
-      // Beside a word of after its end: that one says nothing about how it ran.
+      // A status from after its end says nothing about the time before.
       let isOn = running.state == .activeRenewing || running.state == .trialRenewing
       let lateStatuses = ledger.line.history.statuses.contains { status in
         status.autoRenews != nil && running.end.map { status.asOf >= $0 } ?? false
@@ -102,7 +102,7 @@ private struct Counted: Hashable {
         movement.transactionID = ""
         // When it was decided is a matter of when it arrived.
         movement.ownership = nil
-        // The end is what Apple says of the transaction that names the charge: of the first one.
+        // The end is Apple's for the first transaction, which names the charge.
         movement.expiry = nil
         return Counted(movement: movement, reports: Set(charge?.transactions ?? []))
       })
@@ -152,7 +152,7 @@ private struct Stocks {
     }
   }
 
-  /// What can't be.
+  /// A violated invariant.
   var fault: String? {
     let all = [("paid", paid), ("trials", trials), ("states", states)]
     for (name, stock) in all {
@@ -172,7 +172,7 @@ private struct Stocks {
     return nil
   }
 
-  /// What should have ended.
+  /// A stock that should be empty at the end.
   var open: String? {
     if paid.values.contains(1) { return "paid for" }
     if trials.values.contains(1) { return "a trial" }

@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// What reports count of a subscription's life, each case worked out by hand.
+/// The movements in a subscription's life, each case worked out by hand.
 struct MovementTests {
   @Test("What happened, and is expected", arguments: MovementStory.all)
   func movements(story: MovementStory) {

@@ -76,7 +76,7 @@ struct RenewalPlanTests {
     ("over",                             line(phase: .expired, polled: 422),          422,  nil),
     ("refunded",                         line(isRevoked: true, polled: 10),           10,   on(30, .hours(24), 1)),
     ("refunded, after the end",          line(isRevoked: true, polled: 32),           32,   on(120, .hours(24), 2)),
-    // What does not renew: only refunds are polled for, where notifications do not report them.
+    // Products that don't renew: polled for refunds only, where notifications don't report them.
     ("bought",                           bought(),                                    30,   on(32, .hours(6), 2)),
     ("bought, three days ago",           bought(polled: 32.3),                        33,   on(37, .hours(6), 2)),
     ("bought, and not polled",           bought(),                                    50,   on(60, .hours(6), 2)),

@@ -308,7 +308,7 @@ struct AutoRenewalTests {
     let owner = ledger.owner("3") ?? b
     let entitlement = ledger.premium(owner, at: day(end + 2))
     #expect(entitlement?.willRenew == !test.isOff)
-    // What the forecast of renewals counts on.
+    // The forecast of renewals relies on this.
     let timeline = SubscriptionTimeline(of: ledger.line, rule: rule, in: catalogue)
     #expect(
       timeline.spans.last { $0.state != .expired }?.state

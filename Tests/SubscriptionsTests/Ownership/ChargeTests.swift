@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// Which transactions report one charge, and what the charge is called.
+/// Transactions that report one charge, and the charge's name.
 struct ChargeTests {
   struct Pair: Sendable, CustomTestStringConvertible {
     var name: String
@@ -128,7 +128,7 @@ struct ChargeTests {
     #expect(ledger.rule.charges.count == 1)
   }
 
-  /// A's lifetime of day 0, its restore of day 5, and what was bought on day 20.
+  /// A's lifetime of day 0, its restore of day 5, and a purchase on day 20.
   // swift-format-ignore
   static let threeReports: [(name: String, refund: Double?, onRestore: Bool, charges: Int)] = [
     ("never refunded",                        nil, false, 1),

@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// Which charges of a receipt a submission claims.
+/// The charges of a receipt that a submission claims.
 struct ClaimSelectionTests {
   struct Case: Sendable, CustomTestStringConvertible {
     var name: String

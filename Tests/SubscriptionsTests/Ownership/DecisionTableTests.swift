@@ -267,7 +267,7 @@ struct DecisionTableTests {
     #expect(ledger.owner("2") == b)
   }
 
-  // MARK: What is no subscription
+  // MARK: Other product types
 
   @Test func theFirstClaimDecidesOnAConsumableOnce() {
     var ledger = Ledger()

@@ -33,7 +33,7 @@ struct InvariantTests {
       var ledger = history.ledger
       let batches = batches(items, using: &generator)
       for batch in batches { ledger.record(batch) }
-      // To claim again what was released is no repetition: the first time.
+      // The first claim after a release is not a repetition.
       if items.contains(where: isRelease) { ledger.record(withoutOverrides(items)) }
       let before = Outcome(ledger)
       for batch in batches + [withoutOverrides(items)] {

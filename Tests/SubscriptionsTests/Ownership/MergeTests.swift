@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// Accounts that were merged into others: what was theirs, and what comes later.
+/// Charges of merged accounts, from before and after the merge.
 struct MergeTests {
   private static let month = charge("1", from: day(0), to: day(30))
   private static let renewal = charge("2", from: day(30), to: day(60), kind: .renewal)

@@ -2,7 +2,7 @@ import Foundation
 import Subscriptions
 import Testing
 
-/// What a line appends when it records.
+/// The entries that a line appends when it records.
 struct OriginalTransactionTests {
   static let first = charge("1", from: day(0), to: day(30), item: "w1")
   static let second = charge("2", from: day(30), to: day(60), item: "w2")

@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// Who would own what is bought or renewed now.
+/// The owner of a purchase or renewal made now.
 struct OwnershipPreviewTests {
   /// A's month from day 0 to day 30, and the statuses since; asked by B.
   static func preview(_ received: [RenewalStatus], at moment: Timestamp) -> OwnershipPreview {

@@ -2,7 +2,7 @@ import Foundation
 import Subscriptions
 import Testing
 
-/// Which charge fulfils which order.
+/// The charges that fulfil orders.
 struct PurchaseOrderTests {
   static func order(
     _ number: UInt8 = 1, by account: AccountKey = a, of product: ProductID = .monthly,

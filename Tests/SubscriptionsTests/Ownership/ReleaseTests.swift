@@ -53,7 +53,7 @@ struct ReleaseTests {
 
   // swift-format-ignore
   @Test(arguments: [
-    // Released from, the owner of what was charged on day 30, of what is charged on day 60 unless
+    // The date of the release, the owner of day 30's charge, and that of day 60's charge unless
     // the second month is claimed, and if B claims it.
     (day(40), a, nil, b),
     (day(61), a, a, a),
@@ -69,7 +69,7 @@ struct ReleaseTests {
     claimed.claim(key("2"), by: b)
     claimed.receive(third3)
     #expect(claimed.owner("3") == thirdOfClaimed)
-    // The claim grants what was unclaimed in between.
+    // The claim grants the charge unclaimed in between.
     ledger.claim(key("2"), by: b)
     #expect(ledger.owner("3") == thirdOfClaimed)
     #expect(ledger.owner("1") == a)

@@ -57,7 +57,7 @@ struct ReportedSwitchOffTests {
     #expect(evidence == (row.isUsed ? expected : nil))
   }
 
-  /// What Apple says without a word on auto-renew.
+  /// A status from Apple that does not mention auto-renew.
   private static func status(
     _ asOf: Timestamp, _ phase: RenewalStatus.Phase, token account: AccountKey
   ) -> RenewalStatus {
@@ -72,10 +72,10 @@ struct ReportedSwitchOffTests {
     #expect(ledger.line.evidence(of: AutoRenewOffDate(line: mainKey, at: day(10))) == nil)
   }
 
-  /// Whatever date is made up and whatever comes later, the owners are those by Apple's word alone.
+  /// An invented date changes no owner, whatever evidence comes later.
   ///
-  /// But for orders that were opened between the two dates: a made-up date could as well
-  /// open an order then.
+  /// Orders opened between the two dates are the exception: an invented date could as well open
+  /// an order then.
   @Test func `a date that is made up moves no charge`() {
     forAll("a date that is made up moves no charge", iterations: 1000) { generator in
       let history = RandomHistory(isHostile: false, using: &generator)
@@ -98,8 +98,8 @@ struct ReportedSwitchOffTests {
     }
   }
 
-  /// What was known when Apple answered, and what comes to be known later, of later dates: Apple's
-  /// answer lists every charge that was made before it.
+  /// Splits items by when Apple answered: the answer lists every charge that was made before it,
+  /// and all later items have later dates.
   private static func split(_ items: [Item], using generator: inout SeededGenerator)
     -> (past: [Item], future: [Item])
   {
@@ -115,7 +115,7 @@ struct ReportedSwitchOffTests {
     return (past + [.evidence(.renewalStatus(off(moment), line: mainKey))], future)
   }
 
-  /// What Apple does not do: renewing in the middle of a period.
+  /// Whether an item is a renewal in the middle of a period, which Apple never makes.
   private static func isRenewal(_ item: Item, before end: Timestamp) -> Bool {
     guard case .evidence(.transaction(let record)) = item else { return false }
     return record.kind == .renewal && record.chargedAt < end - .gapTolerance

@@ -33,7 +33,7 @@ struct RevocationTests {
 
   struct Lifting: Sendable, CustomTestStringConvertible {
     var name: String
-    /// What answers said, by the days of the answers; revocations are of the day given.
+    /// The responses, with the day of each; revocations have the given day.
     var statuses: [(asOf: Timestamp, status: RevocationStatus)]
     var revokedAt: Timestamp?
 
@@ -92,7 +92,7 @@ struct RevocationTests {
       ledger.receive(
         charge("9", from: day(0), to: day(30), asOf: day(20), item: "w", revocation: status))
       #expect(ledger.charge("1")?.revocation?.at == day(5))
-      // What lifts it is a word about the transaction that was refunded.
+      // Only a status of the refunded transaction itself lifts it.
       ledger.receive(
         charge("1", from: day(0), to: day(30), asOf: day(20), item: "w", revocation: status))
       #expect(ledger.charge("1")?.revocation == nil)

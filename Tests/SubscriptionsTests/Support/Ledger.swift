@@ -101,7 +101,7 @@ struct Ledger {
     record([importItem(line, for: account, boughtUntil: boughtUntil)])
   }
 
-  // MARK: What came of it
+  // MARK: Results
 
   var rule: OwnershipRule { OwnershipRule(line.history) }
 

@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// What Apple says in the life of a subscription, and the movements that it comes to.
+/// Apple's evidence in the life of a subscription, and the resulting movements.
 struct MovementStory: Sendable, CustomTestStringConvertible {
   var name: String
   var evidence: [Evidence]
@@ -41,7 +41,7 @@ extension ProductID {
 }
 
 extension Catalogue {
-  /// What Apple names no price for costs the dollars of this one.
+  /// Prices in dollars for charges without a price from Apple.
   static let priced = Catalogue([
     Product(
       id: .monthly, validFrom: day(0), type: .autoRenewable, entitlements: [],
@@ -83,7 +83,7 @@ func charged(
   return .transaction(record)
 }
 
-/// What Apple says at a day about the future of the line.
+/// A renewal status of the line on a given day.
 func status(
   _ asOf: Double, on: Bool? = nil, _ phase: RenewalStatus.Phase? = nil, intent: Int? = nil,
   isCommitment: Bool = false

@@ -26,7 +26,7 @@ func rearranged(_ items: [Item], using generator: inout some RandomNumberGenerat
   return result
 }
 
-/// Cuts items into what is recorded together, in order.
+/// Divides items into batches that are recorded together, in order.
 func batches(_ items: [Item], using generator: inout some RandomNumberGenerator) -> [[Item]] {
   var batches: [[Item]] = []
   for item in items {
@@ -42,7 +42,7 @@ func batches(_ items: [Item], using generator: inout some RandomNumberGenerator)
 }
 
 extension OwnershipAction {
-  /// Whether it can be recorded: what it is about is known, and of a whole line nothing has to be.
+  /// Whether it can be recorded: its transaction is known, or it concerns a whole line.
   func isPossible(knowing known: Set<TransactionKey>) -> Bool {
     transaction.map(known.contains) ?? true
   }

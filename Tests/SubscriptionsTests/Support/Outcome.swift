@@ -1,6 +1,6 @@
 import Subscriptions
 
-/// What a ledger came to, in words that don't depend on the order in which it learned things.
+/// A ledger's results, independent of the order in which it learned the facts.
 struct Outcome: Hashable {
   struct Fate: Hashable {
     var reports: Set<TransactionKey>
@@ -10,7 +10,7 @@ struct Outcome: Hashable {
     var rule: Decision.Rule?
     var reason: RenewalEvidence.Reason?
     var isProvisional: Bool?
-    /// What the charge before it is reported by.
+    /// The transactions of the previous charge.
     var previous: Set<TransactionKey>
     var statusAsOf: Timestamp?
     var switchedOffAt: Timestamp?

@@ -136,7 +136,7 @@ struct RandomHistory {
     for _ in 0..<generator.number(0...2) {
       let receivedAt =
         record.chargedAt + generator.pick(minus(.minutes(5)), .zero, .minutes(5), .days(1))
-      // Mostly what was just bought; and restores of whatever is there, in no order.
+      // Mostly the latest purchase, else a restore of everything known, in random order.
       let selected = generator.once(in: 4) ? known.shuffled(using: &generator) : [record.key]
       let account = generator.pick(a, b, b, c)
       items.append(
@@ -163,7 +163,7 @@ struct RandomHistory {
         overrideItem(
           record.key, with: generator.pick(a, b, nil, nil),
           from: Self.moment(near: record.purchaseDate, using: &generator)))
-      // Of what was released, the next claim; of what was placed, one that comes to nothing.
+      // After a release, the next claim; after an assignment, a claim without effect.
       if generator.once(in: 2) {
         items.append(
           claimItem(

@@ -4,7 +4,7 @@ import Testing
 /// One of the worked scenarios of the specification: what happened, day by day, and what comes of
 /// it.
 struct Scenario: Sendable, CustomTestStringConvertible {
-  /// What happens; every number is a day of the story.
+  /// An event of the story; every number is a day.
   enum Step: Sendable {
     // At Apple's:
     case buys(
@@ -19,7 +19,7 @@ struct Scenario: Sendable, CustomTestStringConvertible {
     case expires
     // At the app's:
     case orders(AccountKey, ProductID, Double)
-    // What the ledger receives:
+    // Received by the ledger:
     /// A receipt, verified `verified` days into the story, else at once.
     case submits(AccountKey, Double, verified: Double? = nil, restores: Bool = false)
     case polls(Double)
@@ -65,7 +65,7 @@ struct Scenario: Sendable, CustomTestStringConvertible {
   var testDescription: String { name }
 }
 
-/// What one recording brings, and when.
+/// The input of one recording, and its day.
 struct Delivery {
   var at: Timestamp
   var items: [Item]
@@ -83,7 +83,7 @@ extension Scenario {
       })
   }
 
-  /// Lets Apple live through the story, and collects what the ledger receives.
+  /// Plays the story at Apple's, and collects the ledger's input.
   func deliveries() -> [Delivery] {
     var apple = Apple()
     return steps.compactMap { apple.live(through: $0) }
@@ -96,7 +96,7 @@ extension Scenario {
   }
 }
 
-/// What Apple knows of the one line of a scenario.
+/// Apple's records of the one line of a scenario.
 private struct Apple {
   private var transactions: [TransactionRecord] = []
   private var autoRenews = true

@@ -34,7 +34,7 @@ struct SeededGenerator: RandomNumberGenerator {
 /// `TENURE_TEST_TIMES` asks for so many times as many.
 ///
 /// - Parameters:
-///   - name: What is claimed to hold.
+///   - name: The property.
 ///   - iterations: How many inputs.
 ///   - violation: Makes an input from the generator, and says how it violates the property.
 func forAll(

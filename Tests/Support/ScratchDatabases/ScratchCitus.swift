@@ -11,7 +11,7 @@ import Secrets
 /// not a superuser either, and not the owner, so that a function with the owner's rights writes as
 /// another user, as it does for the programs. It may also change what no program may, as tests do.
 package struct ScratchCitus: Sendable {
-  /// Each shard of each table is a table of its own.
+  /// Each shard of each table is a separate table.
   private static let shardsPerTable = 2
 
   /// A superuser's connection URIs of the nodes; the first is the coordinator's.

@@ -6,19 +6,19 @@ import PrivatePostgres
 import Reports
 import Secrets
 
-/// Runs a test on a database of its own: a clone of a template with the schema and
+/// Runs a test on a separate database: a clone of a template with the schema and
 /// the reports.
 ///
-/// All tests of a process share one server, which is forgetful and fast; cloning takes a few
-/// milliseconds, so tests run beside each other and see nothing of one another. With
+/// All tests of a process share one server, which is fast and not durable; cloning takes a few
+/// milliseconds, so tests run concurrently and isolated from each other. With
 /// `TENURE_TEST_DATABASE_URL` or `TENURE_TEST_CITUS_URL` it is the server there: see
 /// ``ScratchPlace``.
 ///
 /// - Parameters:
 ///   - configure: Changes the pool's configuration before it is opened.
 ///   - body: The test.
-/// - Returns: What the body returns.
-/// - Throws: What the body or the server throws.
+/// - Returns: The body's result.
+/// - Throws: Errors of the body and of the server.
 package func withScratchDatabase<Value: Sendable>(
   configure: @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in },
   _ body: @Sendable (ConnectionPool) async throws -> Value
@@ -37,7 +37,7 @@ package func withScratchDatabase<Value: Sendable>(
 /// Runs a test on an empty database of the Citus that is to be tried.
 ///
 /// - Parameter body: The test, with the pool of the schema's future owner.
-/// - Throws: What the body or the server throws.
+/// - Throws: Errors of the body and of the server.
 package func withEmptyCitus(
   _ body: @Sendable (ConnectionPool) async throws -> Void
 ) async throws {

@@ -2,15 +2,15 @@ import Foundation
 
 /// Where the scratch databases of this process are.
 ///
-/// `TENURE_TEST_DATABASE_URL` names a superuser's database on a server that is to be tried; without
-/// it each process starts a server of its own. `TENURE_TEST_CITUS_URL` names a superuser's database
+/// `TENURE_TEST_DATABASE_URL` names a superuser's database on the server under test; without
+/// it each process starts a private server. `TENURE_TEST_CITUS_URL` names a superuser's database
 /// on the coordinator of a Citus instead, in which Citus knows its nodes: see ``ScratchCitus``.
 package struct ScratchPlace: Sendable {
   /// The connection URI of a server that exists already.
   package let server: String?
   /// Whether the schema of every scratch database is distributed.
   package let isDistributed: Bool
-  /// What the names of databases begin with: several processes may use a server.
+  /// The prefix of database names: several processes may use a server.
   let prefix: String
 
   package init(environment: [String: String]) {

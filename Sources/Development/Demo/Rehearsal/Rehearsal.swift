@@ -172,7 +172,7 @@ package struct Rehearsal {
   /// Waits until Apple has confirmed every owner, and delivers its notifications.
   ///
   /// The clock advances by what the budget allows for the confirmations seen, so that the workers
-  /// confirm as fast as they can and the simulated time is what it would take with Apple.
+  /// confirm as fast as they can and the simulated time is the time it would take with Apple.
   private func waitForApple(
     _ stage: Stage, _ ledger: Ledger, _ sender: NotificationSender
   ) async throws {

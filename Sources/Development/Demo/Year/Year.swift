@@ -38,7 +38,7 @@ final class Year {
   private(set) var findings: [String] = []
   private(set) var submissions = 0
 
-  /// - Throws: `SimulationError` for what the App Store does not accept.
+  /// - Throws: `SimulationError` if the App Store does not accept it.
   init(
     _ plan: YearPlan, simulation: AppStoreSimulation, tenure: TenureClient,
     sender: NotificationSender, ledger: Ledger, clockHand: ClockHand? = nil,
@@ -295,7 +295,7 @@ struct YearPlan: Sendable {
 
   var end: Timestamp { length.end(from: start) }
 
-  /// From here on customers do nothing new; what is in flight takes days at most.
+  /// From here on customers do nothing new; pending work takes days at most.
   var rest: Timestamp { end - Self.restLength }
 
   /// Two outages of both verifyReceipt and the App Store Server API: for 9 and for 40 hours.

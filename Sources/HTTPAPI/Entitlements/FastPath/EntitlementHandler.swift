@@ -45,7 +45,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   /// The bytes of an answer that a client must take in time to keep its connection.
   private static let leastTaken = 64 * 1024
 
-  /// What all connections of a server share.
+  /// State shared by all connections of a server.
   struct Server: Sendable {
     let keys: APIKeys
     /// Nil: the router answers everything.
@@ -131,7 +131,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     held.removeAll()
   }
 
-  // MARK: What comes in
+  // MARK: Inbound
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
     let part = unwrapInboundIn(data)
@@ -277,7 +277,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
   }
 
-  // MARK: What goes out
+  // MARK: Outbound
 
   /// Writes the answer with a body, or has the router answer with the failure.
   func answer(_ outcome: Result<[UInt8], any Error>) {

@@ -3,9 +3,9 @@
 -- A report of days counts by the days of a time zone, from from_date to to_date (inclusive), with a
 -- row for each day, ISO week or month; the first and the last row may be shorter.
 --   environment            'production' by default.
---   include_family_shared  Includes what another member of the family paid for.
+--   include_family_shared  Includes purchases that another member of the family paid for.
 --   known_at               As the ledger knew it then; null: as it is known now.
---   as_of                  Leaves out what is dated later, or later than known_at.
+--   as_of                  Leaves out later dates, and dates later than known_at.
 -- With the same parameters, report_NAME_item(..) lists what report_NAME(..) counts: the items whose
 -- measure is the name of a column add up to that column.
 

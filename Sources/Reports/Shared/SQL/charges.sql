@@ -97,7 +97,7 @@ BEGIN ATOMIC
     LEFT JOIN order_fulfilled(known_at) AS o ON o.order_id = c.order_id;
 END;
 
--- What charge_item lists, as it was known at a moment.
+-- The rows of charge_item, as known at a moment.
 CREATE OR REPLACE FUNCTION charge_item_then(
     from_day date, to_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
@@ -140,7 +140,7 @@ RETURNS TABLE (
     account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    -- Citus refuses a condition without a column beside an outer join: `known_at` is part of
+    -- Citus refuses a condition without a column next to an outer join: `known_at` is part of
     -- others.
     SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
@@ -257,7 +257,7 @@ BEGIN ATOMIC
         AND (product IS NULL OR c.product_id = product);
 END;
 
--- What charge_item lists, summed up as far as possible, as in movement_sum.
+-- The rows of charge_item, summed up as far as possible, as in movement_sum.
 CREATE OR REPLACE FUNCTION charge_sum(
     measures text[], from_day date, to_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)

@@ -111,7 +111,7 @@ RETURN ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to']
     || CASE WHEN include_trials THEN ARRAY['trial_started', 'trial_ended'] ELSE '{}'::text[] END;
 
 -- Grants of administrators: +1 where one begins, -1 where it ends. Both are recorded when they
--- happen, so what was known at a moment is what is dated until then.
+-- happen, so the state known at a moment consists of the rows dated until then.
 CREATE OR REPLACE VIEW grant_movement AS
 SELECT g.grant_id, g.account_id, g.entitlement, g.starts_at AS at, 1::bigint AS number
 FROM account_grant AS g

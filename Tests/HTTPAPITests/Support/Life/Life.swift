@@ -11,7 +11,7 @@ struct Life: Sendable {
   enum Source: String, CaseIterable, Sendable {
     /// The device's receipt, submitted.
     case receipts
-    /// What StoreKit 2 gives to the app, submitted.
+    /// StoreKit 2 transactions, submitted by the app.
     case signedTransactions = "signed transactions"
     /// Notifications of version 2.
     case notifications
@@ -41,9 +41,9 @@ struct Life: Sendable {
     /// When it was there.
     let at: Timestamp
     let content: Content
-    /// What Apple answered then about receipts, by receipt.
+    /// Apple's responses at the time, by receipt.
     var receiptAnswers: [String: [UInt8]] = [:]
-    /// What the App Store Server API answered then, by path and query.
+    /// The App Store Server API's responses at the time, by path and query.
     var serverAnswers: [String: [UInt8]] = [:]
   }
 
@@ -75,7 +75,6 @@ struct Life: Sendable {
   /// When anything happened.
   var moments: [Timestamp] { Set(items.map(\.at)).sorted() }
 
-  /// What one source brought.
   func items(of source: Source) -> [Item] {
     items.filter { $0.source == source }
   }

@@ -8,9 +8,8 @@ import Testing
 
 @testable import HTTPAPI
 
-/// What a ledger has come to think of a life: facts with names that are the same in all ledgers.
+/// A ledger's conclusions about a life: facts with the same names in all ledgers.
 struct LifeFindings: Sendable {
-  /// What a fact is about.
   enum Aspect: String, CaseIterable, Sendable {
     /// The account that owns a charge.
     case owner
@@ -18,13 +17,13 @@ struct LifeFindings: Sendable {
     case rule
     /// Renewal, purchase or unknown.
     case kind
-    /// What a charge paid for: from when to when, as what, and when it was taken back or replaced.
+    /// A charge's type and period, and when it was revoked or upgraded.
     case terms
     /// To whom a line was bound, and since when.
     case bindings
-    /// What an account could use at a moment, as it was known at the end.
+    /// An account's entitlements at a moment, as known at the end.
     case held
-    /// What an account could use at a moment, as it was known then.
+    /// An account's entitlements at a moment, as known then.
     case seen
     /// How a line stands at the end.
     case state
@@ -45,7 +44,7 @@ struct LifeFindings: Sendable {
   }
 
   private(set) var facts: [Fact: String]
-  /// What an audit of the ledger found wrong.
+  /// The findings of an audit of the ledger.
   let audit: [String]
 
   /// Reads them from a ledger.

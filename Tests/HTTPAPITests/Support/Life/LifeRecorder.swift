@@ -156,7 +156,6 @@ final class LifeRecorder {
     items.append(item)
   }
 
-  /// What Apple answers about a receipt now.
   private func answer(to receipt: String) -> [UInt8] {
     let request: JSONValue = [
       "receipt-data": .string(receipt), "password": .string(Life.app.sharedSecret),

@@ -15,19 +15,19 @@ import Testing
 /// A ledger that gets to know a life by what some sources bring.
 struct LifeReplay {
   let api: TestAPI
-  /// What accounts could use at the moments of the life, as the ledger knew it then.
+  /// Accounts' entitlements at the moments of the life, as known then.
   private(set) var seen: [LifeFindings.Fact: String] = [:]
 
   /// Feeds a fresh ledger.
   ///
   /// - Parameters:
-  ///   - arrivals: What arrives, and when, in its order.
+  ///   - arrivals: The items and their times, in order.
   ///   - life: Where it is from.
-  ///   - accounts: What another ledger issued to the accounts.
-  ///   - looking: Whether the accounts look at what they may use before and after each moment at
+  ///   - accounts: The tokens that another ledger issued to the accounts.
+  ///   - looking: Whether the accounts read their entitlements before and after each moment at
   ///     which something happened.
-  /// - Returns: What the ledger came to.
-  /// - Throws: What the database says, or an answer that was not expected.
+  /// - Returns: The ledger's findings.
+  /// - Throws: Database errors and unexpected responses.
   static func findings(
     feeding arrivals: [Arrival], of life: Life, accounts: [Account], looking: Bool = true
   ) async throws -> LifeFindings {
@@ -130,7 +130,7 @@ struct LifeReplay {
     #expect(answer.status == 200, "\(answer)")
   }
 
-  /// Does what a worker would do.
+  /// Runs due jobs as a worker does.
   private func work() async throws {
     let jobs = try await api.ledger.claimJobs(
       limit: 10, worker: "w", at: api.apple.simulation.now, lease: .seconds(60))
@@ -142,7 +142,7 @@ struct LifeReplay {
 
   // MARK: Looking
 
-  /// Lets every account look at what it may use now.
+  /// Reads every account's entitlements.
   private mutating func look() async throws {
     let now = api.apple.simulation.now
     let answer = try await api.call(

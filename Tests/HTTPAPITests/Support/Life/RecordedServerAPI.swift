@@ -2,7 +2,7 @@ import AppStore
 import AppStoreSimulator
 import Synchronization
 
-/// The way to the simulated App Store Server API, which remembers what was answered.
+/// A transport to the simulated App Store Server API that records the responses.
 final class RecordedServerAPI: AppStoreTransport {
   private let simulation: AppStoreSimulation
   private let recorded = Mutex<[String: [UInt8]]>([:])
