@@ -1829,8 +1829,8 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
         GRANT USAGE ON SCHEMA tenure TO tenure_program;
         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenure TO tenure_program;
-        -- What arrived stays as it arrived; the owner's functions store, prune and erase bodies. What
-        -- was known stays known: a movement is closed, and neither changed nor deleted.
+        -- Input stays as it arrived; the owner's functions store, prune and erase bodies. What
+        -- is recorded stays: a movement is closed, and neither changed nor deleted.
         REVOKE UPDATE, DELETE
             ON ledger_entry, ledger_checkpoint, administrator_action, app_store_write_back, movement,
                 submission, submission_exchange, notification, notification_exchange
