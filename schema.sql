@@ -7,6 +7,8 @@
 -- Conventions
 --   * Everything lives in the schema `tenure`. Text has a length check, times are timestamptz, money
 --     is bigint milliunits (1/1000 of the currency's unit) with an ISO 4217 currency.
+--   * PostgreSQL prepares every check of a table anew for each statement that writes to it. So the
+--     projections of the recordings have few: their values come from checked ones, and are audited.
 --   * `environment` is 'production' or 'sandbox' and part of every key of Apple's: the two never mix.
 --   * Apple's identifiers are text, whatever digits they consist of today.
 --   * The ledger (ledger_entry) is the truth and is only ever appended to. Everything marked
@@ -39,7 +41,6 @@ $$;
 CREATE SCHEMA IF NOT EXISTS tenure;
 SET LOCAL search_path TO tenure;
 
--- The version of the schema, one row for each step that was applied.
 CREATE TABLE schema_version (
     version          integer     NOT NULL PRIMARY KEY CHECK (version > 0),
     applied_at       timestamptz NOT NULL,
@@ -98,7 +99,6 @@ COMMENT ON TABLE product_entitlement IS 'Entitlements granted by a version of a 
 -- Accounts and orders: the app's data.
 -- ------------------------------------------------------------------------------------------------
 
--- An account of the app.
 CREATE TABLE account (
     account_id        text        NOT NULL PRIMARY KEY CHECK (length(account_id) BETWEEN 1 AND 255),
     -- The only name of the account in entries, events and hashes: erasing a person rewrites this
@@ -114,7 +114,6 @@ CREATE TABLE account (
 );
 COMMENT ON TABLE account IS 'Accounts, by the IDs that the app gives them. [by account_id]';
 
--- Accounts by key.
 CREATE TABLE account_by_key (
     account_key uuid        NOT NULL PRIMARY KEY,
     account_id  text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
@@ -133,7 +132,6 @@ COMMENT ON TABLE account_by_key IS 'Look-up: the account behind a key. [by accou
 CREATE INDEX account_by_key_merged_into
     ON account_by_key (merged_into_key) WHERE merged_into_key IS NOT NULL;
 
--- Accounts by the token issued to them.
 CREATE TABLE account_by_token (
     app_account_token uuid NOT NULL PRIMARY KEY,
     account_key       uuid NOT NULL
@@ -278,7 +276,6 @@ CREATE INDEX submission_by_body ON submission (body_sha256);
 CREATE INDEX submission_rejected
     ON submission (((decided_at AT TIME ZONE 'UTC')::date)) WHERE status = 'rejected';
 
--- The exchanges with Apple, whose answers are bodies.
 CREATE TABLE submission_exchange (
     submission_id uuid        NOT NULL REFERENCES submission,
     number        integer     NOT NULL CHECK (number > 0),
@@ -374,7 +371,6 @@ CREATE OR REPLACE FUNCTION body_lock(digest bytea)
 RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint;
-COMMENT ON FUNCTION body_lock IS 'The key of the advisory lock on a body.';
 
 -- Stores a body, unless it is there, for a reference that the caller writes in the same transaction:
 -- until that ends, the shared lock keeps the body. Each statement of a function sees what was committed
@@ -387,21 +383,16 @@ CREATE OR REPLACE FUNCTION store_body(
 RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
 AS $$
-DECLARE
-    chain_digest bytea;
-    chain_header text;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(body_lock(digest));
     PERFORM FROM body WHERE sha256 = digest AND pruned_at IS NULL;
     IF FOUND THEN
         RETURN;
     END IF;
-    FOR i IN 1 .. cardinality(chain_digests) LOOP
-        chain_digest := chain_digests[i];
-        chain_header := chain_headers[i];
-        INSERT INTO certificate_chain VALUES (chain_digest, chain_header)
-        ON CONFLICT (sha256) DO NOTHING;
-    END LOOP;
+    IF chain_digests <> '{}' THEN
+        INSERT INTO certificate_chain (sha256, header)
+        SELECT * FROM unnest(chain_digests, chain_headers) ON CONFLICT (sha256) DO NOTHING;
+    END IF;
     INSERT INTO body (sha256, bytes, content, stored_at)
     VALUES (digest, length_in_bytes, encoded, moment)
     ON CONFLICT (sha256) DO UPDATE
@@ -409,8 +400,6 @@ BEGIN
     WHERE body.pruned_at IS NOT NULL;
 END
 $$;
-COMMENT ON FUNCTION store_body IS
-    'Stores a body unless it is there, and keeps it until the transaction ends.';
 
 -- Keeps others from referring to these bodies, and waits for those who do. In the order of the digests,
 -- in which references lock them too, so that none wait in a circle.
@@ -419,15 +408,11 @@ RETURNS void
 LANGUAGE plpgsql
 SET search_path = tenure, pg_temp
 AS $$
-DECLARE
-    digest bytea;
 BEGIN
-    FOR digest IN SELECT d FROM unnest(digests) AS d ORDER BY d LOOP
-        PERFORM pg_advisory_xact_lock(body_lock(digest));
-    END LOOP;
+    PERFORM pg_advisory_xact_lock(body_lock(d.digest))
+    FROM (SELECT digest FROM unnest(digests) AS digest ORDER BY digest) AS d;
 END
 $$;
-COMMENT ON FUNCTION lock_bodies IS 'Takes the lock under which bodies are deleted or pruned.';
 
 -- Deletes those of the bodies that nothing refers to.
 CREATE OR REPLACE FUNCTION delete_bodies(digests bytea[])
@@ -452,7 +437,6 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION delete_bodies IS 'Deletes bodies that nothing refers to.';
 
 -- Erases an erased account's submissions and Apple's answers about them. The programs lack the
 -- privilege to delete them (see below), so this runs with the owner's rights, and checks that the
@@ -468,14 +452,13 @@ DECLARE
     sent bytea[];
     answered bytea[];
 BEGIN
-    payloads := 0;
     PERFORM FROM account_by_key WHERE account_key = erased_key AND erased_at IS NOT NULL;
     IF FOUND THEN
         SELECT array_agg(submission_id), array_agg(body_sha256) FILTER (WHERE body_sha256 IS NOT NULL)
         INTO ids, sent FROM submission
         WHERE account_key = erased_key AND erased_at IS NULL;
-        payloads := coalesce(cardinality(sent), 0);
     END IF;
+    payloads := coalesce(cardinality(sent), 0);
     SELECT array_agg(body_sha256) INTO answered FROM submission_exchange
     WHERE submission_id = ANY (ids) AND body_sha256 IS NOT NULL;
     UPDATE submission SET erased_at = moment, retry_at = NULL, body_sha256 = NULL,
@@ -491,8 +474,6 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION erase_submissions IS
-    'Erases the submissions of an erased account, and returns the numbers of deleted rows.';
 
 -- The bodies that are still needed. A submission needs its body and Apple's answers while it is
 -- pending, has a job, or was received or decided after `submissions_before` (null: always), and the
@@ -505,81 +486,46 @@ LANGUAGE plpgsql
 SET search_path = tenure, pg_temp
 AS $$
 DECLARE
-    needed bytea[] := '{}';
-    found_here bytea[];
-    sent_in uuid[];
-    answered_in uuid[];
-    reported_in text[];
-    asked_in text[];
-    busy text[];
+    needed bytea[];
+    finished bytea[];
+    kinds text[];
+    subjects text[];
 BEGIN
-    SELECT array_agg(body_sha256) FILTER (WHERE NOT is_over OR submission_id = ANY (kept_submissions)),
-        array_agg(submission_id) FILTER (WHERE is_over)
-    INTO found_here, sent_in
+    SELECT array_agg(u.body_sha256) FILTER (WHERE NOT u.is_over OR u.is_kept),
+        array_agg(u.body_sha256) FILTER (WHERE u.is_over),
+        array_agg(u.kind) FILTER (WHERE u.is_over),
+        array_agg(u.subject) FILTER (WHERE u.is_over)
+    INTO needed, finished, kinds, subjects
     FROM (
-        SELECT body_sha256, submission_id, coalesce(status <> 'pending'
-            AND received_at < submissions_before AND decided_at < submissions_before, false) AS is_over
-        FROM submission WHERE body_sha256 = ANY (digests)
-    ) AS s;
-    needed := needed || found_here;
-    SELECT array_agg(body_sha256) FILTER (WHERE NOT is_over),
-        array_agg(submission_id) FILTER (WHERE is_over)
-    INTO found_here, answered_in
-    FROM (
-        SELECT e.body_sha256, e.submission_id, coalesce(s.status <> 'pending'
-            AND s.received_at < submissions_before AND s.decided_at < submissions_before, false)
-            AS is_over
+        SELECT s.body_sha256, 'verify_submission' AS kind, s.submission_id::text AS subject,
+            s.submission_id = ANY (kept_submissions) AS is_kept, coalesce(s.status <> 'pending'
+                AND greatest(s.received_at, s.decided_at) < submissions_before, false) AS is_over
+        FROM submission AS s WHERE s.body_sha256 = ANY (digests)
+        UNION ALL
+        SELECT e.body_sha256, 'verify_submission', s.submission_id::text, false,
+            coalesce(s.status <> 'pending'
+                AND greatest(s.received_at, s.decided_at) < submissions_before, false)
         FROM submission_exchange AS e JOIN submission AS s ON s.submission_id = e.submission_id
         WHERE e.body_sha256 = ANY (digests)
-    ) AS s;
-    needed := needed || found_here;
-    SELECT array_agg(body_sha256)
-        FILTER (WHERE NOT is_over OR notification_id = ANY (kept_notifications)),
-        array_agg(notification_id) FILTER (WHERE is_over)
-    INTO found_here, reported_in
-    FROM (
-        SELECT body_sha256, notification_id, coalesce(processed_at < notifications_before
-            AND received_at < notifications_before, false) AS is_over
-        FROM notification WHERE body_sha256 = ANY (digests)
-    ) AS n;
-    needed := needed || found_here;
-    SELECT array_agg(body_sha256) FILTER (WHERE NOT is_over),
-        array_agg(notification_id) FILTER (WHERE is_over)
-    INTO found_here, asked_in
-    FROM (
-        SELECT e.body_sha256, e.notification_id, coalesce(n.processed_at < notifications_before
-            AND n.received_at < notifications_before, false) AS is_over
+        UNION ALL
+        SELECT n.body_sha256, 'process_notification', n.notification_id,
+            n.notification_id = ANY (kept_notifications), n.processed_at IS NOT NULL
+                AND coalesce(greatest(n.processed_at, n.received_at) < notifications_before, false)
+        FROM notification AS n WHERE n.body_sha256 = ANY (digests)
+        UNION ALL
+        SELECT e.body_sha256, 'process_notification', n.notification_id, false,
+            n.processed_at IS NOT NULL
+                AND coalesce(greatest(n.processed_at, n.received_at) < notifications_before, false)
         FROM notification_exchange AS e
         JOIN notification AS n ON n.notification_id = e.notification_id
         WHERE e.body_sha256 = ANY (digests)
-    ) AS n;
-    needed := needed || found_here;
+    ) AS u;
     -- Jobs are in a table of the coordinator, so their subjects are looked for by value.
-    SELECT array_agg(subject) INTO busy FROM job
-    WHERE kind = 'verify_submission' AND subject = ANY ((sent_in || answered_in)::text[]);
-    IF busy IS NOT NULL THEN
-        SELECT array_agg(body_sha256) INTO found_here FROM submission
-        WHERE submission_id = ANY (busy::uuid[]);
-        needed := needed || found_here;
-        SELECT array_agg(body_sha256) INTO found_here FROM submission_exchange
-        WHERE submission_id = ANY (busy::uuid[]);
-        needed := needed || found_here;
-    END IF;
-    SELECT array_agg(subject) INTO busy FROM job
-    WHERE kind = 'process_notification' AND subject = ANY (reported_in || asked_in);
-    IF busy IS NOT NULL THEN
-        SELECT array_agg(body_sha256) INTO found_here FROM notification
-        WHERE notification_id = ANY (busy);
-        needed := needed || found_here;
-        SELECT array_agg(body_sha256) INTO found_here FROM notification_exchange
-        WHERE notification_id = ANY (busy);
-        needed := needed || found_here;
-    END IF;
-    RETURN needed;
+    RETURN coalesce(needed, '{}') || ARRAY(
+        SELECT u.body_sha256 FROM unnest(finished, kinds, subjects) AS u (body_sha256, kind, subject)
+        WHERE EXISTS (SELECT FROM job WHERE job.kind = u.kind AND job.subject = u.subject));
 END
 $$;
-COMMENT ON FUNCTION needed_bodies IS
-    'Those of the bodies that a submission or notification still needs.';
 
 -- Prunes those of the bodies that nothing needs any more: the content goes, digest and length stay. The
 -- programs may not change a body, so this runs with the owner's rights, and looks again under the lock.
@@ -602,8 +548,6 @@ BEGIN
     RETURN pruned;
 END
 $$;
-COMMENT ON FUNCTION prune_bodies IS
-    'Prunes bodies that nothing needs any more, and returns their number.';
 
 -- Refused requests to the notification URL. Anyone can post anything, so nothing of it is kept, and
 -- the table grows by a few rows an hour at most.
@@ -857,12 +801,12 @@ COMMENT ON TABLE ledger_checkpoint IS 'Checkpoints over all chains. Append-only.
 CREATE TABLE store_transaction (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
-    transaction_id          text        NOT NULL CHECK (length(transaction_id) BETWEEN 1 AND 128),
-    product_id              text        NOT NULL CHECK (length(product_id) BETWEEN 1 AND 255),
+    transaction_id          text        NOT NULL,
+    product_id              text        NOT NULL,
     -- The entry that recorded it first. The first transaction of a charge names it.
     number                  integer     NOT NULL,
     recorded_at             timestamptz NOT NULL,
-    kind                    text        NOT NULL CHECK (kind IN ('renewal', 'purchase', 'unknown')),
+    kind                    text        NOT NULL,
     purchased_at            timestamptz NOT NULL,
     original_purchased_at   timestamptz,
     -- The purchase date, or for old restores the original purchase date.
@@ -874,14 +818,14 @@ CREATE TABLE store_transaction (
     revoked_at              timestamptz,
     -- The revocation in the latest signed answer that contains one, with that answer's date.
     revocation_at           timestamptz,
-    revocation_reason       text        CHECK (length(revocation_reason) BETWEEN 1 AND 64),
-    revocation_type         text        CHECK (length(revocation_type) BETWEEN 1 AND 64),
+    revocation_reason       text,
+    revocation_type         text,
     -- In thousandths of a percent.
     revocation_percentage   bigint,
     revocation_as_of        timestamptz,
     -- The same from unsigned answers, which can lag.
     unsigned_revocation_at  timestamptz,
-    unsigned_revocation_reason text     CHECK (length(unsigned_revocation_reason) BETWEEN 1 AND 64),
+    unsigned_revocation_reason text,
     unsigned_revocation_as_of timestamptz,
     -- The latest revocation date in any answer, with the date of the first answer that contains it.
     known_revocation_at     timestamptz,
@@ -893,17 +837,16 @@ CREATE TABLE store_transaction (
     app_account_token       uuid,
     app_account_token_as_of timestamptz,
     token_account_key       uuid,
-    web_order_line_item_id  text        CHECK (length(web_order_line_item_id) BETWEEN 1 AND 128),
+    web_order_line_item_id  text,
     -- Null: not reported.
-    product_type            text        CHECK (product_type IN
-        ('auto_renewable', 'non_renewing', 'non_consumable', 'consumable')),
-    subscription_group      text        CHECK (length(subscription_group) BETWEEN 1 AND 255),
-    quantity                integer     NOT NULL CHECK (quantity > 0),
-    ownership_type          text        NOT NULL CHECK (ownership_type IN ('purchased', 'family_shared')),
-    period_type             text        NOT NULL CHECK (period_type IN ('normal', 'trial', 'intro', 'offer')),
-    offer_id                text        CHECK (length(offer_id) BETWEEN 1 AND 255),
+    product_type            text,
+    subscription_group      text,
+    quantity                integer     NOT NULL,
+    ownership_type          text        NOT NULL,
+    period_type             text        NOT NULL,
+    offer_id                text,
     price_milliunits        bigint,
-    currency                text        CHECK (currency ~ '^[A-Z]{3}$'),
+    currency                text,
     is_commitment           boolean     NOT NULL,
 
     -- The transaction that names the charge: this one, unless it is an alias.
@@ -913,11 +856,10 @@ CREATE TABLE store_transaction (
 
     -- The decision on the charge; null for aliases.
     owner_account_key       uuid,
-    rule                    text        CHECK (rule IN ('administrator', 'actively_auto_renewing',
-        'submitter', 'app_account_token', 'unclaimed')),
+    rule                    text,
     -- The evidence of the rule's first row: the reason, the earlier charge and the date of Apple's
     -- status.
-    reason                  text        CHECK (length(reason) BETWEEN 1 AND 64),
+    reason                  text,
     renewing_account_key    uuid,
     previous_original_transaction_id text,
     previous_transaction_id text,
@@ -991,7 +933,6 @@ CREATE INDEX store_transaction_for_orders
         AND (kind <> 'renewal' OR order_id IS NOT NULL
             OR coalesce(product_type, 'consumable') = 'consumable');
 
--- Apple's statements about the next renewal.
 CREATE TABLE renewal_status (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
@@ -999,23 +940,19 @@ CREATE TABLE renewal_status (
     number                  integer     NOT NULL,
     as_of                   timestamptz NOT NULL,
     auto_renews             boolean,
-    phase                   text        CHECK (phase IN
-        ('undisturbed', 'grace_period', 'billing_retry', 'expired')),
+    phase                   text,
     grace_ends_at           timestamptz,
-    auto_renew_product_id   text        CHECK (length(auto_renew_product_id) BETWEEN 1 AND 255),
+    auto_renew_product_id   text,
     expiration_intent       smallint,
     app_account_token       uuid,
     token_account_key       uuid,
     is_commitment           boolean     NOT NULL,
     PRIMARY KEY (environment, original_transaction_id, number),
-    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction,
-    CONSTRAINT renewal_status_grace CHECK
-        ((phase IS NOT DISTINCT FROM 'grace_period') = (grace_ends_at IS NOT NULL))
+    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
 );
 COMMENT ON TABLE renewal_status IS
     'Projection: renewal statuses from Apple, by date. [by original_transaction_id]';
 
--- Claims, in order.
 CREATE TABLE claim (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
@@ -1030,9 +967,8 @@ CREATE TABLE claim (
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
 );
 COMMENT ON TABLE claim IS
-    'Projection: claims of transactions by submissions. [by original_transaction_id]';
+    'Projection: claims of transactions by submissions, in order. [by original_transaction_id]';
 
--- Administrators' overrides, in order.
 CREATE TABLE owner_override (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
@@ -1051,7 +987,7 @@ CREATE TABLE owner_override (
         AND (transaction_id IS NOT NULL OR account_key IS NOT NULL))
 );
 COMMENT ON TABLE owner_override IS
-    'Projection: owner overrides by administrators and imports. [by original_transaction_id]';
+    'Projection: owner overrides by administrators and imports, in order. [by original_transaction_id]';
 
 -- Original transactions that Apple links; each pair is stored both ways.
 CREATE TABLE original_transaction_link (
@@ -1446,7 +1382,6 @@ ORDER BY account_id, entitlement, active DESC,
     coalesce(original_transaction_id, '') COLLATE "C" DESC,
     octet_length(coalesce(product_id, '')) DESC, coalesce(product_id, '') COLLATE "C" DESC,
     coalesce(environment, '') COLLATE "C", source COLLATE "C";
-COMMENT ON VIEW current_entitlement IS 'Current entitlements of accounts.';
 
 -- ------------------------------------------------------------------------------------------------
 -- Movements, which reports count: dated changes of subscriptions and money.
@@ -1457,50 +1392,42 @@ COMMENT ON VIEW current_entitlement IS 'Current entitlements of accounts.';
 -- that a report as known on some day never changes: nothing else of a row changes, and none is
 -- deleted. An expected end has a date in the future, and counts from that moment on.
 CREATE TABLE movement (
-    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    environment             text        NOT NULL,
     -- The smallest original transaction id of those that Apple links.
-    original_transaction_id text        NOT NULL
-        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
-    kind                    text        NOT NULL CHECK (kind IN (
-        -- Money, of products of any type. Upgrades are not refunds.
-        'charged', 'refunded',
-        -- The stock of subscriptions by state: -1 for the state (or product) that ended, +1 for the
-        -- one that began.
-        'state',
-        -- Paid subscriptions: the sum of their numbers is the stock, the sum of mrr_twelfths the
-        -- MRR.
-        'started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced',
-        'trial_started', 'trial_ended',
-        -- The customer switched auto-renew, at Apple's date.
-        'auto_renew_off', 'auto_renew_on',
-        'grace_entered', 'retry_entered', 'billing_recovered', 'billing_lost')),
+    original_transaction_id text        NOT NULL,
+    -- Money, of products of any type; upgrades are not refunds: charged, refunded.
+    -- The stock of subscriptions by state, -1 for the state (or product) that ended, +1 for the one
+    -- that began: state.
+    -- Paid subscriptions, where the sum of the numbers is the stock, and that of mrr_twelfths the MRR:
+    -- started, resumed, ended, changed_from, changed_to, repriced; trial_started, trial_ended.
+    -- The customer switched auto-renew, at Apple's date: auto_renew_off, auto_renew_on.
+    -- Billing: grace_entered, retry_entered, billing_recovered, billing_lost.
+    kind                    text        NOT NULL,
     at                      timestamptz NOT NULL,
     -- The transaction that names the charge, and its original transaction.
-    transaction_id          text        NOT NULL CHECK (length(transaction_id) BETWEEN 1 AND 128),
-    charge_original_transaction_id text NOT NULL
-        CHECK (length(charge_original_transaction_id) BETWEEN 1 AND 128),
-    product_id              text        NOT NULL CHECK (length(product_id) BETWEEN 1 AND 255),
-    product_type            text        CHECK (product_type IN
-        ('auto_renewable', 'non_renewing', 'non_consumable', 'consumable')),
-    subscription_group      text        CHECK (length(subscription_group) BETWEEN 1 AND 255),
+    transaction_id          text        NOT NULL,
+    charge_original_transaction_id text NOT NULL,
+    product_id              text        NOT NULL,
+    product_type            text,
+    subscription_group      text,
     -- The state of 'state', the reason of an end, Apple's reason of a refund ('': unknown); 'from'
     -- and 'to' for a price in another currency or from another source.
-    cause                   text        NOT NULL DEFAULT '' CHECK (length(cause) <= 64),
+    cause                   text        NOT NULL DEFAULT '',
     -- The date of the refunded charge, or the start of the trial, the paid subscription or the
     -- billing issue.
     origin_at               timestamptz,
-    number                  smallint    NOT NULL CHECK (number BETWEEN -1 AND 1),
-    ownership_type          text        NOT NULL
-        CHECK (ownership_type IN ('purchased', 'family_shared')),
-    period_type             text        NOT NULL
-        CHECK (period_type IN ('normal', 'trial', 'intro', 'offer')),
-    offer_id                text        CHECK (length(offer_id) BETWEEN 1 AND 255),
-    quantity                integer     NOT NULL CHECK (quantity > 0),
+    -- -1 for refunded, ended and changed_from, 0 for repriced, -1 or 1 for state and trial_ended (1
+    -- reverses the end of a trial that is paid after all), else 1.
+    number                  smallint    NOT NULL,
+    ownership_type          text        NOT NULL,
+    period_type             text        NOT NULL,
+    offer_id                text,
+    quantity                integer     NOT NULL,
     -- Null: unknown price.
-    currency                text        CHECK (currency ~ '^[A-Z]{3}$'),
+    currency                text,
     -- Fixed at the charge, whatever the catalogue says later. A refund's is negative.
     amount_milliunits       bigint      NOT NULL DEFAULT 0,
-    price_source            text        CHECK (price_source IN ('app_store', 'catalogue')),
+    price_source            text,
     -- Signed twelfths of a milliunit per month: a whole number for every period.
     mrr_twelfths            bigint      NOT NULL DEFAULT 0,
     -- The owner of the charge at that time.
@@ -1508,8 +1435,7 @@ CREATE TABLE movement (
     -- For 'charged': the rule and date of the decision; whether the binding went to the owner with
     -- this charge, its previous owner (null: none), and the first owner, if this is the second;
     -- and whether it was an automatic renewal. Null for other kinds.
-    rule                    text        CHECK (rule IN ('administrator', 'actively_auto_renewing',
-        'submitter', 'app_account_token', 'unclaimed')),
+    rule                    text,
     decided_at              timestamptz,
     corrected_at            timestamptz,
     has_moved               boolean,
@@ -1527,44 +1453,7 @@ CREATE TABLE movement (
     opened_by               bigint,
     closed_by               bigint,
     PRIMARY KEY (environment, original_transaction_id, kind, at, product_id, transaction_id, cause,
-        known_from),
-    CONSTRAINT movement_number CHECK (CASE
-        WHEN kind IN ('refunded', 'ended', 'changed_from') THEN number = -1
-        WHEN kind = 'repriced' THEN number = 0
-        -- A positive number reverses the end of a trial that is paid after all.
-        WHEN kind IN ('state', 'trial_ended') THEN number IN (-1, 1)
-        ELSE number = 1
-    END),
-    CONSTRAINT movement_cause CHECK (CASE kind
-        WHEN 'state' THEN cause IN ('active_renewing', 'active_cancelled', 'trial_renewing',
-            'trial_cancelled', 'in_grace_period', 'in_billing_retry', 'expired', 'revoked')
-        WHEN 'ended' THEN cause IN ('voluntary', 'price_not_consented', 'billing',
-            'product_withdrawn', 'refunded', 'unknown')
-        WHEN 'trial_ended' THEN cause IN ('converted', 'voluntary', 'price_not_consented', 'billing',
-            'product_withdrawn', 'refunded', 'unknown')
-        WHEN 'resumed' THEN cause IN ('', 'recovered')
-        WHEN 'repriced' THEN cause IN ('', 'from', 'to')
-        ELSE true
-    END),
-    CONSTRAINT movement_origin CHECK (origin_at IS NOT NULL OR kind NOT IN ('refunded', 'started',
-        'resumed', 'ended', 'changed_from', 'changed_to', 'repriced', 'trial_started', 'trial_ended',
-        'billing_recovered', 'billing_lost')),
-    CONSTRAINT movement_amount CHECK (CASE kind
-        WHEN 'charged' THEN amount_milliunits >= 0
-        WHEN 'refunded' THEN amount_milliunits <= 0
-        ELSE amount_milliunits = 0
-    END),
-    CONSTRAINT movement_mrr CHECK (mrr_twelfths = 0 OR kind IN
-        ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced')),
-    CONSTRAINT movement_money_has_currency CHECK (currency IS NOT NULL
-        OR amount_milliunits = 0 AND mrr_twelfths = 0 AND price_source IS NULL),
-    CONSTRAINT movement_ownership CHECK (CASE kind
-        WHEN 'charged' THEN num_nulls(rule, decided_at, has_moved, is_renewal, expires_at) = 0
-            AND (has_moved OR num_nonnulls(moved_from_key, shared_with_key) = 0)
-        ELSE num_nonnulls(rule, decided_at, corrected_at, has_moved, moved_from_key,
-            shared_with_key, is_renewal, expires_at) = 0
-    END),
-    CONSTRAINT movement_known CHECK (known_from <= known_until)
+        known_from)
 );
 COMMENT ON TABLE movement IS
     'Projection: dated, signed changes, and when each was known. [by original_transaction_id]';
@@ -1630,17 +1519,14 @@ BEGIN ATOMIC
         OR b.basis = 'cohort'
             AND kind IN ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced');
 END;
-COMMENT ON FUNCTION movement_basis IS
-    'Under which days a movement is summed up in movement_day, and as what.';
 
 -- A change of movements that is not in movement_day yet, referred to by the movements that it added
 -- and closed. Written with them, so that the sums and these changes together are always the sums
 -- over the movements known now.
 CREATE TABLE movement_change (
     change_id               bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-    environment             text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    original_transaction_id text   NOT NULL
-        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    environment             text   NOT NULL,
+    original_transaction_id text   NOT NULL,
     PRIMARY KEY (original_transaction_id, change_id)
 );
 COMMENT ON TABLE movement_change IS
@@ -1681,8 +1567,6 @@ BEGIN
     RETURN QUERY SELECT change, known;
 END
 $$;
-COMMENT ON FUNCTION open_movement_change IS
-    'Closes movements of an original transaction, and returns the change that closes and adds them.';
 
 -- Sums over the movements known now. A job rolls up the changes into it.
 CREATE TABLE movement_day (
@@ -1729,19 +1613,16 @@ BEGIN ATOMIC
     ) AS b (measure, at, cause, is_counted)
     WHERE b.is_counted;
 END;
-COMMENT ON FUNCTION charge_basis IS
-    'Under which days a charge is summed up in charge_day, and as what.';
 
 -- A changed charge that is not in charge_day yet. Written with the row of store_transaction, so
 -- that the sums and these rows together are always the sums over store_transaction. Only changes
 -- that reports count are written.
 CREATE TABLE charge_change (
     change_id               bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
-    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    original_transaction_id text        NOT NULL
-        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    environment             text        NOT NULL,
+    original_transaction_id text        NOT NULL,
     -- 1: the new values; -1: the old ones.
-    number                  smallint    NOT NULL CHECK (number IN (-1, 1)),
+    number                  smallint    NOT NULL,
     -- As in store_transaction.
     product_id              text        NOT NULL,
     rule                    text        NOT NULL,
@@ -1798,21 +1679,21 @@ COMMENT ON TABLE exchange_rate IS
 -- are left to its workers.
 CREATE TABLE job (
     job_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    kind         text        NOT NULL CHECK (length(kind) BETWEEN 1 AND 64),
+    kind         text        NOT NULL,
     -- One job of a kind for each subject.
     subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
     -- Each queue has its own concurrency, so that one kind of work can't starve another.
-    queue        text        NOT NULL CHECK (length(queue) BETWEEN 1 AND 64),
-    -- 0 is the most urgent, and claimed first, however long other jobs are due.
-    priority     smallint    NOT NULL DEFAULT 0 CHECK (priority BETWEEN 0 AND 2),
+    queue        text        NOT NULL,
+    -- From 0, the most urgent and claimed first, however long other jobs are due, to 2.
+    priority     smallint    NOT NULL DEFAULT 0,
     run_at       timestamptz NOT NULL,
     -- Incremented when the job is scheduled again; a run completes only the generation it claimed.
     generation   integer     NOT NULL DEFAULT 0,
     -- The progress of a job that goes through everything.
-    place        text        CHECK (length(place) BETWEEN 1 AND 512),
-    attempts     integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    place        text,
+    attempts     integer     NOT NULL DEFAULT 0,
     locked_until timestamptz,
-    locked_by    text        CHECK (length(locked_by) BETWEEN 1 AND 255),
+    locked_by    text,
     -- Set when the retry window is over: the job waits for a retry by hand.
     discarded_at timestamptz,
     last_error   text        CHECK (length(last_error) BETWEEN 1 AND 1000),
@@ -1833,7 +1714,7 @@ CREATE INDEX job_discarded ON job (discarded_at) WHERE discarded_at IS NOT NULL;
 CREATE TABLE event (
     event_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- Its place in the feed; null: not given yet.
-    position       bigint      UNIQUE CHECK (position > 0),
+    position       bigint      CHECK (position > 0),
     type           text        NOT NULL CHECK (length(type) BETWEEN 1 AND 64),
     occurred_at    timestamptz NOT NULL,
     -- Null: about an unclaimed charge.
@@ -1845,6 +1726,7 @@ CREATE TABLE event (
 );
 COMMENT ON TABLE event IS 'The feed of changes. [local]';
 CREATE INDEX event_unplaced ON event (event_id) WHERE position IS NULL;
+CREATE UNIQUE INDEX event_by_position ON event (position) WHERE position IS NOT NULL;
 -- For administrators.
 CREATE INDEX event_by_account ON event (account_key, event_id);
 
@@ -1947,14 +1829,17 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
         GRANT USAGE ON SCHEMA tenure TO tenure_program;
         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenure TO tenure_program;
+        -- Input stays as it arrived; the owner's functions store, prune and erase bodies. What
+        -- was known stays known: a movement is closed, and neither changed nor deleted.
         REVOKE UPDATE, DELETE
-            ON ledger_entry, ledger_checkpoint, administrator_action, app_store_write_back
+            ON ledger_entry, ledger_checkpoint, administrator_action, app_store_write_back, movement,
+                submission, submission_exchange, notification, notification_exchange
             FROM tenure_program;
-        -- Input stays as it arrived; the owner's functions store, prune and erase bodies.
-        REVOKE UPDATE, DELETE
-            ON submission, submission_exchange, notification, notification_exchange
+        REVOKE INSERT, UPDATE, DELETE
+            ON body, certificate_chain, exchange_rate, schema_version, schema_part
             FROM tenure_program;
-        REVOKE INSERT, UPDATE, DELETE ON body, certificate_chain FROM tenure_program;
+        REVOKE UPDATE ON movement_change, charge_change FROM tenure_program;
+        REVOKE DELETE ON movement_day, charge_day FROM tenure_program;
         GRANT EXECUTE
             ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies
             TO tenure_program;
@@ -1968,14 +1853,7 @@ BEGIN
         GRANT UPDATE (status, environment, decided_at, retry_at, attempts, problem, problem_detail,
             apple_status, outcome) ON submission TO tenure_program;
         GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
-        -- What was known stays known: a movement is closed, and neither changed nor deleted.
-        REVOKE UPDATE, DELETE ON movement FROM tenure_program;
         GRANT UPDATE (known_until, closed_by) ON movement TO tenure_program;
-        REVOKE UPDATE ON movement_change FROM tenure_program;
-        REVOKE UPDATE ON charge_change FROM tenure_program;
-        REVOKE DELETE ON movement_day, charge_day FROM tenure_program;
-        REVOKE INSERT, UPDATE, DELETE ON exchange_rate FROM tenure_program;
-        REVOKE INSERT, UPDATE, DELETE ON schema_version, schema_part FROM tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_program;
         REVOKE EXECUTE ON FUNCTION grant_privileges FROM tenure_program;
@@ -1996,9 +1874,8 @@ BEGIN
     END IF;
     EXECUTE format(
         'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, ledger_checkpoint, administrator_action, '
-            'app_store_write_back FROM %I',
+            'app_store_write_back, movement FROM %I',
         current_user);
-    EXECUTE format('REVOKE UPDATE, DELETE, TRUNCATE ON movement FROM %I', current_user);
     EXECUTE format('GRANT UPDATE (known_until, closed_by) ON movement TO %I', current_user);
 END
 $$;

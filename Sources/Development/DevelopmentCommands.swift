@@ -162,8 +162,9 @@ struct BenchCommand: AsyncParsableCommand {
       reads: entitlements over HTTP, 64 connections, random accounts, after each was read once: \
       with the cache of TENURE_READ_CACHE, without, and through the router. Limits: a bare NIO \
       server that answers the same bytes, and pgbench's prepared query of the same table. \
-      submissions: receipts from \
-      request to decision, with Apple's response at hand. Limit: the bare SQL of the same writes. \
+      submissions: receipts and signed transactions from request to decision, with Apple's \
+      response at hand. notifications: renewals from request to decision. Limit of both: the \
+      smallest durable write; both print what PostgreSQL does for each. \
       signatures: signed transactions and notifications verified on one core, with cached and new \
       certificates. Limit: bare signature verification. jobs: expiring orders through the job \
       queue and a worker. Limit: pgbench with the same SKIP LOCKED. polling: ended subscriptions, \

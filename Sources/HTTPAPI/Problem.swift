@@ -145,9 +145,9 @@ extension Problem {
       self = .invalid(context.codingPath.fieldName, "must not be null")
     case .typeMismatch(let type, let context) where !context.codingPath.isEmpty:
       self = .invalid(context.codingPath.fieldName, "must be \(Self.name(of: type))")
-    case .typeMismatch, .valueNotFound:
-      self.init(.invalidRequest, "The body must be a JSON object.")
-    default: self.init(.invalidRequest, "The body is not valid JSON.")
+    case .dataCorrupted(let context) where !context.codingPath.isEmpty:
+      self = .invalid(context.codingPath.fieldName, "must be a whole number")
+    default: self.init(.invalidRequest, "The body must be a JSON object.")
     }
   }
 

@@ -22,8 +22,13 @@ extension Request {
   package func json<Body: Decodable>(_: Body.Type, upTo limit: Int = BodyLimit.small) async throws
     -> Body
   {
-    let buffer = try await collectJSON(upTo: limit)
-    return try JSONValue(parsing: buffer.readableBytesView).decode(Body.self, snakeCase: true)
+    try Self.decode(Body.self, from: try await collectJSON(upTo: limit))
+  }
+
+  static func decode<Body: Decodable>(_: Body.Type, from buffer: ByteBuffer) throws -> Body {
+    // Foundation's decoder takes what two readers could understand differently.
+    _ = try JSONValue(parsing: buffer.readableBytesView)
+    return try JSONDecoder().decode(Body.self, from: Data(buffer.readableBytesView))
   }
 
   func collectJSON(upTo limit: Int = BodyLimit.small) async throws -> ByteBuffer {

@@ -151,28 +151,11 @@ package struct JSONWriter {
     byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\")
   }
 
-  /// Writes the same as `Timestamp.description`, without creating a string.
+  /// Writes a date in RFC 3339 in UTC with milliseconds.
   package mutating func write(_ moment: Timestamp) {
-    let (date, millisecond) = moment.dayAndTime
-    let second = Int(millisecond / 1000)
     bytes.append(UInt8(ascii: "\""))
-    digits(date.year, 4, then: "-")
-    digits(date.month, 2, then: "-")
-    digits(date.day, 2, then: "T")
-    digits(second / 3600, 2, then: ":")
-    digits(second / 60 % 60, 2, then: ":")
-    digits(second % 60, 2, then: ".")
-    digits(Int(millisecond % 1000), 3, then: "Z")
+    moment.append(to: &bytes)
     bytes.append(UInt8(ascii: "\""))
-  }
-
-  private mutating func digits(_ value: Int, _ count: Int, then separator: Unicode.Scalar) {
-    var divisor = count == 4 ? 1000 : count == 3 ? 100 : 10
-    while divisor > 0 {
-      bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: value / divisor % 10))
-      divisor /= 10
-    }
-    bytes.append(UInt8(ascii: separator))
   }
 
   private static func hexadecimal(_ digit: UInt8) -> UInt8 {

@@ -12,6 +12,21 @@ struct Column<Row>: Sendable {
     bindAll = { rows, statement in statement.bind(rows.map(value)) }
   }
 
+  private init(
+    _ name: String, bind: @escaping @Sendable (Row, inout SQL) -> Void,
+    bindAll: @escaping @Sendable ([Row], inout SQL) -> Void
+  ) {
+    self.name = name
+    self.bind = bind
+    self.bindAll = bindAll
+  }
+
+  /// The same column of a row that contains this one.
+  func within<Outer>(_ row: @escaping @Sendable (Outer) -> Row) -> Column<Outer> {
+    Column<Outer>(
+      name, bind: { bind(row($0), &$1) }, bindAll: { bindAll($0.map(row), &$1) })
+  }
+
   /// An array of the column's values, for `unnest`.
   func array(of rows: [Row]) -> SQL {
     var array = SQL(unescaped: "")
@@ -25,7 +40,7 @@ extension [String] {
   var selectList: String { joined(separator: ", ") }
 }
 
-/// Inserts a row, or updates all columns but the key of the one that is there.
+/// Inserts rows, or updates all columns but the key of those that are there.
 struct UpsertStatement<Row>: Sendable {
   private let columns: [Column<Row>]
   private let beginning: String
@@ -33,18 +48,20 @@ struct UpsertStatement<Row>: Sendable {
 
   init(into table: String, key: [Column<Row>], columns: [Column<Row>]) {
     self.columns = key + columns
-    beginning = "INSERT INTO tenure.\(table) (\(self.columns.map(\.name).selectList)) VALUES ("
+    beginning = "INSERT INTO tenure.\(table) (\(self.columns.map(\.name).selectList)) VALUES "
     let updates = columns.map { "\($0.name) = excluded.\($0.name)" }.joined(separator: ", ")
-    end = SQL(unescaped: ") ON CONFLICT (\(key.map(\.name).selectList)) DO UPDATE SET \(updates)")
+    end = SQL(unescaped: " ON CONFLICT (\(key.map(\.name).selectList)) DO UPDATE SET \(updates)")
   }
 
-  func callAsFunction(_ row: Row) -> SQL {
-    var statement = SQL(unescaped: beginning)
-    for (index, column) in columns.enumerated() {
-      if index > 0 { statement.append(", ") }
-      column.bind(row, &statement)
-    }
-    statement.append(end)
-    return statement
+  func callAsFunction(_ rows: [Row]) -> [SQL] {
+    rows.map { row -> SQL in
+      var values: SQL = "("
+      for (index, column) in columns.enumerated() {
+        if index > 0 { values.append(", ") }
+        column.bind(row, &values)
+      }
+      values.append(")")
+      return values
+    }.rowLists.map { "\(unescaped: beginning)\($0)\(end)" }
   }
 }

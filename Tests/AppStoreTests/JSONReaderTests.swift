@@ -104,51 +104,6 @@ struct JSONReaderTests {
     }
   }
 
-  private struct Decoded: Decodable, Equatable {
-    struct Part: Decodable, Equatable {
-      var text: String
-      var flag: Bool?
-    }
-    var number: Int
-    var long: Int64?
-    var parts: [Part]
-  }
-
-  // swift-format-ignore
-  @Test(arguments: [
-    (#"{"number":9.99,"parts":[]}"#,                    "number"),
-    (#"{"number":1e30,"parts":[]}"#,                    "number"),
-    (#"{"number":"9","parts":[]}"#,                     "number"),
-    (#"{"number":null,"parts":[]}"#,                    "number"),
-    (#"{"parts":[]}"#,                                  "number"),
-    (#"{"number":1,"long":9223372036854775808,"parts":[]}"#, "long"),
-    (#"{"number":1,"parts":{}}"#,                       "parts"),
-    (#"{"number":1,"parts":[{"text":"a"},{"text":1}]}"#, "parts.1.text"),
-    (#"{"number":1,"parts":[{"text":"a","flag":"x"}]}"#, "parts.0.flag"),
-    (#"{"number":1,"parts":[null]}"#,                   "parts.0"),
-    (#"[]"#,                                            ""),
-  ])
-  func `another type than is expected is named`(text: String, path: String) throws {
-    let json = try JSONValue(parsing: text.utf8)
-    let error = #expect(throws: DecodingError.self) { try json.decode(Decoded.self) }
-    let found: [any CodingKey] =
-      switch error {
-      case .keyNotFound(let key, let context)?: context.codingPath + [key]
-      case .typeMismatch(_, let context)?, .valueNotFound(_, let context)?: context.codingPath
-      default: []
-      }
-    #expect(found.map(\.stringValue).joined(separator: ".") == path)
-  }
-
-  @Test func `values are decoded`() throws {
-    let text =
-      #"{"other":{},"number":3.0,"long":null,"parts":[{"text":"é","flag":true},{"text":""}]}"#
-    let decoded = try JSONValue(parsing: text.utf8).decode(Decoded.self)
-    #expect(
-      decoded
-        == Decoded(number: 3, parts: [Decoded.Part(text: "é", flag: true), Decoded.Part(text: "")]))
-  }
-
   @Test func `an error says what is wrong, and never what stands there`() {
     for text in [#"{"s3cr3t":1,"s3cr3t":2}"#, "\"s3cr3t", "[s3cr3t]", "s3cr3t", "{s3cr3t:1}"] {
       let error = #expect(throws: JSONError.self) { try JSONValue(parsing: text.utf8) }

@@ -112,7 +112,7 @@ import Testing
       try await pool.withConnection { connection in
         _ = try await connection.query("SELECT 1")
         let script = try await ExclusiveUse.begin(connection.session, timeout: TestServer.patience)
-        try await script.runScript("SELECT 2")
+        try await script.run("SELECT 2")
         await script.end()
         async let next = connection.query("SELECT 3 FROM pg_sleep(0.3)").decodeOnly(Int.self)
         try await Task.sleep(for: .milliseconds(100))

@@ -68,7 +68,7 @@ import Testing
       "\(String(describing: error))")
   }
 
-  @Test func copyHasAMethodOfItsOwn() async throws {
+  @Test func copyIsRefused() async throws {
     try await TestServer.withPool { pool in
       let error = await postgresError { _ = try await pool.query("COPY pg_class TO STDOUT") }
       #expect(error?.code == .invalidRequest || error?.sqlState != nil)

@@ -180,9 +180,10 @@ struct RandomLedger: Sendable {
     _ terms: AccessTerms
   ) async throws {
     let submission = try await ledger.submissions.store(
-      id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt("receipt"),
-      transactionID: nil, orderID: order, isRestore: false, bundleID: nil,
-      retryAt: day(date) + .minutes(1))
+      ledger.submissions.new(
+        id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt("receipt"),
+        transactionID: nil, orderID: order, isRestore: false, bundleID: nil,
+        retryAt: day(date) + .minutes(1)))
     _ = try await ledger.submissions.record(
       SubmissionStore.VerifiedSubmission(
         submission: submission, source: .receipt, environment: environment, evidence: evidence,

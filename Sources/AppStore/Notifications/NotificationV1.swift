@@ -1,4 +1,5 @@
 import Crypto
+import Foundation
 package import JSONText
 import Secrets
 package import Subscriptions
@@ -106,7 +107,7 @@ extension JSONValue {
         container = try decoder.container(keyedBy: AnswerKey.self)
       }
     }
-    return try? decode(Fields.self).container
+    return try? JSONDecoder().decode(Fields.self, from: Data(bytes)).container
   }
 }
 

@@ -75,7 +75,7 @@ package struct BenchRun: Sendable {
       let benchmark = SignatureBenchmark(seconds: seconds, rounds: rounds, logger: logger)
       results += try await benchmark.run()
     }
-    if [.reads, .submissions, .all].contains(subject) {
+    if [.reads, .submissions, .notifications, .all].contains(subject) {
       results += try await withDatabase { try await measure(on: $0, in: $1) }
     }
     if subject == .jobs || subject == .all {
@@ -162,7 +162,8 @@ package struct BenchRun: Sendable {
     defer { try? FileManager.default.removeItem(at: directory) }
     let database = try await BenchDatabase.create(
       url: url, in: place ?? directory, isKept: place != nil,
-      settings: settings.merging(Self.memorySettings) { given, _ in given }, logger: logger)
+      settings: settings.merging(Self.memorySettings) { given, _ in given }
+        .merging(await statistics(in: directory)) { given, _ in given }, logger: logger)
     do {
       let results = try await body(database, directory)
       await database.remove()
@@ -174,21 +175,39 @@ package struct BenchRun: Sendable {
     }
   }
 
+  /// The settings for ``StatementCost``, where the extension is installed.
+  private func statistics(in directory: URL) async -> [String: String] {
+    guard [.submissions, .notifications].contains(subject),
+      let program = try? BenchTool("pg_config", package: "postgresql"),
+      let folder = try? await program.run(["--pkglibdir"], in: directory),
+      case let library = folder.trimmingCharacters(in: .whitespacesAndNewlines),
+      FileManager.default.fileExists(atPath: "\(library)/pg_stat_statements.so")
+    else { return [:] }
+    return [
+      "shared_preload_libraries": "pg_stat_statements",
+      "pg_stat_statements.track_planning": "on",
+    ]
+  }
+
   private func measure(on database: BenchDatabase, in directory: URL) async throws
     -> [BenchResult]
   {
     let accounts = SampleAccounts(count: accounts ?? SampleAccounts.usualCount)
     try await accounts.fill(database, logger: logger)
     var results: [BenchResult] = []
-    if subject != .submissions {
+    if subject == .reads || subject == .all {
       let benchmark = ReadBenchmark(
         database: database, accounts: accounts, seconds: seconds, rounds: rounds,
         directory: directory, logger: logger, cache: readCache)
       results += try await benchmark.run()
     }
-    if subject != .reads {
-      let benchmark = SubmissionBenchmark(
-        database: database, seconds: seconds, rounds: rounds, logger: logger)
+    var kinds: [DecisionBenchmark.Kind] = []
+    if subject == .submissions || subject == .all { kinds += [.receipts, .signedTransactions] }
+    if subject == .notifications || subject == .all { kinds.append(.notifications) }
+    for kind in kinds {
+      let benchmark = DecisionBenchmark(
+        kind: kind, database: database, seconds: seconds, rounds: rounds, directory: directory,
+        logger: logger)
       results.append(try await benchmark.run())
     }
     return results
@@ -271,6 +290,8 @@ package struct BenchReport: Sendable {
     ]
     let notes = results.map { result in
       "\(result.name): the limit is \(result.limitName)."
+        + (result.cost.map { " Each: \(Self.cost($0))" } ?? "")
+        + (result.limitCost.map { "; the limit: \(Self.cost($0))." } ?? "")
         + (result.longest.map { " The goal for p99 is \(Self.whole($0 / .milliseconds(1))) ms." }
           ?? "")
     }
@@ -300,6 +321,14 @@ package struct BenchReport: Sendable {
       result.memory.map { whole(Double($0) / 1_000_000) } ?? "–",
       result.database.map { whole(Double($0) / 1_000_000) } ?? "–",
     ]
+  }
+
+  private static func cost(_ cost: StatementCost) -> String {
+    [
+      cost.statements.map { "\(decimal($0, digits: 1)) statements" },
+      cost.milliseconds.map { "\(decimal($0, digits: 2)) ms of PostgreSQL" },
+      "\(decimal(cost.wal / 1000, digits: 1)) kB of WAL",
+    ].compactMap(\.self).joined(separator: ", ")
   }
 
   private static func whole(_ value: Double) -> String {
@@ -340,6 +369,9 @@ struct BenchResult: Sendable, Encodable {
   let memory: Int?
   /// The size of the database in bytes; nil if not meaningful.
   let database: Int?
+  /// What PostgreSQL does for one piece of the work, and of the limit's; nil if not measured.
+  let cost: StatementCost?
+  let limitCost: StatementCost?
   private let rounds: [Round]
 
   private struct Round: Sendable, Encodable {
@@ -359,7 +391,7 @@ struct BenchResult: Sendable, Encodable {
   init(
     name: String, limitName: String, goal: Double?, longest: Duration? = nil,
     rounds: [(measured: Measurement, limit: Measurement)], memory: Int? = nil,
-    database: Int? = nil
+    database: Int? = nil, cost: StatementCost? = nil, limitCost: StatementCost? = nil
   ) {
     precondition(!rounds.isEmpty, "A result has at least one round.")
     self.name = name
@@ -368,6 +400,8 @@ struct BenchResult: Sendable, Encodable {
     self.longest = longest
     self.memory = memory
     self.database = database
+    self.cost = cost
+    self.limitCost = limitCost
     self.rounds = rounds.map { measured, limit in
       Round(
         perSecond: measured.rate, limitPerSecond: limit.rate,
@@ -388,7 +422,8 @@ struct BenchResult: Sendable, Encodable {
   var p99Milliseconds: Double? { median(rounds.compactMap(\.p99Milliseconds)) }
 
   enum CodingKeys: String, CodingKey {
-    case name, limit, goal, ratio, met, rounds
+    case name, limit, goal, ratio, met, rounds, cost
+    case limitCost = "limit_cost"
     case perSecond = "per_second"
     case limitPerSecond = "limit_per_second"
     case p50Milliseconds = "p50_ms"
@@ -410,6 +445,8 @@ struct BenchResult: Sendable, Encodable {
     try result.encodeIfPresent(p99Milliseconds, forKey: .p99Milliseconds)
     try result.encodeIfPresent(memory, forKey: .memory)
     try result.encodeIfPresent(database, forKey: .database)
+    try result.encodeIfPresent(cost, forKey: .cost)
+    try result.encodeIfPresent(limitCost, forKey: .limitCost)
     try result.encode(rounds, forKey: .rounds)
   }
 }
@@ -427,5 +464,6 @@ private func median(_ values: [Double]) -> Double? {
 
 /// The subjects of `tenure bench`.
 package enum BenchSubject: String, CaseIterable, Sendable {
-  case reads, submissions, signatures, jobs, polling, `import`, all, growth, reports, distributed
+  case reads, submissions, notifications, signatures, jobs, polling, `import`, all, growth, reports,
+    distributed
 }

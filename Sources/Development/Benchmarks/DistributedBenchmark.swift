@@ -55,7 +55,7 @@ struct DistributedBenchmark: Sendable {
     try await database.withPool { pool in
       try await SampleAccounts.describeProduct(in: pool)
       let intake = try await Assembly(
-        database: pool, settings: try await SubmissionBenchmark.settings(),
+        database: pool, settings: try await DecisionBenchmark.settings(),
         transport: PreparedAppStore(), logger: logger
       ).intake
       // A Citus has no answers in memory.
@@ -129,7 +129,7 @@ struct DistributedBenchmark: Sendable {
       let samples = try await SampleSubmission.prepare(next..<next + times, in: pool)
       next += times
       return try await Load.measure(samples, concurrency: 1) { [intake] in
-        try SubmissionBenchmark.check(try await intake.submit($0.request), of: $0)
+        try DecisionBenchmark.check(try await intake.submit($0.request), of: $0)
       }
     }
 

@@ -147,12 +147,7 @@ struct SampleCustomer: Sendable {
     at appStore: SampleAppStore, with intake: SubmissionIntake, in database: ConnectionPool
   ) async throws -> [CopiedRows.Mark] {
     try await insertAccount(in: database)
-    let answer = try await intake.submit(
-      SubmissionRequest(
-        accountID: accountID,
-        payload: .signedData(
-          transactions: [appStore.transaction(of: self, period: 0)],
-          renewalInfo: [appStore.renewalInfo(of: self, period: 0)])))
+    let answer = try await intake.submit(request(at: appStore))
     guard case .verified(let verified) = answer, verified.transactions.first?.isNewlyOwned == true
     else { throw BenchError.wrongAnswer("customer \(number): \(answer)") }
     return [
@@ -160,6 +155,15 @@ struct SampleCustomer: Sendable {
       CopiedRows.Mark(
         text: verified.id.uuidString.lowercased(), prefix: Self.submissionMark),
     ]
+  }
+
+  /// Submits the signed data of the purchase.
+  func request(at appStore: SampleAppStore) -> SubmissionRequest {
+    SubmissionRequest(
+      accountID: accountID,
+      payload: .signedData(
+        transactions: [appStore.transaction(of: self, period: 0)],
+        renewalInfo: [appStore.renewalInfo(of: self, period: 0)]))
   }
 
   /// Creates the account, opens an order, and returns the marks of the number.

@@ -247,6 +247,22 @@ struct SampleAppStore: AppStoreTransport {
     ])
   }
 
+  /// The body of a notification of version 2 about a renewal.
+  func notification(of customer: SampleCustomer, period: Int) -> [UInt8] {
+    let payload = signer.sign([
+      "notificationType": "DID_RENEW",
+      "notificationUUID": .string(UUID().uuidString.lowercased()),
+      "data": [
+        "appAppleId": Self.appAppleID, "bundleId": .string(SampleSubmission.bundleID),
+        "bundleVersion": "1.2.3", "environment": "Production",
+        "signedTransactionInfo": .string(transaction(of: customer, period: period)),
+        "signedRenewalInfo": .string(renewalInfo(of: customer, period: period)), "status": 1,
+      ],
+      "version": "2.0", "signedDate": milliseconds(now()),
+    ])
+    return (["signedPayload": .string(payload)] as JSONValue).bytes
+  }
+
   func renewalInfo(of customer: SampleCustomer, period: Int) -> String {
     let product = JSONValue.string(SampleAccounts.productID.rawValue)
     return signer.sign([

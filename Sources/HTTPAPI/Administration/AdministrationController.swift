@@ -22,7 +22,11 @@ struct AdministrationController: Sendable {
     var reason: String
     var effectiveFrom: String?
 
-    private enum CodingKeys: CodingKey { case accountID, reason, effectiveFrom }
+    private enum CodingKeys: String, CodingKey {
+      case accountID = "account_id"
+      case reason
+      case effectiveFrom = "effective_from"
+    }
 
     init(from decoder: any Decoder) throws {
       let values = try decoder.container(keyedBy: CodingKeys.self)
@@ -97,6 +101,14 @@ struct AdministrationController: Sendable {
     var reason: String
     /// Chosen by the client so that it can repeat the request.
     var grantID: String?
+
+    private enum CodingKeys: String, CodingKey {
+      case accountID = "account_id"
+      case entitlement
+      case expiresAt = "expires_at"
+      case reason
+      case grantID = "grant_id"
+    }
   }
 
   func grant(_ request: Request, context: APIContext) async throws -> Response {
@@ -180,8 +192,7 @@ extension Request {
     if let reason = try Query(uri)?.text(.reason) { return reason }
     let body = try await collectJSON()
     guard body.readableBytes > 0 else { throw Problem.invalid(TextField.reason.name, "is missing") }
-    return try TextField.reason.checked(
-      try JSONValue(parsing: body.readableBytesView).decode(ReasonRequest.self).reason)
+    return try TextField.reason.checked(Self.decode(ReasonRequest.self, from: body).reason)
   }
 }
 

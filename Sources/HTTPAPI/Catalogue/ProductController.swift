@@ -41,6 +41,13 @@ private struct ProductDescription: Decodable {
   var currency: String?
   var displayName: String?
 
+  private enum CodingKeys: String, CodingKey {
+    case type, entitlements, level, period, currency
+    case subscriptionGroup = "subscription_group"
+    case priceMilliunits = "price_milliunits"
+    case displayName = "display_name"
+  }
+
   /// Validates the body.
   func product(_ id: ProductID, validFrom: Timestamp) throws -> Product {
     guard let type = ProductType(exactly: type) else {

@@ -13,6 +13,11 @@ struct OrderController: Sendable {
   private struct OrderRequest: Decodable {
     var accountID: String
     var productID: String
+
+    private enum CodingKeys: String, CodingKey {
+      case accountID = "account_id"
+      case productID = "product_id"
+    }
   }
 
   func open(_ request: Request, context: APIContext) async throws -> Response {

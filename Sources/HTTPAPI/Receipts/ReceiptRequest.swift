@@ -17,6 +17,17 @@ struct ReceiptRequest: Decodable {
   private var restore: Bool?
   private var bundleID: String?
 
+  private enum CodingKeys: String, CodingKey {
+    case accountID = "account_id"
+    case receiptData = "receipt_data"
+    case signedTransactions = "signed_transactions"
+    case signedRenewalInfo = "signed_renewal_info"
+    case transactionID = "transaction_id"
+    case orderID = "order_id"
+    case restore
+    case bundleID = "bundle_id"
+  }
+
   /// Validates the body.
   func submission() throws -> SubmissionRequest {
     SubmissionRequest(

@@ -26,6 +26,8 @@ package struct TransactionController: Sendable {
 
   private struct DeliveryRequest: Decodable {
     var accountID: String
+
+    private enum CodingKeys: String, CodingKey { case accountID = "account_id" }
   }
 
   /// Records the delivery of a charge; repeats return the first one.

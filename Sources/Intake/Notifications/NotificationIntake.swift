@@ -8,9 +8,9 @@ import Subscriptions
 
 /// Processes notifications from their arrival to recorded evidence, in the server and the worker.
 ///
-/// A notification is stored durably, together with a job, before it is answered. Version 2 is
-/// verified by its signatures before it is stored, and recorded in the same request; its job
-/// matters only after a crash or a database failure. For version 1 only the secret is checked; a
+/// A notification is stored durably before it is answered. Version 2 is verified by its signatures,
+/// then stored and recorded in one database transaction; only if that fails, it is stored with a job
+/// that records it later. For version 1 only the secret is checked; a
 /// worker then verifies its receipt with Apple and records the answer.
 package struct NotificationIntake: IntakePart {
   /// In bytes; Apple's bodies have a few kilobytes, and in version 1 a receipt and a hundred
@@ -107,26 +107,33 @@ package struct NotificationIntake: IntakePart {
       notification, payload: payload, chains: services.signedData.verifiedHeaders,
       receivedAt: receivedAt, arrival: arrival)
     let evidence = notification.evidence
+    if !evidence.isEmpty {
+      let verified = NotificationStore.VerifiedNotification(
+        id: new.id, evidence: evidence, source: PollTarget(bundleID: notification.bundleID),
+        asksAbout: notification.askedOriginalTransaction)
+      if await recordNow(verified, storing: new) {
+        log(new, isNew: true)
+        return (new.id, true)
+      }
+    }
     let isNew = try await ledger.notifications.store(
       new, processAt: evidence.isEmpty ? nil : receivedAt + Self.recordingTime)
     log(new, isNew: isNew)
-    if isNew, !evidence.isEmpty {
-      await recordNow(
-        NotificationStore.VerifiedNotification(
-          id: new.id, evidence: evidence, source: PollTarget(bundleID: notification.bundleID),
-          asksAbout: notification.askedOriginalTransaction))
-    }
     return (new.id, isNew)
   }
 
-  /// Records a notification within its request; if that fails, its job does it.
-  private func recordNow(_ verified: NotificationStore.VerifiedNotification) async {
+  /// Stores and records a notification; false if it is stored already, or that fails. Once it is
+  /// stored alone, its job records it.
+  private func recordNow(
+    _ verified: NotificationStore.VerifiedNotification, storing new: NewNotification
+  ) async -> Bool {
     do {
-      try await record(verified)
+      return try await record(verified, storing: new)
     } catch {
       logger.warning(
         "Recording a notification failed; a worker will retry",
         metadata: ["notification.id": "\(verified.id)", "error": "\(error)"])
+      return false
     }
   }
 
@@ -215,11 +222,14 @@ package struct NotificationIntake: IntakePart {
     }
   }
 
-  private func record(_ verified: NotificationStore.VerifiedNotification) async throws {
+  /// False if another process was faster.
+  @discardableResult
+  private func record(
+    _ verified: NotificationStore.VerifiedNotification, storing new: NewNotification? = nil
+  ) async throws -> Bool {
     let processed = try await ledger.notifications.process(
-      verified, at: now(), terms: terms)
-    // Otherwise another process was faster.
-    guard let processed else { return }
+      verified, storing: new, at: now(), terms: terms)
+    guard let processed else { return false }
     metrics.processed(processed.outcome)
     logger.info(
       "Notification processed",
@@ -227,6 +237,7 @@ package struct NotificationIntake: IntakePart {
         "notification.id": "\(verified.id)", "outcome": "\(processed.outcome.rawValue)",
         "problem": "\(verified.problem ?? "none")",
       ])
+    return true
   }
 
   private func reject(

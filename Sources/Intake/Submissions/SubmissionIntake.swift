@@ -6,8 +6,10 @@ import Subscriptions
 
 /// Processes submissions from their arrival to the answer, in the server and the worker.
 ///
-/// A submission is stored durably with a job before it is verified, and answered after its
-/// consequences are committed, so that a crash loses nothing. A receipt may have to wait for Apple.
+/// A receipt is stored durably with a job before Apple is asked, and may have to wait for it. Signed
+/// data are stored with the decision in one database transaction; only if that fails, they are
+/// stored with a job first. Either is answered after its consequences are committed, so that a crash
+/// loses nothing that was accepted.
 package struct SubmissionIntake: IntakePart {
   /// The time for storing a decision; generous, for a slow database.
   private static let storingTime: Duration = .seconds(30)
@@ -40,13 +42,34 @@ package struct SubmissionIntake: IntakePart {
   /// Stores, verifies and records a submission.
   package func submit(_ request: SubmissionRequest) async throws -> SubmissionAnswer {
     let receivedAt = now()
-    let submission = try await ledger.submissions.store(
+    let new = try await ledger.submissions.new(
       id: UUID.version7(at: receivedAt), accountID: request.accountID, receivedAt: receivedAt,
       payload: request.payload, chains: services.signedData.verifiedHeaders,
       transactionID: request.transactionID,
       orderID: request.orderID, isRestore: request.isRestore, bundleID: request.bundleID,
       retryAt: receivedAt + longestDecision(on: request.payload))
-    return try await decide(submission, payload: request.payload, worker: nil)
+    if case .signedData = new.payload, let answer = await decideAtOnce(new) { return answer }
+    let submission = try await ledger.submissions.store(new)
+    return try await decide(submission, payload: new.payload, worker: nil)
+  }
+
+  /// Verifies signed data, and stores them with the decision.
+  ///
+  /// Nil if that fails, or they are not verified: once stored, they are decided like any others.
+  private func decideAtOnce(_ new: SubmissionStore.NewSubmission) async -> SubmissionAnswer? {
+    let verification = await verifier.verify(new.payload, of: new.submission)
+    guard case .verified(let evidence) = verification.verdict else { return nil }
+    do {
+      let answer = try await record(
+        evidence, of: new.submission, exchanges: [], worker: nil, storing: new)
+      metrics.count(.verified, of: new.payload)
+      return answer
+    } catch {
+      logger.warning(
+        "Recording a submission failed; it is stored and tried again",
+        metadata: ["submission.id": "\(new.submission.id)", "error": "\(error)"])
+      return nil
+    }
   }
 
   /// Verifies a stored submission again, for the worker that has claimed its job; nil if it is
@@ -109,7 +132,7 @@ package struct SubmissionIntake: IntakePart {
 
   private func record(
     _ verified: VerifiedEvidence, of submission: Submission, exchanges: [SubmissionExchange],
-    worker: String?
+    worker: String?, storing new: SubmissionStore.NewSubmission? = nil
   ) async throws -> SubmissionAnswer {
     let catalogue = services.catalogue.catalogue
     let now = now()
@@ -141,7 +164,7 @@ package struct SubmissionIntake: IntakePart {
         lookAgainAt: (lacksNamed || isUnclear) && looksOn || leavesOutLater && isRecent
           ? RetrySchedule.apple.next(afterAttempts: submission.attempts + 5, at: now) : nil,
         worker: worker),
-      at: now, terms: terms)
+      storing: new, at: now, terms: terms)
     guard let recorded else {
       // Another process was faster.
       return try await existingStatus(submission.id)

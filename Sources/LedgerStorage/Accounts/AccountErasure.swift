@@ -53,31 +53,34 @@ extension AccountStore {
         let account = try await account(
           from: transaction.query(Self.select(account: accountID)), id: accountID)
       else { throw LedgerError.unknownAccount(accountID) }
-      guard !account.isErased else {
-        return (
-          account.key,
-          try await eraseRest(of: account, by: administrator, at: now, in: transaction)
-        )
+      let erasure: Erasure
+      let submissions: [UUID]
+      var renaming: [SQL] = []
+      if account.isErased {
+        submissions = try await self.submissions(of: account.key, in: transaction)
+        // Only data that was in flight at its erasure is left.
+        let known = try await transaction.read(KnownAccount.query([account.key]))[account.key]
+        guard let erasedAt = known?.erasedAt else {
+          preconditionFailure("An account with a pseudonym has an erasure date.")
+        }
+        erasure = Erasure(pseudonym: account.id, erasedAt: erasedAt)
+      } else {
+        let lastCharge = try await lock(account, in: transaction)
+        // The rule ignores an erasure for charges dated before it, so no decision changes, not even
+        // for a renewal that Apple reported a day early.
+        erasure = Erasure(
+          pseudonym: Account.pseudonym(of: account.key),
+          erasedAt: max(now, lastCharge.map { $0 + .milliseconds(1) } ?? now))
+        submissions = try await self.submissions(of: account.key, in: transaction)
+        let lines = try await ownership.lines(of: account.key, in: transaction)
+        renaming = Self.rename(account, erasure) + [PollTarget.forget(submissions, on: lines)]
       }
-      let lastCharge = try await lock(account, in: transaction)
-      // The rule ignores an erasure for charges dated before it, so no decision changes, not even
-      // for a renewal that Apple reported a day early.
-      let erasure = Erasure(
-        pseudonym: Account.pseudonym(of: account.key),
-        erasedAt: max(now, lastCharge.map { $0 + .milliseconds(1) } ?? now))
-      let submissions = try await submissions(of: account.key, in: transaction)
       let results = try await transaction.batch(
-        Self.rename(account, erasure)
-          + [
-            PollTarget.forget(
-              submissions, on: try await ownership.lines(of: account.key, in: transaction))
-          ] + Self.eraseSubmissions(of: account.key, at: now)
+        renaming + Self.eraseSubmissions(of: account.key, at: now)
           + Self.endJobs(of: account.key, submissions))
-      return (
-        account.key,
-        try await finish(
-          erasure, of: account, results, by: administrator, at: now, in: transaction)
-      )
+      let finished = try await finish(
+        erasure, of: account, results, by: administrator, at: now, in: transaction)
+      return (account.key, finished)
     }
     if !known.isErased { notifier.notify(.events) }
     // Accounts merged into it during the erasure.
@@ -137,23 +140,6 @@ extension AccountStore {
     }
   }
 
-  /// Removes data of an already erased account that was in flight at its erasure.
-  private func eraseRest(
-    of account: Account, by administrator: Administrator, at now: Timestamp,
-    in transaction: Transaction
-  ) async throws -> Erasure {
-    let known = try await transaction.read(KnownAccount.query([account.key]))[account.key]
-    guard let erasedAt = known?.erasedAt else {
-      preconditionFailure("An account with a pseudonym has an erasure date.")
-    }
-    let erasure = Erasure(pseudonym: account.id, erasedAt: erasedAt)
-    let submissions = try await submissions(of: account.key, in: transaction)
-    let results = try await transaction.batch(
-      Self.eraseSubmissions(of: account.key, at: now) + Self.endJobs(of: account.key, submissions))
-    return try await finish(
-      erasure, of: account, results, by: administrator, at: now, in: transaction)
-  }
-
   /// Counts the removed rows and records the action, unless nothing was left to remove.
   private func finish(
     _ erasure: Erasure, of account: Account, _ results: [Rows], by administrator: Administrator,
@@ -161,11 +147,8 @@ extension AccountStore {
   ) async throws -> Erasure {
     var erasure = erasure
     let ending = Array(results.suffix(4))
-    let (submissions, payloads, exchanges) = try ending[0].decodeOnly(
-      Int.self, Int.self, Int.self)
-    erasure.removed.submissions = submissions
-    erasure.removed.payloads = payloads
-    erasure.removed.exchanges = exchanges
+    (erasure.removed.submissions, erasure.removed.payloads, erasure.removed.exchanges) =
+      try ending[0].decodeOnly(Int.self, Int.self, Int.self)
     erasure.removed.jobs = ending[1].affectedRows + ending[2].affectedRows
     erasure.removed.deliveries = ending[3].affectedRows
     let renaming = results.dropLast(4)

@@ -230,15 +230,9 @@ package struct SubmissionSummary: Hashable, Sendable {
   package let outcome: String?
 }
 
-/// An event as the feed published it.
-package struct PublishedEvent: Sendable {
-  package let id: Int64
-  /// The name of a ``LedgerEvent/Kind``, or of one that a newer version added.
-  package let type: String
-  package let occurredAt: Timestamp
-  /// A JSON object.
-  package let data: String
-}
+/// An event as the feed published it: its type is the name of a ``LedgerEvent/Kind``, or of one that
+/// a newer version added, and its data a JSON object.
+package typealias PublishedEvent = (id: Int64, type: String, occurredAt: Timestamp, data: String)
 
 package struct EventPruning: Hashable, Sendable {
   /// The storage date of the last pruned event, by the database's clock; nil if not recorded.
@@ -279,9 +273,7 @@ extension AccountStore {
       WHERE account_key = \(account) AND event_id < \(end)
       ORDER BY event_id DESC LIMIT \(limit)
       """
-    ).decode(Int64.self, String.self, Timestamp.self, String.self).map {
-      PublishedEvent(id: $0, type: $1, occurredAt: $2, data: $3)
-    }
+    ).decode(Int64.self, String.self, Timestamp.self, String.self).map { $0 }
   }
 
   /// Nil if nothing was pruned.
@@ -323,13 +315,9 @@ extension AccountStore {
   }
 }
 
-package struct NotificationSummary: Hashable, Sendable {
-  package let id: String
-  package let type: String?
-  package let subtype: String?
-  package let receivedAt: Timestamp
-  package let signedAt: Timestamp?
-}
+package typealias NotificationSummary = (
+  id: String, type: String?, subtype: String?, receivedAt: Timestamp, signedAt: Timestamp?
+)
 
 extension AccountStore {
   /// Reads notifications by ID; pruned ones are omitted.
@@ -337,14 +325,12 @@ extension AccountStore {
     -> [ExactText: NotificationSummary]
   {
     guard !ids.isEmpty else { return [:] }
-    let summaries = try await database.query(
+    let summaries: [NotificationSummary] = try await database.query(
       """
       SELECT notification_id, notification_type, subtype, received_at, signed_at
       FROM tenure.notification WHERE notification_id = ANY (\(ids))
       """
-    ).decode(String.self, String?.self, String?.self, Timestamp.self, Timestamp?.self).map {
-      NotificationSummary(id: $0, type: $1, subtype: $2, receivedAt: $3, signedAt: $4)
-    }
+    ).decode(String.self, String?.self, String?.self, Timestamp.self, Timestamp?.self).map { $0 }
     return Dictionary(uniqueKeysWithValues: summaries.map { (ExactText($0.id), $0) })
   }
 

@@ -19,16 +19,11 @@ package struct MergeProgress: Hashable, Sendable {
   }
 }
 
-/// The effects of a merge, to show before it is confirmed.
-package struct MergePreview: Sendable {
-  package let charges: Int
-  package let orders: Int
-  package let grants: Int
-  /// Active entitlements of the merged account.
-  package let lost: [Entitlement]
-  /// Active entitlements of the target account.
-  package let held: [Entitlement]
-}
+/// The effects of a merge, to show before it is confirmed, with the active entitlements of the merged
+/// account and of the target account.
+package typealias MergePreview = (
+  charges: Int, orders: Int, grants: Int, lost: [Entitlement], held: [Entitlement]
+)
 
 extension AccountStore {
   /// Original transactions up to which a merge is one commit.
@@ -112,9 +107,10 @@ extension AccountStore {
     let charges = try await database.withTransaction(readOnly: true) {
       try await ownedCharges(of: key, in: $0).count
     }
-    return MergePreview(
-      charges: charges, orders: counts[0], grants: counts[1],
-      lost: try await entitlements(accountID), held: try await entitlements(otherID))
+    return (
+      charges, counts[0], counts[1], try await entitlements(accountID),
+      try await entitlements(otherID)
+    )
   }
 
   // MARK: Parts

@@ -58,18 +58,16 @@ package struct AccountStore: LedgerStore {
     -> Account
   {
     for _ in 0..<Self.creationAttempts {
-      try await insertAccount(id, at: now, in: transaction)
-      if let account = try await account(
-        from: transaction.query(Self.select(account: id)), id: id)
-      {
-        return account
-      }
+      if let account = try await insertAccount(id, at: now, in: transaction) { return account }
+      let known = try await transaction.query(Self.select(account: id))
+      if let account = try account(from: known, id: id) { return account }
     }
     throw LedgerError.erasedAccount(id)
   }
 
+  /// Nil if there is an account of this ID.
   private func insertAccount(_ id: String, at now: Timestamp, in transaction: Transaction)
-    async throws
+    async throws -> Account?
   {
     let (key, token) = (AccountKey(rawValue: UUID()), UUID())
     let inserted = try await transaction.query(
@@ -79,7 +77,7 @@ package struct AccountStore: LedgerStore {
       ON CONFLICT (account_id) DO NOTHING
       RETURNING account_id
       """)
-    guard inserted.count == 1 else { return }
+    guard inserted.count == 1 else { return nil }
     _ = try await transaction.batch([
       """
       INSERT INTO tenure.account_by_key (account_key, account_id, app_account_token)
@@ -90,6 +88,7 @@ package struct AccountStore: LedgerStore {
       VALUES (\(token), \(key))
       """,
     ])
+    return Account(id: id, key: key, appAccountToken: token, createdAt: now)
   }
 
   static func select(account id: String) -> SQL {

@@ -234,7 +234,7 @@ package struct WebhookQueue: LedgerStore {
 
   /// Counts waiting, failing and given-up deliveries.
   package func webhookStatus() async throws -> WebhookStatus {
-    let (isOn, waiting, oldest, failing, parked) = try await database.query(
+    try await database.query(
       """
       SELECT (SELECT pushed_to IS NOT NULL FROM tenure.feed),
         count(*) FILTER (WHERE parked_at IS NULL), min(due_since) FILTER (WHERE parked_at IS NULL),
@@ -242,8 +242,6 @@ package struct WebhookQueue: LedgerStore {
       FROM tenure.webhook_delivery
       """
     ).decodeOnly(Bool.self, Int.self, Timestamp?.self, Int.self, Int.self)
-    return WebhookStatus(
-      isOn: isOn, waiting: waiting, oldestDueSince: oldest, failing: failing, parked: parked)
   }
 
   /// Lists given-up deliveries in feed order.
@@ -264,11 +262,7 @@ package struct WebhookQueue: LedgerStore {
     ).decode(
       Int64.self, Int64.self, String.self, AccountKey?.self, Int.self, Timestamp.self, String.self)
     let accounts = try await ownership.accountIDs(of: Set(rows.compactMap(\.3)))
-    return rows.map {
-      ParkedDelivery(
-        eventID: $0, position: $1, type: $2, accountID: $3.flatMap { accounts[$0] }, attempts: $4,
-        parkedAt: $5, reason: $6)
-    }
+    return rows.map { ($0, $1, $2, $3.flatMap { accounts[$0] }, $4, $5, $6) }
   }
 }
 
@@ -298,29 +292,18 @@ package struct WebhookDelivery: Hashable, Sendable {
   package static let patience: Duration = .days(3)
 }
 
-/// A given-up delivery.
-package struct ParkedDelivery: Hashable, Sendable {
-  package let eventID: Int64
-  /// The position in the feed.
-  package let position: Int64
-  package let type: String
-  /// Nil: the event concerns a charge without an owner.
-  package let accountID: String?
-  package let attempts: Int
-  package let parkedAt: Timestamp
-  package let reason: String
-}
+/// A given-up delivery, with its position in the feed and its account; nil: the event concerns a
+/// charge without an owner.
+package typealias ParkedDelivery = (
+  eventID: Int64, position: Int64, type: String, accountID: String?, attempts: Int,
+  parkedAt: Timestamp, reason: String
+)
 
-/// The state of webhook deliveries.
-package struct WebhookStatus: Hashable, Sendable {
-  /// Whether a worker was ever given a webhook.
-  package let isOn: Bool
-  package let waiting: Int
-  package let oldestDueSince: Timestamp?
-  /// The waiting deliveries that failed before.
-  package let failing: Int
-  package let parked: Int
-}
+/// Whether a worker was ever given a webhook, and the number of deliveries by state: failing are the
+/// waiting ones that failed before.
+package typealias WebhookStatus = (
+  isOn: Bool, waiting: Int, oldestDueSince: Timestamp?, failing: Int, parked: Int
+)
 
 /// The outcome of a request to deliver an event again.
 package enum Redelivery: Hashable, Sendable {

@@ -25,7 +25,7 @@ package struct ImportStore: LedgerStore {
   /// ```
   ///
   /// Known facts are not recorded again, so an interrupted import is simply repeated. Unknown
-  /// original transactions are copied in one database transaction; known ones are recorded like
+  /// original transactions are inserted in one database transaction; known ones are recorded like
   /// other evidence.
   ///
   /// - Parameters:
@@ -49,7 +49,7 @@ package struct ImportStore: LedgerStore {
       for index in new { verdicts[index] = .recorded }
       if !isDryRun, !new.isEmpty {
         do {
-          try await copy(
+          try await insert(
             new.map { owners[$0] }, keys: known.accounts, from: source, at: now)
         } catch let error as PostgresError
           where Self.isDuplicate(error) && attempt < Self.patience
@@ -71,7 +71,7 @@ package struct ImportStore: LedgerStore {
     preconditionFailure("The last attempt returns or throws.")
   }
 
-  /// Whether a row exists already; Citus reports errors within COPY as internal errors.
+  /// Whether a row exists already; Citus reports errors on its nodes as internal errors.
   private static func isDuplicate(_ error: PostgresError) -> Bool {
     error.sqlState == .uniqueViolation
       || error.sqlState == .internalError && error.message.contains("duplicate key value")
@@ -100,51 +100,48 @@ package struct ImportStore: LedgerStore {
   }
 
   private func knowledge(of owners: [ImportedOwner]) async throws -> Knowledge {
-    var known = Knowledge()
-    let lines = Dictionary(grouping: owners.map(\.line), by: \.environment)
-    let environments = lines.keys.sorted { $0.rawValue < $1.rawValue }
-    let results = try await database.batch(
-      [Self.select(accounts: owners.map(\.accountID))]
-        + environments.flatMap { environment -> [SQL] in
-          let ids = (lines[environment] ?? []).map(\.originalTransactionID)
-          return [
-            // A provisional owner, who yields to the first claim, does not count.
-            """
-            SELECT o.original_transaction_id,
-              CASE WHEN EXISTS (
-                SELECT FROM tenure.store_transaction AS t
-                WHERE t.environment = o.environment
-                  AND t.original_transaction_id = o.original_transaction_id
-                  AND t.charged_at = o.latest_charged_at
-                  AND t.owner_account_key = o.latest_owner_key AND NOT t.is_provisional)
-              THEN o.latest_owner_key END, o.paid_through
-            FROM tenure.original_transaction AS o
-            WHERE o.environment = \(environment) AND o.original_transaction_id = ANY(\(ids))
-            """,
-            """
-            SELECT original_transaction_id, account_key, effective_from FROM tenure.owner_override
-            WHERE environment = \(environment) AND original_transaction_id = ANY(\(ids))
-              AND transaction_id IS NULL
-            ORDER BY number
-            """,
-          ]
-        })
-    known.accounts = try Self.accountKeys(from: results[0])
+    let ids = owners.map(\.line.originalTransactionID)
+    let (accounts, heads, overrides) = try await database.read(
+      Query(Self.select(accounts: owners.map(\.accountID)), decode: Self.accountKeys),
+      // A provisional owner, who yields to the first claim, does not count.
+      Query(
+        """
+        SELECT o.environment, o.original_transaction_id,
+          CASE WHEN EXISTS (
+            SELECT FROM tenure.store_transaction AS t
+            WHERE t.environment = o.environment
+              AND t.original_transaction_id = o.original_transaction_id
+              AND t.charged_at = o.latest_charged_at
+              AND t.owner_account_key = o.latest_owner_key AND NOT t.is_provisional)
+          THEN o.latest_owner_key END, o.paid_through
+        FROM tenure.original_transaction AS o
+        WHERE o.environment = ANY(\(Environment.allCases)) AND o.original_transaction_id = ANY(\(ids))
+        """
+      ) {
+        try $0.decode(
+          Environment.self, OriginalTransactionID.self, AccountKey?.self, Timestamp?.self)
+      },
+      Query(
+        """
+        SELECT environment, original_transaction_id, account_key, effective_from
+        FROM tenure.owner_override
+        WHERE environment = ANY(\(Environment.allCases)) AND original_transaction_id = ANY(\(ids))
+          AND transaction_id IS NULL
+        """
+      ) {
+        try $0.decode(
+          Environment.self, OriginalTransactionID.self, AccountKey.self, Timestamp.self)
+      })
+    var known = Knowledge(accounts: accounts)
     known.erased = Set(
-      known.accounts.filter { $0.key == AccountID(Account.pseudonym(of: $0.value)) }.keys)
-    for (index, environment) in environments.enumerated() {
-      for (id, owner, paidThrough) in try results[1 + 2 * index].decode(
-        OriginalTransactionID.self, AccountKey?.self, Timestamp?.self)
-      {
-        known.heads[OriginalTransactionKey(environment, id)] = (owner, paidThrough)
-      }
-      for (id, account, until) in try results[2 + 2 * index].decode(
-        OriginalTransactionID.self, AccountKey.self, Timestamp.self)
-      {
-        let line = OriginalTransactionKey(environment, id)
-        known.ownerOverrides[line, default: []].append(
-          OriginalTransactionOverride(account: account, line: line, boughtUntil: until))
-      }
+      accounts.filter { $0.key == AccountID(Account.pseudonym(of: $0.value)) }.keys)
+    for (environment, id, owner, paidThrough) in heads {
+      known.heads[OriginalTransactionKey(environment, id)] = (owner, paidThrough)
+    }
+    for (environment, id, account, until) in overrides {
+      let line = OriginalTransactionKey(environment, id)
+      known.ownerOverrides[line, default: []].append(
+        OriginalTransactionOverride(account: account, line: line, boughtUntil: until))
     }
     return known
   }
@@ -184,16 +181,14 @@ package struct ImportStore: LedgerStore {
 
   // MARK: New original transactions
 
-  private struct NewOriginalTransaction {
-    var owner: ImportedOwner
-    var account: AccountKey
-    var entry: StoredEntry
-  }
+  private typealias NewOriginalTransaction = (
+    owner: ImportedOwner, account: AccountKey, entry: StoredEntry
+  )
 
-  /// Copies unknown original transactions and new accounts.
+  /// Inserts unknown original transactions and new accounts.
   ///
   /// - Throws: `PostgresError` with a unique violation if one of them exists.
-  private func copy(
+  private func insert(
     _ owners: [ImportedOwner], keys known: [AccountID: AccountKey], from source: EntrySource,
     at now: Timestamp
   ) async throws {
@@ -207,92 +202,87 @@ package struct ImportStore: LedgerStore {
       accounts.append(account)
       keys[name] = account.key
     }
-    let lines = try owners.sorted { $0.line < $1.line }.map { owner in
+    let lines = try owners.sorted { $0.line < $1.line }.map { owner -> NewOriginalTransaction in
       guard let account = keys[owner.account] else {
         preconditionFailure("Every account exists or is created.")
       }
       let ownerOverride = OriginalTransactionOverride(
         account: account, line: owner.line, boughtUntil: owner.asOf)
-      return NewOriginalTransaction(
-        owner: owner, account: account,
-        entry: try StoredEntry(
-          LedgerEntry(
-            line: owner.line, number: 1, recordedAt: now,
-            content: .action(.importedOverride(ownerOverride))),
-          source: source, after: nil))
+      let entry = LedgerEntry(
+        line: owner.line, number: 1, recordedAt: now,
+        content: .action(.importedOverride(ownerOverride)))
+      return (owner, account, try StoredEntry(entry, source: source, after: nil))
     }
     let receivers = Set(owners.filter(\.hasSource).map(\.account)).intersection(known.keys)
     try await database.withTransaction { [accounts] transaction in
       let held = try await Self.hold(receivers, in: transaction)
       guard receivers.allSatisfy({ held[$0] == known[$0] }) else { throw AccountErased() }
-      try await Self.copy(accounts, in: transaction)
-      try await Self.copy(lines, at: now, in: transaction)
-      try await transaction.commit(with: Self.companions(of: lines, at: now))
+      try await transaction.commit(
+        with: Self.insert(accounts, at: now) + Self.insert(lines, at: now))
     }
     notifier.notify(.jobs)
   }
 
-  private static func copy(_ accounts: [Account], in transaction: Transaction) async throws {
-    guard !accounts.isEmpty else { return }
-    try await transaction.copyIn(
-      "COPY tenure.account (account_id, account_key, app_account_token, created_at) FROM STDIN",
-      rows: accounts
-    ) { $1.append($0.id, $0.key, $0.appAccountToken, $0.createdAt) }
-    try await transaction.copyIn(
-      "COPY tenure.account_by_key (account_key, account_id, app_account_token) FROM STDIN",
-      rows: accounts
-    ) { $1.append($0.key, $0.id, $0.appAccountToken) }
-    try await transaction.copyIn(
-      "COPY tenure.account_by_token (app_account_token, account_key) FROM STDIN", rows: accounts
-    ) { $1.append($0.appAccountToken, $0.key) }
+  private static func insert(_ accounts: [Account], at now: Timestamp) -> [SQL] {
+    guard !accounts.isEmpty else { return [] }
+    let new: SQL = """
+      unnest(\(accounts.map(\.id)), \(accounts.map(\.key)), \(accounts.map(\.appAccountToken)))
+        AS new (id, key, token)
+      """
+    return [
+      """
+      INSERT INTO tenure.account (account_id, account_key, app_account_token, created_at)
+      SELECT id, key, token, \(now) FROM \(new)
+      """,
+      """
+      INSERT INTO tenure.account_by_key (account_key, account_id, app_account_token)
+      SELECT key, id, token FROM \(new)
+      """,
+      """
+      INSERT INTO tenure.account_by_token (app_account_token, account_key)
+      SELECT token, key FROM \(new)
+      """,
+    ]
   }
 
-  private static func copy(
-    _ lines: [NewOriginalTransaction], at now: Timestamp, in transaction: Transaction
-  ) async throws {
-    let one: Int32 = 1
-    try await transaction.copyIn(
+  /// Also inserts rows that may exist already: identifiers for polls, apps and the polls.
+  private static func insert(
+    _ lines: [NewOriginalTransaction], at now: Timestamp
+  ) -> [SQL] {
+    guard let first = lines.first?.entry else { return [] }
+    let (owners, accounts) = (lines.map(\.owner), lines.map(\.account))
+    let hashes = lines.map(\.entry.hash)
+    let keys: SQL = """
+      \(owners.map(\.line.environment)), \(owners.map(\.line.originalTransactionID))
       """
-      COPY tenure.original_transaction (environment, original_transaction_id, head_number,
-        head_hash, head_recorded_at) FROM STDIN
-      """, rows: lines
-    ) {
-      $1.append(
-        $0.owner.line.environment, $0.owner.line.originalTransactionID, one, $0.entry.hash, now)
-    }
-    try await transaction.copyIn(
+    return [
       """
-      COPY tenure.ledger_entry (environment, original_transaction_id, number, recorded_at, kind,
-        source, source_id, format, body, hash) FROM STDIN
-      """, rows: lines
-    ) {
-      $1.append(
-        $0.owner.line.environment, $0.owner.line.originalTransactionID, one, now, $0.entry.kind,
-        $0.entry.source.kind, $0.entry.source.id, $0.entry.format, $0.entry.body, $0.entry.hash)
-    }
-    try await transaction.copyIn(
+      INSERT INTO tenure.original_transaction (environment, original_transaction_id, head_number,
+        head_hash, head_recorded_at)
+      SELECT environment, id, 1, hash, \(now)
+      FROM unnest(\(keys), \(hashes)) AS new (environment, id, hash)
+      """,
       """
-      COPY tenure.owner_override (environment, original_transaction_id, number, recorded_at,
-        account_key, effective_from) FROM STDIN
-      """, rows: lines
-    ) {
-      $1.append(
-        $0.owner.line.environment, $0.owner.line.originalTransactionID, one, now, $0.account,
-        $0.owner.asOf)
-    }
-    try await transaction.copyIn(
+      INSERT INTO tenure.ledger_entry (environment, original_transaction_id, number, recorded_at,
+        kind, source, source_id, format, body, hash)
+      SELECT environment, id, 1, \(now), \(first.kind), \(first.source.kind), \(first.source.id),
+        \(first.format), body, hash
+      FROM unnest(\(keys), \(lines.map(\.entry.body)), \(hashes)) AS new (environment, id, body, hash)
+      """,
       """
-      COPY tenure.account_original_transaction (account_key, environment, original_transaction_id) FROM STDIN
-      """, rows: lines
-    ) {
-      $1.append($0.account, $0.owner.line.environment, $0.owner.line.originalTransactionID)
-    }
-  }
-
-  /// Rows that may exist already: identifiers for polls, apps and the polls.
-  private static func companions(of lines: [NewOriginalTransaction], at now: Timestamp) -> [SQL] {
-    lines.compactMap { Self.insertSource($0.owner, of: $0.account) }
-      + insertApps(lines.map(\.owner)) + [Job.insertPolls(of: lines.map(\.owner.line), at: now)]
+      INSERT INTO tenure.owner_override (environment, original_transaction_id, number, recorded_at,
+        account_key, effective_from)
+      SELECT environment, id, 1, \(now), account, as_of
+      FROM unnest(\(keys), \(accounts), \(owners.map(\.asOf)))
+        AS new (environment, id, account, as_of)
+      """,
+      """
+      INSERT INTO tenure.account_original_transaction (environment, original_transaction_id,
+        account_key)
+      SELECT * FROM unnest(\(keys), \(accounts))
+      """,
+    ] + lines.compactMap { insertSource($0.owner, of: $0.account) } + insertApps(owners)
+      + [Job.insertPolls(of: owners.map(\.line), at: now)]
   }
 
   /// Stores the apps named by an import, unless Apple has named them.

@@ -23,11 +23,7 @@ extension JobQueue {
       """
     ).decode(
       String.self, String.self, Int.self, Int.self, Int.self, Int.self, Int.self, Timestamp?.self
-    ).map {
-      JobCount(
-        kind: $0, queue: $1, due: $2, waiting: $3, running: $4, discarded: $5, failing: $6,
-        dueSince: $7)
-    }
+    ).map { $0 }
   }
 
   /// Lists discarded jobs, the latest first.
@@ -175,18 +171,13 @@ package struct StoredJob: Sendable {
 }
 
 /// The number of jobs of one kind in one queue, by state.
-package struct JobCount: Sendable {
-  package let kind: String
-  package let queue: String
-  package let due: Int
-  package let waiting: Int
-  package let running: Int
-  package let discarded: Int
-  /// The jobs, not discarded, whose last run failed.
-  package let failing: Int
-  /// The `run_at` of the oldest due job.
-  package let dueSince: Timestamp?
-}
+///
+/// Failing are those, not discarded, whose last run failed; `dueSince` is the `run_at` of the oldest
+/// due job.
+package typealias JobCount = (
+  kind: String, queue: String, due: Int, waiting: Int, running: Int, discarded: Int, failing: Int,
+  dueSince: Timestamp?
+)
 
 /// The jobs to retry.
 package enum JobSelection: Sendable {

@@ -69,13 +69,11 @@ extension DatabaseCheck {
   }
 }
 
-package struct NotificationExamination: Hashable, Sendable {
-  package let lastArrival: Timestamp?
-  /// The last comparison with Apple's notification history, if any.
-  package let lastComparison: Timestamp?
-  /// Notifications of the last seven days that were found in Apple's history only.
-  package let missed: Int
-}
+/// The last arrival of a notification, the last comparison with Apple's history, and how many of the
+/// last seven days were found in that history only.
+package typealias NotificationExamination = (
+  lastArrival: Timestamp?, lastComparison: Timestamp?, missed: Int
+)
 
 extension Maintenance {
   package func examineNotifications(at now: Timestamp) async throws -> NotificationExamination {
@@ -88,10 +86,10 @@ extension Maintenance {
         WHERE arrival = 'history' AND received_at > \(now + .days(-7))
         """,
       ], deadline: LedgerReading.deadline)
-    return NotificationExamination(
-      lastArrival: try results[0].decodeOnly(Timestamp?.self),
-      lastComparison: try results[1].decodeOnly(Timestamp?.self),
-      missed: try results[2].decodeOnly(Int.self))
+    return (
+      try results[0].decodeOnly(Timestamp?.self), try results[1].decodeOnly(Timestamp?.self),
+      try results[2].decodeOnly(Int.self)
+    )
   }
 
   /// The tables with many dead rows that no vacuum has removed.

@@ -1,4 +1,4 @@
-import Postgres
+package import Postgres
 package import Subscriptions
 
 /// The state of the queues, webhook, feed and movements at one moment, for monitoring.
@@ -38,9 +38,7 @@ package struct LedgerReading: Hashable, Sendable {
 /// connection.
 ///
 /// Busy connections have shared round trips in flight; leased ones are reserved by a transaction.
-package typealias ConnectionReading = (
-  idle: Int, busy: Int, leased: Int, connecting: Int, inFlight: Int, waiting: Int
-)
+package typealias ConnectionReading = PoolReading
 
 extension Maintenance {
   /// Reads all gauges in one round trip.
@@ -130,11 +128,5 @@ extension Maintenance {
   }
 
   /// Reads the pool's gauges, without a query.
-  package func connections() async -> ConnectionReading {
-    let reading = await database.reading()
-    return (
-      reading.idle, reading.busy, reading.leased, reading.connecting, reading.inFlight,
-      reading.waiting
-    )
-  }
+  package func connections() async -> ConnectionReading { await database.reading() }
 }

@@ -220,19 +220,8 @@ private struct CatalogueRows: Sendable {
   /// The holdings by the entries, of which the catalogue leaves some out.
   let untyped: Set<HoldingRow>
   /// Holdings to store and to delete, under the account's id.
-  private var missing: [(name: String, row: HoldingRow)] = []
-  private var surplus: [(name: String, row: HoldingRow)] = []
-
-  init(
-    id: OriginalTransactionKey, lastRecordedAt: Timestamp?, knownMovements: Set<MovementRow>,
-    movements: Set<MovementRow>, untyped: Set<HoldingRow>
-  ) {
-    self.id = id
-    self.lastRecordedAt = lastRecordedAt
-    self.knownMovements = knownMovements
-    self.movements = movements
-    self.untyped = untyped
-  }
+  var missing: [HoldingRow.Named] = []
+  var surplus: [HoldingRow.Named] = []
 
   /// - Parameter known: The stored holdings by charge.
   mutating func compareHoldings(
@@ -243,9 +232,9 @@ private struct CatalogueRows: Sendable {
       guard let name = names[row.account] else { continue }
       let stored = known[row.holding.charge]?.first { AccountID($0.accountID) == AccountID(name) }
       if row.isLeftOut(by: catalogue) {
-        if stored != nil { surplus.append((name, row)) }
+        if stored != nil { surplus.append((row, name)) }
       } else if stored?.holding != row.holding {
-        missing.append((name, row))
+        missing.append((row, name))
       }
     }
   }
@@ -262,7 +251,7 @@ private struct CatalogueRows: Sendable {
     // Later than every recorded entry, because movements are known from their recording on.
     let moment = max(now, lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
     return MovementRow.write(from: knownMovements, to: movements, at: moment)
-      + surplus.map { $0.row.delete(name: $0.name) } + missing.map { $0.row.upsert(name: $0.name) }
+      + surplus.map { $0.row.delete(name: $0.name) } + HoldingRow.upsert(missing)
       + Set(missing.map(\.row.account)).sorted().map {
         Job.schedule(.publishEntitlements($0), runAt: now, at: now)
       }

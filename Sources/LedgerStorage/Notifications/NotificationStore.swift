@@ -12,20 +12,10 @@ package struct NotificationStore: LedgerStore {
   ///   is nothing to process.
   /// - Returns: False for a duplicate.
   package func store(_ new: NewNotification, processAt: Timestamp?) async throws -> Bool {
-    let outcome = processAt == nil ? NotificationOutcome.nothingToRecord : nil
+    let body = Self.body(of: new)
     if let environment = new.environment { notificationMemory.note(environment) }
-    let body = NewBody(
-      Array(new.body.utf8), at: new.receivedAt, leavingOut: new.chains.map(ChainHeader.init))
-    let insert: SQL = """
-      INSERT INTO tenure.notification (notification_id, version, received_at, body_sha256,
-        notification_type, subtype, environment, bundle_id, original_transaction_id,
-        transaction_id, signed_at, arrival, processed_at, outcome)
-      VALUES (\(new.id), \(new.version.rawValue), \(new.receivedAt), \(body.digest),
-        \(new.notificationType), \(new.subtype), \(new.environment), \(new.bundleID),
-        \(new.originalTransactionID), \(new.transactionID), \(new.signedAt),
-        \(new.arrival), \(outcome == nil ? nil : new.receivedAt), \(outcome))
-      ON CONFLICT (notification_id) DO NOTHING
-      """
+    let insert = Self.insert(
+      new, body, as: processAt == nil ? .nothingToRecord : nil, at: new.receivedAt)
     let key = Job.Key.processNotification(new.id)
     // A duplicate of a processed notification gets no job.
     let job = processAt.map { processAt -> SQL in
@@ -113,19 +103,25 @@ package struct NotificationStore: LedgerStore {
   /// Records a verified notification's evidence and its consequences, and marks it as processed, in
   /// one database transaction.
   ///
-  /// Locks the notification first, so that concurrent processes record it once.
+  /// Locks the notification first, so that concurrent processes record it once; concurrent arrivals
+  /// of one wait for its original transactions.
   ///
-  /// - Returns: Nil if another process has processed it.
+  /// - Parameter new: A notification that has just arrived, and is stored in the same transaction;
+  ///   nil for a stored one.
+  /// - Returns: Nil if another process has processed it, or a new one is stored already.
   package func process(
-    _ verified: VerifiedNotification, at now: Timestamp, terms: AccessTerms
+    _ verified: VerifiedNotification, storing new: NewNotification? = nil, at now: Timestamp,
+    terms: AccessTerms
   ) async throws -> (outcome: NotificationOutcome, recording: Recording)? {
     // Two round trips: all reads, then all writes.
     let processed = try await database.withTransaction {
       transaction -> (NotificationOutcome, Recording, Set<ChangeNotifier.Channel>)? in
-      var (lines, lastExchange, _) = try await recorder.lock(
-        linesOf: verified.evidence, before: Self.lock(verified.id), after: Query([]),
+      var (lines, attempts, isStored) = try await recorder.lock(
+        linesOf: verified.evidence,
+        before: new == nil ? Self.lock(verified.id) : Query([]).map { 0 },
+        after: new == nil ? Query([]).map { false } : Self.isStored(verified.id),
         in: transaction)
-      guard let lastExchange else {
+      guard let attempts, !isStored else {
         await transaction.rollBack()
         return nil
       }
@@ -138,19 +134,23 @@ package struct NotificationStore: LedgerStore {
         arrival, at: now)
       let plan = try await recorder.plan(recording, terms: terms, at: now, in: transaction)
       let writeBackJobs = writeBacks.consumptionWriteBacks(of: verified, at: now)
+      let exchanges = try await ExchangeLog.of(notification: verified.id).insert(
+        verified.exchanges, after: attempts, in: transaction)
       let outcome: NotificationOutcome =
         verified.evidence.isEmpty ? .nothingToRecord : recording.isChanged ? .recorded : .known
       try await transaction.commit(
         with: plan.statements + verified.source.upsert(for: verified.evidence)
-          + ExchangeLog.of(notification: verified.id).insert(
-            verified.exchanges, after: lastExchange)
-          + Self.close(verified.id, as: outcome, because: verified.problem, at: now) + writeBackJobs
+          + exchanges
+          + (new.map { Self.store($0, as: outcome, at: now) }
+            ?? Self.close(verified.id, as: outcome, because: verified.problem, at: now))
+          + writeBackJobs
       )
       return (
         outcome, recording, writeBackJobs.isEmpty ? plan.channels : plan.channels.union([.jobs])
       )
     }
     guard let (outcome, recording, channels) = processed else { return nil }
+    if let environment = new?.environment { notificationMemory.note(environment) }
     notifier.notify(channels)
     metrics.count(recording)
     return (outcome, recording)
@@ -188,14 +188,48 @@ package struct NotificationStore: LedgerStore {
     _ id: String, exchanges: [SubmissionExchange], with statements: @Sendable () -> [SQL]
   ) async throws {
     try await database.withTransaction { transaction in
-      guard let lastExchange = try await transaction.read(Self.lock(id)) else { return }
-      try await transaction.commit(
-        with: ExchangeLog.of(notification: id).insert(exchanges, after: lastExchange)
-          + statements())
+      guard let attempts = try await transaction.read(Self.lock(id)) else { return }
+      let exchanges = try await ExchangeLog.of(notification: id).insert(
+        exchanges, after: attempts, in: transaction)
+      try await transaction.commit(with: exchanges + statements())
     }
   }
 
   // MARK: Statements
+
+  private static func body(of new: NewNotification) -> NewBody {
+    NewBody(
+      Array(new.body.utf8), at: new.receivedAt, leavingOut: new.chains.map(ChainHeader.init))
+  }
+
+  /// Stores a notification that is recorded in the same transaction.
+  private static func store(
+    _ new: NewNotification, as outcome: NotificationOutcome, at now: Timestamp
+  ) -> [SQL] {
+    let body = body(of: new)
+    return [body.store, insert(new, body, as: outcome, at: now, attempts: 1)]
+  }
+
+  /// - Parameter outcome: Nil if it is to be processed.
+  private static func insert(
+    _ new: NewNotification, _ body: NewBody, as outcome: NotificationOutcome?, at now: Timestamp,
+    attempts: Int = 0
+  ) -> SQL {
+    """
+    INSERT INTO tenure.notification (notification_id, version, received_at, body_sha256,
+      notification_type, subtype, environment, bundle_id, original_transaction_id,
+      transaction_id, signed_at, arrival, processed_at, outcome, attempts)
+    VALUES (\(new.id), \(new.version.rawValue), \(new.receivedAt), \(body.digest),
+      \(new.notificationType), \(new.subtype), \(new.environment), \(new.bundleID),
+      \(new.originalTransactionID), \(new.transactionID), \(new.signedAt),
+      \(new.arrival), \(outcome == nil ? nil : now), \(outcome), \(attempts))
+    ON CONFLICT (notification_id) DO NOTHING
+    """
+  }
+
+  private static func isStored(_ id: String) -> Query<Bool> {
+    Query("SELECT FROM tenure.notification WHERE notification_id = \(id)") { $0.count > 0 }
+  }
 
   private static func close(
     _ id: String, as outcome: NotificationOutcome, because problem: String?, at now: Timestamp
@@ -210,17 +244,20 @@ package struct NotificationStore: LedgerStore {
     ]
   }
 
-  /// Locks a notification and reads the number of its last exchange; nil if there is none of this
-  /// id, or it is processed.
+  /// Locks a notification and reads the number of attempts; nil if there is none of this id, or it
+  /// is processed.
   private static func lock(_ id: String) -> Query<Int?> {
     Query(
-      Query(
-        """
-        SELECT processed_at IS NOT NULL FROM tenure.notification WHERE notification_id = \(id)
-        FOR UPDATE
-        """
-      ) { try $0.decodeFirst(Bool.self) }, ExchangeLog.of(notification: id).lastNumber
-    ).map { isProcessed, lastExchange in isProcessed == false ? lastExchange : nil }
+      """
+      SELECT processed_at IS NOT NULL, attempts FROM tenure.notification
+      WHERE notification_id = \(id)
+      FOR UPDATE
+      """
+    ) {
+      try $0.decodeFirst(Bool.self, Int.self).flatMap { isProcessed, attempts in
+        isProcessed ? nil : attempts
+      }
+    }
   }
 }
 

@@ -286,13 +286,6 @@ package struct OrderStore: LedgerStore {
     ]
   }
 
-  static func set(_ order: UUID?, on transaction: TransactionKey) -> SQL {
-    """
-    UPDATE tenure.store_transaction SET order_id = \(order)
-    WHERE \(transaction.condition)
-    """
-  }
-
   /// Marks an order as refunded, or as fulfilled again.
   static func refund(_ order: UUID, of account: AccountKey, isRefunded: Bool) -> SQL {
     """
@@ -337,7 +330,7 @@ package struct OrderStore: LedgerStore {
           UPDATE tenure.store_transaction SET delivered_at = \(now)
           WHERE \(charge.id.condition)
           """
-        ] + ChargeSums.change(of: charge.id, from: counted, to: CountedCharge(row, fulfilment)))
+        ] + ChargeSums.changes([(charge.id, counted, CountedCharge(row, fulfilment))]))
       return (now, true)
     }
   }

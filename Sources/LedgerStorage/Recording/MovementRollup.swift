@@ -176,14 +176,14 @@ struct CountedCharge: Hashable, Sendable {
 /// A row is added for the new values of a charge, and one for the old ones; only if reports count
 /// the difference. Recordings only add rows, so that none waits for another's sum.
 enum ChargeSums {
-  /// Records the change of a charge's values; no statement where nothing changes.
-  ///
-  /// - Parameter key: A transaction of a locked original transaction.
-  static func change(
-    of key: TransactionKey, from old: CountedCharge?, to new: CountedCharge?
-  ) -> [SQL] {
-    let rows = old == new ? [] : [old?.values(key, -1), new?.values(key, 1)].compactMap(\.self)
-    return rows.isEmpty ? [] : ["\(insert) VALUES \(rows.joined(separator: ", "))"]
+  /// A transaction of a locked original transaction, with its values before and after.
+  typealias Change = (key: TransactionKey, old: CountedCharge?, new: CountedCharge?)
+
+  /// Records changes of charges' values; no statement where nothing changes.
+  static func changes(_ changes: [Change]) -> [SQL] {
+    changes.filter { $0.old != $0.new }.flatMap { change in
+      [change.old?.values(change.key, -1), change.new?.values(change.key, 1)].compactMap(\.self)
+    }.rowLists.map { "\(insert) VALUES \($0)" }
   }
 
   static func deletion(of key: TransactionKey) -> SQL {

@@ -22,8 +22,8 @@ struct OrderMatching: Sendable {
   /// paid order fulfilled.
   private let corrected: [UUID: (charge: Charge, owner: AccountKey?)]
   private var fulfilments: [Charge.ID: UUID]
-  /// The orders that the statements set on transactions.
-  private var named: [TransactionKey: UUID?] = [:]
+  /// The orders to write to transactions; nil: none any more.
+  private(set) var assigned: [TransactionKey: UUID?] = [:]
 
   private(set) var statements: [SQL] = []
   private(set) var changes: [OrderChange] = []
@@ -186,7 +186,7 @@ struct OrderMatching: Sendable {
   private mutating func fulfil(_ order: PurchaseOrder, by charge: Charge, isNamed: Bool) {
     fulfilments[charge.id] = order.id
     statements += OrderStore.fulfil(order, by: charge, isNamed: isNamed, at: now)
-    set(order.id, on: charge.id)
+    assigned[charge.id] = order.id
     note(.fulfilled, order.id, of: order.account, order.productID, charge)
   }
 
@@ -195,27 +195,10 @@ struct OrderMatching: Sendable {
     statements += OrderStore.reopen(order, lifetime: lifetime, at: now)
     if let original = recording.original(of: charge.id) {
       for (key, _) in Self.orders(of: charge, in: original).filter({ $0.order == order.id }) {
-        set(nil, on: key)
+        assigned[key] = .some(nil)
       }
     }
     note(.reopened, order.id, of: order.account, order.productID, charge)
-  }
-
-  private mutating func set(_ order: UUID?, on key: TransactionKey) {
-    guard let original = recording.original(of: key) else {
-      preconditionFailure("Orders are matched with what was recorded.")
-    }
-    var fulfilment = original.before.members[key.line]?.fulfilments[key] ?? Fulfilment()
-    if let order = named[key] { fulfilment.orderID = order }
-    named[key] = .some(order)
-    var after = fulfilment
-    after.orderID = order
-    statements.append(OrderStore.set(order, on: key))
-    guard let row = TransactionRow.row(of: key, in: original.line, rule: original.rule) else {
-      return
-    }
-    statements += ChargeSums.change(
-      of: key, from: CountedCharge(row, fulfilment), to: CountedCharge(row, after))
   }
 
   private mutating func note(

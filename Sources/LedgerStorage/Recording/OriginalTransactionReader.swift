@@ -84,8 +84,8 @@ struct OriginalTransactionReader {
   ) async throws -> (before: Before, after: After) {
     let wanted = wanted.sorted()
     let (first, _, found, last) = try await transaction.read(
-      before, Query(isLocking ? wanted.map(OriginalTransactionRows.create) : []),
-      Query.all(wanted.map { OriginalTransactionRows.query($0, locking: isLocking) }), after)
+      before, Query(isLocking ? wanted.map(OriginalTransactionRows.lock) : []),
+      Query.all(wanted.map(OriginalTransactionRows.query)), after)
     for (id, line) in zip(wanted, found) { lines[id] = line }
     return (first, last)
   }

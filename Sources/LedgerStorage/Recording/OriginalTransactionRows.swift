@@ -21,28 +21,27 @@ struct OriginalTransactionRows: Sendable {
   var actions: [RecordedAction]
   var linked: [OriginalTransactionKey]
 
-  /// Inserts a missing row, because an absent row can't be locked.
-  static func create(_ line: OriginalTransactionKey) -> SQL {
+  /// Locks a row, so that nothing else may record on it until the transaction ends.
+  ///
+  /// Inserts a missing one, because an absent row can't be locked. An existing one is locked and not
+  /// written: the condition is false.
+  static func lock(_ line: OriginalTransactionKey) -> SQL {
     """
-    INSERT INTO tenure.original_transaction (environment, original_transaction_id)
+    INSERT INTO tenure.original_transaction AS t (environment, original_transaction_id)
     VALUES (\(line.environment), \(line.originalTransactionID))
-    ON CONFLICT (environment, original_transaction_id) DO NOTHING
+    ON CONFLICT (environment, original_transaction_id)
+    DO UPDATE SET head_number = t.head_number WHERE false
     """
   }
 
   /// Reads an original transaction; nil if there is none of this id.
-  ///
-  /// - Parameter locking: Whether nothing else may record on it until the transaction ends.
-  static func query(_ line: OriginalTransactionKey, locking: Bool)
-    -> Query<OriginalTransactionRows?>
-  {
+  static func query(_ line: OriginalTransactionKey) -> Query<OriginalTransactionRows?> {
     Query(
       Query(
         """
         SELECT head_number, head_hash, head_recorded_at, repeated
         FROM tenure.original_transaction
         WHERE \(line.condition)
-        \(unescaped: locking ? "FOR UPDATE" : "")
         """
       ) {
         try $0.decodeFirst(Int.self, [UInt8]?.self, Timestamp?.self, String?.self)
@@ -89,14 +88,6 @@ struct OriginalTransactionRows: Sendable {
     WHERE \(line.condition) AND linked_original_transaction_id = \(other.originalTransactionID)
     """
   }
-
-  static func insertLookup(_ account: AccountKey, line: OriginalTransactionKey) -> SQL {
-    """
-    INSERT INTO tenure.account_original_transaction (account_key, environment, original_transaction_id)
-    VALUES (\(account), \(line.environment), \(line.originalTransactionID))
-    ON CONFLICT (account_key, environment, original_transaction_id) DO NOTHING
-    """
-  }
 }
 
 /// A row of `renewal_status`.
@@ -132,12 +123,21 @@ struct StatusRow: Hashable, Sendable {
     }
   }
 
-  func insert(line: OriginalTransactionKey) -> SQL {
+  static func insert(_ rows: [SQL]) -> [SQL] {
+    rows.rowLists.map { rows in
+      """
+      INSERT INTO tenure.renewal_status (environment, original_transaction_id, number, as_of,
+        auto_renews, phase, grace_ends_at, auto_renew_product_id, expiration_intent,
+        app_account_token, token_account_key, is_commitment)
+      VALUES \(rows)
+      """
+    }
+  }
+
+  /// The row for ``insert(_:)``.
+  func values(line: OriginalTransactionKey) -> SQL {
     """
-    INSERT INTO tenure.renewal_status (environment, original_transaction_id, number, as_of,
-      auto_renews, phase, grace_ends_at, auto_renew_product_id, expiration_intent,
-      app_account_token, token_account_key, is_commitment)
-    VALUES (\(line.environment), \(line.originalTransactionID), \(number), \(status.asOf),
+    (\(line.environment), \(line.originalTransactionID), \(number), \(status.asOf),
       \(status.autoRenews), \(status.phase?.name), \(status.phase?.graceEnd),
       \(status.autoRenewProductID), \(status.expirationIntent), \(status.appAccountToken),
       \(tokenHolder), \(status.isCommitment))
@@ -211,29 +211,49 @@ extension RecordedAction {
     }
   }
 
-  func insert(source: EntrySource) -> SQL {
-    switch action {
-    case .claim(let claim):
+  static func insertClaims(_ rows: [SQL]) -> [SQL] {
+    rows.rowLists.map { rows in
       """
       INSERT INTO tenure.claim (environment, original_transaction_id, number, recorded_at,
         transaction_id, product_id, account_key, received_at, submission_id)
-      VALUES (\(action.line.environment), \(action.line.originalTransactionID), \(recorded.number),
-        \(recorded.at), \(claim.transaction.transactionID), \(claim.transaction.productID),
-        \(claim.account), \(claim.receivedAt), \(source.id)::uuid)
+      VALUES \(rows)
       """
-    case .ownerOverride(let ownerOverride): insertOverride(from: ownerOverride.effectiveFrom)
-    case .importedOverride(let ownerOverride): insertOverride(from: ownerOverride.boughtUntil)
     }
   }
 
-  private func insertOverride(from date: Timestamp) -> SQL {
-    """
-    INSERT INTO tenure.owner_override (environment, original_transaction_id, number, recorded_at,
-      transaction_id, product_id, account_key, effective_from)
-    VALUES (\(action.line.environment), \(action.line.originalTransactionID), \(recorded.number),
-      \(recorded.at), \(action.transaction?.transactionID), \(action.transaction?.productID),
-      \(action.account), \(date))
-    """
+  /// The row for ``insertClaims(_:)``; nil for an override.
+  func claimValues(source: EntrySource) -> SQL? {
+    guard case .claim(let claim) = action else { return nil }
+    return """
+      (\(action.line.environment), \(action.line.originalTransactionID), \(recorded.number),
+        \(recorded.at), \(claim.transaction.transactionID), \(claim.transaction.productID),
+        \(claim.account), \(claim.receivedAt), \(source.id)::uuid)
+      """
+  }
+
+  static func insertOverrides(_ rows: [SQL]) -> [SQL] {
+    rows.rowLists.map { rows in
+      """
+      INSERT INTO tenure.owner_override (environment, original_transaction_id, number,
+        recorded_at, transaction_id, product_id, account_key, effective_from)
+      VALUES \(rows)
+      """
+    }
+  }
+
+  /// The row of an override for ``insertOverrides(_:)``.
+  var overrideValues: SQL {
+    let date: Timestamp =
+      switch action {
+      case .claim(let claim): claim.receivedAt
+      case .ownerOverride(let ownerOverride): ownerOverride.effectiveFrom
+      case .importedOverride(let ownerOverride): ownerOverride.boughtUntil
+      }
+    return """
+      (\(action.line.environment), \(action.line.originalTransactionID), \(recorded.number),
+        \(recorded.at), \(action.transaction?.transactionID), \(action.transaction?.productID),
+        \(action.account), \(date))
+      """
   }
 }
 

@@ -63,25 +63,28 @@ struct HoldingRow: Hashable, Comparable, Sendable {
     (lhs.account, lhs.holding.charge) < (rhs.account, rhs.holding.charge)
   }
 
-  func upsert(name: String) -> SQL {
-    let line = holding.charge.line
-    return """
-      INSERT INTO tenure.holding (account_id, environment, original_transaction_id,
-        transaction_id, product_id, linked_to, product_type, period_type, starts_at, ends_at,
-        revoked_at, superseded_at, auto_renews, phase, grace_ends_at)
-      VALUES (\(name), \(line.environment), \(line.originalTransactionID),
-        \(holding.charge.transactionID), \(holding.productID), \(holding.linkedTo),
-        \(holding.productType), \(holding.periodType), \(holding.startsAt), \(holding.endsAt),
-        \(holding.revokedAt), \(holding.supersededAt), \(holding.renewal?.autoRenews),
-        \(holding.renewal?.phase.name), \(holding.renewal?.phase.graceEnd))
-      ON CONFLICT (account_id, environment, original_transaction_id, transaction_id, product_id)
-      DO UPDATE SET linked_to = excluded.linked_to, product_type = excluded.product_type,
-        period_type = excluded.period_type, starts_at = excluded.starts_at,
-        ends_at = excluded.ends_at, revoked_at = excluded.revoked_at,
-        superseded_at = excluded.superseded_at, auto_renews = excluded.auto_renews,
-        phase = excluded.phase, grace_ends_at = excluded.grace_ends_at
-      """
-  }
+  /// A row with the account id of its owner.
+  typealias Named = (row: HoldingRow, name: String)
+
+  static let upsert = UpsertStatement<Named>(
+    into: "holding",
+    key: [
+      Column("account_id", \.name), Column("environment", \.row.holding.charge.line.environment),
+      Column("original_transaction_id", \.row.holding.charge.line.originalTransactionID),
+      Column("transaction_id", \.row.holding.charge.transactionID),
+      Column("product_id", \.row.holding.productID),
+    ],
+    columns: [
+      Column("linked_to", \.row.holding.linkedTo),
+      Column("product_type", \.row.holding.productType),
+      Column("period_type", \.row.holding.periodType),
+      Column("starts_at", \.row.holding.startsAt), Column("ends_at", \.row.holding.endsAt),
+      Column("revoked_at", \.row.holding.revokedAt),
+      Column("superseded_at", \.row.holding.supersededAt),
+      Column("auto_renews", \.row.holding.renewal?.autoRenews),
+      Column("phase", \.row.holding.renewal?.phase.name),
+      Column("grace_ends_at", \.row.holding.renewal?.phase.graceEnd),
+    ])
 
   static func deleteAll(name: String, line: OriginalTransactionKey) -> SQL {
     """

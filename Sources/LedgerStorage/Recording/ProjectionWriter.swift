@@ -18,6 +18,8 @@ struct ProjectionWriter {
   var source: EntrySource?
   /// The rows in the tables, where they are not those of `stored`.
   var written: StoredOriginalTransaction?
+  /// The transactions that get another order, or with nil, none.
+  var orders: [TransactionKey: UUID?] = [:]
 
   /// The entries, chained to those before, and all projections, in an order that foreign keys
   /// allow.
@@ -51,13 +53,18 @@ struct ProjectionWriter {
       return repetitions.sorted { $0.key < $1.key }.map { id, values in
         "UPDATE tenure.original_transaction SET \(values) WHERE \(id.condition)"
       }
+        + transactionWrites(
+          orders.keys.sorted().compactMap {
+            TransactionRow.row(of: $0, in: line, rule: rule)
+          })
     }
     // Every linked original transaction shows the state of all of them.
     let heads = stored.members.mapValues(\.head).merging(heads) { $1 }
     return heads.sorted { $0.key < $1.key }.map {
       headUpdate($0.key, $0.value, repetitions[$0.key])
     }
-      + transactionUpserts() + entryProjections() + lookups() + holdingWrites() + movementWrites()
+      + transactionWrites(TransactionRow.rows(of: line, rule: rule)) + entryProjections()
+      + lookups() + holdingWrites() + movementWrites()
   }
 
   private func headUpdate(
@@ -97,44 +104,50 @@ struct ProjectionWriter {
 
   // MARK: Projections
 
-  private func transactionUpserts() -> [SQL] {
+  private func transactionWrites(_ rows: [TransactionRow]) -> [SQL] {
     let (storedRows, counted) = (stored.rows, (written ?? stored).countedCharges)
-    return TransactionRow.rows(of: line, rule: rule).flatMap { row -> [SQL] in
+    var (changed, sums): ([TransactionRow.Ordered], [ChargeSums.Change]) = ([], [])
+    for row in rows {
       let key = row.transaction.key
-      if storedRows[key] == row { return [] }
-      let fulfilment = stored.members[key.line]?.fulfilments[key]
-      return [row.upsert]
-        + ChargeSums.change(of: key, from: counted[key], to: CountedCharge(row, fulfilment))
+      let known = stored.members[key.line]?.fulfilments[key] ?? Fulfilment()
+      var fulfilment = known
+      if let order = orders[key] { fulfilment.orderID = order }
+      guard storedRows[key] != row || fulfilment != known else { continue }
+      changed.append((row, fulfilment.orderID))
+      sums.append((key, counted[key], CountedCharge(row, fulfilment)))
     }
+    return TransactionRow.upsert(changed) + ChargeSums.changes(sums)
   }
 
   /// The rows derived from one entry each.
   private func entryProjections() -> [SQL] {
-    entries.flatMap { sourced -> [SQL] in
-      let entry = sourced.entry
-      return switch entry.content {
+    var (statuses, claims, overrides): ([SQL], [SQL], [SQL]) = ([], [], [])
+    var links: [SQL] = []
+    for (entry, source) in entries {
+      switch entry.content {
       case .evidence(.renewalStatus(let status, _)):
-        [
-          StatusRow(
-            number: entry.number, status: status,
-            tokenHolder: line.history.holder(of: status.appAccountToken)
-          ).insert(line: entry.line)
-        ]
+        let holder = line.history.holder(of: status.appAccountToken)
+        statuses.append(
+          StatusRow(number: entry.number, status: status, tokenHolder: holder)
+            .values(line: entry.line))
       case .evidence(.link(let id, let other)):
-        [
+        links += [
           OriginalTransactionRows.insertLink(from: id, to: other),
           OriginalTransactionRows.insertLink(from: other, to: id),
         ]
       case .action(let action):
-        [
-          RecordedAction(
-            action, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number)
-          )
-          .insert(source: sourced.source)
-        ]
-      case .evidence(.transaction), .ownership: []
+        let recorded = RecordedAction(
+          action, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
+        if let claim = recorded.claimValues(source: source) {
+          claims.append(claim)
+        } else {
+          overrides.append(recorded.overrideValues)
+        }
+      case .evidence(.transaction), .ownership: break
       }
     }
+    return StatusRow.insert(statuses) + links + RecordedAction.insertClaims(claims)
+      + RecordedAction.insertOverrides(overrides)
   }
 
   /// The look-up rows of accounts; ``TransactionLookup`` wrote those of transactions and line items.
@@ -142,7 +155,16 @@ struct ProjectionWriter {
     let newcomers = Set(entries.compactMap(\.entry.account)).union(
       holdings.isOfNewlyLinked ? stored.accounts : [])
     return newcomers.sorted().flatMap { account in
-      stored.members.keys.sorted().map { OriginalTransactionRows.insertLookup(account, line: $0) }
+      stored.members.keys.sorted().map { line in
+        "(\(account), \(line.environment), \(line.originalTransactionID))" as SQL
+      }
+    }.rowLists.map { rows in
+      """
+      INSERT INTO tenure.account_original_transaction (account_key, environment,
+        original_transaction_id)
+      VALUES \(rows)
+      ON CONFLICT (account_key, environment, original_transaction_id) DO NOTHING
+      """
     }
   }
 
@@ -157,12 +179,15 @@ struct ProjectionWriter {
       // now: their stored holdings are deleted.
       return stored.members.keys.sorted().flatMap { line in
         names.values.sorted().map { HoldingRow.deleteAll(name: $0, line: line) }
-      } + after.sorted().compactMap { row in names[row.account].map(row.upsert) }
+      } + HoldingRow.upsert(named(after))
     }
     let removed = before.filter { row in !after.contains { $0.hasSameKey(as: row) } }
     return removed.sorted().compactMap { row in names[row.account].map(row.delete) }
-      + after.subtracting(before).sorted()
-      .compactMap { row in names[row.account].map(row.upsert) }
+      + HoldingRow.upsert(named(after.subtracting(before)))
+  }
+
+  private func named(_ rows: Set<HoldingRow>) -> [HoldingRow.Named] {
+    rows.sorted().compactMap { row in names[row.account].map { (row, $0) } }
   }
 
   /// The change of movements, most often in one statement.
@@ -181,11 +206,16 @@ struct ProjectionWriter {
 }
 
 extension ProjectionWriter {
-  init(_ recorded: RecordedOriginalTransaction, source: EntrySource, catalogue: Catalogue) {
+  /// - Parameter orders: Of all transactions in the recording.
+  init(
+    _ recorded: RecordedOriginalTransaction, source: EntrySource, catalogue: Catalogue,
+    orders: [TransactionKey: UUID?]
+  ) {
     self.init(
       stored: recorded.before, line: recorded.line, rule: recorded.rule,
       entries: recorded.entries.map { (entry: $0, source: source) },
-      holdings: recorded.holdings, names: recorded.names, catalogue: catalogue, source: source)
+      holdings: recorded.holdings, names: recorded.names, catalogue: catalogue, source: source,
+      orders: orders.filter { recorded.line.heads[$0.key.line] != nil })
   }
 }
 

@@ -122,7 +122,10 @@ struct Recorder: LedgerStore {
     polled: OriginalTransactionKey? = nil
   ) throws -> WritePlan {
     let projections = try recording.distinctOriginals.flatMap {
-      try ProjectionWriter($0, source: recording.source, catalogue: terms.catalogue).statements()
+      try ProjectionWriter(
+        $0, source: recording.source, catalogue: terms.catalogue,
+        orders: affected.orders.assigned
+      ).statements()
     }
     let published = Outbox(affected.newEvents, affected.accounts, terms: terms, at: now)
     let writeBackJobs = writeBacks.ownershipWriteBacks(of: recording, at: now)

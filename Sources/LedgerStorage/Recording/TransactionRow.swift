@@ -79,9 +79,13 @@ struct TransactionRow: Hashable, Sendable {
   private var previous: Charge.ID? { recorded?.decision.renewal.previous }
 
   private static let names = columns.map(\.name).selectList
-  private static let upsert = UpsertStatement(into: "store_transaction", key: key, columns: columns)
 
-  var upsert: SQL { Self.upsert(self) }
+  /// A row with the order that it fulfilled.
+  typealias Ordered = (row: TransactionRow, orderID: UUID?)
+
+  static let upsert = UpsertStatement<Ordered>(
+    into: "store_transaction", key: key.map { $0.within(\.row) },
+    columns: columns.map { $0.within(\.row) } + [Column("order_id", \.orderID)])
 
   // MARK: Reading
 

@@ -142,14 +142,19 @@ struct ExchangeLog: Sendable {
     }
   }
 
-  /// The number of the last exchange; 0 for none.
-  var lastNumber: Query<Int> {
-    Query("SELECT coalesce(max(number), 0) FROM \(table) WHERE \(subject) = \(id)") {
-      try $0.decodeOnly(Int.self)
-    }
-  }
-
-  func insert(_ exchanges: [SubmissionExchange], after lastNumber: Int) -> [SQL] {
+  /// The statements that add exchanges.
+  ///
+  /// - Parameter attempts: The number of earlier attempts; there are no exchanges before the first.
+  func insert(
+    _ exchanges: [SubmissionExchange], after attempts: Int, in transaction: Transaction
+  ) async throws -> [SQL] {
+    guard !exchanges.isEmpty else { return [] }
+    let lastNumber =
+      attempts == 0
+      ? 0
+      : try await transaction.query(
+        "SELECT coalesce(max(number), 0) FROM \(table) WHERE \(subject) = \(id)"
+      ).decodeOnly(Int.self)
     var bodies: [NewBody] = []
     let inserts = exchanges.enumerated().map { index, exchange -> SQL in
       let dated = exchange.answer.flatMap(RequestDates.split)

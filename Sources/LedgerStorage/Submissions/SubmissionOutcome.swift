@@ -35,6 +35,11 @@ package struct SubmissionOutcome: Codable, Sendable {
   package private(set) var warnings: [SubmissionWarning]
   /// The order that it named or fulfilled.
   package private(set) var orderID: UUID?
+
+  /// JSON.
+  var text: String {
+    get throws { String(decoding: try JSONEncoder().encode(self), as: UTF8.self) }
+  }
 }
 
 extension SubmissionOutcome {

@@ -8,7 +8,14 @@ extension Submission.Status: PostgresEncodable, PostgresDecodable {}
 package struct SubmissionStore: LedgerStore {
   package let core: LedgerCore
 
-  /// Stores a submission durably, with the job that processes it should this process die.
+  /// A submission that has just arrived.
+  package struct NewSubmission: Sendable {
+    package let submission: Submission
+    package let payload: SubmissionPayload
+    fileprivate let body: NewBody
+  }
+
+  /// Looks up the account of a submission that has just arrived.
   ///
   /// Submissions for a merged account go to the account that it was merged into; an unknown account
   /// is created.
@@ -17,32 +24,62 @@ package struct SubmissionStore: LedgerStore {
   ///   - chains: The headers of verified signatures, which the payload is stored without.
   ///   - retryAt: When a worker takes over, unless the submission is decided before.
   /// - Throws: ``LedgerError/erasedAccount(_:)``.
-  package func store(
+  package func new(
     id: UUID, accountID: String, receivedAt: Timestamp, payload: SubmissionPayload,
     chains: [String] = [],
     transactionID: TransactionID?, orderID: UUID?, isRestore: Bool, bundleID: String?,
     retryAt: Timestamp
-  ) async throws -> Submission {
+  ) async throws -> NewSubmission {
     let account = try await accounts.successor(
       of: accounts.findOrCreateAccount(accountID, at: receivedAt))
     guard !account.isErased else { throw LedgerError.erasedAccount(accountID) }
-    let body = NewBody(
-      Array(payload.body.utf8), at: receivedAt, leavingOut: chains.map(ChainHeader.init))
-    _ = try await database.batch([
-      body.store,
+    return NewSubmission(
+      submission: Submission(
+        id: id, account: account.key, accountID: account.id, receivedAt: receivedAt,
+        transactionID: transactionID, orderID: orderID, isRestore: isRestore, bundleID: bundleID,
+        status: .pending, environment: nil, retryAt: retryAt, attempts: 0, problem: nil,
+        outcome: nil),
+      payload: payload,
+      body: NewBody(
+        Array(payload.body.utf8), at: receivedAt, leavingOut: chains.map(ChainHeader.init)))
+  }
+
+  /// Stores a submission durably, with the job that processes it should this process die.
+  @discardableResult
+  package func store(_ new: NewSubmission) async throws -> Submission {
+    let submission = new.submission
+    let retryAt = submission.retryAt ?? submission.receivedAt
+    _ = try await database.batch(
+      try Self.insert(new) + [
+        Job.insert(.verifySubmission(submission.id), runAt: retryAt, at: submission.receivedAt)
+      ])
+    notifier.notify(forJobAt: retryAt, now: submission.receivedAt)
+    return submission
+  }
+
+  /// - Parameter decision: The decision that is recorded in the same transaction, if any.
+  private static func insert(
+    _ new: NewSubmission,
+    decided decision: (verified: VerifiedSubmission, outcome: SubmissionOutcome, at: Timestamp)? =
+      nil
+  ) throws -> [SQL] {
+    let submission = new.submission
+    let outcome = try decision.map { try $0.outcome.text }
+    let retryAt = decision == nil ? submission.retryAt : decision?.verified.lookAgainAt
+    return [
+      new.body.store,
       """
       INSERT INTO tenure.submission (submission_id, account_key, received_at, transaction_id,
-        order_id, restore, bundle_id, body_sha256, signed_transactions, status, retry_at)
-      VALUES (\(id), \(account.key), \(receivedAt), \(transactionID), \(orderID), \(isRestore),
-        \(bundleID), \(body.digest), \(payload.signedTransactions), 'pending', \(retryAt))
+        order_id, restore, bundle_id, body_sha256, signed_transactions, status, retry_at,
+        environment, decided_at, attempts, outcome)
+      VALUES (\(submission.id), \(submission.account), \(submission.receivedAt),
+        \(submission.transactionID), \(submission.orderID), \(submission.isRestore),
+        \(submission.bundleID), \(new.body.digest), \(new.payload.signedTransactions),
+        \(decision == nil ? Submission.Status.pending : .verified), \(retryAt),
+        \(decision?.verified.environment), \(decision?.at), \(decision == nil ? 0 : 1),
+        \(outcome))
       """,
-      Job.insert(.verifySubmission(id), runAt: retryAt, at: receivedAt),
-    ])
-    notifier.notify(forJobAt: retryAt, now: receivedAt)
-    return Submission(
-      id: id, account: account.key, accountID: account.id, receivedAt: receivedAt,
-      transactionID: transactionID, orderID: orderID, isRestore: isRestore, bundleID: bundleID,
-      status: .pending, environment: nil, retryAt: retryAt, attempts: 0, problem: nil, outcome: nil)
+    ]
   }
 
   package func submission(_ id: UUID) async throws -> Submission? {
@@ -148,13 +185,18 @@ package struct SubmissionStore: LedgerStore {
   /// evidence either way; but the submission claims once, and keeps the answer that it was verified
   /// with. A rejection, though, gives way: Apple has vouched for the receipt.
   ///
+  /// - Parameter new: A submission that has just arrived, and is stored in the same transaction; nil
+  ///   for a stored one.
   /// - Returns: Nil if the submission was verified before, by another process.
+  /// - Throws: Any error about a new submission leaves it to be stored.
   package func record(
-    _ verified: VerifiedSubmission, at now: Timestamp, terms: AccessTerms
+    _ verified: VerifiedSubmission, storing new: NewSubmission? = nil, at now: Timestamp,
+    terms: AccessTerms
   ) async throws -> RecordedSubmission? {
     do {
-      return try await recordOnce(verified, at: now, terms: terms)
-    } catch is MergedMeanwhile {
+      return try await recordOnce(verified, storing: new, at: now, terms: terms)
+    } catch let error as MergedMeanwhile {
+      guard new == nil else { throw error }
       // Read again, it belongs to the other account; merges never form a circle.
       guard let submission = try await self.submission(verified.submission.id) else { return nil }
       var verified = verified
@@ -166,14 +208,18 @@ package struct SubmissionStore: LedgerStore {
   private struct MergedMeanwhile: Error {}
 
   private func recordOnce(
-    _ verified: VerifiedSubmission, at now: Timestamp, terms: AccessTerms
+    _ verified: VerifiedSubmission, storing new: NewSubmission?, at now: Timestamp,
+    terms: AccessTerms
   ) async throws -> RecordedSubmission? {
     let submission = verified.submission
     // Two round trips: everything that is read, then everything that is written and answered.
     let (recorded, channels, recording) = try await database.withTransaction {
       transaction -> (RecordedSubmission?, Set<ChangeNotifier.Channel>, Recording?) in
       let (lines, stored, (orders, sender)) = try await recorder.lock(
-        linesOf: verified.evidence, before: LockedSubmission.query(submission.id),
+        linesOf: verified.evidence,
+        before: new == nil
+          ? LockedSubmission.query(submission.id)
+          : Query([]).map { LockedSubmission(status: .pending, retryAt: nil, attempts: 0) },
         after: Query(SubmittedOrders.query(for: verified), LockedSender.query(submission)),
         in: transaction)
       guard let stored else {
@@ -181,6 +227,7 @@ package struct SubmissionStore: LedgerStore {
         return (nil, [], nil)
       }
       guard sender.known?.mergedInto == nil else { throw MergedMeanwhile() }
+      if new != nil, sender.isErased { throw LedgerError.erasedAccount(submission.accountID) }
       // Apple's answer about an erased person's purchases is evidence without a claim; nothing else
       // of it is kept or published.
       let claims = (stored.isOpen || stored.status == .rejected) && !sender.isErased
@@ -196,10 +243,10 @@ package struct SubmissionStore: LedgerStore {
           orderID: claims ? submission.orderID : nil, orders: orders),
         terms: terms, at: now, knowing: sender.isErased ? [] : [account], in: transaction)
       let plan = try recorder.plan(recording, affected, terms: terms, at: now)
+      let exchanges = try await ExchangeLog.of(submission: submission.id).insert(
+        sender.isErased ? [] : verified.exchanges, after: stored.attempts, in: transaction)
       let statements =
-        plan.statements + verified.pollTargets(in: recording)
-        + ExchangeLog.of(submission: submission.id).insert(
-          sender.isErased ? [] : verified.exchanges, after: stored.lastExchange)
+        plan.statements + verified.pollTargets(in: recording) + exchanges
         + ProvisionalGrant.replace([], of: submission, after: stored.attempts, at: now)
       guard claims else {
         try await transaction.commit(
@@ -208,8 +255,10 @@ package struct SubmissionStore: LedgerStore {
       }
       let outcome = SubmissionOutcome(recording, affected.orders, of: verified, terms: terms)
       let order = try await transaction.commit(
-        with: statements + [try Self.close(verified, outcome, at: now)]
-          + Self.job(of: verified, at: now),
+        with: statements
+          + (try new.map { try Self.insert($0, decided: (verified, outcome, now)) }
+            ?? [Self.close(verified, outcome, at: now)])
+          + (new == nil || verified.lookAgainAt != nil ? Self.job(of: verified, at: now) : []),
         reading: outcome.orderID.map {
           StoredOrder.query($0, of: submission.account, lifetime: orderLifetime)
         } ?? Query([]).map { nil })
@@ -295,8 +344,8 @@ package struct SubmissionStore: LedgerStore {
       let (stored, value, sender) = try await transaction.read(
         LockedSubmission.query(submission.id), query, LockedSender.query(submission))
       guard let stored else { return [] }
-      let statements = ExchangeLog.of(submission: submission.id).insert(
-        sender.isErased ? [] : exchanges, after: stored.lastExchange)
+      let statements = try await ExchangeLog.of(submission: submission.id).insert(
+        sender.isErased ? [] : exchanges, after: stored.attempts, in: transaction)
       guard stored.isOpen, !sender.isErased else {
         try await transaction.commit(
           with: statements + Self.keepDecision(of: submission, by: sender, at: now))
@@ -324,13 +373,12 @@ package struct SubmissionStore: LedgerStore {
   private static func close(
     _ verified: VerifiedSubmission, _ outcome: SubmissionOutcome, at now: Timestamp
   ) throws -> SQL {
-    let text = String(decoding: try JSONEncoder().encode(outcome), as: UTF8.self)
-    return """
-      UPDATE tenure.submission SET status = 'verified', environment = \(verified.environment),
-        decided_at = \(now), retry_at = \(verified.lookAgainAt), attempts = attempts + 1,
-        problem = NULL, problem_detail = NULL, apple_status = NULL, outcome = \(text)
-      WHERE submission_id = \(verified.submission.id)
-      """
+    """
+    UPDATE tenure.submission SET status = 'verified', environment = \(verified.environment),
+      decided_at = \(now), retry_at = \(verified.lookAgainAt), attempts = attempts + 1,
+      problem = NULL, problem_detail = NULL, apple_status = NULL, outcome = \(try outcome.text)
+    WHERE submission_id = \(verified.submission.id)
+    """
   }
 
   /// Counts an attempt without a result; erases a submission that was stored while its account was
@@ -363,29 +411,23 @@ package struct SubmissionStore: LedgerStore {
 /// A locked submission, which only one process decides.
 private struct LockedSubmission: Sendable {
   var status: Submission.Status
-  private var retryAt: Timestamp?
+  var retryAt: Timestamp?
   /// How often Apple was asked; before the first time nothing was granted provisionally.
   var attempts: Int
-  /// The number of its last exchange; 0 for none.
-  var lastExchange: Int
 
   var isOpen: Bool { Submission.isOpen(status, retryAt: retryAt) }
 
   /// Locks and reads a submission; nil if there is none of this id.
   static func query(_ id: UUID) -> Query<LockedSubmission?> {
     Query(
-      Query(
-        """
-        SELECT status, retry_at, attempts FROM tenure.submission
-        WHERE submission_id = \(id)
-        FOR UPDATE
-        """
-      ) { try $0.decodeFirst(Submission.Status.self, Timestamp?.self, Int.self) },
-      ExchangeLog.of(submission: id).lastNumber
-    ).map { submission, lastExchange in
-      submission.map { status, retryAt, attempts in
-        LockedSubmission(
-          status: status, retryAt: retryAt, attempts: attempts, lastExchange: lastExchange)
+      """
+      SELECT status, retry_at, attempts FROM tenure.submission
+      WHERE submission_id = \(id)
+      FOR UPDATE
+      """
+    ) {
+      try $0.decodeFirst(Submission.Status.self, Timestamp?.self, Int.self).map {
+        LockedSubmission(status: $0, retryAt: $1, attempts: $2)
       }
     }
   }

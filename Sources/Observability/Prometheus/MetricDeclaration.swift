@@ -1,190 +1,177 @@
-/// A type of metric, by its name in the exposition.
-enum MetricType: String { case counter, gauge, histogram }
-
 /// The name, type and labels of an exported metric.
 ///
 /// Only these are exported, so neither libraries nor made-up label values can bloat Prometheus.
 package struct MetricDeclaration: Hashable, Sendable {
-  package enum Kind: Hashable, Sendable {
-    case counter
-    case gauge
-    /// Durations, counted up to each of these bounds, in seconds.
-    case histogram(bounds: [Double])
-
-    var type: MetricType {
-      switch self {
-      case .counter: .counter
-      case .gauge: .gauge
-      case .histogram: .histogram
-      }
-    }
-  }
+  /// By its name in the exposition.
+  package enum Kind: String, Sendable { case counter, gauge, histogram }
 
   package var name: String
   package var kind: Kind
-  /// In the order of the exposition.
-  package var labels: [String]
   /// One sentence without its full stop.
   package var help: String
+  /// In the order of the exposition.
+  package var labels: [String]
+  /// Of a histogram, which counts durations up to each of them, in seconds.
+  package var bounds: [Double] = []
   /// Whether the value is read from the database for each exposition.
   package var isReading = false
 
-  package init(
-    _ name: String, _ kind: Kind, by labels: [String] = [], isReading: Bool = false, _ help: String
-  ) {
-    self.name = name
-    self.kind = kind
-    self.labels = labels
-    self.isReading = isReading
-    self.help = help
+  package static func counter(_ name: String, _ help: String, by labels: [String] = []) -> Self {
+    Self(name: name, kind: .counter, help: help, labels: labels)
+  }
+
+  package static func gauge(_ name: String, _ help: String, by labels: [String] = []) -> Self {
+    Self(name: name, kind: .gauge, help: help, labels: labels)
+  }
+
+  package static func reading(_ name: String, _ help: String, by labels: [String] = []) -> Self {
+    Self(name: name, kind: .gauge, help: help, labels: labels, isReading: true)
+  }
+
+  package static func histogram(
+    _ name: String, _ bounds: [Double], _ help: String, by labels: [String] = []
+  ) -> Self {
+    Self(name: name, kind: .histogram, help: help, labels: labels, bounds: bounds)
   }
 }
 
 /// All of Tenure's metrics; tests compare dashboards, alert rules and `Operating.md` with them.
 extension MetricDeclaration {
   /// From a quarter of a millisecond, a typical entitlement read, to ten seconds.
-  private static let quick: Kind = .histogram(bounds: [
+  private static let quick = [
     0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
-  ])
+  ]
   /// Up to minutes, for calls to other servers.
-  private static let slow: Kind = .histogram(bounds: [
+  private static let slow = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
-  ])
+  ]
   /// Up to days, for delays.
-  private static let late: Kind = .histogram(bounds: [
+  private static let late = [
     0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 7_200, 28_800, 86_400, 259_200,
-  ])
+  ]
 
-  /// By name.
-  private static let metrics: KeyValuePairs<String, Entry> = [
-    "tenure_http_requests_total": .counter(
-      "Requests by route and status class", by: ["method", "route", "status"]),
-    "tenure_http_request_duration_seconds": .histogram(
-      quick, "Time from a request's head to its response's head", by: ["method", "route"]),
-    "tenure_http_requests_in_flight": .gauge("Requests in progress"),
-    "tenure_http_connections": .gauge("Open connections"),
-    "tenure_http_connections_refused_total": .counter(
+  package static let tenure: [Self] = [
+    .counter(
+      "tenure_http_requests_total", "Requests by route and status class",
+      by: ["method", "route", "status"]),
+    .histogram(
+      "tenure_http_request_duration_seconds", quick,
+      "Time from a request's head to its response's head", by: ["method", "route"]),
+    .gauge("tenure_http_requests_in_flight", "Requests in progress"),
+    .gauge("tenure_http_connections", "Open connections"),
+    .counter(
+      "tenure_http_connections_refused_total",
       "Connections refused or closed because of TENURE_HTTP_MAX_CONNECTIONS"),
 
-    "tenure_database_requests_total": .counter(
+    .counter(
+      "tenure_database_requests_total",
       "Round trips to PostgreSQL, inside and outside of transactions", by: ["kind", "outcome"]),
-    "tenure_database_request_duration_seconds": .histogram(
-      quick, "Duration of a round trip, including the wait for a connection", by: ["kind"]),
-    "tenure_database_connections": .gauge(
+    .histogram(
+      "tenure_database_request_duration_seconds", quick,
+      "Duration of a round trip, including the wait for a connection", by: ["kind"]),
+    .gauge(
+      "tenure_database_connections",
       "Connections to PostgreSQL: idle, busy, leased to a transaction, or connecting",
       by: ["state"]
     ),
-    "tenure_database_requests_in_flight": .gauge("Round trips in flight"),
-    "tenure_database_requests_waiting": .gauge("Round trips waiting for a connection"),
-    "tenure_database_connects_total": .counter("Connection attempts by outcome", by: ["outcome"]),
-    "tenure_database_connections_lost_total": .counter(
+    .gauge("tenure_database_requests_in_flight", "Round trips in flight"),
+    .gauge("tenure_database_requests_waiting", "Round trips waiting for a connection"),
+    .counter("tenure_database_connects_total", "Connection attempts by outcome", by: ["outcome"]),
+    .counter(
+      "tenure_database_connections_lost_total",
       "Connections that broke or were closed by PostgreSQL"),
-    "tenure_replica_age_seconds": .gauge(
-      "Maximum age of the read replica's data; +Inf while unknown"),
-    "tenure_read_cache_reads_total": .counter(
-      "Reads of entitlements in memory (hit) or not (miss)", by: ["outcome"]),
-    "tenure_read_cache_dropped_total": .counter(
+    .gauge(
+      "tenure_replica_age_seconds", "Maximum age of the read replica's data; +Inf while unknown"),
+    .counter(
+      "tenure_read_cache_reads_total", "Reads of entitlements in memory (hit) or not (miss)",
+      by: ["outcome"]),
+    .counter(
+      "tenure_read_cache_dropped_total",
       "Answers dropped from memory: their account or the catalogue changed, the changes since are "
         + "unknown (history), or others needed the room (evicted)",
       by: ["reason"]),
-    "tenure_read_cache_bytes": .gauge("Memory taken by answers, up to TENURE_READ_CACHE"),
+    .gauge("tenure_read_cache_bytes", "Memory taken by answers, up to TENURE_READ_CACHE"),
 
-    "tenure_apple_requests_total": .counter(
-      "Requests to Apple, by endpoint and outcome", by: ["call", "environment", "outcome"]),
-    "tenure_apple_request_duration_seconds": .histogram(
-      slow, "Time from a request to Apple to the end of its response", by: ["api", "environment"]),
-    "tenure_apple_receipt_statuses_total": .counter(
-      "verifyReceipt responses by status", by: ["status"]),
-    "tenure_apple_retries_total": .counter(
+    .counter(
+      "tenure_apple_requests_total", "Requests to Apple, by endpoint and outcome",
+      by: ["call", "environment", "outcome"]),
+    .histogram(
+      "tenure_apple_request_duration_seconds", slow,
+      "Time from a request to Apple to the end of its response", by: ["api", "environment"]),
+    .counter(
+      "tenure_apple_receipt_statuses_total", "verifyReceipt responses by status", by: ["status"]),
+    .counter(
+      "tenure_apple_retries_total",
       "Immediate retries of App Store Server API requests, with a new token or after a 429",
       by: ["reason"]),
-    "tenure_apple_held_back_total": .counter(
+    .counter(
+      "tenure_apple_held_back_total",
       "App Store Server API requests not sent because the hourly limit was reached",
       by: ["environment"]),
-    "tenure_apple_budget_granted_total": .counter(
+    .counter(
+      "tenure_apple_budget_granted_total",
       "Polls allowed by TENURE_POLLS_PER_HOUR, and write-backs allowed by Apple's limit",
       by: ["queue"]),
-    "tenure_apple_budget_denied_total": .counter(
+    .counter(
+      "tenure_apple_budget_denied_total",
       "Polls deferred by TENURE_POLLS_PER_HOUR, and write-backs deferred by Apple's limit",
       by: ["queue"]),
-    "tenure_apple_tellings_total": .counter(
+    .counter(
+      "tenure_apple_tellings_total",
       "Write-backs of ownership and consumption to Apple: accepted, refused, or not sent",
       by: ["kind", "outcome"]),
 
-    "tenure_ownership_decisions_total": .counter(
+    .counter(
+      "tenure_ownership_decisions_total",
       "Charges that got a new owner, by rule and action: decided, claimed, corrected or placed",
       by: ["rule", "action"]),
-    "tenure_revocations_total": .counter("Charges found to be revoked or restored", by: ["change"]),
-    "tenure_submissions_total": .counter(
-      "Submission verifications by source and outcome", by: ["source", "outcome"]),
-    "tenure_notifications_total": .counter(
-      "Received notifications: stored, repeated or refused", by: ["version", "type", "outcome"]),
-    "tenure_notifications_refused_total": .counter(
-      "Refused notifications by reason", by: ["reason"]),
-    "tenure_notifications_processed_total": .counter(
-      "Processed notifications by outcome", by: ["outcome"]),
+    .counter("tenure_revocations_total", "Charges found to be revoked or restored", by: ["change"]),
+    .counter(
+      "tenure_submissions_total", "Submission verifications by source and outcome",
+      by: ["source", "outcome"]),
+    .counter(
+      "tenure_notifications_total", "Received notifications: stored, repeated or refused",
+      by: ["version", "type", "outcome"]),
+    .counter(
+      "tenure_notifications_refused_total", "Refused notifications by reason", by: ["reason"]),
+    .counter(
+      "tenure_notifications_processed_total", "Processed notifications by outcome", by: ["outcome"]),
 
-    "tenure_jobs_total": .counter("Finished jobs by outcome", by: ["kind", "outcome"]),
-    "tenure_job_duration_seconds": .histogram(slow, "Duration of jobs", by: ["kind"]),
-    "tenure_webhook_pushes_total": .counter(
-      "Events pushed to the webhook: delivered, failed, or given up", by: ["outcome"]),
-    "tenure_webhook_push_duration_seconds": .histogram(slow, "Response time of the webhook"),
-    "tenure_webhook_delay_seconds": .histogram(
-      late, "Time from an event's publication in the feed to its delivery"),
+    .counter("tenure_jobs_total", "Finished jobs by outcome", by: ["kind", "outcome"]),
+    .histogram("tenure_job_duration_seconds", slow, "Duration of jobs", by: ["kind"]),
+    .counter(
+      "tenure_webhook_pushes_total", "Events pushed to the webhook: delivered, failed, or given up",
+      by: ["outcome"]),
+    .histogram("tenure_webhook_push_duration_seconds", slow, "Response time of the webhook"),
+    .histogram(
+      "tenure_webhook_delay_seconds", late,
+      "Time from an event's publication in the feed to its delivery"),
 
     // Read from the database, at most every few seconds.
-    "tenure_database_readable": .gauge(
-      "1 if the metrics below could be read; 0 if they are left out"),
-    "tenure_jobs_due": .reading("Due jobs not yet started, counted up to 10000", by: ["queue"]),
-    "tenure_jobs_due_age_seconds": .reading("Age of the oldest due job", by: ["queue"]),
-    "tenure_jobs_parked": .reading("Failed jobs that wait for a manual retry", by: ["kind"]),
-    "tenure_submissions_waiting": .reading(
-      "Submissions not yet verified by Apple, counted up to 10000"),
-    "tenure_charges_unclaimed": .reading(
+    .gauge(
+      "tenure_database_readable", "1 if the metrics below could be read; 0 if they are left out"),
+    .reading("tenure_jobs_due", "Due jobs not yet started, counted up to 10000", by: ["queue"]),
+    .reading("tenure_jobs_due_age_seconds", "Age of the oldest due job", by: ["queue"]),
+    .reading("tenure_jobs_parked", "Failed jobs that wait for a manual retry", by: ["kind"]),
+    .reading(
+      "tenure_submissions_waiting", "Submissions not yet verified by Apple, counted up to 10000"),
+    .reading(
+      "tenure_charges_unclaimed",
       "Unclaimed charges among the latest 10000 that arrived without an owner", by: ["environment"]),
-    "tenure_webhook_events_waiting": .reading("Events not yet pushed, counted up to 10000"),
-    "tenure_webhook_lag_seconds": .reading("Age of the oldest event not yet pushed"),
-    "tenure_webhook_events_parked": .reading("Failed events that wait for a manual retry"),
-    "tenure_feed_position": .reading("Last position in the event feed"),
-    "tenure_feed_unplaced_events": .reading(
-      "Events without a feed position yet, counted up to 10000"),
-    "tenure_movements_unfolded": .reading("Movements not yet rolled up, counted up to 10000"),
-    "tenure_server_heartbeat_age_seconds": .reading("Age of the latest server heartbeat"),
-    "tenure_apple_budget_left": .reading(
-      "Polls and write-backs available immediately, as of the last one", by: ["name"]),
+    .reading("tenure_webhook_events_waiting", "Events not yet pushed, counted up to 10000"),
+    .reading("tenure_webhook_lag_seconds", "Age of the oldest event not yet pushed"),
+    .reading("tenure_webhook_events_parked", "Failed events that wait for a manual retry"),
+    .reading("tenure_feed_position", "Last position in the event feed"),
+    .reading(
+      "tenure_feed_unplaced_events", "Events without a feed position yet, counted up to 10000"),
+    .reading("tenure_movements_unfolded", "Movements not yet rolled up, counted up to 10000"),
+    .reading("tenure_server_heartbeat_age_seconds", "Age of the latest server heartbeat"),
+    .reading(
+      "tenure_apple_budget_left", "Polls and write-backs available immediately, as of the last one",
+      by: ["name"]),
 
-    "tenure_schema_version": .gauge("Database schema version used by this program"),
-    "process_start_time_seconds": .gauge("Start time of the process, in seconds since 1970"),
-    "process_resident_memory_bytes": .gauge("Resident memory of the process"),
+    .gauge("tenure_schema_version", "Database schema version used by this program"),
+    .gauge("process_start_time_seconds", "Start time of the process, in seconds since 1970"),
+    .gauge("process_resident_memory_bytes", "Resident memory of the process"),
   ]
-
-  package static let tenure = metrics.map { name, entry in
-    MetricDeclaration(name, entry.kind, by: entry.labels, isReading: entry.isReading, entry.help)
-  }
-}
-
-/// A metric without its name.
-private struct Entry {
-  var kind: MetricDeclaration.Kind
-  var help: String
-  var labels: [String]
-  var isReading = false
-
-  static func counter(_ help: String, by labels: [String] = []) -> Entry {
-    Entry(kind: .counter, help: help, labels: labels)
-  }
-
-  static func gauge(_ help: String, by labels: [String] = []) -> Entry {
-    Entry(kind: .gauge, help: help, labels: labels)
-  }
-
-  static func reading(_ help: String, by labels: [String] = []) -> Entry {
-    Entry(kind: .gauge, help: help, labels: labels, isReading: true)
-  }
-
-  static func histogram(
-    _ kind: MetricDeclaration.Kind, _ help: String, by labels: [String] = []
-  ) -> Entry {
-    Entry(kind: kind, help: help, labels: labels)
-  }
 }

@@ -36,10 +36,10 @@ package final class PrometheusRegistry: Sendable {
 
   /// The series for these labels, created if new; nil if not permitted.
   fileprivate func series(
-    _ name: String, _ dimensions: [(String, String)], _ type: MetricType
+    _ name: String, _ dimensions: [(String, String)], _ kind: MetricDeclaration.Kind
   ) -> Series? {
     state.withLock { state in
-      guard let declaration = declared[name], declaration.kind.type == type,
+      guard let declaration = declared[name], declaration.kind == kind,
         let values = declaration.values(of: dimensions)
       else {
         state.refused.insert(name)
@@ -54,7 +54,7 @@ package final class PrometheusRegistry: Sendable {
         switch declaration.kind {
         case .counter: .counter(PrometheusCounter())
         case .gauge: .gauge(PrometheusGauge())
-        case .histogram(let bounds): .histogram(PrometheusHistogram(bounds: bounds))
+        case .histogram: .histogram(PrometheusHistogram(bounds: declaration.bounds))
         }
       state.series[name, default: [:]][values] = new
       return new
@@ -129,9 +129,8 @@ struct ExpositionWriter {
   private(set) var text = ""
 
   mutating func begin(_ declaration: MetricDeclaration) {
-    let type = declaration.kind.type.rawValue
     text += "# HELP \(declaration.name) \(Self.escaped(declaration.help, inLabel: false))\n"
-    text += "# TYPE \(declaration.name) \(type)\n"
+    text += "# TYPE \(declaration.name) \(declaration.kind.rawValue)\n"
   }
 
   mutating func write(
@@ -143,14 +142,13 @@ struct ExpositionWriter {
     case .counter(let counter): line(name, labels, "\(counter.value)")
     case .gauge(let gauge): line(name, labels, Self.number(gauge.value))
     case .histogram(let histogram):
-      guard case .histogram(let bounds) = declaration.kind else { return }
-      let snapshot = histogram.snapshot
-      let names = bounds.map(Self.number) + ["+Inf"]
-      for (bound, count) in zip(names, snapshot.cumulativeCounts) {
+      let (counts, seconds) = histogram.snapshot
+      let names = declaration.bounds.map(Self.number) + ["+Inf"]
+      for (bound, count) in zip(names, counts) {
         line(name + "_bucket", labels + [("le", bound)], "\(count)")
       }
-      line(name + "_sum", labels, Self.number(snapshot.seconds))
-      line(name + "_count", labels, "\(snapshot.cumulativeCounts.last ?? 0)")
+      line(name + "_sum", labels, Self.number(seconds))
+      line(name + "_count", labels, "\(counts.last ?? 0)")
     }
   }
 
@@ -228,12 +226,6 @@ final class PrometheusHistogram: TimerHandler {
   /// The maximum number of bounds; one more bucket holds the rest.
   static let boundLimit = 19
 
-  struct Snapshot {
-    /// The number of durations up to each bound, and the total last.
-    var cumulativeCounts: [Int64]
-    var seconds: Double
-  }
-
   private let boundsInNanoseconds: [Int64]
   private let counts: InlineArray<20, Atomic<Int64>>
   private let nanoseconds = Atomic<Int64>(0)
@@ -252,14 +244,15 @@ final class PrometheusHistogram: TimerHandler {
     nanoseconds.wrappingAdd(duration, ordering: .relaxed)
   }
 
+  /// The number of durations up to each bound, with the total last, and the sum of all durations.
+  ///
   /// The total is the sum of the buckets, so that the two always agree.
-  var snapshot: Snapshot {
+  var snapshot: (cumulativeCounts: [Int64], seconds: Double) {
     var sum: Int64 = 0
     let counts = (0...boundsInNanoseconds.count).map { place in
       sum += self.counts[place].load(ordering: .relaxed)
       return sum
     }
-    return Snapshot(
-      cumulativeCounts: counts, seconds: Double(nanoseconds.load(ordering: .relaxed)) / 1e9)
+    return (counts, Double(nanoseconds.load(ordering: .relaxed)) / 1e9)
   }
 }

@@ -36,7 +36,7 @@ final class Backend: EventSource {
   var headSince = ContinuousClock.now
   var isCancelling = false
   var lastCancellation: ContinuousClock.Instant?
-  /// A script or COPY that uses the connection outside of the pipeline.
+  /// A script that uses the connection outside of the pipeline.
   var exclusive: ExclusiveUse?
   private var wantsWriting = false
   private var isListedForFlush = false
@@ -227,9 +227,7 @@ extension Backend {
   private func unexpected(_ request: Request) {
     guard handle.isUsable else { return closeAsLost() }
     request.fail(
-      PostgresError(
-        .invalidRequest,
-        "this statement can't be sent in a pipeline; use copyIn for COPY"),
+      PostgresError(.invalidRequest, "this statement can't be sent in a pipeline"),
       at: nextIndex(of: request))
     close(PostgresError(.connectionLost, "another statement has made the connection unusable"))
   }

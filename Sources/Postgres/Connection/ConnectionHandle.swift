@@ -163,21 +163,6 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   /// Sends one or more statements in the simple protocol; only outside of the pipeline.
   func executeScript(_ text: String) -> Bool { unsafe PQsendQuery(pointer, text) == 1 }
 
-  /// Sends a piece of COPY data; nil if libpq must flush first.
-  func putCopyData(_ bytes: [UInt8]) -> Bool? {
-    let sent = unsafe bytes.withUnsafeBytes { bytes in
-      unsafe PQputCopyData(
-        pointer, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), Int32(bytes.count))
-    }
-    return sent == 0 ? nil : sent == 1
-  }
-
-  /// Ends COPY; given a reason, the server discards the rows.
-  func putCopyEnd(aborting reason: String?) -> Bool {
-    if let reason { return unsafe PQputCopyEnd(pointer, reason) == 1 }
-    return unsafe PQputCopyEnd(pointer, nil) == 1
-  }
-
   func makeCancellation() -> Cancellation? {
     guard let cancel = unsafe PQgetCancel(pointer) else { return nil }
     return unsafe Cancellation(adopting: cancel)

@@ -1,7 +1,7 @@
 internal import CLibpq
 internal import DequeModule
 
-/// The use of an idle connection outside of the pipeline, for scripts and COPY.
+/// The use of an idle connection outside of the pipeline, for scripts.
 ///
 /// Off the hot path, so it is straight-line async code on the loop. Each wait ends when the socket
 /// is ready, the connection closes or the deadline passes.
@@ -9,8 +9,7 @@ internal import DequeModule
 final class ExclusiveUse {
   private let backend: Backend
   private let timeout: Duration
-  /// The end of the server's permitted silence, extended by all activity and while nothing waits
-  /// for the server.
+  /// The end of the server's permitted silence, extended by all activity.
   private var deadline: ContinuousClock.Instant
   private var cancelledAt: ContinuousClock.Instant?
   private var isTimedOut = false
@@ -65,7 +64,6 @@ final class ExclusiveUse {
   }
 
   func enforceDeadline(now: ContinuousClock.Instant) {
-    if waiting == nil { deadline = now + timeout }
     if now >= deadline, cancelledAt == nil {
       isTimedOut = true
       cancel()
@@ -76,12 +74,6 @@ final class ExclusiveUse {
         PostgresError(
           .connectionLost, "the statement did not end within \(grace) of a cancellation"))
     }
-  }
-
-  /// Sends a script or COPY in the simple protocol.
-  func send(_ text: String) throws(PostgresError) {
-    guard !backend.isClosed, backend.handle.executeScript(text) else { throw failure }
-    backend.flushSoon()
   }
 
   /// Waits for the next result; nil after the last one.
@@ -97,20 +89,6 @@ final class ExclusiveUse {
       throw PostgresError.unreplicatedCommit
     }
     return result
-  }
-
-  /// Sends a piece of COPY data and waits until the server has taken it, which bounds memory.
-  func write(_ bytes: [UInt8]) async throws {
-    while true {
-      guard !backend.isClosed else { throw failure }
-      guard let wasTaken = backend.handle.putCopyData(bytes) else {
-        try await flush()
-        continue
-      }
-      guard wasTaken else { throw failure }
-      break
-    }
-    try await flush()
   }
 
   /// Writes all buffered data.
@@ -159,25 +137,21 @@ final class ExclusiveUse {
 }
 
 extension ExclusiveUse {
-  /// Runs a body that uses a session's connection outside of the pipeline, and then ends that use.
+  /// Runs a script on a session's connection; results with rows are dropped.
   ///
-  /// Cancelling the task cancels the running statement. Errors name the statement.
-  nonisolated static func of<Value>(
-    _ session: Session, running statement: String, timeout: Duration,
-    _ body: (ExclusiveUse) async throws -> Value
-  ) async throws -> Value {
+  /// Cancelling the task cancels the running statement. Errors name the script.
+  static func run(_ script: String, in session: Session, timeout: Duration) async throws {
     let use = try await begin(session, timeout: timeout)
     do {
-      let value = try await withTaskCancellationHandler {
-        try await body(use)
+      try await withTaskCancellationHandler {
+        try await use.run(script)
       } onCancel: {
         PostgresLoop.submit { use.cancel() }
       }
       await use.end()
-      return value
     } catch {
       await use.end()
-      throw (error as? PostgresError)?.during(statement) ?? error
+      throw (error as? PostgresError)?.during(script) ?? error
     }
   }
 
@@ -192,25 +166,9 @@ extension ExclusiveUse {
     }
   }
 
-  /// Runs a script; results with rows are dropped.
-  func runScript(_ text: String) async throws {
-    try send(text)
+  func run(_ script: String) async throws {
+    guard !backend.isClosed, backend.handle.executeScript(script) else { throw failure }
+    backend.flushSoon()
     while try await nextResult() != nil {}
-  }
-
-  func beginCopy(_ text: String) async throws {
-    try send(text)
-    guard let result = try await nextResult(), result.status == PGRES_COPY_IN else {
-      throw PostgresError(
-        .invalidRequest, "this statement is not COPY … FROM STDIN", statement: text)
-    }
-  }
-
-  /// Ends COPY and returns the number of rows; given a reason, the rows are discarded.
-  func endCopy(aborting reason: String? = nil) async throws -> Int {
-    guard !backend.isClosed, backend.handle.putCopyEnd(aborting: reason) else { throw failure }
-    var rows = 0
-    while let result = try await nextResult() { rows = result.affectedRows }
-    return rows
   }
 }

@@ -187,9 +187,7 @@ package final class Connection: StatementRunner {
   package func runScript(_ text: String, deadline: Duration? = nil) async throws {
     _ = try await pool.run(
       Request([], session: session, timeout: pool.configuration.acquireTimeout))
-    try await ExclusiveUse.of(session, running: text, timeout: pool.timeout(deadline)) {
-      try await $0.runScript(text)
-    }
+    try await ExclusiveUse.run(text, in: session, timeout: pool.timeout(deadline))
   }
 }
 
@@ -221,22 +219,17 @@ extension StatementRunner {
   }
 }
 
-/// A snapshot of a pool's connections and requests.
-package struct PoolReading: Hashable, Sendable {
-  package var idle = 0
-  /// Connections with shared requests in flight.
-  package var busy = 0
-  /// Connections reserved for a transaction.
-  package var leased = 0
-  package var connecting = 0
-  package var inFlight = 0
-  /// Requests waiting for a connection.
-  package var waiting = 0
-}
+/// A snapshot of a pool's connections by state, the requests in flight, and those that wait for a
+/// connection.
+///
+/// Busy connections have shared requests in flight; leased ones are reserved for a transaction.
+package typealias PoolReading = (
+  idle: Int, busy: Int, leased: Int, connecting: Int, inFlight: Int, waiting: Int
+)
 
 extension PoolState {
   var reading: PoolReading {
-    var reading = PoolReading()
+    var reading: PoolReading = (0, 0, 0, 0, 0, waiting.count)
     for slot in slots {
       switch slot.status {
       case .empty: break
@@ -247,7 +240,6 @@ extension PoolState {
       }
       reading.inFlight += slot.inFlight
     }
-    reading.waiting = waiting.count
     return reading
   }
 }

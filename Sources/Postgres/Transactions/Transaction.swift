@@ -61,11 +61,6 @@ package final class Transaction: StatementRunner {
     followUps.withLock { $0.append(followUp) }
   }
 
-  /// Sends pending statements, so that the connection is leased and the transaction begun.
-  func sendPending() async throws {
-    _ = try await send([], committing: false, deadline: nil)
-  }
-
   private func send(
     _ statements: [SQL], committing: Bool, deadline: Duration?
   ) async throws -> [Rows] {

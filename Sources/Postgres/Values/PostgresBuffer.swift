@@ -14,7 +14,7 @@ package struct PostgresBuffer: Sendable {
     bytes.append(contentsOf: newBytes)
   }
 
-  /// Appends a value after its length (4 bytes; -1 for NULL), as in arrays and COPY rows.
+  /// Appends a value after its length (4 bytes; -1 for NULL), as in arrays.
   mutating func appendWithLength<Value: PostgresEncodable>(_ value: Value) {
     let start = bytes.count
     append(Int32(-1))
@@ -25,10 +25,6 @@ package struct PostgresBuffer: Sendable {
 
   mutating func reserve(_ capacity: Int) {
     bytes.reserveCapacity(capacity)
-  }
-
-  mutating func removeAll() {
-    bytes.removeAll(keepingCapacity: true)
   }
 
   private mutating func overwrite(_ integer: Int32, at offset: Int) {

@@ -102,33 +102,18 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
   /// Reads an ISO 8601 duration of years, months, weeks and days, such as `P1M` or `P1Y`; nil for
   /// anything else, for a time part, for zero, and for more than a hundred years.
   package init?(iso8601 text: String) {
-    var rest = text.utf8[...]
-    guard rest.popFirst() == UInt8(ascii: "P") else { return nil }
-    var (months, days, number, digits) = (0, 0, 0, 0)
-    var units = "YMWD".utf8[...]
-    for byte in rest {
-      switch byte {
-      case UInt8(ascii: "0")...UInt8(ascii: "9"):
-        number = number * 10 + Int(byte - UInt8(ascii: "0"))
-        digits += 1
-        // Five digits of days are 273 years, which is too long already.
-        guard digits <= 5 else { return nil }
-        continue
-      // Each unit once, the longer before the shorter.
-      case _ where digits == 0 || !units.contains(byte): return nil
-      case UInt8(ascii: "Y"): months += number * 12
-      case UInt8(ascii: "M"): months += number
-      case UInt8(ascii: "W"): days += number * 7
-      case UInt8(ascii: "D"): days += number
-      default: return nil
-      }
-      units = units.drop { $0 != byte }.dropFirst()
-      (number, digits) = (0, 0)
-    }
+    // Five digits of days are 273 years, which is too long already.
+    let form =
+      /P(?:([0-9]{1,5})Y)?(?:([0-9]{1,5})M)?(?:([0-9]{1,5})W)?(?:([0-9]{1,5})D)?/
+    // Its characters are compared byte by byte.
+    guard text.isASCII, let match = text.wholeMatch(of: form)?.output else { return nil }
+    func number(_ digits: Substring?) -> Int { digits.flatMap { Int($0) } ?? 0 }
+    let months = number(match.1) * 12 + number(match.2)
+    let days = number(match.3) * 7 + number(match.4)
     // A hundred years are 36,525 days; a month has 487/16 days on average.
-    guard digits == 0, months + days > 0,
-      months * 487 + days * 16 <= Self.longestYears * 12 * 487
-    else { return nil }
+    guard months + days > 0, months * 487 + days * 16 <= Self.longestYears * 12 * 487 else {
+      return nil
+    }
     self.init(months: months, days: days)
   }
 

@@ -58,15 +58,6 @@ package struct Binding: Hashable, Sendable {
   package var charge: Charge.ID
   package var rule: Decision.Rule
 
-  package init(
-    account: AccountKey?, boundAt: Timestamp, charge: Charge.ID, rule: Decision.Rule
-  ) {
-    self.account = account
-    self.boundAt = boundAt
-    self.charge = charge
-    self.rule = rule
-  }
-
   /// Derives the bindings from charges by date, oldest first: one for each change of the account,
   /// none before the first owner.
   package static func bindings(of charges: [Charge], decisions: [Decision]) -> [Binding] {

@@ -70,12 +70,31 @@ extension Timestamp {
 extension Timestamp: CustomStringConvertible {
   /// RFC 3339 in UTC with milliseconds, for example `2026-11-21T09:30:00.000Z`.
   package var description: String {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(24)
+    append(to: &bytes)
+    return String(decoding: bytes, as: UTF8.self)
+  }
+
+  /// Appends the same, without creating a string.
+  package func append(to bytes: inout [UInt8]) {
     let (date, millisecond) = dayAndTime
-    let second = millisecond / 1000
-    return String(dateTimeFields: [
-      (date.year, 4), (date.month, 2), (date.day, 2), (Int(second / 3600), 2),
-      (Int(second / 60 % 60), 2), (Int(second % 60), 2), (Int(millisecond % 1000), 3),
-    ])
+    let second = Int(millisecond / 1000)
+    func append(_ value: Int, _ width: Int, then separator: Unicode.Scalar) {
+      var divisor = width == 4 ? 1000 : width == 3 ? 100 : 10
+      while divisor > 0 {
+        bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: value / divisor % 10))
+        divisor /= 10
+      }
+      bytes.append(UInt8(ascii: separator))
+    }
+    append(date.year, 4, then: "-")
+    append(date.month, 2, then: "-")
+    append(date.day, 2, then: "T")
+    append(second / 3600, 2, then: ":")
+    append(second / 60 % 60, 2, then: ":")
+    append(second % 60, 2, then: ".")
+    append(Int(millisecond % 1000), 3, then: "Z")
   }
 
   /// Reads RFC 3339: a date, `T` or a space, a time with an optional fraction, and `Z` or an
@@ -96,24 +115,6 @@ extension Timestamp: CustomStringConvertible {
     let time = ((hour * 60 + minute - offset) * 60 + second) * 1000 + millisecond
     self.init(CalendarDate(year: year, month: month, day: day), millisecondOfDay: Int64(time))
     guard Self.writable.contains(self) else { return nil }
-  }
-}
-
-extension String {
-  /// Joins the seven fields of a date and time, each with its number of digits.
-  fileprivate init(dateTimeFields fields: [(value: Int, width: Int)]) {
-    let separators: [UInt8] = [45, 45, 84, 58, 58, 46, 90]  // - - T : : . Z
-    var bytes: [UInt8] = []
-    bytes.reserveCapacity(24)
-    for (field, separator) in zip(fields, separators) {
-      var divisor = (1..<field.width).reduce(1) { power, _ in power * 10 }
-      while divisor > 0 {
-        bytes.append(UInt8(48 + field.value / divisor % 10))
-        divisor /= 10
-      }
-      bytes.append(separator)
-    }
-    self.init(decoding: bytes, as: UTF8.self)
   }
 }
 

@@ -11,20 +11,18 @@ import Testing
 
 @Suite("The benchmarks' limits")
 struct BenchTests {
-  @Test("the bare statements leave the rows of a submission")
-  func bareStatementsAreThoseOfASubmission() async throws {
-    let real = try await withScratchDatabase { database in
-      _ = try await SampleLedger(submissions: 2, in: database)
-      return try await contents(of: database)
+  @Test(
+    "decisions are compared with the smallest durable write",
+    arguments: [DecisionBenchmark.Kind.receipts, .signedTransactions, .notifications])
+  func decisions(of kind: DecisionBenchmark.Kind) async throws {
+    try await withBenchDatabase { database, directory in
+      let result = try await DecisionBenchmark(
+        kind: kind, database: database, seconds: 0, rounds: 1, warmUp: 8, costed: 4,
+        directory: directory, logger: Self.quiet
+      ).run()
+      #expect(result.ratio > 0)
+      #expect(result.cost?.wal ?? 0 > 1000)
     }
-    let bare = try await withScratchDatabase { database in
-      let submission = BaselineSubmission(database: database, appStore: PreparedAppStore())
-      for sample in try await SampleLedger.prepare(2, in: database) {
-        try await submission.perform(sample)
-      }
-      return try await contents(of: database)
-    }
-    expect(bare, toBeLike: real)
   }
 
   private static let bodies: Set = ["body", "certificate_chain"]

@@ -128,9 +128,10 @@ struct WorkerTests {
       for number in 0..<20 { try await stage.store("n\(number)", receipt: "stuck") }
       try await stage.until { try await stage.count("locked_by IS NOT NULL") == 2 }
       _ = try await stage.assembly.ledger.submissions.store(
-        id: UUID(), accountID: "4711", receivedAt: stage.clock.now, payload: .receipt("receipt"),
-        transactionID: nil, orderID: nil, isRestore: false, bundleID: nil,
-        retryAt: stage.clock.now)
+        stage.assembly.ledger.submissions.new(
+          id: UUID(), accountID: "4711", receivedAt: stage.clock.now, payload: .receipt("receipt"),
+          transactionID: nil, orderID: nil, isRestore: false, bundleID: nil,
+          retryAt: stage.clock.now))
       try await stage.until { try await stage.count("kind = 'verify_submission'") == 0 }
       #expect(try await stage.count("true") == 20)
       stage.apple.stuck.open()
@@ -331,9 +332,10 @@ struct WorkerTests {
         "TENURE_APPSTORE_ROOT_CERTIFICATES": roots.path(percentEncoded: false),
       ]) { stage in
         let submission = try await stage.assembly.ledger.submissions.store(
-          id: UUID(), accountID: "4711", receivedAt: stage.clock.now, payload: payload,
-          transactionID: nil, orderID: nil, isRestore: false, bundleID: nil,
-          retryAt: stage.clock.now)
+          stage.assembly.ledger.submissions.new(
+            id: UUID(), accountID: "4711", receivedAt: stage.clock.now, payload: payload,
+            transactionID: nil, orderID: nil, isRestore: false, bundleID: nil,
+            retryAt: stage.clock.now))
         try await stage.until { try await stage.count("kind = 'verify_submission'") == 0 }
         guard
           case .verified(let answer) = try await stage.assembly.intake.status(

@@ -288,9 +288,10 @@ struct MovingCommandTests {
       let line = OriginalTransactionKey(.production, "1000")
       let key = TransactionKey(line: line, transactionID: "1", productID: "monthly")
       let stored = try await ledger.submissions.store(
-        id: submission, accountID: "anna", receivedAt: now, payload: .receipt("r"),
-        transactionID: nil, orderID: nil, isRestore: true, bundleID: "com.example",
-        retryAt: now + .minutes(1))
+        ledger.submissions.new(
+          id: submission, accountID: "anna", receivedAt: now, payload: .receipt("r"),
+          transactionID: nil, orderID: nil, isRestore: true, bundleID: "com.example",
+          retryAt: now + .minutes(1)))
       _ = try await ledger.polls.record(
         [
           .transaction(

@@ -5,11 +5,11 @@ import Testing
 
 /// Metrics in Prometheus's text format.
 struct PrometheusRegistryTests {
-  private static let declarations = [
-    MetricDeclaration("a_total", .counter, by: ["who", "why"], "Counts \\ and\nmore"),
-    MetricDeclaration("b", .gauge, "Rises and falls"),
-    MetricDeclaration("c_seconds", .histogram(bounds: [0.001, 0.5, 2]), by: ["who"], "Takes time"),
-    MetricDeclaration("d", .gauge, isReading: true, "Is read"),
+  private static let declarations: [MetricDeclaration] = [
+    .counter("a_total", "Counts \\ and\nmore", by: ["who", "why"]),
+    .gauge("b", "Rises and falls"),
+    .histogram("c_seconds", [0.001, 0.5, 2], "Takes time", by: ["who"]),
+    .reading("d", "Is read"),
   ]
 
   @Test func `everything that was counted is exported, with its type and meaning`() {
@@ -117,17 +117,17 @@ struct PrometheusRegistryTests {
       switch metric.kind {
       case .counter: #expect(metric.name.hasSuffix("_total"))
       case .gauge: #expect(!metric.name.hasSuffix("_total"))
-      case .histogram(let bounds):
+      case .histogram:
         #expect(metric.name.hasSuffix("_seconds"))
-        #expect(bounds == bounds.sorted())
-        #expect(bounds.count <= PrometheusHistogram.boundLimit)
+        #expect(metric.bounds == metric.bounds.sorted())
+        #expect(metric.bounds.count <= PrometheusHistogram.boundLimit)
       }
     }
   }
 
   @Test(arguments: ["", "1a", "a-b", "A", "a b"])
   func `a name that Prometheus does not take is found`(name: String) {
-    #expect(!MetricDeclaration(name, .gauge, "").isWellFormed)
-    #expect(!MetricDeclaration("a", .gauge, by: [name], "").isWellFormed)
+    #expect(!MetricDeclaration.gauge(name, "").isWellFormed)
+    #expect(!MetricDeclaration.gauge("a", "", by: [name]).isWellFormed)
   }
 }

@@ -378,9 +378,10 @@ struct SignedTransactionTests {
       let bought = try api.apple.simulation.buy("coins.100", on: "anna")
       let transaction = try api.apple.simulation.signedTransaction(of: bought.transactionID)
       _ = try await api.ledger.submissions.store(
-        id: id, accountID: "4711", receivedAt: received,
-        payload: .signedData(transactions: [transaction], renewalInfo: []), transactionID: nil,
-        orderID: nil, isRestore: false, bundleID: nil, retryAt: received + .seconds(30))
+        api.ledger.submissions.new(
+          id: id, accountID: "4711", receivedAt: received,
+          payload: .signedData(transactions: [transaction], renewalInfo: []), transactionID: nil,
+          orderID: nil, isRestore: false, bundleID: nil, retryAt: received + .seconds(30)))
       _ = try await api.intake.resume(id)
       let decided = try await api.get("/v1/receipts/\(id)")
       #expect(decided["transactions"]?[0]["newly_owned"] == true, "\(decided)")
@@ -402,8 +403,9 @@ struct SignedTransactionTests {
           try api.apple.simulation.signedRenewalInfo(of: bought.originalTransactionID)
         ])
       _ = try await api.ledger.submissions.store(
-        id: id, accountID: "4711", receivedAt: now, payload: payload, transactionID: nil,
-        orderID: nil, isRestore: false, bundleID: nil, retryAt: now + .seconds(30))
+        api.ledger.submissions.new(
+          id: id, accountID: "4711", receivedAt: now, payload: payload, transactionID: nil,
+          orderID: nil, isRestore: false, bundleID: nil, retryAt: now + .seconds(30)))
       #expect(try await api.ledger.submissions.payload(of: id) == payload)
       #expect(try await api.get("/v1/receipts/\(id)").status == 202)
 

@@ -61,8 +61,9 @@ struct BodyTests {
       let payload = SubmissionPayload.signedData(
         transactions: Array(signed[..<15]), renewalInfo: Array(signed[15...]))
       _ = try await ledger.submissions.store(
-        id: id, accountID: "anna", receivedAt: start, payload: payload, chains: ["e" + header],
-        transactionID: nil, orderID: nil, isRestore: false, bundleID: nil, retryAt: start)
+        ledger.submissions.new(
+          id: id, accountID: "anna", receivedAt: start, payload: payload, chains: ["e" + header],
+          transactionID: nil, orderID: nil, isRestore: false, bundleID: nil, retryAt: start))
       #expect(try await ledger.submissions.payload(of: id) == payload)
       let (sent, stored, chains) = try await ledger.database.query(
         """

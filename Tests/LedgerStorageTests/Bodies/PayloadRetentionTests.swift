@@ -174,10 +174,11 @@ struct PayloadRetentionTests {
     try await withLedger { ledger in
       let id = UUID()
       _ = try await ledger.submissions.store(
-        id: id, accountID: "a", receivedAt: start,
-        payload: .signedData(transactions: ["a.b.c", "d.e.f"], renewalInfo: ["g.h.i"]),
-        transactionID: nil, orderID: nil, isRestore: false, bundleID: nil,
-        retryAt: start)
+        ledger.submissions.new(
+          id: id, accountID: "a", receivedAt: start,
+          payload: .signedData(transactions: ["a.b.c", "d.e.f"], renewalInfo: ["g.h.i"]),
+          transactionID: nil, orderID: nil, isRestore: false, bundleID: nil,
+          retryAt: start))
       let submission = try #require(try await ledger.submissions.submission(id))
       try await ledger.verify(submission, [charge("1", on: 0)], claiming: [key("1")], on: 0)
       try await Self.noteSources(ledger)

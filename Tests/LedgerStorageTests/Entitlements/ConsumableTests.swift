@@ -104,7 +104,7 @@ struct ConsumableTests {
         account: try await ledger.accounts.findOrCreateAccount("anna", at: start).key,
         holding: Holding(
           charge: Self.coins(0), productID: "coins", startsAt: day(1), endsAt: nil))
-      try await ledger.database.execute(extra.upsert(name: "anna"))
+      try await ledger.database.batch(HoldingRow.upsert([(extra, "anna")]))
       #expect(try await ledger.auditor.audit().differences.count == 1)
       #expect(try await ledger.auditor.rebuild().rewritten == 1)
       try await check(0, after: coins, on: 7)

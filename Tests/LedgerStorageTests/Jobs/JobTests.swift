@@ -14,9 +14,10 @@ struct JobTests {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
       let submission = try await ledger.submissions.store(
-        id: UUID(), accountID: "4711", receivedAt: start, payload: .receipt("receipt"),
-        transactionID: nil, orderID: nil, isRestore: false, bundleID: nil,
-        retryAt: start)
+        ledger.submissions.new(
+          id: UUID(), accountID: "4711", receivedAt: start, payload: .receipt("receipt"),
+          transactionID: nil, orderID: nil, isRestore: false, bundleID: nil,
+          retryAt: start))
       try await test(ledger, submission)
     }
   }

@@ -98,9 +98,10 @@ extension Ledger {
     _ receipt: String = "receipt", by account: String, on date: Double, order: UUID? = nil
   ) async throws -> Submission {
     try await submissions.store(
-      id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt(receipt),
-      transactionID: nil, orderID: order, isRestore: false, bundleID: nil,
-      retryAt: day(date) + .minutes(1))
+      submissions.new(
+        id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt(receipt),
+        transactionID: nil, orderID: order, isRestore: false, bundleID: nil,
+        retryAt: day(date) + .minutes(1)))
   }
 
   /// Records Apple's response to a submission.

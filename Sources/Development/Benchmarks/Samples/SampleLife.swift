@@ -115,10 +115,11 @@ struct SampleLife {
   private mutating func store(order: UUID?, at moment: Timestamp) async throws -> Submission {
     note(moment)
     return try await ledger.submissions.store(
-      id: try newUUID("8002"), accountID: accountID, receivedAt: moment,
-      payload: .receipt("receipt"), transactionID: nil, orderID: order, isRestore: false,
-      bundleID: SampleSubmission.bundleID,
-      retryAt: moment + .minutes(1))
+      ledger.submissions.new(
+        id: try newUUID("8002"), accountID: accountID, receivedAt: moment,
+        payload: .receipt("receipt"), transactionID: nil, orderID: order, isRestore: false,
+        bundleID: SampleSubmission.bundleID,
+        retryAt: moment + .minutes(1)))
   }
 
   /// Submits a receipt that Apple rejects.
