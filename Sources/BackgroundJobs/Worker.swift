@@ -269,7 +269,7 @@ package struct WorkerClock: Sendable {
 }
 
 /// Limits how many jobs of a queue all workers together may start, by Apple's hourly limits;
-/// write-backs have a limit of their own and take nothing from polls.
+/// write-backs have a separate limit and take nothing from polls.
 struct JobBudget: Sendable {
   /// Four fifths of Apple's limit for Set App Account Token; the other write-back has a larger one.
   private static let writeBacksPerHour = 57_600

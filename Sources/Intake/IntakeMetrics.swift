@@ -44,7 +44,7 @@ struct SubmissionMetrics: Sendable {
 
 /// Counters of received and processed notifications.
 struct NotificationMetrics: Sendable {
-  /// Anybody can post a notification, so unknown types are counted as one.
+  /// Anyone can post a notification, so unknown types are counted as one.
   private static let other = "other"
   private static let types: [NotificationVersion: Set<String>] = [
     .one: Set(NotificationV1.types + [other]),

@@ -68,7 +68,7 @@ struct EvidenceOrderTests {
 }
 
 extension VerifiedReceipt {
-  /// With the same moment of the answer each time, where Apple names none.
+  /// Uses the same response date each time if Apple sends none.
   fileprivate var dated: VerifiedReceipt {
     guard requestDate >= answeredAt else { return self }
     var copy = self

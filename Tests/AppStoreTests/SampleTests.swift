@@ -81,7 +81,7 @@ struct SampleTests {
     let record = try #require(receipt.records.first)
     #expect(record.key.productID == "lifetime")
     #expect(record.expiresDate == nil)
-    // It stands in `in_app` only: as old as the receipt, and silent about refunds.
+    // It is in `in_app` only: as old as the receipt, and without later refunds.
     #expect(record.asOf == Timestamp(milliseconds: 1_567_202_120_000))
     #expect(record.revocation == .notSaid)
   }

@@ -3,9 +3,9 @@ import Testing
 
 /// Something that a rule of the house forbids, and where it stands.
 struct Finding: Hashable, CustomStringConvertible {
-  /// From the repository's root.
+  /// Relative to the repository's root.
   var path: String
-  /// From 1; nil for what concerns the whole file.
+  /// Counted from 1; nil for the whole file.
   var line: Int?
   /// The fault and its fix.
   var fault: String

@@ -8,7 +8,7 @@ struct SwiftSource: Sendable {
     var text: String
   }
 
-  /// From the repository's root.
+  /// Relative to the repository's root.
   let path: String
   /// The lines without comments and literal text; interpolations are code.
   let code: [String]

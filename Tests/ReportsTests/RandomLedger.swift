@@ -140,7 +140,7 @@ struct RandomLedger: Sendable {
   ) {
     let number = Int(date / 30)
     let product = Self.catalogue[chance(60) ? 0 : Int.random(in: 0..<4, using: &random)]
-    // Of one transaction Apple always says the same date.
+    // Apple's date of a transaction never changes.
     let begin = Double(number * 30) + Double((number + product.id.rawValue.utf8.count) % 3) / 10
     let key = TransactionKey(
       line: line,

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Reports
 
-/// The forms of reports, whatever stands in them.
+/// The formats of reports, with any contents.
 struct ReportFormatTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 3, day: 31))
 

@@ -369,7 +369,7 @@ struct BenchResult: Sendable, Encodable {
   let memory: Int?
   /// The size of the database in bytes; nil if not meaningful.
   let database: Int?
-  /// What PostgreSQL does for one piece of the work, and of the limit's; nil if not measured.
+  /// PostgreSQL's costs of one piece of work, and of the limit's; nil if not measured.
   let cost: StatementCost?
   let limitCost: StatementCost?
   private let rounds: [Round]

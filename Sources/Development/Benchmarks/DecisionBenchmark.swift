@@ -9,7 +9,7 @@ import Subscriptions
 /// Submissions or notifications decided a second, from request to commit, compared with the
 /// smallest durable write that could do it.
 struct DecisionBenchmark: Sendable {
-  /// What is decided.
+  /// The kind of decision.
   enum Kind: Sendable {
     /// Receipts of new customers, with Apple's response at hand.
     case receipts
@@ -164,7 +164,7 @@ private struct SmallestWrite: Sendable {
   private static let hash = "\\x" + String(repeating: "5a", count: 32)
 }
 
-/// What PostgreSQL does for one piece of work.
+/// PostgreSQL's costs of one piece of work.
 struct StatementCost: Sendable, Encodable {
   /// Nil where the extension pg_stat_statements is missing.
   var statements: Double?

@@ -1,7 +1,7 @@
 import Dispatch
 import Synchronization
 
-/// One thread that parses and verifies what anybody may send, so that the threads that answer
+/// One thread that parses and verifies unauthenticated input, so that the threads that answer
 /// requests stay free for callers with a key.
 final class VerificationQueue: TaskExecutor {
   /// The number of notifications that may wait or be worked on, each of which takes up to a few

@@ -26,7 +26,7 @@ package struct Job: Hashable, Sendable {
     case trimAccountChanges = "trim_account_changes"
   }
 
-  /// Queues with a concurrency of their own, so that one kind of work can't starve another.
+  /// Queues with separate concurrency limits, so that one kind of work can't starve another.
   package enum Queue: String, CaseIterable, Sendable {
     case submissions
     case notifications

@@ -213,7 +213,7 @@ struct TransactionRow: Hashable, Sendable {
   }
 }
 
-/// The order and the delivery of a charge: facts of their own, no projections.
+/// The order and the delivery of a charge, which are facts and not projections.
 struct Fulfilment: Hashable, Sendable {
   var orderID: UUID?
   var deliveredAt: Timestamp?

@@ -125,7 +125,7 @@ package struct SchemaDistributor: Sendable {
   /// Makes the functions that store, delete and erase bodies run with the caller's privileges.
   ///
   /// Citus refuses to write rows as the owner that the caller wrote in the same transaction. Other
-  /// functions with the owner's privileges run in transactions of their own.
+  /// functions with the owner's privileges run in separate transactions.
   ///
   /// - Returns: Whether anything changed.
   private func useInvokersRights() async throws -> Bool {

@@ -88,7 +88,7 @@ struct ServerAPIPartTests {
       return
     }
     #expect(status.phase == .gracePeriod(until: Signed.now + .days(16)))
-    // Of another line than the answer says.
+    // From another line than the response names.
     #expect(lines[1].transaction?.refusal?.reason == .otherOriginalTransaction)
     #expect(lines[1].renewalInfo?.refusal?.reason == .otherOriginalTransaction)
   }

@@ -4,7 +4,7 @@ import JSONText
 import Subscriptions
 import Testing
 
-/// Notifications, renewal infos and app transactions: whom they are for, and what stands in them.
+/// Notifications, renewal infos and app transactions: their addressees and contents.
 struct NotificationVerificationTests {
   private static let transaction = Signed.transaction
   private static let renewalInfo = Signed.renewalInfo

@@ -113,7 +113,7 @@ extension Certificate {
     }
   }
 
-  /// As it stands in a header.
+  /// The encoding in a header.
   var base64: String {
     do {
       var serializer = DER.Serializer()

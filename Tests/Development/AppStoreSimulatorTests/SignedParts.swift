@@ -6,7 +6,7 @@ import SwiftASN1
 import Testing
 import X509
 
-/// A JWS taken apart as anybody could who knows no verifier of ours.
+/// A JWS taken apart without our verifier.
 struct SignedParts {
   let header: JSONValue
   let payload: JSONValue

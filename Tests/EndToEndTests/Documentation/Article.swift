@@ -11,9 +11,9 @@ struct CodeBlock: Sendable {
   /// The language on its fence; empty if there is none.
   var language: String
   var code: String
-  /// Of the fence above it.
+  /// The line of the fence above it.
   var line: Int
-  /// The heading below which it stands.
+  /// The heading above it.
   var section: String
   /// The reason, from the comment above, why the block is not run; nil if it is run.
   ///
@@ -40,7 +40,7 @@ struct CodeBlock: Sendable {
 
 /// An article of a DocC catalogue, as far as its code is concerned.
 struct Article: Sendable, CustomTestStringConvertible {
-  /// From the repository's top level on.
+  /// Relative to the repository's root.
   var path: String
   var text: String
 

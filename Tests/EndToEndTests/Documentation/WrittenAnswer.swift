@@ -6,7 +6,7 @@ import Subscriptions
 /// The output in an article, compared with the real output.
 ///
 /// An article writes answers as they would look. What differs from run to run is compared by its
-/// shape, wherever it stands in a text:
+/// shape, anywhere in a text:
 ///
 /// - a time (RFC 3339 in UTC) stands for any time;
 /// - a UUID, a number of ten digits or more and 26 to 32 hexadecimal digits stand for any such

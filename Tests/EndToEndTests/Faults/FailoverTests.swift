@@ -149,7 +149,7 @@ private final class Checkout: Sendable {
     }
   }
 
-  /// From here on nothing is answered by the first primary.
+  /// From here on the first primary answers nothing.
   func noteMishap() { state.withLock { $0.mishap = .now } }
 
   /// Sells until so many have bought, lets a mishap happen, and goes on until as many again have.

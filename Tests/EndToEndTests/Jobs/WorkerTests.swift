@@ -81,7 +81,7 @@ struct WorkerTests {
     }
   }
 
-  /// Runs workers on a database and a clock of their own.
+  /// Runs workers on a separate database and clock.
   private func withWorker(
     _ flags: [String: String] = ["TENURE_BUNDLE_IDS": "com.example.app"], workers: Int = 1,
     _ test: @Sendable (Stage) async throws -> Void

@@ -15,7 +15,7 @@ final class PgBouncer: Sendable {
   private static let serverConnections = 3
   private static let startLimit: Duration = .seconds(120)
 
-  /// Where Debian has it: not everybody's PATH leads there.
+  /// Debian's path, which is not in every PATH.
   private static let program = ["/usr/sbin/pgbouncer", "/usr/local/bin/pgbouncer"]
     .first(where: FileManager.default.isExecutableFile)
 

@@ -9,7 +9,7 @@ import Testing
 
 /// Permissions: every route with every kind of key.
 struct AuthorizationTests {
-  /// Nil: anybody.
+  /// Nil: any caller.
   static let roles: [String: APIKeys.Role?] = [
     "GET /healthz": nil,
     "GET /readyz": nil,

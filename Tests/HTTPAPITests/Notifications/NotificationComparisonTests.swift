@@ -137,7 +137,7 @@ struct NotificationComparisonTests {
       #expect(compared.last?.missing == 45)
       #expect(try await api.count("notification") == 45)
 
-      // For ever is too long.
+      // An error that persists fails the comparison.
       api.apple.simulation.advance(by: .hours(1))
       api.apple.simulation.setServerFaults {
         $0.next = Array(repeating: .serverError(4_000_017), count: 3)

@@ -11,7 +11,7 @@ import Testing
 @testable import HTTPAPI
 @testable import Intake
 
-/// Asking Apple about a line, without anybody having sent anything.
+/// Polls of a line without any submission or notification.
 struct StatusPollTests {
   private static let bundleID = SimulatedApp.sample.bundleID
 
@@ -19,7 +19,7 @@ struct StatusPollTests {
     OriginalTransactionKey(.production, event.originalTransactionID)
   }
 
-  /// From where the entries of a line came.
+  /// The sources of a line's entries.
   private func sources(of line: OriginalTransactionKey, in api: TestAPI) async throws -> Set<
     EntrySource.Kind
   > {

@@ -361,7 +361,7 @@ extension TestAPI {
     try #require(try await get("/v1/accounts/\(account)/entitlements")["entitlements"])
   }
 
-  /// Where each of an account's entitlements comes from.
+  /// The source of each of an account's entitlements.
   fileprivate func sources(of account: String) async throws -> [String: String] {
     let entitlements = try await entitlements(of: account).array ?? []
     return Dictionary(

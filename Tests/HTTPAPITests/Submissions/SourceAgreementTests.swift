@@ -107,7 +107,7 @@ struct SourceAgreementTests {
     ]
   }()
 
-  /// Where it attaches none.
+  /// The differences if it attaches none.
   // swift-format-ignore
   private static let withoutTokens: [Known] = {
     let mute = "Apple's receipts don't contain why a charge was made."
@@ -268,7 +268,7 @@ struct SourceAgreementTests {
 }
 
 extension [LifeReplay.Arrival] {
-  /// The same, with the claims in their own order in the places that claims have.
+  /// The same items, with the claims in their original order among themselves.
   fileprivate func keepingOrder(of claims: [Life.Item]) -> [LifeReplay.Arrival] {
     var claims = claims[...]
     return map { arrival in

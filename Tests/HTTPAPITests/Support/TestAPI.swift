@@ -109,7 +109,7 @@ struct TestAPI: Sendable {
 
   // MARK: Calling
 
-  /// With whose key to call.
+  /// The role whose key is sent.
   enum Caller: String, CaseIterable {
     case anonymous
     case stranger

@@ -376,7 +376,7 @@ struct ErasureTests {
     try await withAnna { ledger in
       let submission = try await ledger.store(by: name, on: 2)
       _ = try await ledger.accounts.erase(name, by: support, at: day(5))
-      // As if it had been stored behind the erasure's look at what there is.
+      // As if it had been stored just after the erasure read the rows.
       let body = NewBody(Array("about \(name)".utf8), at: day(5))
       _ = try await ledger.database.batch([
         body.store,

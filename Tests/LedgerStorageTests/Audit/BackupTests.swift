@@ -124,7 +124,7 @@ struct BackupTests {
             == "account 5")
         let after = try await Self.page(restored, after: end.next)
         #expect(after.next.position > future.position)
-        // By now another event has the place.
+        // Another event has this position now.
         #expect(try await restored.events.events(after: future, limit: 10) == .cursorUnknown)
         #expect(try await restored.auditor.audit().differences == [])
         // The privileges are the same as before.

@@ -14,7 +14,7 @@ struct BodyEncodingTests {
       .replacing("=", with: "")
   }
 
-  /// As long as one with three certificates.
+  /// A header as long as one with three certificates.
   private static func header(of signer: String) -> String {
     let certificate = String(repeating: Data(signer.utf8).base64EncodedString(), count: 150)
     return base64(

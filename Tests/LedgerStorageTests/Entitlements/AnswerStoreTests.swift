@@ -18,7 +18,7 @@ struct AnswerStoreTests {
     return String(decoding: bytes.dropFirst(), as: UTF8.self)
   }
 
-  /// One of the answers that are to be told apart, by bytes and by accounts.
+  /// One of several answers that differ in bytes and accounts.
   private static func answer(_ number: Int) -> String {
     let name = ["pro", "プロ", "é", "e\u{301}", "x9", ""][number % 6]
     let dates = (0..<number % 4).map { "\(2026 + $0)-01-0\(1 + number % 9)T00:00:00.000Z" }

@@ -99,7 +99,7 @@ struct ReadingTests {
     }
   }
 
-  /// Adds thousands of rows like those that are there, under keys of their own.
+  /// Adds thousands of rows like the existing ones, under new keys.
   private static func multiplyRows(of database: ConnectionPool) async throws {
     let keys = try await database.query(
       """

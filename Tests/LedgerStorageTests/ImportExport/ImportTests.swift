@@ -93,7 +93,7 @@ struct ImportTests {
       #expect(try await again(40, on: 42) == Array(repeating: .known, count: 30))
       #expect(try await entries(ledger) == before)
 
-      // Of a current subscription even a newer file says nothing new.
+      // Even a newer file contains nothing new about a current subscription.
       try await receive([charge("1", on: 30, line: line(0))], on: 42, ledger)
       let known = try await entries(ledger)
       #expect(try await again(40, on: 43) == Array(repeating: .known, count: 30))

@@ -222,7 +222,7 @@ struct NotificationTests {
       ).decode(Timestamp.self)
       #expect(dates == [day(10), day(12)])
 
-      // Of an original transaction that Apple's answer does not contain, nothing.
+      // Nothing is recorded of an original transaction missing from Apple's response.
       let stranger = AutoRenewOffDate(line: OriginalTransactionKey(.production, "9"), at: day(13))
       try await Self.process([charge("1", on: 0)], as: "n2", switchOff: stranger, in: ledger)
       let lines = try await ledger.database.query(

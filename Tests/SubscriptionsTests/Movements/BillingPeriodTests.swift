@@ -1,7 +1,7 @@
 import Subscriptions
 import Testing
 
-/// For how long a charge pays, and what that comes to in a month.
+/// The time that a charge pays for, and the amount per month.
 struct BillingPeriodTests {
   @Test(
     "The period that a length comes nearest to",

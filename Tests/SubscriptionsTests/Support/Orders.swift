@@ -1,6 +1,6 @@
 import Subscriptions
 
-/// Another order of arrival of the same: evidence anyhow, people's acts in their own order, and
+/// Another order of arrival: evidence in any order, people's actions in their own, and
 /// each act only after its transactions are known.
 func rearranged(_ items: [Item], using generator: inout some RandomNumberGenerator) -> [Item] {
   var actions = items.compactMap { item -> [OwnershipAction]? in

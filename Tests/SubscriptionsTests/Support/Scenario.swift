@@ -47,7 +47,7 @@ struct Scenario: Sendable, CustomTestStringConvertible {
   var steps: [Step]
   /// The owner and the row of the decision table for each charge.
   var owners: [TransactionID: (AccountKey?, Decision.Rule)]
-  /// To whom the line is bound, and from which day on.
+  /// The account to which the line is bound, and since which day.
   var bindings: [(AccountKey?, Double)]
   var holds: [Holds]
 

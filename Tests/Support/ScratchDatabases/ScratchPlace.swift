@@ -1,6 +1,6 @@
 import Foundation
 
-/// Where the scratch databases of this process are.
+/// The server of this process's scratch databases.
 ///
 /// `TENURE_TEST_DATABASE_URL` names a superuser's database on the server under test; without
 /// it each process starts a private server. `TENURE_TEST_CITUS_URL` names a superuser's database

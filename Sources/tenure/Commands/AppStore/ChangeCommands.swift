@@ -209,7 +209,7 @@ struct ConsumptionCommand: AsyncParsableCommand {
   }
 }
 
-/// Apple's values that have names of their own on the command line.
+/// Apple's values that have different names on the command line.
 protocol NamedArgument: ExpressibleByArgument, RawRepresentable
 where RawValue: ExpressibleByArgument {
   static var names: KeyValuePairs<String, Self> { get }

@@ -13,19 +13,19 @@ struct LifeFindings: Sendable {
   enum Aspect: String, CaseIterable, Sendable {
     /// The account that owns a charge.
     case owner
-    /// The row of the rule by which.
+    /// The row of the rule that decided the owner.
     case rule
     /// Renewal, purchase or unknown.
     case kind
     /// A charge's type and period, and when it was revoked or upgraded.
     case terms
-    /// To whom a line was bound, and since when.
+    /// The accounts to which a line was bound, and since when.
     case bindings
     /// An account's entitlements at a moment, as known at the end.
     case held
     /// An account's entitlements at a moment, as known then.
     case seen
-    /// How a line stands at the end.
+    /// A line's state at the end.
     case state
   }
 
