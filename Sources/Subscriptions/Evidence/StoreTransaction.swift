@@ -1,5 +1,69 @@
 package import struct Foundation.UUID
 
+/// One transaction as one of Apple's answers describes it.
+package struct TransactionRecord: Hashable, Codable, Sendable {
+  package var key: TransactionKey
+  /// The date of the answer: `request_date_ms`, `signedDate`, or the receipt's creation.
+  package var asOf: Timestamp
+  package var kind: ChargeKind
+  package var purchaseDate: Timestamp
+  package var originalPurchaseDate: Timestamp?
+  /// The end of the paid period, if any.
+  package var expiresDate: Timestamp?
+  package var webOrderLineItemID: WebOrderLineItemID?
+  /// Not in receipts.
+  package var productType: ProductType?
+  package var subscriptionGroup: String?
+  package var quantity: Int
+  package var appAccountToken: UUID?
+  package var ownershipType: OwnershipType
+  package var periodType: PeriodType
+  package var offerID: String?
+  package var isUpgraded: Bool
+  package var revocation: RevocationStatus
+  package var priceMilliunits: Int64?
+  package var currency: String?
+  /// One of the twelve payments of an annual commitment, which Apple retries for longer.
+  package var isCommitment: Bool
+
+  package init(
+    key: TransactionKey, asOf: Timestamp, kind: ChargeKind = .unknown, purchaseDate: Timestamp,
+    originalPurchaseDate: Timestamp? = nil, expiresDate: Timestamp? = nil,
+    webOrderLineItemID: WebOrderLineItemID? = nil, productType: ProductType? = nil,
+    subscriptionGroup: String? = nil, quantity: Int = 1, appAccountToken: UUID? = nil,
+    ownershipType: OwnershipType = .purchased, periodType: PeriodType = .normal,
+    offerID: String? = nil, isUpgraded: Bool = false, revocation: RevocationStatus = .notSaid,
+    priceMilliunits: Int64? = nil, currency: String? = nil, isCommitment: Bool = false
+  ) {
+    self.key = key
+    self.asOf = asOf
+    self.kind = kind
+    self.purchaseDate = purchaseDate
+    self.originalPurchaseDate = originalPurchaseDate
+    self.expiresDate = expiresDate
+    self.webOrderLineItemID = webOrderLineItemID
+    self.productType = productType
+    self.subscriptionGroup = subscriptionGroup
+    self.quantity = quantity
+    self.appAccountToken = appAccountToken
+    self.ownershipType = ownershipType
+    self.periodType = periodType
+    self.offerID = offerID
+    self.isUpgraded = isUpgraded
+    self.revocation = revocation
+    self.priceMilliunits = priceMilliunits
+    self.currency = currency
+    self.isCommitment = isCommitment
+  }
+
+  /// The date of the charge: the purchase date, or the original one if that lies after the expiry,
+  /// because receipts restored before 2015 contain the restore's date.
+  package var chargedAt: Timestamp {
+    guard let expiresDate, purchaseDate > expiresDate else { return purchaseDate }
+    return originalPurchaseDate ?? purchaseDate
+  }
+}
+
 /// A value that Apple may change, with the date of its answer; the latest answer wins.
 package struct Dated<Value: Hashable & Sendable>: Hashable, Sendable {
   package var value: Value
