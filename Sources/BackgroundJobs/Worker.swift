@@ -236,19 +236,6 @@ extension Worker.Shift {
   }
 }
 
-extension ChangeNotifier {
-  /// Calls back for each notification with true, and with false when they may not arrive.
-  ///
-  /// Behind a transaction-pooling PgBouncer LISTEN succeeds and nothing ever arrives: only the
-  /// NOTIFY sent from here proves that notifications do.
-  func listen(to channel: Channel, _ receive: (_ isListening: Bool) -> Void) async {
-    await listen(to: [channel]) { signal in
-      if signal == .connected { notify(channel) }
-      receive(signal != .connected)
-    }
-  }
-}
-
 /// The clock by which jobs are due.
 package struct WorkerClock: Sendable {
   package let now: @Sendable () -> Timestamp

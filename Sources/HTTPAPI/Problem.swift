@@ -145,8 +145,6 @@ extension Problem {
       self = .invalid(context.codingPath.fieldName, "must not be null")
     case .typeMismatch(let type, let context) where !context.codingPath.isEmpty:
       self = .invalid(context.codingPath.fieldName, "must be \(Self.name(of: type))")
-    case .dataCorrupted(let context) where !context.codingPath.isEmpty:
-      self = .invalid(context.codingPath.fieldName, "must be a whole number")
     default: self.init(.invalidRequest, "The body must be a JSON object.")
     }
   }
@@ -155,7 +153,7 @@ extension Problem {
     switch type {
     case is String.Type: "a string"
     case is Bool.Type: "true or false"
-    case is Int.Type, is Int64.Type: "a whole number"
+    case is Double.Type: "a whole number"
     case is [Any].Type: "an array"
     default: "an object"
     }

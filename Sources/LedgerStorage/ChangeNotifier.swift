@@ -14,12 +14,6 @@ package final class ChangeNotifier: Sendable {
     case events = "tenure_events"
   }
 
-  package enum Signal: Hashable, Sendable {
-    /// The listener (re)connected; notifications may have been missed.
-    case connected
-    case notified(Channel)
-  }
-
   /// The poll interval of listeners; jobs due later need no NOTIFY.
   package static let pollInterval: Duration = .seconds(10)
 
@@ -53,13 +47,18 @@ package final class ChangeNotifier: Sendable {
     if runAt - now < Self.pollInterval { notify(.jobs) }
   }
 
-  /// Listens until the task is cancelled or the database closed; may coalesce notifications.
-  package func listen(to channels: [Channel], _ receive: (Signal) -> Void) async {
-    for await event in database.listen(to: channels.map(\.rawValue)) {
+  /// Calls back for each notification with true, and with false when they may not arrive.
+  ///
+  /// Behind a transaction-pooling PgBouncer LISTEN succeeds and nothing ever arrives: only the
+  /// NOTIFY sent from here proves that notifications do. Ends when the task is cancelled or the
+  /// database closed.
+  package func listen(to channel: Channel, _ receive: (_ isListening: Bool) -> Void) async {
+    for await event in database.listen(to: [channel.rawValue]) {
       switch event {
-      case .listening, .reconnected: receive(.connected)
-      case .notification(let notification):
-        Channel(rawValue: notification.channel).map { receive(.notified($0)) }
+      case .listening, .reconnected:
+        notify(channel)
+        receive(false)
+      case .notification: receive(true)
       }
     }
   }

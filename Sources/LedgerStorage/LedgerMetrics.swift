@@ -3,12 +3,7 @@ import Subscriptions
 
 /// Counts ownership decisions and revocations after their commit.
 final class LedgerMetrics: Sendable {
-  private struct Key: Hashable {
-    let rule: Decision.Rule
-    let action: OwnershipChange.Action
-  }
-
-  private let decisions: [Key: Counter]
+  private let decisions: [Decision.Rule: [OwnershipChange.Action: Counter]]
   private let revoked: Counter
   private let restored: Counter
 
@@ -17,14 +12,13 @@ final class LedgerMetrics: Sendable {
       Counter(label: label, dimensions: dimensions, factory: factory)
     }
     let actions: [OwnershipChange.Action] = [.decided, .claimed, .corrected, .placed]
-    let keys = Decision.Rule.allCases.flatMap { rule in
-      actions.map { Key(rule: rule, action: $0) }
+    decisions = Decision.Rule.allCases.reduce(into: [:]) { decisions, rule in
+      for action in actions {
+        let dimensions = [("rule", rule.rawValue), ("action", action.rawValue)]
+        decisions[rule, default: [:]][action] = counter(
+          "tenure_ownership_decisions_total", dimensions)
+      }
     }
-    decisions = Dictionary(
-      uniqueKeysWithValues: keys.map { key in
-        let dimensions = [("rule", key.rule.rawValue), ("action", key.action.rawValue)]
-        return (key, counter("tenure_ownership_decisions_total", dimensions))
-      })
     revoked = counter("tenure_revocations_total", [("change", "revoked")])
     restored = counter("tenure_revocations_total", [("change", "restored")])
   }
@@ -32,7 +26,7 @@ final class LedgerMetrics: Sendable {
   func count(_ recording: Recording) {
     for original in recording.distinctOriginals {
       for change in original.changes {
-        decisions[Key(rule: change.decision.rule, action: change.action)]?.increment()
+        decisions[change.decision.rule]?[change.action]?.increment()
       }
       for charge in original.revocationChanges {
         (charge.revocation == nil ? restored : revoked).increment()

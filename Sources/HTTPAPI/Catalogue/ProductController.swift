@@ -25,19 +25,34 @@ struct ProductController: Sendable {
   }
 }
 
+/// An integer, which Foundation's decoder would refuse without saying where.
+private struct WholeNumber: Decodable {
+  let value: Int64
+
+  init(from decoder: any Decoder) throws {
+    let number = try decoder.singleValueContainer().decode(Double.self)
+    guard let value = Int64(exactly: number) else {
+      throw DecodingError.typeMismatch(
+        Double.self,
+        DecodingError.Context(codingPath: decoder.codingPath, debugDescription: "a fraction"))
+    }
+    self.value = value
+  }
+}
+
 /// The body of `PUT /v1/products/{product_id}`.
 private struct ProductDescription: Decodable {
   /// More than any product needs, and few enough for one statement.
   static let maximumEntitlements = 100
   /// App Store Connect ranks the products of a group from 1 down.
-  static let levels = 1...10_000
+  static let levels: ClosedRange<Int64> = 1...10_000
 
   var type: String
   var entitlements: [String]
   var subscriptionGroup: String?
-  var level: Int?
+  var level: WholeNumber?
   var period: String?
-  var priceMilliunits: Int64?
+  var priceMilliunits: WholeNumber?
   var currency: String?
   var displayName: String?
 
@@ -56,6 +71,7 @@ private struct ProductDescription: Decodable {
     }
     let entitlements = try checkedEntitlements()
     let group = try subscriptionGroup.map(TextField.subscriptionGroup.checked)
+    let level = level?.value
     if let level, !Self.levels.contains(level) {
       throw Problem.invalid(
         "level", "must be from \(Self.levels.lowerBound) (highest) to \(Self.levels.upperBound)")
@@ -64,8 +80,9 @@ private struct ProductDescription: Decodable {
     try checkPrice()
     return Product(
       id: id, validFrom: validFrom, type: type, entitlements: entitlements,
-      subscriptionGroup: group, level: level, period: period, priceMilliunits: priceMilliunits,
-      currency: currency, displayName: try displayName.map(TextField.displayName.checked))
+      subscriptionGroup: group, level: level.map { Int($0) }, period: period,
+      priceMilliunits: priceMilliunits?.value, currency: currency,
+      displayName: try displayName.map(TextField.displayName.checked))
   }
 
   private func checkedEntitlements() throws -> [String] {
@@ -98,7 +115,7 @@ private struct ProductDescription: Decodable {
   }
 
   private func checkPrice() throws {
-    switch (priceMilliunits, currency) {
+    switch (priceMilliunits?.value, currency) {
     case (nil, nil): return
     case (nil, _): throw Problem.invalid("price_milliunits", "is missing: `currency` needs a price")
     case (let price?, _) where !ChargePrice.believable.contains(price):

@@ -17,6 +17,7 @@ extension Maintenance {
   func updateRows(
     of lines: [OriginalTransactionKey], by catalogue: Catalogue, at now: Timestamp
   ) async throws -> Int {
+    guard !lines.isEmpty else { return 0 }
     let behind = try await database.withTransaction(
       isolation: .repeatableRead, readOnly: true
     ) { transaction in

@@ -62,7 +62,9 @@ package struct Maintenance: LedgerStore {
     case .lines:
       last = try await reconcileOriginalTransactions(after: place.line, at: now)
     case .journal:
-      last = try await reconcileRows(after: place.line, by: terms.catalogue, at: now)
+      let page = try await ownership.lines(after: place.line, limit: Self.pageSize)
+      try await updateRows(of: page, by: terms.catalogue, at: now)
+      last = page.last?.subject
     }
     guard let next = last.map({ ReconciliationPlace(place.stage, after: $0) }) ?? place.nextStage
     else { return nil }
@@ -155,17 +157,6 @@ package struct Maintenance: LedgerStore {
         }
       }
     }
-    return end.subject
-  }
-
-  /// Brings the movements and holdings of a page of original transactions up to date, and returns the
-  /// page's last original transaction, if any.
-  private func reconcileRows(
-    after last: OriginalTransactionKey?, by catalogue: Catalogue, at now: Timestamp
-  ) async throws -> String? {
-    let page = try await ownership.lines(after: last, limit: Self.pageSize)
-    guard let end = page.last else { return nil }
-    try await updateRows(of: page, by: catalogue, at: now)
     return end.subject
   }
 }

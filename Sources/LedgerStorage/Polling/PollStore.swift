@@ -51,7 +51,7 @@ package struct PollStore: LedgerStore {
   ) -> (line: OriginalTransactionKey, poll: RenewalSchedule.Appointment)? {
     guard
       let plan = RenewalSchedule.Subject(
-        original.line, original.rule, notifications: notificationMemory),
+        original.line, original.rule, hasNotifications: notificationMemory.contains),
       let poll = RenewalSchedule.next(plan, after: now)
     else { return nil }
     return (plan.id, poll)
@@ -133,7 +133,7 @@ package struct PollStore: LedgerStore {
       return try await ending(job, of: asked.line, at: now, in: transaction)
     }
     let plan = RenewalSchedule.Subject(
-      original.line, original.rule, polledAt: now, notifications: notificationMemory)
+      original.line, original.rule, polledAt: now, hasNotifications: notificationMemory.contains)
     guard let plan, let next = RenewalSchedule.next(plan, after: now) else {
       if let job = asked.job, original.awaitsApple {
         return job.discarding(because: ImportStore.noCharge, at: now)
@@ -174,7 +174,8 @@ package struct PollStore: LedgerStore {
     var reader = OriginalTransactionReader(isLocking: false)
     try await reader.read([line], in: transaction)
     var plan = reader.originals.first.flatMap {
-      RenewalSchedule.Subject($0.line, $0.rule, polledAt: now, notifications: notificationMemory)
+      RenewalSchedule.Subject(
+        $0.line, $0.rule, polledAt: now, hasNotifications: notificationMemory.contains)
     }
     if asExpired {
       plan?.phase = .expired
@@ -221,27 +222,6 @@ extension RecordedOriginalTransaction {
   /// Not so for an import until Apple has confirmed it: a poll returns the whole history, a
   /// notification only the renewal.
   fileprivate var isPolledByPlan: Bool { !awaitsApple && !before.awaitsApple }
-}
-
-extension RenewalSchedule.Subject {
-  /// The state that the schedule depends on, of an original transaction with those that Apple
-  /// links.
-  ///
-  /// - Parameter polledAt: The time of a poll that has just been answered.
-  fileprivate init?(
-    _ line: OriginalTransaction, _ rule: OwnershipRule, polledAt: Timestamp? = nil,
-    notifications: NotificationMemory
-  ) {
-    let summary = OriginalTransactionState(line: line, rule: rule)
-    guard let latest = summary.latest else { return nil }
-    self.init(
-      id: latest.id.line, isSubscription: latest.isSubscription, periodStart: latest.date,
-      periodEnd: latest.end, autoRenews: summary.autoRenews ?? false,
-      phase: summary.phase ?? .undisturbed, isRevoked: latest.revocation != nil,
-      isCommitment: latest.isCommitment,
-      lastPolledAt: [polledAt, summary.statusAsOf].compactMap(\.self).max(),
-      hasNotifications: notifications.contains(latest.id.line.environment))
-  }
 }
 
 /// The environments from which this process has seen notifications.

@@ -8,37 +8,19 @@ package enum RenewalSchedule {
   package struct Subject: Hashable, Sendable {
     package var id: OriginalTransactionKey
     /// Whether the latest charge is of an auto-renewable subscription.
-    package var isSubscription: Bool
+    var isSubscription: Bool
     /// The date of the latest charge.
-    package var periodStart: Timestamp
+    var periodStart: Timestamp
     /// The end of its paid period, if any.
-    package var periodEnd: Timestamp?
-    package var autoRenews: Bool
-    package var phase: RenewalStatus.Phase
-    package var isRevoked: Bool
-    package var isCommitment: Bool
+    var periodEnd: Timestamp?
+    var autoRenews = true
+    package var phase = RenewalStatus.Phase.undisturbed
+    package var isRevoked = false
+    var isCommitment = false
     /// The date of Apple's latest answer, polled or not.
-    package var lastPolledAt: Timestamp?
+    var lastPolledAt: Timestamp?
     /// Whether Apple sends notifications, such as of refunds.
-    package var hasNotifications: Bool
-
-    package init(
-      id: OriginalTransactionKey, isSubscription: Bool, periodStart: Timestamp,
-      periodEnd: Timestamp?, autoRenews: Bool = true, phase: RenewalStatus.Phase = .undisturbed,
-      isRevoked: Bool = false, isCommitment: Bool = false, lastPolledAt: Timestamp? = nil,
-      hasNotifications: Bool = true
-    ) {
-      self.id = id
-      self.isSubscription = isSubscription
-      self.periodStart = periodStart
-      self.periodEnd = periodEnd
-      self.autoRenews = autoRenews
-      self.phase = phase
-      self.isRevoked = isRevoked
-      self.isCommitment = isCommitment
-      self.lastPolledAt = lastPolledAt
-      self.hasNotifications = hasNotifications
-    }
+    var hasNotifications = true
   }
 
   package struct Appointment: Hashable, Sendable {
@@ -186,5 +168,28 @@ package enum RenewalSchedule {
     hash ^= hash >> 31
     let limit = UInt64(max(most.inMilliseconds, 0))
     return .milliseconds(Int64(hash.multipliedFullWidth(by: limit).high))
+  }
+}
+
+extension RenewalSchedule.Subject {
+  /// The state of an original transaction with those that Apple links; nil without a charge.
+  ///
+  /// - Parameters:
+  ///   - polledAt: The time of a poll that has just been answered.
+  ///   - hasNotifications: Whether Apple sends those of an environment.
+  package init?(
+    _ line: OriginalTransaction, _ rule: OwnershipRule, polledAt: Timestamp? = nil,
+    hasNotifications: (Environment) -> Bool
+  ) {
+    guard let position = rule.charges.latestPosition else { return nil }
+    let latest = rule.charges[position]
+    let renewal = latest.isSubscription ? rule.renewal(ofChargeAt: position) : nil
+    self.init(
+      id: latest.id.line, isSubscription: latest.isSubscription, periodStart: latest.date,
+      periodEnd: latest.end, autoRenews: renewal?.autoRenews ?? false,
+      phase: renewal?.phase ?? .undisturbed, isRevoked: latest.revocation != nil,
+      isCommitment: latest.isCommitment,
+      lastPolledAt: [polledAt, line.statusAsOf].compactMap(\.self).max(),
+      hasNotifications: hasNotifications(latest.id.line.environment))
   }
 }
