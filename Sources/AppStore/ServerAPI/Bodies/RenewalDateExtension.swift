@@ -48,7 +48,6 @@ package typealias MassExtendRenewalDateResponse = JSONPayload<MassExtensionRespo
 package struct MassExtensionResponseFields: JSONFields {
   package let requestIdentifier = JSONField<String>("requestIdentifier")
   package let complete = JSONField<Bool>("complete")
-  package let completeDate = JSONField<Timestamp>("completeDate")
   package let succeededCount = JSONField<Int64>("succeededCount")
   package let failedCount = JSONField<Int64>("failedCount")
   package static let schema = JSONSchema(Self())
