@@ -1,14 +1,19 @@
 package import Subscriptions
 
-/// A free extension of one subscription:
-/// <https://developer.apple.com/documentation/appstoreserverapi/extendrenewaldaterequest>.
+/// A free extension of one subscription, or of all subscriptions to a product:
+/// <https://developer.apple.com/documentation/appstoreserverapi/extendrenewaldaterequest>,
+/// <https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldaterequest>.
 package typealias ExtendRenewalDateRequest = JSONPayload<ExtensionRequestFields>
 
 package struct ExtensionRequestFields: JSONFields {
   package let extendByDays = JSONField<Int64>("extendByDays")  // 1 to 90
   package let extendReasonCode = JSONField<ExtendReasonCode>("extendReasonCode")
-  /// Chosen by the caller, usually a UUID.
+  /// A UUID chosen by the caller, for requesting the status.
   package let requestIdentifier = JSONField<String>("requestIdentifier")
+  /// ISO 3166-1 alpha-3; absent for all storefronts.
+  package let storefrontCountryCodes = JSONField<[String]>("storefrontCountryCodes")
+  /// Only for all subscriptions to it.
+  package let productID = JSONField<String>("productId")
   package static let schema = JSONSchema(Self())
 }
 
@@ -21,21 +26,6 @@ package struct ExtensionResponseFields: JSONFields {
   package let success = JSONField<Bool>("success")
   /// The new end of the period.
   package let effectiveDate = JSONField<Timestamp>("effectiveDate")
-  package static let schema = JSONSchema(Self())
-}
-
-/// A free extension of all subscriptions to a product:
-/// <https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldaterequest>.
-package typealias MassExtendRenewalDateRequest = JSONPayload<MassExtensionRequestFields>
-
-package struct MassExtensionRequestFields: JSONFields {
-  package let extendByDays = JSONField<Int64>("extendByDays")  // 1 to 90
-  package let extendReasonCode = JSONField<ExtendReasonCode>("extendReasonCode")
-  /// A UUID chosen by the caller, for requesting the status.
-  package let requestIdentifier = JSONField<String>("requestIdentifier")
-  /// ISO 3166-1 alpha-3; absent for all storefronts.
-  package let storefrontCountryCodes = JSONField<[String]>("storefrontCountryCodes")
-  package let productID = JSONField<String>("productId")
   package static let schema = JSONSchema(Self())
 }
 
