@@ -47,7 +47,7 @@ extension AppStoreServerAPI {
 
   /// Starts extending all active subscriptions to a product.
   package func extendRenewalDates(
-    _ request: MassExtendRenewalDateRequest, in bundleID: String, environment: Environment
+    _ request: ExtendRenewalDateRequest, in bundleID: String, environment: Environment
   ) async throws -> ServerAPIAnswer<MassExtendRenewalDateResponse> {
     let call = try ServerAPICall(
       .massExtension, bundleID, "POST", "/inApps/v1/subscriptions/extend/mass", body: request.json)

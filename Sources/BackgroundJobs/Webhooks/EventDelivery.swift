@@ -93,17 +93,18 @@ package struct EventPusher: Service {
       await withTaskGroup { group in
         let (wakeUps, notifier) = AsyncStream.makeStream(
           of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        let connection = Connection()
+        let isListening = Atomic(false)
         group.addTask {
-          await ledger.notifier.listen(to: .events) { isListening in
-            connection.isListening = isListening
+          await ledger.notifier.listen(to: .events) {
+            isListening.store($0, ordering: .relaxed)
             notifier.yield()
           }
         }
         group.addTask {
           while !Task.isCancelled {
             try? await Task.sleep(
-              for: connection.isListening ? ChangeNotifier.pollInterval : Self.sleepWithoutNotify)
+              for: isListening.load(ordering: .relaxed)
+                ? ChangeNotifier.pollInterval : Self.sleepWithoutNotify)
             notifier.yield()
           }
         }
@@ -129,15 +130,5 @@ package struct EventPusher: Service {
       logger.error("Can't read new events", metadata: ["error": "\(error)"])
     }
     return false
-  }
-}
-
-/// Whether notifications arrive.
-private final class Connection: Sendable {
-  private let state = Mutex(false)
-
-  var isListening: Bool {
-    get { state.withLock(\.self) }
-    set { state.withLock { $0 = newValue } }
   }
 }

@@ -1,5 +1,6 @@
 internal import CLibpq
 internal import DequeModule
+import Dispatch
 import Secrets
 
 /// One connection to a server, driven by the loop: requests go out in a pipeline, and results
@@ -328,7 +329,7 @@ enum Connecting {
     _ configuration: ConnectionPool.Configuration, uri: Secret<String>,
     then finished: @escaping @Sendable @PostgresLoop (Result<Backend, PostgresError>) -> Void
   ) {
-    let isStarted = Threads.start(named: "postgres-open") {
+    DispatchQueue(label: "postgres-open").async {
       let outcome: Result<Backend, PostgresError>
       do throws(PostgresError) {
         let handle = try ConnectionHandle.connect(configuration.parameters(uri: uri))
@@ -337,10 +338,6 @@ enum Connecting {
         outcome = .failure(error)
       }
       PostgresLoop.submit { finished(outcome) }
-    }
-    if !isStarted {
-      let failure = PostgresError(.connectionFailed, "the process cannot start another thread")
-      PostgresLoop.submit { finished(.failure(failure)) }
     }
   }
 }

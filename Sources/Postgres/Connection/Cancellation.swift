@@ -1,5 +1,6 @@
 internal import CLibpq
 internal import DequeModule
+import Dispatch
 
 extension Backend {
   /// How long the server may take to react to a cancellation before the connection is closed.
@@ -80,13 +81,12 @@ final class Cancellation: @unchecked Sendable {
 
   /// Sends the cancellation, then calls back on the loop whether it worked or not.
   func send(then finished: @escaping @Sendable @PostgresLoop () -> Void) {
-    let isStarted = Threads.start(named: "postgres-cancel") { [self] in
+    DispatchQueue(label: "postgres-cancel").async { [self] in
       unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 256) { reason in
         // Success shows in whether the statement ends; there is no other remedy.
         _ = unsafe PQcancel(pointer, reason.baseAddress, Int32(reason.count))
       }
       PostgresLoop.submit(finished)
     }
-    if !isStarted { PostgresLoop.submit(finished) }
   }
 }

@@ -1,3 +1,4 @@
+import Dispatch
 import Synchronization
 
 /// A thread that waits for sockets, timers and submitted work: the executor of ``PostgresLoop``.
@@ -17,12 +18,12 @@ final class EventLoop: SerialExecutor {
   }
 
   private let inbox = Mutex(Inbox())
-  let poller = Poller()
-  private let thread = Mutex<ThreadIdentity?>(nil)
+  let wakeUp = WakeUp()
+  /// Runs one item, which never ends.
+  private let queue = DispatchQueue(label: "postgres-loop")
 
   init() {
-    let isStarted = Threads.start(named: "postgres-loop") { [self] in run() }
-    precondition(isStarted, "The process cannot start another thread.")
+    queue.async { [self] in run() }
   }
 
   func enqueue(_ work: @escaping @Sendable @PostgresLoop () -> Void) {
@@ -38,8 +39,7 @@ final class EventLoop: SerialExecutor {
   }
 
   func checkIsolated() {
-    precondition(
-      thread.withLock { $0 } == ThreadIdentity.current, "This runs on the PostgreSQL loop only.")
+    dispatchPrecondition(condition: .onQueue(queue))
   }
 
   private func append(_ item: Item) {
@@ -48,11 +48,10 @@ final class EventLoop: SerialExecutor {
       defer { inbox.isAsleep = false }
       return inbox.isAsleep
     }
-    if mustWake { poller.wake() }
+    if mustWake { wakeUp.send() }
   }
 
   private func run() -> Never {
-    thread.withLock { $0 = ThreadIdentity.current }
     var items: [Item] = []
     while true {
       inbox.withLock { inbox in
@@ -70,9 +69,9 @@ final class EventLoop: SerialExecutor {
   /// So an item never meets a connection whose loss its submitter could already know of.
   private func handleEvents(mayWait: Bool) {
     PostgresLoop.assumeIsolated {
-      let events = poller.wait(atMost: mayWait ? Reactor.shared.timeUntilNextTimer : .zero)
+      let ready = Reactor.shared.wait(mayWait: mayWait)
       if mayWait { inbox.withLock { $0.isAsleep = false } }
-      Reactor.shared.handle(events)
+      Reactor.shared.handle(ready)
     }
   }
 

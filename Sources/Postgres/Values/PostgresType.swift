@@ -6,61 +6,49 @@ package struct PostgresType: RawRepresentable, Hashable, Sendable {
     self.rawValue = rawValue
   }
 
-  package static let bool = PostgresType(rawValue: 16)
-  package static let bytea = PostgresType(rawValue: 17)
-  package static let char = PostgresType(rawValue: 18)
-  package static let name = PostgresType(rawValue: 19)
-  package static let int8 = PostgresType(rawValue: 20)
-  package static let int2 = PostgresType(rawValue: 21)
-  package static let int4 = PostgresType(rawValue: 23)
-  package static let text = PostgresType(rawValue: 25)
-  package static let oid = PostgresType(rawValue: 26)
-  package static let json = PostgresType(rawValue: 114)
-  package static let float4 = PostgresType(rawValue: 700)
-  package static let float8 = PostgresType(rawValue: 701)
-  package static let unknown = PostgresType(rawValue: 705)
-  package static let bpchar = PostgresType(rawValue: 1042)
-  package static let varchar = PostgresType(rawValue: 1043)
-  package static let timestamptz = PostgresType(rawValue: 1184)
-  package static let void = PostgresType(rawValue: 2278)
-  package static let uuid = PostgresType(rawValue: 2950)
-  package static let jsonb = PostgresType(rawValue: 3802)
+  package static let bool = Self(rawValue: 16)
+  package static let bytea = Self(rawValue: 17)
+  package static let char = Self(rawValue: 18)
+  package static let name = Self(rawValue: 19)
+  package static let int8 = Self(rawValue: 20)
+  package static let int2 = Self(rawValue: 21)
+  package static let int4 = Self(rawValue: 23)
+  package static let text = Self(rawValue: 25)
+  package static let json = Self(rawValue: 114)
+  package static let float4 = Self(rawValue: 700)
+  package static let float8 = Self(rawValue: 701)
+  package static let unknown = Self(rawValue: 705)
+  package static let bpchar = Self(rawValue: 1042)
+  package static let varchar = Self(rawValue: 1043)
+  package static let timestamptz = Self(rawValue: 1184)
+  package static let uuid = Self(rawValue: 2950)
 
   /// Whether the type was made with CREATE TYPE; its OID then differs between databases.
   package var isUserDefined: Bool { rawValue >= 16384 }
 
-  private static let arrays: [PostgresType: PostgresType] = [
-    .bool: PostgresType(rawValue: 1000), .bytea: PostgresType(rawValue: 1001),
-    .char: PostgresType(rawValue: 1002), .name: PostgresType(rawValue: 1003),
-    .int2: PostgresType(rawValue: 1005), .int4: PostgresType(rawValue: 1007),
-    .text: PostgresType(rawValue: 1009), .bpchar: PostgresType(rawValue: 1014),
-    .varchar: PostgresType(rawValue: 1015), .int8: PostgresType(rawValue: 1016),
-    .float4: PostgresType(rawValue: 1021), .float8: PostgresType(rawValue: 1022),
-    .oid: PostgresType(rawValue: 1028), .timestamptz: PostgresType(rawValue: 1185),
-    .json: PostgresType(rawValue: 199), .uuid: PostgresType(rawValue: 2951),
-    .jsonb: PostgresType(rawValue: 3807),
+  /// The built-in types that are used, and the OIDs of their arrays; 0 for none.
+  private static let known: [(oid: UInt32, name: String, array: UInt32)] = [
+    (16, "bool", 1000), (17, "bytea", 1001), (18, "\"char\"", 1002), (19, "name", 1003),
+    (20, "int8", 1016), (21, "int2", 1005), (23, "int4", 1007), (25, "text", 1009),
+    (26, "oid", 1028), (114, "json", 199), (700, "float4", 1021), (701, "float8", 1022),
+    (705, "unknown", 0), (1042, "bpchar", 1014), (1043, "varchar", 1015),
+    (1184, "timestamptz", 1185), (2278, "void", 0), (2950, "uuid", 2951), (3802, "jsonb", 3807),
   ]
-
-  private static let elements = Dictionary(
-    uniqueKeysWithValues: arrays.map { (element, array) in (array, element) })
+  private static let names = Dictionary(uniqueKeysWithValues: known.map { ($0.oid, $0.name) })
+  private static let arrays = Dictionary(
+    uniqueKeysWithValues: known.filter { $0.array != 0 }.map { ($0.oid, $0.array) })
+  private static let elements = Dictionary(uniqueKeysWithValues: arrays.map { ($1, $0) })
 
   /// The array type of this type, if it is listed above.
-  package var array: PostgresType? { Self.arrays[self] }
+  package var array: PostgresType? { Self.arrays[rawValue].map(Self.init) }
 
   /// The element type of this array type, if it is listed above.
-  package var element: PostgresType? { Self.elements[self] }
+  package var element: PostgresType? { Self.elements[rawValue].map(Self.init) }
 }
 
 extension PostgresType: CustomStringConvertible {
-  private static let names: [PostgresType: String] = [
-    .bool: "bool", .bytea: "bytea", .char: "\"char\"", .name: "name", .int8: "int8", .int2: "int2",
-    .int4: "int4", .text: "text", .oid: "oid", .json: "json", .float4: "float4", .float8: "float8",
-    .unknown: "unknown", .bpchar: "bpchar", .varchar: "varchar", .timestamptz: "timestamptz",
-    .void: "void", .uuid: "uuid", .jsonb: "jsonb",
-  ]
-
   package var description: String {
-    if let name = Self.names[self] { return name }
+    if let name = Self.names[rawValue] { return name }
     if let element { return "\(element)[]" }
     return "type \(rawValue)"
   }

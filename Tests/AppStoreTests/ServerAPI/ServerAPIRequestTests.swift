@@ -125,7 +125,7 @@ struct ServerAPIRequestTests {
         "storefrontCountryCodes": ["USA"], "productId": "monthly",
       ]
     ) {
-      var request = MassExtendRenewalDateRequest()
+      var request = ExtendRenewalDateRequest()
       request.extendByDays = 1
       request.extendReasonCode = .undeclared
       request.requestIdentifier = "r"

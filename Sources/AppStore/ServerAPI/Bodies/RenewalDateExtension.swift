@@ -1,14 +1,19 @@
 package import Subscriptions
 
-/// A free extension of one subscription:
-/// <https://developer.apple.com/documentation/appstoreserverapi/extendrenewaldaterequest>.
+/// A free extension of one subscription, or of all subscriptions to a product:
+/// <https://developer.apple.com/documentation/appstoreserverapi/extendrenewaldaterequest>,
+/// <https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldaterequest>.
 package typealias ExtendRenewalDateRequest = JSONPayload<ExtensionRequestFields>
 
 package struct ExtensionRequestFields: JSONFields {
   package let extendByDays = JSONField<Int64>("extendByDays")  // 1 to 90
   package let extendReasonCode = JSONField<ExtendReasonCode>("extendReasonCode")
-  /// Chosen by the caller, usually a UUID.
+  /// A UUID chosen by the caller, for requesting the status.
   package let requestIdentifier = JSONField<String>("requestIdentifier")
+  /// ISO 3166-1 alpha-3; absent for all storefronts.
+  package let storefrontCountryCodes = JSONField<[String]>("storefrontCountryCodes")
+  /// Only for all subscriptions to it.
+  package let productID = JSONField<String>("productId")
   package static let schema = JSONSchema(Self())
 }
 
@@ -24,21 +29,6 @@ package struct ExtensionResponseFields: JSONFields {
   package static let schema = JSONSchema(Self())
 }
 
-/// A free extension of all subscriptions to a product:
-/// <https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldaterequest>.
-package typealias MassExtendRenewalDateRequest = JSONPayload<MassExtensionRequestFields>
-
-package struct MassExtensionRequestFields: JSONFields {
-  package let extendByDays = JSONField<Int64>("extendByDays")  // 1 to 90
-  package let extendReasonCode = JSONField<ExtendReasonCode>("extendReasonCode")
-  /// A UUID chosen by the caller, for requesting the status.
-  package let requestIdentifier = JSONField<String>("requestIdentifier")
-  /// ISO 3166-1 alpha-3; absent for all storefronts.
-  package let storefrontCountryCodes = JSONField<[String]>("storefrontCountryCodes")
-  package let productID = JSONField<String>("productId")
-  package static let schema = JSONSchema(Self())
-}
-
 /// The progress of a free extension of all subscriptions:
 /// <https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldatestatusresponse>.
 ///
@@ -48,7 +38,6 @@ package typealias MassExtendRenewalDateResponse = JSONPayload<MassExtensionRespo
 package struct MassExtensionResponseFields: JSONFields {
   package let requestIdentifier = JSONField<String>("requestIdentifier")
   package let complete = JSONField<Bool>("complete")
-  package let completeDate = JSONField<Timestamp>("completeDate")
   package let succeededCount = JSONField<Int64>("succeededCount")
   package let failedCount = JSONField<Int64>("failedCount")
   package static let schema = JSONSchema(Self())

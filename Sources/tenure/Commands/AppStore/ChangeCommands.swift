@@ -44,7 +44,13 @@ struct ExtensionOptions: ParsableArguments {
   @Option(help: "Request ID (UUID). (default: a new ID)")
   var requestID: String?
 
-  var requestIdentifier: String { requestID ?? UUID().uuidString.lowercased() }
+  var body: ExtendRenewalDateRequest {
+    var body = ExtendRenewalDateRequest()
+    body.extendByDays = days
+    body.extendReasonCode = reason
+    body.requestIdentifier = requestID ?? UUID().uuidString.lowercased()
+    return body
+  }
 
   func validate() throws {
     guard (1...90).contains(days) else { throw ValidationError("--days must be from 1 to 90.") }
@@ -70,10 +76,7 @@ struct ExtendCommand: AsyncParsableCommand {
 
   func run() async throws {
     try await options.report { clients in
-      var body = ExtendRenewalDateRequest()
-      body.extendByDays = request.days
-      body.extendReasonCode = request.reason
-      body.requestIdentifier = request.requestIdentifier
+      let body = request.body
       let answer = try await clients.api.extendRenewalDate(
         body, of: OriginalTransactionID(originalID), in: clients.bundleID,
         environment: clients.environment)
@@ -107,10 +110,7 @@ struct ExtendAllCommand: AsyncParsableCommand {
 
   func run() async throws {
     try await options.report { clients in
-      var body = MassExtendRenewalDateRequest()
-      body.extendByDays = request.days
-      body.extendReasonCode = request.reason
-      body.requestIdentifier = request.requestIdentifier
+      var body = request.body
       body.productID = productID
       if !storefront.isEmpty { body.storefrontCountryCodes = storefront }
       let answer = try await clients.api.extendRenewalDates(
