@@ -131,30 +131,30 @@ extension AdministratorAction.Action: PostgresEncodable {}
 /// stored with the keys of the accounts that it names; readers see each account's current ID, or
 /// its pseudonym once erased.
 enum KeyedText {
-  private enum Piece {
-    case text(Substring)
-    case account(AccountKey)
-  }
-
   /// Replaces account IDs by keys where they are whole words.
   static func withKeys(_ text: String, of names: [AccountKey: String]) -> String {
-    var pieces = [Piece.text(text[...])]
     // Longest first, because one ID may be part of another.
     let names = names.filter { !$0.value.isEmpty }.sorted {
       ($0.value.utf8.count, AccountID($0.value)) > ($1.value.utf8.count, AccountID($1.value))
     }
-    for (key, name) in names {
-      pieces = pieces.flatMap { piece -> [Piece] in
-        guard case .text(let text) = piece else { return [piece] }
-        return split(text, at: name, key)
+    // By scalars: comparing characters would use canonical equivalence.
+    var (result, rest, isInWord) = ("", text.unicodeScalars[...], false)
+    while let next = rest.first {
+      let found = names.first { _, name in
+        let name = name.unicodeScalars
+        let isWhole = !(rest.dropFirst(name.count).first.map(isPartOfWord) ?? false)
+        return !isInWord && isWhole && rest.starts(with: name)
       }
+      if let found {
+        result += "{account:\(found.key.rawValue.uuidString.lowercased())}"
+      } else {
+        result.unicodeScalars.append(next)
+      }
+      let replaced = rest.prefix(found?.value.unicodeScalars.count ?? 1)
+      isInWord = replaced.last.map(isPartOfWord) ?? false
+      rest = rest.dropFirst(replaced.count)
     }
-    return pieces.map { piece in
-      switch piece {
-      case .text(let text): String(text)
-      case .account(let key): "{account:\(key.rawValue.uuidString.lowercased())}"
-      }
-    }.joined()
+    return result
   }
 
   /// Replaces keys by current account IDs.
@@ -162,22 +162,6 @@ enum KeyedText {
     text.replacing(/\{account:([0-9a-f\-]{36})\}/) { match in
       UUID(uuidString: String(match.1)).flatMap { names[AccountKey(rawValue: $0)] } ?? "erased"
     }
-  }
-
-  private static func split(_ text: Substring, at name: String, _ key: AccountKey) -> [Piece] {
-    var (pieces, rest): ([Piece], Substring) = ([], text)
-    // By scalars: comparing characters would use canonical equivalence.
-    for range in text.unicodeScalars.ranges(of: name.unicodeScalars) {
-      let (before, after) = (
-        text.unicodeScalars[..<range.lowerBound].last,
-        text.unicodeScalars[range.upperBound...].first
-      )
-      let isWord = !(before.map(isPartOfWord) ?? false) && !(after.map(isPartOfWord) ?? false)
-      guard isWord else { continue }
-      pieces += [.text(text[rest.startIndex..<range.lowerBound]), .account(key)]
-      rest = text[range.upperBound...]
-    }
-    return pieces + [.text(rest)]
   }
 
   private static func isPartOfWord(_ scalar: Unicode.Scalar) -> Bool {
@@ -310,5 +294,31 @@ package struct AdministrationStore: LedgerStore {
       action: .exportAccount, subject: account.key.rawValue.uuidString.lowercased(),
       administrator: administrator, account: account.key, names: [account.key: account.id])
     _ = try await database.execute(action.insert(at: now))
+  }
+
+  // MARK: Sessions
+
+  /// Opens a session and deletes expired ones.
+  package func openSession(
+    _ id: [UInt8], of administrator: String, until end: Timestamp, at now: Timestamp
+  ) async throws {
+    _ = try await database.execute(
+      """
+      WITH ended AS (DELETE FROM tenure.admin_session WHERE ends_at <= \(now))
+      INSERT INTO tenure.admin_session (session_id, administrator, ends_at)
+      VALUES (\(id), \(administrator), \(end))
+      """)
+  }
+
+  /// Whether a session is open; the cookie holds its expiry.
+  package func isOpen(session id: [UInt8]) async throws -> Bool {
+    try await database.query(
+      "SELECT EXISTS (SELECT FROM tenure.admin_session WHERE session_id = \(id))"
+    ).decodeOnly(Bool.self)
+  }
+
+  package func closeSession(_ id: [UInt8]) async throws {
+    _ = try await database.execute(
+      "DELETE FROM tenure.admin_session WHERE session_id = \(id)")
   }
 }
