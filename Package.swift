@@ -174,9 +174,8 @@ let package = Package(
     .target(
       name: "AdminSite",
       dependencies: [
-        "HTTPAPI", "Intake", "JSONText", "LedgerStorage", "Reports", "Secrets", "Subscriptions",
-        crypto, httpTypes, hummingbird, hummingbirdCore, logging, mustache, nioCore,
-        nioHTTP1,
+        "HTTPAPI", "JSONText", "LedgerStorage", "Reports", "Secrets", "Subscriptions", crypto,
+        httpTypes, hummingbird, hummingbirdCore, logging, mustache, nioCore, nioHTTP1,
       ],
       resources: pages, swiftSettings: strict),
 

@@ -31,13 +31,13 @@ package struct AdminSite: Site {
       .get("/admin/login", use: login.show)
       .post("/admin/login", use: login.logIn)
 
-    let (ledger, entitlements) = (api.ledger, api.entitlements)
+    let ledger = api.ledger
     let pages = PageRenderer(ledger: ledger, now: api.now)
     let overview = OverviewPageController(pages: pages, coordinator: api.reportCoordinator)
     let reports = ReportPageController(
       pages: pages, coordinator: api.reportCoordinator, reports: api.reports)
     let accounts = AccountPageController(
-      pages: pages, ledger: ledger, catalogue: api.catalogue, entitlements: entitlements)
+      pages: pages, ledger: ledger, catalogue: api.catalogue, entitlements: api.entitlements)
     let lines = OriginalTransactionPageController(
       pages: pages, ledger: ledger, catalogue: api.catalogue)
     let queues = QueueController(pages: pages, ledger: ledger)
@@ -59,21 +59,18 @@ package struct AdminSite: Site {
       .get("/admin/rejected", use: queues.rejected)
       .post("/admin/rejected", use: queues.verify)
 
-    for (form, isRelease) in [("transfer", false), ("release", true)] {
-      OwnershipController(
-        pages: pages, ledger: ledger, transactions: api.transactions, entitlements: entitlements,
-        isRelease: isRelease
-      ).addRoutes(to: admin, at: "/admin/transactions/{transaction_id}/\(form)")
+    OwnershipController(api: api, isRelease: false).addRoutes(
+      to: admin, at: "/admin/transactions/{transaction_id}/transfer")
+    OwnershipController(api: api, isRelease: true).addRoutes(
+      to: admin, at: "/admin/transactions/{transaction_id}/release")
+    RevocationController(api: api).addRoutes(to: admin, at: "/admin/grants/{grant_id}/revoke")
+    let accountForms: [(String, any ActionController)] = [
+      ("grant", GrantController(api: api)), ("erase", ErasureController(api: api)),
+      ("merge", MergeController(api: api)), ("export", ExportPageController(api: api)),
+    ]
+    for (form, controller) in accountForms {
+      controller.addRoutes(
+        to: admin, at: "/admin/accounts/{account_id}/\(form)", "/admin/account-forms/\(form)")
     }
-    GrantController(pages: pages, ledger: ledger, entitlements: entitlements).addRoutes(
-      to: admin, at: "/admin/accounts/{account_id}/grant", "/admin/account-forms/grant")
-    RevocationController(pages: pages, ledger: ledger, entitlements: entitlements).addRoutes(
-      to: admin, at: "/admin/grants/{grant_id}/revoke")
-    ErasureController(pages: pages, ledger: ledger).addRoutes(
-      to: admin, at: "/admin/accounts/{account_id}/erase", "/admin/account-forms/erase")
-    MergeController(pages: pages, ledger: ledger, entitlements: entitlements).addRoutes(
-      to: admin, at: "/admin/accounts/{account_id}/merge", "/admin/account-forms/merge")
-    ExportPageController(pages: pages, ledger: ledger, exports: api.exports).addRoutes(
-      to: admin, at: "/admin/accounts/{account_id}/export", "/admin/account-forms/export")
   }
 }

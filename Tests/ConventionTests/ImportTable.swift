@@ -37,7 +37,7 @@ enum ImportTable {
     ),
     (
       "AdminSite",
-      ["HTTPAPI", "Intake", "JSONText", "LedgerStorage", "Reports", "Secrets", "Subscriptions"]
+      ["HTTPAPI", "JSONText", "LedgerStorage", "Reports", "Secrets", "Subscriptions"]
     ),
     ("Bootstrap", product.union(["PrivatePostgres"])),
     ("Development", product.union(development)),

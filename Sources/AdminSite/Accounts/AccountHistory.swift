@@ -1,6 +1,5 @@
 import Foundation
 import HTTPAPI
-import Intake
 import JSONText
 import LedgerStorage
 import Subscriptions
@@ -193,11 +192,11 @@ extension SubmissionSummary {
   }
 
   /// The rest of the sentence that begins with ``kindInWords``.
-  func outcomeInWords(_ findings: SubmissionFindings?) -> String {
+  func outcomeInWords(_ decided: SubmissionOutcome?) -> String {
     switch status {
     case .verified:
       let inWhat = environment == .sandbox ? " in the sandbox." : "."
-      return ["verified by Apple\(inWhat)", findings?.inWords].compactMap(\.self)
+      return ["verified by Apple\(inWhat)", decided?.inWords].compactMap(\.self)
         .joined(separator: " ")
     case .rejected:
       guard let problem else { return "rejected by Apple." }
@@ -211,10 +210,10 @@ extension SubmissionSummary {
   }
 }
 
-extension SubmissionFindings {
+extension SubmissionOutcome {
   fileprivate var inWords: String {
-    guard claimed > 0 else { return "Claimed nothing." }
-    return "Claimed \(Count.text(claimed, "transaction")); \(newlyOwned) newly owned."
+    guard !selected.isEmpty else { return "Claimed nothing." }
+    return "Claimed \(Count.text(selected.count, "transaction")); \(newlyOwned.count) newly owned."
   }
 }
 

@@ -2,7 +2,6 @@ import Foundation
 import HTTPAPI
 import Hummingbird
 import HummingbirdCore
-import Intake
 import LedgerStorage
 import Subscriptions
 
@@ -208,13 +207,13 @@ struct AccountPageController: Sendable {
   }
 
   private static func row(_ submission: SubmissionSummary) -> some Sendable {
-    let findings = SubmissionFindings(of: submission)
+    let decided = submission.decided
     return (
       submissionID: submission.id.uuidString.lowercased(),
       receivedAt: Moment(submission.receivedAt), state: Badge(submission),
       // The two halves of a sentence.
-      kind: submission.kindInWords, outcome: submission.outcomeInWords(findings),
-      warnings: (findings?.warnings ?? []).map { $0.inWords(submission) },
+      kind: submission.kindInWords, outcome: submission.outcomeInWords(decided),
+      warnings: (decided?.warnings ?? []).map { $0.inWords(submission) },
       href: submission.status == .rejected ? AdminURL.rejected : nil
     )
   }

@@ -6,9 +6,7 @@ import LedgerStorage
 import Subscriptions
 
 struct MergeController: ActionController {
-  let pages: PageRenderer
-  let ledger: Ledger
-  let entitlements: EntitlementReader
+  let api: API
 
   func perform(
     _ form: ActionForm, on account: Account, _ request: Request, _ context: APIContext
@@ -74,8 +72,7 @@ struct MergeController: ActionController {
 }
 
 struct ErasureController: ActionController {
-  let pages: PageRenderer
-  let ledger: Ledger
+  let api: API
 
   func perform(
     _ form: ActionForm, on account: Account, _ request: Request, _ context: APIContext
@@ -140,14 +137,13 @@ struct ErasureController: ActionController {
 }
 
 struct ExportPageController: ActionController {
-  let pages: PageRenderer
-  let ledger: Ledger
-  let exports: ExportController
+  let api: API
 
   func perform(
     _ form: ActionForm, on account: Account, _ request: Request, _ context: APIContext
   ) async throws -> Response {
-    var response = try await exports.document(of: account, by: try context.actingAdministrator())
+    var response = try await api.exports.document(
+      of: account, by: try context.actingAdministrator())
     response.headers[.contentDisposition] = "attachment; filename=\"account.json\""
     return response
   }

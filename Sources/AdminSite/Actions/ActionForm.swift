@@ -8,8 +8,7 @@ import Subscriptions
 protocol ActionController: Sendable {
   associatedtype Subject: Sendable
 
-  var pages: PageRenderer { get }
-  var ledger: Ledger { get }
+  var api: API { get }
 
   /// Finds the account, charge or grant that the path names.
   func subject(of request: Request, _ context: APIContext) async throws -> Subject
@@ -22,6 +21,10 @@ protocol ActionController: Sendable {
 }
 
 extension ActionController {
+  var ledger: Ledger { api.ledger }
+  var entitlements: EntitlementReader { api.entitlements }
+  var pages: PageRenderer { PageRenderer(ledger: ledger, now: api.now) }
+
   func addRoutes(to routes: some RouterMethods<APIContext>, at paths: String...) {
     for path in paths {
       routes

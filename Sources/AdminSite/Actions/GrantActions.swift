@@ -7,9 +7,7 @@ import LedgerStorage
 import Subscriptions
 
 struct GrantController: ActionController {
-  let pages: PageRenderer
-  let ledger: Ledger
-  let entitlements: EntitlementReader
+  let api: API
 
   private static let entitlement = TextField(name: "entitlement", maximumLength: 255)
 
@@ -79,9 +77,7 @@ struct GrantController: ActionController {
 }
 
 struct RevocationController: ActionController {
-  let pages: PageRenderer
-  let ledger: Ledger
-  let entitlements: EntitlementReader
+  let api: API
 
   func perform(
     _ form: ActionForm, on stored: StoredGrant, _ request: Request, _ context: APIContext

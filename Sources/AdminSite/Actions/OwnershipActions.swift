@@ -6,14 +6,11 @@ import Subscriptions
 
 /// The forms that transfer a charge to another account, and release it.
 struct OwnershipController: ActionController {
-  let pages: PageRenderer
-  let ledger: Ledger
-  let transactions: TransactionController
-  let entitlements: EntitlementReader
+  let api: API
   let isRelease: Bool
 
   func subject(of request: Request, _ context: APIContext) async throws -> ChargeReport {
-    try await transactions.find(request, context).0
+    try await api.transactions.find(request, context).0
   }
 
   func form(for report: ChargeReport) -> ActionForm {

@@ -2,6 +2,7 @@ import Subscriptions
 
 /// A timeline's contents, in times rather than coordinates.
 struct TimelineLayout: Sendable {
+  /// The HTML id: letters, digits and hyphens.
   var id: String
   var title: String
   var description: String
@@ -11,6 +12,7 @@ struct TimelineLayout: Sendable {
   var lanes: [Lane]
   /// Vertical lines through all lanes.
   var rules: [(at: Timestamp, text: String)] = []
+  /// The legend of colours and letters.
   var owners: [TimelineOwner] = []
 
   struct Lane: Sendable {
@@ -70,10 +72,7 @@ struct TimelineLayout: Sendable {
 ///
 /// Horizontal positions are percentages, vertical ones pixels, as in a chart.
 struct TimelinePicture: Sendable {
-  /// The HTML id: letters, digits and hyphens.
-  var id: String
-  var title: String
-  var description: String
+  var layout: TimelineLayout
   /// The height of the lanes.
   var height: Int
   /// The height including the time axis.
@@ -97,8 +96,6 @@ struct TimelinePicture: Sendable {
   var spans: [PlacedSpan]
   var rules: [(x: String, text: String)]
   var marks: [PlacedMark]
-  /// The legend of colours and letters.
-  var owners: [TimelineOwner]
   /// The legend of patterns and symbols.
   var signs: [(pattern: TimelineLayout.Pattern?, symbol: TimelineLayout.Symbol?, label: String)]
 }
@@ -151,14 +148,14 @@ extension TimelinePicture {
     }
     let ticks = CalendarTicks(from: axis.from, until: axis.until, most: Self.mostTicks)
     self.init(
-      id: sketch.id, title: sketch.title, description: sketch.description, height: top,
+      layout: sketch, height: top,
       fullHeight: top + Self.axisHeight, labelY: top + 16, widthClass: Self.widthClass(of: sketch),
       ticks: ChartTick.across(ticks.marks.map { (axis.percent($0.moment) / 100, $0.label) }),
       nowX: axis.contains(sketch.now) ? Coordinate.text(axis.percent(sketch.now)) : nil,
       isNowEarly: axis.percent(sketch.now) < Self.earlyPercent,
       lanes: lanes, spans: spans,
       rules: sketch.rules.map { (Coordinate.text(axis.percent($0.at)), $0.text) },
-      marks: marks, owners: sketch.owners, signs: Self.signs(of: sketch))
+      marks: marks, signs: Self.signs(of: sketch))
   }
 
   private static func span(

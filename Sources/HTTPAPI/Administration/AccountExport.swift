@@ -51,9 +51,7 @@ package struct AccountExport: Sendable {
       json.write(json: "{")
       json.member("exported_at", exportedAt)
       json.object("account") { json in
-        json.member("account_id", account.id)
-        json.member("app_account_token", account.appAccountToken)
-        json.member("created_at", account.createdAt)
+        account.writeMembers(to: &json)
         json.member("erased_at", erasedAt)
       }
       json.member("entitlements", entitlements)

@@ -37,21 +37,20 @@ struct HealthController: Sendable {
 /// child task of the request that started it: each request is answered at its deadline, and later
 /// requests wait for the same check.
 private final class Readiness: Sendable {
-  typealias Outcome = Result<Void, any Error>
-
   private let check: @Sendable () async throws -> Void
-  private let running = Mutex<Task<Outcome, Never>?>(nil)
+  private let running = Mutex<Task<Void, any Error>?>(nil)
 
   init(checking check: @escaping @Sendable () async throws -> Void) {
     self.check = check
   }
 
   /// The outcome of the running check, or of a new one; nil if it takes longer than `deadline`.
-  func outcome(within deadline: Duration) async -> Outcome? {
+  func outcome(within deadline: Duration) async -> Result<Void, any Error>? {
     let check = current()
-    let (outcomes, first) = AsyncStream<Outcome>.makeStream(bufferingPolicy: .bufferingOldest(1))
+    let (outcomes, first) = AsyncStream.makeStream(
+      of: Result<Void, any Error>.self, bufferingPolicy: .bufferingOldest(1))
     let answer = Task {
-      first.yield(await check.value)
+      first.yield(await check.result)
       first.finish()
     }
     let timer = Task {
@@ -65,18 +64,12 @@ private final class Readiness: Sendable {
     return await outcomes.first { _ in true }
   }
 
-  private func current() -> Task<Outcome, Never> {
+  private func current() -> Task<Void, any Error> {
     running.withLock { running in
       if let running { return running }
       let task = Task {
-        let outcome: Outcome
-        do {
-          outcome = .success(try await check())
-        } catch {
-          outcome = .failure(error)
-        }
-        self.running.withLock { $0 = nil }
-        return outcome
+        defer { self.running.withLock { $0 = nil } }
+        try await check()
       }
       running = task
       return task

@@ -28,13 +28,12 @@ package final class ReportCoordinator: Service {
 
   private enum Entry {
     /// - Parameter isPromised: Whether a client was asked to retry.
-    case asked(waiting: [Int: CheckedContinuation<Result?, Never>], isPromised: Bool)
+    case asked(waiting: [AsyncStream<Result>.Continuation], isPromised: Bool)
     case done(Result, at: ContinuousClock.Instant)
   }
 
   private struct State {
     var entries: [ReportQuestion: Entry] = [:]
-    var nextID = 0
 
     /// The kept result; nil: it will be kept once there is one.
     mutating func promise(_ question: ReportQuestion) -> Result? {
@@ -89,19 +88,23 @@ package final class ReportCoordinator: Service {
 
   /// The result; nil: it is not ready, and will be kept.
   private func result(of question: ReportQuestion, within patience: Duration) async -> Result? {
-    if patience <= .zero { return state.withLock { $0.promise(question) } }
-    return await withTaskGroup(of: Result?.self) { group in
-      group.addTask { await self.wait(for: question) }
-      group.addTask {
-        try? await Task.sleep(for: patience)
-        return nil
-      }
-      let first = await group.next() ?? nil
-      group.cancelAll()
-      if let first { return first }
-      // It may have arrived just now.
-      return await group.next() ?? nil
+    let (results, waiter) = AsyncStream.makeStream(of: Result.self)
+    let isWaiting = state.withLock { state in
+      guard patience > .zero, case .asked(let waiting, let isPromised)? = state.entries[question]
+      else { return false }
+      state.entries[question] = .asked(waiting: waiting + [waiter], isPromised: isPromised)
+      return true
     }
+    if isWaiting {
+      let timer = Task {
+        try? await Task.sleep(for: patience)
+        waiter.finish()
+      }
+      defer { timer.cancel() }
+      for await result in results { return result }
+    }
+    // It may have arrived just now.
+    return state.withLock { $0.promise(question) }
   }
 
   /// Starts the report unless it is running or its result is kept; false if too many are waiting.
@@ -111,42 +114,12 @@ package final class ReportCoordinator: Service {
       if state.entries[question] != nil { return false }
       let waiting = state.entries.values.count { if case .asked = $0 { true } else { false } }
       guard waiting < Self.mostWaiting else { return nil }
-      state.entries[question] = .asked(waiting: [:], isPromised: false)
+      state.entries[question] = .asked(waiting: [], isPromised: false)
       return true
     }
     guard let isNew else { return false }
     if isNew { asked.yield(question) }
     return true
-  }
-
-  /// The result; nil if the task is cancelled: it is then kept.
-  private func wait(for question: ReportQuestion) async -> Result? {
-    let id = state.withLock { state in
-      state.nextID += 1
-      return state.nextID
-    }
-    return await withTaskCancellationHandler {
-      await withCheckedContinuation { continuation in
-        let (mustWait, result) = state.withLock { state -> (Bool, Result?) in
-          guard case .asked(var waiting, let isPromised)? = state.entries[question],
-            !Task.isCancelled
-          else { return (false, state.promise(question)) }
-          waiting[id] = continuation
-          state.entries[question] = .asked(waiting: waiting, isPromised: isPromised)
-          return (true, nil)
-        }
-        if !mustWait { continuation.resume(returning: result) }
-      }
-    } onCancel: {
-      let continuation = state.withLock { state -> CheckedContinuation<Result?, Never>? in
-        guard case .asked(var waiting, _)? = state.entries[question],
-          let continuation = waiting.removeValue(forKey: id)
-        else { return nil }
-        state.entries[question] = .asked(waiting: waiting, isPromised: true)
-        return continuation
-      }
-      continuation?.resume(returning: nil)
-    }
   }
 
   // MARK: Answering
@@ -171,14 +144,15 @@ package final class ReportCoordinator: Service {
     } catch {
       result = .failure(error)
     }
-    let waiting = state.withLock { state -> [CheckedContinuation<Result?, Never>] in
-      guard case .asked(let waiting, let isPromised)? = state.entries[question] else { return [] }
+    state.withLock { state in
+      guard case .asked(let waiting, let isPromised)? = state.entries[question] else { return }
+      let isTaken = waiting.map { waiter in
+        if case .enqueued = waiter.yield(result) { true } else { false }
+      }
       // Without a waiting request, the one that asked is about to look, or has gone.
-      let isKept = isPromised || waiting.isEmpty
+      let isKept = isPromised || waiting.isEmpty || isTaken.contains(false)
       state.entries[question] = isKept ? .done(result, at: .now) : nil
-      return Array(waiting.values)
     }
-    for continuation in waiting { continuation.resume(returning: result) }
   }
 }
 

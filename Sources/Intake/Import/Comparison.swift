@@ -99,16 +99,20 @@ package struct AccessComparison: Sendable {
 
   /// The differences of one account, ordered by entitlement.
   ///
-  /// - Parameter explain: Returns the reason why the named entitlement is not active in Tenure.
+  /// - Parameters:
+  ///   - reported: The account's rows; nil if it is not in the file.
+  ///   - explain: Returns the reason why the named entitlement is not active in Tenure.
   package func differences(
-    _ reported: [PublishedAccess], _ entitlements: [Entitlement],
+    of accountID: String, _ reported: [PublishedAccess]?, _ entitlements: [Entitlement],
     explain: (String) async throws -> String
   ) async throws -> [AccessDifference] {
     var differences: [AccessDifference] = []
     let here = Dictionary(
       entitlements.map { (ExactText($0.name), $0) }, uniquingKeysWith: { first, _ in first })
     // Of several rows for an entitlement, the best one counts.
-    let there = Dictionary(reported.map { (ExactText($0.entitlement), $0) }) { Self.better($0, $1) }
+    let there = Dictionary((reported ?? []).map { (ExactText($0.entitlement), $0) }) {
+      Self.better($0, $1)
+    }
     for name in Set(here.keys).union(there.keys).sorted() {
       let (mine, other) = (here[name].flatMap { $0.isActive ? $0 : nil }, there[name])
       let kind: AccessDifference.Kind
@@ -120,29 +124,15 @@ package struct AccessComparison: Sendable {
         kind = .otherEnd
       case (nil, false): continue
       }
-      guard let account = other?.accountID ?? reported.first?.accountID else { continue }
       let explanation =
         if let mine { Self.reason(of: mine) } else { try await explain(name.rawValue) }
       differences.append(
         AccessDifference(
-          kind: kind, accountID: account, entitlement: name.rawValue,
+          kind: kind, accountID: other?.accountID ?? accountID, entitlement: name.rawValue,
           untilThere: other?.until.moment, untilHere: mine?.accessEndsAt,
-          explanation: explanation))
+          explanation: (reported == nil ? "The account is not in the file. " : "") + explanation))
     }
     return differences
-  }
-
-  /// The differences of an account that is not in the file, ordered by entitlement.
-  package func differences(ofUnlisted accountID: String, _ entitlements: [Entitlement])
-    -> [AccessDifference]
-  {
-    entitlements.filter(\.isActive).sorted { ExactText($0.name) < ExactText($1.name) }.map {
-      entitlement in
-      AccessDifference(
-        kind: .onlyHere, accountID: accountID, entitlement: entitlement.name,
-        untilHere: entitlement.accessEndsAt,
-        explanation: "The account is not in the file. " + Self.reason(of: entitlement))
-    }
   }
 
   private static func better(_ one: PublishedAccess, _ other: PublishedAccess) -> PublishedAccess {

@@ -88,32 +88,28 @@ extension NotificationIntake {
   private func read(
     into comparison: inout NotificationComparison, from serverAPI: AppStoreServerAPI
   ) async throws {
+    let query = NotificationHistoryQuery(
+      startDate: comparison.windowStart, endDate: comparison.windowEnd)
     var readings = 1
     while true {
       comparison.listed = 0
       comparison.refused = 0
       do {
-        return try await readOnce(into: &comparison, from: serverAPI)
+        for try await page in serverAPI.notificationHistoryPages(
+          query, of: comparison.bundleID, in: comparison.environment)
+        {
+          try await compare(page.content, into: &comparison)
+          // There can be a million pages. What was found is stored, so a retry passes over it
+          // quickly.
+          if Task.isShuttingDownGracefully { throw CancellationError() }
+        }
+        return
       } catch let error as AppStoreServerAPIError
         where error.code == .paginationTokenExpired && readings < Self.readingLimit
       {
         // The notifications of the first pages are stored now, so they pass quickly.
         readings += 1
       }
-    }
-  }
-
-  private func readOnce(
-    into comparison: inout NotificationComparison, from serverAPI: AppStoreServerAPI
-  ) async throws {
-    let query = NotificationHistoryQuery(
-      startDate: comparison.windowStart, endDate: comparison.windowEnd)
-    for try await page in serverAPI.notificationHistoryPages(
-      query, of: comparison.bundleID, in: comparison.environment)
-    {
-      try await compare(page.content, into: &comparison)
-      // There can be a million pages. Found ones are stored, so a retry skips them quickly.
-      if Task.isShuttingDownGracefully { throw CancellationError() }
     }
   }
 

@@ -24,25 +24,6 @@ package enum SubmissionAnswer: Sendable {
   }
 }
 
-/// The result of a verified submission at its decision, for lists of submissions.
-package struct SubmissionFindings: Hashable, Sendable {
-  /// The number of transactions that it claimed.
-  package let claimed: Int
-  /// The number of them that its account came to own.
-  package let newlyOwned: Int
-  package let warnings: [SubmissionWarning]
-
-  /// Nil before the decision, and for an outcome that only a newer version can read.
-  package init?(of submission: SubmissionSummary) {
-    guard let stored = submission.outcome,
-      let outcome = try? JSONDecoder().decode(SubmissionOutcome.self, from: Data(stored.utf8))
-    else { return nil }
-    claimed = outcome.selected.count
-    newlyOwned = outcome.newlyOwned.count
-    warnings = outcome.warnings
-  }
-}
-
 /// A submission as an app server sends it.
 package struct SubmissionRequest: Sendable {
   package var accountID: String

@@ -137,23 +137,24 @@ enum KeyedText {
     let names = names.filter { !$0.value.isEmpty }.sorted {
       ($0.value.utf8.count, AccountID($0.value)) > ($1.value.utf8.count, AccountID($1.value))
     }
-    // The parts of the text without an ID, and the keys between them.
-    var pieces = [(text: text[...], key: AccountKey?.none)]
-    for (key, name) in names {
-      pieces = pieces.flatMap { piece in
-        var (found, rest): ([(text: Substring, key: AccountKey?)], Substring) = ([], piece.text)
-        // By scalars: comparing characters would use canonical equivalence.
-        for range in piece.text.unicodeScalars.ranges(of: name.unicodeScalars)
-        where isWord(range, in: piece.text) {
-          found.append((piece.text[rest.startIndex..<range.lowerBound], key))
-          rest = piece.text[range.upperBound...]
-        }
-        return found + [(rest, piece.key)]
+    // By scalars: comparing characters would use canonical equivalence.
+    var (result, rest, isInWord) = ("", text.unicodeScalars[...], false)
+    while let next = rest.first {
+      let found = names.first { _, name in
+        let name = name.unicodeScalars
+        let isWhole = !(rest.dropFirst(name.count).first.map(isPartOfWord) ?? false)
+        return !isInWord && isWhole && rest.starts(with: name)
       }
+      if let found {
+        result += "{account:\(found.key.rawValue.uuidString.lowercased())}"
+      } else {
+        result.unicodeScalars.append(next)
+      }
+      let replaced = rest.prefix(found?.value.unicodeScalars.count ?? 1)
+      isInWord = replaced.last.map(isPartOfWord) ?? false
+      rest = rest.dropFirst(replaced.count)
     }
-    return pieces.map { piece in
-      piece.text + (piece.key.map { "{account:\($0.rawValue.uuidString.lowercased())}" } ?? "")
-    }.joined()
+    return result
   }
 
   /// Replaces keys by current account IDs.
@@ -161,13 +162,6 @@ enum KeyedText {
     text.replacing(/\{account:([0-9a-f\-]{36})\}/) { match in
       UUID(uuidString: String(match.1)).flatMap { names[AccountKey(rawValue: $0)] } ?? "erased"
     }
-  }
-
-  private static func isWord(_ range: Range<String.Index>, in text: Substring) -> Bool {
-    let (before, after) = (
-      text.unicodeScalars[..<range.lowerBound].last, text.unicodeScalars[range.upperBound...].first
-    )
-    return ![before, after].contains { $0.map(isPartOfWord) ?? false }
   }
 
   private static func isPartOfWord(_ scalar: Unicode.Scalar) -> Bool {

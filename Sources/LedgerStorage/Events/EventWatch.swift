@@ -14,7 +14,7 @@ package final class EventWatch: Sendable {
     var count = 0
     /// The last known position.
     var end: Int64 = 0
-    var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
+    var waiting: [Int: AsyncStream<Never>.Continuation] = [:]
     var nextID = 0
   }
 
@@ -37,31 +37,21 @@ package final class EventWatch: Sendable {
   /// - Parameter count: ``eventCount`` before the caller read the feed.
   package func waitForEvents(beyond count: Int, within limit: Duration) async {
     waits.yield()
-    await withTaskGroup(of: Void.self) { group in
-      group.addTask { await self.waitForEvents(beyond: count) }
-      group.addTask { try? await Task.sleep(for: limit) }
-      await group.next()
-      group.cancelAll()
-    }
-  }
-
-  private func waitForEvents(beyond count: Int) async {
-    let id = state.withLock { state in
+    let (ended, waiter) = AsyncStream.makeStream(of: Never.self)
+    let id: Int? = state.withLock { state in
+      guard state.count == count else { return nil }
       state.nextID += 1
+      state.waiting[state.nextID] = waiter
       return state.nextID
     }
-    await withTaskCancellationHandler {
-      await withCheckedContinuation { continuation in
-        let mustWait = state.withLock { state in
-          guard state.count == count, !Task.isCancelled else { return false }
-          state.waiting[id] = continuation
-          return true
-        }
-        if !mustWait { continuation.resume() }
-      }
-    } onCancel: {
-      state.withLock { $0.waiting.removeValue(forKey: id) }?.resume()
+    guard let id else { return }
+    let timer = Task {
+      try? await Task.sleep(for: limit)
+      waiter.finish()
     }
+    for await _ in ended {}
+    timer.cancel()
+    state.withLock { $0.waiting[id] = nil }
   }
 
   package func run() async {
@@ -90,13 +80,13 @@ package final class EventWatch: Sendable {
     }
     // Long polls report an error when they read the feed.
     guard isAwaited, let end = try? await ledger.events.placeEvents() else { return }
-    let resumed = state.withLock { state -> [CheckedContinuation<Void, Never>] in
+    let resumed = state.withLock { state -> [AsyncStream<Never>.Continuation] in
       guard state.end < end else { return [] }
       state.end = end
       state.count += 1
       defer { state.waiting = [:] }
       return Array(state.waiting.values)
     }
-    for continuation in resumed { continuation.resume() }
+    for waiter in resumed { waiter.finish() }
   }
 }

@@ -10,6 +10,13 @@ package struct RejectionCount: Hashable, Sendable {
   package let lastAt: Timestamp
 }
 
+extension SubmissionSummary {
+  /// Nil before the decision, and for an outcome that only a newer version can read.
+  package var decided: SubmissionOutcome? {
+    outcome.flatMap { try? JSONDecoder().decode(SubmissionOutcome.self, from: Data($0.utf8)) }
+  }
+}
+
 extension SubmissionStore {
   /// Reads rejected submissions, latest first, before `last`.
   package func rejectedSubmissions(

@@ -121,11 +121,17 @@ struct ComparisonRun {
     guard !accounts.isEmpty else { return }
     let all = try await reader.entitlements(of: accounts, now: comparison.now)
     for (reported, (account, entitlements)) in zip(batch, zip(accounts, all)) {
-      let differences = try await comparison.differences(reported, entitlements) { name in
-        try await explanation.sentence(for: name, of: account, among: entitlements)
-      }
-      for difference in differences { printer.write(difference) }
+      try await write(reported, of: account, entitlements)
     }
+  }
+
+  private mutating func write(
+    _ reported: [PublishedAccess]?, of account: String, _ entitlements: [Entitlement]
+  ) async throws {
+    let differences = try await comparison.differences(of: account, reported, entitlements) {
+      try await explanation.sentence(for: $0, of: account, among: entitlements)
+    }
+    for difference in differences { printer.write(difference) }
   }
 
   /// Prints the entitlements of the accounts that are not in the file.
@@ -137,9 +143,7 @@ struct ComparisonRun {
       let others = page.filter { !seen.contains(AccountID($0).hashValue) }
       let all = try await reader.entitlements(of: others, now: comparison.now)
       for (account, entitlements) in zip(others, all) {
-        for difference in comparison.differences(ofUnlisted: account, entitlements) {
-          printer.write(difference)
-        }
+        try await write(nil, of: account, entitlements)
       }
     }
   }

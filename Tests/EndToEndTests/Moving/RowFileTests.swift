@@ -297,7 +297,7 @@ struct RowFileTests {
     let reported = there.map {
       PublishedAccess(accountID: "anna", entitlement: "gold", isActive: true, until: $0)
     }
-    let found = try await comparison.differences(reported, entitlements) { _ in "" }
+    let found = try await comparison.differences(of: "anna", reported, entitlements) { _ in "" }
     #expect(found.map(\.kind) == (expected == nil ? [] : [.otherEnd]))
     #expect(found.first?.untilThere == expected ?? nil)
     #expect(found.allSatisfy { $0.untilHere == here })
