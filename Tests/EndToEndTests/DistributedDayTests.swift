@@ -32,7 +32,7 @@ struct DistributedDayTests {
     let seed = Seed.chosen()
     print("A day on a Citus: TENURE_TEST_SEED=\(seed)")
     let plan = YearPlan(
-      seed: seed, customers: 6, length: CalendarPeriod(months: 2), opensOrders: false)
+      seed: seed, customers: 12, length: CalendarPeriod(months: 2), opensOrders: false)
     let comparison = try await withScratchDatabase { database in
       try await withTemporaryDirectory { directory in
         let nodes = Nodes(of: database)
