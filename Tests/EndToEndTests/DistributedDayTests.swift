@@ -69,9 +69,9 @@ struct DistributedDayTests {
         calls += 1
         return calls
       }
-      switch call % 16 {
-      case 1: try await crash(call / 16)
-      case 3, 7, 11, 15: try await moveShards()
+      switch call % 8 {
+      case 1: try await crash(call / 8)
+      case 3, 7: try await moveShards()
       default: break
       }
     }
