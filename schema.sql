@@ -1866,11 +1866,8 @@ BEGIN
             ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies,
                 grant_privileges
             FROM tenure_reader;
-        -- Raw receipts, answers and bodies are no business of reports.
-        REVOKE SELECT
-            ON body, submission_exchange, notification, notification_exchange, imported_source,
-                admin_session
-            FROM tenure_reader;
+        -- Reports need no raw input.
+        REVOKE SELECT ON body, imported_source, admin_session FROM tenure_reader;
     END IF;
     EXECUTE format(
         'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, ledger_checkpoint, administrator_action, '

@@ -16,20 +16,17 @@ package struct NotificationStore: LedgerStore {
     if let environment = new.environment { notificationMemory.note(environment) }
     let insert = Self.insert(
       new, body, as: processAt == nil ? .nothingToRecord : nil, at: new.receivedAt)
-    let key = Job.Key.processNotification(new.id)
-    // A duplicate of a processed notification gets no job.
-    let job = processAt.map { processAt -> SQL in
-      """
-      INSERT INTO tenure.job (kind, subject, queue, run_at, created_at)
-      SELECT \(key.kind), notification_id, \(key.queue), \(processAt), \(new.receivedAt)
-      FROM tenure.notification WHERE notification_id = \(new.id) AND processed_at IS NULL
-      ON CONFLICT (kind, subject) DO NOTHING
-      """
+    let isNew = try await database.withTransaction { transaction in
+      let isNew = try await transaction.batch([body.store, insert])[1].affectedRows > 0
+      // A duplicate has its job already, or was processed.
+      if isNew, let processAt {
+        try await transaction.commit(with: [
+          Job.insert(.processNotification(new.id), runAt: processAt, at: new.receivedAt)
+        ])
+      }
+      return isNew
     }
-    let results = try await database.batch(
-      [body.store, insert] + (job.map { [$0] } ?? []))
     if let processAt { notifier.notify(forJobAt: processAt, now: new.receivedAt) }
-    let isNew = results[1].affectedRows > 0
     if !isNew {
       // Apple may have signed the duplicate again: its body would belong to no notification.
       _ = try await database.query("SELECT tenure.delete_bodies(\([body.digest]))")

@@ -150,27 +150,27 @@ struct TransactionLookup {
   var query: Query<[Link]> {
     Query(
       Query(inserts),
-      Query(
-        """
-        SELECT transaction_id, environment, original_transaction_id FROM tenure.transaction_lookup
-        WHERE transaction_id = ANY(\(transactions.map(\.id)))
-        """
-      ) {
-        try $0.decode(TransactionID.self, Environment.self, OriginalTransactionID.self).map {
-          (name: Name.transaction($1, $0), line: OriginalTransactionKey($1, $2))
-        }
-      },
-      Query(
-        """
-        SELECT web_order_line_item_id, environment, original_transaction_id
-        FROM tenure.web_order_line_item WHERE web_order_line_item_id = ANY(\(lineItems.map(\.id)))
-        """
-      ) {
-        try $0.decode(WebOrderLineItemID.self, Environment.self, OriginalTransactionID.self).map {
-          (name: Name.lineItem($1, $0), line: OriginalTransactionKey($1, $2))
-        }
-      }
+      Self.known(transactions, "transaction_lookup", "transaction_id") { .transaction($0, $1) },
+      Self.known(lineItems, "web_order_line_item", "web_order_line_item_id") { .lineItem($0, $1) }
     ).map { _, transactions, lineItems in links(known: transactions + lineItems) }
+  }
+
+  /// Looks names up; on a Citus, a look-up of none would ask all shards.
+  private static func known<ID: PostgresEncodable & PostgresDecodable>(
+    _ items: [(id: ID, line: OriginalTransactionKey)], _ table: String, _ column: String,
+    as name: @escaping @Sendable (Environment, ID) -> Name
+  ) -> Query<[(name: Name, line: OriginalTransactionKey)]> {
+    guard !items.isEmpty else { return Query([]) { _ in [] } }
+    return Query(
+      """
+      SELECT \(unescaped: column), environment, original_transaction_id
+      FROM tenure.\(unescaped: table) WHERE \(unescaped: column) = ANY(\(items.map(\.id)))
+      """
+    ) {
+      try $0.decode(ID.self, Environment.self, OriginalTransactionID.self).map {
+        (name: name($1, $0), line: OriginalTransactionKey($1, $2))
+      }
+    }
   }
 
   private static func insert<ID: PostgresEncodable>(

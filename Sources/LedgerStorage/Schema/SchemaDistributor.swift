@@ -144,7 +144,7 @@ package struct SchemaDistributor: Sendable {
 
   /// Drops the triggers, which distributed tables can't have, and with them the log of account
   /// changes, so that no server keeps answers in memory.
-  private func dropTriggers() async throws {
+  func dropTriggers() async throws {
     try await database.runScript(
       """
       DROP FUNCTION IF EXISTS tenure.note_account_change, tenure.note_change_of_all CASCADE;

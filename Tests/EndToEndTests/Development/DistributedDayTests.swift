@@ -17,16 +17,22 @@ import Testing
 @testable import Intake
 @testable import tenure
 
-/// Everything that Tenure does, on a Citus whose nodes lose their connections and whose shards move,
-/// while programs are killed.
-@Suite("A day on a Citus", .enabled(if: ScratchPlace.environment.isDistributed))
+/// Everything that Tenure does, on a Citus whose nodes crash and whose shards move, while programs
+/// are killed.
+///
+/// Alone, with `TENURE_TEST_CITUS_CRASHES`: a node that crashes does so for all its databases.
+@Suite(
+  "A day on a Citus",
+  .enabled(
+    if: ScratchPlace.environment.isDistributed
+      && ProcessInfo.processInfo.environment["TENURE_TEST_CITUS_CRASHES"] != nil))
 struct DistributedDayTests {
   @Test("loses nothing, and leaves no difference")
   func losesNothing() async throws {
     let seed = Seed.chosen()
     print("A day on a Citus: TENURE_TEST_SEED=\(seed)")
     let plan = YearPlan(
-      seed: seed, customers: 6, length: CalendarPeriod(months: 2), opensOrders: false)
+      seed: seed, customers: 12, length: CalendarPeriod(months: 2), opensOrders: false)
     let comparison = try await withScratchDatabase { database in
       try await withTemporaryDirectory { directory in
         let nodes = Nodes(of: database)
@@ -38,7 +44,7 @@ struct DistributedDayTests {
           try await Self.administer(programs, database, directory)
         }
         let comparison = try await day.live(in: database, directory)
-        #expect(nodes.moved > 0)
+        #expect(nodes.moved > 0 && nodes.crashed > 0)
         return comparison
       }
     }
@@ -46,46 +52,44 @@ struct DistributedDayTests {
     #expect(comparison.audit.isClean, "TENURE_TEST_SEED=\(seed)")
   }
 
-  /// Moves shards to other nodes, and breaks all connections of a node, as its restart does.
+  /// Moves shards to other nodes, and crashes nodes.
   private final class Nodes: Sendable {
-    private let uri: String
+    private let database: ConnectionPool
     private let calls = Mutex(0)
     private let moves = Mutex(0)
+    private let crashes = Mutex(0)
 
-    init(of database: ConnectionPool) {
-      // Moving shards takes a superuser, where the nodes trust each other's owner of them only.
-      uri = ScratchPlace.uri(
-        ScratchPlace.environment.server ?? "",
-        database: ScratchPlace.database(of: database.uri) ?? "")
-    }
+    init(of database: ConnectionPool) { self.database = database }
 
     var moved: Int { moves.withLock { $0 } }
+    var crashed: Int { crashes.withLock { $0 } }
 
     func disturb() async throws {
       let call = calls.withLock { calls in
         calls += 1
         return calls
       }
-      switch call % 4 {
-      case 1: try await breakConnections()
-      case 3: try await moveShards()
+      switch call % 8 {
+      case 1: try await crash(call / 8)
+      case 3, 7: try await moveShards()
       default: break
       }
     }
 
-    private func breakConnections() async throws {
-      try await run(
-        """
-        SELECT run_command_on_workers(
-          'SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-          WHERE datname = current_database() AND backend_type = ''client backend''
-            AND pid <> pg_backend_pid()')
-        """)
+    /// Kills a process of a node, whose other processes end then; it recovers from its log.
+    private func crash(_ number: Int) async throws {
+      let citus = try await ScratchCitus(coordinator: ScratchPlace.environment.server ?? "")
+      let workers = citus.nodes.dropFirst().map(\.self)
+      await #expect(throws: PostgresError.self) {
+        try await database.runAsSuperuser(
+          "COPY (SELECT) TO PROGRAM 'kill -9 $PPID'", onNode: workers[number % workers.count])
+      }
+      crashes.withLock { $0 += 1 }
     }
 
     /// Moves a shard of original transactions, with those of all tables that it is colocated with.
     private func moveShards() async throws {
-      try await run(
+      try await database.runAsSuperuser(
         """
         SELECT citus_move_shard_placement(shard.shardid, shard.nodename, shard.nodeport,
           other.nodename, other.nodeport, 'block_writes')
@@ -97,20 +101,6 @@ struct DistributedDayTests {
         LIMIT 1
         """)
       moves.withLock { $0 += 1 }
-    }
-
-    private func run(_ statement: SQL) async throws {
-      var configuration = ConnectionPool.Configuration(uri: Secret(uri))
-      configuration.statementDeadline = .seconds(120)
-      configuration.lockTimeout = .seconds(120)
-      let pool = ConnectionPool(configuration: configuration, logger: .init(label: "nodes"))
-      do {
-        _ = try await pool.query(statement)
-        await pool.close()
-      } catch {
-        await pool.close()
-        throw error
-      }
     }
   }
 
@@ -178,7 +168,7 @@ struct DistributedDayTests {
     ).decodeOnly(Int.self, Int.self)
     #expect((erased, merged) == (1, 1))
     let aged = try await database.query(
-      "SELECT count(*) FROM tenure.notification WHERE pruned_at IS NOT NULL"
+      "SELECT count(*) FROM tenure.body WHERE pruned_at IS NOT NULL"
     ).decodeOnly(Int.self)
     #expect(aged > 0)
   }

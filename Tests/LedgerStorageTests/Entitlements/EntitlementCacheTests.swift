@@ -9,7 +9,7 @@ import Testing
 
 @testable import LedgerStorage
 
-@Suite("Answers in memory")
+@Suite("Answers in memory", .disabled(if: ScratchPlace.environment.isDistributed))
 struct EntitlementCacheTests {
   private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
   private static let table = "tenure.account_grant"

@@ -99,6 +99,56 @@ struct ReadingTests {
     }
   }
 
+  @Test(
+    "each statement of a purchase, a notification, an order and a read asks one shard",
+    .enabled(if: ScratchPlace.environment.isDistributed))
+  func routes() async throws {
+    try await withScratchDatabase { database in
+      let name = try #require(ScratchPlace.database(of: database.uri))
+      try await database.runAsSuperuser(
+        "ALTER DATABASE \(name) SET citus.enable_stat_counters TO on")
+      let ledger = Ledger(database: database)
+      var counted = (single: 0, several: 0)
+      func ask(_ what: String, _ operation: () async throws -> Void) async throws {
+        try await operation()
+        let count = try await database.query(
+          """
+          SELECT query_execution_single_shard, query_execution_multi_shard
+          FROM citus_stat_counters WHERE name = current_database()
+          """
+        ).decodeOnly(Int.self, Int.self)
+        #expect(count.0 > counted.single, "\(what) asks no shard")
+        #expect(count.1 == counted.several, "\(what) asks several shards")
+        counted = count
+      }
+      _ = try await ledger.products.describe(
+        Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+      try await ask("An order") {
+        _ = try await ledger.orders.openOrder(
+          accountID: "anna", productID: "monthly", at: start)
+      }
+      try await ask("A first purchase") {
+        let submission = try await ledger.store(by: "anna", on: 1)
+        try await ledger.verify(
+          submission, [charge("1", on: 1), status(true, on: 1)], claiming: [key("1")], on: 1,
+          exchanges: [exchange("answer")])
+      }
+      try await ask("The same purchase") {
+        try await ledger.submit(
+          [charge("1", on: 1), status(true, on: 1)], claiming: [key("1")], by: "anna", on: 2)
+      }
+      try await ask("A renewal by notification") {
+        try await ledger.receive([charge("2", on: 31), status(true, on: 31)], on: 31)
+      }
+      try await ask("A refund by notification") {
+        try await ledger.receive([charge("2", on: 31, asOf: 32, revokedOn: 32)], on: 32)
+      }
+      try await ask("A poll") { try await ledger.learn([status(false, on: 40)], on: 40) }
+      try await ask("A read") { _ = try await ledger.holdings.holdings(of: "anna") }
+      try await ask("An account") { _ = try await ledger.accounts.account("anna") }
+    }
+  }
+
   /// Adds thousands of rows like the existing ones, under new keys.
   private static func multiplyRows(of database: ConnectionPool) async throws {
     let keys = try await database.query(

@@ -95,7 +95,10 @@ package struct ScratchCitus: Sendable {
     for _ in 1...20 {
       do {
         return try await run([script], on: uri)
-      } catch let error as PostgresError where error.message == "tuple concurrently updated" {
+      } catch let error as PostgresError
+        where error.message == "tuple concurrently updated"
+        || error.message.hasPrefix("failure on connection")
+      {
         try await Task.sleep(for: .milliseconds(200))
       }
     }

@@ -229,4 +229,16 @@ func withPool<Value: Sendable>(
 extension ConnectionPool {
   /// The database's address, for a test that gives it to a program.
   package var uri: String { configuration.uri.revealed }
+
+  /// Runs a script on this database of the Citus as a superuser.
+  ///
+  /// - Parameters:
+  ///   - script: The statements.
+  ///   - node: The URI of a database of the node; nil: the coordinator's.
+  /// - Throws: Database errors.
+  package func runAsSuperuser(_ script: String, onNode node: String? = nil) async throws {
+    let node = node ?? ScratchPlace.environment.server ?? ""
+    try await run(
+      [script], on: ScratchPlace.uri(node, database: ScratchPlace.database(of: uri) ?? ""))
+  }
 }
