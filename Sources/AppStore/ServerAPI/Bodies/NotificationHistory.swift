@@ -37,12 +37,4 @@ package struct SendAttemptResult: OpenEnumeration {
   package init(rawValue: String) { self.rawValue = rawValue }
 
   package static let success = Self(rawValue: "SUCCESS")
-  package static let timedOut = Self(rawValue: "TIMED_OUT")
-  package static let tlsIssue = Self(rawValue: "TLS_ISSUE")
-  package static let circularRedirect = Self(rawValue: "CIRCULAR_REDIRECT")
-  package static let noResponse = Self(rawValue: "NO_RESPONSE")
-  package static let socketIssue = Self(rawValue: "SOCKET_ISSUE")
-  package static let invalidResponse = Self(rawValue: "INVALID_RESPONSE")
-  package static let prematureClose = Self(rawValue: "PREMATURE_CLOSE")
-  package static let other = Self(rawValue: "OTHER")
 }

@@ -356,3 +356,22 @@ extension SimulatedEvent {
     }
   }
 }
+
+extension NotificationSubtype {
+  static let initialBuy = Self(rawValue: "INITIAL_BUY")
+  static let resubscribe = Self(rawValue: "RESUBSCRIBE")
+  static let billingRecovery = Self(rawValue: "BILLING_RECOVERY")
+  static let downgrade = Self(rawValue: "DOWNGRADE")
+  static let autoRenewDisabled = Self(rawValue: "AUTO_RENEW_DISABLED")
+  static let autoRenewEnabled = Self(rawValue: "AUTO_RENEW_ENABLED")
+  static let gracePeriod = Self(rawValue: "GRACE_PERIOD")
+  static let voluntary = Self(rawValue: "VOLUNTARY")
+  static let billingRetry = Self(rawValue: "BILLING_RETRY")
+  static let priceIncrease = Self(rawValue: "PRICE_INCREASE")
+  static let productNotForSale = Self(rawValue: "PRODUCT_NOT_FOR_SALE")
+  static let pending = Self(rawValue: "PENDING")
+  static let accepted = Self(rawValue: "ACCEPTED")
+  static let summary = Self(rawValue: "SUMMARY")
+  static let failure = Self(rawValue: "FAILURE")
+  static let created = Self(rawValue: "CREATED")
+}
