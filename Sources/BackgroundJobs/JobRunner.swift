@@ -122,7 +122,7 @@ package struct JobTools: Sendable {
   package let appStoreWriteBack: AppStoreWriteBack
   /// Nil: events are delivered by other workers.
   package let webhook: WebhookSender?
-  /// The apps whose notification history can be read.
+  /// The apps and environments whose notification history is compared.
   package let histories: [Heartbeat.Subject]
   package let eventRetention: Duration
   package let rawRetention: RawRetention
@@ -132,21 +132,20 @@ package struct JobTools: Sendable {
   let webhookMetrics = WebhookMetrics()
 
   package init(
-    ledger: Ledger, submissions: SubmissionIntake, notifications: NotificationIntake,
-    poll: StatusPoller, appStoreWriteBack: AppStoreWriteBack, webhook: WebhookSender?,
-    histories: [Heartbeat.Subject], eventRetention: Duration, rawRetention: RawRetention,
-    terms: @escaping @Sendable () -> AccessTerms
+    _ services: IntakeServices, submissions: SubmissionIntake, notifications: NotificationIntake,
+    webhook: WebhookSender?, histories: [Heartbeat.Subject], eventRetention: Duration,
+    rawRetention: RawRetention
   ) {
-    self.ledger = ledger
+    ledger = services.ledger
     self.submissions = submissions
     self.notifications = notifications
-    self.poll = poll
-    self.appStoreWriteBack = appStoreWriteBack
+    poll = StatusPoller(services)
+    appStoreWriteBack = AppStoreWriteBack(services)
     self.webhook = webhook
     self.histories = histories
     self.eventRetention = eventRetention
     self.rawRetention = rawRetention
-    self.terms = terms
+    terms = { services.catalogue.terms(services.sandboxAccess) }
   }
 
   /// The recurring jobs that a worker enqueues when it starts.

@@ -21,17 +21,12 @@ package struct Assembly: Sendable {
   package let catalogue: CatalogueCache
   package let intake: SubmissionIntake
   package let notifications: NotificationIntake
-  package let poll: StatusPoller
-  package let appStoreWriteBack: AppStoreWriteBack
+  package let jobTools: JobTools
   package let entitlements: EntitlementReader
   package let signedData: SignedDataVerifier
   /// Nil without a key.
   package let serverAPI: AppStoreServerAPI?
-  /// Nil without a webhook.
-  package let webhook: WebhookSender?
   package let reports: ReportReader
-  /// The apps and environments whose notification history is compared.
-  package let histories: [Heartbeat.Subject]
   private let schema: SchemaMigrator
   private let settings: Settings
   private let logger: Logger
@@ -45,12 +40,6 @@ package struct Assembly: Sendable {
     let clock = clock ?? settings.clock
     let now = clock.now
     let apps = try settings.appStoreApps()
-    histories =
-      settings.serverAPIKey == nil || settings.pollsPerHour == 0
-      ? []
-      : apps.all.flatMap { app in
-        Environment.allCases.map { (app.bundleID, $0) }
-      }
     let receipts = ReceiptVerifier(
       transport: transport, endpoints: settings.verifyReceipt, apps: apps,
       timeout: settings.appStoreTimeout, logger: logger, now: now)
@@ -77,7 +66,6 @@ package struct Assembly: Sendable {
     if settings.isClockSet {
       logger.warning("The time is read from a file: TENURE_CLOCK_FILE is for development only")
     }
-    self.webhook = webhook
     ledger = Ledger(
       database: database, orderLifetime: settings.orderExpiry,
       writeBackKinds: settings.writeBackKinds)
@@ -94,8 +82,12 @@ package struct Assembly: Sendable {
           longest: $0)
       })
     notifications = NotificationIntake(services)
-    appStoreWriteBack = AppStoreWriteBack(services)
-    poll = StatusPoller(services)
+    let isComparing = settings.serverAPIKey != nil && settings.pollsPerHour > 0
+    jobTools = JobTools(
+      services, submissions: intake, notifications: notifications, webhook: webhook,
+      histories: isComparing
+        ? apps.all.flatMap { app in Environment.allCases.map { (app.bundleID, $0) } } : [],
+      eventRetention: settings.eventRetention, rawRetention: settings.rawRetention)
     let changes = ledger.changes
     let replica = settings.readDatabaseURL.map { url in
       var configuration = ConnectionPool.Configuration(uri: url)
@@ -140,7 +132,7 @@ package struct Assembly: Sendable {
   }
 
   package func heartbeat() -> Heartbeat {
-    Heartbeat(ledger: ledger, subjects: histories, logger: logger, now: clock.now)
+    Heartbeat(ledger: ledger, subjects: jobTools.histories, logger: logger, now: clock.now)
   }
 
   package func schemaWatch(ending: SchemaWatch.Ending) -> SchemaWatch {
@@ -171,18 +163,11 @@ package struct Assembly: Sendable {
       tools: jobTools, name: Self.workerName, concurrency: concurrency,
       pollsPerHour: settings.pollsPerHour, recurring: jobTools.recurringJobs, logger: logger,
       clock: clock)
-    guard webhook != nil else { return [worker] }
+    guard jobTools.webhook != nil else { return [worker] }
     return [EventPusher(ledger: ledger, logger: logger, now: clock.now), worker]
   }
 
-  package var jobTools: JobTools {
-    let (catalogue, sandboxAccess) = (catalogue, settings.sandboxAccess)
-    return JobTools(
-      ledger: ledger, submissions: intake, notifications: notifications, poll: poll,
-      appStoreWriteBack: appStoreWriteBack, webhook: webhook, histories: histories,
-      eventRetention: settings.eventRetention, rawRetention: settings.rawRetention,
-      terms: { catalogue.terms(sandboxAccess) })
-  }
+  package var poll: StatusPoller { jobTools.poll }
 
   /// - Parameter patience: The maximum time to wait for the rate limit.
   package func pollPass(patience: Duration) -> PollPass {
