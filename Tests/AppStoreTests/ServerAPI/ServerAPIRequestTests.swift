@@ -81,7 +81,7 @@ struct ServerAPIRequestTests {
     ) {
       var query = NotificationHistoryQuery(
         startDate: Timestamp(milliseconds: 1), endDate: Timestamp(milliseconds: 2))
-      query.subject = .type(.expired, subtype: .voluntary)
+      query.subject = .type(.expired, subtype: .init(rawValue: "VOLUNTARY"))
       query.onlyFailures = true
       _ = try await $0.notificationHistory(
         query, of: app, in: .production, paginationToken: "p")
