@@ -27,8 +27,9 @@ struct AccountHistoryRows: Sendable {
       of: ties, before: place.entry, limit: part.limit + 1)
     let events = try await Self.events(found.entries, in: ledger)
     let sources = try await SourceText(of: found.entries, in: ledger)
-    var actions = try await ledger.administration.otherActions(
-      on: account.key, before: place.action, limit: part.limit + 1)
+    // Transfers and releases are also ledger entries.
+    var actions = try await ledger.administration.administratorActions(
+      on: account.key, except: [.transfer, .release], before: place.action, limit: part.limit + 1)
     // Older actions belong to the next page: the ledger was only read back to this date.
     if let end = found.lookedBackTo { actions.removeAll { $0.actedAt < end.recordedAt } }
     let all = events.count + actions.count

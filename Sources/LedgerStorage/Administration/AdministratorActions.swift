@@ -181,29 +181,20 @@ package struct AdministrationStore: LedgerStore {
   ///
   /// - Parameters:
   ///   - account: Restricts the result to actions on this account.
+  ///   - omitted: Kinds of actions that are left out.
   ///   - namesOthers: Whether other accounts are named; if not, each is `another_account`.
   package func administratorActions(
-    on account: AccountKey? = nil, namingOthers namesOthers: Bool = true,
-    before last: Int64? = nil, limit: Int
+    on account: AccountKey? = nil, except omitted: [AdministratorAction.Action] = [],
+    namingOthers namesOthers: Bool = true, before last: Int64? = nil, limit: Int
   ) async throws -> [AdministratorAction] {
     let condition =
       account.map { "(account_key = \($0) OR previous_account_key = \($0))" as SQL } ?? "true"
     return try await actions(
-      "\(condition) AND action_id < \(last ?? .max)", limit: limit,
-      as: namesOthers ? nil : account)
-  }
-
-  /// Reads actions on an account except transfers and releases, which are also ledger entries;
-  /// latest first.
-  package func otherActions(on account: AccountKey, before last: Int64?, limit: Int)
-    async throws -> [AdministratorAction]
-  {
-    let placing = [AdministratorAction.Action.transfer, .release].map(\.rawValue)
-    return try await actions(
       """
-      (account_key = \(account) OR previous_account_key = \(account))
-        AND action <> ALL (\(placing)) AND action_id < \(last ?? .max)
-      """, limit: limit)
+      \(condition) AND action <> ALL (\(omitted.map(\.rawValue)))
+        AND action_id < \(last ?? .max)
+      """, limit: limit,
+      as: namesOthers ? nil : account)
   }
 
   /// Reads transfers, releases and merges that may have overridden the owner of charges, latest
