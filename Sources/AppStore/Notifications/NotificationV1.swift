@@ -87,13 +87,7 @@ package struct NotificationV1: Sendable {
 
   /// An ID for the notification, because Apple assigns none: `v1:` and the SHA-256 of the body
   /// without its password, which is the same when Apple sends it again.
-  package var id: String {
-    "v1:"
-      + SHA256.hash(data: body.bytes).map { byte in
-        let digits = String(byte, radix: 16)
-        return byte < 16 ? "0" + digits : digits
-      }.joined()
-  }
+  package var id: String { "v1:" + SHA256.hash(data: body.bytes).hexadecimal }
 }
 
 extension JSONValue {
