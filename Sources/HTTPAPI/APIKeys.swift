@@ -1,5 +1,6 @@
 package import Crypto
 import Foundation
+import Hummingbird
 package import Secrets
 import Subscriptions
 
@@ -130,5 +131,34 @@ extension APIKeys.Key {
       SymmetricKey(
         data: HMAC<SHA256>.authenticationCode(
           for: Array("tenure admin session".utf8), using: SymmetricKey(data: secret))))
+  }
+}
+
+/// Identifies the caller by its API key; ``Permission`` decides what the caller may do.
+struct CallerIdentification: RouterMiddleware {
+  let keys: APIKeys
+
+  func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
+    var context = context
+    context.caller = request.headers[.authorization].flatMap { keys.caller(authorization: $0) }
+    return try await next(request, context)
+  }
+}
+
+/// Requires an API key with a role.
+struct Permission: RouterMiddleware {
+  let role: APIKeys.Role
+  let brake: FailureBrake
+  let now: @Sendable () -> Timestamp
+
+  func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
+    guard let caller = context.caller else {
+      if request.headers[.authorization] != nil {
+        await brake.delay(.bearer(context), at: now())
+      }
+      throw Problem.unauthorized
+    }
+    guard caller.role >= role else { throw Problem.forbidden(needed: role) }
+    return try await next(request, context)
   }
 }

@@ -95,8 +95,6 @@ package struct Query {
     fields = EncodedFields(query, .query)
   }
 
-  package init(_ name: String, _ value: String) { fields = EncodedFields(name, value) }
-
   package subscript(name: String) -> ExactText? { fields[name] }
 
   package func text(_ field: TextField) throws -> String? {

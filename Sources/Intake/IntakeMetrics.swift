@@ -2,21 +2,6 @@ import AppStore
 import CoreMetrics
 import LedgerStorage
 
-/// The counters of one metric, all created at the beginning, so that each is reported from zero on.
-struct CounterTable: Sendable {
-  private let counters: [[String]: Counter]
-
-  /// - Parameter values: The values of the dimensions, one list for each counter.
-  init(_ label: String, by dimensions: String..., of values: [[String]]) {
-    counters = Dictionary(
-      uniqueKeysWithValues: values.map {
-        ($0, Counter(label: label, dimensions: Array(zip(dimensions, $0))))
-      })
-  }
-
-  func increment(_ values: String...) { counters[values]?.increment() }
-}
-
 /// Counters of verified submissions.
 struct SubmissionMetrics: Sendable {
   enum Outcome: String, CaseIterable {

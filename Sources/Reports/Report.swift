@@ -59,6 +59,7 @@ package struct Report: Sendable {
     /// The choices and columns, which no function has.
     let numbers: Signature
     let items: Signature
+    /// Makes the statement of the numbers.
     let query: @Sendable (ReportChoices, Int?, Timestamp) -> SQL
     /// The filter that the choices put on the items.
     let condition: @Sendable (ReportChoices, Timestamp) -> SQL
@@ -156,30 +157,27 @@ extension Report {
 
   /// The statement, whose result has the columns of ``columns(_:)``, and so many rows at most.
   func query(_ choices: ReportChoices, rows: Int?, at now: Timestamp) -> SQL {
-    if let views { return views.query(choices, rows, now) }
+    if let views, !choices.listsItems { return views.query(choices, rows, now) }
     let names = columns(choices).map(\.selected).joined(separator: ", ")
-    var condition: SQL = ""
+    var condition: SQL = views.map { "WHERE \($0.condition(choices, now))" } ?? ""
     if choices.listsItems, let column = choices.column, let values = drillDown.columns[column] {
       let name = drillDown.rowColumn ?? "measure"
       condition = "WHERE \(unescaped: name) = ANY (\(values.added + values.takenOff))"
     }
     return """
       SELECT \(unescaped: names)
-      FROM \(source(choices, at: now)) AS r
+      FROM \(items(choices, at: now)) AS r
       \(condition)
       ORDER BY \(unescaped: choices.listsItems ? itemOrder : order)
       LIMIT \(rows)
       """
   }
 
-  /// Lists the things that the report counts.
+  /// The function's call or, where views answer, the view of the things that the report counts.
   func items(_ choices: ReportChoices, at now: Timestamp) -> SQL {
-    views == nil ? source(choices, at: now) : "tenure.\(unescaped: relation)_item"
-  }
-
-  private func source(_ choices: ReportChoices, at now: Timestamp) -> SQL {
     let name = relation + (choices.listsItems ? "_item" : "")
-    return "tenure.\(unescaped: name)(\(arguments(choices, at: now)))"
+    return views == nil
+      ? "tenure.\(unescaped: name)(\(arguments(choices, at: now)))" : "tenure.\(unescaped: name)"
   }
 
   private func arguments(_ choices: ReportChoices, at now: Timestamp) -> SQL {
@@ -253,22 +251,13 @@ extension ReportChoices {
   /// A choice as an argument; nil: it is left to the function's default.
   fileprivate func value(of parameter: ReportParameter, at now: Timestamp) -> SQL? {
     switch parameter {
-    case .from: from.map { "\($0.text)::date" }
-    case .to: to.map { "\($0.text)::date" }
-    case .bucket: bucket.map { "\($0.rawValue)" }
-    case .timeZone: "\(timeZone)"
-    case .product: product.map { "\($0)" }
-    case .environment: "\(environment.rawValue)"
-    case .includeFamilyShared: "\(includesFamilyShared)"
-    case .includeTrials: "\(includesTrials)"
-    case .includeGrants: "\(includesGrants)"
-    case .byProduct: splitsByProduct.map { "\($0)" }
-    case .reportingCurrency: reportingCurrency.map { "\($0)" }
     case .knownAt: knownAt.map { "\(PostgresTimestamp($0))" }
     case .asOf: "\(PostgresTimestamp(asOf ?? now))"
-    case .days: "\(days)::integer"
-    case .period: period.map { "\($0)::integer" }
-    case .includeSandbox, .column: nil
+    case .from, .to: text(of: parameter).map { "\($0)::date" }
+    case .days, .period: text(of: parameter).map { "\($0)::integer" }
+    case .includeFamilyShared, .includeTrials, .includeGrants, .byProduct:
+      text(of: parameter).map { "\($0)::boolean" }
+    default: text(of: parameter).map { "\($0)" }
     }
   }
 }

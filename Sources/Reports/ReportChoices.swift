@@ -55,7 +55,7 @@ package struct ReportChoices: Hashable, Sendable {
   /// Checks everything but the time zone, which the database knows.
   ///
   /// - Throws: ``ReportFault``.
-  package func check(for report: Report) throws {
+  package func check(for report: Report) throws(ReportFault) {
     if let from, let to {
       guard from.daysSince1970 <= to.daysSince1970 else {
         throw ReportFault(.from, "is after the last day, \(to.text)")
@@ -91,7 +91,7 @@ extension ReportChoices {
   /// Checks the number of days up to the moment, where no earlier last day is chosen.
   ///
   /// - Throws: ``ReportFault``.
-  func checkRange(at now: Timestamp) throws {
+  func checkRange(at now: Timestamp) throws(ReportFault) {
     guard let from else { return }
     let moment = min(asOf ?? now, knownAt ?? asOf ?? now).dayAndTime.date.daysSince1970
     let last = min(to?.daysSince1970 ?? moment, moment)
@@ -100,6 +100,81 @@ extension ReportChoices {
 
   private static let tooLongRange = ReportFault(
     .from, "is more than \(longestRange) days before the last day")
+}
+
+extension ReportChoices {
+  /// Makes a choice, written as ``text(of:)`` does.
+  ///
+  /// - Throws: ``ReportFault``, also for a choice that the report does not accept: ignoring it would
+  ///   answer another question.
+  package mutating func set(
+    _ parameter: ReportParameter, of report: Report, to text: String
+  ) throws(ReportFault) {
+    guard report.parameters.contains(parameter) else {
+      throw ReportFault(parameter, "is not accepted by this report")
+    }
+    func checked<Value>(_ value: Value?, _ fault: String) throws(ReportFault) -> Value {
+      guard let value else { throw ReportFault(parameter, fault) }
+      return value
+    }
+    func day() throws(ReportFault) -> CalendarDate {
+      try checked(CalendarDate(iso8601: text), "must be an ISO 8601 date, as in 2026-11-21")
+    }
+    func moment() throws(ReportFault) -> Timestamp {
+      try checked(
+        Timestamp(rfc3339: text), "must be an RFC 3339 time, such as 2026-11-21T09:30:00Z")
+    }
+    func flag() throws(ReportFault) -> Bool { try checked(Bool(text), "must be true or false") }
+    func integer(in range: ClosedRange<Int>) throws(ReportFault) -> Int {
+      try checked(
+        Int(text).flatMap { range.contains($0) ? $0 : nil },
+        "must be a number from \(range.lowerBound) to \(range.upperBound)")
+    }
+    switch parameter {
+    case .from: from = try day()
+    case .to: to = try day()
+    case .bucket: bucket = try checked(Bucket(exactly: text), "must be day, week or month")
+    case .timeZone: timeZone = text
+    case .product: product = text
+    case .environment:
+      environment = try checked(Environment(exactly: text), "must be production or sandbox")
+    case .includeFamilyShared: includesFamilyShared = try flag()
+    case .includeTrials: includesTrials = try flag()
+    case .includeGrants: includesGrants = try flag()
+    case .byProduct: splitsByProduct = try flag()
+    case .reportingCurrency: reportingCurrency = text
+    case .knownAt: knownAt = try moment()
+    case .asOf: asOf = try moment()
+    case .days: days = try integer(in: Self.dayRange)
+    case .period: period = try integer(in: Self.periodRange)
+    case .includeSandbox: includesSandbox = try flag()
+    case .column: column = text
+    }
+  }
+
+  /// A choice as text, for a URL or a statement; nil for the default.
+  package func text(of parameter: ReportParameter) -> String? {
+    let usual = ReportChoices()
+    return switch parameter {
+    case .from: from?.text
+    case .to: to?.text
+    case .bucket: bucket?.rawValue
+    case .timeZone: timeZone == usual.timeZone ? nil : timeZone
+    case .product: product
+    case .environment: environment == usual.environment ? nil : environment.rawValue
+    case .includeFamilyShared: includesFamilyShared ? "true" : nil
+    case .includeTrials: includesTrials ? "true" : nil
+    case .includeGrants: includesGrants ? "true" : nil
+    case .byProduct: splitsByProduct.map { "\($0)" }
+    case .reportingCurrency: reportingCurrency
+    case .knownAt: knownAt.map { "\($0)" }
+    case .asOf: asOf.map { "\($0)" }
+    case .days: days == usual.days ? nil : "\(days)"
+    case .period: period.map { "\($0)" }
+    case .includeSandbox: includesSandbox ? "true" : nil
+    case .column: column
+    }
+  }
 }
 
 extension CalendarDate {
@@ -112,5 +187,5 @@ extension CalendarDate {
   }
 
   /// ISO 8601.
-  var text: String { String("\(Timestamp(self))".prefix(10)) }
+  package var text: String { String("\(Timestamp(self))".prefix(10)) }
 }

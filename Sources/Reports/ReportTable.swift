@@ -88,7 +88,7 @@ extension ReportTable {
     for line in lines {
       let padded = line.indices.map { index in
         let space = String(repeating: " ", count: widths[index] - line[index].count)
-        return columns[shown[index]].isRightAligned ? space + line[index] : line[index] + space
+        return columns[shown[index]].isNumber ? space + line[index] : line[index] + space
       }
       text += String(padded.joined(separator: "  ").reversed().drop { $0 == " " }.reversed()) + "\n"
     }
@@ -120,12 +120,14 @@ extension [ReportValue] {
 }
 
 extension ReportColumn {
-  fileprivate var title: String {
+  /// Its name as words, without the unit.
+  package var title: String {
     let unit = ["_ms", "_milliunits"].first { name.hasSuffix($0) } ?? ""
     return String(name.dropLast(unit.count)).replacing("_", with: " ")
   }
 
-  fileprivate var isRightAligned: Bool {
+  /// Whether its values are right-aligned.
+  package var isNumber: Bool {
     switch kind {
     case .number, .duration, .money, .fraction, .rate: true
     case .text, .time, .date, .flag: false
@@ -153,7 +155,7 @@ extension ReportValue {
   }
 
   /// An amount with two digits, or three if needed, as in `9.99 EUR`.
-  private static func words(milliunits: Int64, _ currency: String?) -> String {
+  package static func words(milliunits: Int64, _ currency: String?) -> String {
     let (units, rest) = milliunits.magnitude.quotientAndRemainder(dividingBy: 1000)
     let thousandths = String(repeating: "0", count: 3 - "\(rest)".count) + "\(rest)"
     let digits = thousandths.hasSuffix("0") ? thousandths.dropLast() : thousandths[...]

@@ -226,7 +226,7 @@ struct SampleReportTests {
         try choices.checkRange(at: Self.now)
         return false
       } catch {
-        return (error as? ReportFault)?.parameter == .from
+        return error.parameter == .from
       }
     }
     let centuries = Timestamp(day(2999, 1, 1))

@@ -226,7 +226,7 @@ enum AdminPath {
   {
     let id =
       context.parameters.get(TextField.accountID.name) == nil
-      ? try TextField.accountID.checked(FormFields(query: request.uri)["id"]?.rawValue ?? "")
+      ? try TextField.accountID.checked(EncodedFields(query: request.uri)["id"]?.rawValue ?? "")
       : try context.parameter(.accountID)
     guard let account = try await ledger.accounts.account(id) else {
       throw Problem(.unknownAccount, "No account with this ID.")

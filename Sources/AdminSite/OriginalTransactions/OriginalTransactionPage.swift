@@ -13,7 +13,7 @@ struct OriginalTransactionPageController: Sendable {
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = OriginalTransactionID(try context.parameter(.originalTransactionID))
-    let query = FormFields(query: request.uri)
+    let query = EncodedFields(query: request.uri)
     let environments = try await ledger.ownership.environments(of: id)
     let wanted = query["environment"].flatMap {
       Subscriptions.Environment(exactly: $0.rawValue)
@@ -177,25 +177,11 @@ struct OriginalTransactionFacts: Sendable {
   private let writeBacks: [WriteBack]
 
   init(of original: RecordedOriginalTransaction, in ledger: Ledger) async throws {
-    var entries: [HistoryEntry] = []
-    for line in original.line.heads.keys.sorted() {
-      entries += try await ledger.ownership.history(of: line)
-    }
-    entries.sort {
-      ($0.entry.recordedAt, $0.entry.line, $0.entry.number)
-        < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
-    }
     writeBacks = try await ledger.writeBacks.writeBacks(
       of: original.line.heads.keys.sorted(), limit: Self.mostWriteBacks)
-    let unnamed = Set(
-      entries.flatMap { $0.entry.content.accounts } + writeBacks.compactMap(\.account)
-    ).subtracting(original.names.keys)
-    let names = original.names.merging(try await ledger.ownership.accountIDs(of: unnamed)) {
-      first, _ in first
-    }
-    events = entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
-    self.names = names
-    sources = try await SourceText(of: entries, in: ledger)
+    (events, names) = try await ledger.ownership.events(
+      of: original, naming: writeBacks.compactMap(\.account))
+    sources = try await SourceText(of: events.map { ($0.entry, $0.source) }, in: ledger)
   }
 
   func name(_ account: AccountKey) -> String { names[account] ?? "erased" }

@@ -210,7 +210,7 @@ extension AdminContext {
     guard form["do"] == ExactText(action) else {
       throw Problem.invalid("do", "must be \(action)")
     }
-    let items = form.all("item").map(\.rawValue).filter { !$0.isEmpty }
+    let items = form.all("item").map(\.rawValue)
     guard !items.isEmpty else { throw Problem.invalid("item", "is missing: select a row") }
     guard items.count <= PagePart.most else {
       throw Problem.invalid("item", "may occur at most \(PagePart.most) times")

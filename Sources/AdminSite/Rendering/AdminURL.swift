@@ -1,3 +1,5 @@
+import Foundation
+
 /// The URLs of the administrator's pages.
 ///
 /// Identifiers are percent-encoded here, so that each stays one path segment or query value.
@@ -93,33 +95,19 @@ package enum AdminURL {
 
   /// Percent-encodes all but the unreserved characters of RFC 3986.
   private static func encoded(_ text: String) -> String {
-    var encoded = ""
-    for byte in text.utf8 {
-      if byte.isLetterOrDigit || "-._~".utf8.contains(byte) {
-        encoded.unicodeScalars.append(Unicode.Scalar(byte))
-      } else {
-        encoded += "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16, uppercase: true)
-      }
-    }
-    return encoded
+    text.addingPercentEncoding(withAllowedCharacters: unreserved) ?? ""
   }
+
+  private static let unreserved = CharacterSet(charactersIn: lettersAndDigits + "-._~")
 }
 
-extension UInt8 {
-  /// Whether it is a letter or digit of ASCII.
-  fileprivate var isLetterOrDigit: Bool {
-    switch self {
-    case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-      UInt8(ascii: "0")...UInt8(ascii: "9"):
-      true
-    default: false
-    }
-  }
-}
+private let lettersAndDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 extension String {
   /// The text with a hyphen for each byte that is not a letter or digit of ASCII.
   var anchorName: String {
-    String(decoding: utf8.map { $0.isLetterOrDigit ? $0 : UInt8(ascii: "-") }, as: UTF8.self)
+    String(
+      decoding: utf8.map { lettersAndDigits.utf8.contains($0) ? $0 : UInt8(ascii: "-") },
+      as: UTF8.self)
   }
 }

@@ -207,9 +207,6 @@ enum PageText {
 }
 
 extension Timestamp {
-  /// The UTC day as ISO 8601, for example `2026-11-22`.
-  var dayText: String { String(description.prefix(10)) }
-
   /// The UTC day for people, for example `22 Nov 2026`.
   var dayName: String {
     let date = dayAndTime.date

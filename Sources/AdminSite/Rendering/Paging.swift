@@ -20,7 +20,7 @@ struct PagePart: Sendable {
   ///
   /// - Throws: A ``Problem`` for the parameter.
   init(_ uri: URI, of path: String, prefix: String = "") throws {
-    let query = FormFields(query: uri)
+    let query = EncodedFields(query: uri)
     self.path = path
     self.prefix = prefix
     after = query["\(prefix)after"]?.rawValue

@@ -38,7 +38,7 @@ struct StaticFile: Sendable {
 
   @Sendable
   func serve(_ request: Request, context: APIContext) async throws -> Response {
-    let isNamed = FormFields(query: request.uri)["v"] == ExactText(version)
+    let isNamed = EncodedFields(query: request.uri)["v"] == ExactText(version)
     let headers: HTTPFields = [
       .contentType: mediaType, .eTag: tag,
       .cacheControl: isNamed ? "public, max-age=31536000, immutable" : "no-cache",

@@ -22,8 +22,7 @@ struct ReportRequest: Sendable {
     self.report = report
     fields = EncodedFields(query ?? "", .html)
     for parameter in ReportParameter.allCases where parameter != .column {
-      guard let text = fields[parameter.rawValue]?.rawValue, !text.isEmpty else { continue }
-      let name = parameter.rawValue
+      guard let text = fields[parameter.rawValue]?.rawValue else { continue }
       let day = parameter == .knownAt || parameter == .asOf ? CalendarDate(iso8601: text) : nil
       let end = day.map { Timestamp(endOf: $0, in: choices.timeZone) }
       // Today is the default, so that reloading asks the same.
@@ -36,18 +35,14 @@ struct ReportRequest: Sendable {
       do {
         // One at a time, so that each field has its own message.
         try choices.set(parameter, of: report, to: end.map { "\($0)" } ?? text)
-      } catch let problem as Problem {
-        faults[name] = Self.words(of: problem)
       } catch {
-        faults[name] = "can't be read"
+        note(error)
       }
     }
     do {
       try choices.check(for: report)
-    } catch let fault as ReportFault {
-      note(fault)
     } catch {
-      faults["from"] = "can't be read"
+      note(error)
     }
   }
 
@@ -77,7 +72,7 @@ struct ReportRequest: Sendable {
     var row: [String: String?] = [:]
     // The names of columns are ASCII.
     for (name, value) in fields.all(beginningWith: Self.rowPrefix)
-    where name.isASCII && Self.rowPrefix + name != Self.empty && !value.isEmpty {
+    where name.isASCII && Self.rowPrefix + name != Self.empty {
       if row[name] == nil { row[name] = value }
     }
     let empty = fields[Self.empty]?.rawValue ?? ""
@@ -88,43 +83,13 @@ struct ReportRequest: Sendable {
     let column = fields[Self.column]?.rawValue ?? ""
     return try ReportCell(of: report, choices, column: column.isASCII ? column : "", row: row)
   }
-
-  private static func words(of problem: Problem) -> String {
-    let name = problem.field.map { "`\($0)` " } ?? ""
-    return problem.detail.hasPrefix(name)
-      ? String(problem.detail.dropFirst(name.count)) : problem.detail
-  }
 }
 
 extension ReportChoices {
   /// The choices as a URL has them, without defaults.
   func query(of report: Report) -> [(name: String, value: String)] {
-    report.parameters.compactMap { parameter in
+    report.parameters.filter { $0 != .column }.compactMap { parameter in
       text(of: parameter).map { (parameter.rawValue, $0) }
-    }
-  }
-
-  /// A choice as a URL has it; nil for the default.
-  func text(of parameter: ReportParameter) -> String? {
-    let usual = ReportChoices()
-    return switch parameter {
-    case .from: from.map { Timestamp($0).dayText }
-    case .to: to.map { Timestamp($0).dayText }
-    case .bucket: bucket?.rawValue
-    case .timeZone: timeZone == usual.timeZone ? nil : timeZone
-    case .product: product
-    case .environment: environment == usual.environment ? nil : environment.rawValue
-    case .includeFamilyShared: includesFamilyShared ? "true" : nil
-    case .includeTrials: includesTrials ? "true" : nil
-    case .includeGrants: includesGrants ? "true" : nil
-    case .byProduct: splitsByProduct.map { "\($0)" }
-    case .reportingCurrency: reportingCurrency
-    case .knownAt: knownAt.map { "\($0)" }
-    case .asOf: asOf.map { "\($0)" }
-    case .days: days == usual.days ? nil : "\(days)"
-    case .period: period.map { "\($0)" }
-    case .includeSandbox: includesSandbox ? "true" : nil
-    case .column: nil
     }
   }
 }

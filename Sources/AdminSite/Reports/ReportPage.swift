@@ -110,7 +110,7 @@ struct ReportPageController: Sendable {
     return PageRenderer.response(
       (
         page: frame, name: report.name,
-        definition: try await coordinator.definitions()[report] ?? report.summary,
+        definition: try await reports.definitions()[report] ?? report.summary,
         notes: asked.notes(at: pages.now()), action: AdminURL.report(report.name), fields: fields,
         workingHref: isWorking ? request.uri.string : nil,
         // A chart would lack the latest rows.

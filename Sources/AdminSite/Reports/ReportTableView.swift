@@ -145,8 +145,7 @@ extension ReportColumn {
   var label: String {
     if name == "mrr_milliunits" { return "MRR" }
     if name == "mrr_twelfths" { return "MRR, twelfths of a milliunit" }
-    let unit = ["_milliunits", "_ms"].first { name.hasSuffix($0) } ?? ""
-    return Self.sentence(String(name.dropLast(unit.count)))
+    return Self.sentence(title)
   }
 
   /// As in `In grace period`.
@@ -154,9 +153,6 @@ extension ReportColumn {
     let words = name.replacing("_", with: " ")
     return words.prefix(1).uppercased() + words.dropFirst()
   }
-
-  /// Whether its values are right-aligned.
-  var isNumber: Bool { [.number, .duration, .money, .fraction, .rate].contains(kind) }
 }
 
 extension ReportValue {

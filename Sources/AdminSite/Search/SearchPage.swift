@@ -16,7 +16,7 @@ struct SearchController: Sendable {
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    let query = FormFields(query: request.uri)["q"]?.rawValue
+    let query = EncodedFields(query: request.uri)["q"]?.rawValue
       .trimmingCharacters(in: .whitespacesAndNewlines)
     guard let query, !query.isEmpty else {
       return try await page(context, query: nil, hits: [])

@@ -153,7 +153,7 @@ struct AdminContext: Sendable {
   /// The result of the last action, shown once.
   var flash: Flash?
   /// The fields of a form, after its origin and token were checked.
-  var form = FormFields()
+  var form = EncodedFields()
 }
 
 extension APIContext {

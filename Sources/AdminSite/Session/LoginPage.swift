@@ -14,7 +14,7 @@ struct LoginController: Sendable {
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    let query = FormFields(query: request.uri)
+    let query = EncodedFields(query: request.uri)
     return page(
       returnTo: Self.destination(query),
       fault: query["ended"].map { _ in
@@ -69,7 +69,7 @@ struct LoginController: Sendable {
       status: status)
   }
 
-  private static func destination(_ fields: FormFields) -> String {
+  private static func destination(_ fields: EncodedFields) -> String {
     fields["return_to"].flatMap { AdminURL.isOurs($0.rawValue) ? $0.rawValue : nil }
       ?? AdminURL.overview
   }

@@ -11,27 +11,22 @@ package import Subscriptions
 @dynamicMemberLookup
 package struct JSONPayload<Fields: JSONFields>: Hashable, Sendable, JSONFieldValue {
   private(set) var members: [JSONValue.Member] = [] {
-    didSet { digests = members.map { Fields.schema.digest(of: $0) } }
+    didSet { digests = members.map(\.key.digest) }
   }
-  /// Of the members' documented keys; nil for others.
-  private var digests: [UInt64?] = []
+  /// Of the members' keys.
+  private var digests: [UInt64] = []
 
   package init() {}
 
   /// Reads the object; fails if a documented field has the wrong type.
   package init(json: JSONValue) throws(JSONError) {
+    self.init()
     guard case .object(let members) = json else { throw JSONError("is not an object") }
     self.members = members
-    digests.reserveCapacity(members.count)
-    for member in members {
-      guard let field = Fields.schema.field(of: member) else {
-        digests.append(nil)
-        continue
-      }
-      digests.append(field.digest)
-      guard member.value != .null else { continue }
+    let schema = Fields.schema
+    for (member, digest) in zip(members, digests) where member.value != .null {
       do {
-        try field.check(member.value)
+        try schema.field(member.key, digest: digest)?.check(member.value)
       } catch {
         throw JSONError("has a field \(member.key.rawValue) that \(error)")
       }
@@ -39,9 +34,9 @@ package struct JSONPayload<Fields: JSONFields>: Hashable, Sendable, JSONFieldVal
   }
 
   package init?(checked json: JSONValue) {
+    self.init()
     guard case .object(let members) = json else { return nil }
     self.members = members
-    digests = members.map { Fields.schema.digest(of: $0) }
   }
 
   package init(parsing bytes: some Sequence<UInt8>) throws {
@@ -53,11 +48,13 @@ package struct JSONPayload<Fields: JSONFields>: Hashable, Sendable, JSONFieldVal
   /// The value of a documented field; nil if it is absent or null.
   package subscript<Value>(dynamicMember field: KeyPath<Fields, JSONField<Value>>) -> Value? {
     get {
-      let digest = Fields.schema.fields[keyPath: field].digest
-      guard let index = digests.firstIndex(of: digest), members[index].value != .null else {
-        return nil
+      let field = Fields.schema.fields[keyPath: field]
+      // Members with the same digest, of which only an undocumented one can have another name.
+      for (index, digest) in digests.enumerated()
+      where digest == field.digest && members[index].key == field.name {
+        return members[index].value == .null ? nil : Value(checked: members[index].value)
       }
-      return Value(checked: members[index].value)
+      return nil
     }
     set {
       let name = Fields.schema.fields[keyPath: field].name
@@ -75,7 +72,8 @@ package protocol JSONFields: Sendable {
   static var schema: JSONSchema<Self> { get }
 }
 
-package struct JSONSchema<Fields: JSONFields>: Sendable {
+/// A class, because a copy of a structure would retain each of the names.
+package final class JSONSchema<Fields: JSONFields>: Sendable {
   let fields: Fields
   private let fieldsByDigest: [UInt64: any NamedJSONField]
 
@@ -87,12 +85,10 @@ package struct JSONSchema<Fields: JSONFields>: Sendable {
     fieldsByDigest = Dictionary(uniqueKeysWithValues: all.map { ($0.digest, $0) })
   }
 
-  /// The documented field of a member; nil if there is none.
-  func field(of member: JSONValue.Member) -> (any NamedJSONField)? {
-    fieldsByDigest[member.key.digest].flatMap { $0.name == member.key ? $0 : nil }
+  /// The documented field of a name and its digest; nil if there is none.
+  func field(_ name: ExactText, digest: UInt64) -> (any NamedJSONField)? {
+    fieldsByDigest[digest].flatMap { $0.name == name ? $0 : nil }
   }
-
-  fileprivate func digest(of member: JSONValue.Member) -> UInt64? { field(of: member)?.digest }
 
   func name<Value>(_ field: KeyPath<Fields, JSONField<Value>>) -> String {
     fields[keyPath: field].name.rawValue
@@ -116,7 +112,7 @@ package struct JSONField<Value: JSONFieldValue>: NamedJSONField {
 
 extension ExactText {
   /// The FNV-1a hash.
-  fileprivate var digest: UInt64 {
+  var digest: UInt64 {
     rawValue.utf8.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
   }
 }

@@ -11,65 +11,43 @@ extension AppStoreServerAPI {
     return await answer.map { await transaction($0, call, answer.environment) }
   }
 
-  /// One page of a customer's transactions in an app, in the order of their changes.
-  ///
-  /// `revision` comes from the previous page, or from the last page of an earlier query; the query
-  /// must be the same.
-  package func transactionHistory(
-    of id: String, in bundleID: String, environment: Environment? = nil,
-    query: TransactionHistoryQuery = TransactionHistoryQuery(), revision: String? = nil
-  ) async throws -> ServerAPIAnswer<TransactionPage> {
-    let call = try ServerAPICall(
-      .transactionHistory, bundleID, "GET", "/inApps/v2/history", id,
-      query: query.items + (revision.map { [("revision", $0)] } ?? []))
-    return try await transactionPage(of: call, in: environment)
-  }
-
-  /// All pages of a customer's transactions in an app; with the last revision of an earlier run,
-  /// only changes since then.
+  /// All pages of a customer's transactions in an app, in the order of their changes; with the last
+  /// revision of an earlier run of the same query, only changes since then.
   package func transactionHistoryPages(
     of id: String, in bundleID: String, environment: Environment? = nil,
     query: TransactionHistoryQuery = TransactionHistoryQuery(), after revision: String? = nil
   ) -> ServerAPIPages<TransactionPage> {
-    ServerAPIPages(endpoint: .transactionHistory, token: revision, environment: environment) {
-      try await transactionHistory(
-        of: id, in: bundleID, environment: $1, query: query, revision: $0)
-    }
+    pages(
+      .transactionHistory, "/inApps/v2/history", id, bundleID, environment, query.items,
+      after: revision)
   }
 
-  /// One page of a customer's refunded transactions, in the order of the refunds; `revision` comes
-  /// from the previous page, or from the last page of an earlier query.
-  package func refundHistory(
-    of id: String, in bundleID: String, environment: Environment? = nil, revision: String? = nil
-  ) async throws -> ServerAPIAnswer<TransactionPage> {
-    let call = try ServerAPICall(
-      .refundHistory, bundleID, "GET", "/inApps/v2/refund/lookup", id,
-      query: revision.map { [("revision", $0)] } ?? [])
-    return try await transactionPage(of: call, in: environment)
-  }
-
-  private func transactionPage(
-    of call: ServerAPICall, in environment: Environment?
-  ) async throws -> ServerAPIAnswer<TransactionPage> {
-    let answer = try await answer(to: call, in: environment, as: HistoryResponse.self)
-    let content = answer.content
-    try check(
-      call, answer.environment, bundleID: content.bundleID, environment: content.environment)
-    return await answer.map { content in
-      TransactionPage(
-        transactions: await transactions(content.signedTransactions, call, answer.environment),
-        revision: content.revision, hasMore: content.hasMore ?? false)
-    }
-  }
-
-  /// All pages of a customer's refunded transactions; with the last revision of an earlier run,
-  /// only later ones.
+  /// All pages of a customer's refunded transactions, in the order of the refunds; with the last
+  /// revision of an earlier run, only later ones.
   package func refundHistoryPages(
     of id: String, in bundleID: String, environment: Environment? = nil,
     after revision: String? = nil
   ) -> ServerAPIPages<TransactionPage> {
-    ServerAPIPages(endpoint: .refundHistory, token: revision, environment: environment) {
-      try await refundHistory(of: id, in: bundleID, environment: $1, revision: $0)
+    pages(
+      .refundHistory, "/inApps/v2/refund/lookup", id, bundleID, environment, [], after: revision)
+  }
+
+  private func pages(
+    _ endpoint: ServerAPIEndpoint, _ path: String, _ id: String, _ bundleID: String,
+    _ environment: Environment?, _ query: [(name: String, value: String)], after revision: String?
+  ) -> ServerAPIPages<TransactionPage> {
+    ServerAPIPages(endpoint: endpoint, token: revision, environment: environment) {
+      let call = try ServerAPICall(
+        endpoint, bundleID, "GET", path, id, query: query + ($0.map { [("revision", $0)] } ?? []))
+      let answer = try await answer(to: call, in: $1, as: HistoryResponse.self)
+      let content = answer.content
+      try check(
+        call, answer.environment, bundleID: content.bundleID, environment: content.environment)
+      return await answer.map { content in
+        TransactionPage(
+          transactions: await transactions(content.signedTransactions, call, answer.environment),
+          revision: content.revision, hasMore: content.hasMore ?? false)
+      }
     }
   }
 

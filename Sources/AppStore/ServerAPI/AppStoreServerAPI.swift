@@ -1,4 +1,3 @@
-import CoreMetrics
 import Foundation
 import JSONText
 package import Logging
@@ -42,7 +41,12 @@ package struct AppStoreServerAPI: Sendable {
   private let timeout: Duration
   private let patience: Duration
   private let requests: AppleRequests
-  private let metrics = ServerAPIMetrics()
+  private let retries = CounterTable(
+    "tenure_apple_retries_total", by: "reason", of: [["new_token"], ["rate_limited"]])
+  /// Requests that are not sent because their turn would come too late.
+  private let heldBack = CounterTable(
+    "tenure_apple_held_back_total", by: "environment",
+    of: Environment.allCases.map { [$0.rawValue] })
 
   /// - Parameters:
   ///   - patience: How long a request may wait for its turn.
@@ -159,7 +163,7 @@ package struct AppStoreServerAPI: Sendable {
     var attempt = 1
     while true {
       if let notBefore = try await limits.turn(key, deadline: deadline) {
-        metrics.holdsBack(in: environment)
+        heldBack.increment(environment.rawValue)
         throw AppStoreServerAPIError(
           .rateLimited, call.endpoint, environment, message: "no request was sent",
           notBefore: notBefore)
@@ -170,7 +174,7 @@ package struct AppStoreServerAPI: Sendable {
       var error = AppStoreServerAPIError(response, call.endpoint, environment, now: now())
       switch error.kind {
       case .unauthorized where !hasNewToken && attempt < Self.attemptLimit:
-        metrics.newTokens.increment()
+        retries.increment("new_token")
         tokens.discard(token, of: call.bundleID)
         hasNewToken = true
       case .rateLimited:
@@ -178,7 +182,7 @@ package struct AppStoreServerAPI: Sendable {
         error.notBefore = notBefore
         limits.close(key, until: notBefore)
         guard notBefore <= deadline, attempt < Self.attemptLimit else { throw error }
-        metrics.waits.increment()
+        retries.increment("rate_limited")
       default: throw error
       }
       attempt += 1

@@ -39,7 +39,7 @@ struct AppleRequests: Sendable {
   }
 }
 
-final class AppleMetrics: Sendable {
+struct AppleMetrics: Sendable {
   enum Outcome: String, CaseIterable {
     case succeeded
     case unauthorized
@@ -70,30 +70,18 @@ final class AppleMetrics: Sendable {
     }
   }
 
-  private struct Key: Hashable {
-    let call: String
-    let environment: Environment
-    let outcome: Outcome
-  }
-
-  private let requests: [Key: Counter]
+  private let requests: CounterTable
   private let durations: [Environment: CoreMetrics.Timer]
 
   /// - Parameter calls: The endpoint names that can be counted.
   init(api: String, calls: [String]) {
-    let keys = calls.flatMap { call in
-      Environment.allCases.flatMap { environment in
-        Outcome.allCases.map { Key(call: call, environment: environment, outcome: $0) }
-      }
-    }
-    requests = keys.reduce(into: [:]) { requests, key in
-      requests[key] = Counter(
-        label: "tenure_apple_requests_total",
-        dimensions: [
-          ("call", key.call), ("environment", key.environment.rawValue),
-          ("outcome", key.outcome.rawValue),
-        ])
-    }
+    requests = CounterTable(
+      "tenure_apple_requests_total", by: "call", "environment", "outcome",
+      of: calls.flatMap { call in
+        Environment.allCases.flatMap { environment in
+          Outcome.allCases.map { [call, environment.rawValue, $0.rawValue] }
+        }
+      })
     durations = Environment.allCases.reduce(into: [:]) { durations, environment in
       durations[environment] = CoreMetrics.Timer(
         label: "tenure_apple_request_duration_seconds",
@@ -104,40 +92,34 @@ final class AppleMetrics: Sendable {
   func count(
     _ call: String, in environment: Environment, _ outcome: Outcome, after time: Duration
   ) {
-    requests[Key(call: call, environment: environment, outcome: outcome)]?.increment()
+    requests.increment(call, environment.rawValue, outcome.rawValue)
     durations[environment]?.recordNanoseconds(Int64(time / .nanoseconds(1)))
   }
 }
 
-final class ReceiptStatusMetrics: Sendable {
+struct ReceiptStatusMetrics: Sendable {
   /// Apple's statuses; others are counted as `other`, because they may come from any server.
-  private static let known = [0] + Array(21_000...21_010)
+  private static let known = ([0] + Array(21_000...21_010)).map(String.init)
 
-  private let statuses: [Int: Counter]
-  private let other: Counter
+  private let statuses = CounterTable(
+    "tenure_apple_receipt_statuses_total", by: "status", of: (known + ["other"]).map { [$0] })
 
-  init() {
-    func counter(_ status: String) -> Counter {
-      Counter(label: "tenure_apple_receipt_statuses_total", dimensions: [("status", status)])
-    }
-    statuses = Dictionary(uniqueKeysWithValues: Self.known.map { ($0, counter("\($0)")) })
-    other = counter("other")
+  func count(_ status: Int) {
+    statuses.increment(Self.known.contains("\(status)") ? "\(status)" : "other")
   }
-
-  func count(_ status: Int) { (statuses[status] ?? other).increment() }
 }
 
-/// Counts retries of App Store Server API requests, and requests that were not sent.
-final class ServerAPIMetrics: Sendable {
-  let newTokens = Counter(
-    label: "tenure_apple_retries_total", dimensions: [("reason", "new_token")])
-  let waits = Counter(
-    label: "tenure_apple_retries_total", dimensions: [("reason", "rate_limited")])
-  private let heldBack: [Environment: Counter] = Environment.allCases.reduce(into: [:]) {
-    $0[$1] = Counter(
-      label: "tenure_apple_held_back_total", dimensions: [("environment", $1.rawValue)])
+/// The counters of one metric, all created at the beginning, so that each is reported from zero on.
+package struct CounterTable: Sendable {
+  private let counters: [[String]: Counter]
+
+  /// - Parameter values: The values of the dimensions, one list for each counter.
+  package init(_ label: String, by dimensions: String..., of values: [[String]]) {
+    counters = Dictionary(
+      uniqueKeysWithValues: values.map {
+        ($0, Counter(label: label, dimensions: Array(zip(dimensions, $0))))
+      })
   }
 
-  /// Counts a request that is not sent because its turn would come too late.
-  func holdsBack(in environment: Environment) { heldBack[environment]?.increment() }
+  package func increment(_ values: String...) { counters[values]?.increment() }
 }

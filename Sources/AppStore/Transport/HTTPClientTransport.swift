@@ -4,7 +4,7 @@ import NIOCore
 import NIOHTTP1
 import NIOPosix
 import NIOSSL
-import Subscriptions
+package import Subscriptions
 import Tracing
 
 package struct HTTPClientTransport: AppStoreTransport {
@@ -208,7 +208,7 @@ extension Timestamp {
   /// Parses HTTP's preferred date format, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
   ///
   /// The two obsolete formats are not supported.
-  init?(httpDate text: some StringProtocol) {
+  package init?(httpDate text: some StringProtocol) {
     let fields = text.split(separator: " ")
     guard fields.count == 6, fields[5] == "GMT",
       let month = CalendarDate.monthNames.firstIndex(where: { $0 == fields[2] })

@@ -131,6 +131,16 @@ package final class SettingSource: Sendable {
         + "(got \"\(text)\")")
   }
 
+  /// Reads the name of one of an enumeration's cases, without regard to case.
+  func choice<Choice: RawRepresentable<String> & CaseIterable>(_ name: String) throws -> Choice? {
+    guard let text = try string(name) else { return nil }
+    guard let choice = Choice(rawValue: text.lowercased()) else {
+      let names = Choice.allCases.map(\.rawValue).joined(separator: ", ")
+      throw SettingError(name: name, fault: "must be one of \(names) (got \"\(text)\")")
+    }
+    return choice
+  }
+
   package func flag(_ name: String) throws -> Bool? {
     guard let text = try string(name) else { return nil }
     switch text.lowercased() {

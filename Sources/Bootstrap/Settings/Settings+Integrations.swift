@@ -79,13 +79,17 @@ extension Settings {
     return writeBackKinds
   }
 
-  package static func serverAPIAddresses(_ source: SettingSource) throws -> ServerAPIAddresses {
-    let names = ["TENURE_APPSTORE_API_URL", "TENURE_APPSTORE_SANDBOX_API_URL"]
-    let apple = ServerAPIAddresses.apple
-    let production = try source.string(names[0]) ?? apple.production
-    let sandbox = try source.string(names[1]) ?? apple.sandbox
-    return try SettingError.naming(names.joined(separator: " or ")) {
-      try ServerAPIAddresses(production: production, sandbox: sandbox)
+  /// Reads the URLs of one of Apple's services, by the names of their settings.
+  static func urls<Service>(
+    _ production: String, _ sandbox: String, _ source: SettingSource
+  ) throws -> AppleURLs<Service> {
+    let apple = AppleURLs<Service>.apple
+    let urls = (
+      production: try source.string(production) ?? apple.production,
+      sandbox: try source.string(sandbox) ?? apple.sandbox
+    )
+    return try SettingError.naming("\(production) or \(sandbox)") {
+      try AppleURLs(production: urls.production, sandbox: urls.sandbox)
     }
   }
 }

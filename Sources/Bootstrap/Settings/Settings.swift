@@ -123,7 +123,10 @@ package struct Settings: Sendable {
     if read({ try source.string("TENURE_APPS") }) != nil { appsSetting = "TENURE_APPS" }
     let readApps = read { try Self.apps(source) }
     apps = readApps ?? apps
-    set(&verifyReceipt) { try Self.endpoints(source) }
+    set(&verifyReceipt) {
+      try Self.urls(
+        "TENURE_APPSTORE_VERIFY_RECEIPT_URL", "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL", source)
+    }
     set(&appStoreTimeout) {
       try source.integer("TENURE_APPSTORE_TIMEOUT_MS", in: 100...600_000)
         .map { .milliseconds($0) }
@@ -135,7 +138,9 @@ package struct Settings: Sendable {
     let readServerAPIKey = read { try Self.serverAPIKey(source) as ServerAPIKey?? }
     serverAPIKey = readServerAPIKey ?? nil
     set(&serverAPIKeyPath) { try Self.serverAPIKeyPath(source) }
-    set(&serverAPIAddresses) { try Self.serverAPIAddresses(source) }
+    set(&serverAPIAddresses) {
+      try Self.urls("TENURE_APPSTORE_API_URL", "TENURE_APPSTORE_SANDBOX_API_URL", source)
+    }
     // An unreadable key is one fault, not one more per write-back.
     let hasKey = readServerAPIKey == nil || serverAPIKey != nil
     set(&writeBackKinds) { try Self.writeBackKinds(source, hasKey: hasKey) }
@@ -158,8 +163,8 @@ package struct Settings: Sendable {
     set(&webhook) { try Self.webhook(source) }
     set(&traces) { try Self.traces(source) }
     set(&pollsPerHour) { try source.integer("TENURE_POLLS_PER_HOUR", in: 0...1_000_000_000) }
-    set(&logLevel) { try Self.logLevel(source) }
-    set(&logFormat) { try Self.logFormat(source) }
+    set(&logLevel) { try source.choice("TENURE_LOG_LEVEL") }
+    set(&logFormat) { try source.choice("TENURE_LOG_FORMAT") }
     if let file = read({ try source.string("TENURE_CLOCK_FILE").map(ClockFile.init(path:)) }) {
       clock = .jumping { file.now }
       isClockSet = true
@@ -259,18 +264,6 @@ package struct Settings: Sendable {
     }
   }
 
-  private static func endpoints(_ source: SettingSource) throws -> VerifyReceiptEndpoints {
-    let names = [
-      "TENURE_APPSTORE_VERIFY_RECEIPT_URL", "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL",
-    ]
-    let apple = VerifyReceiptEndpoints.apple
-    let production = try source.string(names[0]) ?? apple.production
-    let sandbox = try source.string(names[1]) ?? apple.sandbox
-    return try SettingError.naming(names.joined(separator: " or ")) {
-      try VerifyReceiptEndpoints(production: production, sandbox: sandbox)
-    }
-  }
-
   /// The roots that replace Apple's.
   private static func trustedRoots(_ source: SettingSource) throws -> TrustedRoots? {
     let name = "TENURE_APPSTORE_ROOT_CERTIFICATES"
@@ -303,24 +296,5 @@ package struct Settings: Sendable {
     return RawRetention(
       submissions: try days("TENURE_RAW_RETENTION"),
       notifications: try days("TENURE_NOTIFICATION_RETENTION"))
-  }
-
-  private static func logLevel(_ source: SettingSource) throws -> Logger.Level? {
-    let name = "TENURE_LOG_LEVEL"
-    guard let text = try source.string(name) else { return nil }
-    guard let level = Logger.Level(rawValue: text.lowercased()) else {
-      let levels = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
-      throw SettingError(name: name, fault: "must be one of \(levels) (got \"\(text)\")")
-    }
-    return level
-  }
-
-  private static func logFormat(_ source: SettingSource) throws -> LogFormat? {
-    let name = "TENURE_LOG_FORMAT"
-    guard let text = try source.string(name) else { return nil }
-    guard let format = LogFormat(rawValue: text.lowercased()) else {
-      throw SettingError(name: name, fault: "must be text or json (got \"\(text)\")")
-    }
-    return format
   }
 }

@@ -17,17 +17,23 @@ struct EntitlementController: Sendable {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     if let failure = failures.take(from: context.channel) { throw failure }
     let accountID = try context.parameter(.accountID)
+    let (asOf, found) = try await read([accountID], request)
+    return Response(
+      AccountEntitlements(accountID: accountID, asOf: asOf, entitlements: found[0]))
+  }
+
+  /// The entitlements of each account, at the time and with the filter that the query chooses.
+  private func read(_ accountIDs: [String], _ request: Request) async throws
+    -> (asOf: Timestamp, entitlements: [[Entitlement]])
+  {
     let (now, query) = (now(), Query(request.uri))
     let (at, knownAt) = (try query?.moment("at"), try query?.moment("known_at"))
     let onlyActive = try query?.flag("active") ?? false
     let found =
       at == nil && knownAt == nil
-      ? try await entitlements.entitlements(of: accountID, now: now, mayLag: request.mayLag)
-      : try await entitlements.entitlements(of: accountID, at: at ?? now, knownAt: knownAt)
-    return Response(
-      AccountEntitlements(
-        accountID: accountID, asOf: at ?? now,
-        entitlements: onlyActive ? found.filter(\.isActive) : found))
+      ? try await entitlements.entitlements(of: accountIDs, now: now, mayLag: request.mayLag)
+      : try await entitlements.entitlements(of: accountIDs, at: at ?? now, knownAt: knownAt)
+    return (at ?? now, onlyActive ? found.map { $0.filter(\.isActive) } : found)
   }
 
   private struct BatchRequest: Decodable {
@@ -57,18 +63,10 @@ struct EntitlementController: Sendable {
       throw Problem.invalid("account_ids", "must have at most \(Self.maximumAccounts) elements")
     }
     let accountIDs = try body.accountIDs.map(TextField.accountIDs.checked)
-    let query = Query(request.uri)
-    let (at, knownAt) = (try query?.moment("at"), try query?.moment("known_at"))
-    let onlyActive = try query?.flag("active") ?? false
-    let now = now()
-    var found =
-      at == nil && knownAt == nil
-      ? try await entitlements.entitlements(of: accountIDs, now: now, mayLag: request.mayLag)
-      : try await entitlements.entitlements(of: accountIDs, at: at ?? now, knownAt: knownAt)
-    if onlyActive { found = found.map { $0.filter(\.isActive) } }
+    let (asOf, found) = try await read(accountIDs, request)
     let accounts = zip(accountIDs, found)
     return Response(capacity: 64 + accountIDs.count * 400) { json in
-      json.member("as_of", at ?? now)
+      json.member("as_of", asOf)
       json.objects("accounts", accounts) { json, account in
         json.member("account_id", account.0)
         json.member("entitlements", account.1)

@@ -5,7 +5,7 @@ package struct EncodedFields: Sendable {
   package enum Form {
     /// A plus sign stays one, as in the offset of a time; undecodable text stays as it is.
     case query
-    /// A plus sign is a space, as in HTML forms; undecodable fields are left out.
+    /// A plus sign is a space, as in HTML forms; undecodable and empty fields are left out.
     case html
   }
 
@@ -17,10 +17,6 @@ package struct EncodedFields: Sendable {
   package private(set) var hasLongName = false
 
   package init() {}
-
-  package init(_ name: String, _ value: String) {
-    fields = [(ExactText(name), ExactText(value))]
-  }
 
   package init(_ text: String, _ form: Form) {
     for pair in text.utf8.split(separator: UInt8(ascii: "&")) {
@@ -34,6 +30,7 @@ package struct EncodedFields: Sendable {
       guard let name = Self.decoded(parts[0], form), let value = Self.decoded(value, form) else {
         continue
       }
+      if form == .html, value.rawValue.isEmpty { continue }
       fields.append((name, value))
     }
   }

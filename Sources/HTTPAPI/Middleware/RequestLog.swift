@@ -186,35 +186,6 @@ final class RequestMetrics: Sendable {
   }
 }
 
-/// Identifies the caller by its API key; ``Permission`` decides what it may do.
-struct CallerIdentification: RouterMiddleware {
-  let keys: APIKeys
-
-  func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
-    var context = context
-    context.caller = request.headers[.authorization].flatMap { keys.caller(authorization: $0) }
-    return try await next(request, context)
-  }
-}
-
-/// Requires an API key with a role.
-struct Permission: RouterMiddleware {
-  let role: APIKeys.Role
-  let brake: FailureBrake
-  let now: @Sendable () -> Timestamp
-
-  func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
-    guard let caller = context.caller else {
-      if request.headers[.authorization] != nil {
-        await brake.delay(.bearer(context), at: now())
-      }
-      throw Problem.unauthorized
-    }
-    guard caller.role >= role else { throw Problem.forbidden(needed: role) }
-    return try await next(request, context)
-  }
-}
-
 /// Answers every error with a ``Problem``.
 package struct ProblemReporting: RouterMiddleware {
   func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {

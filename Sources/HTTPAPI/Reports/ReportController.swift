@@ -105,8 +105,7 @@ extension TextField {
 extension ReportChoices {
   /// Reads the choices of a request.
   ///
-  /// - Throws: A ``Problem`` that names the parameter, also for one that the report does not
-  ///   accept: ignoring it would answer another question.
+  /// - Throws: ``ReportFault``, or a ``Problem`` that names the parameter.
   package init(of report: Report, from query: Query?) throws {
     self.init()
     guard let query else { return }
@@ -116,50 +115,6 @@ extension ReportChoices {
     }
     listsItems = try query.flag("items") ?? listsItems
     limit = try query.integer("limit", in: Self.limitRange)
-  }
-
-  /// - Throws: A ``Problem`` that names the parameter.
-  package mutating func set(_ parameter: ReportParameter, of report: Report, to text: String) throws
-  {
-    let name = parameter.rawValue
-    guard report.parameters.contains(parameter) else {
-      throw Problem.invalid(name, "is not accepted by this report")
-    }
-    let query = Query(name, text)
-    switch parameter {
-    case .from: from = try query.day(name)
-    case .to: to = try query.day(name)
-    case .bucket:
-      guard let bucket = Bucket(exactly: text) else {
-        throw Problem.invalid(name, "must be day, week or month")
-      }
-      self.bucket = bucket
-    case .timeZone: timeZone = text
-    case .product: product = text
-    case .environment: environment = try query.environment() ?? environment
-    case .includeFamilyShared: includesFamilyShared = try query.flag(name) ?? false
-    case .includeTrials: includesTrials = try query.flag(name) ?? false
-    case .includeGrants: includesGrants = try query.flag(name) ?? false
-    case .byProduct: splitsByProduct = try query.flag(name)
-    case .reportingCurrency: reportingCurrency = text
-    case .knownAt: knownAt = try query.moment(name)
-    case .asOf: asOf = try query.moment(name)
-    case .days: days = try query.integer(name, in: Self.dayRange) ?? days
-    case .period: period = try query.integer(name, in: Self.periodRange)
-    case .includeSandbox: includesSandbox = try query.flag(name) ?? false
-    case .column: column = text
-    }
-  }
-}
-
-extension Query {
-  fileprivate func day(_ name: String) throws -> CalendarDate? {
-    try self[name].map { text in
-      guard let day = CalendarDate(iso8601: text.rawValue) else {
-        throw Problem.invalid(name, "must be an ISO 8601 date, as in 2026-11-21")
-      }
-      return day
-    }
   }
 }
 

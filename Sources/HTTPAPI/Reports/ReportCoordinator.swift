@@ -71,8 +71,6 @@ package final class ReportCoordinator: Service {
     self.now = now
   }
 
-  package func definitions() async throws -> [Report: String] { try await reports.definitions() }
-
   // MARK: Asking
 
   package func outcome(_ question: ReportQuestion, within patience: Duration = patience) async

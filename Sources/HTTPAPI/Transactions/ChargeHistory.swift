@@ -30,25 +30,33 @@ package struct ChargeEvent: JSONObjectWritable {
 }
 
 extension OwnershipStore {
+  /// The entries of an original transaction and those that Apple links with it, in recording order,
+  /// and the names of the accounts in them and of `others`.
+  package func events(
+    of original: RecordedOriginalTransaction, naming others: [AccountKey] = []
+  ) async throws -> (events: [ChargeEvent], names: [AccountKey: String]) {
+    var entries: [HistoryEntry] = []
+    for line in original.line.heads.keys.sorted() { entries += try await history(of: line) }
+    entries.sort {
+      ($0.entry.recordedAt, $0.entry.line, $0.entry.number)
+        < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
+    }
+    let unnamed = Set(entries.flatMap { $0.entry.content.accounts } + others)
+      .subtracting(original.names.keys)
+    let names = original.names.merging(try await accountIDs(of: unnamed)) { first, _ in first }
+    return (
+      entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }, names
+    )
+  }
+
   /// The entries about a charge and the renewal statuses behind its decision, in recording order.
   func history(of charge: Charge, in original: RecordedOriginalTransaction) async throws
     -> [ChargeEvent]
   {
     let statusDates = original.charge(of: charge.id)?.recorded.decision.renewal.statusDates ?? []
-    var entries: [(entry: LedgerEntry, source: EntrySource)] = []
-    for line in original.line.heads.keys.sorted() {
-      entries += try await history(of: line).filter {
-        $0.entry.content.concerns(charge, statusDates: statusDates)
-      }
+    return try await events(of: original).events.filter {
+      $0.entry.content.concerns(charge, statusDates: statusDates)
     }
-    entries.sort {
-      ($0.entry.recordedAt, $0.entry.line, $0.entry.number)
-        < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
-    }
-    let unnamed = Set(entries.flatMap { $0.entry.content.accounts }).subtracting(
-      original.names.keys)
-    let names = original.names.merging(try await accountIDs(of: unnamed)) { first, _ in first }
-    return entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
   }
 }
 

@@ -1,5 +1,6 @@
-import Foundation
+package import Foundation
 import JSONText
+import SystemPackage
 
 package enum RowFormat: String, CaseIterable, Sendable {
   /// RFC 4180, with a header.
@@ -70,5 +71,24 @@ package struct RowWriter: ~Copyable {
     var json = JSONWriter(capacity: text.utf8.count + 2)
     json.write(text)
     return json.text
+  }
+}
+
+extension FileHandle {
+  /// Creates a file, or opens it and truncates it.
+  ///
+  /// Devices, pipes and links stay, unlike with `FileManager.createFile`, which would replace even
+  /// `/dev/null` by a file.
+  ///
+  /// - Throws: ``FileFault``.
+  package convenience init(replacingContentsOf path: String) throws {
+    do {
+      let file = try FileDescriptor.open(
+        FilePath(path), .writeOnly, options: [.create, .truncate, .closeOnExec],
+        permissions: [.ownerReadWrite, .groupReadWrite, .otherReadWrite])
+      self.init(fileDescriptor: file.rawValue, closeOnDealloc: true)
+    } catch let error as Errno {
+      throw FileFault(description: "\(path) can't be written: \(error).")
+    }
   }
 }

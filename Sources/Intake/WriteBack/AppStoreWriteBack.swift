@@ -2,6 +2,7 @@ import AppStore
 package import LedgerStorage
 import Logging
 package import Subscriptions
+import struct Foundation.UUID
 
 /// Writes the owner of an original transaction, and the use of a purchase for which a refund is
 /// requested, back to Apple.
@@ -91,5 +92,138 @@ package struct AppStoreWriteBack: IntakePart {
         "outcome": "\(writeBack.outcome.name)",
       ])
     return .finished(writeBack.outcome)
+  }
+}
+
+/// Set App Account Token.
+extension AppStoreWriteBack {
+  /// Replaces Apple's token by that of the account to which an original transaction is bound.
+  ///
+  /// Renewals and StoreKit carry it from then on. Nothing is sent if Apple has the token already or
+  /// accepts none.
+  package func sendOwnership(of line: OriginalTransactionKey, doing job: Job) async throws
+    -> Outcome
+  {
+    var writeBack = WriteBack(.ownership, of: line, at: now(), outcome: .skipped(.unowned))
+    do {
+      guard let serverAPI = serverAPI(for: .ownership) else { throw WriteBack.Reason.turnedOff }
+      guard let original = try await ledger.ownership.original(of: line),
+        let charge = original.rule.charges.latestCharge,
+        let owner = original.charge(of: charge.id)?.recorded.decision.owner
+      else { throw WriteBack.Reason.unowned }
+      // Of linked original transactions, the one that renews.
+      writeBack.line = charge.id.line
+      writeBack.account = owner
+      guard let known = try await ledger.writeBacks.pendingOwnership(of: writeBack.line, to: owner)
+      else { throw WriteBack.Reason.unowned }
+      writeBack.bundleID = app(known.bundleID)
+      if known.isErased { throw WriteBack.Reason.accountErased }
+      if known.isMerged { throw WriteBack.Reason.accountMerged }
+      if original.isFamilyShared(charge) { throw WriteBack.Reason.familyShared }
+      if charge.type(in: services.catalogue.catalogue) == .consumable {
+        throw WriteBack.Reason.consumable
+      }
+      guard let bundleID = writeBack.bundleID else { throw WriteBack.Reason.unknownApp }
+      if known.isSent(owner, after: original.token(of: charge)) { return .nothingToSend }
+      return try await send(writeBack, doing: job) {
+        _ = try await serverAPI.setAppAccountToken(
+          known.token, on: writeBack.line.originalTransactionID, of: bundleID,
+          in: writeBack.line.environment)
+      }
+    } catch let reason as WriteBack.Reason {
+      return try await skip(writeBack, because: reason, ending: job)
+    }
+  }
+}
+
+extension RecordedOriginalTransaction {
+  /// The latest token in Apple's evidence for a charge.
+  fileprivate func token(of charge: Charge) -> Dated<UUID>? {
+    charge.transactions.compactMap { line.history[$0]?.appAccountToken }
+      .max { $0.asOf < $1.asOf }
+  }
+}
+
+extension WriteBackStore.PendingOwnership {
+  /// Whether Apple has the account's token already, by its evidence or by a later write-back.
+  fileprivate func isSent(_ owner: AccountKey, after reported: Dated<UUID>?) -> Bool {
+    if let lastSent, lastSent.at >= reported?.asOf ?? lastSent.at {
+      return lastSent.account == owner
+    }
+    return reported?.value == token
+  }
+}
+
+/// Send Consumption Information.
+extension AppStoreWriteBack {
+  /// The time that Apple waits for an answer after signing the notification.
+  ///
+  /// https://developer.apple.com/documentation/appstoreserverapi/send-consumption-information
+  package static let patienceOfApple: Duration = .hours(12)
+
+  /// Answers a notification that asks about a purchase, if the customer has consented.
+  package func sendConsumption(
+    askedBy notificationID: String, doing job: Job
+  ) async throws -> Outcome {
+    guard let question = try await ledger.writeBacks.consumptionQuestion(notificationID) else {
+      return .nothingToSend
+    }
+    var writeBack = WriteBack(
+      .consumption, of: question.line, at: now(), bundleID: app(question.bundleID),
+      request: question.request, outcome: .skipped(.unowned))
+    let original = try await ledger.ownership.original(of: question.line)
+    let charge = original?.charge(on: question.line, question.request.transactionID)
+    if let original, let charge {
+      writeBack.account = original.charge(of: charge.id)?.recorded.decision.owner
+    }
+    do {
+      guard let serverAPI = serverAPI(for: .consumption) else { throw WriteBack.Reason.turnedOff }
+      guard now() < question.askedAt + Self.patienceOfApple else { throw WriteBack.Reason.tooLate }
+      guard let original, let charge, let owner = writeBack.account,
+        let name = original.names[owner]
+      else { throw WriteBack.Reason.unowned }
+      if original.line.history.erasures[owner] != nil { throw WriteBack.Reason.accountErased }
+      if original.isFamilyShared(charge) { throw WriteBack.Reason.familyShared }
+      guard let bundleID = writeBack.bundleID else { throw WriteBack.Reason.unknownApp }
+      guard try await ledger.writeBacks.hasConsumptionConsent(owner) else {
+        throw WriteBack.Reason.noConsent
+      }
+      var request = ConsumptionRequest()
+      request.customerConsented = true
+      // The other fields are unknown here.
+      request.sampleContentProvided = false
+      let status = DeliveryStatus(
+        of: charge, deliveredAt: original.deliveries[charge.id], to: name, by: terms)
+      request.deliveryStatus = status
+      writeBack.deliveryStatus = status.rawValue
+      let body = request
+      return try await send(writeBack, doing: job) {
+        _ = try await serverAPI.sendConsumptionInformation(
+          body, on: question.request.transactionID, of: bundleID, in: question.line.environment)
+      }
+    } catch let reason as WriteBack.Reason {
+      return try await skip(writeBack, because: reason, ending: job)
+    }
+  }
+}
+
+extension RecordedOriginalTransaction {
+  fileprivate func charge(on line: OriginalTransactionKey, _ id: TransactionID) -> Charge? {
+    rule.charges.last { charge in
+      charge.transactions.contains { $0.line == line && $0.transactionID == id }
+    }
+  }
+}
+
+extension DeliveryStatus {
+  /// Delivered if the app's server acknowledged it, or if the charge grants entitlements.
+  init(
+    of charge: Charge, deliveredAt: Timestamp?, to accountID: String, by terms: AccessTerms
+  ) {
+    let isAccess =
+      charge.type(in: terms.catalogue) != .consumable
+      && terms.catalogue[charge.productID]?.entitlements.isEmpty == false
+      && terms.grantsAccess(in: charge.id.line.environment, to: accountID)
+    self = deliveredAt != nil || isAccess ? .delivered : .undeliveredOther
   }
 }

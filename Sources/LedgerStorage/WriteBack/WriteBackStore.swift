@@ -210,7 +210,7 @@ package struct WriteBack: Hashable, Sendable {
   }
 
   /// Why nothing was sent.
-  package enum Reason: String, CaseIterable, Sendable {
+  package enum Reason: String, Error, CaseIterable {
     /// The setting was turned off after the job was enqueued.
     case turnedOff = "turned_off"
     case unowned

@@ -10,7 +10,7 @@ extension Report {
   package static let intake = Report(
     "intake", label: "Intake", group: .operations,
     summary: "Processing: backlog, retries, rejections, missed notifications, failed jobs.",
-    sql: PackageResources.intake_sql, itemOrder: "at DESC", itemTieBreak: "measure, subject",
+    sql: PackageResources.intake_sql, itemOrder: "at DESC, measure, subject",
     hasBars: true,
     views: Views(
       numbers: Signature(
@@ -38,15 +38,6 @@ private enum IntakeQuery {
   @Sendable
   static func query(_ choices: ReportChoices, _ rows: Int?, _ now: Timestamp) -> SQL {
     let condition = condition(choices, now)
-    guard !choices.listsItems else {
-      return """
-        SELECT measure, environment, bundle_id, cause, subject, at, number, attempts, delay_ms,
-          detail
-        FROM tenure.report_intake_item WHERE \(condition)
-        ORDER BY at DESC, measure, subject
-        LIMIT \(rows)
-        """
-    }
     let days = days(choices, at: now)
     // Without a bucket one row counts all days.
     let bucketStart: SQL =

@@ -40,10 +40,8 @@ struct ChargeOptions: ParsableArguments {
   @Argument(help: "The charge's transaction ID.")
   var transaction: String
 
-  @Option(
-    help: "production or sandbox; required if both have the transaction.",
-    transform: ArgumentText.environment)
-  var environment: Subscriptions.Environment?
+  @Option(help: "production or sandbox; required if both have the transaction.")
+  var environment: Environment?
 
   @Option(
     help: """

@@ -182,7 +182,7 @@ final class ImportBar {
   private let bytes: Int?
   private let logger: Logger
   private let began = ContinuousClock.now
-  private let isTerminal = isatty(STDERR_FILENO) == 1
+  private let bar = ProgressBar("")
   private var logged = 0
 
   init(bytes: Int?, logger: Logger) {
@@ -191,19 +191,17 @@ final class ImportBar {
   }
 
   func show(_ summary: OwnerImport.Summary) {
-    guard isTerminal || summary.lines >= logged + Self.loggedLines else { return }
+    guard bar.isTerminal || summary.lines >= logged + Self.loggedLines else { return }
     let text = Self.text(summary, of: bytes, after: began.duration(to: .now))
-    if isTerminal {
-      FileHandle.standardError.write(Data("\r\(text)\u{1B}[K".utf8))
+    if bar.isTerminal {
+      bar.show(text)
     } else {
       logged = summary.lines
       logger.info("Import progress", metadata: ["progress": "\(text)"])
     }
   }
 
-  func finish() {
-    if isTerminal { FileHandle.standardError.write(Data("\n".utf8)) }
-  }
+  func finish() { bar.finish() }
 
   static func text(_ summary: OwnerImport.Summary, of bytes: Int?, after time: Duration) -> String {
     let seconds = max(0.001, time / .seconds(1))

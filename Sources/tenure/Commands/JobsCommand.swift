@@ -130,7 +130,7 @@ enum JobsReport {
       counts.map { count in
         let numbers = [count.due, count.waiting, count.running, count.discarded, count.failing]
         return [count.kind, count.queue] + numbers.map(String.init)
-          + [count.dueSince.map { age(now - $0) } ?? ""]
+          + [count.dueSince.map { max(.zero, now - $0).words(isRough: true) } ?? ""]
       })
   }
 
@@ -160,12 +160,5 @@ enum JobsReport {
 
   private static func table(_ head: [String], _ rows: [[String]]) -> String {
     AppStoreText.columns([head] + rows).joined(separator: "\n")
-  }
-
-  private static func age(_ duration: Duration) -> String {
-    let seconds = max(0, duration.components.seconds)
-    let units = [(86_400, "d"), (3600, "h"), (60, "min")] as [(Int64, String)]
-    let unit = units.first { seconds >= $0.0 } ?? (1, "s")
-    return "\(seconds / unit.0) \(unit.1)"
   }
 }

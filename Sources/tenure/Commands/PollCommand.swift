@@ -100,7 +100,7 @@ struct ProgressBar: Sendable {
   private static let width = 40
 
   private let what: String
-  private let isTerminal = isatty(STDERR_FILENO) == 1
+  let isTerminal = isatty(STDERR_FILENO) == 1
 
   init(_ what: String) {
     self.what = what

@@ -39,8 +39,8 @@ struct ReportCommand: AsyncParsableCommand {
   }
 
   func run() async throws {
-    let choices = try chosen.choices(for: name)
     do {
+      let choices = try chosen.choices(for: name)
       try await options.useDatabase { database, _, _ in
         let reports = ReportReader(database: database)
         if definition {
@@ -112,11 +112,14 @@ struct ReportOptions: ParsableArguments {
   @Option(help: "Convert amounts to this currency, with the rates in the table exchange_rate.")
   var reportingCurrency: String?
 
-  @Option(help: "As recorded at this time, such as 2026-01-31T00:00:00Z. (default: now)")
-  var knownAt: Moment?
+  @Option(
+    help: "As recorded at this time, such as 2026-01-31T00:00:00Z. (default: now)",
+    transform: ArgumentText.moment)
+  var knownAt: Timestamp?
 
-  @Option(help: "Point in time to report on. (default: now)")
-  var asOf: Moment?
+  @Option(
+    help: "Point in time to report on. (default: now)", transform: ArgumentText.moment)
+  var asOf: Timestamp?
 
   @Option(help: "intake: number of days, without --from; renewals-due: days ahead. (default: 30)")
   var days: Int?
@@ -136,54 +139,28 @@ struct ReportOptions: ParsableArguments {
   @Option(help: "Maximum number of rows. (default: 1000; CSV: all)")
   var limit: Int?
 
-  /// - Throws: `ValidationError` for an option of other reports, or a number out of range.
+  /// - Throws: ``ReportFault``, or `ValidationError` for a limit out of range.
   func choices(for report: Report) throws -> ReportChoices {
-    for (name, value, range) in [
-      ("days", days, ReportChoices.dayRange), ("limit", limit, ReportChoices.limitRange),
-      ("period", period, ReportChoices.periodRange),
-    ] as [(String, Int?, ClosedRange<Int>)] {
-      if let value, !range.contains(value) {
-        throw ValidationError(
-          "--\(name) is \(value), but must be from \(range.lowerBound) to \(range.upperBound).")
-      }
+    let range = ReportChoices.limitRange
+    if let limit, !range.contains(limit) {
+      throw ValidationError(
+        "--limit is \(limit), but must be from \(range.lowerBound) to \(range.upperBound).")
     }
-    var given: [ReportParameter] = []
     var choices = ReportChoices()
-    func choose<Value>(
-      _ parameter: ReportParameter, _ choice: WritableKeyPath<ReportChoices, Value>, _ value: Value?
-    ) {
-      guard let value else { return }
-      given.append(parameter)
-      choices[keyPath: choice] = value
-    }
-    func choose<Value>(
-      _ parameter: ReportParameter, _ choice: WritableKeyPath<ReportChoices, Value?>,
-      _ value: Value?
-    ) {
-      choose(parameter, choice, value.map(Optional.some))
-    }
-    choose(.from, \.from, from)
-    choose(.to, \.to, to)
-    choose(.bucket, \.bucket, bucket)
-    choose(.timeZone, \.timeZone, timeZone)
-    choose(.product, \.product, product)
-    choose(.environment, \.environment, environment)
-    choose(.includeFamilyShared, \.includesFamilyShared, includeFamilyShared ? true : nil)
-    choose(.includeTrials, \.includesTrials, includeTrials ? true : nil)
-    choose(.includeGrants, \.includesGrants, includeGrants ? true : nil)
-    choose(.byProduct, \.splitsByProduct, byProduct)
-    choose(.reportingCurrency, \.reportingCurrency, reportingCurrency)
-    choose(.knownAt, \.knownAt, knownAt?.timestamp)
-    choose(.asOf, \.asOf, asOf?.timestamp)
-    choose(.days, \.days, days)
-    choose(.period, \.period, period)
-    choose(.includeSandbox, \.includesSandbox, includeSandbox ? true : nil)
-    choose(.column, \.column, column)
+    let given: [(ReportParameter, String?)] = [
+      (.from, from?.text), (.to, to?.text), (.bucket, bucket?.rawValue), (.timeZone, timeZone),
+      (.product, product), (.environment, environment?.rawValue),
+      (.includeFamilyShared, includeFamilyShared ? "true" : nil),
+      (.includeTrials, includeTrials ? "true" : nil),
+      (.includeGrants, includeGrants ? "true" : nil), (.byProduct, byProduct.map { "\($0)" }),
+      (.reportingCurrency, reportingCurrency), (.knownAt, knownAt.map { "\($0)" }),
+      (.asOf, asOf.map { "\($0)" }), (.days, days.map { "\($0)" }),
+      (.period, period.map { "\($0)" }), (.includeSandbox, includeSandbox ? "true" : nil),
+      (.column, column),
+    ]
+    for case let (parameter, text?) in given { try choices.set(parameter, of: report, to: text) }
     choices.listsItems = items
     choices.limit = limit
-    if let refused = given.first(where: { !report.parameters.contains($0) }) {
-      throw ValidationError("\(refused.option) is not accepted by \(report.name).")
-    }
     return choices
   }
 }

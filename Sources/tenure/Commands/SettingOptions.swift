@@ -53,8 +53,9 @@ extension Settings {
 
 /// Parses arguments; error texts follow "The value … is invalid for …:".
 enum ArgumentText {
+  /// Parses RFC 3339, or a date, which means its midnight in UTC.
   static func moment(_ text: String) throws -> Timestamp {
-    guard let moment = Timestamp(rfc3339: text) else {
+    guard let moment = Timestamp(rfc3339: text) ?? Timestamp(rfc3339: text + "T00:00:00Z") else {
       throw ValidationError("must be a time such as 2026-12-31T00:00:00Z")
     }
     return moment
@@ -63,12 +64,5 @@ enum ArgumentText {
   static func uuid(_ text: String) throws -> UUID {
     guard let id = UUID(uuidString: text) else { throw ValidationError("must be a UUID") }
     return id
-  }
-
-  static func environment(_ text: String) throws -> Subscriptions.Environment {
-    guard let environment = Subscriptions.Environment(rawValue: text) else {
-      throw ValidationError("must be production or sandbox")
-    }
-    return environment
   }
 }

@@ -277,22 +277,11 @@ final class DatedTransport: AppStoreTransport {
     let (before, start) = (Timestamp.now, ContinuousClock.now)
     let response = try await transport.send(request)
     let took = ContinuousClock.now - start
-    if let date = response.header("Date").flatMap(Self.date) {
+    if let date = response.header("Date").flatMap(Timestamp.init(httpDate:)) {
       let skew = date - (before + took / 2)
       // `Date` has a resolution of one second.
       last.withLock { $0 = (skew, took / 2 + .seconds(1)) }
     }
     return response
-  }
-
-  /// Parses the preferred format of RFC 9110, section 5.6.7.
-  private static func date(_ text: String) -> Timestamp? {
-    let formatter = DateFormatter()
-    formatter.locale = Locale(identifier: "en_US_POSIX")
-    formatter.timeZone = .gmt
-    formatter.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
-    return formatter.date(from: text).map {
-      Timestamp(milliseconds: Int64($0.timeIntervalSince1970) * 1000)
-    }
   }
 }

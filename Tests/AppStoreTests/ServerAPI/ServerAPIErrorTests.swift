@@ -135,8 +135,9 @@ struct ServerAPIErrorTests {
     let client = try ScriptedServerAPI(AppStoreResponse(status: 200, body: Array(body.utf8)))
       .client()
     let error = await serverAPIError {
-      try await client.transactionHistory(
-        of: "1", in: "com.example.app", environment: .production)
+      try await client.transactionHistoryPages(
+        of: "1", in: "com.example.app", environment: .production
+      ).first { _ in true }
     }
     #expect(error?.kind == .unexpectedAnswer)
     #expect(error?.isRetryable == again)

@@ -23,9 +23,9 @@ struct ServerAPIPartTests {
     ]
     let api = ScriptedServerAPI(
       .api(["revision": "1", "hasMore": false, "signedTransactions": .array(parts.map(\.0))]))
-    let page = try await api.client().transactionHistory(
-      of: "10", in: Self.app, environment: .production
-    ).content
+    let pages = try api.client().transactionHistoryPages(
+      of: "10", in: Self.app, environment: .production)
+    let page = try #require(try await pages.first { _ in true }).content
     #expect(page.transactions.map { $0.refusal?.reason } == parts.map(\.1))
     #expect(page.transactions.map { JSONValue.string($0.jws) } == parts.map(\.0))
     #expect(page.transactions.compactMap { $0.value?.payload.transactionID } == ["11", "12"])

@@ -31,7 +31,7 @@ struct ServerAPIRequestTests {
       _ = try await $0.transactionInfo("12", of: app)
     },
     Call("GET /inApps/v2/history/12?sort=ASCENDING") {
-      _ = try await $0.transactionHistory(of: "12", in: app)
+      _ = try await $0.transactionHistoryPages(of: "12", in: app).first { _ in true }
     },
     Call(
       "GET /inApps/v2/history/12?startDate=1&endDate=2&productId=a.b&productId=c%26d"
@@ -48,12 +48,15 @@ struct ServerAPIRequestTests {
       query.subscriptionGroupIdentifiers = ["7"]
       query.inAppOwnershipType = .familyShared
       query.revoked = false
-      _ = try await $0.transactionHistory(
-        of: "12", in: app, query: query, revision: "1_+/= x")
+      _ = try await $0.transactionHistoryPages(
+        of: "12", in: app, query: query, after: "1_+/= x"
+      ).first { _ in true }
     },
-    Call("GET /inApps/v2/refund/lookup/12") { _ = try await $0.refundHistory(of: "12", in: app) },
+    Call("GET /inApps/v2/refund/lookup/12") {
+      _ = try await $0.refundHistoryPages(of: "12", in: app).first { _ in true }
+    },
     Call("GET /inApps/v2/refund/lookup/12?revision=r") {
-      _ = try await $0.refundHistory(of: "12", in: app, revision: "r")
+      _ = try await $0.refundHistoryPages(of: "12", in: app, after: "r").first { _ in true }
     },
     Call("GET /inApps/v1/subscriptions/12") {
       _ = try await $0.subscriptionStatuses(of: "12", in: app)

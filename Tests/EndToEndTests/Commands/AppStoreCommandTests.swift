@@ -1,4 +1,5 @@
 import AppStore
+import ArgumentParser
 import Crypto
 import Foundation
 import JSONText
@@ -144,12 +145,13 @@ struct AppStoreCommandTests {
 
   @Test("moments are RFC 3339, or a day that begins at midnight UTC")
   func moments() throws {
-    #expect(Moment(argument: "2025-06-01")?.timestamp.description == "2025-06-01T00:00:00.000Z")
+    #expect(try ArgumentText.moment("2025-06-01").description == "2025-06-01T00:00:00.000Z")
     #expect(
-      Moment(argument: "2025-06-01T12:00:00+02:00")?.timestamp.description
+      try ArgumentText.moment("2025-06-01T12:00:00+02:00").description
         == "2025-06-01T10:00:00.000Z")
-    #expect(Moment(argument: "2025-02-30") == nil)
-    #expect(Moment(argument: "") == nil)
+    for text in ["2025-02-30", ""] {
+      #expect(throws: ValidationError.self) { try ArgumentText.moment(text) }
+    }
   }
 
   // MARK: Support

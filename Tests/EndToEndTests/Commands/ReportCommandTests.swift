@@ -67,7 +67,7 @@ struct ReportCommandTests {
   @Test(
     "an unknown report and a number out of range are said in one line",
     arguments: [
-      (["weather"], "weather"), (["intake", "--days", "0"], "--days is 0"),
+      (["weather"], "weather"), (["intake", "--days", "0"], "--days must be"),
       (["intake", "--limit", "99999"], "--limit is 99999"),
       (["intake", "--known-at", "2026-03-01T00:00:00Z"], "--known-at is not accepted"),
       (["mrr", "--from", "2026-03-02", "--to", "2026-03-01"], "--from is after the last day"),

@@ -32,7 +32,7 @@ struct ReportOptionsTests {
           let isNew = seen.insert(try options.choices(for: report)).inserted
           #expect(isNew, "\(report) \(parameter)")
         } else {
-          #expect(throws: ValidationError.self) { try options.choices(for: report) }
+          #expect(throws: ReportFault.self) { try options.choices(for: report) }
         }
       }
     }

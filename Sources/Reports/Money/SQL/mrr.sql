@@ -103,35 +103,32 @@ BEGIN ATOMIC
             AND o.product_id IS NOT DISTINCT FROM p.product_id
         WINDOW days AS (PARTITION BY p.product_id, p.currency ORDER BY span.from_day)
     )
-    SELECT c.from_day, c.to_day, c.product_id, c.currency,
-        round(sum((c.mrr - c.twelfths) * c.before) / 12)::bigint,
-        round(sum(c.new * c.after) / 12)::bigint, round(sum(c.reactivated * c.after) / 12)::bigint,
-        round(sum(c.expansion * c.after) / 12)::bigint,
-        round(sum(c.contraction * c.after) / 12)::bigint,
-        round(sum(c.churned * c.after) / 12)::bigint,
-        round(sum(c.currency_changed * c.after) / 12)::bigint,
-        round(sum((c.mrr - c.twelfths) * (c.after - c.before)) / 12)::bigint,
-        round(sum(c.mrr * c.after) / 12)::bigint,
-        round(sum(c.from_catalogue * c.after) / 12)::bigint, sum(c.mrr * c.after)
-    FROM (
-        SELECT s.from_day, s.to_day, s.product_id, s.twelfths, s.new, s.reactivated, s.expansion,
-            s.contraction, s.churned, s.currency_changed, s.mrr, s.from_catalogue,
-            CASE WHEN r.before * r.after IS NULL THEN s.currency
-                ELSE report_mrr.reporting_currency END AS currency,
-            CASE WHEN r.before * r.after IS NULL THEN 1 ELSE r.before END AS before,
-            CASE WHEN r.before * r.after IS NULL THEN 1 ELSE r.after END AS after
-        FROM stock AS s
-        LEFT JOIN LATERAL (
-            SELECT exchange_rate_on(report_mrr.reporting_currency, s.currency, s.from_day - 1,
-                    known_at) AS before,
-                exchange_rate_on(report_mrr.reporting_currency, s.currency, s.to_day, known_at) AS after
-        ) AS r ON report_mrr.reporting_currency IS NOT NULL
-        -- Rows without revenue and without movements are left out.
-        WHERE s.mrr <> 0 OR s.twelfths <> 0 OR s.new <> 0 OR s.reactivated <> 0 OR s.expansion <> 0
-            OR s.contraction <> 0 OR s.churned <> 0 OR s.currency_changed <> 0
-    ) AS c
-    GROUP BY c.from_day, c.to_day, c.product_id, c.currency
-    ORDER BY c.from_day, c.product_id, c.currency;
+    SELECT s.from_day, s.to_day, s.product_id, r.currency,
+        round(sum((s.mrr - s.twelfths) * r.before) / 12)::bigint,
+        round(sum(s.new * r.after) / 12)::bigint, round(sum(s.reactivated * r.after) / 12)::bigint,
+        round(sum(s.expansion * r.after) / 12)::bigint,
+        round(sum(s.contraction * r.after) / 12)::bigint,
+        round(sum(s.churned * r.after) / 12)::bigint,
+        round(sum(s.currency_changed * r.after) / 12)::bigint,
+        round(sum((s.mrr - s.twelfths) * (r.after - r.before)) / 12)::bigint,
+        round(sum(s.mrr * r.after) / 12)::bigint,
+        round(sum(s.from_catalogue * r.after) / 12)::bigint, sum(s.mrr * r.after)
+    FROM stock AS s
+    LEFT JOIN LATERAL (
+        SELECT exchange_rate_on(report_mrr.reporting_currency, s.currency, s.from_day - 1,
+                known_at) AS before,
+            exchange_rate_on(report_mrr.reporting_currency, s.currency, s.to_day, known_at) AS after
+    ) AS x ON report_mrr.reporting_currency IS NOT NULL
+    CROSS JOIN LATERAL (
+        SELECT s.currency, 1 AS before, 1 AS after WHERE x.before * x.after IS NULL
+        UNION ALL
+        SELECT report_mrr.reporting_currency, x.before, x.after WHERE x.before * x.after IS NOT NULL
+    ) AS r
+    -- Rows without revenue and without movements are left out.
+    WHERE s.mrr <> 0 OR s.twelfths <> 0 OR s.new <> 0 OR s.reactivated <> 0 OR s.expansion <> 0
+        OR s.contraction <> 0 OR s.churned <> 0 OR s.currency_changed <> 0
+    GROUP BY s.from_day, s.to_day, s.product_id, r.currency
+    ORDER BY s.from_day, s.product_id, r.currency;
 END;
 COMMENT ON FUNCTION report_mrr IS
     'Monthly recurring revenue: the normalised prices of active paid subscriptions at the end of '

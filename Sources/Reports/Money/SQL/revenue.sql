@@ -16,8 +16,39 @@ BEGIN ATOMIC
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     counted AS (
-        -- By the day, for the rates of currencies.
-        SELECT c.day, c.product_id, c.currency,
+        SELECT s.day, s.product_id, s.currency, s.kind AS measure, s.period_type, s.ownership_type,
+            s.price_source, s.number, s.amount_milliunits AS amount
+        FROM shown
+        CROSS JOIN LATERAL movement_sum(ARRAY['charged', 'refunded'], 'at', shown.first_day,
+            shown.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS s
+        UNION ALL
+        SELECT s.cohort, s.product_id, s.currency, 'of_charges', s.period_type, s.ownership_type,
+            s.price_source, s.number, s.amount_milliunits
+        FROM shown
+        CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at)) AS s
+        WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
+    ),
+    -- Once for each day, because a look-up takes longer than a sum.
+    converted AS (
+        SELECT d.day, d.currency,
+            exchange_rate_on(report_revenue.reporting_currency, d.currency, d.day, known_at) AS rate
+        FROM (SELECT DISTINCT c.day, c.currency FROM counted AS c) AS d
+        WHERE report_revenue.reporting_currency IS NOT NULL
+    )
+    SELECT r.from_day, span.to_day, r.product_id, r.currency, coalesce(r.charges, 0)::bigint,
+        coalesce(r.offers, 0)::bigint, coalesce(r.trials, 0)::bigint,
+        coalesce(r.family_shared, 0)::bigint, round(r.charged)::bigint,
+        coalesce(round(r.from_catalogue), 0)::bigint, coalesce(r.refunds, 0)::bigint,
+        round(r.refunded)::bigint, coalesce(r.refunds_of_charges, 0)::bigint,
+        round(r.refunded_of_charges)::bigint, round(r.charged + r.refunded_of_charges)::bigint,
+        round(r.charged + r.refunded)::bigint
+    FROM (
+        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
+            CASE WHEN by_product THEN c.product_id END AS product_id,
+            CASE WHEN x.rate IS NULL THEN c.currency ELSE report_revenue.reporting_currency END
+                AS currency,
             sum(c.number) FILTER (WHERE c.measure = 'charged' AND c.period_type <> 'trial'
                 AND c.ownership_type = 'purchased') AS charges,
             sum(c.number) FILTER (WHERE c.measure = 'charged' AND c.period_type IN ('intro', 'offer')
@@ -26,63 +57,20 @@ BEGIN ATOMIC
                 AND c.ownership_type = 'purchased') AS trials,
             sum(c.number) FILTER (WHERE c.measure = 'charged'
                 AND c.ownership_type = 'family_shared') AS family_shared,
-            sum(c.amount_milliunits) FILTER (WHERE c.measure = 'charged') AS charged,
-            sum(c.amount_milliunits) FILTER (WHERE c.measure = 'charged'
+            coalesce(sum(c.amount * coalesce(x.rate, 1)) FILTER (WHERE c.measure = 'charged'), 0)
+                AS charged,
+            sum(c.amount * coalesce(x.rate, 1)) FILTER (WHERE c.measure = 'charged'
                 AND c.price_source = 'catalogue') AS from_catalogue,
             -sum(c.number) FILTER (WHERE c.measure = 'refunded' AND c.period_type <> 'trial') AS refunds,
-            sum(c.amount_milliunits) FILTER (WHERE c.measure = 'refunded') AS refunded,
+            coalesce(sum(c.amount * coalesce(x.rate, 1)) FILTER (WHERE c.measure = 'refunded'), 0)
+                AS refunded,
             -sum(c.number) FILTER (WHERE c.measure = 'of_charges' AND c.period_type <> 'trial')
                 AS refunds_of_charges,
-            sum(c.amount_milliunits) FILTER (WHERE c.measure = 'of_charges') AS refunded_of_charges
-        FROM (
-            SELECT CASE WHEN report_revenue.reporting_currency IS NULL
-                    THEN calendar_bucket_start(s.day, shown.first_day, bucket)
-                    ELSE s.day END AS day,
-                CASE WHEN by_product THEN s.product_id END AS product_id, s.currency, s.kind AS measure,
-                s.period_type, s.ownership_type, s.price_source, s.number, s.amount_milliunits
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['charged', 'refunded'], 'at',
-                shown.first_day, shown.last_day,
-                time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at)) AS s
-            UNION ALL
-            SELECT CASE WHEN report_revenue.reporting_currency IS NULL
-                    THEN calendar_bucket_start(s.cohort, shown.first_day, bucket)
-                    ELSE s.cohort END,
-                CASE WHEN by_product THEN s.product_id END, s.currency, 'of_charges', s.period_type,
-                s.ownership_type, s.price_source, s.number, s.amount_milliunits
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
-                environment, include_family_shared, known_at, least(as_of, known_at)) AS s
-            WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
-        ) AS c
-        CROSS JOIN shown
-        GROUP BY c.day, c.product_id, c.currency
-    )
-    SELECT r.from_day, span.to_day, r.product_id, r.currency, r.charges::bigint,
-        r.offers::bigint, r.trials::bigint, r.family_shared::bigint, round(r.charged)::bigint,
-        round(r.from_catalogue)::bigint, r.refunds::bigint, round(r.refunded)::bigint,
-        r.refunds_of_charges::bigint, round(r.refunded_of_charges)::bigint,
-        round(r.charged + r.refunded_of_charges)::bigint, round(r.charged + r.refunded)::bigint
-    FROM (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.product_id,
-            CASE WHEN x.rate IS NULL THEN c.currency ELSE report_revenue.reporting_currency END
-                AS currency,
-            coalesce(sum(c.charges), 0) AS charges, coalesce(sum(c.offers), 0) AS offers,
-            coalesce(sum(c.trials), 0) AS trials,
-            coalesce(sum(c.family_shared), 0) AS family_shared,
-            coalesce(sum(c.charged * coalesce(x.rate, 1)), 0) AS charged,
-            coalesce(sum(c.from_catalogue * coalesce(x.rate, 1)), 0) AS from_catalogue,
-            coalesce(sum(c.refunds), 0) AS refunds,
-            coalesce(sum(c.refunded * coalesce(x.rate, 1)), 0) AS refunded,
-            coalesce(sum(c.refunds_of_charges), 0) AS refunds_of_charges,
-            coalesce(sum(c.refunded_of_charges * coalesce(x.rate, 1)), 0) AS refunded_of_charges
+            coalesce(sum(c.amount * coalesce(x.rate, 1)) FILTER (WHERE c.measure = 'of_charges'), 0)
+                AS refunded_of_charges
         FROM counted AS c
         CROSS JOIN shown
-        LEFT JOIN LATERAL (
-            SELECT exchange_rate_on(report_revenue.reporting_currency, c.currency, c.day, known_at)
-                AS rate
-        ) AS x ON report_revenue.reporting_currency IS NOT NULL
+        LEFT JOIN converted AS x ON x.day = c.day AND x.currency = c.currency
         GROUP BY 1, 2, 3
     ) AS r
     JOIN calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span

@@ -52,49 +52,38 @@ RETURNS TABLE (
     corrected_at timestamptz, revoked_at timestamptz, order_id uuid, delivered_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT c.original_transaction_id, c.transaction_id, c.product_id, c.charged_at,
-        c.kind, c.product_type, c.ownership_type, c.period_type, c.price_milliunits, c.currency,
-        c.owner_account_key, c.rule, c.reason, c.decided_at, c.corrected_at,
+    SELECT t.original_transaction_id, t.transaction_id, t.product_id,
+        -- The transaction's own date may be later than the charge's: as it is, or was before Apple
+        -- reported an earlier one.
+        greatest(m.at, t.charged_at),
+        CASE WHEN m.at IS NULL THEN t.kind WHEN m.is_renewal THEN 'renewal' ELSE 'purchase' END,
+        CASE WHEN m.at IS NULL THEN t.product_type ELSE coalesce(m.product_type, 'unknown') END,
+        coalesce(m.ownership_type, t.ownership_type), coalesce(m.period_type, t.period_type),
+        t.price_milliunits, t.currency,
+        CASE WHEN m.at IS NULL THEN t.owner_account_key ELSE m.account_key END,
+        coalesce(m.rule, t.rule), t.reason, coalesce(m.decided_at, t.decided_at),
+        CASE WHEN m.at IS NULL THEN t.corrected_at ELSE m.corrected_at END,
         CASE
             WHEN r.at IS NOT NULL THEN r.at
             -- It is a refund now, and was not known as one then.
             WHEN n.at IS NOT NULL THEN NULL
-            WHEN c.revoked_as_of <= known_at THEN timestamptz '-infinity'
+            WHEN t.revoked_at IS NOT NULL AND t.revocation_known_at <= known_at
+                THEN timestamptz '-infinity'
         END,
-        o.order_id, c.delivered_at
-    FROM (
-        SELECT t.environment, t.original_transaction_id, t.transaction_id, t.product_id,
-            t.charged_at, t.kind, t.product_type, t.ownership_type, t.period_type,
-            t.price_milliunits, t.currency, t.owner_account_key, t.rule, t.reason, t.decided_at,
-            t.corrected_at, CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_known_at END
-                AS revoked_as_of, t.order_id, t.delivered_at
-        FROM store_transaction AS t
-        LEFT JOIN charged_before(charge_then.environment, known_at) AS m
-            ON m.charge_original_transaction_id = t.original_transaction_id
-            AND m.transaction_id = t.transaction_id AND m.product_id = t.product_id
-        WHERE t.environment = charge_then.environment AND t.recorded_at <= known_at
-            AND m.transaction_id IS NULL
-        UNION ALL
-        SELECT t.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id,
-            -- The transaction's own date may be later than the charge's: as it is, or was before
-            -- Apple reported an earlier one.
-            greatest(m.at, t.charged_at),
-            CASE WHEN m.is_renewal THEN 'renewal' ELSE 'purchase' END,
-            coalesce(m.product_type, 'unknown'), m.ownership_type, m.period_type,
-            t.price_milliunits, t.currency, m.account_key, m.rule, t.reason, m.decided_at, m.corrected_at,
-            CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_known_at END, t.order_id, t.delivered_at
-        FROM charged_before(charge_then.environment, known_at) AS m
-        JOIN store_transaction AS t ON t.environment = charge_then.environment
-            AND t.original_transaction_id = m.charge_original_transaction_id
-            AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
-    ) AS c
+        o.order_id, t.delivered_at
+    FROM store_transaction AS t
+    LEFT JOIN charged_before(charge_then.environment, known_at) AS m
+        ON m.charge_original_transaction_id = t.original_transaction_id
+        AND m.transaction_id = t.transaction_id AND m.product_id = t.product_id
     LEFT JOIN refund_movement(charge_then.environment, known_at) AS r
-        ON r.original_transaction_id = c.original_transaction_id
-        AND r.transaction_id = c.transaction_id AND r.product_id = c.product_id
+        ON r.original_transaction_id = t.original_transaction_id
+        AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
     LEFT JOIN refund_movement(charge_then.environment, NULL) AS n
-        ON n.original_transaction_id = c.original_transaction_id
-        AND n.transaction_id = c.transaction_id AND n.product_id = c.product_id
-    LEFT JOIN order_fulfilled(known_at) AS o ON o.order_id = c.order_id;
+        ON n.original_transaction_id = t.original_transaction_id
+        AND n.transaction_id = t.transaction_id AND n.product_id = t.product_id
+    LEFT JOIN order_fulfilled(known_at) AS o ON o.order_id = t.order_id
+    WHERE t.environment = charge_then.environment
+        AND (t.recorded_at <= known_at OR m.at IS NOT NULL);
 END;
 
 -- The rows of charge_item, as known at a moment.

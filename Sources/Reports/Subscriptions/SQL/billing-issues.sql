@@ -94,16 +94,11 @@ BEGIN ATOMIC
         WHERE i.kind IN ('billing_recovered', 'billing_lost')
             AND is_within(i.origin_at, span.first_day, span.last_day, time_zone, 'infinity')
         UNION ALL
-        SELECT 'in_grace_period', span.last_row, s.product_id, s.original_transaction_id,
+        SELECT k.measure, span.last_row, s.product_id, s.original_transaction_id,
             s.transaction_id, s.since, s.until, s.number, s.account_key
         FROM span
-        CROSS JOIN LATERAL billing_issue_stock('in_grace_period', span.last_day, time_zone, product,
-            environment, include_family_shared, known_at, least(as_of, known_at)) AS s
-        UNION ALL
-        SELECT 'in_billing_retry', span.last_row, s.product_id, s.original_transaction_id,
-            s.transaction_id, s.since, s.until, s.number, s.account_key
-        FROM span
-        CROSS JOIN LATERAL billing_issue_stock('in_billing_retry', span.last_day, time_zone, product,
+        CROSS JOIN (VALUES ('in_grace_period'), ('in_billing_retry')) AS k (measure)
+        CROSS JOIN LATERAL billing_issue_stock(k.measure, span.last_day, time_zone, product,
             environment, include_family_shared, known_at, least(as_of, known_at)) AS s
     ) AS c
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;

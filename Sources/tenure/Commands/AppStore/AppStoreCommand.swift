@@ -90,15 +90,3 @@ struct AppStoreClients: Sendable {
 }
 
 extension Environment: ExpressibleByArgument {}
-
-/// A time argument: RFC 3339, or a date, which means its midnight in UTC.
-struct Moment: ExpressibleByArgument {
-  let timestamp: Timestamp
-
-  init?(argument: String) {
-    guard
-      let timestamp = Timestamp(rfc3339: argument) ?? Timestamp(rfc3339: argument + "T00:00:00Z")
-    else { return nil }
-    self.timestamp = timestamp
-  }
-}

@@ -1,5 +1,6 @@
 import AppStore
 import JSONText
+import Reports
 import Subscriptions
 
 /// The output of a command, as JSON and as text with the same content.
@@ -122,11 +123,7 @@ enum AppStoreText {
 
   /// Formats an amount in thousandths of the currency's unit, as in `9.99 USD`.
   static func price(_ milliunits: Int64?, _ currency: String?) -> String {
-    guard let milliunits else { return "" }
-    let (whole, rest) = milliunits.magnitude.quotientAndRemainder(dividingBy: 1000)
-    var digits = String(String(1000 + rest).dropFirst())
-    if digits.hasSuffix("0") { digits.removeLast() }
-    return (milliunits < 0 ? "-" : "") + "\(whole).\(digits)" + (currency.map { " " + $0 } ?? "")
+    milliunits.map { ReportValue.words(milliunits: $0, currency) } ?? ""
   }
 }
 

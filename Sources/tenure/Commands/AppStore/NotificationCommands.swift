@@ -17,11 +17,11 @@ struct NotificationsCommand: AsyncParsableCommand {
   /// The default for `--from`: Apple's last attempt is six and a half days after the first.
   private static let span = Duration.days(7)
 
-  @Option(help: "Sent at or after this date or RFC 3339 time.")
-  var from: Moment?
+  @Option(help: "Sent at or after this date or RFC 3339 time.", transform: ArgumentText.moment)
+  var from: Timestamp?
 
-  @Option(help: "Sent before this date or RFC 3339 time.")
-  var to: Moment?
+  @Option(help: "Sent before this date or RFC 3339 time.", transform: ArgumentText.moment)
+  var to: Timestamp?
 
   @Flag(help: "Only undelivered notifications.")
   var failures = false
@@ -45,9 +45,9 @@ struct NotificationsCommand: AsyncParsableCommand {
   }
 
   private var query: NotificationHistoryQuery {
-    let end = to?.timestamp ?? .now
+    let end = to ?? .now
     var query = NotificationHistoryQuery(
-      startDate: from?.timestamp ?? end - Self.span, endDate: end)
+      startDate: from ?? end - Self.span, endDate: end)
     query.onlyFailures = failures
     if let type {
       query.subject = .type(

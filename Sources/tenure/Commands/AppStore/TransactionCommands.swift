@@ -39,11 +39,11 @@ struct HistoryCommand: AsyncParsableCommand {
   @Option(help: "Only changes since this revision.")
   var revision: String?
 
-  @Option(help: "Purchased at or after this date or RFC 3339 time.")
-  var from: Moment?
+  @Option(help: "Purchased at or after this date or RFC 3339 time.", transform: ArgumentText.moment)
+  var from: Timestamp?
 
-  @Option(help: "Purchased before this date or RFC 3339 time.")
-  var to: Moment?
+  @Option(help: "Purchased before this date or RFC 3339 time.", transform: ArgumentText.moment)
+  var to: Timestamp?
 
   @Option(help: "Only this product; repeatable.")
   var product: [String] = []
@@ -67,8 +67,8 @@ struct HistoryCommand: AsyncParsableCommand {
 
   private var query: TransactionHistoryQuery {
     var query = TransactionHistoryQuery()
-    query.startDate = from?.timestamp
-    query.endDate = to?.timestamp
+    query.startDate = from
+    query.endDate = to
     query.productIDs = product.map { ProductID($0) }
     query.productTypes = type
     query.subscriptionGroupIdentifiers = group
