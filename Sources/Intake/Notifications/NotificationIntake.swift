@@ -122,8 +122,9 @@ package struct NotificationIntake: IntakePart {
     return (new.id, isNew)
   }
 
-  /// Stores and records a notification; false if it is stored already, or that fails. Once it is
-  /// stored alone, its job records it.
+  /// Stores and records a notification; false if it is stored already, or that fails.
+  ///
+  /// Once it is stored alone, its job records it.
   private func recordNow(
     _ verified: NotificationStore.VerifiedNotification, storing new: NewNotification
   ) async -> Bool {

@@ -45,12 +45,23 @@ struct Recorder: LedgerStore {
     in transaction: Transaction
   ) async throws -> (lines: LockedOriginalTransactions, before: Before, after: After) {
     var reader = OriginalTransactionReader(isLocking: true)
-    let (links, first, last) = try await reader.read(
-      about: evidence, before: before, after: after, in: transaction)
+    let (links, (_, first), last) = try await reader.read(
+      about: evidence, before: Query(Query(Self.patience(for: evidence)), before), after: after,
+      in: transaction)
     return (
       LockedOriginalTransactions(originals: reader.originals, evidence: evidence + links), first,
       last
     )
+  }
+
+  /// More time for the decision on many transactions, in which the transaction is idle: with the
+  /// usual time it would fail at each attempt.
+  private static func patience(for evidence: [Evidence]) -> [SQL] {
+    guard evidence.count >= 1000 else { return [] }
+    let milliseconds = 10_000 + 20 * evidence.count
+    return [
+      SQL(unescaped: "SET LOCAL idle_in_transaction_session_timeout = \(milliseconds)")
+    ]
   }
 
   /// Reads what the rule needs to know of the accounts that occur on locked original transactions.
