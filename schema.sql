@@ -7,8 +7,7 @@
 -- Conventions
 --   * Everything lives in the schema `tenure`. Text has a length check, times are timestamptz, money
 --     is bigint milliunits (1/1000 of the currency's unit) with an ISO 4217 currency.
---   * PostgreSQL prepares every check of a table anew for each statement that writes to it. So the
---     projections of the recordings have few: their values come from checked ones, and are audited.
+--   * Projections check no lengths: PostgreSQL prepares each check again for each statement.
 --   * `environment` is 'production' or 'sandbox' and part of every key of Apple's: the two never mix.
 --   * Apple's identifiers are text, whatever digits they consist of today.
 --   * The ledger (ledger_entry) is the truth and is only ever appended to. Everything marked
@@ -856,9 +855,9 @@ CREATE TABLE store_transaction (
 
     -- The decision on the charge; null for aliases.
     owner_account_key       uuid,
-    rule                    text,
-    -- The evidence of the rule's first row: the reason, the earlier charge and the date of Apple's
-    -- status.
+    rule                    text        CHECK (rule IN ('administrator', 'actively_auto_renewing',
+        'submitter', 'app_account_token', 'unclaimed')),
+    -- The evidence of the rule's first row: reason, earlier charge, date of Apple's status.
     reason                  text,
     renewing_account_key    uuid,
     previous_original_transaction_id text,
@@ -940,7 +939,8 @@ CREATE TABLE renewal_status (
     number                  integer     NOT NULL,
     as_of                   timestamptz NOT NULL,
     auto_renews             boolean,
-    phase                   text,
+    phase                   text        CHECK (phase IN
+        ('undisturbed', 'grace_period', 'billing_retry', 'expired')),
     grace_ends_at           timestamptz,
     auto_renew_product_id   text,
     expiration_intent       smallint,
@@ -1392,17 +1392,20 @@ ORDER BY account_id, entitlement, active DESC,
 -- that a report as known on some day never changes: nothing else of a row changes, and none is
 -- deleted. An expected end has a date in the future, and counts from that moment on.
 CREATE TABLE movement (
-    environment             text        NOT NULL,
+    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     -- The smallest original transaction id of those that Apple links.
     original_transaction_id text        NOT NULL,
-    -- Money, of products of any type; upgrades are not refunds: charged, refunded.
-    -- The stock of subscriptions by state, -1 for the state (or product) that ended, +1 for the one
-    -- that began: state.
-    -- Paid subscriptions, where the sum of the numbers is the stock, and that of mrr_twelfths the MRR:
-    -- started, resumed, ended, changed_from, changed_to, repriced; trial_started, trial_ended.
-    -- The customer switched auto-renew, at Apple's date: auto_renew_off, auto_renew_on.
-    -- Billing: grace_entered, retry_entered, billing_recovered, billing_lost.
-    kind                    text        NOT NULL,
+    kind                    text        NOT NULL CHECK (kind IN (
+        -- Money, of products of any type. Upgrades are not refunds.
+        'charged', 'refunded',
+        -- The stock of subscriptions by state: -1 for the state (or product) that ended, +1 for the next.
+        'state',
+        -- Paid subscriptions: the numbers add up to the stock, mrr_twelfths to the MRR.
+        'started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced',
+        'trial_started', 'trial_ended',
+        -- The customer switched auto-renew, at Apple's date.
+        'auto_renew_off', 'auto_renew_on',
+        'grace_entered', 'retry_entered', 'billing_recovered', 'billing_lost')),
     at                      timestamptz NOT NULL,
     -- The transaction that names the charge, and its original transaction.
     transaction_id          text        NOT NULL,
@@ -1416,18 +1419,16 @@ CREATE TABLE movement (
     -- The date of the refunded charge, or the start of the trial, the paid subscription or the
     -- billing issue.
     origin_at               timestamptz,
-    -- -1 for refunded, ended and changed_from, 0 for repriced, -1 or 1 for state and trial_ended (1
-    -- reverses the end of a trial that is paid after all), else 1.
-    number                  smallint    NOT NULL,
+    number                  smallint    NOT NULL CHECK (number BETWEEN -1 AND 1),
     ownership_type          text        NOT NULL,
     period_type             text        NOT NULL,
     offer_id                text,
-    quantity                integer     NOT NULL,
+    quantity                integer     NOT NULL CHECK (quantity > 0),
     -- Null: unknown price.
-    currency                text,
+    currency                text        CHECK (currency ~ '^[A-Z]{3}$'),
     -- Fixed at the charge, whatever the catalogue says later. A refund's is negative.
     amount_milliunits       bigint      NOT NULL DEFAULT 0,
-    price_source            text,
+    price_source            text        CHECK (price_source IN ('app_store', 'catalogue')),
     -- Signed twelfths of a milliunit per month: a whole number for every period.
     mrr_twelfths            bigint      NOT NULL DEFAULT 0,
     -- The owner of the charge at that time.
@@ -1453,7 +1454,40 @@ CREATE TABLE movement (
     opened_by               bigint,
     closed_by               bigint,
     PRIMARY KEY (environment, original_transaction_id, kind, at, product_id, transaction_id, cause,
-        known_from)
+        known_from),
+    CONSTRAINT movement_number CHECK (CASE
+        WHEN kind IN ('refunded', 'ended', 'changed_from') THEN number = -1
+        WHEN kind = 'repriced' THEN number = 0
+        -- A positive number reverses the end of a trial that is paid after all.
+        WHEN kind IN ('state', 'trial_ended') THEN number IN (-1, 1)
+        ELSE number = 1
+    END),
+    CONSTRAINT movement_cause CHECK (CASE kind
+        WHEN 'state' THEN cause IN ('active_renewing', 'active_cancelled', 'trial_renewing',
+            'trial_cancelled', 'in_grace_period', 'in_billing_retry', 'expired', 'revoked')
+        WHEN 'ended' THEN cause IN ('voluntary', 'price_not_consented', 'billing',
+            'product_withdrawn', 'refunded', 'unknown')
+        WHEN 'trial_ended' THEN cause IN ('converted', 'voluntary', 'price_not_consented', 'billing',
+            'product_withdrawn', 'refunded', 'unknown')
+        WHEN 'resumed' THEN cause IN ('', 'recovered')
+        WHEN 'repriced' THEN cause IN ('', 'from', 'to')
+    END),
+    CONSTRAINT movement_amount CHECK (CASE kind
+        WHEN 'charged' THEN amount_milliunits >= 0
+        WHEN 'refunded' THEN amount_milliunits <= 0
+        ELSE amount_milliunits = 0
+    END),
+    CONSTRAINT movement_mrr CHECK (mrr_twelfths = 0 OR kind IN
+        ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced')),
+    CONSTRAINT movement_money_has_currency CHECK (currency IS NOT NULL
+        OR amount_milliunits = 0 AND mrr_twelfths = 0 AND price_source IS NULL),
+    CONSTRAINT movement_ownership CHECK (CASE kind
+        WHEN 'charged' THEN num_nulls(rule, decided_at, has_moved, is_renewal, expires_at) = 0
+            AND (has_moved OR num_nonnulls(moved_from_key, shared_with_key) = 0)
+        ELSE num_nonnulls(rule, decided_at, corrected_at, has_moved, moved_from_key,
+            shared_with_key, is_renewal, expires_at) = 0
+    END),
+    CONSTRAINT movement_known CHECK (known_from <= known_until)
 );
 COMMENT ON TABLE movement IS
     'Projection: dated, signed changes, and when each was known. [by original_transaction_id]';

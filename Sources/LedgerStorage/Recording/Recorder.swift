@@ -45,12 +45,23 @@ struct Recorder: LedgerStore {
     in transaction: Transaction
   ) async throws -> (lines: LockedOriginalTransactions, before: Before, after: After) {
     var reader = OriginalTransactionReader(isLocking: true)
-    let (links, first, last) = try await reader.read(
-      about: evidence, before: before, after: after, in: transaction)
+    let (links, (_, first), last) = try await reader.read(
+      about: evidence, before: Query(Query(Self.idleTime(for: evidence)), before), after: after,
+      in: transaction)
     return (
       LockedOriginalTransactions(originals: reader.originals, evidence: evidence + links), first,
       last
     )
+  }
+
+  /// Allows more idle time for the decision on many transactions, which would fail at each attempt
+  /// with the usual time-out.
+  private static func idleTime(for evidence: [Evidence]) -> [SQL] {
+    guard evidence.count >= 1000 else { return [] }
+    let milliseconds = 10_000 + 20 * evidence.count
+    return [
+      SQL(unescaped: "SET LOCAL idle_in_transaction_session_timeout = \(milliseconds)")
+    ]
   }
 
   /// Reads the accounts' data that the rule needs, for locked original transactions.
