@@ -93,18 +93,17 @@ package struct EventPusher: Service {
       await withTaskGroup { group in
         let (wakeUps, notifier) = AsyncStream.makeStream(
           of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        let isListening = Atomic(false)
+        let connection = Connection()
         group.addTask {
-          await ledger.notifier.listen(to: .events) {
-            isListening.store($0, ordering: .relaxed)
+          await ledger.notifier.listen(to: .events) { isListening in
+            connection.isListening = isListening
             notifier.yield()
           }
         }
         group.addTask {
           while !Task.isCancelled {
             try? await Task.sleep(
-              for: isListening.load(ordering: .relaxed)
-                ? ChangeNotifier.pollInterval : Self.sleepWithoutNotify)
+              for: connection.isListening ? ChangeNotifier.pollInterval : Self.sleepWithoutNotify)
             notifier.yield()
           }
         }
@@ -130,5 +129,15 @@ package struct EventPusher: Service {
       logger.error("Can't read new events", metadata: ["error": "\(error)"])
     }
     return false
+  }
+}
+
+/// Whether notifications arrive.
+private final class Connection: Sendable {
+  private let state = Mutex(false)
+
+  var isListening: Bool {
+    get { state.withLock(\.self) }
+    set { state.withLock { $0 = newValue } }
   }
 }
