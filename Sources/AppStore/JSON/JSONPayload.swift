@@ -11,22 +11,27 @@ package import Subscriptions
 @dynamicMemberLookup
 package struct JSONPayload<Fields: JSONFields>: Hashable, Sendable, JSONFieldValue {
   private(set) var members: [JSONValue.Member] = [] {
-    didSet { digests = members.map(\.key.digest) }
+    didSet { digests = members.map { Fields.schema.digest(of: $0) } }
   }
-  /// Of the members' keys.
-  private var digests: [UInt64] = []
+  /// Of the members' documented keys; nil for others.
+  private var digests: [UInt64?] = []
 
   package init() {}
 
   /// Reads the object; fails if a documented field has the wrong type.
   package init(json: JSONValue) throws(JSONError) {
-    self.init()
     guard case .object(let members) = json else { throw JSONError("is not an object") }
     self.members = members
-    let schema = Fields.schema
-    for (member, digest) in zip(members, digests) where member.value != .null {
+    digests.reserveCapacity(members.count)
+    for member in members {
+      guard let field = Fields.schema.field(of: member) else {
+        digests.append(nil)
+        continue
+      }
+      digests.append(field.digest)
+      guard member.value != .null else { continue }
       do {
-        try schema.field(member.key, digest: digest)?.check(member.value)
+        try field.check(member.value)
       } catch {
         throw JSONError("has a field \(member.key.rawValue) that \(error)")
       }
@@ -34,9 +39,9 @@ package struct JSONPayload<Fields: JSONFields>: Hashable, Sendable, JSONFieldVal
   }
 
   package init?(checked json: JSONValue) {
-    self.init()
     guard case .object(let members) = json else { return nil }
     self.members = members
+    digests = members.map { Fields.schema.digest(of: $0) }
   }
 
   package init(parsing bytes: some Sequence<UInt8>) throws {
@@ -48,13 +53,11 @@ package struct JSONPayload<Fields: JSONFields>: Hashable, Sendable, JSONFieldVal
   /// The value of a documented field; nil if it is absent or null.
   package subscript<Value>(dynamicMember field: KeyPath<Fields, JSONField<Value>>) -> Value? {
     get {
-      let field = Fields.schema.fields[keyPath: field]
-      // Members with the same digest, of which only an undocumented one can have another name.
-      for (index, digest) in digests.enumerated()
-      where digest == field.digest && members[index].key == field.name {
-        return members[index].value == .null ? nil : Value(checked: members[index].value)
+      let digest = Fields.schema.fields[keyPath: field].digest
+      guard let index = digests.firstIndex(of: digest), members[index].value != .null else {
+        return nil
       }
-      return nil
+      return Value(checked: members[index].value)
     }
     set {
       let name = Fields.schema.fields[keyPath: field].name
@@ -72,8 +75,7 @@ package protocol JSONFields: Sendable {
   static var schema: JSONSchema<Self> { get }
 }
 
-/// A class, because a copy of a structure would retain each of the names.
-package final class JSONSchema<Fields: JSONFields>: Sendable {
+package struct JSONSchema<Fields: JSONFields>: Sendable {
   let fields: Fields
   private let fieldsByDigest: [UInt64: any NamedJSONField]
 
@@ -85,10 +87,12 @@ package final class JSONSchema<Fields: JSONFields>: Sendable {
     fieldsByDigest = Dictionary(uniqueKeysWithValues: all.map { ($0.digest, $0) })
   }
 
-  /// The documented field of a name and its digest; nil if there is none.
-  func field(_ name: ExactText, digest: UInt64) -> (any NamedJSONField)? {
-    fieldsByDigest[digest].flatMap { $0.name == name ? $0 : nil }
+  /// The documented field of a member; nil if there is none.
+  func field(of member: JSONValue.Member) -> (any NamedJSONField)? {
+    fieldsByDigest[member.key.digest].flatMap { $0.name == member.key ? $0 : nil }
   }
+
+  fileprivate func digest(of member: JSONValue.Member) -> UInt64? { field(of: member)?.digest }
 
   func name<Value>(_ field: KeyPath<Fields, JSONField<Value>>) -> String {
     fields[keyPath: field].name.rawValue
@@ -112,7 +116,7 @@ package struct JSONField<Value: JSONFieldValue>: NamedJSONField {
 
 extension ExactText {
   /// The FNV-1a hash.
-  var digest: UInt64 {
+  fileprivate var digest: UInt64 {
     rawValue.utf8.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
   }
 }
