@@ -15,9 +15,9 @@ struct Proof: Sendable {
   func everyAnsweredReceiptIsStored(_ answers: [Shop.Answered]) async throws {
     let rows = try await database.query(
       """
+      WITH account AS MATERIALIZED (SELECT account_key, account_id FROM tenure.account_by_key)
       SELECT s.submission_id, k.account_id, s.signed_transactions IS NOT NULL
-      FROM tenure.submission AS s
-      JOIN tenure.account_by_key AS k ON k.account_key = s.account_key
+      FROM tenure.submission AS s JOIN account AS k ON k.account_key = s.account_key
       """
     ).decode(UUID.self, String.self, Bool.self)
     let ledger = Ledger(database: database)
