@@ -76,8 +76,8 @@ struct WriteBackWorkerTests {
       try await until {
         try await database.query(
           """
-          SELECT EXISTS (SELECT FROM tenure.app_store_write_back
-          WHERE kind = 'consumption' AND outcome = 'accepted')
+          SELECT count(*) > 0 FROM tenure.app_store_write_back
+          WHERE kind = 'consumption' AND outcome = 'accepted'
           """
         ).decodeOnly(Bool.self)
       }
