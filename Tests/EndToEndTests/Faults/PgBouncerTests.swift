@@ -14,7 +14,8 @@ import Testing
 
 @Suite(
   "Through a PgBouncer that pools transactions",
-  .enabled(if: PgBouncer.isToBeHad, "needs the package pgbouncer"))
+  .enabled(if: PgBouncer.isToBeHad, "needs the package pgbouncer"),
+  .disabled(if: ScratchPlace.environment.isDistributed, "It reaches its server by a socket."))
 struct PgBouncerTests {
   private static let customers = 12
   private static let patience: Duration = .seconds(120)

@@ -54,9 +54,11 @@ struct WriteBackWorkerTests {
         try await until {
           try await database.query(
             """
-            SELECT EXISTS (SELECT FROM tenure.app_store_write_back AS t
-            JOIN tenure.account_by_key USING (account_key)
-            WHERE account_id = \(account) AND t.kind = 'ownership' AND t.outcome = 'accepted')
+            WITH account AS MATERIALIZED (
+              SELECT account_key FROM tenure.account_by_key WHERE account_id = \(account))
+            SELECT count(*) > 0 FROM tenure.app_store_write_back AS t
+            JOIN account USING (account_key)
+            WHERE t.kind = 'ownership' AND t.outcome = 'accepted'
             """
           ).decodeOnly(Bool.self)
         }
@@ -74,8 +76,8 @@ struct WriteBackWorkerTests {
       try await until {
         try await database.query(
           """
-          SELECT EXISTS (SELECT FROM tenure.app_store_write_back
-          WHERE kind = 'consumption' AND outcome = 'accepted')
+          SELECT count(*) > 0 FROM tenure.app_store_write_back
+          WHERE kind = 'consumption' AND outcome = 'accepted'
           """
         ).decodeOnly(Bool.self)
       }

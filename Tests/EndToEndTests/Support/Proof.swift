@@ -14,9 +14,9 @@ struct Proof: Sendable {
   func everyAnsweredReceiptIsStored(_ answers: [Shop.Answered]) async throws {
     let rows = try await database.query(
       """
+      WITH account AS MATERIALIZED (SELECT account_key, account_id FROM tenure.account_by_key)
       SELECT s.submission_id, k.account_id, s.signed_transactions IS NOT NULL
-      FROM tenure.submission AS s
-      JOIN tenure.account_by_key AS k ON k.account_key = s.account_key
+      FROM tenure.submission AS s JOIN account AS k ON k.account_key = s.account_key
       """
     ).decode(UUID.self, String.self, Bool.self)
     let ledger = Ledger(database: database)
@@ -57,9 +57,10 @@ struct Proof: Sendable {
   func noChargeHasTwoOwners() async throws {
     let rows = try await database.query(
       """
+      WITH charge AS MATERIALIZED (SELECT * FROM tenure.store_transaction)
       SELECT t.environment, t.transaction_id, c.owner_account_key
       FROM tenure.store_transaction AS t
-      JOIN tenure.store_transaction AS c ON c.environment = t.environment
+      JOIN charge AS c ON c.environment = t.environment
         AND c.original_transaction_id = t.charge_original_transaction_id
         AND c.transaction_id = t.charge_transaction_id AND c.product_id = t.charge_product_id
       """
@@ -77,9 +78,12 @@ struct Proof: Sendable {
     }
     let strangers = try await database.query(
       """
-      SELECT h.transaction_id FROM tenure.holding AS h
-      JOIN tenure.account AS a ON a.account_id = h.account_id
-      LEFT JOIN tenure.store_transaction AS t ON t.environment = h.environment
+      WITH h AS MATERIALIZED (SELECT * FROM tenure.holding),
+        a AS MATERIALIZED (SELECT * FROM tenure.account),
+        t AS MATERIALIZED (SELECT * FROM tenure.store_transaction)
+      SELECT h.transaction_id FROM h
+      JOIN a ON a.account_id = h.account_id
+      LEFT JOIN t ON t.environment = h.environment
         AND t.original_transaction_id = h.original_transaction_id
         AND t.transaction_id = h.transaction_id AND t.product_id = h.product_id
       WHERE t.owner_account_key IS DISTINCT FROM a.account_key
