@@ -1713,7 +1713,7 @@ COMMENT ON TABLE exchange_rate IS
 -- are left to its workers.
 CREATE TABLE job (
     job_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    kind         text        NOT NULL,
+    kind         text        NOT NULL CHECK (length(kind) BETWEEN 1 AND 64),
     -- One job of a kind for each subject.
     subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
     -- Each queue has its own concurrency, so that one kind of work can't starve another.

@@ -54,7 +54,7 @@ extension JSONPayload: SamplePayload {
   var unknownNames: [String] {
     unknownFields.map(\.key.rawValue)
       + members.flatMap { member in
-        let field = Fields.schema.field(member.key, digest: member.key.digest) as? any SampleField
+        let field = Fields.schema.field(of: member) as? any SampleField
         return field?.unknownNames(in: member.value) ?? []
       }
   }

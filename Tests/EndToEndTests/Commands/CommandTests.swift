@@ -58,7 +58,7 @@ struct CommandTests {
     }
     let text = error.map { Tenure.fullMessage(for: $0) } ?? ""
     #expect(text.contains("is invalid for"), "\(text)")
-    #expect(text.contains(": must be "), "\(text)")
+    #expect(text.contains(": must be ") || text.contains("Please provide one of"), "\(text)")
     #expect(text.contains("\nUsage: tenure \(command) "), "\(text)")
   }
 
