@@ -115,7 +115,7 @@ extension JSONPayload {
   /// Members that the fields do not name, and null members.
   var unknownFields: [JSONValue.Member] {
     members.filter {
-      $0.value == .null || Fields.schema.field($0.key, digest: $0.key.digest) == nil
+      $0.value == .null || Fields.schema.field(of: $0) == nil
     }
   }
 }
