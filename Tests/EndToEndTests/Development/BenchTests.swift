@@ -16,6 +16,7 @@ struct BenchTests {
     arguments: [DecisionBenchmark.Kind.receipts, .signedTransactions, .notifications])
   func decisions(of kind: DecisionBenchmark.Kind) async throws {
     try await withBenchDatabase { database, directory in
+      try await database.withPool { try await SampleAccounts.describeProduct(in: $0) }
       let result = try await DecisionBenchmark(
         kind: kind, database: database, seconds: 0, rounds: 1, warmUp: 8, costed: 4,
         directory: directory, logger: Self.quiet
