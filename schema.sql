@@ -1,8 +1,7 @@
 -- Tenure's data model, and the functions that recording calls, to be read from top to bottom. Each
 -- report's SQL is NAME.sql in Sources/Reports, and is applied after this file.
 --
--- Apply it with `tenure migrate`, or with psql by the role that is to own it. It creates version 1 in a
--- database without the schema, and refuses any other.
+-- Apply it with `tenure migrate`, or with psql as its owner; only to a database without the schema.
 --
 -- Conventions
 --   * Everything lives in the schema `tenure`. Text has a length check, times are timestamptz, money
@@ -64,8 +63,7 @@ COMMENT ON TABLE schema_part IS 'Applied parts of steps of the schema, with thei
 -- Catalogue: products and the entitlements they grant.
 -- ------------------------------------------------------------------------------------------------
 
--- A product's description. A change is a new version: a new price or period does not change the
--- past.
+-- A product's description. A change is a new version: a new price or period does not change the past.
 CREATE TABLE product (
     product_id         text        NOT NULL CHECK (length(product_id) BETWEEN 1 AND 255),
     valid_from         timestamptz NOT NULL,
@@ -201,8 +199,7 @@ CREATE TABLE body (
     sha256    bytea       NOT NULL PRIMARY KEY CHECK (length(sha256) = 32),
     -- Its length in bytes, as it came.
     bytes     bigint      NOT NULL CHECK (bytes >= 0),
-    -- Its bytes in the encoding of BodyEncoding: whole, or without redundant parts. Null:
-    -- pruned.
+    -- Its bytes in the encoding of BodyEncoding: whole, or without redundant parts. Null: pruned.
     content   bytea       CHECK (length(content) BETWEEN 1 AND 33554432),
     -- When it was stored, by the clock of the program; a pruned one is stored again when it comes
     -- again.
@@ -948,7 +945,8 @@ CREATE TABLE renewal_status (
     token_account_key       uuid,
     is_commitment           boolean     NOT NULL,
     PRIMARY KEY (environment, original_transaction_id, number),
-    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
+    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction,
+    CHECK ((phase IS NOT DISTINCT FROM 'grace_period') = (grace_ends_at IS NOT NULL))
 );
 COMMENT ON TABLE renewal_status IS
     'Projection: renewal statuses from Apple, by date. [by original_transaction_id]';
@@ -1472,6 +1470,8 @@ CREATE TABLE movement (
         WHEN 'resumed' THEN cause IN ('', 'recovered')
         WHEN 'repriced' THEN cause IN ('', 'from', 'to')
     END),
+    CONSTRAINT movement_origin CHECK (origin_at IS NOT NULL OR kind IN ('charged', 'state',
+        'auto_renew_off', 'auto_renew_on', 'grace_entered', 'retry_entered')),
     CONSTRAINT movement_amount CHECK (CASE kind
         WHEN 'charged' THEN amount_milliunits >= 0
         WHEN 'refunded' THEN amount_milliunits <= 0
