@@ -45,20 +45,25 @@ struct CommandTests {
   @Test(
     "a wrong argument is answered with the usage of its own command",
     arguments: [
-      // arguments, command
-      (["account", "grant", "a", "gold", "--until", "tomorrow"], "account grant"),
-      (["account", "grant", "a", "gold", "--id", "1"], "account grant"),
-      (["account", "revoke", "1"], "account revoke"),
-      (["charge", "place", "1", "--account", "a", "--environment", "prod"], "charge place"),
-      (["charge", "release", "1", "--effective-from", "yesterday"], "charge release"),
+      // arguments, command, fault
+      (["account", "grant", "a", "gold", "--until", "tomorrow"], "account grant", ": must be "),
+      (["account", "grant", "a", "gold", "--id", "1"], "account grant", ": must be "),
+      (["account", "revoke", "1"], "account revoke", ": must be "),
+      (
+        ["charge", "place", "1", "--account", "a", "--environment", "prod"], "charge place",
+        "Please provide one of 'production' and 'sandbox'."
+      ),
+      (
+        ["charge", "release", "1", "--effective-from", "yesterday"], "charge release", ": must be "
+      ),
     ])
-  func wrongArgument(arguments: [String], command: String) {
+  func wrongArgument(arguments: [String], command: String, fault: String) {
     let error = #expect(throws: (any Error).self) {
       _ = try Tenure.parseAsRoot(arguments + ["--reason", "r"])
     }
     let text = error.map { Tenure.fullMessage(for: $0) } ?? ""
     #expect(text.contains("is invalid for"), "\(text)")
-    #expect(text.contains(": must be ") || text.contains("Please provide one of"), "\(text)")
+    #expect(text.contains(fault), "\(text)")
     #expect(text.contains("\nUsage: tenure \(command) "), "\(text)")
   }
 

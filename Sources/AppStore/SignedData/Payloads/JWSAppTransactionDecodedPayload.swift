@@ -12,9 +12,13 @@ package struct AppTransactionFields: JSONFields {
   package let bundleID = JSONField<String>("bundleId")
   package let applicationVersion = JSONField<String>("applicationVersion")
   /// The signing date.
+  package let versionExternalIdentifier = JSONField<Int64>("versionExternalIdentifier")
   package let receiptCreationDate = JSONField<Timestamp>("receiptCreationDate")
   package let originalPurchaseDate = JSONField<Timestamp>("originalPurchaseDate")
   package let originalApplicationVersion = JSONField<String>("originalApplicationVersion")
+  package let deviceVerification = JSONField<String>("deviceVerification")
+  package let deviceVerificationNonce = JSONField<String>("deviceVerificationNonce")
+  package let preorderDate = JSONField<Timestamp>("preorderDate")
   package let appTransactionID = JSONField<String>("appTransactionId")
   package let originalPlatform = JSONField<String>("originalPlatform")
   package static let schema = JSONSchema(Self())

@@ -39,7 +39,20 @@ package struct RenewalInfoFields: JSONFields {
   package let appAccountToken = JSONField<String>("appAccountToken")  // A UUID in either case
   package let advancedCommerceInfo = JSONField<JSONValue>("advancedCommerceInfo")
   package let renewalBillingPlanType = JSONField<BillingPlanType>("renewalBillingPlanType")
-  /// The terms after an annual commitment billed monthly.
-  package let commitmentInfo = JSONField<JSONValue>("commitmentInfo")
+  package let commitmentInfo = JSONField<RenewalCommitment>("commitmentInfo")
+  package static let schema = JSONSchema(Self())
+}
+
+/// The terms after an annual commitment billed monthly.
+package typealias RenewalCommitment = JSONPayload<RenewalCommitmentFields>
+
+package struct RenewalCommitmentFields: JSONFields {
+  package let commitmentAutoRenewProductID = JSONField<String>("commitmentAutoRenewProductId")
+  /// 0: off, 1: on.
+  package let commitmentAutoRenewStatus = JSONField<Int64>("commitmentAutoRenewStatus")
+  package let commitmentRenewalBillingPlanType = JSONField<BillingPlanType>(
+    "commitmentRenewalBillingPlanType")
+  package let commitmentRenewalDate = JSONField<Timestamp>("commitmentRenewalDate")
+  package let commitmentRenewalPrice = JSONField<Int64>("commitmentRenewalPrice")
   package static let schema = JSONSchema(Self())
 }

@@ -46,8 +46,20 @@ package struct TransactionFields: JSONFields {
   package let offerDiscountType = JSONField<OfferDiscountType>("offerDiscountType")
   package let appTransactionID = JSONField<String>("appTransactionId")
   package let offerPeriod = JSONField<String>("offerPeriod")  // ISO 8601
+  package let advancedCommerceInfo = JSONField<JSONValue>("advancedCommerceInfo")
   package let billingPlanType = JSONField<BillingPlanType>("billingPlanType")
-  package let commitmentInfo = JSONField<JSONValue>("commitmentInfo")  // Only whether it is there
+  package let commitmentInfo = JSONField<TransactionCommitment>("commitmentInfo")
+  package static let schema = JSONSchema(Self())
+}
+
+/// The position of a payment in an annual commitment billed monthly.
+package typealias TransactionCommitment = JSONPayload<TransactionCommitmentFields>
+
+package struct TransactionCommitmentFields: JSONFields {
+  package let billingPeriodNumber = JSONField<Int64>("billingPeriodNumber")
+  package let totalBillingPeriods = JSONField<Int64>("totalBillingPeriods")
+  package let commitmentPrice = JSONField<Int64>("commitmentPrice")
+  package let commitmentExpiresDate = JSONField<Timestamp>("commitmentExpiresDate")
   package static let schema = JSONSchema(Self())
 }
 

@@ -58,8 +58,11 @@ package typealias ExternalPurchaseToken = JSONPayload<ExternalPurchaseTokenField
 package struct ExternalPurchaseTokenFields: JSONFields {
   /// Begins with `SANDBOX` in the sandbox.
   package let externalPurchaseID = JSONField<String>("externalPurchaseId")
+  package let tokenCreationDate = JSONField<Timestamp>("tokenCreationDate")
   package let appAppleID = JSONField<Int64>("appAppleId")
   package let bundleID = JSONField<String>("bundleId")
+  package let tokenType = JSONField<String>("tokenType")
+  package let tokenExpirationDate = JSONField<Timestamp>("tokenExpirationDate")
   package static let schema = JSONSchema(Self())
 }
 
