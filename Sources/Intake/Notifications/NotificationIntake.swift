@@ -10,8 +10,8 @@ import Subscriptions
 ///
 /// A notification is stored durably before it is answered. Version 2 is verified by its signatures,
 /// then stored and recorded in one database transaction; only if that fails, it is stored with a job
-/// that records it later. For version 1 only the secret is checked; a
-/// worker then verifies its receipt with Apple and records the answer.
+/// that records it later. For version 1 only the secret is checked; a worker then verifies its
+/// receipt with Apple and records the answer.
 package struct NotificationIntake: IntakePart {
   /// In bytes; Apple's bodies have a few kilobytes, and in version 1 a receipt and a hundred
   /// transactions.

@@ -48,17 +48,25 @@ package struct SubmissionIntake: IntakePart {
       transactionID: request.transactionID,
       orderID: request.orderID, isRestore: request.isRestore, bundleID: request.bundleID,
       retryAt: receivedAt + longestDecision(on: request.payload))
-    if case .signedData = new.payload, let answer = await decideAtOnce(new) { return answer }
+    guard case .signedData = new.payload else {
+      let submission = try await ledger.submissions.store(new)
+      let verification = await verifier.verify(new.payload, of: submission)
+      return try await decide(submission, by: verification, payload: new.payload, worker: nil)
+    }
+    let verification = await verifier.verify(new.payload, of: new.submission)
+    if case .verified(let evidence) = verification.verdict,
+      let answer = await recordAtOnce(new, evidence)
+    {
+      return answer
+    }
     let submission = try await ledger.submissions.store(new)
-    return try await decide(submission, payload: new.payload, worker: nil)
+    return try await decide(submission, by: verification, payload: new.payload, worker: nil)
   }
 
-  /// Verifies signed data, and stores them with the decision.
-  ///
-  /// Nil if that fails, or they are not verified: once stored, they are decided like any others.
-  private func decideAtOnce(_ new: SubmissionStore.NewSubmission) async -> SubmissionAnswer? {
-    let verification = await verifier.verify(new.payload, of: new.submission)
-    guard case .verified(let evidence) = verification.verdict else { return nil }
+  /// Stores verified signed data with the decision; nil if that fails.
+  private func recordAtOnce(
+    _ new: SubmissionStore.NewSubmission, _ evidence: VerifiedEvidence
+  ) async -> SubmissionAnswer? {
     do {
       let answer = try await record(
         evidence, of: new.submission, exchanges: [], worker: nil, storing: new)
@@ -78,7 +86,8 @@ package struct SubmissionIntake: IntakePart {
     guard let submission = try await ledger.submissions.submission(id), submission.isOpen,
       let payload = try await ledger.submissions.payload(of: id)
     else { return nil }
-    return try await decide(submission, payload: payload, worker: worker)
+    let verification = await verifier.verify(payload, of: submission)
+    return try await decide(submission, by: verification, payload: payload, worker: worker)
   }
 
   /// The status of a submission, or nil if it is unknown.
@@ -90,9 +99,9 @@ package struct SubmissionIntake: IntakePart {
   // MARK: Deciding
 
   private func decide(
-    _ submission: Submission, payload: SubmissionPayload, worker: String?
+    _ submission: Submission, by verification: SubmissionVerifier.Verification,
+    payload: SubmissionPayload, worker: String?
   ) async throws -> SubmissionAnswer {
-    let verification = await verifier.verify(payload, of: submission)
     let exchanges = verification.exchanges
     switch verification.verdict {
     case .verified(let evidence):
