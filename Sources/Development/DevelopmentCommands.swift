@@ -174,8 +174,13 @@ struct BenchCommand: AsyncParsableCommand {
       has one round. A million polls take an hour: tenure bench polling --subscriptions 1000000 \
       --polls 1000000.
 
-      growth (not part of all): entitlement reads without a cache with ten million accounts, next to a hundredth \
-      of them, each with its own PostgreSQL and server. Takes five minutes and 6 GB of disk space.
+      growth (not part of all): entitlement reads without a cache with ten million accounts, next \
+      to a hundredth of them, each with its own PostgreSQL and server. Takes five minutes and 6 GB \
+      of disk space. Also the entries and bytes that a customer adds in a year with a launch and a \
+      poll every day, next to the bytes that Apple signed.
+
+      audit (not part of all): the audit of a ledger of customers with two charges each. Limit: \
+      reading and hashing the entries.
 
       distributed (not part of all): submissions, and entitlement reads of one and of 20 accounts, \
       one after another, on the Citus whose coordinator --url names. Limit: the same on a plain \
@@ -201,7 +206,8 @@ struct BenchCommand: AsyncParsableCommand {
 
   @Option(
     help: """
-      Number of accounts, each with one subscription. (default: 1000000; growth: 10000000)
+      Number of accounts, each with one subscription. (default: 1000000; growth: 10000000; \
+      audit: 10000)
       """)
   var accounts: Int?
 

@@ -68,7 +68,21 @@ package struct BenchRun: Sendable {
 
   private func measure() async throws -> BenchReport {
     if subject == .reports { return try await measureReports() }
-    if subject == .growth { return BenchReport(results: try await measureGrowth()) }
+    if subject == .growth {
+      let results = try await measureGrowth()
+      let year = try await withDatabase { database, _ in
+        try await CustomerYear.measure(of: CustomerYear.customers, in: database, logger: logger)
+      }
+      return BenchReport(results: results, year: year)
+    }
+    if subject == .audit {
+      return try await withDatabase { database, _ in
+        let benchmark = AuditBenchmark(
+          database: database, customers: accounts ?? AuditBenchmark.customers, rounds: rounds,
+          logger: logger)
+        return BenchReport(results: [try await benchmark.run()])
+      }
+    }
     if subject == .distributed { return BenchReport(results: try await measureDistributed()) }
     var results: [BenchResult] = []
     if subject == .signatures || subject == .all {
@@ -234,6 +248,7 @@ private final class MeasuringTask: Service {
 package struct BenchReport: Sendable {
   var results: [BenchResult]
   var answers: [AnswerTime] = []
+  var year: CustomerYear?
 
   /// Whether every page and report was answered in time.
   package var isMet: Bool { answers.allSatisfy(\.isMet) }
@@ -241,11 +256,13 @@ package struct BenchReport: Sendable {
   private enum Item: Encodable {
     case result(BenchResult)
     case answer(AnswerTime)
+    case year(CustomerYear)
 
     func encode(to encoder: any Encoder) throws {
       switch self {
       case .result(let result): try result.encode(to: encoder)
       case .answer(let answer): try answer.encode(to: encoder)
+      case .year(let year): try year.encode(to: encoder)
       }
     }
   }
@@ -255,14 +272,16 @@ package struct BenchReport: Sendable {
     get throws {
       let encoder = JSONEncoder()
       encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
-      let items = results.map(Item.result) + answers.map(Item.answer)
+      let items =
+        results.map(Item.result) + answers.map(Item.answer)
+        + [year].compactMap(\.self).map(Item.year)
       return String(decoding: try encoder.encode(items), as: UTF8.self)
     }
   }
 
   /// A line for each result, followed by a description of the limits.
   package var table: String {
-    [answers.isEmpty ? nil : answersTable, results.isEmpty ? nil : resultsTable]
+    [answers.isEmpty ? nil : answersTable, results.isEmpty ? nil : resultsTable, year?.table]
       .compactMap(\.self).joined(separator: "\n\n")
   }
 
@@ -465,5 +484,5 @@ private func median(_ values: [Double]) -> Double? {
 /// The subjects of `tenure bench`.
 package enum BenchSubject: String, CaseIterable, Sendable {
   case reads, submissions, notifications, signatures, jobs, polling, `import`, all, growth, reports,
-    distributed
+    distributed, audit
 }

@@ -157,13 +157,13 @@ struct SampleCustomer: Sendable {
     ]
   }
 
-  /// Submits the signed data of the purchase.
-  func request(at appStore: SampleAppStore) -> SubmissionRequest {
+  /// Submits the signed data of the purchase, or of a renewal.
+  func request(at appStore: SampleAppStore, period: Int = 0) -> SubmissionRequest {
     SubmissionRequest(
       accountID: accountID,
       payload: .signedData(
-        transactions: [appStore.transaction(of: self, period: 0)],
-        renewalInfo: [appStore.renewalInfo(of: self, period: 0)]))
+        transactions: [appStore.transaction(of: self, period: period)],
+        renewalInfo: [appStore.renewalInfo(of: self, period: period)]))
   }
 
   /// Creates the account, opens an order, and returns the marks of the number.

@@ -170,10 +170,12 @@ struct SampleAppStore: AppStoreTransport {
   }
 
   /// The number of subscription status requests: one for each poll.
-  var polls: Int { counter.count.withLock { $0 } }
+  var polls: Int { counter.count.withLock { $0.polls } }
+  /// The bytes of all responses.
+  var bytesSent: Int { counter.count.withLock { $0.bytes } }
 
   private final class Counter: Sendable {
-    let count = Mutex(0)
+    let count = Mutex((polls: 0, bytes: 0))
   }
 
   func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
@@ -187,9 +189,13 @@ struct SampleAppStore: AppStoreTransport {
       default:
         throw AppStoreTransportError(.connectionFailed, detail: "not a simulated endpoint")
       }
-    if parts.dropLast().last == "subscriptions" { counter.count.withLock { $0 += 1 } }
+    let body = answer.bytes
+    counter.count.withLock {
+      if parts.dropLast().last == "subscriptions" { $0.polls += 1 }
+      $0.bytes += body.count
+    }
     return AppStoreResponse(
-      status: 200, headers: [HTTPHeader("Content-Type", "application/json")], body: answer.bytes)
+      status: 200, headers: [HTTPHeader("Content-Type", "application/json")], body: body)
   }
 
   // MARK: Answers

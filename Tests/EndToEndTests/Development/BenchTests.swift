@@ -103,6 +103,28 @@ struct BenchTests {
     #expect(results.allSatisfy { $0.ratio > 0 })
   }
 
+  @Test("a ledger is audited without a difference, and its entries are read and hashed")
+  func audit() async throws {
+    try await withBenchDatabase { database, _ in
+      let result = try await AuditBenchmark(
+        database: database, customers: 20, rounds: 1, logger: Self.quiet
+      ).run()
+      #expect(result.ratio > 0)
+      #expect(result.database ?? 0 > 0)
+    }
+  }
+
+  @Test("launches and polls add entries only when there is news")
+  func customerYear() async throws {
+    try await withBenchDatabase { database, _ in
+      let year = try await CustomerYear.measure(
+        of: 2, days: 62, in: database, logger: Self.quiet)
+      // A purchase and two renewals, each with its claim or its renewal status.
+      #expect((3...20).contains(year.entries))
+      #expect(year.bytesFromApple > Double(62 * 3000))
+    }
+  }
+
   @Test("jobs are done by a worker and by pgbench, and all of them really are")
   func jobs() async throws {
     try await withBenchDatabase { database, directory in

@@ -1,0 +1,93 @@
+import Bootstrap
+import Crypto
+import Foundation
+import Intake
+import LedgerStorage
+import Logging
+import Postgres
+import Subscriptions
+
+/// Ledger entries audited a second, compared with only reading and hashing them.
+struct AuditBenchmark: Sendable {
+  static let customers = 10_000
+  private static let concurrency = 32
+  private static let page = 5_000
+
+  let database: BenchDatabase
+  /// Customers, each with a signed transaction and a renewal.
+  let customers: Int
+  let rounds: Int
+  let logger: Logger
+
+  func run() async throws -> BenchResult {
+    try await database.withPool { pool in
+      let shop = try await SampleShop(
+        database: pool, boughtAt: .now - .days(30) - .seconds(60), logger: logger)
+      try await fill(shop)
+      let ledger = shop.assembly.ledger
+      var figures: [(measured: Measurement, limit: Measurement)] = []
+      for round in 1...rounds {
+        logger.notice("Audits", metadata: ["round": "\(round) of \(rounds)"])
+        let (read, reading) = try await timed { try await Self.hash(in: pool) }
+        let (audit, auditing) = try await timed { try await ledger.auditor.audit() }
+        guard audit.isClean, audit.entries == read, audit.lines == customers else {
+          throw BenchError.wrongAnswer("an audit: \(audit.differences.prefix(3))")
+        }
+        figures.append(
+          (
+            Measurement(rate: Double(read) / (auditing / .seconds(1))),
+            Measurement(rate: Double(read) / (reading / .seconds(1)))
+          ))
+      }
+      return BenchResult(
+        name: "entries audited",
+        limitName: "reading all entries in their order and hashing their bodies",
+        goal: nil, rounds: figures,
+        memory: ProcessMemory.peak(of: ProcessInfo.processInfo.processIdentifier),
+        database: try await pool.query("SELECT pg_database_size(current_database())")
+          .decodeOnly(Int.self))
+    }
+  }
+
+  private func fill(_ shop: SampleShop) async throws {
+    logger.notice("Recording customers", metadata: ["count": "\(customers)"])
+    let people = (1...customers).map(SampleCustomer.init)
+    _ = try await Load.measure(people, concurrency: Self.concurrency) { customer in
+      try DecisionBenchmark.check(
+        try await shop.assembly.intake.submit(customer.request(at: shop.appStore)),
+        of: customer.number)
+      _ = try await shop.assembly.notifications.receive(
+        shop.appStore.notification(of: customer, period: 1))
+    }
+  }
+
+  private func timed<Value>(
+    _ body: () async throws -> Value
+  ) async throws -> (Value, Duration) {
+    let start = ContinuousClock.now
+    let value = try await body()
+    return (value, .now - start)
+  }
+
+  /// Reads and hashes every entry, and returns their number.
+  private static func hash(in pool: ConnectionPool) async throws -> Int {
+    var (total, line, number) = (0, "", 0)
+    while true {
+      let entries = try await pool.query(
+        """
+        SELECT original_transaction_id, number, body, hash FROM tenure.ledger_entry
+        WHERE (environment, original_transaction_id, number) > ('production', \(line), \(number))
+        ORDER BY environment, original_transaction_id, number LIMIT \(page)
+        """
+      ).decode(String.self, Int.self, String.self, [UInt8].self)
+      guard let last = entries.last else { return total }
+      for (_, _, body, hash) in entries {
+        var digest = SHA256()
+        digest.update(data: hash)
+        digest.update(data: Data(body.utf8))
+        _ = digest.finalize()
+      }
+      (total, line, number) = (total + entries.count, last.0, last.1)
+    }
+  }
+}
