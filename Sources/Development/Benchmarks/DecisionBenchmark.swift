@@ -87,7 +87,7 @@ struct DecisionBenchmark: Sendable {
     else { throw BenchError.wrongAnswer("submission \(sample.number): \(answer)") }
   }
 
-  static func check(_ answer: SubmissionAnswer, of number: Int) throws {
+  fileprivate static func check(_ answer: SubmissionAnswer, of number: Int) throws {
     guard case .verified(let verified) = answer, verified.transactions.count == 1,
       verified.transactions[0].isNewlyOwned, verified.entitlements.contains(where: { $0.isActive })
     else { throw BenchError.wrongAnswer("submission \(number): \(answer)") }
