@@ -32,8 +32,15 @@ struct DemoCommand: AsyncParsableCommand {
       the environment.
       """)
 
-  @Option(help: "Port of the API. (default: 8080, or a free one)")
+  @Option(
+    help: """
+      Port of the API; the simulated App Store and year get the next two. (default: 8080, or a \
+      free one)
+      """)
   var port: Int?
+
+  @Flag(help: "Listen on all interfaces instead of \(DemoServer.host), for containers.")
+  var allInterfaces = false
 
   @Flag(name: .customLong("exit"), help: "Exit afterwards; exit status 1 on a wrong outcome.")
   var exits = false
@@ -48,8 +55,8 @@ struct DemoCommand: AsyncParsableCommand {
   private static let mostCustomers = 10_000
 
   func validate() throws {
-    guard (0...65_535).contains(port ?? 0) else {
-      throw ValidationError("--port must be from 0 to 65535.")
+    guard (0...65_533).contains(port ?? 0) else {
+      throw ValidationError("--port must be from 0 to 65533.")
     }
     guard (0...Self.mostCustomers).contains(customers) else {
       throw ValidationError("--customers must be from 0 to \(Self.mostCustomers).")
@@ -59,7 +66,9 @@ struct DemoCommand: AsyncParsableCommand {
   func run() async throws {
     let logger = Logger.bootstrapTenure(level: logLevel)
     PrometheusRegistry.bootstrapTenure()
-    let program = DemoProgram(port: port, customers: customers, exits: exits, logger: logger)
+    let program = DemoProgram(
+      host: allInterfaces ? "0.0.0.0" : DemoServer.host, port: port, customers: customers,
+      exits: exits, logger: logger)
     let isAsExpected = try await program.run()
     if exits, !isAsExpected { throw ExitCode.failure }
   }

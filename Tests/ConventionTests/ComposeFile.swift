@@ -10,6 +10,7 @@ struct ComposeFile: Decodable {
 
     struct Build: Decodable {
       var dockerfile: String
+      var target: String
     }
 
     struct Healthcheck: Decodable {
@@ -69,12 +70,9 @@ struct ComposeFile: Decodable {
   var secrets: [String: Secret]?
   var volumes: [String: String?]?
 
-  /// The services that `docker compose up` starts with a profile, or without any.
-  func started(with profile: String? = nil) -> Set<String> {
-    Set(
-      services.filter { _, service in
-        service.profiles.map { names in profile.map(names.contains) ?? false } ?? true
-      }.keys)
+  /// The services that `docker compose up` starts with these profiles.
+  func started(with profiles: Set<String>) -> Set<String> {
+    Set(services.filter { $0.value.profiles.map { !profiles.isDisjoint(with: $0) } ?? true }.keys)
   }
 
   /// Applies an override file as `docker compose` does, as far as ours need it.
@@ -108,7 +106,7 @@ enum ComposeForm: CaseIterable, Sendable {
     }
   }
 
-  /// The services started without a profile.
+  /// The services of the profile `production`.
   var services: Set<String> {
     let programs: Set = ["postgres", "migrate", "serve", "work"]
     return switch self {

@@ -18,6 +18,18 @@ struct ContainerTests {
     }
   }
 
+  /// The stages of the Dockerfile; a base is an image or another stage.
+  private static var stages: [(base: String, name: String, user: String?)] {
+    get throws {
+      try #require(Repository.text(of: ".docker/Dockerfile"))
+        .split(separator: "\nFROM ").dropFirst().map { stage in
+          let head = try #require(stage.prefixMatch(of: /(\S+) AS (\S+)\n/))
+          let user = stage.matches(of: /\nUSER (\S+)/).last
+          return (String(head.1), String(head.2), user.map { String($0.1) })
+        }
+    }
+  }
+
   /// The operator's directories next to `docker-compose.yml`; true: mounted read-only.
   private static let ownDirectories = [".secrets/optional": true, "exchange": false]
 
@@ -25,12 +37,13 @@ struct ContainerTests {
   func everyImageIsPinned(form: ComposeForm) throws {
     for (name, service) in try form.file.services {
       #expect(
-        service.build.map { _ in service.image == "tenure" }
-          ?? service.image.map(Self.isPinned) ?? false,
+        service.build.map { build in
+          service.image == (build.target == "tenure" ? "tenure" : "tenure-\(build.target)")
+        } ?? service.image.map(Self.isPinned) ?? false,
         "\(name)")
     }
-    let dockerfile = try #require(Repository.text(of: ".docker/Dockerfile"))
-    let bases = dockerfile.matches(of: /FROM (\S+)/).map { String($0.1) }
+    let stages = try Self.stages
+    let bases = stages.map(\.base).filter { base in !stages.contains { $0.name == base } }
     #expect(bases.count == 2)
     for base in bases { #expect(Self.isPinned(base), "\(base)") }
   }
@@ -70,7 +83,7 @@ struct ContainerTests {
   @Test(arguments: ComposeForm.allCases)
   func everyPortIsOnTheLoopbackAddress(form: ComposeForm) throws {
     let ports = try form.file.services.values.flatMap { $0.ports ?? [] }
-    #expect(ports.count == 3)
+    #expect(ports.count == 6)
     for port in ports { #expect(port.hasPrefix("127.0.0.1:"), "\(port)") }
   }
 
@@ -160,7 +173,9 @@ struct ContainerTests {
       for volume in service.namedVolumes {
         #expect(file.volumes?.keys.contains(volume) == true, "\(name): \(volume)")
       }
-      if let build = service.build { #expect(Repository.files.contains(build.dockerfile)) }
+      guard let build = service.build else { continue }
+      #expect(Repository.files.contains(build.dockerfile))
+      #expect(try Self.stages.contains { $0.name == build.target }, "\(name)")
     }
     // The Citus leaves the volume of the one PostgreSQL as it is.
     let used = Set(file.services.values.flatMap(\.namedVolumes)).union(["postgres"])
@@ -178,22 +193,38 @@ struct ContainerTests {
       // Services that run once need no health check: others wait for their exit.
       #expect((service.healthcheck == nil) == (service.restart == "no"), "\(name)")
       // `up --wait` waits for the first check, which comes after one interval.
-      if let interval = service.healthcheck?.interval, service.profiles == nil {
+      if let interval = service.healthcheck?.interval,
+        service.profiles?.contains("production") == true
+      {
         #expect(["2s", "5s"].contains(interval), "\(name): \(interval)")
       }
     }
-    let dockerfile = try #require(Repository.text(of: ".docker/Dockerfile"))
-    #expect(dockerfile.contains(/\nUSER [1-9]\d*\n/))
+    for stage in try Self.stages where stage.name != "build" {
+      #expect(stage.user?.wholeMatch(of: /[1-9]\d*/) != nil, "\(stage.name)")
+    }
   }
 
+  /// The demo needs no settings or secrets, which do not exist without production.
   @Test(arguments: ComposeForm.allCases)
-  func profilesAddToWhatIsAlwaysThere(form: ComposeForm) throws {
+  func profilesSelectServices(form: ComposeForm) throws {
     let file = try form.file
-    #expect(file.started() == form.services)
-    #expect(file.started(with: "monitoring") == form.services.union(["prometheus", "grafana"]))
-    #expect(file.started(with: "command") == form.services.union(["tenure"]))
-    for profile in [nil, "monitoring", "command"] {
-      let started = file.started(with: profile)
+    #expect(file.started(with: []) == [])
+    #expect(file.started(with: ["production"]) == form.services)
+    #expect(file.started(with: ["monitoring"]) == form.services.union(["prometheus", "grafana"]))
+    // `run` adds the command's profile to those in `.env`.
+    #expect(file.started(with: ["production", "command"]) == form.services.union(["tenure"]))
+    #expect(try Self.head.contains("#   echo COMPOSE_PROFILES=production > .env\n"))
+
+    #expect(file.started(with: ["demo"]) == ["demo"])
+    let demo = try #require(file.services["demo"])
+    #expect(demo.environmentFiles == nil && demo.secrets == nil && demo.volumes == nil)
+    #expect(demo.command == ["demo", "--all-interfaces", "--port", "8080"])
+    // The demo prints its own ports: they must be published unchanged.
+    #expect(demo.ports == (8080...8082).map { "127.0.0.1:\($0):\($0)" })
+    #expect(try Self.head.contains("`docker compose --profile demo up`"))
+
+    for profiles in [["production"], ["monitoring"], ["production", "command"], ["demo"]] {
+      let started = file.started(with: Set(profiles))
       for name in started {
         for (other, dependency) in file.services[name]?.dependencies ?? [:] {
           #expect(started.contains(other), "\(name) waits for \(other)")

@@ -19,7 +19,11 @@ import UnixSignals
 
 /// `tenure demo`: starts its parts in order and stops them in reverse.
 package struct DemoProgram {
-  /// The API's port; nil: 8080 or, if that is taken, a free one.
+  /// The address on which all servers listen.
+  let host: String
+  /// The API's port; the App Store and the simulated year have the next two.
+  ///
+  /// 0 or nil selects free ports; with nil, the API has 8080 unless that is taken.
   let port: Int?
   /// The number of customers in the simulated year; 0 skips it.
   let customers: Int
@@ -27,7 +31,8 @@ package struct DemoProgram {
   let exits: Bool
   let logger: Logger
 
-  package init(port: Int?, customers: Int, exits: Bool, logger: Logger) {
+  package init(host: String, port: Int?, customers: Int, exits: Bool, logger: Logger) {
+    self.host = host
     self.port = port
     self.customers = customers
     self.exits = exits
@@ -67,7 +72,8 @@ package struct DemoProgram {
     let assembly = try await Assembly(
       database: database, settings: settings, transport: network, logger: logger,
       clock: .jumping { simulation.now })
-    let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: port)
+    let server = DemoServer(
+      api: assembly.api(keys: try settings.apiKeys()), host: host, port: port)
     guard let serverAPI = assembly.serverAPI else {
       preconditionFailure("The demo's settings have a key for the App Store Server API.")
     }
@@ -148,7 +154,9 @@ package struct DemoProgram {
     guard customers > 0 else { return try await body(nil) }
     let files = directory.appending(path: Self.yearName)
     try await withDatabase(await postgres.uri(database: Self.yearName)) { database in
-      try await yearWorld.show(database, directory: files, to: keys) { try await body($0) }
+      try await yearWorld.show(
+        database, directory: files, host: host, port: port(after: 2), to: keys
+      ) { try await body($0) }
     }
   }
 
@@ -170,24 +178,40 @@ package struct DemoProgram {
       configuration: AppStoreSimulation.Configuration(
         seed: 1, start: start, speed: 1, apps: [DemoCatalogue.app],
         renewalLead: .hours(22) ... .hours(22)))
-    let server = AppStoreSimulatorServer(simulation: simulation, logger: logger)
-    return try await withServices([server], logger: logger) {
-      try await body(simulation, server.port)
+    let port = port(after: 1)
+    let server = AppStoreSimulatorServer(
+      simulation: simulation, configuration: .init(host: host, port: port), logger: logger)
+    do {
+      return try await withServices([server], logger: logger) {
+        try await body(simulation, server.port)
+      }
+    } catch {
+      throw SettingError(
+        listeningOn: host, named: "--all-interfaces", port: port, named: "--port", error) ?? error
     }
+  }
+
+  /// The port at a distance from the API's; 0 for a free one.
+  private func port(after distance: Int) -> Int {
+    guard let port, port > 0 else { return 0 }
+    return port + distance
   }
 }
 
 /// The API on a given port or, without one, on 8080 or a free port.
 struct DemoServer: Service {
+  /// The default address, and the one in all URLs.
   static let host = "127.0.0.1"
   private static let usualPort = 8080
 
   private let api: API
+  private let host: String
   private let wantedPort: Int?
   private let ports = AsyncStream.makeStream(of: Int.self)
 
-  init(api: API, port: Int?) {
+  init(api: API, host: String = Self.host, port: Int?) {
     self.api = api
+    self.host = host
     wantedPort = port
   }
 
@@ -207,7 +231,7 @@ struct DemoServer: Service {
       try await serve(at: wantedPort ?? Self.usualPort)
     } catch {
       let fault = SettingError(
-        listeningOn: Self.host, named: "--host", port: wantedPort ?? Self.usualPort,
+        listeningOn: host, named: "--all-interfaces", port: wantedPort ?? Self.usualPort,
         named: "--port", error)
       guard let fault else { throw error }
       guard wantedPort == nil else { throw fault }
@@ -217,7 +241,7 @@ struct DemoServer: Service {
 
   private func serve(at port: Int) async throws {
     let listening = ports.continuation
-    try await api.application(host: Self.host, port: port) { listening.yield($0) }.run()
+    try await api.application(host: host, port: port) { listening.yield($0) }.run()
   }
 }
 

@@ -1,4 +1,6 @@
 import Foundation
+import NIOCore
+import NIOPosix
 import Testing
 
 @testable import Bootstrap
@@ -35,15 +37,29 @@ struct DemoCommandTests {
     arguments: [(SIGINT, "✓"), visited, (SIGTERM, "curl ")])
   func stops(on signal: Int32, after text: String) async throws {
     try await withTemporaryDirectory { directory in
+      let isVisited = (signal, text) == Self.visited
+      let port = isVisited ? try await Self.freePorts() : 0
       let demo = try ChildProcess(
-        try TenureProgram.executable, ["demo", "--port", "0", "--customers", "0"],
+        try TenureProgram.executable,
+        ["demo", "--port", "\(port)", "--customers", "0"]
+          + (isVisited ? ["--all-interfaces"] : []),
         environment: Self.temporaryFiles(in: directory), in: directory)
       let end = ContinuousClock.now + Self.limit
       while !demo.output.contains(text), ContinuousClock.now < end {
         try await Task.sleep(for: .milliseconds(50))
       }
       #expect(demo.isRunning, "\(demo.errors)")
-      if (signal, text) == Self.visited { try await DemoVisit(demo.output).visit() }
+      if isVisited {
+        try await DemoVisit(demo.output).visit()
+        #expect(demo.output.contains("http://127.0.0.1:\(port)/admin"))
+        #expect(demo.output.contains("http://127.0.0.1:\(port + 1)/simulator"))
+        #if os(Linux)
+          // As from outside of a container.
+          for path in ["\(port)/healthz", "\(port + 1)/simulator"] {
+            _ = try await DemoVisit.get("http://127.0.0.2:\(path)")
+          }
+        #endif
+      }
       kill(demo.processID, signal)
       while demo.isRunning, ContinuousClock.now < end {
         try await Task.sleep(for: .milliseconds(50))
@@ -52,6 +68,21 @@ struct DemoCommandTests {
       await demo.kill()
       #expect(try Self.leftovers(in: directory).isEmpty)
     }
+  }
+
+  /// The first of two consecutive free ports.
+  private static func freePorts() async throws -> Int {
+    for first in (20_000..<30_000).shuffled() {
+      if await isFree(first), await isFree(first + 1) { return first }
+    }
+    throw CancellationError()
+  }
+
+  private static func isFree(_ port: Int) async -> Bool {
+    let bootstrap = ServerBootstrap(group: .singletonMultiThreadedEventLoopGroup)
+    let channel = try? await bootstrap.bind(host: "0.0.0.0", port: port).get()
+    try? await channel?.close()
+    return channel != nil
   }
 
   private static func temporaryFiles(in directory: URL) -> [String: String] {

@@ -49,16 +49,17 @@ struct YearEnvironment: Sendable {
   /// Serves the database of a finished year, as of its end and without a worker, while a body runs
   /// with its address.
   func show(
-    _ database: ConnectionPool, directory: URL, to keys: DemoKeys,
+    _ database: ConnectionPool, directory: URL, host: String = DemoServer.host, port: Int = 0,
+    to keys: DemoKeys,
     _ body: (String) async throws -> Void
   ) async throws {
     let settings = try await DemoSettings(
       in: directory, simulation: try plan.openAppStore(), port: Self.unusedPort
     ).read(keys: keys)
     let end = plan.end
-    try await serve(database, with: settings, clock: .jumping { end }, isWorking: false) {
-      try await body($0.url)
-    }
+    try await serve(
+      database, with: settings, host: host, port: port, clock: .jumping { end }, isWorking: false
+    ) { try await body($0.url) }
   }
 
   private struct Served {
@@ -70,14 +71,16 @@ struct YearEnvironment: Sendable {
   }
 
   private func serve<Value: Sendable>(
-    _ database: ConnectionPool, with settings: Settings, clock: WorkerClock, isWorking: Bool,
+    _ database: ConnectionPool, with settings: Settings, host: String = DemoServer.host,
+    port: Int = 0, clock: WorkerClock, isWorking: Bool,
     _ body: (Served) async throws -> Value
   ) async throws -> Value {
     try await withHTTPClient { client in
       let assembly = try await Assembly(
         database: database, settings: settings, transport: HTTPClientTransport(client: client),
         logger: logger, clock: clock)
-      let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: 0)
+      let server = DemoServer(
+        api: assembly.api(keys: try settings.apiKeys()), host: host, port: port)
       let refresh = assembly.catalogueRefresh
       let worker = isWorking ? assembly.worker() : []
       return try await withServices([server, refresh] + worker, logger: logger) {
