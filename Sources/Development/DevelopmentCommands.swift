@@ -4,6 +4,7 @@ package import ArgumentParser
 import Bootstrap
 import Foundation
 import HTTPAPI
+import Intake
 import Logging
 import Observability
 import Secrets
@@ -64,13 +65,34 @@ struct DemoCommand: AsyncParsableCommand {
   }
 
   func run() async throws {
-    let logger = Logger.bootstrapTenure(level: logLevel)
+    let (logger, log) = try Self.log(level: logLevel)
     PrometheusRegistry.bootstrapTenure()
     let program = DemoProgram(
       host: allInterfaces ? "0.0.0.0" : DemoServer.host, port: port, customers: customers,
-      exits: exits, logger: logger)
+      exits: exits, logger: logger, log: log)
     let isAsExpected = try await program.run()
     if exits, !isAsExpected { throw ExitCode.failure }
+  }
+}
+
+extension DemoCommand {
+  /// Sends the programs' logs to a file, because the story goes to the terminal.
+  ///
+  /// - Returns: The logger, and the file's path.
+  private static func log(level: Logger.Level) throws -> (Logger, path: String) {
+    let file = FileManager.default.temporaryDirectory
+      .appending(path: "tenure-demo-\(ProcessInfo.processInfo.processIdentifier).log")
+    try Data().write(to: file)
+    let handle = try FileHandle(forWritingTo: file)
+    LoggingSystem.bootstrap(
+      { label, provider in
+        JSONLogHandler(label: label, metadataProvider: provider) {
+          try? handle.write(contentsOf: Data($0.utf8))
+        }
+      }, metadataProvider: LogContext.metadataProvider)
+    var logger = Logger(label: "tenure")
+    logger.logLevel = level
+    return (logger, file.path(percentEncoded: false))
   }
 }
 

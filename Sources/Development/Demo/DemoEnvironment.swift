@@ -22,7 +22,7 @@ final class DemoEnvironment {
   /// Delivers Apple's notifications when the story says so.
   let sender: NotificationSender
   let serverAPI: AppStoreServerAPI
-  let printer: StoryPrinter
+  private(set) var printer: StoryPrinter
   private(set) var checks: [DemoCheck] = []
 
   private var scenario = ""
@@ -44,12 +44,14 @@ final class DemoEnvironment {
 
   /// Begins a scenario: without people on stage or notifications in flight.
   func begin(_ scenario: DemoScenario) throws {
-    self.scenario = scenario.number
+    self.scenario = scenario.title
     cast = []
     nextFault = nil
     simulation.giveUpNotifications()
     try chooseNotifications(.v2)
-    printer.heading(scenario.number, scenario.title)
+    printer.isSilent = scenario.moral == nil
+    printer.heading(scenario.title)
+    if let moral = scenario.moral { printer.remark(moral) }
   }
 
   // MARK: People
@@ -152,9 +154,7 @@ final class DemoEnvironment {
     let wish = isMet ? "" : " (Expected: \(owner ?? "unclaimed"), \(rule.rawValue).)"
     expect(
       isMet, "\(result): \(found.decision.because)\(wish)",
-      DemoCheck.Ownership(
-        what: what, transaction: id, expected: owner, owner: found.owner,
-        rule: found.decision.rule))
+      DemoCheck.Ownership(what: what, transaction: id))
   }
 
   /// Checks an account's active entitlements, now or at another time.

@@ -7,7 +7,7 @@ import Foundation
 import HTTPAPI
 import Hummingbird
 import LedgerStorage
-package import Logging
+import Logging
 import Postgres
 import PrivatePostgres
 import Reports
@@ -18,7 +18,7 @@ import Synchronization
 import UnixSignals
 
 /// `tenure demo`: starts its parts in order and stops them in reverse.
-package struct DemoProgram {
+struct DemoProgram {
   /// The address on which all servers listen.
   let host: String
   /// The API's port; the App Store and the simulated year have the next two.
@@ -30,17 +30,11 @@ package struct DemoProgram {
   /// Whether to end after the story.
   let exits: Bool
   let logger: Logger
-
-  package init(host: String, port: Int?, customers: Int, exits: Bool, logger: Logger) {
-    self.host = host
-    self.port = port
-    self.customers = customers
-    self.exits = exits
-    self.logger = logger
-  }
+  /// The path of the log.
+  let log: String
 
   /// - Returns: Whether every outcome was as expected.
-  package func run() async throws -> Bool {
+  func run() async throws -> Bool {
     StoryPrinter().line("Starting a private PostgreSQL, a simulated App Store and Tenure …")
     return try await withOwnServer { postgres, directory in
       try await withDatabase(await postgres.uri()) { database in
@@ -81,6 +75,13 @@ package struct DemoProgram {
       simulation: simulation, network: network, ledger: assembly.ledger, server: server,
       client: client, sender: NotificationSender(simulation: simulation, transport: transport),
       serverAPI: serverAPI, keys: keys, simulatorPort: simulatorPort, settingsPath: files.path,
+      log: log,
+      poll: {
+        _ = try await PollPass(
+          tools: assembly.jobTools, pollsPerHour: Self.pollsPerHour, name: "demo",
+          patience: .seconds(60), logger: logger, now: { simulation.now }
+        ).run { _ in }
+      },
       year: year, showingYear: showingYear, exits: exits)
     let services: [any Service] =
       [server, assembly.catalogueRefresh] + assembly.worker()
@@ -160,6 +161,7 @@ package struct DemoProgram {
     }
   }
 
+  private static let pollsPerHour = 144_000
   /// The name of the year's database and of its directory.
   private static let yearName = "year"
 

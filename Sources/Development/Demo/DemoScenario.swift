@@ -4,17 +4,18 @@ import Subscriptions
 
 /// A short story: people's actions and the expected outcomes.
 struct DemoScenario: Sendable {
-  /// The scenario's number in the article on ownership; letters for scenarios beyond it.
-  let number: String
   let title: String
+  /// Why the outcome matters, for the few scenarios that are told in full; nil for the others,
+  /// which the table of results lists.
+  let moral: String?
   let play: @Sendable (DemoEnvironment) async throws -> Void
 
   init(
-    _ number: String, _ title: String,
+    _ title: String, moral: String? = nil,
     play: @escaping @Sendable (DemoEnvironment) async throws -> Void
   ) {
-    self.number = number
     self.title = title
+    self.moral = moral
     self.play = play
   }
 
@@ -32,6 +33,9 @@ struct DemoScenario: Sendable {
     reversedRefund, doorbell, revokedShare, purchaseFoundByToken, movedSubscription,
     foundInHistory,
   ]
+
+  /// All scenarios in order, which are numbered from 1.
+  static let all = past + today
 }
 
 /// The sample app's products and their entitlements.
@@ -73,23 +77,22 @@ struct DemoSummary {
   let audit: LedgerAudit
 
   func print(with printer: StoryPrinter) {
-    printer.heading("∑", "Results")
+    printer.heading("\(DemoScenario.all.count) scenarios")
+    let byScenario = Dictionary(grouping: checks, by: \.scenario)
     printer.table(
-      [["", "scenario", "charge", "expected owner", "owner", "rule"]]
-        + checks.compactMap { check in
-          check.ownership.map {
-            [
-              StoryPrinter.mark(check.isMet), check.scenario, $0.what,
-              $0.expected ?? "unclaimed", $0.owner ?? "unclaimed", $0.rule.rawValue,
-            ]
-          }
-        })
+      DemoScenario.all.enumerated().map { position, scenario in
+        let checks = byScenario[scenario.title] ?? []
+        let met = checks.count(where: \.isMet)
+        return [
+          printer.mark(met == checks.count), "\(position + 1)", "\(met) of \(checks.count)",
+          scenario.title,
+        ]
+      })
     let met = checks.count(where: \.isMet)
-    let scenarios = Set(checks.map(\.scenario)).count
     printer.line()
-    printer.remark("\(scenarios) scenarios: \(met) of \(checks.count) outcomes as expected.")
+    printer.remark("\(met) of \(checks.count) outcomes as expected.")
     for check in checks where !check.isMet {
-      printer.remark("✗ scenario \(check.scenario): \(check.sentence)")
+      printer.remark("✗ \(check.scenario): \(check.sentence)")
     }
     printer.remark(
       "Ledger audit: \(audit.lines) original transactions, \(audit.charges) charges, "
@@ -104,11 +107,9 @@ struct DemoCheck: Sendable {
   struct Ownership: Sendable {
     let what: String
     let transaction: TransactionID
-    let expected: String?
-    let owner: String?
-    let rule: Decision.Rule
   }
 
+  /// The scenario's title.
   let scenario: String
   let isMet: Bool
   let sentence: String

@@ -12,6 +12,10 @@ import Synchronization
 struct StoryPrinter: Sendable {
   /// The output's width in columns.
   private static let width = 100
+  static let isTerminal = isatty(STDOUT_FILENO) == 1
+
+  /// Whether nothing is printed.
+  var isSilent = false
 
   func line(_ text: String = "") {
     write(text + "\n")
@@ -19,12 +23,14 @@ struct StoryPrinter: Sendable {
 
   /// Writes a text without a line break.
   func write(_ text: String) {
+    guard !isSilent else { return }
     try? FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
   }
 
-  func heading(_ number: String, _ title: String) {
-    let text = "── \(number) ── \(title) "
-    line("\n" + text + String(repeating: "─", count: max(0, Self.width - text.count)))
+  func heading(_ title: String) {
+    let text = "── \(title) "
+    let rule = String(repeating: "─", count: max(0, Self.width - text.count))
+    line(Self.isTerminal ? "\n\u{1B}[1m\(text)\u{1B}[0m\(rule)" : "\n\(text)\(rule)")
   }
 
   /// Prints an event with its date.
@@ -34,7 +40,7 @@ struct StoryPrinter: Sendable {
 
   /// Prints an outcome and whether it is as expected.
   func check(_ isMet: Bool, _ text: String) {
-    paragraph("          \(Self.mark(isMet))   ", text)
+    paragraph("          \(mark(isMet))   ", text)
   }
 
   /// Prints a remark on the story as a whole.
@@ -56,7 +62,11 @@ struct StoryPrinter: Sendable {
     }
   }
 
-  static func mark(_ isMet: Bool) -> String { isMet ? "✓" : "✗" }
+  /// A check mark or a cross, on a terminal in green or red.
+  func mark(_ isMet: Bool) -> String {
+    let mark = isMet ? "✓" : "✗"
+    return Self.isTerminal ? "\u{1B}[\(isMet ? 32 : 31)m\(mark)\u{1B}[0m" : mark
+  }
 
   /// Wraps a text at spaces, with hanging indentation.
   private func paragraph(_ lead: String, _ text: String) {
@@ -96,6 +106,10 @@ struct DemoStory: Service {
   let keys: DemoKeys
   let simulatorPort: Int
   let settingsPath: String
+  /// The path of the log.
+  let log: String
+  /// Polls Apple about the subscriptions that are due.
+  let poll: @Sendable () async throws -> Void
   /// Simulates a year; returns nil if it is skipped.
   let year: @Sendable () async throws -> YearComparison?
   let showingYear: ShowingYear
@@ -118,8 +132,8 @@ struct DemoStory: Service {
     do {
       try await cancelWhenGracefulShutdown {
         let tenure = "http://\(DemoServer.host):\(try await self.server.port)"
-        let checks = try await self.play(to: tenure)
-        if !self.exits { try await self.stay(up: tenure, after: checks) }
+        try await self.play(to: tenure)
+        if !self.exits { try await self.stayUp() }
       }
     } catch is CancellationError {
       return
@@ -127,7 +141,7 @@ struct DemoStory: Service {
   }
 
   /// Plays the story against the API at a URL.
-  private func play(to baseURL: String) async throws -> [DemoCheck] {
+  private func play(to baseURL: String) async throws {
     let admin = TenureClient(client: client, baseURL: baseURL, key: keys.admin)
     let tenure = TenureClient(client: client, baseURL: baseURL, key: keys.app)
     try await DemoCatalogue.describe(to: admin)
@@ -155,17 +169,23 @@ struct DemoStory: Service {
 
     let audit = try await ledger.auditor.audit()
     DemoSummary(checks: stage.checks, audit: audit).print(with: printer)
+    // Polling was off; otherwise the jobs of the past would be shown as overdue.
+    try await poll()
+    printInvitation(to: baseURL, after: stage.checks)
     let comparison = try await year()
     let isAsExpected =
       stage.checks.allSatisfy(\.isMet) && audit.isClean && comparison?.isClean ?? true
     outcome.isAsExpected.withLock { $0 = isAsExpected }
-    return stage.checks
   }
 
   /// Keeps the program running; Apple's notifications are delivered automatically from here on.
-  private func stay(up tenure: String, after checks: [DemoCheck]) async throws {
+  private func stayUp() async throws {
     try await showingYear(keys) { [self] year in
-      printInvitation(to: tenure, and: year, after: checks)
+      printer.line()
+      if let year {
+        printer.line("Admin UI of the simulated year  \(year)/admin (same key, on its last day)")
+      }
+      printer.line("Press Ctrl-C to stop; all demo data is removed.")
       try await sender.run()
     }
   }
@@ -181,36 +201,34 @@ struct DemoStory: Service {
   }
 
   /// Prints addresses and commands to try.
-  private func printInvitation(
-    to tenure: String, and year: String?, after checks: [DemoCheck]
-  ) {
+  private func printInvitation(to tenure: String, after checks: [DemoCheck]) {
     let curl = "curl -s -H 'Authorization: Bearer \(keys.app)' \(tenure)"
-    let yearPages =
-      year.map { "\nAdmin UI of the simulated year  \($0)/admin (same key, on its last day)" } ?? ""
     let appStore = "http://\(DemoServer.host):\(simulatorPort)/simulator"
+    let executable =
+      Bundle.main.executableURL?.path(percentEncoded: false) ?? CommandLine.arguments[0]
     func transaction(of scenario: DemoScenario) -> String {
-      checks.filter { $0.scenario == scenario.number }.compactMap(\.ownership).last?
+      checks.filter { $0.scenario == scenario.title }.compactMap(\.ownership).last?
         .transaction.rawValue ?? ""
     }
     printer.line(
       """
 
       Tenure                          \(tenure)
-      Admin UI                        \(tenure)/admin (log in with the admin key)\(yearPages)
+      Admin UI                        \(tenure)/admin (log in with the admin key)
       API reference                   \(tenure)/openapi.yaml
       App Store                       \(appStore)
       Keys (valid for this demo)      \(keys.app) (role app), \(keys.admin) (role admin)
+      Log of all programs             \(log)
 
       petra's entitlements:
         \(curl)/v1/accounts/petra/entitlements
-      The corrected charge of scenario 18, its owner and the reason:
+      klara's corrected charge, its owner and the reason:
         \(curl)/v1/transactions/\(transaction(of: .correction))
-      Refund petra's month, then repeat the first request (notifications now arrive automatically):
+      Refund petra's month, then repeat the first request (from “Press Ctrl-C” on, notifications
+      arrive automatically):
         curl -s \(appStore)/refund -d '{"transaction_id": "\(transaction(of: .appleIsDown))"}'
       Notifications that Apple could not deliver in the last seven days:
-        \(CommandLine.arguments[0]) app-store notifications --failures --config \(settingsPath)
-
-      Press Ctrl-C to stop; all demo data is removed.
+        \(executable) app-store notifications --failures --config \(settingsPath)
       """)
   }
 }

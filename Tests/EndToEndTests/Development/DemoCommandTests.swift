@@ -89,10 +89,10 @@ struct DemoCommandTests {
     ["TMPDIR": directory.path(percentEncoded: false)]
   }
 
-  /// The files in a directory, without the program's output.
+  /// The files in a directory, without the program's output and its log.
   private static func leftovers(in directory: URL) throws -> [String] {
     try FileManager.default
       .contentsOfDirectory(atPath: directory.path(percentEncoded: false))
-      .filter { !$0.hasSuffix(".out") && !$0.hasSuffix(".err") }
+      .filter { name in ![".out", ".err", ".log"].contains { name.hasSuffix($0) } }
   }
 }

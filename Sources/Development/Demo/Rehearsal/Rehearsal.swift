@@ -65,7 +65,7 @@ package struct Rehearsal {
   }
 
   private func run(on servers: RehearsalServers, in directory: URL) async throws -> Bool {
-    printer.heading("1", "Before the migration: \(plan.owners) customers of another backend")
+    printer.heading("1. Before the migration: \(plan.owners) customers of another backend")
     let simulation = try AppStoreSimulation(
       configuration: .init(
         seed: plan.seed, start: plan.past, speed: 0, apps: [DemoCatalogue.app]))
@@ -130,7 +130,7 @@ package struct Rehearsal {
         try stage.simulation.setNotificationTargets(
           [NotificationTarget(.v2, url: tenure.notificationURL)])
         try await moveIn(stage, ledger, sender)
-        printer.heading("3", "The week after the migration, on a fast clock")
+        printer.heading("3. The week after the migration, on a fast clock")
         let week = try Year(
           plan.week.beginning(at: stage.simulation.now), simulation: stage.simulation,
           tenure: tenure, sender: sender, ledger: ledger, clockHand: stage.hand.move,
@@ -146,7 +146,7 @@ package struct Rehearsal {
   private func moveIn(
     _ stage: Stage, _ ledger: Ledger, _ sender: NotificationSender
   ) async throws {
-    printer.heading("2", "Monday: the migration")
+    printer.heading("2. Monday: the migration")
     let file = stage.directory.appending(path: "owners.csv")
     try stage.owners.writeOwners(of: stage.simulation, to: file)
     let path = file.path(percentEncoded: false)
@@ -259,7 +259,7 @@ package struct Rehearsal {
     probing.cancel()
     await probing.value
     let comparison = try await week.compare(with: ledger)
-    printer.heading("4", "Results")
+    printer.heading("4. Results")
     let faults = await probe.faults
     printer.check(
       faults.isEmpty,

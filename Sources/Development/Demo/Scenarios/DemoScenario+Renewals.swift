@@ -5,7 +5,11 @@ import Subscriptions
 /// Renewals, whose owner does not depend on who is logged in.
 extension DemoScenario {
   static let renewalUnderAnotherLogin = DemoScenario(
-    "1", "Apple renews anna's month; ben's session submits it"
+    "Apple renews anna's month; ben's session submits it",
+    moral: """
+      One phone often has several logins, and Apple's receipt names none of them. The renewal \
+      belongs to the account that was still auto-renewing, even if another one submits it first.
+      """
   ) { stage in
     let phone = try stage.phone("anna")
     try await phone.subscribe("monthly")
@@ -22,7 +26,7 @@ extension DemoScenario {
   }
 
   static let renewalWithoutSubmission = DemoScenario(
-    "9", "uma's month renews; the renewal is never submitted"
+    "uma's month renews; the renewal is never submitted"
   ) { stage in
     let phone = try stage.phone("uma")
     try await phone.subscribe("monthly")
@@ -36,7 +40,7 @@ extension DemoScenario {
   }
 
   static let earlyRenewal = DemoScenario(
-    "15", "fritz's session reports elsa's renewal 20 hours early"
+    "fritz's session reports elsa's renewal 20 hours early"
   ) { stage in
     let phone = try stage.phone("elsa")
     try await phone.subscribe("monthly")
@@ -54,7 +58,7 @@ extension DemoScenario {
   }
 
   static let offAfterEarlyCharge = DemoScenario(
-    "17", "irma turns auto-renew off after Apple has charged 22 hours early"
+    "irma turns auto-renew off after Apple has charged 22 hours early"
   ) { stage in
     let phone = try stage.phone("irma")
     try await phone.subscribe("monthly")
@@ -75,7 +79,7 @@ extension DemoScenario {
 /// Lapsed subscriptions and recovered charges.
 extension DemoScenario {
   static let recoveryAfterRetry = DemoScenario(
-    "5", "karin's card fails; Apple reports a billing retry, which succeeds on day 20"
+    "karin's card fails; Apple reports a billing retry, which succeeds on day 20"
   ) { stage in
     let phone = try stage.phone("karin")
     try await phone.subscribe("monthly")
@@ -101,7 +105,7 @@ extension DemoScenario {
   }
 
   static let unknownRecovery = DemoScenario(
-    "5b", "The same with mona's card, but Tenure never learns of the billing retry"
+    "The same with mona's card, but Tenure never learns of the billing retry"
   ) { stage in
     let phone = try stage.phone("mona")
     try await phone.subscribe("monthly")
@@ -118,7 +122,7 @@ extension DemoScenario {
   }
 
   static let purchaseAfterMonths = DemoScenario(
-    "6", "olga lapsed four months ago; paul subscribes on that Apple ID"
+    "olga lapsed four months ago; paul subscribes on that Apple ID"
   ) { stage in
     let phone = try stage.phone("olga")
     try await phone.subscribe("monthly")
@@ -132,7 +136,7 @@ extension DemoScenario {
   }
 
   static let purchaseAfterRefund = DemoScenario(
-    "7", "queenie's month is refunded; ravi buys on that Apple ID"
+    "queenie's month is refunded; ravi buys on that Apple ID"
   ) { stage in
     let phone = try stage.phone("queenie")
     try await phone.subscribe("monthly")
@@ -148,7 +152,7 @@ extension DemoScenario {
   }
 
   static let resubscriptionWithoutSubmission = DemoScenario(
-    "10", "wanda lapsed; Apple reports a purchase in Settings before it is submitted"
+    "wanda lapsed; Apple reports a purchase in Settings before it is submitted"
   ) { stage in
     let phone = try stage.phone("wanda")
     try await phone.subscribe("monthly")
@@ -165,7 +169,7 @@ extension DemoScenario {
   }
 
   static let renewalOfAnUnclaimedPurchase = DemoScenario(
-    "16", "gita lapsed; a purchase in Settings stays unclaimed; hans submits its renewal"
+    "gita lapsed; a purchase in Settings stays unclaimed; hans submits its renewal"
   ) { stage in
     let phone = try stage.phone("gita")
     try await phone.subscribe("monthly")

@@ -4,7 +4,7 @@ import Subscriptions
 /// Submissions that are interrupted, repeated, or wait for Apple.
 extension DemoScenario {
   static let lostOrder = DemoScenario(
-    "A", "olaf's app crashes between payment and submission; the order is fulfilled later"
+    "olaf's app crashes between payment and submission; the order is fulfilled later"
   ) { stage in
     let phone = try stage.phone("olaf")
     let order = try await stage.tenure.openOrder(of: "olaf", for: "lifetime")
@@ -22,7 +22,13 @@ extension DemoScenario {
       "The order is \(found.status.rawValue) by \(found.transactionID?.rawValue ?? "nothing").")
   }
 
-  static let refund = DemoScenario("B", "rita's current month is refunded") { stage in
+  static let refund = DemoScenario(
+    "rita's current month is refunded",
+    moral: """
+      A refund arrives outside of any session. It revokes exactly the refunded charge, and access \
+      ends at once.
+      """
+  ) { stage in
     let phone = try stage.phone("rita")
     try await phone.subscribe("monthly")
     try await stage.notify()
@@ -36,7 +42,11 @@ extension DemoScenario {
   }
 
   static let appleIsDown = DemoScenario(
-    "C", "Apple is down when petra's receipt arrives; the worker decides it"
+    "Apple is down when petra's receipt arrives; the worker decides it",
+    moral: """
+      A customer who has paid must not lose the purchase because Apple does not answer. The receipt \
+      is stored before Apple is asked, and a worker decides it later.
+      """
   ) { stage in
     let phone = try stage.phone("petra")
     try phone.buy("monthly")
@@ -52,7 +62,7 @@ extension DemoScenario {
     try await stage.expect("petra", mayUse: ["pro"])
   }
 
-  static let sentTwice = DemoScenario("D", "quinn's receipt is submitted twice") { stage in
+  static let sentTwice = DemoScenario("quinn's receipt is submitted twice") { stage in
     let phone = try stage.phone("quinn")
     try phone.buy("coins.100")
     let coins = try phone.latest("coins.100").transactionID
@@ -72,7 +82,7 @@ extension DemoScenario {
   }
 
   static let fiftyAtOnce = DemoScenario(
-    "E", "sam and tina submit the same receipt, 25 times each, all at once"
+    "sam and tina submit the same receipt, 25 times each, all at once"
   ) { stage in
     let phone = try stage.phone("sam")
     try phone.buy("coins.100")
@@ -102,7 +112,7 @@ extension DemoScenario {
 /// Signed data, which carries more than a receipt and is verified without calling Apple.
 extension DemoScenario {
   static let signedWhileAppleIsDown = DemoScenario(
-    "F", "Apple is down again, but ulla's app has a signed StoreKit 2 transaction"
+    "Apple is down again, but ulla's app has a signed StoreKit 2 transaction"
   ) { stage in
     let phone = try stage.phone("ulla")
     try phone.buy("monthly")
@@ -116,7 +126,7 @@ extension DemoScenario {
   }
 
   static let revokedShare = DemoScenario(
-    "J", "zoe shares a purchase with yusuf, who leaves the family"
+    "zoe shares a purchase with yusuf, who leaves the family"
   ) { stage in
     let phone = try stage.phone("zoe")
     let member = try stage.phone("yusuf")
@@ -137,7 +147,7 @@ extension DemoScenario {
   }
 
   static let purchaseFoundByToken = DemoScenario(
-    "K", "amir pays and his app never returns; the token in Apple's notification finds the order"
+    "amir pays and his app never returns; the token in Apple's notification finds the order"
   ) { stage in
     let phone = try stage.phone("amir")
     let token = try await stage.tenure.account("amir").appAccountToken
@@ -156,7 +166,7 @@ extension DemoScenario {
   }
 
   static let movedSubscription = DemoScenario(
-    "L", "Apple moves bella's subscription to a new original transaction ID"
+    "Apple moves bella's subscription to a new original transaction ID"
   ) { stage in
     let phone = try stage.phone("bella")
     try await phone.subscribe("monthly")

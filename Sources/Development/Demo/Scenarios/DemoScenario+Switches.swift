@@ -4,7 +4,11 @@ import Subscriptions
 /// Purchases by another account on the same Apple ID, and so on the same original transaction.
 extension DemoScenario {
   static let purchaseAfterLapse = DemoScenario(
-    "2", "carla's month ends; dario buys a quarter on the same phone"
+    "carla's month ends; dario buys a quarter on the same phone",
+    moral: """
+      After a lapse no account is renewing, so the purchase belongs to the account that submits it. \
+      The earlier owner keeps what it paid for until its end, and gets nothing of the new purchase.
+      """
   ) { stage in
     let phone = try stage.phone("carla")
     try await phone.subscribe("monthly", offAfter: .days(10))
@@ -24,7 +28,7 @@ extension DemoScenario {
   }
 
   static let renewalOfThePurchase = DemoScenario(
-    "3", "The quarter renews while carla is logged in again"
+    "The quarter renews while carla is logged in again"
   ) { stage in
     let phone = try stage.phone("carla")
     try phone.logIn("carla")
@@ -38,7 +42,7 @@ extension DemoScenario {
   }
 
   static let upgradeAfterOff = DemoScenario(
-    "2b", "edith turned auto-renew off; felix upgrades while her month still runs"
+    "edith turned auto-renew off; felix upgrades while her month still runs"
   ) { stage in
     let phone = try stage.phone("edith")
     try await phone.subscribe("monthly", offAfter: .days(10))
@@ -52,7 +56,7 @@ extension DemoScenario {
   }
 
   static let changeAtRenewal = DemoScenario(
-    "2c", "gina turned auto-renew off; hugo orders a quarter, charged when her month ends"
+    "gina turned auto-renew off; hugo orders a quarter, charged when her month ends"
   ) { stage in
     let phone = try stage.phone("gina")
     try await phone.subscribe("monthly", offAfter: .days(10))
@@ -71,7 +75,7 @@ extension DemoScenario {
   }
 
   static let onAfterThePurchase = DemoScenario(
-    "8", "tom buys seconds after sofia's month; the response says “on” because of his purchase"
+    "tom buys seconds after sofia's month; the response says “on” because of his purchase"
   ) { stage in
     let phone = try stage.phone("sofia")
     try await phone.subscribe("monthly", offAfter: .days(10))
@@ -87,7 +91,7 @@ extension DemoScenario {
 /// One charge with two transaction IDs.
 extension DemoScenario {
   static let restoredLifetime = DemoScenario(
-    "11", "zeno restores yara's lifetime purchase"
+    "zeno restores yara's lifetime purchase"
   ) { stage in
     let phone = try stage.phone("yara")
     try phone.buy("lifetime")
@@ -103,7 +107,7 @@ extension DemoScenario {
   }
 
   static let restoredMonth = DemoScenario(
-    "12", "alma turned auto-renew off; boris restores on her phone while her month runs"
+    "alma turned auto-renew off; boris restores on her phone while her month runs"
   ) { stage in
     let phone = try stage.phone("alma")
     try await phone.subscribe("monthly", offAfter: .days(10))

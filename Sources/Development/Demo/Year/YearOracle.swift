@@ -179,7 +179,6 @@ final class YearDiary {
 
   private let printer: StoryPrinter
   private let begin = ContinuousClock.now
-  private let isTerminal = isatty(STDOUT_FILENO) == 1
   private var hasBegun = false
   private var month = ""
 
@@ -191,15 +190,16 @@ final class YearDiary {
   func note(_ year: Year) {
     if !hasBegun { open(year.plan) }
     let day = year.now.day
-    guard isTerminal || day.prefix(7) != month else { return }
+    guard StoryPrinter.isTerminal || day.prefix(7) != month else { return }
     month = String(day.prefix(7))
     let text = "  \(day)  \(year.submissions) submissions, \(year.oracle.events) App Store events"
-    printer.write((isTerminal ? "\r" : "") + text + (isTerminal ? "" : "\n"))
+    printer.write(
+      (StoryPrinter.isTerminal ? "\r" : "") + text + (StoryPrinter.isTerminal ? "" : "\n"))
   }
 
   private func open(_ plan: YearPlan) {
     hasBegun = true
-    printer.heading("∞", "\(plan.customers) customers live through \(plan.length.months) months")
+    printer.heading("\(plan.customers) customers live through \(plan.length.months) months")
     printer.line(
       """
       Cards fail, accounts switch, plans change, purchases are refunded. Apple's notifications
