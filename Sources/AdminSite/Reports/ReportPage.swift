@@ -38,7 +38,7 @@ struct ReportPageController: Sendable {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let report = try context.report()
     var asked = ReportRequest(report, query: request.uri.query, at: pages.now())
-    if asked.faults.isEmpty, Query(request.uri)?["format"] == "csv" {
+    if asked.faults.isEmpty, request.query["format"] == "csv" {
       do {
         return Response(
           try await reports.file(of: report, asked.choices, at: pages.now()),

@@ -52,18 +52,14 @@ struct AccountController: Sendable {
     "\(charge.id.line)/\(charge.id.transactionID)/\(charge.id.productID)"
   }
 
-  // MARK: Consent
-
-  /// A customer's consent to sending Apple consumption data when they ask for refunds.
-  private struct ConsentRequest: Decodable {
-    var consented: Bool
-  }
+  // MARK: Consent to sending Apple consumption data when the customer asks for refunds
 
   func putConsent(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
-    let body = try await request.json(ConsentRequest.self)
+    let body = try await request.json()
+    let isGiven = try body.required("consented", body.flag("consented"))
     return Response(
-      try await ledger.writeBacks.setConsumptionConsent(body.consented, of: id, at: now()))
+      try await ledger.writeBacks.setConsumptionConsent(isGiven, of: id, at: now()))
   }
 
   func showConsent(_ request: Request, context: APIContext) async throws -> Response {

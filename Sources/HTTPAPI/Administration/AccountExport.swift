@@ -238,7 +238,7 @@ package struct ExportController: Sendable {
 
   func export(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
-    let reason = try Query(request.uri)?.text(.reason)
+    let reason = try request.query.text(.reason)
     guard let account = try await ledger.accounts.account(id) else {
       throw Problem(.unknownAccount, "No account has this ID.")
     }

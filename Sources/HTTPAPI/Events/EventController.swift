@@ -20,7 +20,7 @@ struct EventController: Sendable {
       guard let cursor = FeedCursor(text) else { throw Page.malformedCursor }
       return cursor
     }
-    let wait = try Query(request.uri)?.integer("wait", in: 0...Self.longestWaitSeconds) ?? 0
+    let wait = try request.query.integer("wait", in: 0...Self.longestWaitSeconds) ?? 0
     let deadline = ContinuousClock.now + .seconds(wait)
     while true {
       let eventCount = watch.eventCount
@@ -60,7 +60,7 @@ struct EventController: Sendable {
     guard let id = Int64(try context.parameters.require(name)) else {
       throw Problem.invalid(name, "must be a number, the `id` of an event")
     }
-    let administrator = try context.administrator(reason: try Query(request.uri)?.text(.reason))
+    let administrator = try context.administrator(reason: try request.query.text(.reason))
     switch try await ledger.webhooks.redeliver(id, by: administrator, at: now()) {
     case .scheduled: return Response(status: .accepted) { $0.member("event_id", String(id)) }
     case .webhooksOff:

@@ -10,21 +10,11 @@ struct OrderController: Sendable {
   let ledger: Ledger
   let now: @Sendable () -> Timestamp
 
-  private struct OrderRequest: Decodable {
-    var accountID: String
-    var productID: String
-
-    private enum CodingKeys: String, CodingKey {
-      case accountID = "account_id"
-      case productID = "product_id"
-    }
-  }
-
   func open(_ request: Request, context: APIContext) async throws -> Response {
-    let body = try await request.json(OrderRequest.self)
+    let body = try await request.json()
     let order = try await ledger.orders.openOrder(
-      accountID: try TextField.accountID.checked(body.accountID),
-      productID: ProductID(try TextField.productID.checked(body.productID)), at: now())
+      accountID: try body.required(.accountID),
+      productID: ProductID(try body.required(.productID)), at: now())
     return Response(
       order, status: .created, headers: [.location: "/v1/orders/\(order.order.id.text)"])
   }

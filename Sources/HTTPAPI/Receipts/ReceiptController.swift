@@ -13,7 +13,7 @@ struct ReceiptController: Sendable {
   let catalogue: CatalogueCache
 
   func submit(_ request: Request, context: APIContext) async throws -> Response {
-    let body = try await request.json(ReceiptRequest.self, upTo: BodyLimit.receipt)
+    let body = ReceiptRequest(body: try await request.json(upTo: BodyLimit.receipt))
     return response(to: try await intake.submit(try body.submission()), exchanges: nil)
   }
 

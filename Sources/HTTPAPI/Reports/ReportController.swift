@@ -31,7 +31,7 @@ struct ReportController: Sendable {
     guard let report = Report(exactly: try context.parameter(.reportName)) else {
       throw Problem(.unknownReport, "No report with this name; see GET /v1/reports.")
     }
-    let query = Query(request.uri)
+    let query = request.query
     let format = try Self.format(query)
     do {
       let choices = try ReportChoices(of: report, from: query)
@@ -70,8 +70,8 @@ struct ReportController: Sendable {
   }
 
   /// Without tables, which are for terminals.
-  private static func format(_ query: Query?) throws -> ReportFormat {
-    switch query?["format"] {
+  private static func format(_ query: EncodedFields) throws -> ReportFormat {
+    switch query["format"] {
     case nil, "json": .json
     case "csv": .csv
     default: throw Problem.invalid("format", "must be json or csv")
@@ -106,9 +106,8 @@ extension ReportChoices {
   /// Reads the choices of a request.
   ///
   /// - Throws: ``ReportFault``, or a ``Problem`` that names the parameter.
-  package init(of report: Report, from query: Query?) throws {
+  package init(of report: Report, from query: EncodedFields) throws {
     self.init()
-    guard let query else { return }
     for parameter in ReportParameter.allCases {
       guard let text = query[parameter.rawValue]?.rawValue else { continue }
       try set(parameter, of: report, to: text)
