@@ -5,11 +5,8 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-struct AccountPageController: Sendable {
-  let pages: PageRenderer
-  let ledger: Ledger
-  let catalogue: CatalogueCache
-  let entitlements: EntitlementReader
+struct AccountPageController: Controller {
+  let api: API
 
   private static let mostOrders = 100
 
@@ -22,7 +19,7 @@ struct AccountPageController: Sendable {
     }
     let now = pages.now()
     let held = try await entitlements.entitlements(of: account.id, now: now)
-    let charges = try await AccountCharges(of: account, part: part, in: ledger, catalogue.catalogue)
+    let charges = try await AccountCharges(of: account, part: part, in: ledger, catalogue)
     let submissionPart = try part("submissions_")
     let (submissions, submissionPaging) = submissionPart.part(
       of: try await ledger.accounts.latestSubmissions(

@@ -16,7 +16,7 @@ struct MergeController: ActionController {
     do {
       guard ActionForm.isConfirmed(context) else {
         let preview = try await ledger.accounts.previewMerge(
-          of: account.id, into: into, terms: entitlements.terms, at: pages.now())
+          of: account.id, into: into, terms: terms, at: now())
         return try await form.confirm(
           pages, context,
           consequences: Self.consequences(of: preview, from: account.id, into: into),
@@ -25,7 +25,7 @@ struct MergeController: ActionController {
           ])
       }
       let merger = try await ledger.accounts.merge(
-        account.id, into: into, by: administrator, terms: entitlements.terms, at: pages.now())
+        account.id, into: into, by: administrator, terms: terms, at: now())
       let rest =
         merger.completedAt == nil
         ? " A worker is moving its remaining charges." : ""
@@ -86,7 +86,7 @@ struct ErasureController: ActionController {
         pages, context, consequences: Self.consequences(for: account),
         warnings: ["This cannot be undone."])
     }
-    let erasure = try await ledger.accounts.erase(account.id, by: administrator, at: pages.now())
+    let erasure = try await ledger.accounts.erase(account.id, by: administrator, at: now())
     // Shown without a redirect: the account's page no longer exists.
     let removed = erasure.removed
     func number(_ label: String, _ value: Int) -> Property {
@@ -142,7 +142,7 @@ struct ExportPageController: ActionController {
   func perform(
     _ form: ActionForm, on account: Account, _ request: Request, _ context: APIContext
   ) async throws -> Response {
-    var response = try await api.exports.document(
+    var response = try await ExportController(api: api).document(
       of: account, by: try context.actingAdministrator())
     response.headers[.contentDisposition] = "attachment; filename=\"account.json\""
     return response

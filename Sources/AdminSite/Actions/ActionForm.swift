@@ -5,10 +5,8 @@ import LedgerStorage
 import Subscriptions
 
 /// An administrator action on a subject: its form, and what happens when the form is sent.
-protocol ActionController: Sendable {
+protocol ActionController: Controller {
   associatedtype Subject: Sendable
-
-  var api: API { get }
 
   /// Finds the account, charge or grant that the path names.
   func subject(of request: Request, _ context: APIContext) async throws -> Subject
@@ -20,11 +18,11 @@ protocol ActionController: Sendable {
     async throws -> Response
 }
 
-extension ActionController {
-  var ledger: Ledger { api.ledger }
-  var entitlements: EntitlementReader { api.entitlements }
+extension Controller {
   var pages: PageRenderer { PageRenderer(ledger: ledger, now: api.now) }
+}
 
+extension ActionController {
   func addRoutes(to routes: some RouterMethods<APIContext>, at paths: String...) {
     for path in paths {
       routes

@@ -15,7 +15,7 @@ struct GrantController: ActionController {
     _ form: ActionForm, on account: Account, _ request: Request, _ context: APIContext
   ) async throws -> Response {
     let name = try context.admin.form.text(Self.entitlement)
-    let end = try Self.end(context.admin.form["expires_at"]?.rawValue, after: pages.now())
+    let end = try Self.end(context.admin.form["expires_at"]?.rawValue, after: now())
     let administrator = try context.actingAdministrator()
     guard ActionForm.isConfirmed(context) else {
       return try await form.confirm(
@@ -31,7 +31,7 @@ struct GrantController: ActionController {
     }
     _ = try await ledger.grants.grant(
       as: context.admin.form["grant_id"].flatMap { UUID(uuidString: $0.rawValue) } ?? UUID(), name,
-      to: account.id, until: end, by: administrator, terms: entitlements.terms, at: pages.now())
+      to: account.id, until: end, by: administrator, terms: terms, at: now())
     return PageRenderer.done(
       Flash(message: "“\(name)” was granted.", tone: Tone.good),
       then: AdminURL.account(account.id), request, context)
@@ -65,10 +65,10 @@ struct GrantController: ActionController {
   }
 
   private func warnings(about name: String, for account: Account) async throws -> [String] {
-    let held = try await entitlements.entitlements(of: account.id, now: pages.now())
+    let held = try await entitlements.entitlements(of: account.id, now: now())
     var warnings = held.filter { ExactText($0.name) == ExactText(name) && $0.isActive }
       .map { "The account already has “\(name)”: \($0.inWords)" }
-    let products = entitlements.terms.catalogue.products
+    let products = catalogue.products
     if !products.contains(where: { $0.entitlements.contains(ExactText(name)) }) {
       warnings.append("No product grants “\(name)”. Check the spelling.")
     }
@@ -83,8 +83,8 @@ struct RevocationController: ActionController {
     _ form: ActionForm, on stored: StoredGrant, _ request: Request, _ context: APIContext
   ) async throws -> Response {
     _ = try await ledger.grants.revokeGrant(
-      stored.grant.id, by: try context.actingAdministrator(), terms: entitlements.terms,
-      at: pages.now())
+      stored.grant.id, by: try context.actingAdministrator(), terms: terms,
+      at: now())
     return PageRenderer.done(
       Flash(message: "The grant of “\(stored.grant.entitlement)” was revoked.", tone: Tone.good),
       then: AdminURL.account(stored.accountID), request, context)

@@ -10,7 +10,7 @@ struct OwnershipController: ActionController {
   let isRelease: Bool
 
   func subject(of request: Request, _ context: APIContext) async throws -> ChargeReport {
-    try await api.transactions.find(request, context).0
+    try await TransactionController(api: api).find(request, context).0
   }
 
   func form(for report: ChargeReport) -> ActionForm {
@@ -56,7 +56,7 @@ struct OwnershipController: ActionController {
     }
     let id = report.charge.id
     try await ledger.ownership.transfer(
-      id, to: account, by: administrator, terms: entitlements.terms, at: pages.now())
+      id, to: account, by: administrator, terms: terms, at: now())
     return PageRenderer.done(
       Flash(
         message: "Transaction \(id.transactionID) was "
@@ -78,7 +78,7 @@ struct OwnershipController: ActionController {
   }
 
   private func consequences(of report: ChargeReport, to account: String?) async throws -> [String] {
-    let (id, now, loser) = (report.charge.id.transactionID, pages.now(), report.ownerAccountID)
+    let (id, now, loser) = (report.charge.id.transactionID, now(), report.ownerAccountID)
     var losses: [String] = []
     if let loser, loser != account {
       losses = report.losses(

@@ -5,13 +5,12 @@ import LedgerStorage
 import Reports
 import Subscriptions
 
-struct OverviewPageController: Sendable {
-  let pages: PageRenderer
-  let coordinator: ReportCoordinator
+struct OverviewPageController: Controller {
+  let api: API
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    let answers = await OverviewAnswers.ask(coordinator)
+    let answers = await OverviewAnswers.ask(api.reportCoordinator)
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)
     if !answers.working.isEmpty { frame.refreshSeconds = ReportPageController.refreshSeconds }
     let charts = answers.tables[.active].map { ReportCharts(table: $0).pictures } ?? []

@@ -8,9 +8,8 @@ import Subscriptions
 
 /// The pages of work that waits for an administrator: unclaimed charges, failed jobs and webhook
 /// deliveries, and rejected submissions and notifications.
-struct QueueController: Sendable {
-  let pages: PageRenderer
-  let ledger: Ledger
+struct QueueController: Controller {
+  let api: API
 
   private static let jobs = "/admin/parked/jobs"
   private static let webhooks = "/admin/parked/webhooks"

@@ -154,10 +154,8 @@ private struct PageContentType: MustacheContentType {
 }
 
 /// Reads the session, adds security headers and shows errors as pages, for paths under `/admin`.
-struct AdminAnswers: RouterMiddleware {
-  let keys: APIKeys
-  let ledger: Ledger
-  let now: @Sendable () -> Timestamp
+struct AdminAnswers: RouterMiddleware, Controller {
+  let api: API
 
   func handle(
     _ request: Request, context: APIContext,
@@ -189,7 +187,7 @@ struct AdminAnswers: RouterMiddleware {
   private func session(of request: Request) async throws -> AdminSession? {
     guard !StaticFile.paths.contains(ExactText(request.uri.path)),
       let cookie = request.cookie(Cookie.sessionName),
-      let session = AdminSession(cookie: cookie, keys: keys, at: now()),
+      let session = AdminSession(cookie: cookie, keys: api.keys, at: now()),
       try await ledger.administration.isOpen(session: session.id)
     else { return nil }
     return session

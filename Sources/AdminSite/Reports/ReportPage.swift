@@ -7,10 +7,8 @@ import Reports
 import Subscriptions
 
 /// The pages of the reports, and of the items of each number.
-struct ReportPageController: Sendable {
-  let pages: PageRenderer
-  let coordinator: ReportCoordinator
-  let reports: ReportReader
+struct ReportPageController: Controller {
+  let api: API
 
   /// How often a page reloads while its report is being prepared.
   static let refreshSeconds = 2
@@ -41,7 +39,7 @@ struct ReportPageController: Sendable {
     if asked.faults.isEmpty, request.query["format"] == "csv" {
       do {
         return Response(
-          try await reports.file(of: report, asked.choices, at: pages.now()),
+          try await api.reports.file(of: report, asked.choices, at: pages.now()),
           named: "\(report.name).csv", logger: context.logger)
       } catch let fault as ReportFault {
         asked.note(fault)
@@ -49,7 +47,7 @@ struct ReportPageController: Sendable {
     }
     var (table, isWorking): (ReportTable?, Bool) = (nil, false)
     if asked.faults.isEmpty {
-      switch await coordinator.outcome(.table(report, asked.choices)) {
+      switch await api.reportCoordinator.outcome(.table(report, asked.choices)) {
       case .answered(.table(let answer)): table = answer
       case .answered: break
       case .working: isWorking = true
@@ -72,13 +70,13 @@ struct ReportPageController: Sendable {
       let cell = try asked.cell()
       if asked.fields["format"] == "csv" {
         return Response(
-          try await reports.file(of: cell, at: pages.now()),
+          try await api.reports.file(of: cell, at: pages.now()),
           named: "\(report.name)-\(cell.column).csv", logger: context.logger)
       }
       let offset = min(
         max(asked.fields["offset"].flatMap { Int($0.rawValue) } ?? 0, 0), Self.farthest)
       let question = ReportQuestion.items(cell, from: offset, limit: Self.itemsAtOnce)
-      switch await coordinator.outcome(question) {
+      switch await api.reportCoordinator.outcome(question) {
       case .failed(let error): throw error
       case .answered(.items(let items)):
         return try await page(items, of: asked, from: offset, context)
@@ -110,7 +108,7 @@ struct ReportPageController: Sendable {
     return PageRenderer.response(
       (
         page: frame, name: report.name,
-        definition: try await reports.definitions()[report] ?? report.summary,
+        definition: try await api.reports.definitions()[report] ?? report.summary,
         notes: asked.notes(at: pages.now()), action: AdminURL.report(report.name), fields: fields,
         workingHref: isWorking ? request.uri.string : nil,
         // A chart would lack the latest rows.

@@ -5,10 +5,8 @@ import LedgerStorage
 import Subscriptions
 
 /// Creates and shows accounts and their consents, and lists their charges.
-struct AccountController: Sendable {
-  let ledger: Ledger
-  let catalogue: CatalogueCache
-  let now: @Sendable () -> Timestamp
+struct AccountController: Controller {
+  let api: API
 
   func put(_ request: Request, context: APIContext) async throws -> Response {
     Response(
@@ -29,7 +27,7 @@ struct AccountController: Sendable {
     let (id, page) = (try context.parameter(.accountID), try Page(request.uri))
     let owned = try await ownedCharges(of: id)
     let (charges, next) = try page.slice(of: owned) { Self.cursor($0.charge) }
-    let catalogue = catalogue.catalogue
+    let catalogue = catalogue
     return Response(capacity: 128 + charges.count * 800) { json in
       json.member("account_id", id)
       json.array("transactions", charges) { $0.transaction($1, in: catalogue) }
@@ -41,7 +39,7 @@ struct AccountController: Sendable {
     guard let account = try await ledger.accounts.account(accountID) else { return [] }
     var reports: [ChargeReport] = []
     for try await (_, original) in try await ledger.ownership.originals(of: account.key) {
-      reports += original.charges(of: account.key, in: catalogue.catalogue)
+      reports += original.charges(of: account.key, in: catalogue)
     }
     return reports.sorted {
       ($0.charge.date, $0.charge.id) > ($1.charge.date, $1.charge.id)

@@ -231,10 +231,10 @@ private struct JSONPiece: JSONWritable {
   func write(to json: inout JSONWriter) { json.write(json: text) }
 }
 
-package struct ExportController: Sendable {
-  let ledger: Ledger
-  let entitlements: EntitlementReader
-  let now: @Sendable () -> Timestamp
+package struct ExportController: Controller {
+  package let api: API
+
+  package init(api: API) { self.api = api }
 
   func export(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
@@ -250,7 +250,7 @@ package struct ExportController: Sendable {
     -> Response
   {
     let export = try await AccountExport(
-      of: account, by: administrator, from: ledger, terms: entitlements.terms, at: now())
+      of: account, by: administrator, from: ledger, terms: terms, at: now())
     return Response(
       status: .ok, headers: [.contentType: "application/json"],
       body: ResponseBody { writer in

@@ -8,11 +8,8 @@ import NIOCore
 import Subscriptions
 
 /// Administrators' changes and the audit log of them.
-struct AdministrationController: Sendable {
-  let ledger: Ledger
-  let transactions: TransactionController
-  let entitlements: EntitlementReader
-  let now: @Sendable () -> Timestamp
+struct AdministrationController: Controller {
+  let api: API
 
   // MARK: Owners
 
@@ -38,10 +35,11 @@ struct AdministrationController: Sendable {
     _ request: Request, _ context: APIContext, to accountID: String?,
     _ effectiveFrom: Timestamp?, _ administrator: Administrator
   ) async throws -> Response {
+    let transactions = TransactionController(api: api)
     let (report, _) = try await transactions.find(request, context)
     try await ledger.ownership.transfer(
       report.charge.id, to: accountID, effectiveFrom: effectiveFrom, by: administrator,
-      terms: entitlements.terms, at: now())
+      terms: terms, at: now())
     return try await transactions.show(request, context: context)
   }
 
@@ -54,7 +52,7 @@ struct AdministrationController: Sendable {
     let merger = try await ledger.accounts.merge(
       id, into: try body.required(.into),
       by: try context.administrator(reason: try body.required(.reason)),
-      terms: entitlements.terms, at: now())
+      terms: terms, at: now())
     return Response(merger, status: merger.completedAt == nil ? .accepted : .ok)
   }
 
@@ -83,7 +81,7 @@ struct AdministrationController: Sendable {
     }
     let (grant, isNew) = try await ledger.grants.grant(
       as: id ?? UUID(), entitlement, to: accountID, until: endsAt, by: administrator,
-      terms: entitlements.terms, at: now)
+      terms: terms, at: now)
     return Response(grant, status: isNew ? .created : .ok)
   }
 
@@ -92,7 +90,7 @@ struct AdministrationController: Sendable {
     let administrator = try context.administrator(reason: try await request.reason())
     return Response(
       try await ledger.grants.revokeGrant(
-        id, by: administrator, terms: entitlements.terms, at: now()))
+        id, by: administrator, terms: terms, at: now()))
   }
 
   // MARK: Audit log

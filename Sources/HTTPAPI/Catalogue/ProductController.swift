@@ -5,13 +5,12 @@ import LedgerStorage
 import Subscriptions
 
 /// Lists and describes the products of the catalogue.
-struct ProductController: Sendable {
-  let catalogue: CatalogueCache
-  let now: @Sendable () -> Timestamp
+struct ProductController: Controller {
+  let api: API
 
   func list(_ request: Request, context: APIContext) async throws -> Response {
     let (products, next) = try Page(request.uri)
-      .slice(of: catalogue.catalogue.products, cursor: \.id.rawValue)
+      .slice(of: catalogue.products, cursor: \.id.rawValue)
     return Response { json in
       json.member("products", Array(products))
       json.member("next", next)
@@ -21,7 +20,7 @@ struct ProductController: Sendable {
   func put(_ request: Request, context: APIContext) async throws -> Response {
     let id = ProductID(try context.parameter(.productID))
     let description = ProductDescription(body: try await request.json())
-    return Response(try await catalogue.describe(try description.product(id, validFrom: now())))
+    return Response(try await api.catalogue.describe(try description.product(id, validFrom: now())))
   }
 }
 

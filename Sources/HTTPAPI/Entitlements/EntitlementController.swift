@@ -6,16 +6,14 @@ import LedgerStorage
 import Subscriptions
 
 /// The entitlements of accounts.
-struct EntitlementController: Sendable {
+struct EntitlementController: Controller {
   /// Few enough for one statement that does not slow down others.
   static let maximumAccounts = 1000
 
-  let entitlements: EntitlementReader
-  let failures: FailedReads
-  let now: @Sendable () -> Timestamp
+  let api: API
 
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    if let failure = failures.take(from: context.channel) { throw failure }
+    if let failure = api.failedReads.take(from: context.channel) { throw failure }
     let accountID = try context.parameter(.accountID)
     let (asOf, found) = try await read([accountID], request)
     return Response(

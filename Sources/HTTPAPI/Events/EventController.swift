@@ -6,13 +6,11 @@ import ServiceLifecycle
 import Subscriptions
 
 /// The feed of events, and their redelivery.
-struct EventController: Sendable {
+struct EventController: Controller {
   /// Shorter than the timeouts of load balancers and clients, and ``ConnectionLimits/idle``.
   static let longestWaitSeconds = 60
 
-  let ledger: Ledger
-  let watch: EventWatch
-  let now: @Sendable () -> Timestamp
+  let api: API
 
   func list(_ request: Request, context: APIContext) async throws -> Response {
     let page = try Page(request.uri)
@@ -23,7 +21,7 @@ struct EventController: Sendable {
     let wait = try request.query.integer("wait", in: 0...Self.longestWaitSeconds) ?? 0
     let deadline = ContinuousClock.now + .seconds(wait)
     while true {
-      let eventCount = watch.eventCount
+      let eventCount = api.watch.eventCount
       let found: FeedPage
       switch try await ledger.events.events(after: cursor, limit: page.limit) {
       case .page(let page): found = page
@@ -46,8 +44,8 @@ struct EventController: Sendable {
           json.member("next", found.next.text)
         }
       }
-      await cancelWhenGracefulShutdown { [watch] in
-        await watch.waitForEvents(beyond: eventCount, within: left)
+      await cancelWhenGracefulShutdown {
+        await api.watch.waitForEvents(beyond: eventCount, within: left)
       }
       // The client has disconnected.
       try Task.checkCancellation()

@@ -6,9 +6,8 @@ import LedgerStorage
 import Subscriptions
 
 /// Orders, which app servers open before the customer pays.
-struct OrderController: Sendable {
-  let ledger: Ledger
-  let now: @Sendable () -> Timestamp
+struct OrderController: Controller {
+  let api: API
 
   func open(_ request: Request, context: APIContext) async throws -> Response {
     let body = try await request.json()

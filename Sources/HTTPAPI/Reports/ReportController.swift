@@ -8,15 +8,13 @@ package import Reports
 import Subscriptions
 
 /// The reports as JSON and CSV.
-struct ReportController: Sendable {
-  let reports: ReportReader
-  let coordinator: ReportCoordinator
-  let now: @Sendable () -> Timestamp
+struct ReportController: Controller {
+  let api: API
 
   static let csvType = "text/csv; charset=utf-8"
 
   func list(_ request: Request, context: APIContext) async throws -> Response {
-    let definitions = try await reports.definitions()
+    let definitions = try await api.reports.definitions()
     return Response(capacity: 8192) { json in
       json.objects("reports", Report.all) { json, report in
         json.member("name", report.name)
@@ -37,7 +35,7 @@ struct ReportController: Sendable {
       let choices = try ReportChoices(of: report, from: query)
       if format == .csv, choices.limit == nil {
         return Response(
-          try await reports.file(of: report, choices, at: now()), logger: context.logger)
+          try await api.reports.file(of: report, choices, at: now()), logger: context.logger)
       }
       guard let table = try await table(of: report, choices, for: request) else {
         return Self.working
@@ -55,7 +53,7 @@ struct ReportController: Sendable {
     of report: Report, _ choices: ReportChoices, for request: Request
   ) async throws -> ReportTable? {
     let patience = request.headers.preferredWait ?? ReportCoordinator.patience
-    switch await coordinator.outcome(.table(report, choices), within: patience) {
+    switch await api.reportCoordinator.outcome(.table(report, choices), within: patience) {
     case .answered(.table(let table)): return table
     case .failed(let error): throw error
     case .answered, .working: return nil

@@ -6,10 +6,8 @@ import LedgerStorage
 package import Subscriptions
 
 /// Original transactions, with their charges and owners.
-struct OriginalTransactionController: Sendable {
-  let ledger: Ledger
-  let catalogue: CatalogueCache
-  let now: @Sendable () -> Timestamp
+struct OriginalTransactionController: Controller {
+  let api: API
 
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = OriginalTransactionID(try context.parameter(.originalTransactionID))
@@ -20,7 +18,7 @@ struct OriginalTransactionController: Sendable {
       throw Problem(
         .unknownOriginalTransaction, "Original transaction \(id) is not recorded.")
     }
-    let (catalogue, now) = (catalogue.catalogue, now())
+    let (catalogue, now) = (catalogue, now())
     let bindings = Binding.bindings(of: original.rule.charges, decisions: original.rule.decisions)
     // The entitlement that an account owning all its charges would have.
     let current = original.current(in: catalogue, at: now)

@@ -6,15 +6,15 @@ package import LedgerStorage
 package import Subscriptions
 
 /// Shows a charge with its owner and the reasons, and acknowledges its delivery.
-package struct TransactionController: Sendable {
-  let ledger: Ledger
-  let catalogue: CatalogueCache
-  let now: @Sendable () -> Timestamp
+package struct TransactionController: Controller {
+  package let api: API
+
+  package init(api: API) { self.api = api }
 
   package func show(_ request: Request, context: APIContext) async throws -> Response {
     let (report, original) = try await find(request, context)
     let history = try await ledger.ownership.history(of: report.charge, in: original)
-    let catalogue = catalogue.catalogue
+    let catalogue = catalogue
     return Response(capacity: 4096) { json in
       json.transactionMembers(report, in: catalogue)
       json.member("order_id", report.orderID)
@@ -73,7 +73,7 @@ package struct TransactionController: Sendable {
         .ambiguous, "Transaction \(id) has charges of more than one product: add `product_id`.")
     }
     guard let key = keys.first,
-      let report = ChargeReport(of: key, in: original, catalogue: catalogue.catalogue)
+      let report = ChargeReport(of: key, in: original, catalogue: catalogue)
     else { throw unknown }
     return (report, original)
   }
