@@ -52,7 +52,7 @@ struct AppStoreReport {
     var blocks: [[String]] = []
     var fields: [[String]] = []
     func endBlock(_ lines: [String] = []) {
-      blocks.append(AppStoreText.columns(fields))
+      blocks.append(fields.aligned())
       blocks.append(lines)
       fields = []
     }
@@ -62,7 +62,7 @@ struct AppStoreReport {
         let elements = name == "groups" ? elements.flatMap(Self.subscriptions) : elements
         let rows = elements.map { element in table.map { $0.cell(element) } }
           .filter { $0.contains { !$0.isEmpty } }
-        endBlock(rows.isEmpty ? [] : AppStoreText.columns([table.map(\.head)] + rows))
+        endBlock(rows.isEmpty ? [] : ([table.map(\.head)] + rows).aligned())
         blocks.append(
           elements.enumerated().flatMap { index, element in
             element.signedParts.compactMap(\.refusal).map { "\(index + 1). \($0)" }
@@ -244,20 +244,6 @@ extension SentNotification {
 }
 
 enum AppStoreText {
-  /// Aligns the cells of each column.
-  static func columns(_ rows: [[String]]) -> [String] {
-    let count = rows.map(\.count).max() ?? 0
-    let widths = (0..<count).map { column in
-      rows.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0
-    }
-    return rows.map { row in
-      let cells = zip(row, widths).map { cell, width in
-        cell + String(repeating: " ", count: width - cell.count)
-      }
-      return String(cells.joined(separator: "  ").reversed().drop { $0 == " " }.reversed())
-    }
-  }
-
   /// The members of an object; nested members have dotted names.
   static func fields(_ json: JSONValue, within path: String = "") -> [(name: String, value: String)]
   {
