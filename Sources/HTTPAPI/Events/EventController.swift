@@ -13,11 +13,8 @@ struct EventController: Controller {
   let api: API
 
   func list(_ request: Request, context: APIContext) async throws -> Response {
-    let page = try Page(request.uri)
-    let cursor = try page.after.map { text in
-      guard let cursor = FeedCursor(text) else { throw Page.malformedCursor }
-      return cursor
-    }
+    let page = try Page(request.query)
+    let cursor = try page.place { FeedCursor($0) }
     let wait = try request.query.integer("wait", in: 0...Self.longestWaitSeconds) ?? 0
     let deadline = ContinuousClock.now + .seconds(wait)
     while true {
@@ -67,21 +64,5 @@ struct EventController: Controller {
     case .unknownEvent:
       throw Problem(.unknownEvent, "Event \(id) does not exist, or its retention has ended.")
     }
-  }
-}
-
-/// Runs a body until the program shuts down, and then cancels it.
-package struct UntilShutdown: Service, CustomStringConvertible {
-  /// The name in log lines.
-  package let description: String
-  private let body: @Sendable () async -> Void
-
-  package init(_ name: String, _ body: @escaping @Sendable () async -> Void) {
-    description = name
-    self.body = body
-  }
-
-  package func run() async throws {
-    await cancelWhenGracefulShutdown { await body() }
   }
 }

@@ -46,22 +46,7 @@ private final class Readiness: Sendable {
 
   /// The outcome of the running check, or of a new one; nil if it takes longer than `deadline`.
   func outcome(within deadline: Duration) async -> Result<Void, any Error>? {
-    let check = current()
-    let (outcomes, first) = AsyncStream.makeStream(
-      of: Result<Void, any Error>.self, bufferingPolicy: .bufferingOldest(1))
-    let answer = Task {
-      first.yield(await check.result)
-      first.finish()
-    }
-    let timer = Task {
-      try? await Task.sleep(for: deadline)
-      first.finish()
-    }
-    defer {
-      answer.cancel()
-      timer.cancel()
-    }
-    return await outcomes.first { _ in true }
+    await current().result(within: deadline)
   }
 
   private func current() -> Task<Void, any Error> {
