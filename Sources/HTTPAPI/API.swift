@@ -211,7 +211,7 @@ extension API {
       .delete("/v1/grants/{grant_id}", use: administration.revoke)
       .delete("/v1/accounts/{account_id}", use: administration.erase)
       .get("/v1/accounts/{account_id}/export", use: ExportController(api: self).export)
-      .get("/v1/administrator-acts", use: administration.actions)
+      .get("/v1/administrator-actions", use: administration.actions)
       .post("/v1/events/{event_id}/redelivery", use: events.redeliver)
       .get("/metrics") { _, _ in await metricsPage.response() }
 

@@ -268,15 +268,29 @@ package struct Page: Sendable {
   package let after: String?
   package let limit: Int
 
-  package init(_ uri: URI) throws {
-    let query = EncodedFields(uri.query ?? "", .query)
-    after = query.text("after")
-    guard (after?.utf8.count ?? 0) <= Self.longestCursor else { throw Self.malformedCursor }
-    limit = try query.integer("limit", in: 1...Self.maximumLimit) ?? Self.defaultLimit
+  private let unknownCursor: Problem
+
+  /// Reads `after` and `limit`, or the parameters with these names after a prefix.
+  package init(
+    _ query: EncodedFields, prefix: String = "", usual: Int = Self.defaultLimit,
+    most: Int = Self.maximumLimit
+  ) throws {
+    let name = prefix + "after"
+    unknownCursor = .invalid(name, "must be a `next` value from a previous page")
+    after = query.text(name)
+    guard (after?.utf8.count ?? 0) <= Self.longestCursor else { throw unknownCursor }
+    limit = try query.integer(prefix + "limit", in: 1...most) ?? usual
   }
 
-  package static let malformedCursor = Problem.invalid(
-    "after", "must be a `next` value from a previous page")
+  /// The last element of the previous page, read from its cursor; nil on the first page.
+  ///
+  /// - Throws: A ``Problem`` for an unknown cursor.
+  package func place<Place>(_ read: (String) -> Place?) throws -> Place? {
+    try after.map { text in
+      guard let place = read(text) else { throw unknownCursor }
+      return place
+    }
+  }
 
   /// Cuts the page out of a whole list, with the cursor of the next page; nil on the last one.
   ///
@@ -287,7 +301,7 @@ package struct Page: Sendable {
     var rest = list[...]
     if let after = after.map(ExactText.init(_:)) {
       guard let position = list.firstIndex(where: { ExactText(cursor($0)) == after }) else {
-        throw Self.malformedCursor
+        throw unknownCursor
       }
       rest = list[(position + 1)...]
     }

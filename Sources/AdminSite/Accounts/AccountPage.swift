@@ -23,17 +23,17 @@ struct AccountPageController: Controller {
     let submissionPart = try part("submissions_")
     let (submissions, submissionPaging) = submissionPart.part(
       of: try await ledger.accounts.latestSubmissions(
-        of: account.key, before: try submissionPart.place(UUID.init(uuidString:)),
+        of: account.key, before: try submissionPart.place(),
         limit: submissionPart.limit + 1)
-    ) { $0.id.uuidString.lowercased() }
+    ) { $0.id }
     let historyPart = try part("history_")
     let history = try await AccountHistoryRows(
       of: charges.ties, account, part: historyPart, in: ledger)
     let eventPart = try part("events_")
     let (shown, eventPaging) = eventPart.part(
       of: try await ledger.accounts.latestEvents(
-        of: account.key, before: try eventPart.place { Int64($0) }, limit: eventPart.limit + 1)
-    ) { "\($0.id)" }
+        of: account.key, before: try eventPart.place(), limit: eventPart.limit + 1)
+    ) { $0.id }
     let heir = try await ledger.accounts.successor(of: account)
     let verdict = Self.verdict(
       held, charges: charges, mergedInto: heir.key == account.key ? nil : heir.id,
@@ -58,7 +58,7 @@ struct AccountPageController: Controller {
         historyPaging: historyPart.paging(shown: history.rows.count, next: history.next),
         events: shown.map(FactRow.init), eventPaging: eventPaging,
         pruning: try await ledger.accounts.eventPruning().map(Self.sentence)
-      ), .account)
+      ), "account")
   }
 
   /// The active entitlements, or the likely reasons why there are none.
@@ -194,10 +194,9 @@ struct AccountPageController: Controller {
     return (
       grantID: id, entitlement: grant.entitlement, state: state, from: Moment(grant.startsAt),
       until: grant.accessEnd.map(Moment.init), reason: stored.reason,
-      given: last(.grant).map { AdministratorActionNote(administrator: $0.administrator) },
+      given: last(.grant).map { ($0.administrator, nil, nil) as AdministratorNote },
       takenBack: last(.revokeGrant).map {
-        AdministratorActionNote(
-          administrator: $0.administrator, at: Moment($0.actedAt), reason: $0.reason)
+        ($0.administrator, Moment($0.actedAt), $0.reason) as AdministratorNote
       },
       revokeHref: grant.source == .grant && !isOver ? AdminURL.revocation(ofGrant: id) : nil
     )

@@ -52,7 +52,7 @@ struct OriginalTransactionPageController: Controller {
           TimelineLayout(
             TimelineChart(of: line, in: original, facts: facts, catalogue: catalogue, at: now))),
         charges: charges, facts: facts.rows
-      ), .originalTransaction)
+      ), "original-transaction")
   }
 
   /// A charge, with the decision on it.

@@ -28,36 +28,18 @@ struct QueueController: Controller {
         page: try await pages.frame("Unclaimed charges", at: AdminURL.unclaimed, context),
         charges: charges.map(row), paging: paging, historical: historical.map(row),
         historicalPaging: historicalPaging
-      ), .unclaimed)
+      ), "unclaimed")
   }
 
   private func unclaimedCharges(_ request: Request, wasOver: Bool, prefix: String) async throws
     -> (elements: [UnclaimedCharge], paging: Paging?)
   {
     let part = try PagePart(request.uri, of: AdminURL.unclaimed, prefix: prefix)
-    let place = try part.place { text -> OwnershipStore.UnclaimedPlace? in
-      let parts = PagePart.fields(of: text)
-      guard parts.count == 5, let milliseconds = Int64(parts[0]),
-        let environment = Subscriptions.Environment(exactly: parts[1])
-      else { return nil }
-      return (
-        Timestamp(milliseconds: milliseconds),
-        TransactionKey(
-          line: OriginalTransactionKey(environment, OriginalTransactionID(parts[2])),
-          transactionID: TransactionID(parts[3]), productID: ProductID(parts[4]))
-      )
-    }
+    let last: TimedPlace<TransactionKey>? = try part.place()
     return part.part(
       of: try await ledger.ownership.unclaimedCharges(
-        wasOver: wasOver, after: place, limit: part.limit + 1)
-    ) { unclaimed in
-      let charge = unclaimed.charge
-      return PagePart.cursor([
-        "\(unclaimed.chargedAt.milliseconds)", charge.line.environment.rawValue,
-        charge.line.originalTransactionID.rawValue, charge.transactionID.rawValue,
-        charge.productID.rawValue,
-      ])
-    }
+        wasOver: wasOver, after: last.map { ($0.at, $0.id) }, limit: part.limit + 1)
+    ) { TimedPlace(at: $0.chargedAt, id: $0.charge) }
   }
 
   private func row(_ unclaimed: UnclaimedCharge) -> some Sendable {
@@ -77,18 +59,16 @@ struct QueueController: Controller {
   @Sendable
   func parked(_ request: Request, context: APIContext) async throws -> Response {
     let jobPart = try PagePart(request.uri, of: AdminURL.parked, prefix: "jobs_")
-    let jobPlace = try jobPart.place { text -> (discardedAt: Timestamp, id: Int64)? in
-      let parts = text.split(separator: ".").compactMap { Int64($0) }
-      return parts.count == 2 ? (Timestamp(milliseconds: parts[0]), parts[1]) : nil
-    }
+    let lastJob: TimedPlace<Int64>? = try jobPart.place()
     let (jobs, jobPaging) = jobPart.part(
-      of: try await ledger.jobs.discardedJobs(after: jobPlace, limit: jobPart.limit + 1)
-    ) { "\($0.discardedAt?.milliseconds ?? 0).\($0.id)" }
+      of: try await ledger.jobs.discardedJobs(
+        after: lastJob.map { ($0.at, $0.id) }, limit: jobPart.limit + 1)
+    ) { TimedPlace(at: $0.discardedAt ?? $0.runAt, id: $0.id) }
     let eventPart = try PagePart(request.uri, of: AdminURL.parked, prefix: "webhooks_")
     let (deliveries, eventPaging) = eventPart.part(
       of: try await ledger.webhooks.parkedDeliveries(
-        after: try eventPart.place { Int64($0) }, limit: eventPart.limit + 1)
-    ) { "\($0.position)" }
+        after: try eventPart.place(), limit: eventPart.limit + 1)
+    ) { $0.position }
     return PageRenderer.response(
       (
         page: try await pages.frame("Failed jobs", at: AdminURL.parked, context),
@@ -98,7 +78,7 @@ struct QueueController: Controller {
         webhooks: ActionList(
           id: "webhooks", action: Self.webhooks, rows: deliveries.map(row), paging: eventPaging,
           buttonLabel: "Redeliver", buttonValue: "redeliver", emptyText: "No failed deliveries.")
-      ), .parked)
+      ), "parked")
   }
 
   @Sendable
@@ -148,16 +128,11 @@ struct QueueController: Controller {
   @Sendable
   func rejected(_ request: Request, context: APIContext) async throws -> Response {
     let part = try PagePart(request.uri, of: AdminURL.rejected)
-    let place = try part.place { text -> (decidedAt: Timestamp, id: UUID)? in
-      let parts = text.split(separator: ".", maxSplits: 1)
-      guard parts.count == 2, let milliseconds = Int64(parts[0]),
-        let id = UUID(uuidString: String(parts[1]))
-      else { return nil }
-      return (Timestamp(milliseconds: milliseconds), id)
-    }
+    let last: TimedPlace<UUID>? = try part.place()
     let (submissions, paging) = part.part(
-      of: try await ledger.submissions.rejectedSubmissions(before: place, limit: part.limit + 1)
-    ) { "\($0.decidedAt?.milliseconds ?? 0).\($0.id.uuidString.lowercased())" }
+      of: try await ledger.submissions.rejectedSubmissions(
+        before: last.map { ($0.at, $0.id) }, limit: part.limit + 1)
+    ) { TimedPlace(at: $0.decidedAt ?? $0.receivedAt, id: $0.id) }
     let start = pages.now() - Self.rejectionsCountedFor
     return PageRenderer.response(
       (
@@ -168,7 +143,7 @@ struct QueueController: Controller {
         receipts: ActionList(
           id: "receipts", action: AdminURL.rejected, rows: submissions.map(row), paging: paging,
           buttonLabel: "Verify again", buttonValue: "verify", emptyText: "No rejected receipts.")
-      ), .rejected)
+      ), "rejected")
   }
 
   @Sendable

@@ -133,13 +133,8 @@ struct DataCell: Sendable {
   var heat: Int?
 }
 
-/// An administrator's name and reason.
-struct AdministratorActionNote: Sendable {
-  var administrator: String
-  /// Nil if the time is shown elsewhere.
-  var at: Moment?
-  var reason: String?
-}
+/// An administrator's name and reason; the time is nil if it is shown elsewhere.
+typealias AdministratorNote = (administrator: String, at: Moment?, reason: String?)
 
 /// A form field; one of `isSelect`, `isCheckbox`, `isText` and `isInput` is set.
 struct FormField: Sendable {

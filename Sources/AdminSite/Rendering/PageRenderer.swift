@@ -70,31 +70,13 @@ struct PageRenderer: Sendable {
   }
 }
 
-/// The templates of whole pages, by file name.
-enum PageTemplate: String, Sendable {
-  case account
-  case action
-  case done
-  case drillDown = "drill-down"
-  case error
-  case login
-  case originalTransaction = "original-transaction"
-  case overview
-  case parked
-  case rejected
-  case report
-  case reports
-  case search
-  case unclaimed
-}
-
 extension PageRenderer {
   /// Renders a page: a labelled tuple with a ``PageFrame`` as `page`, and the template's values.
   static func response(
-    _ page: some Sendable, _ template: PageTemplate, status: HTTPResponse.Status = .ok
+    _ page: some Sendable, _ template: String, status: HTTPResponse.Status = .ok
   ) -> Response {
-    guard let text = library.render(page, withTemplate: template.rawValue) else {
-      preconditionFailure("There is no template \(template.rawValue).")
+    guard let text = library.render(page, withTemplate: template) else {
+      preconditionFailure("There is no template \(template).")
     }
     return Response(
       status: status, headers: [.contentType: "text/html; charset=utf-8"],
@@ -163,7 +145,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
   ) async throws -> Response {
     guard AdminURL.contains(request.uri.path) else { return try await next(request, context) }
     var context = context
-    let sealed = request.cookie(Cookie.flashName)
+    let sealed = request.cookies[Cookie.flashName]?.value
 
     var response: Response
     do {
@@ -186,7 +168,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
   /// The session of a valid cookie that was not logged out.
   private func session(of request: Request) async throws -> AdminSession? {
     guard !StaticFile.paths.contains(ExactText(request.uri.path)),
-      let cookie = request.cookie(Cookie.sessionName),
+      let cookie = request.cookies[Cookie.sessionName]?.value,
       let session = AdminSession(cookie: cookie, keys: api.keys, at: now()),
       try await ledger.administration.isOpen(session: session.id)
     else { return nil }
@@ -219,7 +201,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
       (
         page: PageRenderer.frame(Self.title(of: problem), context), status: problem.status.code,
         code: problem.code.rawValue, detail: detail, links: links
-      ), .error, status: problem.status)
+      ), "error", status: problem.status)
     for field in problem.headers where field.name != .contentType {
       response.headers[field.name] = field.value
     }

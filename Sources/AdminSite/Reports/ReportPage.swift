@@ -29,7 +29,7 @@ struct ReportPageController: Controller {
     }
     return PageRenderer.response(
       (page: try await pages.frame("Reports", at: AdminURL.reports, context), groups: groups),
-      .reports)
+      "reports")
   }
 
   @Sendable
@@ -117,7 +117,7 @@ struct ReportPageController: Controller {
           hasCohorts ? DataTable(cohortsOf: $0, of: asked) : DataTable($0, of: asked)
         },
         downloads: asked.faults.isEmpty ? [PageLink(label: "CSV", href: address)] : []
-      ), .report, status: asked.faults.isEmpty ? .ok : .badRequest)
+      ), "report", status: asked.faults.isEmpty ? .ok : .badRequest)
   }
 
   private func page(
@@ -156,7 +156,7 @@ struct ReportPageController: Controller {
         properties: row + choices.map { Property(ReportColumn.sentence($0.name), $0.value) },
         table: DataTable(found.items, caption: "Items", environment: cell.choices.environment),
         paging: paging, downloads: [PageLink(label: "CSV", href: address([("format", "csv")]))]
-      ), .drillDown)
+      ), "drill-down")
   }
 }
 

@@ -31,7 +31,8 @@ struct SearchController: Controller {
     var frame = try await pages.frame("Search", context)
     frame.searchText = query ?? ""
     return PageRenderer.response(
-      (page: frame, query: query, hits: hits, isWithoutHits: query != nil && hits.isEmpty), .search)
+      (page: frame, query: query, hits: hits, isWithoutHits: query != nil && hits.isEmpty), "search"
+    )
   }
 
   private func hits(of text: String) async throws -> [Hit] {

@@ -106,26 +106,9 @@ struct AdminSession: Sendable {
   }
 }
 
-extension Request {
-  /// The value of a cookie, if it is visible ASCII.
-  func cookie(_ name: String) -> String? {
-    let prefix = Array("\(name)=".utf8)
-    for field in headers[values: .cookie] {
-      for pair in field.utf8.split(separator: UInt8(ascii: ";")) {
-        let pair = pair.drop { $0 == UInt8(ascii: " ") }
-        guard pair.starts(with: prefix) else { continue }
-        let value = pair.dropFirst(prefix.count)
-        guard value.allSatisfy({ (0x21...0x7E).contains($0) }) else { return nil }
-        return String(Substring(value))
-      }
-    }
-    return nil
-  }
-}
-
 extension Cookie {
   static let sessionName = "tenure_admin"
-  static let flashName = "tenure_admin_told"
+  static let flashName = "tenure_admin_notice"
 
   /// The session's cookie; nil deletes it.
   static func session(_ session: AdminSession?, on request: Request) -> Cookie {

@@ -64,7 +64,7 @@ struct LoginController: Controller {
     returnTo destination: String, fault: String?, status: HTTPResponse.Status = .ok
   ) -> Response {
     PageRenderer.response(
-      (page: PageFrame(title: "Log in"), returnTo: destination, fault: fault), .login,
+      (page: PageFrame(title: "Log in"), returnTo: destination, fault: fault), "login",
       status: status)
   }
 

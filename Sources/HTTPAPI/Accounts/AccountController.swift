@@ -24,7 +24,7 @@ struct AccountController: Controller {
 
   /// The charges that the account owns, latest first.
   func transactions(_ request: Request, context: APIContext) async throws -> Response {
-    let (id, page) = (try context.parameter(.accountID), try Page(request.uri))
+    let (id, page) = (try context.parameter(.accountID), try Page(request.query))
     let owned = try await ownedCharges(of: id)
     let (charges, next) = try page.slice(of: owned) { Self.cursor($0.charge) }
     let catalogue = catalogue

@@ -69,7 +69,7 @@ package struct AccountExport: Sendable {
     } piece: {
       try await submission($0)
     }
-    try await list("apple_tellings", to: &writer, after: \.id) { last in
+    try await list("write_backs", to: &writer, after: \.id) { last in
       try await ledger.writeBacks.writeBacks(of: account.key, after: last, limit: Self.page)
     } piece: {
       $0.writeBack
@@ -79,7 +79,7 @@ package struct AccountExport: Sendable {
     } piece: {
       JSONPiece(text: $0.text)
     }
-    try await list("administrator_acts", to: &writer, after: \.id) { last in
+    try await list("administrator_actions", to: &writer, after: \.id) { last in
       try await ledger.administration.administratorActions(
         on: account.key, namingOthers: false, before: last, limit: Self.page)
     } piece: {
@@ -210,7 +210,7 @@ private struct PieceWriter: ResponseBodyWriter {
 extension WriteBack: JSONObjectWritable {
   func writeMembers(to json: inout JSONWriter) {
     json.member("kind", kind.rawValue)
-    json.member("told_at", sentAt)
+    json.member("sent_at", sentAt)
     json.member("environment", line.environment)
     json.member("original_transaction_id", line.originalTransactionID)
     json.member("transaction_id", request?.transactionID)

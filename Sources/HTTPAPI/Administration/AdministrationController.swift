@@ -96,11 +96,8 @@ struct AdministrationController: Controller {
   // MARK: Audit log
 
   func actions(_ request: Request, context: APIContext) async throws -> Response {
-    let page = try Page(request.uri)
-    let last = try page.after.map { text in
-      guard let id = Int64(text), id > 0 else { throw Page.malformedCursor }
-      return id
-    }
+    let page = try Page(request.query)
+    let last = try page.place { text in Int64(text).flatMap { $0 > 0 ? $0 : nil } }
     var account: Account?
     if let id = try request.query.text(.accountID) {
       account = try await ledger.accounts.account(id)
@@ -113,7 +110,7 @@ struct AdministrationController: Controller {
       on: account?.key, before: last, limit: page.limit + 1)
     let actions = Array(found.prefix(page.limit))
     return Response(capacity: 64 + actions.count * 400) { json in
-      json.member("acts", actions)
+      json.member("actions", actions)
       json.member("next", actions.count < found.count ? actions.last.map { "\($0.id)" } : nil)
     }
   }

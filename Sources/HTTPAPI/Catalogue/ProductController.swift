@@ -9,7 +9,7 @@ struct ProductController: Controller {
   let api: API
 
   func list(_ request: Request, context: APIContext) async throws -> Response {
-    let (products, next) = try Page(request.uri)
+    let (products, next) = try Page(request.query)
       .slice(of: catalogue.products, cursor: \.id.rawValue)
     return Response { json in
       json.member("products", Array(products))
