@@ -103,6 +103,7 @@ extension Problem {
     switch error {
     case let problem as Problem: self = problem
     case let error as LedgerError: self.init(error)
+    case let fault as ReportFault: self = .invalid(fault.parameter.rawValue, fault.text)
     case let error as JSONError: self.init(.invalidRequest, "Invalid JSON: the body \(error).")
     case is NIOTooManyBytesError: self.init(.contentTooLarge, "The body is too large.")
     case let error as any HTTPResponseError: self.init(error)

@@ -207,12 +207,3 @@ extension ReportRequest {
     ]
   }
 }
-
-extension APIContext {
-  /// The report that the path names; throws a ``Problem`` for an unknown one.
-  fileprivate func report() throws -> Report {
-    guard let report = Report(exactly: try parameter(TextField(name: "name", maximumLength: 64)))
-    else { throw Problem(.unknownReport, "No report with this name.") }
-    return report
-  }
-}

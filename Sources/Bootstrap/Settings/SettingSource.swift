@@ -85,17 +85,21 @@ package final class SettingSource: Sendable {
   }
 
   private func contents(of path: String, for name: String) throws -> String {
-    guard let data = FileManager.default.contents(atPath: path) else {
-      throw SettingError(
-        name: name + "_FILE", fault: "\(path) can't be read: must be a file with the value")
-    }
-    let text = String(decoding: data, as: UTF8.self)
+    let expected = "a file with the value"
+    let text = try Self.contents(of: path, for: name + "_FILE", expected)
       .trimmingCharacters(in: .whitespacesAndNewlines)
     guard !text.isEmpty else {
-      throw SettingError(
-        name: name + "_FILE", fault: "\(path) is empty: must be a file with the value")
+      throw SettingError(name: name + "_FILE", fault: "\(path) is empty: must be \(expected)")
     }
     return text
+  }
+
+  /// The text of the file that a setting names.
+  static func contents(of path: String, for name: String, _ expected: String) throws -> String {
+    guard let data = FileManager.default.contents(atPath: path) else {
+      throw SettingError(name: name, fault: "\(path) can't be read: must be \(expected)")
+    }
+    return String(decoding: data, as: UTF8.self)
   }
 
   /// The elements of a comma-separated list, without spaces around them.

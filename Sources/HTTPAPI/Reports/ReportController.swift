@@ -26,26 +26,20 @@ struct ReportController: Controller {
   }
 
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    guard let report = Report(exactly: try context.parameter(.reportName)) else {
-      throw Problem(.unknownReport, "No report with this name; see GET /v1/reports.")
-    }
+    let report = try context.report()
     let query = request.query
     let format = try Self.format(query)
-    do {
-      let choices = try ReportChoices(of: report, from: query)
-      if format == .csv, choices.limit == nil {
-        return Response(
-          try await api.reports.file(of: report, choices, at: now()), logger: context.logger)
-      }
-      guard let table = try await table(of: report, choices, for: request) else {
-        return Self.working
-      }
+    let choices = try ReportChoices(of: report, from: query)
+    if format == .csv, choices.limit == nil {
       return Response(
-        ByteBuffer(string: table.text(format)),
-        as: format == .csv ? Self.csvType : "application/json")
-    } catch let fault as ReportFault {
-      throw Problem.invalid(fault.parameter.rawValue, fault.text)
+        try await api.reports.file(of: report, choices, at: now()), logger: context.logger)
     }
+    guard let table = try await table(of: report, choices, for: request) else {
+      return Self.working
+    }
+    return Response(
+      ByteBuffer(string: table.text(format)),
+      as: format == .csv ? Self.csvType : "application/json")
   }
 
   /// The report; nil while it is being prepared.
@@ -96,8 +90,13 @@ extension HTTPFields {
   }
 }
 
-extension TextField {
-  fileprivate static let reportName = TextField(name: "name", maximumLength: 64)
+extension APIContext {
+  /// The report that the path names; throws a ``Problem`` for an unknown one.
+  package func report() throws -> Report {
+    guard let report = Report(exactly: try parameter(TextField(name: "name", maximumLength: 64)))
+    else { throw Problem(.unknownReport, "No report with this name; see GET /v1/reports.") }
+    return report
+  }
 }
 
 extension ReportChoices {
