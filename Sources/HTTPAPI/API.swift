@@ -62,7 +62,7 @@ package struct API: Sendable {
   /// On graceful shutdown it accepts no new connections and finishes the requests in flight. With
   /// port 0 it listens on a free port, which it passes to `onListening`.
   package func application(
-    host: String, port: Int, limits: ConnectionLimits = ConnectionLimits(),
+    host: String, port: Int, limits: ConnectionLimits = ConnectionLimits(connections: 10_000),
     onListening: @escaping @Sendable (Int) async -> Void = { _ in }
   ) -> some ApplicationProtocol {
     // Debug logging and tracing need every request to pass through the router's middleware.
@@ -147,7 +147,7 @@ extension API {
     site?.addMiddleware(to: router)
 
     // No key needed.
-    let health = HealthController(schema: schema)
+    let health = HealthController(api: self)
     router
       .get("/healthz", use: health.healthz)
       .get("/readyz", use: health.readyz)
@@ -210,7 +210,7 @@ extension API {
       .post("/v1/grants", use: administration.grant)
       .delete("/v1/grants/{grant_id}", use: administration.revoke)
       .delete("/v1/accounts/{account_id}", use: administration.erase)
-      .get("/v1/accounts/{account_id}/export", use: ExportController(api: self).export)
+      .get("/v1/accounts/{account_id}/export", use: administration.export)
       .get("/v1/administrator-actions", use: administration.actions)
       .post("/v1/events/{event_id}/redelivery", use: events.redeliver)
       .get("/metrics") { _, _ in await metricsPage.response() }

@@ -134,8 +134,9 @@ struct ExportPageController: ActionController {
   let api: API
 
   func perform(_ sent: SentForm, on account: Account) async throws -> Response {
-    var response = try await ExportController(api: api).document(
-      of: account, by: try sent.context.actingAdministrator())
+    var response = try await AccountExport(
+      of: account, by: try sent.context.actingAdministrator(), from: ledger, terms: terms, at: now()
+    ).response
     response.headers[.contentDisposition] = "attachment; filename=\"account.json\""
     return response
   }

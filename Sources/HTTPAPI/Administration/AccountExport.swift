@@ -37,6 +37,16 @@ package struct AccountExport: Sendable {
     try await ledger.administration.recordExport(of: account, by: administrator, at: now)
   }
 
+  /// The document, sent while it is read.
+  package var response: Response {
+    Response(
+      status: .ok, headers: [.contentType: "application/json"],
+      body: ResponseBody { writer in
+        try await write(to: &writer)
+        try await writer.finish(nil)
+      })
+  }
+
   /// Passes the document to a closure, piece by piece.
   package func write(to take: @escaping @Sendable ([UInt8]) throws -> Void) async throws {
     var writer: any ResponseBodyWriter = PieceWriter(take: take)
@@ -229,33 +239,4 @@ private struct JSONPiece: JSONWritable {
   let text: String
 
   func write(to json: inout JSONWriter) { json.write(json: text) }
-}
-
-package struct ExportController: Controller {
-  package let api: API
-
-  package init(api: API) { self.api = api }
-
-  func export(_ request: Request, context: APIContext) async throws -> Response {
-    let id = try context.parameter(.accountID)
-    let reason = try request.query.text(.reason)
-    guard let account = try await ledger.accounts.account(id) else {
-      throw Problem(.unknownAccount, "No account has this ID.")
-    }
-    return try await document(of: account, by: try context.administrator(reason: reason))
-  }
-
-  /// The document, sent while it is read.
-  package func document(of account: Account, by administrator: Administrator) async throws
-    -> Response
-  {
-    let export = try await AccountExport(
-      of: account, by: administrator, from: ledger, terms: terms, at: now())
-    return Response(
-      status: .ok, headers: [.contentType: "application/json"],
-      body: ResponseBody { writer in
-        try await export.write(to: &writer)
-        try await writer.finish(nil)
-      })
-  }
 }

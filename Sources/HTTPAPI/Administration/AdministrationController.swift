@@ -62,6 +62,18 @@ struct AdministrationController: Controller {
     return Response(try await ledger.accounts.erase(id, by: administrator, at: now()))
   }
 
+  /// Exports everything stored about an account.
+  func export(_ request: Request, context: APIContext) async throws -> Response {
+    let id = try context.parameter(.accountID)
+    let administrator = try context.administrator(reason: try request.query.text(.reason))
+    guard let account = try await ledger.accounts.account(id) else {
+      throw Problem(.unknownAccount, "No account has this ID.")
+    }
+    return try await AccountExport(
+      of: account, by: administrator, from: ledger, terms: terms, at: now()
+    ).response
+  }
+
   // MARK: Grants
 
   func grant(_ request: Request, context: APIContext) async throws -> Response {
