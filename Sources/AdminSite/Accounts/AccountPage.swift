@@ -12,7 +12,7 @@ struct AccountPageController: Controller {
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    let account = try await AdminPath.account(request, context, in: ledger)
+    let account = try await account(of: request, context)
     let path = AdminURL.account(account.id)
     func part(_ prefix: String) throws -> PagePart {
       try PagePart(request.uri, of: path, prefix: prefix)
@@ -215,11 +215,9 @@ struct AccountPageController: Controller {
   }
 }
 
-enum AdminPath {
+extension Controller {
   /// Finds the account named in a path, or in the query for `.` and `..`; throws a ``Problem``.
-  static func account(_ request: Request, _ context: APIContext, in ledger: Ledger) async throws
-    -> Account
-  {
+  func account(of request: Request, _ context: APIContext) async throws -> Account {
     let id =
       context.parameters.get(TextField.accountID.name) == nil
       ? try TextField.accountID.checked(EncodedFields(query: request.uri)["id"]?.rawValue ?? "")

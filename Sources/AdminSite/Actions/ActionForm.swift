@@ -47,7 +47,7 @@ extension ActionController {
 
 extension ActionController where Subject == Account {
   func subject(of request: Request, _ context: APIContext) async throws -> Account {
-    try await AdminPath.account(request, context, in: ledger)
+    try await account(of: request, context)
   }
 }
 

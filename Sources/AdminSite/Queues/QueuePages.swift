@@ -85,19 +85,17 @@ struct QueueController: Controller {
   func retryJobs(_ request: Request, context: APIContext) async throws -> Response {
     let ids = try context.admin.chosenNumbers("retry")
     let count = try await ledger.jobs.restartJobs(
-      .discardedNumbers(ids), by: try context.actingAdministrator(), at: pages.now())
-    return Self.done(
-      "\(Count.text(count, "job")) will be retried.", count, at: AdminURL.parked, request, context)
+      .discardedNumbers(ids), by: try context.actingAdministrator(), at: now())
+    return done(Count.text(count, "job"), "retried", at: AdminURL.parked, request, context)
   }
 
   @Sendable
   func redeliver(_ request: Request, context: APIContext) async throws -> Response {
     let ids = try context.admin.chosenNumbers("redeliver")
     let count = try await ledger.webhooks.redeliverParked(
-      ids, by: try context.actingAdministrator(), at: pages.now())
-    return Self.done(
-      "\(Count.text(count, "delivery", "deliveries")) will be retried.", count,
-      at: AdminURL.parked, request, context)
+      ids, by: try context.actingAdministrator(), at: now())
+    return done(
+      Count.text(count, "delivery", "deliveries"), "retried", at: AdminURL.parked, request, context)
   }
 
   private func row(_ job: StoredJob) -> ActionList.Row {
@@ -150,10 +148,9 @@ struct QueueController: Controller {
   func verify(_ request: Request, context: APIContext) async throws -> Response {
     let ids = try context.admin.chosen("verify").map { try UUID(parsing: $0, field: "item") }
     let count = try await ledger.submissions.verifyAgain(
-      ids, by: try context.actingAdministrator(), at: pages.now())
-    return Self.done(
-      "\(Count.text(count, "submission")) will be verified again.", count, at: AdminURL.rejected,
-      request, context)
+      ids, by: try context.actingAdministrator(), at: now())
+    return done(
+      Count.text(count, "submission"), "verified again", at: AdminURL.rejected, request, context)
   }
 
   private func row(_ submission: SubmissionSummary) -> ActionList.Row {
@@ -169,12 +166,12 @@ struct QueueController: Controller {
       account: submission.accountID)
   }
 
-  private static func done(
-    _ message: String, _ count: Int, at path: String, _ request: Request, _ context: APIContext
+  private func done(
+    _ count: String, _ outcome: String, at path: String, _ request: Request, _ context: APIContext
   ) -> Response {
-    PageRenderer.done(
-      Flash(message: message, tone: count > 0 ? Tone.good : Tone.warning), then: path, request,
-      context)
+    let tone = count.hasPrefix("0 ") ? Tone.warning : Tone.good
+    return PageRenderer.done(
+      Flash(message: "\(count) will be \(outcome).", tone: tone), then: path, request, context)
   }
 }
 
