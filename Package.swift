@@ -46,19 +46,6 @@ let unixSignals = Target.Dependency.product(
 let x509 = Target.Dependency.product(name: "X509", package: "swift-certificates")
 let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 
-/// The administrator's pages: their templates, style sheet, script and icon.
-let pages = [
-  "account-charge.mustache", "account.mustache", "action-note.mustache", "action-list.mustache",
-  "action.mustache", "admin.css", "admin.js", "badge.mustache", "cell.mustache",
-  "chart.mustache", "csrf.mustache", "done.mustache", "drill-down.mustache", "error.mustache",
-  "facts.mustache", "field.mustache", "icon.svg",
-  "layout.mustache", "login.mustache", "moment.mustache", "original-transaction.mustache",
-  "overview.mustache", "paging.mustache", "parked.mustache", "properties.mustache",
-  "rejected.mustache", "report.mustache", "reports.mustache", "search.mustache",
-  "table.mustache", "timeline.mustache",
-  "unclaimed-row.mustache", "unclaimed.mustache",
-].map { Resource.embedInCode("Resources/\($0)") }
-
 /// The dependencies of the executable and the development tools: the product and its libraries.
 let assembled: [Target.Dependency] = [
   "AdminSite", "AppStore", "AppStoreSimulator", "BackgroundJobs", "Bootstrap", "HTTPAPI", "Intake",
@@ -177,7 +164,7 @@ let package = Package(
         "HTTPAPI", "JSONText", "LedgerStorage", "Reports", "Secrets", "Subscriptions", crypto,
         httpTypes, hummingbird, hummingbirdCore, logging, mustache, nioCore, nioHTTP1,
       ],
-      resources: pages, swiftSettings: strict),
+      resources: [.embedInCode("Resources")], swiftSettings: strict),
 
     // Settings and the programs put together.
     .target(

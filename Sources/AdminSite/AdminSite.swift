@@ -18,37 +18,30 @@ package struct AdminSite: Site {
   package func serves(_ path: String) -> Bool { AdminURL.contains(path) }
 
   package func addMiddleware(to router: Router<APIContext>) {
-    router.addMiddleware { AdminAnswers(keys: api.keys, ledger: api.ledger, now: api.now) }
+    router.addMiddleware { AdminAnswers(api: api) }
   }
 
   package func addRoutes(to router: Router<APIContext>) {
     for file in StaticFile.all {
       router.get(RouterPath(file.path), use: file.serve)
     }
-    let login = LoginController(
-      keys: api.keys, brake: api.brake, ledger: api.ledger, now: api.now)
+    let login = LoginController(api: api)
     router
       .get("/admin/login", use: login.show)
       .post("/admin/login", use: login.logIn)
 
-    let ledger = api.ledger
-    let pages = PageRenderer(ledger: ledger, now: api.now)
-    let overview = OverviewPageController(pages: pages, coordinator: api.reportCoordinator)
-    let reports = ReportPageController(
-      pages: pages, coordinator: api.reportCoordinator, reports: api.reports)
-    let accounts = AccountPageController(
-      pages: pages, ledger: ledger, catalogue: api.catalogue, entitlements: api.entitlements)
-    let lines = OriginalTransactionPageController(
-      pages: pages, ledger: ledger, catalogue: api.catalogue)
-    let queues = QueueController(pages: pages, ledger: ledger)
+    let reports = ReportPageController(api: api)
+    let accounts = AccountPageController(api: api)
+    let lines = OriginalTransactionPageController(api: api)
+    let queues = QueueController(api: api)
     let admin = router.group().add(middleware: SessionRequired())
     admin
       .post("/admin/logout", use: login.logOut)
-      .get("/admin", use: overview.show)
+      .get("/admin", use: OverviewPageController(api: api).show)
       .get("/admin/reports", use: reports.list)
       .get("/admin/reports/{name}", use: reports.show)
       .get("/admin/reports/{name}/transactions", use: reports.items)
-      .get("/admin/search", use: SearchController(pages: pages, ledger: ledger).show)
+      .get("/admin/search", use: SearchController(api: api).show)
       .get("/admin/accounts", use: accounts.show)
       .get("/admin/accounts/{account_id}", use: accounts.show)
       .get("/admin/original-transactions/{original_transaction_id}", use: lines.show)

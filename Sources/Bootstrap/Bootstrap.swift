@@ -181,9 +181,10 @@ package struct Assembly: Sendable {
 package func withAssembly<Value>(
   _ settings: Settings, logger: Logger, _ body: (Assembly) async throws -> Value
 ) async throws -> Value {
-  try await withDatabase(settings, logger: logger) { database in
+  try await Database.open(settings, logger: logger).use { database in
     try await withHTTPClient { client in
-      try await withWebhookSender(to: settings.webhook) { webhook in
+      let webhook = settings.webhook.map { WebhookSender(to: $0) }
+      return try await ending(webhook, with: { await webhook?.shutDown() }) { webhook in
         try await body(
           try await Assembly(
             database: database, settings: settings,
@@ -200,15 +201,6 @@ package func withHTTPClient<Value>(_ body: (HTTPClient) async throws -> Value) a
   let client = HTTPClient(
     eventLoopGroupProvider: .singleton, configuration: HTTPClientTransport.clientConfiguration)
   return try await ending(client, with: { try await client.shutdown() }, after: body)
-}
-
-/// Makes the webhook sender, if a webhook is configured, and shuts it down after the body.
-package func withWebhookSender<Value>(
-  to receiver: WebhookReceiver?, _ body: (WebhookSender?) async throws -> Value
-) async throws -> Value {
-  guard let receiver else { return try await body(nil) }
-  let sender = WebhookSender(to: receiver)
-  return try await ending(sender, with: sender.shutDown, after: body)
 }
 
 /// Passes a resource to the body, and then ends it, whether or not the body fails.

@@ -117,10 +117,3 @@ package struct Database: Sendable {
     return ConnectionPool(configuration: configuration, logger: logger)
   }
 }
-
-/// Opens the database as the programs' role for `body`, and closes it afterwards.
-package func withDatabase<Value>(
-  _ settings: Settings, logger: Logger, _ body: (ConnectionPool) async throws -> Value
-) async throws -> Value {
-  try await Database.open(settings, logger: logger).use(body)
-}

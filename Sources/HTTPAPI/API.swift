@@ -62,7 +62,7 @@ package struct API: Sendable {
   /// On graceful shutdown it accepts no new connections and finishes the requests in flight. With
   /// port 0 it listens on a free port, which it passes to `onListening`.
   package func application(
-    host: String, port: Int, limits: ConnectionLimits = ConnectionLimits(),
+    host: String, port: Int, limits: ConnectionLimits = ConnectionLimits(connections: 10_000),
     onListening: @escaping @Sendable (Int) async -> Void = { _ in }
   ) -> some ApplicationProtocol {
     // Debug logging and tracing need every request to pass through the router's middleware.
@@ -88,6 +88,21 @@ package protocol Site: Sendable {
   /// Adds middleware that runs inside the API's own, for every request.
   func addMiddleware(to router: Router<APIContext>)
   func addRoutes(to router: Router<APIContext>)
+}
+
+/// A group of routes with what all of them use.
+package protocol Controller: Sendable {
+  var api: API { get }
+}
+
+extension Controller {
+  package var ledger: Ledger { api.ledger }
+  package var entitlements: EntitlementReader { api.entitlements }
+  /// The catalogue and the sandbox access of now.
+  package var terms: AccessTerms { api.entitlements.terms }
+  package var catalogue: Catalogue { api.catalogue.catalogue }
+
+  package func now() -> Timestamp { api.now() }
 }
 
 /// Calls the next middleware or the route.
@@ -132,38 +147,37 @@ extension API {
     site?.addMiddleware(to: router)
 
     // No key needed.
-    let health = HealthController(schema: schema)
+    let health = HealthController(api: self)
     router
       .get("/healthz", use: health.healthz)
       .get("/readyz", use: health.readyz)
       .get("/openapi.yaml") { _, _ in OpenAPIDocument.response }
 
-    let notifications = NotificationController(intake: notifications, brake: brake, now: now)
+    let notifications = NotificationController(api: self)
     router.post("/v1/appstore/notifications", use: notifications.receive)
 
     // Role app.
     let app = router.group().add(middleware: permission(.app))
 
-    let entitlements = EntitlementController(
-      entitlements: entitlements, failures: failedReads, now: now)
+    let entitlements = EntitlementController(api: self)
     app
       .get("/v1/accounts/{account_id}/entitlements", use: entitlements.show)
       .post("/v1/entitlements/query", use: entitlements.query)
 
-    let products = ProductController(catalogue: catalogue, now: now)
+    let products = ProductController(api: self)
     app.get("/v1/products", use: products.list)
 
-    let orders = OrderController(ledger: ledger, now: now)
+    let orders = OrderController(api: self)
     app
       .post("/v1/orders", use: orders.open)
       .get("/v1/orders/{order_id}", use: orders.show)
 
-    let receipts = ReceiptController(intake: intake, ledger: ledger, catalogue: catalogue)
+    let receipts = ReceiptController(api: self)
     app
       .post("/v1/receipts", use: receipts.submit)
       .get("/v1/receipts/{submission_id}", use: receipts.show)
 
-    let accounts = AccountController(ledger: ledger, catalogue: catalogue, now: now)
+    let accounts = AccountController(api: self)
     app
       .put("/v1/accounts/{account_id}", use: accounts.put)
       .get("/v1/accounts/{account_id}", use: accounts.show)
@@ -172,23 +186,23 @@ extension API {
       .get("/v1/accounts/{account_id}/consumption-consent", use: accounts.showConsent)
       .delete("/v1/accounts/{account_id}/consumption-consent", use: accounts.deleteConsent)
 
+    let transactions = TransactionController(api: self)
     app
       .get("/v1/transactions/{transaction_id}", use: transactions.show)
       .post("/v1/transactions/{transaction_id}/delivery", use: transactions.acknowledgeDelivery)
 
-    let lines = OriginalTransactionController(ledger: ledger, catalogue: catalogue, now: now)
+    let lines = OriginalTransactionController(api: self)
     app
       .get("/v1/original-transactions/{original_transaction_id}", use: lines.show)
       .get("/v1/ownership-preview", use: lines.preview)
 
-    let events = EventController(ledger: ledger, watch: watch, now: now)
+    let events = EventController(api: self)
     app.get("/v1/events", use: events.list)
 
     // Role admin.
     let admin = router.group().add(middleware: permission(.admin))
     admin.put("/v1/products/{product_id}", use: products.put)
-    let administration = AdministrationController(
-      ledger: ledger, transactions: transactions, entitlements: self.entitlements, now: now)
+    let administration = AdministrationController(api: self)
     admin
       .post("/v1/transactions/{transaction_id}/owner", use: administration.transfer)
       .delete("/v1/transactions/{transaction_id}/owner", use: administration.release)
@@ -196,25 +210,17 @@ extension API {
       .post("/v1/grants", use: administration.grant)
       .delete("/v1/grants/{grant_id}", use: administration.revoke)
       .delete("/v1/accounts/{account_id}", use: administration.erase)
-      .get("/v1/accounts/{account_id}/export", use: exports.export)
-      .get("/v1/administrator-acts", use: administration.actions)
+      .get("/v1/accounts/{account_id}/export", use: administration.export)
+      .get("/v1/administrator-actions", use: administration.actions)
       .post("/v1/events/{event_id}/redelivery", use: events.redeliver)
       .get("/metrics") { _, _ in await metricsPage.response() }
 
-    let reports = ReportController(reports: reports, coordinator: reportCoordinator, now: now)
+    let reports = ReportController(api: self)
     admin
       .get("/v1/reports", use: reports.list)
       .get("/v1/reports/{name}", use: reports.show)
 
     return router
-  }
-
-  package var transactions: TransactionController {
-    TransactionController(ledger: ledger, catalogue: catalogue, now: now)
-  }
-
-  package var exports: ExportController {
-    ExportController(ledger: ledger, entitlements: entitlements, now: now)
   }
 
   private func permission(_ role: APIKeys.Role) -> Permission {

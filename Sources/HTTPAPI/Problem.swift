@@ -103,7 +103,7 @@ extension Problem {
     switch error {
     case let problem as Problem: self = problem
     case let error as LedgerError: self.init(error)
-    case let error as DecodingError: self.init(error)
+    case let fault as ReportFault: self = .invalid(fault.parameter.rawValue, fault.text)
     case let error as JSONError: self.init(.invalidRequest, "Invalid JSON: the body \(error).")
     case is NIOTooManyBytesError: self.init(.contentTooLarge, "The body is too large.")
     case let error as any HTTPResponseError: self.init(error)
@@ -137,28 +137,6 @@ extension Problem {
     }
   }
 
-  private init(_ error: DecodingError) {
-    switch error {
-    case .keyNotFound(let key, let context):
-      self = .invalid((context.codingPath + [key]).fieldName, "is missing")
-    case .valueNotFound(_, let context) where !context.codingPath.isEmpty:
-      self = .invalid(context.codingPath.fieldName, "must not be null")
-    case .typeMismatch(let type, let context) where !context.codingPath.isEmpty:
-      self = .invalid(context.codingPath.fieldName, "must be \(Self.name(of: type))")
-    default: self.init(.invalidRequest, "The body must be a JSON object.")
-    }
-  }
-
-  private static func name(of type: any Any.Type) -> String {
-    switch type {
-    case is String.Type: "a string"
-    case is Bool.Type: "true or false"
-    case is Double.Type: "a whole number"
-    case is [Any].Type: "an array"
-    default: "an object"
-    }
-  }
-
   /// The errors that Hummingbird throws.
   private init(_ error: any HTTPResponseError) {
     switch error.status {
@@ -169,19 +147,6 @@ extension Problem {
     case let status where status.kind == .clientError:
       self.init(.invalidRequest, "The request is malformed: \(status.reasonPhrase).")
     default: self.init(.internalError, Self.internalErrorDetail)
-    }
-  }
-}
-
-extension [any CodingKey] {
-  /// The path of a field, as in `account_ids[3]`.
-  fileprivate var fieldName: String {
-    reduce(into: "") { name, key in
-      if let index = key.intValue {
-        name += "[\(index)]"
-      } else {
-        name += name.isEmpty ? key.stringValue : ".\(key.stringValue)"
-      }
     }
   }
 }

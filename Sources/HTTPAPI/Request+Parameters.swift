@@ -19,16 +19,8 @@ package enum BodyLimit {
 }
 
 extension Request {
-  package func json<Body: Decodable>(_: Body.Type, upTo limit: Int = BodyLimit.small) async throws
-    -> Body
-  {
-    try Self.decode(Body.self, from: try await collectJSON(upTo: limit))
-  }
-
-  static func decode<Body: Decodable>(_: Body.Type, from buffer: ByteBuffer) throws -> Body {
-    // Foundation's decoder takes what two readers could understand differently.
-    _ = try JSONValue(parsing: buffer.readableBytesView)
-    return try JSONDecoder().decode(Body.self, from: Data(buffer.readableBytesView))
+  package func json(upTo limit: Int = BodyLimit.small) async throws -> RequestBody {
+    try RequestBody(try await collectJSON(upTo: limit))
   }
 
   func collectJSON(upTo limit: Int = BodyLimit.small) async throws -> ByteBuffer {
@@ -85,25 +77,47 @@ extension APIContext {
   }
 }
 
-/// The query parameters of a request.
-package struct Query {
-  private let fields: EncodedFields
+/// The named values of a request: the fields of its query or form, or the members of its body.
+package protocol RequestFields {
+  /// The text of a field; nil if it is absent.
+  func text(_ name: String) throws -> String?
+  /// The error for a required field without a value.
+  func missing(_ name: String) -> Problem
+}
 
-  /// Nil without a query, so that most requests parse nothing.
-  package init?(_ uri: URI) {
-    guard let query = uri.query else { return nil }
-    fields = EncodedFields(query, .query)
-  }
-
-  package subscript(name: String) -> ExactText? { fields[name] }
+extension RequestFields {
+  package func missing(_ name: String) -> Problem { .invalid(name, "is missing") }
 
   package func text(_ field: TextField) throws -> String? {
-    try self[field.name].map { try field.checked($0.rawValue) }
+    try text(field.name).map(field.checked)
+  }
+
+  package func required(_ field: TextField) throws -> String {
+    guard let text = try text(field) else { throw missing(field.name) }
+    return text
   }
 
   package func moment(_ name: String) throws -> Timestamp? {
-    try self[name].map { try Timestamp(parsing: $0.rawValue, field: name) }
+    try text(name).map { text in
+      guard let moment = Timestamp(rfc3339: text) else {
+        throw Problem.invalid(name, "must be an RFC 3339 time, such as 2026-11-21T09:30:00Z")
+      }
+      return moment
+    }
   }
+
+  package func uuid(_ name: String) throws -> UUID? {
+    try text(name).map { try UUID(parsing: $0, field: name) }
+  }
+}
+
+extension Request {
+  /// The query parameters.
+  package var query: EncodedFields { EncodedFields(uri.query ?? "", .query) }
+}
+
+extension EncodedFields: RequestFields {
+  package func text(_ name: String) -> String? { self[name]?.rawValue }
 
   package func flag(_ name: String) throws -> Bool? {
     try self[name].map { text in
@@ -116,8 +130,8 @@ package struct Query {
   }
 
   package func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int? {
-    try self[name].map { text in
-      guard let number = Int(text.rawValue), range.contains(number) else {
+    try text(name).map { text in
+      guard let number = Int(text), range.contains(number) else {
         throw Problem.invalid(
           name, "must be a number from \(range.lowerBound) to \(range.upperBound)")
       }
@@ -126,8 +140,8 @@ package struct Query {
   }
 
   package func environment() throws -> Subscriptions.Environment? {
-    try self["environment"].map { text in
-      guard let environment = Subscriptions.Environment(exactly: text.rawValue) else {
+    try text("environment").map { text in
+      guard let environment = Subscriptions.Environment(exactly: text) else {
         throw Problem.invalid("environment", "must be production or sandbox")
       }
       return environment
@@ -135,12 +149,55 @@ package struct Query {
   }
 }
 
-extension Timestamp {
-  package init(parsing text: String, field: String) throws {
-    guard let moment = Timestamp(rfc3339: text) else {
-      throw Problem.invalid(field, "must be an RFC 3339 time, such as 2026-11-21T09:30:00Z")
+/// The JSON object in the body of a request; unknown members are ignored.
+package struct RequestBody: RequestFields {
+  private let json: JSONValue
+
+  init(_ buffer: ByteBuffer) throws {
+    json = try JSONValue(parsing: buffer.readableBytesView)
+    guard case .object = json else {
+      throw Problem(.invalidRequest, "The body must be a JSON object.")
     }
-    self = moment
+  }
+
+  /// A member; `.null` if it is null.
+  subscript(name: String) -> JSONValue? { json[name] }
+
+  package func missing(_ name: String) -> Problem {
+    .invalid(name, json[name] == nil ? "is missing" : "must not be null")
+  }
+
+  func required<Value>(_ name: String, _ value: Value?) throws -> Value {
+    guard let value else { throw missing(name) }
+    return value
+  }
+
+  package func text(_ name: String) throws -> String? { try member(name, "a string", \.string) }
+
+  func flag(_ name: String) throws -> Bool? { try member(name, "true or false", \.bool) }
+
+  func integer(_ name: String) throws -> Int64? {
+    try member(name, "a whole number") { json in
+      if case .number(let number) = json { Int64(exactly: number) } else { json.integer }
+    }
+  }
+
+  func texts(_ name: String) throws -> [String]? {
+    try member(name, "an array", \.array)?.enumerated().map { index, element in
+      guard let text = element.string else {
+        throw Problem.invalid(
+          "\(name)[\(index)]", element == .null ? "must not be null" : "must be a string")
+      }
+      return text
+    }
+  }
+
+  private func member<Value>(
+    _ name: String, _ type: String, _ value: (JSONValue) -> Value?
+  ) throws -> Value? {
+    guard let json = json[name], json != .null else { return nil }
+    guard let value = value(json) else { throw Problem.invalid(name, "must be \(type)") }
+    return value
   }
 }
 
@@ -211,15 +268,29 @@ package struct Page: Sendable {
   package let after: String?
   package let limit: Int
 
-  package init(_ uri: URI) throws {
-    let query = Query(uri)
-    after = query?["after"]?.rawValue
-    guard (after?.utf8.count ?? 0) <= Self.longestCursor else { throw Self.malformedCursor }
-    limit = try query?.integer("limit", in: 1...Self.maximumLimit) ?? Self.defaultLimit
+  private let unknownCursor: Problem
+
+  /// Reads `after` and `limit`, or the parameters with these names after a prefix.
+  package init(
+    _ query: EncodedFields, prefix: String = "", usual: Int = Self.defaultLimit,
+    most: Int = Self.maximumLimit
+  ) throws {
+    let name = prefix + "after"
+    unknownCursor = .invalid(name, "must be a `next` value from a previous page")
+    after = query.text(name)
+    guard (after?.utf8.count ?? 0) <= Self.longestCursor else { throw unknownCursor }
+    limit = try query.integer(prefix + "limit", in: 1...most) ?? usual
   }
 
-  package static let malformedCursor = Problem.invalid(
-    "after", "must be a `next` value from a previous page")
+  /// The last element of the previous page, read from its cursor; nil on the first page.
+  ///
+  /// - Throws: A ``Problem`` for an unknown cursor.
+  package func place<Place>(_ read: (String) -> Place?) throws -> Place? {
+    try after.map { text in
+      guard let place = read(text) else { throw unknownCursor }
+      return place
+    }
+  }
 
   /// Cuts the page out of a whole list, with the cursor of the next page; nil on the last one.
   ///
@@ -230,7 +301,7 @@ package struct Page: Sendable {
     var rest = list[...]
     if let after = after.map(ExactText.init(_:)) {
       guard let position = list.firstIndex(where: { ExactText(cursor($0)) == after }) else {
-        throw Self.malformedCursor
+        throw unknownCursor
       }
       rest = list[(position + 1)...]
     }

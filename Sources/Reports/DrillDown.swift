@@ -8,6 +8,7 @@ package struct ReportCell: Hashable, Sendable {
   package let column: String
   /// The values that the row shares with all of its items, by column; nil for NULL.
   package let row: [String: String?]
+  let rule: CellRule
 
   /// Restores a number that ``ReportTable/cell(_:inRow:of:)`` returned.
   ///
@@ -25,13 +26,7 @@ package struct ReportCell: Hashable, Sendable {
     self.choices = choices
     self.column = column
     self.row = row
-  }
-
-  var rule: CellRule {
-    guard let rule = report.rule(column) else {
-      preconditionFailure("A cell is a number of its report.")
-    }
-    return rule
+    self.rule = rule
   }
 }
 
@@ -123,7 +118,7 @@ struct DrillDown: Sendable {
 }
 
 /// How the items of a number add up to it.
-struct CellRule: Sendable {
+struct CellRule: Hashable, Sendable {
   /// The measures of the items that are added; nil: all items of the row.
   var added: [String]?
   var takenOff: [String] = []

@@ -247,7 +247,6 @@ extension ReportCell {
 
   /// The end of a statement that selects all of its items.
   func source(_ choices: ReportChoices, at now: Timestamp) -> SQL {
-    let rule = self.rule
     var source: SQL = "FROM \(report.items(choices, at: now)) AS r WHERE true"
     if let views = report.views { source.append(" AND \(views.condition(choices, now))") }
     for (column, value) in row.sorted(by: { $0.key < $1.key }) {

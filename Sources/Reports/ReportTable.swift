@@ -1,4 +1,4 @@
-import JSONText
+package import JSONText
 package import Subscriptions
 
 /// A column of a report.
@@ -83,15 +83,8 @@ extension ReportTable {
     let shown = columns.indices.filter { column in cells.contains { !$0[column].isEmpty } }
     guard !shown.isEmpty else { return "Nothing to report.\n" }
     let lines = [shown.map { columns[$0].title }] + cells.map { row in shown.map { row[$0] } }
-    let widths = shown.indices.map { column in lines.map { $0[column].count }.max() ?? 0 }
-    var text = ""
-    for line in lines {
-      let padded = line.indices.map { index in
-        let space = String(repeating: " ", count: widths[index] - line[index].count)
-        return columns[shown[index]].isNumber ? space + line[index] : line[index] + space
-      }
-      text += String(padded.joined(separator: "  ").reversed().drop { $0 == " " }.reversed()) + "\n"
-    }
+    let numbers = Set(shown.indices.filter { columns[shown[$0]].isNumber })
+    let text = lines.aligned(right: numbers).map { $0 + "\n" }.joined()
     return isCutShort ? text + "There are more rows: ask for them with a higher limit.\n" : text
   }
 
@@ -100,13 +93,33 @@ extension ReportTable {
   private var csv: String { columns.csv + rows.map(\.csv).joined() }
 
   private var json: String {
-    let rows = rows.map { row in
-      "{" + zip(columns, row).map { "\"\($0.name)\":\($1.json)" }.joined(separator: ",") + "}"
+    var json = JSONWriter(capacity: 256 + rows.count * columns.count * 24)
+    json.object { json in
+      json.member("report", report.name)
+      json.member("as_of", asOf)
+      json.objects("rows", rows) { json, row in
+        for (column, value) in zip(columns, row) { json.member(column.name, value) }
+      }
+      json.member("cut_short", isCutShort)
     }
-    return """
-      {"report":"\(report.name)","as_of":"\(asOf)","rows":[\(rows.joined(separator: ","))],\
-      "cut_short":\(isCutShort)}
-      """
+    return json.text
+  }
+}
+
+extension [[String]] {
+  /// The rows with their cells aligned in columns: to the left, or to the right in some columns.
+  package func aligned(right columns: Set<Int> = []) -> [String] {
+    let count = map(\.count).max() ?? 0
+    let widths = (0..<count).map { column in
+      self.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0
+    }
+    return self.map { row in
+      let cells = row.enumerated().map { column, cell in
+        let space = String(repeating: " ", count: widths[column] - cell.count)
+        return columns.contains(column) ? space + cell : cell + space
+      }
+      return String(cells.joined(separator: "  ").reversed().drop { $0 == " " }.reversed())
+    }
   }
 }
 
@@ -183,25 +196,18 @@ extension ReportValue {
     case .none: ""
     }
   }
-
-  fileprivate var json: String {
-    switch self {
-    case .text(let text): text.asJSON
-    case .number(let number), .duration(let number), .money(let number, _): "\(number)"
-    case .time(let moment): "\"\(moment)\""
-    case .date(let day): "\"\(day)\""
-    // PostgreSQL's decimals are valid JSON.
-    case .fraction(let decimal), .rate(let decimal): decimal
-    case .flag(let isSet): "\(isSet)"
-    case .none: "null"
-    }
-  }
 }
 
-extension String {
-  fileprivate var asJSON: String {
-    var json = JSONWriter(capacity: utf8.count + 2)
-    json.write(self)
-    return json.text
+extension ReportValue: JSONWritable {
+  package func write(to json: inout JSONWriter) {
+    switch self {
+    case .text(let text), .date(let text): json.write(text)
+    case .number(let number), .duration(let number), .money(let number, _): json.write(number)
+    case .time(let moment): json.write(moment)
+    // PostgreSQL's decimals are valid JSON.
+    case .fraction(let decimal), .rate(let decimal): json.write(json: decimal)
+    case .flag(let isSet): json.write(isSet)
+    case .none: json.null()
+    }
   }
 }

@@ -128,7 +128,7 @@ struct ForeignTextTests {
       "\r\nCookie: tenure_admin="
         + Base64.encode(url: String(repeating: "\u{301}\u{323}", count: 2_500).utf8)
         + ".1.AAAAAAAAAAAAAAAAAAAAAA.AA"),
-    got("what the last page said", "/admin", "\r\nCookie: tenure_admin_told=#.#"),
+    got("what the last page said", "/admin", "\r\nCookie: tenure_admin_notice=#.#"),
     got("a request's id", "/healthz", "\r\nX-Request-ID: #"),
     got("a version", "/admin/admin.css?v=#", "\r\nIf-None-Match: #"),
     got("what is cached", "/v1/accounts/a/entitlements", app + "\r\nCache-Control: #"),

@@ -117,7 +117,7 @@ struct OpenAPITests {
     #expect(
       values(data?["counterpart"])
         == Set([EventData.Counterpart.anotherAccount, .noAccount].map(\.rawValue)))
-    let action = description.schema(named: "AdministratorAct")["properties"]
+    let action = description.schema(named: "AdministratorAction")["properties"]
     #expect(
       values(action?["action"]) == Set(AdministratorAction.Action.allCases.map(\.rawValue)))
     let order = description.schema(named: "Order")["properties"]

@@ -127,7 +127,7 @@ struct AccountCharges: Sendable {
       because: report.because, owner: other.map(PageLink.account),
       // The administrator who assigned or released it.
       placed: shown.action.map {
-        AdministratorActionNote(administrator: $0.administrator, reason: $0.reason)
+        ($0.administrator, nil, $0.reason) as AdministratorNote
       },
       isSandbox: charge.id.line.environment == .sandbox,
       transferHref: charge.id.href(form: "transfer")

@@ -9,20 +9,20 @@ import Subscriptions
 /// Neither is ever deleted, so the list is complete.
 struct AccountHistoryRows: Sendable {
   /// The position reached in both lists.
-  struct Place: Sendable {
+  struct Place: Codable, Sendable {
     var entry: HistoryPlace?
     var action: Int64?
   }
 
   /// Latest first.
   let rows: [FactRow]
-  /// The cursor of the next page, or nil on the last one.
-  let next: String?
+  /// The place after which the next page begins, or nil on the last one.
+  let next: Place?
 
   /// - Throws: A ``Problem`` for an unknown cursor.
   init(of ties: RelatedAccounts, _ account: Account, part: PagePart, in ledger: Ledger) async throws
   {
-    var place = try part.place(Place.init) ?? Place()
+    var place: Place = try part.place() ?? Place()
     let found = try await ledger.accounts.history(
       of: ties, before: place.entry, limit: part.limit + 1)
     let events = try await Self.events(found.entries, in: ledger)
@@ -32,34 +32,26 @@ struct AccountHistoryRows: Sendable {
       on: account.key, except: [.transfer, .release], before: place.action, limit: part.limit + 1)
     // Older actions belong to the next page: the ledger was only read back to this date.
     if let end = found.lookedBackTo { actions.removeAll { $0.actedAt < end.recordedAt } }
-    let all = events.count + actions.count
-    var (rows, (laterEvents, laterActions)) = ([FactRow](), (events[...], actions[...]))
-    while rows.count < part.limit {
-      let (event, action) = (laterEvents.first, laterActions.first)
-      if let action, event.map({ $0.entry.recordedAt <= action.actedAt }) ?? true {
-        rows.append(FactRow(action, on: account))
+    // Latest first; an action comes before the entries of its moment.
+    let all =
+      (actions.map { (at: $0.actedAt, action: Optional($0), event: ChargeEvent?.none) }
+      + events.map { (at: $0.entry.recordedAt, action: nil, event: Optional($0)) })
+      .enumerated().sorted { ($1.element.at, $0.offset) < ($0.element.at, $1.offset) }
+      .map(\.element)
+    rows = all.prefix(part.limit).compactMap { _, action, event in
+      if let action {
         place.action = action.id
-        laterActions.removeFirst()
-      } else if let event {
-        var row = sources.fact(event)
-        let line = event.entry.line
-        row.subject = PageLink(label: line.originalTransactionID.rawValue, href: line.href)
-        rows.append(row)
-        place.entry = HistoryPlace(event.entry)
-        laterEvents.removeFirst()
-      } else {
-        break
+        return FactRow(action, on: account)
       }
+      guard let event else { return nil }
+      place.entry = HistoryPlace(event.entry)
+      var row = sources.fact(event)
+      let line = event.entry.line
+      row.subject = PageLink(label: line.originalTransactionID.rawValue, href: line.href)
+      return row
     }
-    self.rows = rows
-    if rows.count < all {
-      next = place.cursor
-    } else if let end = found.lookedBackTo {
-      place.entry = end
-      next = place.cursor
-    } else {
-      next = nil
-    }
+    if rows.count == all.count, let end = found.lookedBackTo { place.entry = end }
+    next = rows.count < all.count || found.lookedBackTo != nil ? place : nil
   }
 
   private static func events(_ entries: [HistoryEntry], in ledger: Ledger) async throws
@@ -68,32 +60,6 @@ struct AccountHistoryRows: Sendable {
     let names = try await ledger.ownership.accountIDs(
       of: Set(entries.flatMap { $0.entry.content.accounts }))
     return entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
-  }
-}
-
-extension AccountHistoryRows.Place {
-  fileprivate var cursor: String {
-    let entry =
-      entry.map { entry in
-        [
-          "\(entry.recordedAt.milliseconds)", entry.line.environment.rawValue,
-          entry.line.originalTransactionID.rawValue, "\(entry.number)",
-        ]
-      } ?? []
-    return PagePart.cursor([action.map(String.init) ?? ""] + entry)
-  }
-
-  fileprivate init?(_ cursor: String) {
-    let parts = PagePart.fields(of: cursor)
-    guard let action = parts.first, action.isEmpty || Int64(action) != nil else { return nil }
-    self.action = Int64(action)
-    guard parts.count > 1 else { return }
-    guard parts.count == 5, let milliseconds = Int64(parts[1]),
-      let environment = Subscriptions.Environment(rawValue: parts[2]), let number = Int(parts[4])
-    else { return nil }
-    entry = HistoryPlace(
-      recordedAt: Timestamp(milliseconds: milliseconds),
-      line: OriginalTransactionKey(environment, OriginalTransactionID(parts[3])), number: number)
   }
 }
 

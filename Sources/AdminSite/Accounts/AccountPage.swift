@@ -5,38 +5,35 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-struct AccountPageController: Sendable {
-  let pages: PageRenderer
-  let ledger: Ledger
-  let catalogue: CatalogueCache
-  let entitlements: EntitlementReader
+struct AccountPageController: Controller {
+  let api: API
 
   private static let mostOrders = 100
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    let account = try await AdminPath.account(request, context, in: ledger)
+    let account = try await account(of: request, context)
     let path = AdminURL.account(account.id)
     func part(_ prefix: String) throws -> PagePart {
       try PagePart(request.uri, of: path, prefix: prefix)
     }
     let now = pages.now()
     let held = try await entitlements.entitlements(of: account.id, now: now)
-    let charges = try await AccountCharges(of: account, part: part, in: ledger, catalogue.catalogue)
+    let charges = try await AccountCharges(of: account, part: part, in: ledger, catalogue)
     let submissionPart = try part("submissions_")
     let (submissions, submissionPaging) = submissionPart.part(
       of: try await ledger.accounts.latestSubmissions(
-        of: account.key, before: try submissionPart.place(UUID.init(uuidString:)),
+        of: account.key, before: try submissionPart.place(),
         limit: submissionPart.limit + 1)
-    ) { $0.id.uuidString.lowercased() }
+    ) { $0.id }
     let historyPart = try part("history_")
     let history = try await AccountHistoryRows(
       of: charges.ties, account, part: historyPart, in: ledger)
     let eventPart = try part("events_")
     let (shown, eventPaging) = eventPart.part(
       of: try await ledger.accounts.latestEvents(
-        of: account.key, before: try eventPart.place { Int64($0) }, limit: eventPart.limit + 1)
-    ) { "\($0.id)" }
+        of: account.key, before: try eventPart.place(), limit: eventPart.limit + 1)
+    ) { $0.id }
     let heir = try await ledger.accounts.successor(of: account)
     let verdict = Self.verdict(
       held, charges: charges, mergedInto: heir.key == account.key ? nil : heir.id,
@@ -61,7 +58,7 @@ struct AccountPageController: Sendable {
         historyPaging: historyPart.paging(shown: history.rows.count, next: history.next),
         events: shown.map(FactRow.init), eventPaging: eventPaging,
         pruning: try await ledger.accounts.eventPruning().map(Self.sentence)
-      ), .account)
+      ), "account")
   }
 
   /// The active entitlements, or the likely reasons why there are none.
@@ -197,10 +194,9 @@ struct AccountPageController: Sendable {
     return (
       grantID: id, entitlement: grant.entitlement, state: state, from: Moment(grant.startsAt),
       until: grant.accessEnd.map(Moment.init), reason: stored.reason,
-      given: last(.grant).map { AdministratorActionNote(administrator: $0.administrator) },
+      given: last(.grant).map { ($0.administrator, nil, nil) as AdministratorNote },
       takenBack: last(.revokeGrant).map {
-        AdministratorActionNote(
-          administrator: $0.administrator, at: Moment($0.actedAt), reason: $0.reason)
+        ($0.administrator, Moment($0.actedAt), $0.reason) as AdministratorNote
       },
       revokeHref: grant.source == .grant && !isOver ? AdminURL.revocation(ofGrant: id) : nil
     )
@@ -219,11 +215,9 @@ struct AccountPageController: Sendable {
   }
 }
 
-enum AdminPath {
+extension Controller {
   /// Finds the account named in a path, or in the query for `.` and `..`; throws a ``Problem``.
-  static func account(_ request: Request, _ context: APIContext, in ledger: Ledger) async throws
-    -> Account
-  {
+  func account(of request: Request, _ context: APIContext) async throws -> Account {
     let id =
       context.parameters.get(TextField.accountID.name) == nil
       ? try TextField.accountID.checked(EncodedFields(query: request.uri)["id"]?.rawValue ?? "")

@@ -8,30 +8,26 @@ import Subscriptions
 struct MergeController: ActionController {
   let api: API
 
-  func perform(
-    _ form: ActionForm, on account: Account, _ request: Request, _ context: APIContext
-  ) async throws -> Response {
-    let into = try context.admin.form.text(.into)
-    let administrator = try context.actingAdministrator()
+  func perform(_ sent: SentForm, on account: Account) async throws -> Response {
+    let into = try sent.fields.entered(.into)
+    let administrator = try sent.context.actingAdministrator()
     do {
-      guard ActionForm.isConfirmed(context) else {
+      guard sent.isConfirmed else {
         let preview = try await ledger.accounts.previewMerge(
-          of: account.id, into: into, terms: entitlements.terms, at: pages.now())
-        return try await form.confirm(
-          pages, context,
+          of: account.id, into: into, terms: terms, at: now())
+        return try await sent.confirm(
           consequences: Self.consequences(of: preview, from: account.id, into: into),
           warnings: [
             "This cannot be undone. Merged charges can only be transferred one at a time."
           ])
       }
       let merger = try await ledger.accounts.merge(
-        account.id, into: into, by: administrator, terms: entitlements.terms, at: pages.now())
+        account.id, into: into, by: administrator, terms: terms, at: now())
       let rest =
         merger.completedAt == nil
         ? " A worker is moving its remaining charges." : ""
-      return PageRenderer.done(
-        Flash(message: "“\(account.id)” was merged into this account.\(rest)", tone: Tone.good),
-        then: AdminURL.account(into), request, context)
+      return sent.done(
+        "“\(account.id)” was merged into this account.\(rest)", then: AdminURL.account(into))
     } catch let error as LedgerError {
       throw Problem.invalid(TextField.into.name, "can't be used: \(error.description)")
     }
@@ -74,19 +70,17 @@ struct MergeController: ActionController {
 struct ErasureController: ActionController {
   let api: API
 
-  func perform(
-    _ form: ActionForm, on account: Account, _ request: Request, _ context: APIContext
-  ) async throws -> Response {
-    guard context.admin.form["typed_account_id"] == ExactText(account.id) else {
+  func perform(_ sent: SentForm, on account: Account) async throws -> Response {
+    guard sent.fields["typed_account_id"] == ExactText(account.id) else {
       throw Problem.invalid("typed_account_id", "must be exactly the account ID")
     }
-    let administrator = try context.actingAdministrator()
-    guard ActionForm.isConfirmed(context) else {
-      return try await form.confirm(
-        pages, context, consequences: Self.consequences(for: account),
+    let administrator = try sent.context.actingAdministrator()
+    guard sent.isConfirmed else {
+      return try await sent.confirm(
+        consequences: Self.consequences(for: account),
         warnings: ["This cannot be undone."])
     }
-    let erasure = try await ledger.accounts.erase(account.id, by: administrator, at: pages.now())
+    let erasure = try await ledger.accounts.erase(account.id, by: administrator, at: now())
     // Shown without a redirect: the account's page no longer exists.
     let removed = erasure.removed
     func number(_ label: String, _ value: Int) -> Property {
@@ -94,7 +88,7 @@ struct ErasureController: ActionController {
     }
     return PageRenderer.response(
       (
-        page: try await pages.frame("Customer data erased", context),
+        page: try await pages.frame("Customer data erased", sent.context),
         message: "A pseudonym has replaced the account ID.",
         properties: [
           Property(
@@ -105,7 +99,7 @@ struct ErasureController: ActionController {
           number("Apple responses deleted", removed.exchanges),
         ],
         links: [PageLink(label: "Overview", href: AdminURL.overview)]
-      ), .done)
+      ), "done")
   }
 
   private static func consequences(for account: Account) -> [String] {
@@ -139,11 +133,10 @@ struct ErasureController: ActionController {
 struct ExportPageController: ActionController {
   let api: API
 
-  func perform(
-    _ form: ActionForm, on account: Account, _ request: Request, _ context: APIContext
-  ) async throws -> Response {
-    var response = try await api.exports.document(
-      of: account, by: try context.actingAdministrator())
+  func perform(_ sent: SentForm, on account: Account) async throws -> Response {
+    var response = try await AccountExport(
+      of: account, by: try sent.context.actingAdministrator(), from: ledger, terms: terms, at: now()
+    ).response
     response.headers[.contentDisposition] = "attachment; filename=\"account.json\""
     return response
   }

@@ -5,10 +5,8 @@ import LedgerStorage
 import Subscriptions
 
 /// An administrator action on a subject: its form, and what happens when the form is sent.
-protocol ActionController: Sendable {
+protocol ActionController: Controller {
   associatedtype Subject: Sendable
-
-  var api: API { get }
 
   /// Finds the account, charge or grant that the path names.
   func subject(of request: Request, _ context: APIContext) async throws -> Subject
@@ -16,15 +14,14 @@ protocol ActionController: Sendable {
   func form(for subject: Subject) -> ActionForm
 
   /// Performs the action or asks for confirmation; a form shows the ``Problem`` thrown for a field.
-  func perform(_ form: ActionForm, on subject: Subject, _ request: Request, _ context: APIContext)
-    async throws -> Response
+  func perform(_ sent: SentForm, on subject: Subject) async throws -> Response
+}
+
+extension Controller {
+  var pages: PageRenderer { PageRenderer(ledger: ledger, now: api.now) }
 }
 
 extension ActionController {
-  var ledger: Ledger { api.ledger }
-  var entitlements: EntitlementReader { api.entitlements }
-  var pages: PageRenderer { PageRenderer(ledger: ledger, now: api.now) }
-
   func addRoutes(to routes: some RouterMethods<APIContext>, at paths: String...) {
     for path in paths {
       routes
@@ -40,7 +37,8 @@ extension ActionController {
     let subject = try await subject(of: request, context)
     let form = form(for: subject)
     do {
-      return try await perform(form, on: subject, request, context)
+      return try await perform(
+        SentForm(form: form, pages: pages, request: request, context: context), on: subject)
     } catch let problem as Problem where problem.code == .invalidRequest {
       return try await form.ask(pages, context, fault: problem)
     }
@@ -49,7 +47,7 @@ extension ActionController {
 
 extension ActionController where Subject == Account {
   func subject(of request: Request, _ context: APIContext) async throws -> Account {
-    try await AdminPath.account(request, context, in: ledger)
+    try await account(of: request, context)
   }
 }
 
@@ -74,7 +72,7 @@ struct ActionForm: Sendable {
   var warnings: [String] = []
   var fault: String?
 
-  private static let reason = FormField(
+  fileprivate static let reason = FormField(
     id: "reason", name: TextField.reason.name, label: "Reason", isText: true,
     maximumLength: Administrator.maximumReasonLength, isRequired: true,
     hint: "Saved in the audit log with your name.")
@@ -96,39 +94,52 @@ struct ActionForm: Sendable {
     return try await form.response(pages, context, status: problem?.status ?? .ok)
   }
 
+  fileprivate func response(
+    _ pages: PageRenderer, _ context: APIContext, status: HTTPResponse.Status = .ok
+  ) async throws -> Response {
+    var frame = try await pages.frame(title, context)
+    frame.trail = [subject]
+    return PageRenderer.response((page: frame, form: self), "action", status: status)
+  }
+}
+
+/// A form that was sent.
+struct SentForm: Sendable {
+  let form: ActionForm
+  let pages: PageRenderer
+  let request: Request
+  let context: APIContext
+
+  var fields: EncodedFields { context.admin.form }
+  /// Whether the administrator has confirmed the consequences.
+  var isConfirmed: Bool { fields["confirmed"] == "yes" }
+
   /// Shows the consequences and asks for confirmation.
   func confirm(
-    _ pages: PageRenderer, _ context: APIContext, consequences: [String], warnings: [String],
-    unseen: [(name: String, value: String)] = []
+    consequences: [String], warnings: [String], unseen: [(name: String, value: String)] = []
   ) async throws -> Response {
-    var form = self
-    form.fields = []
+    var form = form
     form.hidden =
       unseen
-      + (fields + [Self.reason]).compactMap { field in
-        context.admin.form[field.name].map { (field.name, $0.rawValue) }
+      + (form.fields + [ActionForm.reason]).compactMap { field in
+        fields[field.name].map { (field.name, $0.rawValue) }
       } + [("confirmed", "yes")]
+    form.fields = []
     form.consequences = consequences
     form.warnings = warnings
     return try await form.response(pages, context)
   }
 
-  static func isConfirmed(_ context: APIContext) -> Bool {
-    context.admin.form["confirmed"] == "yes"
-  }
-
-  private func response(
-    _ pages: PageRenderer, _ context: APIContext, status: HTTPResponse.Status = .ok
-  ) async throws -> Response {
-    var frame = try await pages.frame(title, context)
-    frame.trail = [subject]
-    return PageRenderer.response((page: frame, form: self), .action, status: status)
+  /// Redirects to a page that shows the result once.
+  func done(_ message: String, link: PageLink? = nil, then path: String) -> Response {
+    PageRenderer.done(
+      Flash(message: message, tone: Tone.good, link: link), then: path, request, context)
   }
 }
 
 extension APIContext {
   /// The logged-in administrator with the form's reason; throws a ``Problem`` if it is missing.
   func actingAdministrator() throws -> Administrator {
-    try administrator(reason: try admin.form.text(.reason))
+    try administrator(reason: try admin.form.entered(.reason))
   }
 }

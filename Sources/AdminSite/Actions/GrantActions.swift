@@ -11,15 +11,12 @@ struct GrantController: ActionController {
 
   private static let entitlement = TextField(name: "entitlement", maximumLength: 255)
 
-  func perform(
-    _ form: ActionForm, on account: Account, _ request: Request, _ context: APIContext
-  ) async throws -> Response {
-    let name = try context.admin.form.text(Self.entitlement)
-    let end = try Self.end(context.admin.form["expires_at"]?.rawValue, after: pages.now())
-    let administrator = try context.actingAdministrator()
-    guard ActionForm.isConfirmed(context) else {
-      return try await form.confirm(
-        pages, context,
+  func perform(_ sent: SentForm, on account: Account) async throws -> Response {
+    let name = try sent.fields.entered(Self.entitlement)
+    let end = try Self.end(sent.fields["expires_at"]?.rawValue, after: now())
+    let administrator = try sent.context.actingAdministrator()
+    guard sent.isConfirmed else {
+      return try await sent.confirm(
         consequences: [
           "“\(account.id)” gets “\(name)” "
             + (end.map { "until \(Moment($0).text) UTC." } ?? "until it is revoked."),
@@ -30,11 +27,10 @@ struct GrantController: ActionController {
         unseen: [("grant_id", UUID().uuidString.lowercased())])
     }
     _ = try await ledger.grants.grant(
-      as: context.admin.form["grant_id"].flatMap { UUID(uuidString: $0.rawValue) } ?? UUID(), name,
-      to: account.id, until: end, by: administrator, terms: entitlements.terms, at: pages.now())
-    return PageRenderer.done(
-      Flash(message: "“\(name)” was granted.", tone: Tone.good),
-      then: AdminURL.account(account.id), request, context)
+      as: sent.fields["grant_id"].flatMap { UUID(uuidString: $0.rawValue) } ?? UUID(), name,
+      to: account.id, until: end, by: administrator, terms: terms, at: now())
+    return sent.done(
+      "“\(name)” was granted.", then: AdminURL.account(account.id))
   }
 
   func form(for account: Account) -> ActionForm {
@@ -65,10 +61,10 @@ struct GrantController: ActionController {
   }
 
   private func warnings(about name: String, for account: Account) async throws -> [String] {
-    let held = try await entitlements.entitlements(of: account.id, now: pages.now())
+    let held = try await entitlements.entitlements(of: account.id, now: now())
     var warnings = held.filter { ExactText($0.name) == ExactText(name) && $0.isActive }
       .map { "The account already has “\(name)”: \($0.inWords)" }
-    let products = entitlements.terms.catalogue.products
+    let products = catalogue.products
     if !products.contains(where: { $0.entitlements.contains(ExactText(name)) }) {
       warnings.append("No product grants “\(name)”. Check the spelling.")
     }
@@ -79,15 +75,13 @@ struct GrantController: ActionController {
 struct RevocationController: ActionController {
   let api: API
 
-  func perform(
-    _ form: ActionForm, on stored: StoredGrant, _ request: Request, _ context: APIContext
-  ) async throws -> Response {
+  func perform(_ sent: SentForm, on stored: StoredGrant) async throws -> Response {
     _ = try await ledger.grants.revokeGrant(
-      stored.grant.id, by: try context.actingAdministrator(), terms: entitlements.terms,
-      at: pages.now())
-    return PageRenderer.done(
-      Flash(message: "The grant of “\(stored.grant.entitlement)” was revoked.", tone: Tone.good),
-      then: AdminURL.account(stored.accountID), request, context)
+      stored.grant.id, by: try sent.context.actingAdministrator(), terms: terms,
+      at: now())
+    return sent.done(
+      "The grant of “\(stored.grant.entitlement)” was revoked.",
+      then: AdminURL.account(stored.accountID))
   }
 
   func subject(of request: Request, _ context: APIContext) async throws -> StoredGrant {

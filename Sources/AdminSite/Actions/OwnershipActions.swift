@@ -10,7 +10,7 @@ struct OwnershipController: ActionController {
   let isRelease: Bool
 
   func subject(of request: Request, _ context: APIContext) async throws -> ChargeReport {
-    try await api.transactions.find(request, context).0
+    try await TransactionController(api: api).find(request, context).0
   }
 
   func form(for report: ChargeReport) -> ActionForm {
@@ -35,11 +35,9 @@ struct OwnershipController: ActionController {
         buttonLabel: "Transfer", subject: subject)
   }
 
-  func perform(
-    _ form: ActionForm, on report: ChargeReport, _ request: Request, _ context: APIContext
-  ) async throws -> Response {
-    let accountID = isRelease ? nil : try context.admin.form.text(.accountID)
-    let administrator = try context.actingAdministrator()
+  func perform(_ sent: SentForm, on report: ChargeReport) async throws -> Response {
+    let accountID = isRelease ? nil : try sent.fields.entered(.accountID)
+    let administrator = try sent.context.actingAdministrator()
     var account: String?
     if let accountID {
       guard let found = try await ledger.accounts.account(accountID), !found.isErased
@@ -49,21 +47,19 @@ struct OwnershipController: ActionController {
       }
       account = found.id
     }
-    guard ActionForm.isConfirmed(context) else {
-      return try await form.confirm(
-        pages, context, consequences: try await consequences(of: report, to: account),
+    guard sent.isConfirmed else {
+      return try await sent.confirm(
+        consequences: try await consequences(of: report, to: account),
         warnings: warnings(of: report, to: account))
     }
     let id = report.charge.id
     try await ledger.ownership.transfer(
-      id, to: account, by: administrator, terms: entitlements.terms, at: pages.now())
-    return PageRenderer.done(
-      Flash(
-        message: "Transaction \(id.transactionID) was "
-          + (account.map { "transferred to “\($0)”." } ?? "released."),
-        tone: Tone.good,
-        link: account.map { PageLink(label: "View account", href: AdminURL.account($0)) }),
-      then: id.href, request, context)
+      id, to: account, by: administrator, terms: terms, at: now())
+    return sent.done(
+      "Transaction \(id.transactionID) was "
+        + (account.map { "transferred to “\($0)”." } ?? "released."),
+      link: account.map { PageLink(label: "View account", href: AdminURL.account($0)) },
+      then: id.href)
   }
 
   private func warnings(of report: ChargeReport, to account: String?) -> [String] {
@@ -78,7 +74,7 @@ struct OwnershipController: ActionController {
   }
 
   private func consequences(of report: ChargeReport, to account: String?) async throws -> [String] {
-    let (id, now, loser) = (report.charge.id.transactionID, pages.now(), report.ownerAccountID)
+    let (id, now, loser) = (report.charge.id.transactionID, now(), report.ownerAccountID)
     var losses: [String] = []
     if let loser, loser != account {
       losses = report.losses(

@@ -1,3 +1,4 @@
+import Foundation
 import Subscriptions
 
 /// The numbers of a chart: series over the same times.
@@ -180,60 +181,45 @@ enum ChartUnit: Hashable, Sendable {
   /// Writes a value exactly, as in `1,284`, `1,284.50 USD` or `3.25 %`.
   func text(_ value: Int64) -> String {
     switch self {
-    case .count: Self.decimal(value, places: 0, keeping: 0)
+    case .count: Self.text(Decimal(value), decimals: 0...0)
     case .money(let currency):
-      Self.decimal(value, places: 3, keeping: Self.places[currency] ?? 2) + " " + currency
-    case .share: Self.decimal(value, places: 2, keeping: 1) + " %"
+      Self.text(Decimal(value) / 1000, decimals: (Self.decimals[currency] ?? 2)...3) + " "
+        + currency
+    case .share: Self.text(Decimal(value) / 100, decimals: 1...2) + " %"
     }
   }
 
   /// Writes a value for an axis, as in `1.2k`, without the currency.
   func short(_ value: Int64) -> String {
     switch self {
-    case .count: Self.short(value, places: 0)
-    case .money: Self.short(value, places: 3)
-    case .share: Self.decimal(value, places: 2, keeping: 0) + " %"
+    case .count: Self.short(Decimal(value))
+    case .money: Self.short(Decimal(value) / 1000)
+    case .share: Self.text(Decimal(value) / 100, decimals: 0...2) + " %"
     }
   }
 
-  // MARK: Digits
+  /// Writes a number in thousands, millions and so on.
+  private static func short(_ number: Decimal) -> String {
+    var (number, suffix) = (number, "")
+    for next in ["k", "M", "G", "T"] where number.magnitude >= 1000 {
+      (number, suffix) = (number / 1000, next)
+    }
+    return text(number, decimals: 0...2) + suffix
+  }
+
+  /// Writes a number with thousands separators, rounded towards zero.
+  private static func text(_ number: Decimal, decimals: ClosedRange<Int>) -> String {
+    number.formatted(
+      .number.locale(english).precision(.fractionLength(decimals)).rounded(rule: .towardZero)
+    ).replacing("-", with: "−")
+  }
+
+  private static let english = Locale(identifier: "en_US")
 
   /// Apple's currencies without and with three decimals; all others have two.
-  private static let places: [String: Int] = [
+  private static let decimals: [String: Int] = [
     "JPY": 0, "KRW": 0, "VND": 0, "CLP": 0, "BHD": 3, "JOD": 3, "KWD": 3, "OMR": 3, "TND": 3,
   ]
-
-  /// Writes a number with thousands separators.
-  private static func grouped(_ value: UInt64) -> String {
-    let digits = Array(String(value))
-    return digits.indices.reduce(into: "") { text, index in
-      if index > 0, (digits.count - index).isMultiple(of: 3) { text += "," }
-      text.append(digits[index])
-    }
-  }
-
-  /// Writes a number of parts of one unit, without trailing zeros beyond the decimals to keep.
-  private static func decimal(_ value: Int64, places: Int, keeping: Int) -> String {
-    let scale = (0..<places).reduce(UInt64(1)) { power, _ in power * 10 }
-    let (whole, rest) = value.magnitude.quotientAndRemainder(dividingBy: scale)
-    var decimals = String(String(rest + scale).dropFirst())
-    while decimals.count > keeping, decimals.hasSuffix("0") { decimals.removeLast() }
-    return (value < 0 ? "−" : "") + grouped(whole) + (decimals.isEmpty ? "" : "." + decimals)
-  }
-
-  /// Writes a number in thousands, millions and so on, with up to two decimals, rounded to zero.
-  private static func short(_ value: Int64, places: Int) -> String {
-    let unit = (0..<places).reduce(UInt64(1)) { power, _ in power * 10 }
-    var (scale, suffix) = (unit, "")
-    for next in ["k", "M", "G", "T"] {
-      guard value.magnitude / scale >= 1000 else { break }
-      (scale, suffix) = (scale * 1000, next)
-    }
-    let (whole, rest) = value.magnitude.quotientAndRemainder(dividingBy: scale)
-    let hundredths = scale >= 100 ? rest / (scale / 100) : rest * (100 / scale)
-    let signed = Int64(whole * 100 + hundredths) * (value < 0 ? -1 : 1)
-    return decimal(signed, places: 2, keeping: 0) + suffix
-  }
 }
 
 /// The marks of a time axis: midnights, first days of months, or full hours.

@@ -5,10 +5,8 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-struct OriginalTransactionPageController: Sendable {
-  let pages: PageRenderer
-  let ledger: Ledger
-  let catalogue: CatalogueCache
+struct OriginalTransactionPageController: Controller {
+  let api: API
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
@@ -28,7 +26,7 @@ struct OriginalTransactionPageController: Sendable {
     }
     let line = OriginalTransactionKey(environment, id)
     let facts = try await OriginalTransactionFacts(of: original, in: ledger)
-    let (catalogue, now) = (catalogue.catalogue, pages.now())
+    let (catalogue, now) = (catalogue, now())
     var frame = try await pages.frame(id.rawValue, context)
     frame.searchText = id.rawValue
     let state = state(of: line, in: original, facts: facts, catalogue: catalogue, at: now)
@@ -54,7 +52,7 @@ struct OriginalTransactionPageController: Sendable {
           TimelineLayout(
             TimelineChart(of: line, in: original, facts: facts, catalogue: catalogue, at: now))),
         charges: charges, facts: facts.rows
-      ), .originalTransaction)
+      ), "original-transaction")
   }
 
   /// A charge, with the decision on it.

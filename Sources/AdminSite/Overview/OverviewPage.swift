@@ -5,13 +5,12 @@ import LedgerStorage
 import Reports
 import Subscriptions
 
-struct OverviewPageController: Sendable {
-  let pages: PageRenderer
-  let coordinator: ReportCoordinator
+struct OverviewPageController: Controller {
+  let api: API
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    let answers = await OverviewAnswers.ask(coordinator)
+    let answers = await OverviewAnswers.ask(api.reportCoordinator)
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)
     if !answers.working.isEmpty { frame.refreshSeconds = ReportPageController.refreshSeconds }
     let charts = answers.tables[.active].map { ReportCharts(table: $0).pictures } ?? []
@@ -22,7 +21,7 @@ struct OverviewPageController: Sendable {
         movementChart: charts.dropFirst().first
           ?? Chart(linesOf: Self.nothing("Subscriber movement")),
         recentActions: answers.recentActions, actionsHref: AdminURL.report(Report.audit.name)
-      ), .overview)
+      ), "overview")
   }
 
   /// A chart without data.
@@ -79,49 +78,54 @@ struct Tile: Sendable {
   var sparkline: Sparkline?
 }
 
-/// The queries of the overview.
-enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
-  case active, trials, mrr, churn, renewalsDue, billingIssues, refunds, intake, intakeFailures
-  case unclaimed, recentActions, renewalsDueBefore
+/// A query of the overview.
+struct OverviewQuestion: Hashable, Sendable {
+  let report: Report
+  var choices = ReportChoices()
+  /// Set for a comparison of the past weeks.
+  var weeks: PastWeeks?
 
-  var question: ReportQuestion {
-    switch self {
-    case .refunds: .weeks(.refunds)
-    case .intakeFailures: .weeks(.intake)
-    case .renewalsDueBefore: .weeks(.renewalsDue)
-    default: .table(report, choices)
-    }
+  // The last twelve weeks, the next or last seven days, or the latest actions.
+  static let active = weekly(.active)
+  static let trials = weekly(.trials)
+  static let mrr = weekly(.mrr)
+  static let churn = weekly(.churn)
+  static let billingIssues = weekly(.billingIssues)
+  static let renewalsDue = sevenDays(.renewalsDue)
+  static let renewalsDueBefore = sevenDays(.renewalsDue, .renewalsDue)
+  static let intake = sevenDays(.intake)
+  static let intakeFailures = sevenDays(.intake, .intake)
+  static let unclaimed = OverviewQuestion(report: .unclaimed)
+  static let refunds: OverviewQuestion = {
+    var question = OverviewQuestion(report: .revenue, weeks: .refunds)
+    question.choices.bucket = .day
+    return question
+  }()
+  static let recentActions: OverviewQuestion = {
+    var question = OverviewQuestion(report: .audit)
+    question.choices.listsItems = true
+    question.choices.limit = 8
+    return question
+  }()
+
+  static let allCases = [
+    active, trials, mrr, churn, renewalsDue, billingIssues, refunds, intake, intakeFailures,
+    unclaimed, recentActions, renewalsDueBefore,
+  ]
+
+  private static func weekly(_ report: Report) -> OverviewQuestion {
+    var question = OverviewQuestion(report: report)
+    question.choices.bucket = .week
+    return question
   }
 
-  var report: Report {
-    switch self {
-    case .active: .active
-    case .trials: .trials
-    case .mrr: .mrr
-    case .churn: .churn
-    case .renewalsDue, .renewalsDueBefore: .renewalsDue
-    case .billingIssues: .billingIssues
-    case .refunds: .revenue
-    case .intake, .intakeFailures: .intake
-    case .unclaimed: .unclaimed
-    case .recentActions: .audit
-    }
+  private static func sevenDays(_ report: Report, _ weeks: PastWeeks? = nil) -> OverviewQuestion {
+    var question = OverviewQuestion(report: report, weeks: weeks)
+    question.choices.days = 7
+    return question
   }
 
-  /// The last twelve weeks, the next or last seven days, or the latest actions.
-  var choices: ReportChoices {
-    var choices = ReportChoices()
-    switch self {
-    case .active, .trials, .mrr, .churn, .billingIssues: choices.bucket = .week
-    case .refunds: choices.bucket = .day
-    case .renewalsDue, .renewalsDueBefore, .intake, .intakeFailures: choices.days = 7
-    case .recentActions:
-      choices.listsItems = true
-      choices.limit = 8
-    case .unclaimed: break
-    }
-    return choices
-  }
+  var question: ReportQuestion { weeks.map { .weeks($0) } ?? .table(report, choices) }
 
   /// The report's page with the same choices.
   var href: String {

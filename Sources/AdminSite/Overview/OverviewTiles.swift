@@ -279,9 +279,7 @@ struct Sparkline: Sendable {
   init?(_ values: [Int64?], name: String, unit: ChartUnit = .count) {
     let known = values.enumerated().compactMap { index, value in value.map { (index, $0) } }
     guard let first = known.first, let last = known.last, known.count > 1 else { return nil }
-    let (least, most) = known.reduce((first.1, first.1)) { range, point in
-      (min(range.0, point.1), max(range.1, point.1))
-    }
+    let (least, most) = (known.map(\.1).min() ?? 0, known.map(\.1).max() ?? 0)
     let room = Double(Self.height - 2 * Self.margin)
     let points = known.map { index, value in
       let span = Double(most) - Double(least)

@@ -8,9 +8,8 @@ import Subscriptions
 
 /// The pages of work that waits for an administrator: unclaimed charges, failed jobs and webhook
 /// deliveries, and rejected submissions and notifications.
-struct QueueController: Sendable {
-  let pages: PageRenderer
-  let ledger: Ledger
+struct QueueController: Controller {
+  let api: API
 
   private static let jobs = "/admin/parked/jobs"
   private static let webhooks = "/admin/parked/webhooks"
@@ -29,36 +28,18 @@ struct QueueController: Sendable {
         page: try await pages.frame("Unclaimed charges", at: AdminURL.unclaimed, context),
         charges: charges.map(row), paging: paging, historical: historical.map(row),
         historicalPaging: historicalPaging
-      ), .unclaimed)
+      ), "unclaimed")
   }
 
   private func unclaimedCharges(_ request: Request, wasOver: Bool, prefix: String) async throws
     -> (elements: [UnclaimedCharge], paging: Paging?)
   {
     let part = try PagePart(request.uri, of: AdminURL.unclaimed, prefix: prefix)
-    let place = try part.place { text -> OwnershipStore.UnclaimedPlace? in
-      let parts = PagePart.fields(of: text)
-      guard parts.count == 5, let milliseconds = Int64(parts[0]),
-        let environment = Subscriptions.Environment(exactly: parts[1])
-      else { return nil }
-      return (
-        Timestamp(milliseconds: milliseconds),
-        TransactionKey(
-          line: OriginalTransactionKey(environment, OriginalTransactionID(parts[2])),
-          transactionID: TransactionID(parts[3]), productID: ProductID(parts[4]))
-      )
-    }
+    let last: TimedPlace<TransactionKey>? = try part.place()
     return part.part(
       of: try await ledger.ownership.unclaimedCharges(
-        wasOver: wasOver, after: place, limit: part.limit + 1)
-    ) { unclaimed in
-      let charge = unclaimed.charge
-      return PagePart.cursor([
-        "\(unclaimed.chargedAt.milliseconds)", charge.line.environment.rawValue,
-        charge.line.originalTransactionID.rawValue, charge.transactionID.rawValue,
-        charge.productID.rawValue,
-      ])
-    }
+        wasOver: wasOver, after: last.map { ($0.at, $0.id) }, limit: part.limit + 1)
+    ) { TimedPlace(at: $0.chargedAt, id: $0.charge) }
   }
 
   private func row(_ unclaimed: UnclaimedCharge) -> some Sendable {
@@ -78,18 +59,16 @@ struct QueueController: Sendable {
   @Sendable
   func parked(_ request: Request, context: APIContext) async throws -> Response {
     let jobPart = try PagePart(request.uri, of: AdminURL.parked, prefix: "jobs_")
-    let jobPlace = try jobPart.place { text -> (discardedAt: Timestamp, id: Int64)? in
-      let parts = text.split(separator: ".").compactMap { Int64($0) }
-      return parts.count == 2 ? (Timestamp(milliseconds: parts[0]), parts[1]) : nil
-    }
+    let lastJob: TimedPlace<Int64>? = try jobPart.place()
     let (jobs, jobPaging) = jobPart.part(
-      of: try await ledger.jobs.discardedJobs(after: jobPlace, limit: jobPart.limit + 1)
-    ) { "\($0.discardedAt?.milliseconds ?? 0).\($0.id)" }
+      of: try await ledger.jobs.discardedJobs(
+        after: lastJob.map { ($0.at, $0.id) }, limit: jobPart.limit + 1)
+    ) { TimedPlace(at: $0.discardedAt ?? $0.runAt, id: $0.id) }
     let eventPart = try PagePart(request.uri, of: AdminURL.parked, prefix: "webhooks_")
     let (deliveries, eventPaging) = eventPart.part(
       of: try await ledger.webhooks.parkedDeliveries(
-        after: try eventPart.place { Int64($0) }, limit: eventPart.limit + 1)
-    ) { "\($0.position)" }
+        after: try eventPart.place(), limit: eventPart.limit + 1)
+    ) { $0.position }
     return PageRenderer.response(
       (
         page: try await pages.frame("Failed jobs", at: AdminURL.parked, context),
@@ -99,26 +78,24 @@ struct QueueController: Sendable {
         webhooks: ActionList(
           id: "webhooks", action: Self.webhooks, rows: deliveries.map(row), paging: eventPaging,
           buttonLabel: "Redeliver", buttonValue: "redeliver", emptyText: "No failed deliveries.")
-      ), .parked)
+      ), "parked")
   }
 
   @Sendable
   func retryJobs(_ request: Request, context: APIContext) async throws -> Response {
     let ids = try context.admin.chosenNumbers("retry")
     let count = try await ledger.jobs.restartJobs(
-      .discardedNumbers(ids), by: try context.actingAdministrator(), at: pages.now())
-    return Self.done(
-      "\(Count.text(count, "job")) will be retried.", count, at: AdminURL.parked, request, context)
+      .discardedNumbers(ids), by: try context.actingAdministrator(), at: now())
+    return done(Count.text(count, "job"), "retried", at: AdminURL.parked, request, context)
   }
 
   @Sendable
   func redeliver(_ request: Request, context: APIContext) async throws -> Response {
     let ids = try context.admin.chosenNumbers("redeliver")
     let count = try await ledger.webhooks.redeliverParked(
-      ids, by: try context.actingAdministrator(), at: pages.now())
-    return Self.done(
-      "\(Count.text(count, "delivery", "deliveries")) will be retried.", count,
-      at: AdminURL.parked, request, context)
+      ids, by: try context.actingAdministrator(), at: now())
+    return done(
+      Count.text(count, "delivery", "deliveries"), "retried", at: AdminURL.parked, request, context)
   }
 
   private func row(_ job: StoredJob) -> ActionList.Row {
@@ -149,16 +126,11 @@ struct QueueController: Sendable {
   @Sendable
   func rejected(_ request: Request, context: APIContext) async throws -> Response {
     let part = try PagePart(request.uri, of: AdminURL.rejected)
-    let place = try part.place { text -> (decidedAt: Timestamp, id: UUID)? in
-      let parts = text.split(separator: ".", maxSplits: 1)
-      guard parts.count == 2, let milliseconds = Int64(parts[0]),
-        let id = UUID(uuidString: String(parts[1]))
-      else { return nil }
-      return (Timestamp(milliseconds: milliseconds), id)
-    }
+    let last: TimedPlace<UUID>? = try part.place()
     let (submissions, paging) = part.part(
-      of: try await ledger.submissions.rejectedSubmissions(before: place, limit: part.limit + 1)
-    ) { "\($0.decidedAt?.milliseconds ?? 0).\($0.id.uuidString.lowercased())" }
+      of: try await ledger.submissions.rejectedSubmissions(
+        before: last.map { ($0.at, $0.id) }, limit: part.limit + 1)
+    ) { TimedPlace(at: $0.decidedAt ?? $0.receivedAt, id: $0.id) }
     let start = pages.now() - Self.rejectionsCountedFor
     return PageRenderer.response(
       (
@@ -169,17 +141,16 @@ struct QueueController: Sendable {
         receipts: ActionList(
           id: "receipts", action: AdminURL.rejected, rows: submissions.map(row), paging: paging,
           buttonLabel: "Verify again", buttonValue: "verify", emptyText: "No rejected receipts.")
-      ), .rejected)
+      ), "rejected")
   }
 
   @Sendable
   func verify(_ request: Request, context: APIContext) async throws -> Response {
     let ids = try context.admin.chosen("verify").map { try UUID(parsing: $0, field: "item") }
     let count = try await ledger.submissions.verifyAgain(
-      ids, by: try context.actingAdministrator(), at: pages.now())
-    return Self.done(
-      "\(Count.text(count, "submission")) will be verified again.", count, at: AdminURL.rejected,
-      request, context)
+      ids, by: try context.actingAdministrator(), at: now())
+    return done(
+      Count.text(count, "submission"), "verified again", at: AdminURL.rejected, request, context)
   }
 
   private func row(_ submission: SubmissionSummary) -> ActionList.Row {
@@ -195,12 +166,12 @@ struct QueueController: Sendable {
       account: submission.accountID)
   }
 
-  private static func done(
-    _ message: String, _ count: Int, at path: String, _ request: Request, _ context: APIContext
+  private func done(
+    _ count: String, _ outcome: String, at path: String, _ request: Request, _ context: APIContext
   ) -> Response {
-    PageRenderer.done(
-      Flash(message: message, tone: count > 0 ? Tone.good : Tone.warning), then: path, request,
-      context)
+    let tone = count.hasPrefix("0 ") ? Tone.warning : Tone.good
+    return PageRenderer.done(
+      Flash(message: "\(count) will be \(outcome).", tone: tone), then: path, request, context)
   }
 }
 

@@ -30,14 +30,14 @@ struct PageFrame: Sendable {
 }
 
 /// The result of an action, shown at the top of the next page.
-struct Flash: Sendable {
+struct Flash: Codable, Sendable {
   var message: String
   /// One of ``Tone``.
   var tone: String
   var link: PageLink?
 }
 
-struct PageLink: Sendable {
+struct PageLink: Codable, Sendable {
   var label: String
   var href: String
   /// A destructive action, shown in red.
@@ -133,13 +133,8 @@ struct DataCell: Sendable {
   var heat: Int?
 }
 
-/// An administrator's name and reason.
-struct AdministratorActionNote: Sendable {
-  var administrator: String
-  /// Nil if the time is shown elsewhere.
-  var at: Moment?
-  var reason: String?
-}
+/// An administrator's name and reason; the time is nil if it is shown elsewhere.
+typealias AdministratorNote = (administrator: String, at: Moment?, reason: String?)
 
 /// A form field; one of `isSelect`, `isCheckbox`, `isText` and `isInput` is set.
 struct FormField: Sendable {
@@ -181,14 +176,8 @@ enum PageText {
   /// Escapes text for elements and quoted attributes.
   static func escaped(_ text: String) -> String {
     guard text.utf8.contains(where: { entity($0) != nil }) else { return text }
-    var bytes: [UInt8] = []
-    bytes.reserveCapacity(text.utf8.count + 32)
-    for byte in text.utf8 {
-      if let entity = entity(byte) {
-        bytes.append(contentsOf: entity.utf8)
-      } else {
-        bytes.append(byte)
-      }
+    let bytes = text.utf8.reduce(into: [UInt8]()) { bytes, byte in
+      if let entity = entity(byte) { bytes += entity.utf8 } else { bytes.append(byte) }
     }
     return String(decoding: bytes, as: UTF8.self)
   }

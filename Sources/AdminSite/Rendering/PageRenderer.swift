@@ -70,31 +70,13 @@ struct PageRenderer: Sendable {
   }
 }
 
-/// The templates of whole pages, by file name.
-enum PageTemplate: String, Sendable {
-  case account
-  case action
-  case done
-  case drillDown = "drill-down"
-  case error
-  case login
-  case originalTransaction = "original-transaction"
-  case overview
-  case parked
-  case rejected
-  case report
-  case reports
-  case search
-  case unclaimed
-}
-
 extension PageRenderer {
   /// Renders a page: a labelled tuple with a ``PageFrame`` as `page`, and the template's values.
   static func response(
-    _ page: some Sendable, _ template: PageTemplate, status: HTTPResponse.Status = .ok
+    _ page: some Sendable, _ template: String, status: HTTPResponse.Status = .ok
   ) -> Response {
-    guard let text = library.render(page, withTemplate: template.rawValue) else {
-      preconditionFailure("There is no template \(template.rawValue).")
+    guard let text = library.render(page, withTemplate: template) else {
+      preconditionFailure("There is no template \(template).")
     }
     return Response(
       status: status, headers: [.contentType: "text/html; charset=utf-8"],
@@ -154,10 +136,8 @@ private struct PageContentType: MustacheContentType {
 }
 
 /// Reads the session, adds security headers and shows errors as pages, for paths under `/admin`.
-struct AdminAnswers: RouterMiddleware {
-  let keys: APIKeys
-  let ledger: Ledger
-  let now: @Sendable () -> Timestamp
+struct AdminAnswers: RouterMiddleware, Controller {
+  let api: API
 
   func handle(
     _ request: Request, context: APIContext,
@@ -165,7 +145,7 @@ struct AdminAnswers: RouterMiddleware {
   ) async throws -> Response {
     guard AdminURL.contains(request.uri.path) else { return try await next(request, context) }
     var context = context
-    let sealed = request.cookie(Cookie.flashName)
+    let sealed = request.cookies[Cookie.flashName]?.value
 
     var response: Response
     do {
@@ -188,8 +168,8 @@ struct AdminAnswers: RouterMiddleware {
   /// The session of a valid cookie that was not logged out.
   private func session(of request: Request) async throws -> AdminSession? {
     guard !StaticFile.paths.contains(ExactText(request.uri.path)),
-      let cookie = request.cookie(Cookie.sessionName),
-      let session = AdminSession(cookie: cookie, keys: keys, at: now()),
+      let cookie = request.cookies[Cookie.sessionName]?.value,
+      let session = AdminSession(cookie: cookie, keys: api.keys, at: now()),
       try await ledger.administration.isOpen(session: session.id)
     else { return nil }
     return session
@@ -221,7 +201,7 @@ struct AdminAnswers: RouterMiddleware {
       (
         page: PageRenderer.frame(Self.title(of: problem), context), status: problem.status.code,
         code: problem.code.rawValue, detail: detail, links: links
-      ), .error, status: problem.status)
+      ), "error", status: problem.status)
     for field in problem.headers where field.name != .contentType {
       response.headers[field.name] = field.value
     }

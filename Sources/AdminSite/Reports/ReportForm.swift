@@ -8,6 +8,7 @@ struct ReportRequest: Sendable {
   let report: Report
   /// The form's values as they were entered.
   let fields: EncodedFields
+  private let query: String?
   var choices = ReportChoices()
   /// By the names of the fields.
   var faults: [String: String] = [:]
@@ -15,11 +16,12 @@ struct ReportRequest: Sendable {
   /// The prefix of a drill-down's row values.
   private static let rowPrefix = "row_"
   private static let column = "cell"
-  private static let empty = "row_without"
+  /// The names of the row's columns without a value.
+  private static let null = "row_null"
 
   /// Reads a query: forms also send empty fields, and a day means its end where a time is expected.
   init(_ report: Report, query: String?, at now: Timestamp) {
-    self.report = report
+    (self.report, self.query) = (report, query)
     fields = EncodedFields(query ?? "", .html)
     for parameter in ReportParameter.allCases where parameter != .column {
       guard let text = fields[parameter.rawValue]?.rawValue else { continue }
@@ -55,30 +57,23 @@ struct ReportRequest: Sendable {
   }
 
   func query(_ cell: ReportCell) -> [(name: String, value: String)] {
-    let row = cell.row.sorted { $0.key < $1.key }
-    let known = row.compactMap { name, value in
-      value.flatMap { $0.isEmpty ? nil : (Self.rowPrefix + name, $0) }
+    let row = cell.row.sorted { $0.key < $1.key }.map { name, value in
+      value.map { (Self.rowPrefix + name, $0) } ?? (Self.null, name)
     }
-    // A reason can be empty or missing; these are different rows.
-    let empty = row.compactMap { name, value in
-      value.map { $0.isEmpty ? name + ":" : nil } ?? name
-    }.compactMap(\.self)
-    return [(Self.column, cell.column)] + cell.choices.query(of: report) + known
-      + (empty.isEmpty ? [] : [(Self.empty, empty.joined(separator: ","))])
+    return [(Self.column, cell.column)] + cell.choices.query(of: report) + row
   }
 
   /// The number that the URL names; throws ``ReportFault`` for one that the report does not have.
   func cell() throws -> ReportCell {
     var row: [String: String?] = [:]
-    // The names of columns are ASCII.
-    for (name, value) in fields.all(beginningWith: Self.rowPrefix)
-    where name.isASCII && Self.rowPrefix + name != Self.empty {
-      if row[name] == nil { row[name] = value }
+    // Unlike a form's, an empty field of a link counts. The names of columns are ASCII.
+    let link = EncodedFields(query ?? "", .query)
+    for name in link.all(Self.null).map(\.rawValue) where name.isASCII {
+      row.updateValue(nil, forKey: name)
     }
-    let empty = fields[Self.empty]?.rawValue ?? ""
-    for name in empty.isASCII ? empty.split(separator: ",") : [] {
-      let isEmpty = name.hasSuffix(":")
-      row.updateValue(isEmpty ? "" : nil, forKey: String(isEmpty ? name.dropLast() : name))
+    for (name, value) in link.all(beginningWith: Self.rowPrefix)
+    where name.isASCII && Self.rowPrefix + name != Self.null && row[name] == nil {
+      row[name] = value
     }
     let column = fields[Self.column]?.rawValue ?? ""
     return try ReportCell(of: report, choices, column: column.isASCII ? column : "", row: row)

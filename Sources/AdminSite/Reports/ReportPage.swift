@@ -7,10 +7,8 @@ import Reports
 import Subscriptions
 
 /// The pages of the reports, and of the items of each number.
-struct ReportPageController: Sendable {
-  let pages: PageRenderer
-  let coordinator: ReportCoordinator
-  let reports: ReportReader
+struct ReportPageController: Controller {
+  let api: API
 
   /// How often a page reloads while its report is being prepared.
   static let refreshSeconds = 2
@@ -31,17 +29,17 @@ struct ReportPageController: Sendable {
     }
     return PageRenderer.response(
       (page: try await pages.frame("Reports", at: AdminURL.reports, context), groups: groups),
-      .reports)
+      "reports")
   }
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let report = try context.report()
     var asked = ReportRequest(report, query: request.uri.query, at: pages.now())
-    if asked.faults.isEmpty, Query(request.uri)?["format"] == "csv" {
+    if asked.faults.isEmpty, request.query["format"] == "csv" {
       do {
         return Response(
-          try await reports.file(of: report, asked.choices, at: pages.now()),
+          try await api.reports.file(of: report, asked.choices, at: pages.now()),
           named: "\(report.name).csv", logger: context.logger)
       } catch let fault as ReportFault {
         asked.note(fault)
@@ -49,7 +47,7 @@ struct ReportPageController: Sendable {
     }
     var (table, isWorking): (ReportTable?, Bool) = (nil, false)
     if asked.faults.isEmpty {
-      switch await coordinator.outcome(.table(report, asked.choices)) {
+      switch await api.reportCoordinator.outcome(.table(report, asked.choices)) {
       case .answered(.table(let answer)): table = answer
       case .answered: break
       case .working: isWorking = true
@@ -72,13 +70,13 @@ struct ReportPageController: Sendable {
       let cell = try asked.cell()
       if asked.fields["format"] == "csv" {
         return Response(
-          try await reports.file(of: cell, at: pages.now()),
+          try await api.reports.file(of: cell, at: pages.now()),
           named: "\(report.name)-\(cell.column).csv", logger: context.logger)
       }
       let offset = min(
         max(asked.fields["offset"].flatMap { Int($0.rawValue) } ?? 0, 0), Self.farthest)
       let question = ReportQuestion.items(cell, from: offset, limit: Self.itemsAtOnce)
-      switch await coordinator.outcome(question) {
+      switch await api.reportCoordinator.outcome(question) {
       case .failed(let error): throw error
       case .answered(.items(let items)):
         return try await page(items, of: asked, from: offset, context)
@@ -110,7 +108,7 @@ struct ReportPageController: Sendable {
     return PageRenderer.response(
       (
         page: frame, name: report.name,
-        definition: try await reports.definitions()[report] ?? report.summary,
+        definition: try await api.reports.definitions()[report] ?? report.summary,
         notes: asked.notes(at: pages.now()), action: AdminURL.report(report.name), fields: fields,
         workingHref: isWorking ? request.uri.string : nil,
         // A chart would lack the latest rows.
@@ -119,7 +117,7 @@ struct ReportPageController: Sendable {
           hasCohorts ? DataTable(cohortsOf: $0, of: asked) : DataTable($0, of: asked)
         },
         downloads: asked.faults.isEmpty ? [PageLink(label: "CSV", href: address)] : []
-      ), .report, status: asked.faults.isEmpty ? .ok : .badRequest)
+      ), "report", status: asked.faults.isEmpty ? .ok : .badRequest)
   }
 
   private func page(
@@ -158,7 +156,7 @@ struct ReportPageController: Sendable {
         properties: row + choices.map { Property(ReportColumn.sentence($0.name), $0.value) },
         table: DataTable(found.items, caption: "Items", environment: cell.choices.environment),
         paging: paging, downloads: [PageLink(label: "CSV", href: address([("format", "csv")]))]
-      ), .drillDown)
+      ), "drill-down")
   }
 }
 
@@ -207,14 +205,5 @@ extension ReportRequest {
         label: choices.knownAt == nil ? "As known then" : "As known now",
         href: AdminURL.report(report.name, choices: other.query(of: report)))
     ]
-  }
-}
-
-extension APIContext {
-  /// The report that the path names; throws a ``Problem`` for an unknown one.
-  fileprivate func report() throws -> Report {
-    guard let report = Report(exactly: try parameter(TextField(name: "name", maximumLength: 64)))
-    else { throw Problem(.unknownReport, "No report with this name.") }
-    return report
   }
 }

@@ -85,25 +85,35 @@ extension DataTable {
     return AdminURL.originalTransaction(parts[1], environment: parts[0])
   }
 
-  /// Cohorts, from one row for each of their periods.
+  /// A triangle of shares by cohort and month, in a deeper colour where more remain; the table has
+  /// one row for each period of a cohort, in order.
   init(cohortsOf table: ReportTable, of request: ReportRequest) {
-    var cohorts: [Cohort] = []
-    for row in table.records {
-      guard case .date(let day)? = row["cohort"] else { continue }
-      func href(_ column: String) -> String? {
-        table.cell(column, inRow: row.index, of: request.choices).map(request.href)
-      }
-      if row["period"] == .number(0) {
-        cohorts.append(
-          Cohort(
-            label: String(day.prefix(7)), size: row.integer("cohort_size"), retained: [],
-            sizeHref: href("cohort_size")))
-      }
-      guard !cohorts.isEmpty else { continue }
-      cohorts[cohorts.count - 1].retained.append(row["retained"]?.integer)
-      cohorts[cohorts.count - 1].hrefs.append(href("retained"))
+    let cohorts = Dictionary(grouping: table.records) { $0["cohort"]?.text ?? "" }
+      .sorted { $0.key < $1.key }
+    let count = cohorts.map(\.value.count).max() ?? 0
+    func href(_ column: String, _ row: ReportRow) -> String? {
+      table.cell(column, inRow: row.index, of: request.choices).map(request.href)
     }
-    self.init(cohorts: cohorts, caption: request.report.label)
+    self.init(
+      caption: request.report.label,
+      columns: [DataColumn(label: "Cohort"), DataColumn(label: "Size", isNumber: true)]
+        + (0..<count).map { DataColumn(label: $0 == 0 ? "Month 0" : "\($0)", isNumber: true) },
+      rows: cohorts.map { cohort, periods in
+        let size = periods[0].integer("cohort_size")
+        let shares = periods.map { period in
+          DataCell(
+            retained: period["retained"]?.integer, of: size, href: href("retained", period))
+        }
+        return DataRow(
+          cells: [
+            DataCell(text: String(cohort.prefix(7)), isHeading: true),
+            DataCell(
+              text: ChartUnit.count.text(size), href: href("cohort_size", periods[0]),
+              isNumber: true),
+          ] + shares
+            + Array(repeating: DataCell(text: "", isNumber: true), count: count - shares.count))
+      },
+      emptyText: "No cohorts yet.")
   }
 }
 
@@ -112,6 +122,19 @@ extension DataCell {
     self.init(
       text: value.words, isNumber: column.isNumber,
       isCode: column.kind == .text && column.name.hasSuffix("_id"))
+  }
+
+  /// A share with one decimal, rounded down so that 100% means all; empty for a period that is not
+  /// over yet.
+  fileprivate init(retained: Int64?, of size: Int64, href: String?) {
+    guard let retained, size > 0 else {
+      self.init(text: "", isNumber: true)
+      return
+    }
+    let part = min(max(Double(retained) / Double(size), 0), 1)
+    let share = Int64((part * 1000).rounded(.down)) * 10
+    self.init(
+      text: ChartUnit.share.text(share), href: href, isNumber: true, heat: Int(share / 1000))
   }
 
   /// Shows a share with the two numbers that it is made of.

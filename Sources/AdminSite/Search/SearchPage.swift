@@ -6,9 +6,8 @@ import LedgerStorage
 import Subscriptions
 
 /// The search page, with one indexed look-up of the complete value per kind of identifier.
-struct SearchController: Sendable {
-  let pages: PageRenderer
-  let ledger: Ledger
+struct SearchController: Controller {
+  let api: API
 
   private typealias Hit = (
     kind: String, title: String, href: String, detail: String, badges: [Badge]
@@ -32,7 +31,8 @@ struct SearchController: Sendable {
     var frame = try await pages.frame("Search", context)
     frame.searchText = query ?? ""
     return PageRenderer.response(
-      (page: frame, query: query, hits: hits, isWithoutHits: query != nil && hits.isEmpty), .search)
+      (page: frame, query: query, hits: hits, isWithoutHits: query != nil && hits.isEmpty), "search"
+    )
   }
 
   private func hits(of text: String) async throws -> [Hit] {

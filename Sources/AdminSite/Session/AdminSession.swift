@@ -1,4 +1,5 @@
 import Crypto
+import Foundation
 import HTTPAPI
 import HTTPTypes
 import Hummingbird
@@ -70,8 +71,7 @@ struct AdminSession: Sendable {
 
   /// Signs a message for the next page of the session.
   func seal(_ flash: Flash) -> String {
-    let lines = [flash.tone, flash.message, flash.link?.label, flash.link?.href]
-    let text = Base64.encode(url: lines.compactMap(\.self).joined(separator: "\n").utf8)
+    let text = Base64.encode(url: (try? JSONEncoder().encode(flash)) ?? Data())
     return "\(text).\(signature(of: claim + text, .flash))"
   }
 
@@ -82,11 +82,7 @@ struct AdminSession: Sendable {
       isSignature(signature, of: claim + parts[0], .flash),
       let bytes = Base64.decode(url: Array(parts[0].utf8)[...])
     else { return nil }
-    let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n").map(String.init)
-    guard lines.count == 2 || lines.count == 4 else { return nil }
-    return Flash(
-      message: lines[1], tone: lines[0],
-      link: lines.count == 4 ? PageLink(label: lines[2], href: lines[3]) : nil)
+    return try? JSONDecoder().decode(Flash.self, from: Data(bytes))
   }
 
   // MARK: Signatures
@@ -106,26 +102,9 @@ struct AdminSession: Sendable {
   }
 }
 
-extension Request {
-  /// The value of a cookie, if it is visible ASCII.
-  func cookie(_ name: String) -> String? {
-    let prefix = Array("\(name)=".utf8)
-    for field in headers[values: .cookie] {
-      for pair in field.utf8.split(separator: UInt8(ascii: ";")) {
-        let pair = pair.drop { $0 == UInt8(ascii: " ") }
-        guard pair.starts(with: prefix) else { continue }
-        let value = pair.dropFirst(prefix.count)
-        guard value.allSatisfy({ (0x21...0x7E).contains($0) }) else { return nil }
-        return String(Substring(value))
-      }
-    }
-    return nil
-  }
-}
-
 extension Cookie {
   static let sessionName = "tenure_admin"
-  static let flashName = "tenure_admin_told"
+  static let flashName = "tenure_admin_notice"
 
   /// The session's cookie; nil deletes it.
   static func session(_ session: AdminSession?, on request: Request) -> Cookie {

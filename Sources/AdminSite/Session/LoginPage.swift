@@ -6,11 +6,8 @@ import Logging
 import Subscriptions
 
 /// Login with an admin API key, and logout.
-struct LoginController: Sendable {
-  let keys: APIKeys
-  let brake: FailureBrake
-  let ledger: Ledger
-  let now: @Sendable () -> Timestamp
+struct LoginController: Controller {
+  let api: API
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
@@ -28,11 +25,11 @@ struct LoginController: Sendable {
     let (caller, destination) = try await login(in: request)
     let now = now()
     guard let caller, caller.role == .admin,
-      let key = keys.sessionKey(ofAdministrator: caller.name)
+      let key = api.keys.sessionKey(ofAdministrator: caller.name)
     else {
       context.logger.notice("A login failed")
       BodyShare.current?.giveBack()
-      await brake.delay(.login(request, context, key: caller), at: now)
+      await api.brake.delay(.login(request, context, key: caller), at: now)
       return page(returnTo: destination, fault: "Invalid admin key.", status: .forbidden)
     }
     let session = AdminSession(of: caller.name, key: key, at: now)
@@ -48,7 +45,9 @@ struct LoginController: Sendable {
   /// The key's caller and the return path; releases the form before a wrong key's delay.
   private func login(in request: Request) async throws -> (APIKeys.Caller?, destination: String) {
     let form = try await request.form(upTo: BodyLimit.login)
-    return (keys.caller(secret: Array((form["key"]?.rawValue ?? "").utf8)), Self.destination(form))
+    return (
+      api.keys.caller(secret: Array((form["key"]?.rawValue ?? "").utf8)), Self.destination(form)
+    )
   }
 
   @Sendable
@@ -65,7 +64,7 @@ struct LoginController: Sendable {
     returnTo destination: String, fault: String?, status: HTTPResponse.Status = .ok
   ) -> Response {
     PageRenderer.response(
-      (page: PageFrame(title: "Log in"), returnTo: destination, fault: fault), .login,
+      (page: PageFrame(title: "Log in"), returnTo: destination, fault: fault), "login",
       status: status)
   }
 

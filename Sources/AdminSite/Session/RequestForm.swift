@@ -9,7 +9,7 @@ extension EncodedFields {
   init(query uri: URI) { self.init(uri.query ?? "", .html) }
 
   /// The trimmed value of a required field; throws a ``Problem`` for the field.
-  func text(_ field: TextField) throws -> String {
+  func entered(_ field: TextField) throws -> String {
     let text = self[field.name]?.rawValue.trimmingCharacters(in: .whitespacesAndNewlines) ?? ""
     guard !text.isEmpty else { throw Problem.invalid(field.name, "is missing") }
     return try field.checked(text)

@@ -134,7 +134,7 @@ struct ReceiptAttributes {
       }
       let number = try type.integer("an attribute's type")
       _ = try version.integer("an attribute's version")
-      let octets = try value.octets("an attribute's value")
+      let octets = try ASN1OctetString(berEncoded: value).bytes
       // No known type exceeds 64 bits.
       if let number { values[number, default: []].append(octets) }
     }

@@ -27,7 +27,8 @@ package struct LocalReceiptVerifier: Sendable {
     } catch let refusal as LocalReceiptRefusal {
       return .failure(refusal)
     } catch {
-      return .failure(LocalReceiptRefusal(.malformed, "The receipt can't be read: \(error)."))
+      let fault = error as? ReceiptFault ?? ReceiptFault("its structure is not that of a receipt")
+      return .failure(LocalReceiptRefusal(.malformed, "The receipt can't be read: \(fault)."))
     }
   }
 

@@ -41,18 +41,14 @@ struct ReceiptContainer {
     } catch {
       throw LocalReceiptRefusal(.notAReceipt, "The submitted data \(error).")
     }
-    do {
-      var fields = info.makeIterator()
-      guard try fields.next()?.objectIdentifier("the content type") == .signedData else {
-        throw LocalReceiptRefusal(.notAReceipt, "The submitted data is not PKCS#7 SignedData.")
-      }
-      guard let wrapper = fields.next() else { throw ReceiptFault("the content is missing") }
-      var inner = try wrapper.elements(of: .tagged(0), "the content").makeIterator()
-      guard let signedData = inner.next() else { throw ReceiptFault("the content is empty") }
-      (content, certificates, signerInfos) = try Self.parts(of: signedData)
-    } catch let fault as ReceiptFault {
-      throw LocalReceiptRefusal(.malformed, "The receipt can't be read: \(fault).")
+    var fields = info.makeIterator()
+    guard try ASN1ObjectIdentifier(berEncoded: &fields) == .signedData else {
+      throw LocalReceiptRefusal(.notAReceipt, "The submitted data is not PKCS#7 SignedData.")
     }
+    guard let wrapper = fields.next() else { throw ReceiptFault("the content is missing") }
+    var inner = try wrapper.elements(of: .tagged(0), "the content").makeIterator()
+    guard let signedData = inner.next() else { throw ReceiptFault("the content is empty") }
+    (content, certificates, signerInfos) = try Self.parts(of: signedData)
   }
 
   private static func parts(
@@ -65,14 +61,13 @@ struct ReceiptContainer {
     _ = try digests.elements(of: .set, "the list of digest algorithms")
 
     var envelopeFields = try envelope.elements(of: .sequence, "the envelope").makeIterator()
-    guard try envelopeFields.next()?.objectIdentifier("the content's type") == .data else {
+    guard try ASN1ObjectIdentifier(berEncoded: &envelopeFields) == .data else {
       throw ReceiptFault("the content is not of type data")
     }
     guard let wrapper = envelopeFields.next() else { throw ReceiptFault("the content is missing") }
     var wrapped = try wrapper.elements(of: .tagged(0), "the content").makeIterator()
-    guard let content = try wrapped.next()?.octets("the content"), wrapped.next() == nil else {
-      throw ReceiptFault("the content is not one octet string")
-    }
+    let content = try ASN1OctetString(berEncoded: &wrapped).bytes
+    guard wrapped.next() == nil else { throw ReceiptFault("the content is not one octet string") }
 
     var certificates: [ArraySlice<UInt8>] = []
     var field = fields.next()
@@ -96,11 +91,7 @@ struct ReceiptContainer {
     guard let signer = signers.next(), signers.next() == nil else {
       throw LocalReceiptRefusal(.notOneSigner, "The receipt is not signed by exactly one signer.")
     }
-    do {
-      return try ReceiptSigner(signer)
-    } catch let fault as ReceiptFault {
-      throw LocalReceiptRefusal(.malformed, "The signer of the receipt can't be read: \(fault).")
-    }
+    return try ReceiptSigner(signer)
   }
 }
 
@@ -174,23 +165,6 @@ extension ASN1Node {
       throw ReceiptFault("\(name) is missing or has another type")
     }
     return nodes
-  }
-
-  /// The octets of a string, whether split or not.
-  func octets(_ name: String) throws -> ArraySlice<UInt8> {
-    do {
-      return try ASN1OctetString(berEncoded: self, withIdentifier: .octetString).bytes
-    } catch {
-      throw ReceiptFault("\(name) is not an octet string")
-    }
-  }
-
-  func objectIdentifier(_ name: String) throws -> ASN1ObjectIdentifier {
-    do {
-      return try ASN1ObjectIdentifier(derEncoded: self)
-    } catch {
-      throw ReceiptFault("\(name) is not an object identifier")
-    }
   }
 
   /// The bytes of an INTEGER of any length, without redundant sign bytes.

@@ -54,7 +54,7 @@ struct ReceiptSigner {
       throw ReceiptFault("the signature is missing")
     }
     try self.digest.check(signatureAlgorithm: algorithm)
-    self.signature = try signature.octets("the signature")
+    self.signature = try ASN1OctetString(berEncoded: signature).bytes
   }
 
   /// Whether the certificate's key signed the content.
@@ -115,8 +115,7 @@ extension ReceiptSigner.Digest {
 
   private static func identifier(of algorithm: ASN1Node) throws -> ASN1ObjectIdentifier {
     var fields = try algorithm.elements(of: .sequence, "an algorithm").makeIterator()
-    guard let identifier = fields.next() else { throw ReceiptFault("an algorithm is empty") }
-    return try identifier.objectIdentifier("an algorithm")
+    return try ASN1ObjectIdentifier(berEncoded: &fields)
   }
 }
 
@@ -133,21 +132,19 @@ private struct SignedAttributes {
     for attribute in attributes {
       contents += attribute.encodedBytes
       var fields = try attribute.elements(of: .sequence, "a signed attribute").makeIterator()
-      guard let type = try fields.next()?.objectIdentifier("a signed attribute's type"),
-        let list = fields.next()
-      else { throw ReceiptFault("a signed attribute is incomplete") }
+      let type = try ASN1ObjectIdentifier(berEncoded: &fields)
+      guard let list = fields.next() else {
+        throw ReceiptFault("a signed attribute is incomplete")
+      }
       var entries = try list.elements(of: .set, "a signed attribute's values").makeIterator()
       guard let value = entries.next(), entries.next() == nil,
         values.updateValue(value, forKey: type) == nil
       else { throw ReceiptFault("a signed attribute does not have exactly one value") }
     }
-    guard try values[.contentType]?.objectIdentifier("the signed content type") == .data else {
-      throw ReceiptFault("the signed content type is not data")
-    }
-    guard let digest = try values[.messageDigest]?.octets("the signed digest") else {
-      throw ReceiptFault("the signed digest is missing")
-    }
-    messageDigest = digest
+    guard let contentType = values[.contentType], let digest = values[.messageDigest],
+      try ASN1ObjectIdentifier(berEncoded: contentType) == .data
+    else { throw ReceiptFault("the signed content type is not data, or the digest is missing") }
+    messageDigest = try ASN1OctetString(berEncoded: digest).bytes
     var serializer = DER.Serializer()
     serializer.appendConstructedNode(identifier: .set) { $0.serializeRawBytes(contents) }
     encoded = serializer.serializedBytes

@@ -40,9 +40,6 @@ extension AppStoreServerAPI {
       let call = try ServerAPICall(
         endpoint, bundleID, "GET", path, id, query: query + ($0.map { [("revision", $0)] } ?? []))
       let answer = try await answer(to: call, in: $1, as: HistoryResponse.self)
-      let content = answer.content
-      try check(
-        call, answer.environment, bundleID: content.bundleID, environment: content.environment)
       return await answer.map { content in
         TransactionPage(
           transactions: await transactions(content.signedTransactions, call, answer.environment),
@@ -60,9 +57,6 @@ extension AppStoreServerAPI {
       .subscriptionStatuses, bundleID, "GET", "/inApps/v1/subscriptions", id,
       query: statuses.map { ("status", "\($0.rawValue)") })
     let answer = try await answer(to: call, in: environment, as: StatusResponse.self)
-    let content = answer.content
-    try check(
-      call, answer.environment, bundleID: content.bundleID, environment: content.environment)
     return await answer.map { content in
       var groups: [SubscriptionStatuses.Group] = []
       for group in content.data ?? [] {

@@ -84,6 +84,16 @@ package struct AppStoreServerAPI: Sendable {
       // The response was replaced or damaged on its way.
       throw unexpected(call, spoken, response, "the JSON \(error)", isRetryable: true)
     }
+    if let bundleID = json["bundleId"]?.string, bundleID != call.bundleID {
+      throw unexpected(
+        call, spoken, nil, "it is for a different app than the request", isRetryable: false)
+    }
+    if let name = json["environment"]?.string,
+      SignedEnvironment(rawValue: name).environment != spoken
+    {
+      throw unexpected(
+        call, spoken, nil, "it is for a different environment than the request", isRetryable: false)
+    }
     do {
       return ServerAPIAnswer(environment: spoken, content: try JSONPayload(json: json))
     } catch {
@@ -111,20 +121,6 @@ package struct AppStoreServerAPI: Sendable {
   ) async throws -> ServerAPIAnswer<Void> {
     let (spoken, _) = try await route(call, in: environment)
     return ServerAPIAnswer(environment: spoken, content: ())
-  }
-
-  /// Fails if a response is for another app or environment than the request.
-  func check(
-    _ call: ServerAPICall, _ asked: Environment, bundleID: String?, environment: SignedEnvironment?
-  ) throws {
-    if let bundleID, bundleID != call.bundleID {
-      throw unexpected(
-        call, asked, nil, "it is for a different app than the request", isRetryable: false)
-    }
-    if let environment, environment.environment != asked {
-      throw unexpected(
-        call, asked, nil, "it is for a different environment than the request", isRetryable: false)
-    }
   }
 
   func unexpected(

@@ -85,17 +85,21 @@ package final class SettingSource: Sendable {
   }
 
   private func contents(of path: String, for name: String) throws -> String {
-    guard let data = FileManager.default.contents(atPath: path) else {
-      throw SettingError(
-        name: name + "_FILE", fault: "\(path) can't be read: must be a file with the value")
-    }
-    let text = String(decoding: data, as: UTF8.self)
+    let expected = "a file with the value"
+    let text = try Self.contents(of: path, for: name + "_FILE", expected)
       .trimmingCharacters(in: .whitespacesAndNewlines)
     guard !text.isEmpty else {
-      throw SettingError(
-        name: name + "_FILE", fault: "\(path) is empty: must be a file with the value")
+      throw SettingError(name: name + "_FILE", fault: "\(path) is empty: must be \(expected)")
     }
     return text
+  }
+
+  /// The text of the file that a setting names.
+  static func contents(of path: String, for name: String, _ expected: String) throws -> String {
+    guard let data = FileManager.default.contents(atPath: path) else {
+      throw SettingError(name: name, fault: "\(path) can't be read: must be \(expected)")
+    }
+    return String(decoding: data, as: UTF8.self)
   }
 
   /// The elements of a comma-separated list, without spaces around them.
@@ -104,49 +108,36 @@ package final class SettingSource: Sendable {
   }
 
   package func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int? {
-    guard let text = try string(name) else { return nil }
-    guard let value = Int(text), range.contains(value) else {
-      throw SettingError(
-        name: name,
-        fault: "must be a number from \(range.lowerBound) to \(range.upperBound) (got \"\(text)\")")
+    try value(name, "a number from \(range.lowerBound) to \(range.upperBound)") { text in
+      Int(text).flatMap { range.contains($0) ? $0 : nil }
     }
-    return value
   }
 
   /// Reads a number of bytes such as `64MB` (of 2^20), or 0.
   func bytes(_ name: String, atLeast least: Int, atMost most: Int) throws -> Int? {
-    guard let text = try string(name)?.lowercased(), text != "0" else {
-      return try string(name) == nil ? nil : 0
+    try value(name, "0 or a number of MB or GB such as 64MB, at most \(most >> 30)GB") { text in
+      guard text != "0" else { return 0 }
+      let size = text.lowercased().hasSuffix("mb") ? 1 << 20 : 1 << 30
+      guard ["mb", "gb"].contains(text.suffix(2).lowercased()), let number = Int(text.dropLast(2)),
+        number > 0, number <= most / size, number * size >= least
+      else { return nil }
+      return number * size
     }
-    for (unit, size) in [("mb", 1 << 20), ("gb", 1 << 30)] where text.hasSuffix(unit) {
-      if let number = Int(text.dropLast(2)), number > 0, number <= most / size,
-        number * size >= least
-      {
-        return number * size
-      }
-    }
-    throw SettingError(
-      name: name,
-      fault: "must be 0 or a number of MB or GB such as 64MB, at most \(most >> 30)GB "
-        + "(got \"\(text)\")")
   }
 
   /// Reads the name of one of an enumeration's cases, without regard to case.
   func choice<Choice: RawRepresentable<String> & CaseIterable>(_ name: String) throws -> Choice? {
-    guard let text = try string(name) else { return nil }
-    guard let choice = Choice(rawValue: text.lowercased()) else {
-      let names = Choice.allCases.map(\.rawValue).joined(separator: ", ")
-      throw SettingError(name: name, fault: "must be one of \(names) (got \"\(text)\")")
-    }
-    return choice
+    let names = Choice.allCases.map(\.rawValue).joined(separator: ", ")
+    return try value(name, "one of \(names)") { Choice(rawValue: $0.lowercased()) }
   }
 
   package func flag(_ name: String) throws -> Bool? {
-    guard let text = try string(name) else { return nil }
-    switch text.lowercased() {
-    case "on", "true", "yes", "1": return true
-    case "off", "false", "no", "0": return false
-    default: throw SettingError(name: name, fault: "must be on or off (got \"\(text)\")")
+    try value(name, "on or off") { text in
+      switch text.lowercased() {
+      case "on", "true", "yes", "1": true
+      case "off", "false", "no", "0": false
+      default: nil
+      }
     }
   }
 
@@ -160,19 +151,30 @@ package final class SettingSource: Sendable {
     _ name: String, in units: DurationUnit..., atMost longest: Duration, or word: String? = nil,
     example: String
   ) throws -> Duration? {
-    guard let text = try string(name)?.lowercased(), text != word else { return nil }
-    if let unit = text.last.flatMap(DurationUnit.init(rawValue:)), units.contains(unit),
-      let number = Int(text.dropLast()),
-      (1...Int((longest / unit.length).rounded())).contains(number)
-    {
-      return unit.length * number
-    }
+    func most(_ unit: DurationUnit) -> Int { Int((longest / unit.length).rounded()) }
     let names = units.map { "\($0)" }.joined(separator: " or ")
-    let most = "\(Int((longest / units[0].length).rounded()))\(units[0].rawValue)"
-    throw SettingError(
-      name: name,
-      fault: "must be \(word.map { "\($0) or " } ?? "")a number of \(names) such as \(example), "
-        + "at most \(most) (got \"\(text)\")")
+    let expected =
+      (word.map { "\($0) or " } ?? "")
+      + "a number of \(names) such as \(example), at most \(most(units[0]))\(units[0].rawValue)"
+    return try value(name, expected) { text -> Duration?? in
+      let text = text.lowercased()
+      if text == word { return .some(nil) }
+      guard let unit = text.last.flatMap(DurationUnit.init(rawValue:)), units.contains(unit),
+        let number = Int(text.dropLast()), (1...most(unit)).contains(number)
+      else { return nil }
+      return unit.length * number
+    } ?? nil
+  }
+
+  /// Reads a setting; `read` returns nil for a text that is not `expected`.
+  func value<Value>(
+    _ name: String, _ expected: String, _ read: (String) -> Value?
+  ) throws -> Value? {
+    guard let text = try string(name) else { return nil }
+    guard let value = read(text) else {
+      throw SettingError(name: name, fault: "must be \(expected) (got \"\(text)\")")
+    }
+    return value
   }
 }
 

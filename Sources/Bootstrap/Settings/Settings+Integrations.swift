@@ -105,7 +105,10 @@ extension Settings {
   /// Nil if tracing is off.
   package static func traces(_ source: SettingSource) throws -> TraceSettings? {
     let headers = try source.string(tracesHeaders).map(Self.headers) ?? []
-    let ratio = try source.string(tracesRatio).map(Self.ratio) ?? 1
+    let ratio =
+      try source.value(tracesRatio, "a number from 0 (none) to 1 (all)") { text in
+        Double(text).flatMap { (0...1).contains($0) ? $0 : nil }
+      } ?? 1
     guard let address = try source.string(tracesEndpoint) else { return nil }
     guard let url = URL(string: address), let scheme = url.scheme?.lowercased(),
       ["http", "https"].contains(scheme), url.host()?.isEmpty == false, url.query() == nil,
@@ -150,13 +153,6 @@ extension Settings {
       || "!#$%&'*+-.^_`|~".contains(character)
   }
 
-  private static func ratio(_ text: String) throws -> Double {
-    guard let ratio = Double(text), (0...1).contains(ratio) else {
-      throw SettingError(
-        name: tracesRatio, fault: "must be a number from 0 (none) to 1 (all) (got \"\(text)\")")
-    }
-    return ratio
-  }
 }
 
 extension Settings {

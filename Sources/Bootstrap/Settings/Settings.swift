@@ -268,13 +268,8 @@ package struct Settings: Sendable {
   private static func trustedRoots(_ source: SettingSource) throws -> TrustedRoots? {
     let name = "TENURE_APPSTORE_ROOT_CERTIFICATES"
     guard let path = try source.string(name) else { return nil }
-    guard let data = FileManager.default.contents(atPath: path) else {
-      throw SettingError(
-        name: name, fault: "\(path) can't be read: must be a file of PEM certificates")
-    }
-    return try SettingError.naming(name, "\(path): ") {
-      try TrustedRoots(pem: String(decoding: data, as: UTF8.self))
-    }
+    let pem = try SettingSource.contents(of: path, for: name, "a file of PEM certificates")
+    return try SettingError.naming(name, "\(path): ") { try TrustedRoots(pem: pem) }
   }
 
   private static func sandboxAccess(_ source: SettingSource) throws -> SandboxAccess {

@@ -5,10 +5,8 @@ import LedgerStorage
 import Subscriptions
 
 /// Creates and shows accounts and their consents, and lists their charges.
-struct AccountController: Sendable {
-  let ledger: Ledger
-  let catalogue: CatalogueCache
-  let now: @Sendable () -> Timestamp
+struct AccountController: Controller {
+  let api: API
 
   func put(_ request: Request, context: APIContext) async throws -> Response {
     Response(
@@ -26,10 +24,10 @@ struct AccountController: Sendable {
 
   /// The charges that the account owns, latest first.
   func transactions(_ request: Request, context: APIContext) async throws -> Response {
-    let (id, page) = (try context.parameter(.accountID), try Page(request.uri))
+    let (id, page) = (try context.parameter(.accountID), try Page(request.query))
     let owned = try await ownedCharges(of: id)
     let (charges, next) = try page.slice(of: owned) { Self.cursor($0.charge) }
-    let catalogue = catalogue.catalogue
+    let catalogue = catalogue
     return Response(capacity: 128 + charges.count * 800) { json in
       json.member("account_id", id)
       json.array("transactions", charges) { $0.transaction($1, in: catalogue) }
@@ -41,7 +39,7 @@ struct AccountController: Sendable {
     guard let account = try await ledger.accounts.account(accountID) else { return [] }
     var reports: [ChargeReport] = []
     for try await (_, original) in try await ledger.ownership.originals(of: account.key) {
-      reports += original.charges(of: account.key, in: catalogue.catalogue)
+      reports += original.charges(of: account.key, in: catalogue)
     }
     return reports.sorted {
       ($0.charge.date, $0.charge.id) > ($1.charge.date, $1.charge.id)
@@ -52,18 +50,14 @@ struct AccountController: Sendable {
     "\(charge.id.line)/\(charge.id.transactionID)/\(charge.id.productID)"
   }
 
-  // MARK: Consent
-
-  /// A customer's consent to sending Apple consumption data when they ask for refunds.
-  private struct ConsentRequest: Decodable {
-    var consented: Bool
-  }
+  // MARK: Consent to sending Apple consumption data when the customer asks for refunds
 
   func putConsent(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
-    let body = try await request.json(ConsentRequest.self)
+    let body = try await request.json()
+    let isGiven = try body.required("consented", body.flag("consented"))
     return Response(
-      try await ledger.writeBacks.setConsumptionConsent(body.consented, of: id, at: now()))
+      try await ledger.writeBacks.setConsumptionConsent(isGiven, of: id, at: now()))
   }
 
   func showConsent(_ request: Request, context: APIContext) async throws -> Response {

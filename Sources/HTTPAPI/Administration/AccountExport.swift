@@ -37,6 +37,16 @@ package struct AccountExport: Sendable {
     try await ledger.administration.recordExport(of: account, by: administrator, at: now)
   }
 
+  /// The document, sent while it is read.
+  package var response: Response {
+    Response(
+      status: .ok, headers: [.contentType: "application/json"],
+      body: ResponseBody { writer in
+        try await write(to: &writer)
+        try await writer.finish(nil)
+      })
+  }
+
   /// Passes the document to a closure, piece by piece.
   package func write(to take: @escaping @Sendable ([UInt8]) throws -> Void) async throws {
     var writer: any ResponseBodyWriter = PieceWriter(take: take)
@@ -69,7 +79,7 @@ package struct AccountExport: Sendable {
     } piece: {
       try await submission($0)
     }
-    try await list("apple_tellings", to: &writer, after: \.id) { last in
+    try await list("write_backs", to: &writer, after: \.id) { last in
       try await ledger.writeBacks.writeBacks(of: account.key, after: last, limit: Self.page)
     } piece: {
       $0.writeBack
@@ -79,7 +89,7 @@ package struct AccountExport: Sendable {
     } piece: {
       JSONPiece(text: $0.text)
     }
-    try await list("administrator_acts", to: &writer, after: \.id) { last in
+    try await list("administrator_actions", to: &writer, after: \.id) { last in
       try await ledger.administration.administratorActions(
         on: account.key, namingOthers: false, before: last, limit: Self.page)
     } piece: {
@@ -210,7 +220,7 @@ private struct PieceWriter: ResponseBodyWriter {
 extension WriteBack: JSONObjectWritable {
   func writeMembers(to json: inout JSONWriter) {
     json.member("kind", kind.rawValue)
-    json.member("told_at", sentAt)
+    json.member("sent_at", sentAt)
     json.member("environment", line.environment)
     json.member("original_transaction_id", line.originalTransactionID)
     json.member("transaction_id", request?.transactionID)
@@ -229,33 +239,4 @@ private struct JSONPiece: JSONWritable {
   let text: String
 
   func write(to json: inout JSONWriter) { json.write(json: text) }
-}
-
-package struct ExportController: Sendable {
-  let ledger: Ledger
-  let entitlements: EntitlementReader
-  let now: @Sendable () -> Timestamp
-
-  func export(_ request: Request, context: APIContext) async throws -> Response {
-    let id = try context.parameter(.accountID)
-    let reason = try Query(request.uri)?.text(.reason)
-    guard let account = try await ledger.accounts.account(id) else {
-      throw Problem(.unknownAccount, "No account has this ID.")
-    }
-    return try await document(of: account, by: try context.administrator(reason: reason))
-  }
-
-  /// The document, sent while it is read.
-  package func document(of account: Account, by administrator: Administrator) async throws
-    -> Response
-  {
-    let export = try await AccountExport(
-      of: account, by: administrator, from: ledger, terms: entitlements.terms, at: now())
-    return Response(
-      status: .ok, headers: [.contentType: "application/json"],
-      body: ResponseBody { writer in
-        try await export.write(to: &writer)
-        try await writer.finish(nil)
-      })
-  }
 }

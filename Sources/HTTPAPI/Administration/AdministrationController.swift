@@ -8,81 +8,51 @@ import NIOCore
 import Subscriptions
 
 /// Administrators' changes and the audit log of them.
-struct AdministrationController: Sendable {
-  let ledger: Ledger
-  let transactions: TransactionController
-  let entitlements: EntitlementReader
-  let now: @Sendable () -> Timestamp
+struct AdministrationController: Controller {
+  let api: API
 
   // MARK: Owners
 
-  private struct TransferRequest: Decodable {
-    /// Nil to release the charge.
-    var accountID: String?
-    var reason: String
-    var effectiveFrom: String?
-
-    private enum CodingKeys: String, CodingKey {
-      case accountID = "account_id"
-      case reason
-      case effectiveFrom = "effective_from"
-    }
-
-    init(from decoder: any Decoder) throws {
-      let values = try decoder.container(keyedBy: CodingKeys.self)
-      // Releasing a charge needs an explicit null.
-      accountID =
-        try values.contains(.accountID) && values.decodeNil(forKey: .accountID)
-        ? nil : values.decode(String.self, forKey: .accountID)
-      reason = try values.decode(String.self, forKey: .reason)
-      effectiveFrom = try values.decodeIfPresent(String.self, forKey: .effectiveFrom)
-    }
-  }
-
   /// Assigns a charge to an account, or releases it, and shows the result.
   func transfer(_ request: Request, context: APIContext) async throws -> Response {
-    let body = try await request.json(TransferRequest.self)
-    let accountID = try body.accountID.map(TextField.accountID.checked)
-    let effectiveFrom = try body.effectiveFrom.map {
-      try Timestamp(parsing: $0, field: "effective_from")
-    }
-    let administrator = try context.administrator(reason: try TextField.reason.checked(body.reason))
-    return try await transfer(request, context, to: accountID, effectiveFrom, administrator)
+    let body = try await request.json()
+    // Releasing a charge needs an explicit null.
+    let accountID =
+      body[TextField.accountID.name] == .null ? nil : try body.required(.accountID)
+    return try await transfer(
+      request, context, to: accountID, try body.moment("effective_from"),
+      try context.administrator(reason: try body.required(.reason)))
   }
 
   /// Releases a charge, and shows the result.
   func release(_ request: Request, context: APIContext) async throws -> Response {
-    let effectiveFrom = try Query(request.uri)?.moment("effective_from")
-    let administrator = try context.administrator(reason: try await request.reason())
-    return try await transfer(request, context, to: nil, effectiveFrom, administrator)
+    try await transfer(
+      request, context, to: nil, try request.query.moment("effective_from"),
+      try context.administrator(reason: try await request.reason()))
   }
 
   private func transfer(
     _ request: Request, _ context: APIContext, to accountID: String?,
     _ effectiveFrom: Timestamp?, _ administrator: Administrator
   ) async throws -> Response {
+    let transactions = TransactionController(api: api)
     let (report, _) = try await transactions.find(request, context)
     try await ledger.ownership.transfer(
       report.charge.id, to: accountID, effectiveFrom: effectiveFrom, by: administrator,
-      terms: entitlements.terms, at: now())
+      terms: terms, at: now())
     return try await transactions.show(request, context: context)
   }
 
   // MARK: Accounts
 
-  private struct MergeRequest: Decodable {
-    var into: String
-    var reason: String
-  }
-
   /// Merges an account into another; 202 while a worker still has charges to move.
   func merge(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
-    let body = try await request.json(MergeRequest.self)
-    let into = try TextField.into.checked(body.into)
-    let administrator = try context.administrator(reason: try TextField.reason.checked(body.reason))
+    let body = try await request.json()
     let merger = try await ledger.accounts.merge(
-      id, into: into, by: administrator, terms: entitlements.terms, at: now())
+      id, into: try body.required(.into),
+      by: try context.administrator(reason: try body.required(.reason)),
+      terms: terms, at: now())
     return Response(merger, status: merger.completedAt == nil ? .accepted : .ok)
   }
 
@@ -92,33 +62,29 @@ struct AdministrationController: Sendable {
     return Response(try await ledger.accounts.erase(id, by: administrator, at: now()))
   }
 
-  // MARK: Grants
-
-  private struct GrantRequest: Decodable {
-    var accountID: String
-    var entitlement: String
-    var expiresAt: String?
-    var reason: String
-    /// Chosen by the client so that it can repeat the request.
-    var grantID: String?
-
-    private enum CodingKeys: String, CodingKey {
-      case accountID = "account_id"
-      case entitlement
-      case expiresAt = "expires_at"
-      case reason
-      case grantID = "grant_id"
+  /// Exports everything stored about an account.
+  func export(_ request: Request, context: APIContext) async throws -> Response {
+    let id = try context.parameter(.accountID)
+    let administrator = try context.administrator(reason: try request.query.text(.reason))
+    guard let account = try await ledger.accounts.account(id) else {
+      throw Problem(.unknownAccount, "No account has this ID.")
     }
+    return try await AccountExport(
+      of: account, by: administrator, from: ledger, terms: terms, at: now()
+    ).response
   }
 
+  // MARK: Grants
+
   func grant(_ request: Request, context: APIContext) async throws -> Response {
-    let body = try await request.json(GrantRequest.self)
-    let accountID = try TextField.accountID.checked(body.accountID)
-    let entitlement = try TextField.entitlement.checked(body.entitlement)
-    let administrator = try context.administrator(reason: try TextField.reason.checked(body.reason))
-    let id = try body.grantID.map { try UUID(parsing: $0, field: "grant_id") }
-    let now = now()
-    let endsAt = try body.expiresAt.map { try Timestamp(parsing: $0, field: "expires_at") }
+    let body = try await request.json()
+    let (accountID, entitlement) = (
+      try body.required(.accountID), try body.required(.entitlement)
+    )
+    let administrator = try context.administrator(reason: try body.required(.reason))
+    // Chosen by the client so that it can repeat the request.
+    let id = try body.uuid("grant_id")
+    let (now, endsAt) = (now(), try body.moment("expires_at"))
     // A request may be repeated after the grant's end.
     var isKnown = false
     if let id { isKnown = try await ledger.grants.storedGrant(id) != nil }
@@ -127,7 +93,7 @@ struct AdministrationController: Sendable {
     }
     let (grant, isNew) = try await ledger.grants.grant(
       as: id ?? UUID(), entitlement, to: accountID, until: endsAt, by: administrator,
-      terms: entitlements.terms, at: now)
+      terms: terms, at: now)
     return Response(grant, status: isNew ? .created : .ok)
   }
 
@@ -136,19 +102,16 @@ struct AdministrationController: Sendable {
     let administrator = try context.administrator(reason: try await request.reason())
     return Response(
       try await ledger.grants.revokeGrant(
-        id, by: administrator, terms: entitlements.terms, at: now()))
+        id, by: administrator, terms: terms, at: now()))
   }
 
   // MARK: Audit log
 
   func actions(_ request: Request, context: APIContext) async throws -> Response {
-    let page = try Page(request.uri)
-    let last = try page.after.map { text in
-      guard let id = Int64(text), id > 0 else { throw Page.malformedCursor }
-      return id
-    }
+    let page = try Page(request.query)
+    let last = try page.place { text in Int64(text).flatMap { $0 > 0 ? $0 : nil } }
     var account: Account?
-    if let id = try Query(request.uri)?.text(.accountID) {
+    if let id = try request.query.text(.accountID) {
       account = try await ledger.accounts.account(id)
       guard account != nil else {
         throw Problem(.unknownAccount, "No account has this ID.")
@@ -159,7 +122,7 @@ struct AdministrationController: Sendable {
       on: account?.key, before: last, limit: page.limit + 1)
     let actions = Array(found.prefix(page.limit))
     return Response(capacity: 64 + actions.count * 400) { json in
-      json.member("acts", actions)
+      json.member("actions", actions)
       json.member("next", actions.count < found.count ? actions.last.map { "\($0.id)" } : nil)
     }
   }
@@ -183,16 +146,12 @@ extension TextField {
 }
 
 extension Request {
-  private struct ReasonRequest: Decodable {
-    var reason: String
-  }
-
   /// The required reason of a DELETE, from the query, or the body, which some proxies drop.
   fileprivate func reason() async throws -> String {
-    if let reason = try Query(uri)?.text(.reason) { return reason }
+    if let reason = try query.text(.reason) { return reason }
     let body = try await collectJSON()
     guard body.readableBytes > 0 else { throw Problem.invalid(TextField.reason.name, "is missing") }
-    return try TextField.reason.checked(Self.decode(ReasonRequest.self, from: body).reason)
+    return try RequestBody(body).required(.reason)
   }
 }
 

@@ -5,13 +5,12 @@ import LedgerStorage
 import Subscriptions
 
 /// Lists and describes the products of the catalogue.
-struct ProductController: Sendable {
-  let catalogue: CatalogueCache
-  let now: @Sendable () -> Timestamp
+struct ProductController: Controller {
+  let api: API
 
   func list(_ request: Request, context: APIContext) async throws -> Response {
-    let (products, next) = try Page(request.uri)
-      .slice(of: catalogue.catalogue.products, cursor: \.id.rawValue)
+    let (products, next) = try Page(request.query)
+      .slice(of: catalogue.products, cursor: \.id.rawValue)
     return Response { json in
       json.member("products", Array(products))
       json.member("next", next)
@@ -20,72 +19,41 @@ struct ProductController: Sendable {
 
   func put(_ request: Request, context: APIContext) async throws -> Response {
     let id = ProductID(try context.parameter(.productID))
-    let description = try await request.json(ProductDescription.self)
-    return Response(try await catalogue.describe(try description.product(id, validFrom: now())))
-  }
-}
-
-/// An integer, which Foundation's decoder would refuse without saying where.
-private struct WholeNumber: Decodable {
-  let value: Int64
-
-  init(from decoder: any Decoder) throws {
-    let number = try decoder.singleValueContainer().decode(Double.self)
-    guard let value = Int64(exactly: number) else {
-      throw DecodingError.typeMismatch(
-        Double.self,
-        DecodingError.Context(codingPath: decoder.codingPath, debugDescription: "a fraction"))
-    }
-    self.value = value
+    let description = ProductDescription(body: try await request.json())
+    return Response(try await api.catalogue.describe(try description.product(id, validFrom: now())))
   }
 }
 
 /// The body of `PUT /v1/products/{product_id}`.
-private struct ProductDescription: Decodable {
+private struct ProductDescription {
   /// More than any product needs, and few enough for one statement.
   static let maximumEntitlements = 100
   /// App Store Connect ranks the products of a group from 1 down.
   static let levels: ClosedRange<Int64> = 1...10_000
 
-  var type: String
-  var entitlements: [String]
-  var subscriptionGroup: String?
-  var level: WholeNumber?
-  var period: String?
-  var priceMilliunits: WholeNumber?
-  var currency: String?
-  var displayName: String?
-
-  private enum CodingKeys: String, CodingKey {
-    case type, entitlements, level, period, currency
-    case subscriptionGroup = "subscription_group"
-    case priceMilliunits = "price_milliunits"
-    case displayName = "display_name"
-  }
+  let body: RequestBody
 
   /// Validates the body.
   func product(_ id: ProductID, validFrom: Timestamp) throws -> Product {
-    guard let type = ProductType(exactly: type) else {
+    guard let type = ProductType(exactly: try body.required("type", body.text("type"))) else {
       let types = ProductType.allCases.map(\.rawValue).joined(separator: ", ")
       throw Problem.invalid("type", "must be one of \(types)")
     }
-    let entitlements = try checkedEntitlements()
-    let group = try subscriptionGroup.map(TextField.subscriptionGroup.checked)
-    let level = level?.value
+    let level = try body.integer("level")
     if let level, !Self.levels.contains(level) {
       throw Problem.invalid(
         "level", "must be from \(Self.levels.lowerBound) (highest) to \(Self.levels.upperBound)")
     }
-    let period = try checkedPeriod(of: type)
-    try checkPrice()
+    let (price, currency) = try checkedPrice()
     return Product(
-      id: id, validFrom: validFrom, type: type, entitlements: entitlements,
-      subscriptionGroup: group, level: level.map { Int($0) }, period: period,
-      priceMilliunits: priceMilliunits?.value, currency: currency,
-      displayName: try displayName.map(TextField.displayName.checked))
+      id: id, validFrom: validFrom, type: type, entitlements: try checkedEntitlements(),
+      subscriptionGroup: try body.text(.subscriptionGroup), level: level.map { Int($0) },
+      period: try checkedPeriod(of: type), priceMilliunits: price, currency: currency,
+      displayName: try body.text(.displayName))
   }
 
   private func checkedEntitlements() throws -> [String] {
+    let entitlements = try body.required("entitlements", body.texts("entitlements"))
     guard entitlements.count <= Self.maximumEntitlements else {
       throw Problem.invalid(
         "entitlements", "must have at most \(Self.maximumEntitlements) elements")
@@ -98,7 +66,7 @@ private struct ProductDescription: Decodable {
   }
 
   private func checkedPeriod(of type: ProductType) throws -> CalendarPeriod? {
-    guard let period else {
+    guard let period = try body.text("period") else {
       guard type != .nonRenewing else {
         throw Problem.invalid(
           "period", "is missing: Apple does not report when a non-renewing subscription ends")
@@ -114,9 +82,10 @@ private struct ProductDescription: Decodable {
     return period
   }
 
-  private func checkPrice() throws {
-    switch (priceMilliunits?.value, currency) {
-    case (nil, nil): return
+  private func checkedPrice() throws -> (milliunits: Int64?, currency: String?) {
+    let (price, currency) = (try body.integer("price_milliunits"), try body.text("currency"))
+    switch (price, currency) {
+    case (nil, nil): break
     case (nil, _): throw Problem.invalid("price_milliunits", "is missing: `currency` needs a price")
     case (let price?, _) where !ChargePrice.believable.contains(price):
       throw Problem.invalid(
@@ -128,6 +97,7 @@ private struct ProductDescription: Decodable {
         currency.utf8.allSatisfy({ (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) })
       else { throw Problem.invalid("currency", "must be an ISO 4217 code, such as EUR") }
     }
+    return (price, currency)
   }
 }
 

@@ -80,36 +80,23 @@ final class OpenConnection: Sendable {
 /// The limits for clients that are slow, or hold connections that they do not use.
 package struct ConnectionLimits: Sendable {
   /// The number of connections that are open at a time: see ``OpenConnections``.
-  package var connections: Int
+  package var connections = 10_000
   /// How long a connection stays open without a request.
   ///
   /// Longer than the 60 seconds after which most load balancers close their connections, so that
   /// none sends a request on a connection that is being closed.
-  package var idle: TimeAmount
+  package var idle = Self.idle
   /// How long a request may take to arrive, on a connection that has sent a valid key.
-  package var request: TimeAmount
+  package var request: TimeAmount = .seconds(30)
   /// The same limit for other connections, which may send at most 1 MB.
-  package var requestWithoutKey: TimeAmount
+  package var requestWithoutKey: TimeAmount = .seconds(5)
   /// How long a client may take to receive 64 KB of a response.
-  package var answer: TimeAmount
+  package var answer: TimeAmount = .seconds(60)
   /// How long the rest of a body is read and dropped after a response that did not need it, so that
   /// its sender receives the response; at most 6.4 MB per second: see ``drainInterval``.
-  package var drain: TimeAmount
+  package var drain: TimeAmount = .seconds(5)
   /// The time between reads of up to 64 kB that are dropped.
   static let drainInterval: TimeAmount = .milliseconds(10)
-
-  package init(
-    connections: Int = 10_000, idle: TimeAmount = Self.idle, request: TimeAmount = .seconds(30),
-    requestWithoutKey: TimeAmount = .seconds(5), answer: TimeAmount = .seconds(60),
-    drain: TimeAmount = .seconds(5)
-  ) {
-    self.connections = connections
-    self.idle = idle
-    self.request = request
-    self.requestWithoutKey = requestWithoutKey
-    self.answer = answer
-    self.drain = drain
-  }
 
   package static let idle: TimeAmount = .seconds(75)
 
@@ -118,4 +105,9 @@ package struct ConnectionLimits: Sendable {
     let shortest = min(idle, request, requestWithoutKey, answer, drain)
     return .nanoseconds(max(1_000_000, shortest.nanoseconds / 4))
   }
+}
+
+extension ConnectionLimits {
+  /// The usual limits, with another number of connections.
+  package init(connections: Int) { self.connections = connections }
 }

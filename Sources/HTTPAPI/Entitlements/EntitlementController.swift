@@ -6,16 +6,14 @@ import LedgerStorage
 import Subscriptions
 
 /// The entitlements of accounts.
-struct EntitlementController: Sendable {
+struct EntitlementController: Controller {
   /// Few enough for one statement that does not slow down others.
   static let maximumAccounts = 1000
 
-  let entitlements: EntitlementReader
-  let failures: FailedReads
-  let now: @Sendable () -> Timestamp
+  let api: API
 
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    if let failure = failures.take(from: context.channel) { throw failure }
+    if let failure = api.failedReads.take(from: context.channel) { throw failure }
     let accountID = try context.parameter(.accountID)
     let (asOf, found) = try await read([accountID], request)
     return Response(
@@ -26,9 +24,9 @@ struct EntitlementController: Sendable {
   private func read(_ accountIDs: [String], _ request: Request) async throws
     -> (asOf: Timestamp, entitlements: [[Entitlement]])
   {
-    let (now, query) = (now(), Query(request.uri))
-    let (at, knownAt) = (try query?.moment("at"), try query?.moment("known_at"))
-    let onlyActive = try query?.flag("active") ?? false
+    let (now, query) = (now(), request.query)
+    let (at, knownAt) = (try query.moment("at"), try query.moment("known_at"))
+    let onlyActive = try query.flag("active") ?? false
     let found =
       at == nil && knownAt == nil
       ? try await entitlements.entitlements(of: accountIDs, now: now, mayLag: request.mayLag)
@@ -36,33 +34,19 @@ struct EntitlementController: Sendable {
     return (at ?? now, onlyActive ? found.map { $0.filter(\.isActive) } : found)
   }
 
-  private struct BatchRequest: Decodable {
-    let accountIDs: [String]
-
-    private enum CodingKeys: String, CodingKey {
-      case accountIDs = "account_ids"
-      case at
-      case knownAt = "known_at"
-    }
-
-    /// Rejects times in the body: if they were ignored like unknown members, the answer would be
-    /// about another time than the caller meant.
-    init(from decoder: any Decoder) throws {
-      let members = try decoder.container(keyedBy: CodingKeys.self)
-      for key in [CodingKeys.at, .knownAt] where members.contains(key) {
-        throw Problem.invalid(
-          key.rawValue, "must be in the query, such as ?\(key.rawValue)=2026-11-21T09:30:00Z")
-      }
-      accountIDs = try members.decode([String].self, forKey: .accountIDs)
-    }
-  }
-
   func query(_ request: Request, context: APIContext) async throws -> Response {
-    let body = try await request.json(BatchRequest.self, upTo: BodyLimit.batch)
-    guard body.accountIDs.count <= Self.maximumAccounts else {
-      throw Problem.invalid("account_ids", "must have at most \(Self.maximumAccounts) elements")
+    let body = try await request.json(upTo: BodyLimit.batch)
+    // If times in the body were ignored like unknown members, the answer would be about another
+    // time than the caller meant.
+    for name in ["at", "known_at"] where body[name] != nil {
+      throw Problem.invalid(name, "must be in the query, such as ?\(name)=2026-11-21T09:30:00Z")
     }
-    let accountIDs = try body.accountIDs.map(TextField.accountIDs.checked)
+    let field = TextField.accountIDs
+    let accountIDs = try body.required(field.name, body.texts(field.name))
+    guard accountIDs.count <= Self.maximumAccounts else {
+      throw Problem.invalid(field.name, "must have at most \(Self.maximumAccounts) elements")
+    }
+    for accountID in accountIDs { _ = try field.checked(accountID) }
     let (asOf, found) = try await read(accountIDs, request)
     let accounts = zip(accountIDs, found)
     return Response(capacity: 64 + accountIDs.count * 400) { json in

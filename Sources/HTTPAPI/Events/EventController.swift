@@ -6,24 +6,19 @@ import ServiceLifecycle
 import Subscriptions
 
 /// The feed of events, and their redelivery.
-struct EventController: Sendable {
+struct EventController: Controller {
   /// Shorter than the timeouts of load balancers and clients, and ``ConnectionLimits/idle``.
   static let longestWaitSeconds = 60
 
-  let ledger: Ledger
-  let watch: EventWatch
-  let now: @Sendable () -> Timestamp
+  let api: API
 
   func list(_ request: Request, context: APIContext) async throws -> Response {
-    let page = try Page(request.uri)
-    let cursor = try page.after.map { text in
-      guard let cursor = FeedCursor(text) else { throw Page.malformedCursor }
-      return cursor
-    }
-    let wait = try Query(request.uri)?.integer("wait", in: 0...Self.longestWaitSeconds) ?? 0
+    let page = try Page(request.query)
+    let cursor = try page.place { FeedCursor($0) }
+    let wait = try request.query.integer("wait", in: 0...Self.longestWaitSeconds) ?? 0
     let deadline = ContinuousClock.now + .seconds(wait)
     while true {
-      let eventCount = watch.eventCount
+      let eventCount = api.watch.eventCount
       let found: FeedPage
       switch try await ledger.events.events(after: cursor, limit: page.limit) {
       case .page(let page): found = page
@@ -46,8 +41,8 @@ struct EventController: Sendable {
           json.member("next", found.next.text)
         }
       }
-      await cancelWhenGracefulShutdown { [watch] in
-        await watch.waitForEvents(beyond: eventCount, within: left)
+      await cancelWhenGracefulShutdown {
+        await api.watch.waitForEvents(beyond: eventCount, within: left)
       }
       // The client has disconnected.
       try Task.checkCancellation()
@@ -60,7 +55,7 @@ struct EventController: Sendable {
     guard let id = Int64(try context.parameters.require(name)) else {
       throw Problem.invalid(name, "must be a number, the `id` of an event")
     }
-    let administrator = try context.administrator(reason: try Query(request.uri)?.text(.reason))
+    let administrator = try context.administrator(reason: try request.query.text(.reason))
     switch try await ledger.webhooks.redeliver(id, by: administrator, at: now()) {
     case .scheduled: return Response(status: .accepted) { $0.member("event_id", String(id)) }
     case .webhooksOff:
@@ -69,21 +64,5 @@ struct EventController: Sendable {
     case .unknownEvent:
       throw Problem(.unknownEvent, "Event \(id) does not exist, or its retention has ended.")
     }
-  }
-}
-
-/// Runs a body until the program shuts down, and then cancels it.
-package struct UntilShutdown: Service, CustomStringConvertible {
-  /// The name in log lines.
-  package let description: String
-  private let body: @Sendable () async -> Void
-
-  package init(_ name: String, _ body: @escaping @Sendable () async -> Void) {
-    description = name
-    self.body = body
-  }
-
-  package func run() async throws {
-    await cancelWhenGracefulShutdown { await body() }
   }
 }

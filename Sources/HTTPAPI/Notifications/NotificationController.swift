@@ -9,10 +9,8 @@ import Subscriptions
 ///
 /// The route needs no key: a notification is authenticated by its signatures or its shared secret.
 /// The body is read whatever its Content-Type: Apple repeats one that does not get a 200.
-struct NotificationController: Sendable {
-  let intake: NotificationIntake
-  let brake: FailureBrake
-  let now: @Sendable () -> Timestamp
+struct NotificationController: Controller {
+  let api: API
 
   func receive(_ request: Request, context: APIContext) async throws -> Response {
     switch try await answer(to: request) {
@@ -20,7 +18,7 @@ struct NotificationController: Sendable {
     case .refused(let refusal):
       // Delayed, so that a flood of them can't starve other requests.
       BodyShare.current?.giveBack()
-      await brake.delay(.notification(context), at: now())
+      await api.brake.delay(.notification(context), at: now())
       throw Problem(refusal)
     }
   }
@@ -28,15 +26,15 @@ struct NotificationController: Sendable {
   private func answer(to request: Request) async throws -> NotificationAnswer {
     let limit = NotificationIntake.longestBody
     if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > limit {
-      return await intake.refuseTooLong(bytes: length)
+      return await api.notifications.refuseTooLong(bytes: length)
     }
     let buffer: ByteBuffer
     do {
       buffer = try await request.wholeBody(upTo: limit)
     } catch let problem as Problem where problem.code == .contentTooLarge {
-      return await intake.refuseTooLong(bytes: limit + 1)
+      return await api.notifications.refuseTooLong(bytes: limit + 1)
     }
-    return try await intake.receive(Array(buffer.readableBytesView))
+    return try await api.notifications.receive(Array(buffer.readableBytesView))
   }
 }
 

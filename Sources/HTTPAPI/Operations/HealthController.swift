@@ -6,15 +6,19 @@ import NIOCore
 import Synchronization
 
 /// Health checks for load balancers and orchestrators.
-struct HealthController: Sendable {
+final class HealthController: Controller {
   /// Short, because load balancers ask every few seconds.
   private static let deadline: Duration = .seconds(2)
 
-  private let readiness: Readiness
+  let api: API
+  /// A check of the database that all concurrent requests share.
+  ///
+  /// While the database hangs, a statement neither ends nor can be cancelled. So the check is not a
+  /// child task of the request that started it: each request is answered at its deadline, and later
+  /// requests wait for the same check.
+  private let running = Mutex<Task<Void, any Error>?>(nil)
 
-  init(schema: SchemaMigrator) {
-    readiness = Readiness { try await schema.check() }
-  }
+  init(api: API) { self.api = api }
 
   /// Reports that the process is alive, not the database, which a restart would not fix.
   func healthz(_ request: Request, context: APIContext) async throws -> Response {
@@ -23,53 +27,19 @@ struct HealthController: Sendable {
 
   /// Reports whether the database answers and has a compatible schema.
   func readyz(_ request: Request, context: APIContext) async throws -> Response {
-    guard let outcome = await readiness.outcome(within: Self.deadline) else {
+    guard let outcome = await check().result(within: Self.deadline) else {
       throw Problem.unavailable("The database did not answer within \(Self.deadline).")
     }
     try outcome.get()
     return Response { $0.member("status", "ready") }
   }
-}
 
-/// A check that all concurrent requests share.
-///
-/// While the database hangs, a statement neither ends nor can be cancelled. So the check is not a
-/// child task of the request that started it: each request is answered at its deadline, and later
-/// requests wait for the same check.
-private final class Readiness: Sendable {
-  private let check: @Sendable () async throws -> Void
-  private let running = Mutex<Task<Void, any Error>?>(nil)
-
-  init(checking check: @escaping @Sendable () async throws -> Void) {
-    self.check = check
-  }
-
-  /// The outcome of the running check, or of a new one; nil if it takes longer than `deadline`.
-  func outcome(within deadline: Duration) async -> Result<Void, any Error>? {
-    let check = current()
-    let (outcomes, first) = AsyncStream.makeStream(
-      of: Result<Void, any Error>.self, bufferingPolicy: .bufferingOldest(1))
-    let answer = Task {
-      first.yield(await check.result)
-      first.finish()
-    }
-    let timer = Task {
-      try? await Task.sleep(for: deadline)
-      first.finish()
-    }
-    defer {
-      answer.cancel()
-      timer.cancel()
-    }
-    return await outcomes.first { _ in true }
-  }
-
-  private func current() -> Task<Void, any Error> {
+  private func check() -> Task<Void, any Error> {
     running.withLock { running in
       if let running { return running }
       let task = Task {
         defer { self.running.withLock { $0 = nil } }
-        try await check()
+        _ = try await api.schema.check()
       }
       running = task
       return task

@@ -6,25 +6,14 @@ import LedgerStorage
 import Subscriptions
 
 /// Orders, which app servers open before the customer pays.
-struct OrderController: Sendable {
-  let ledger: Ledger
-  let now: @Sendable () -> Timestamp
-
-  private struct OrderRequest: Decodable {
-    var accountID: String
-    var productID: String
-
-    private enum CodingKeys: String, CodingKey {
-      case accountID = "account_id"
-      case productID = "product_id"
-    }
-  }
+struct OrderController: Controller {
+  let api: API
 
   func open(_ request: Request, context: APIContext) async throws -> Response {
-    let body = try await request.json(OrderRequest.self)
+    let body = try await request.json()
     let order = try await ledger.orders.openOrder(
-      accountID: try TextField.accountID.checked(body.accountID),
-      productID: ProductID(try TextField.productID.checked(body.productID)), at: now())
+      accountID: try body.required(.accountID),
+      productID: ProductID(try body.required(.productID)), at: now())
     return Response(
       order, status: .created, headers: [.location: "/v1/orders/\(order.order.id.text)"])
   }

@@ -7,19 +7,17 @@ import LedgerStorage
 import Subscriptions
 
 /// Submits receipts and signed transactions, and shows submissions.
-struct ReceiptController: Sendable {
-  let intake: SubmissionIntake
-  let ledger: Ledger
-  let catalogue: CatalogueCache
+struct ReceiptController: Controller {
+  let api: API
 
   func submit(_ request: Request, context: APIContext) async throws -> Response {
-    let body = try await request.json(ReceiptRequest.self, upTo: BodyLimit.receipt)
-    return response(to: try await intake.submit(try body.submission()), exchanges: nil)
+    let body = ReceiptRequest(body: try await request.json(upTo: BodyLimit.receipt))
+    return response(to: try await api.intake.submit(try body.submission()), exchanges: nil)
   }
 
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.uuidParameter("submission_id")
-    guard let answer = try await intake.status(of: id) else {
+    guard let answer = try await api.intake.status(of: id) else {
       throw Problem(.unknownSubmission, "No submission has the ID \(id.text).")
     }
     // Apple's answers may contain other customers' purchases, so only administrators see them.
@@ -32,7 +30,7 @@ struct ReceiptController: Sendable {
   private func response(to answer: SubmissionAnswer, exchanges: [SubmissionExchange]?) -> Response {
     switch answer {
     case .verified(let verified):
-      let catalogue = catalogue.catalogue
+      let catalogue = catalogue
       return Response(capacity: 4096) { json in
         json.member("submission_id", verified.id)
         json.member("status", "verified")

@@ -4,74 +4,47 @@ import LedgerStorage
 import Subscriptions
 
 /// The body of `POST /v1/receipts`.
-struct ReceiptRequest: Decodable {
+struct ReceiptRequest {
   /// In characters of base64; the largest known receipts have a few megabytes.
   static let maximumReceiptLength = 16 * 1024 * 1024
 
-  private var accountID: String
-  private var receiptData: String?
-  private var signedTransactions: [String]?
-  private var signedRenewalInfo: [String]?
-  private var transactionID: String?
-  private var orderID: String?
-  private var restore: Bool?
-  private var bundleID: String?
-
-  private enum CodingKeys: String, CodingKey {
-    case accountID = "account_id"
-    case receiptData = "receipt_data"
-    case signedTransactions = "signed_transactions"
-    case signedRenewalInfo = "signed_renewal_info"
-    case transactionID = "transaction_id"
-    case orderID = "order_id"
-    case restore
-    case bundleID = "bundle_id"
-  }
+  let body: RequestBody
 
   /// Validates the body.
   func submission() throws -> SubmissionRequest {
     SubmissionRequest(
-      accountID: try TextField.accountID.checked(accountID), payload: try checkedPayload(),
-      transactionID: try transactionID.map {
-        TransactionID(try TextField.transactionID.checked($0))
-      },
-      orderID: try orderID.map { try UUID(parsing: $0, field: "order_id") },
-      isRestore: restore ?? false, bundleID: try bundleID.map(TextField.bundleID.checked))
+      accountID: try body.required(.accountID), payload: try checkedPayload(),
+      transactionID: try body.text(.transactionID).map { TransactionID($0) },
+      orderID: try body.uuid("order_id"), isRestore: try body.flag("restore") ?? false,
+      bundleID: try body.text(.bundleID))
   }
 
   private func checkedPayload() throws -> SubmissionPayload {
-    if let signedTransactions {
-      guard receiptData == nil else {
-        throw Problem.invalid(
-          "signed_transactions", "can't be combined with `receipt_data`: send one of the two")
+    let receiptData = try body.text("receipt_data")
+    let transactions = try SignedDataField.transactions.list(in: body)
+    let renewalInfo = try SignedDataField.renewalInfo.list(in: body)
+    guard let transactions else {
+      guard renewalInfo == nil else {
+        throw Problem.invalid("signed_renewal_info", "needs `signed_transactions`")
       }
-      return try Self.signedData(signedTransactions, signedRenewalInfo ?? [])
+      guard let receiptData else {
+        throw Problem.invalid("receipt_data", "is missing: send it or `signed_transactions`")
+      }
+      return .receipt(try Self.checkedReceipt(receiptData))
     }
-    guard signedRenewalInfo == nil else {
-      throw Problem.invalid("signed_renewal_info", "needs `signed_transactions`")
-    }
-    guard let receiptData else {
-      throw Problem.invalid("receipt_data", "is missing: send it or `signed_transactions`")
-    }
-    return .receipt(try Self.checkedReceipt(receiptData))
-  }
-
-  private static func signedData(
-    _ signedTransactions: [String], _ signedRenewalInfo: [String]
-  ) throws -> SubmissionPayload {
-    guard !signedTransactions.isEmpty else {
-      throw Problem.invalid("signed_transactions", "must not be empty")
-    }
-    let transactions = try SignedDataField.transactions.checked(signedTransactions)
-    let renewalInfo = try SignedDataField.renewalInfo.checked(signedRenewalInfo)
-    let length = (transactions + renewalInfo).reduce(0) { $0 + $1.utf8.count }
-    guard length <= SignedDataField.maximumTotalLength else {
-      throw Problem.invalid(
-        "signed_transactions",
+    let fault: String? =
+      if receiptData != nil {
+        "can't be combined with `receipt_data`: send one of the two"
+      } else if transactions.isEmpty {
+        "must not be empty"
+      } else if (transactions + (renewalInfo ?? [])).reduce(0, { $0 + $1.utf8.count })
+        > SignedDataField.maximumTotalLength
+      {
         "must have at most \(SignedDataField.maximumTotalLength) characters in total, including "
-          + "`signed_renewal_info`")
-    }
-    return .signedData(transactions: transactions, renewalInfo: renewalInfo)
+          + "`signed_renewal_info`"
+      } else { nil }
+    if let fault { throw Problem.invalid("signed_transactions", fault) }
+    return .signedData(transactions: transactions, renewalInfo: renewalInfo ?? [])
   }
 
   private static func checkedReceipt(_ text: String) throws -> String {
@@ -131,8 +104,9 @@ struct SignedDataField: Sendable {
   static let transactions = SignedDataField(name: "signed_transactions")
   static let renewalInfo = SignedDataField(name: "signed_renewal_info")
 
-  /// Returns the list if it is valid for the field; the verifier checks the JWS themselves.
-  func checked(_ list: [String]) throws -> [String] {
+  /// The field's list, if it is present; the verifier checks the JWS themselves.
+  func list(in body: RequestBody) throws -> [String]? {
+    guard let list = try body.texts(name) else { return nil }
     guard list.count <= Self.maximumCount else {
       throw Problem.invalid(name, "must have at most \(Self.maximumCount) elements")
     }

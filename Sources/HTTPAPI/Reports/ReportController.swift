@@ -8,15 +8,13 @@ package import Reports
 import Subscriptions
 
 /// The reports as JSON and CSV.
-struct ReportController: Sendable {
-  let reports: ReportReader
-  let coordinator: ReportCoordinator
-  let now: @Sendable () -> Timestamp
+struct ReportController: Controller {
+  let api: API
 
   static let csvType = "text/csv; charset=utf-8"
 
   func list(_ request: Request, context: APIContext) async throws -> Response {
-    let definitions = try await reports.definitions()
+    let definitions = try await api.reports.definitions()
     return Response(capacity: 8192) { json in
       json.objects("reports", Report.all) { json, report in
         json.member("name", report.name)
@@ -28,26 +26,20 @@ struct ReportController: Sendable {
   }
 
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    guard let report = Report(exactly: try context.parameter(.reportName)) else {
-      throw Problem(.unknownReport, "No report with this name; see GET /v1/reports.")
-    }
-    let query = Query(request.uri)
+    let report = try context.report()
+    let query = request.query
     let format = try Self.format(query)
-    do {
-      let choices = try ReportChoices(of: report, from: query)
-      if format == .csv, choices.limit == nil {
-        return Response(
-          try await reports.file(of: report, choices, at: now()), logger: context.logger)
-      }
-      guard let table = try await table(of: report, choices, for: request) else {
-        return Self.working
-      }
+    let choices = try ReportChoices(of: report, from: query)
+    if format == .csv, choices.limit == nil {
       return Response(
-        ByteBuffer(string: table.text(format)),
-        as: format == .csv ? Self.csvType : "application/json")
-    } catch let fault as ReportFault {
-      throw Problem.invalid(fault.parameter.rawValue, fault.text)
+        try await api.reports.file(of: report, choices, at: now()), logger: context.logger)
     }
+    guard let table = try await table(of: report, choices, for: request) else {
+      return Self.working
+    }
+    return Response(
+      ByteBuffer(string: table.text(format)),
+      as: format == .csv ? Self.csvType : "application/json")
   }
 
   /// The report; nil while it is being prepared.
@@ -55,7 +47,7 @@ struct ReportController: Sendable {
     of report: Report, _ choices: ReportChoices, for request: Request
   ) async throws -> ReportTable? {
     let patience = request.headers.preferredWait ?? ReportCoordinator.patience
-    switch await coordinator.outcome(.table(report, choices), within: patience) {
+    switch await api.reportCoordinator.outcome(.table(report, choices), within: patience) {
     case .answered(.table(let table)): return table
     case .failed(let error): throw error
     case .answered, .working: return nil
@@ -70,8 +62,8 @@ struct ReportController: Sendable {
   }
 
   /// Without tables, which are for terminals.
-  private static func format(_ query: Query?) throws -> ReportFormat {
-    switch query?["format"] {
+  private static func format(_ query: EncodedFields) throws -> ReportFormat {
+    switch query["format"] {
     case nil, "json": .json
     case "csv": .csv
     default: throw Problem.invalid("format", "must be json or csv")
@@ -98,17 +90,21 @@ extension HTTPFields {
   }
 }
 
-extension TextField {
-  fileprivate static let reportName = TextField(name: "name", maximumLength: 64)
+extension APIContext {
+  /// The report that the path names; throws a ``Problem`` for an unknown one.
+  package func report() throws -> Report {
+    guard let report = Report(exactly: try parameter(TextField(name: "name", maximumLength: 64)))
+    else { throw Problem(.unknownReport, "No report with this name; see GET /v1/reports.") }
+    return report
+  }
 }
 
 extension ReportChoices {
   /// Reads the choices of a request.
   ///
   /// - Throws: ``ReportFault``, or a ``Problem`` that names the parameter.
-  package init(of report: Report, from query: Query?) throws {
+  package init(of report: Report, from query: EncodedFields) throws {
     self.init()
-    guard let query else { return }
     for parameter in ReportParameter.allCases {
       guard let text = query[parameter.rawValue]?.rawValue else { continue }
       try set(parameter, of: report, to: text)

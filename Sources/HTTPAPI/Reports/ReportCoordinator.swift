@@ -24,133 +24,93 @@ package final class ReportCoordinator: Service {
     case working
   }
 
-  private typealias Result = Swift.Result<ReportAnswer, any Error>
-
-  private enum Entry {
-    /// - Parameter isPromised: Whether a client was asked to retry.
-    case asked(waiting: [AsyncStream<Result>.Continuation], isPromised: Bool)
-    case done(Result, at: ContinuousClock.Instant)
-  }
-
-  private struct State {
-    var entries: [ReportQuestion: Entry] = [:]
-
-    /// The kept result; nil: it will be kept once there is one.
-    mutating func promise(_ question: ReportQuestion) -> Result? {
-      switch entries[question] {
-      case .done(let result, _)?:
-        // A retry after a failure runs the report again.
-        if case .failure = result { entries[question] = nil }
-        return result
-      case .asked(let waiting, _)?:
-        entries[question] = .asked(waiting: waiting, isPromised: true)
-        return nil
-      case nil: return nil
-      }
-    }
-
-    /// Drops results that are too old, and the oldest beyond the limit.
-    mutating func tidy(at now: ContinuousClock.Instant) {
-      let done = entries.compactMap { question, entry in
-        if case .done(_, let at) = entry { (question: question, at: at) } else { nil }
-      }.sorted { $0.at > $1.at }
-      for (index, entry) in done.enumerated()
-      where index >= ReportCoordinator.mostKept || now - entry.at >= ReportCoordinator.memory {
-        entries[entry.question] = nil
-      }
-    }
+  private struct Entry {
+    let task: Task<ReportAnswer, any Error>
+    var endedAt: ContinuousClock.Instant?
+    /// Whether a client was asked to retry.
+    var isPromised = false
   }
 
   private let reports: ReportReader
   private let now: @Sendable () -> Timestamp
-  private let state = Mutex(State())
-  private let (questions, asked) = AsyncStream.makeStream(of: ReportQuestion.self)
+  private let entries = Mutex<[ReportQuestion: Entry]>([:])
+  /// One for each report that may begin.
+  private let (permits, permit) = AsyncStream.makeStream(of: Void.self)
 
   package init(reports: ReportReader, now: @escaping @Sendable () -> Timestamp) {
     self.reports = reports
     self.now = now
   }
 
-  // MARK: Asking
-
   package func outcome(_ question: ReportQuestion, within patience: Duration = patience) async
     -> Outcome
   {
-    if !ask(question) { return .failed(Problem.unavailable("Too many reports are running.")) }
-    switch await result(of: question, within: patience) {
-    case .success(let answer)?: return .answered(answer)
-    case .failure(let error)?: return .failed(error)
-    case nil: return .working
+    guard let entry = entry(of: question) else {
+      return .failed(Problem.unavailable("Too many reports are running."))
     }
-  }
-
-  /// The result; nil: it is not ready, and will be kept.
-  private func result(of question: ReportQuestion, within patience: Duration) async -> Result? {
-    let (results, waiter) = AsyncStream.makeStream(of: Result.self)
-    let isWaiting = state.withLock { state in
-      guard patience > .zero, case .asked(let waiting, let isPromised)? = state.entries[question]
-      else { return false }
-      state.entries[question] = .asked(waiting: waiting + [waiter], isPromised: isPromised)
-      return true
-    }
-    if isWaiting {
-      let timer = Task {
-        try? await Task.sleep(for: patience)
-        waiter.finish()
+    let result =
+      entry.endedAt == nil
+      ? await entry.task.result(within: patience) : await entry.task.result
+    return entries.withLock { entries in
+      let isCurrent = entries[question]?.task == entry.task
+      switch result {
+      case .success(let answer)?:
+        if isCurrent, entries[question]?.isPromised == false { entries[question] = nil }
+        return .answered(answer)
+      case .failure(let error)?:
+        // A retry after a failure runs the report again.
+        if isCurrent { entries[question] = nil }
+        return .failed(error)
+      case nil:
+        if isCurrent { entries[question]?.isPromised = true }
+        return .working
       }
-      defer { timer.cancel() }
-      for await result in results { return result }
     }
-    // It may have arrived just now.
-    return state.withLock { $0.promise(question) }
   }
 
-  /// Starts the report unless it is running or its result is kept; false if too many are waiting.
-  private func ask(_ question: ReportQuestion) -> Bool {
-    let isNew: Bool? = state.withLock { state in
-      state.tidy(at: .now)
-      if state.entries[question] != nil { return false }
-      let waiting = state.entries.values.count { if case .asked = $0 { true } else { false } }
+  /// The running or kept report, or a new one; nil if too many are waiting.
+  private func entry(of question: ReportQuestion) -> Entry? {
+    entries.withLock { entries in
+      Self.tidy(&entries, at: .now)
+      if let entry = entries[question] { return entry }
+      let waiting = entries.values.count { $0.endedAt == nil }
       guard waiting < Self.mostWaiting else { return nil }
-      state.entries[question] = .asked(waiting: [], isPromised: false)
-      return true
+      // Detached from the request, which may end before it.
+      let entry = Entry(task: Task.detached { try await self.answer(question) })
+      entries[question] = entry
+      return entry
     }
-    guard let isNew else { return false }
-    if isNew { asked.yield(question) }
-    return true
   }
 
-  // MARK: Answering
+  /// Drops results that are too old, and the oldest beyond the limit.
+  private static func tidy(
+    _ entries: inout [ReportQuestion: Entry], at now: ContinuousClock.Instant
+  ) {
+    let ended = entries.compactMap { question, entry in entry.endedAt.map { (question, $0) } }
+      .sorted { $0.1 > $1.1 }
+    for (index, (question, endedAt)) in ended.enumerated()
+    where index >= mostKept || now - endedAt >= memory {
+      entries[question] = nil
+    }
+  }
 
-  /// Runs reports, a few at a time, until the server shuts down.
+  private func answer(_ question: ReportQuestion) async throws -> ReportAnswer {
+    defer { entries.withLock { $0[question]?.endedAt = .now } }
+    for await _ in permits {
+      defer { permit.yield() }
+      return try await question.answer(from: reports, at: now())
+    }
+    throw CancellationError()
+  }
+
+  /// Permits a few reports at a time, until the server shuts down.
   package func run() async throws {
-    await cancelWhenGracefulShutdown {
-      await withTaskGroup(of: Void.self) { group in
-        for _ in 0..<Self.mostAtOnce {
-          group.addTask {
-            for await question in self.questions { await self.answer(question) }
-          }
-        }
-      }
-    }
-  }
-
-  private func answer(_ question: ReportQuestion) async {
-    let result: Result
-    do {
-      result = .success(try await question.answer(from: reports, at: now()))
-    } catch {
-      result = .failure(error)
-    }
-    state.withLock { state in
-      guard case .asked(let waiting, let isPromised)? = state.entries[question] else { return }
-      let isTaken = waiting.map { waiter in
-        if case .enqueued = waiter.yield(result) { true } else { false }
-      }
-      // Without a waiting request, the one that asked is about to look, or has gone.
-      let isKept = isPromised || waiting.isEmpty || isTaken.contains(false)
-      state.entries[question] = isKept ? .done(result, at: .now) : nil
-    }
+    for _ in 0..<Self.mostAtOnce { permit.yield() }
+    try? await gracefulShutdown()
+    permit.finish()
+    let tasks = entries.withLock { $0.values.map(\.task) }
+    for task in tasks { task.cancel() }
+    for task in tasks { _ = await task.result }
   }
 }
 

@@ -6,21 +6,19 @@ import LedgerStorage
 package import Subscriptions
 
 /// Original transactions, with their charges and owners.
-struct OriginalTransactionController: Sendable {
-  let ledger: Ledger
-  let catalogue: CatalogueCache
-  let now: @Sendable () -> Timestamp
+struct OriginalTransactionController: Controller {
+  let api: API
 
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = OriginalTransactionID(try context.parameter(.originalTransactionID))
     guard
-      let line = try await line(id, environment: try Query(request.uri)?.environment()),
+      let line = try await line(id, environment: try request.query.environment()),
       let original = try await ledger.ownership.original(of: line)
     else {
       throw Problem(
         .unknownOriginalTransaction, "Original transaction \(id) is not recorded.")
     }
-    let (catalogue, now) = (catalogue.catalogue, now())
+    let (catalogue, now) = (catalogue, now())
     let bindings = Binding.bindings(of: original.rule.charges, decisions: original.rule.decisions)
     // The entitlement that an account owning all its charges would have.
     let current = original.current(in: catalogue, at: now)
@@ -49,14 +47,10 @@ struct OriginalTransactionController: Sendable {
 
   /// Previews the owner of a purchase and of a renewal made now.
   func preview(_ request: Request, context: APIContext) async throws -> Response {
-    let query = Query(request.uri)
-    guard let accountID = try query?.text(.accountID) else {
-      throw Problem.invalid(TextField.accountID.name, "is missing")
-    }
-    guard let originalID = try query?.text(.originalTransactionID) else {
-      throw Problem.invalid(TextField.originalTransactionID.name, "is missing")
-    }
-    let environment = try query?.environment()
+    let query = request.query
+    let accountID = try query.required(.accountID)
+    let originalID = try query.required(.originalTransactionID)
+    let environment = try query.environment()
     let id = OriginalTransactionID(originalID)
     // An unknown original transaction has no owner: the first account to submit it becomes it.
     let line =

@@ -6,15 +6,15 @@ package import LedgerStorage
 package import Subscriptions
 
 /// Shows a charge with its owner and the reasons, and acknowledges its delivery.
-package struct TransactionController: Sendable {
-  let ledger: Ledger
-  let catalogue: CatalogueCache
-  let now: @Sendable () -> Timestamp
+package struct TransactionController: Controller {
+  package let api: API
+
+  package init(api: API) { self.api = api }
 
   package func show(_ request: Request, context: APIContext) async throws -> Response {
     let (report, original) = try await find(request, context)
     let history = try await ledger.ownership.history(of: report.charge, in: original)
-    let catalogue = catalogue.catalogue
+    let catalogue = catalogue
     return Response(capacity: 4096) { json in
       json.transactionMembers(report, in: catalogue)
       json.member("order_id", report.orderID)
@@ -24,17 +24,10 @@ package struct TransactionController: Sendable {
     }
   }
 
-  private struct DeliveryRequest: Decodable {
-    var accountID: String
-
-    private enum CodingKeys: String, CodingKey { case accountID = "account_id" }
-  }
-
   /// Records the delivery of a charge; repeats return the first one.
   package func acknowledgeDelivery(_ request: Request, context: APIContext) async throws -> Response
   {
-    let accountID = try TextField.accountID.checked(
-      try await request.json(DeliveryRequest.self).accountID)
+    let accountID = try await request.json().required(.accountID)
     let (report, _) = try await find(request, context)
     // After a merge, either account ID may acknowledge the delivery.
     guard let named = try await ledger.accounts.account(accountID),
@@ -57,9 +50,9 @@ package struct TransactionController: Sendable {
     -> (ChargeReport, RecordedOriginalTransaction)
   {
     let id = TransactionID(try context.parameter(.transactionID))
-    let query = Query(request.uri)
-    let environment = try query?.environment()
-    let productID = try query?.text(.productID).map { ProductID($0) }
+    let query = request.query
+    let environment = try query.environment()
+    let productID = try query.text(.productID).map { ProductID($0) }
     let lines = try await ledger.ownership.lines(of: id)
       .filter { environment == nil || $0.environment == environment }
     let unknown = Problem(.unknownTransaction, "Transaction \(id) is not recorded.")
@@ -80,7 +73,7 @@ package struct TransactionController: Sendable {
         .ambiguous, "Transaction \(id) has charges of more than one product: add `product_id`.")
     }
     guard let key = keys.first,
-      let report = ChargeReport(of: key, in: original, catalogue: catalogue.catalogue)
+      let report = ChargeReport(of: key, in: original, catalogue: catalogue)
     else { throw unknown }
     return (report, original)
   }

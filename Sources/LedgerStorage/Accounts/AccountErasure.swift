@@ -273,7 +273,7 @@ extension Erasure.Removed: JSONWritable {
       json.member("submissions", submissions)
       json.member("payloads", payloads)
       json.member("exchanges", exchanges)
-      json.member("told_entitlements", publishedEntitlements)
+      json.member("published_entitlements", publishedEntitlements)
       json.member("jobs", jobs)
       json.member("deliveries", deliveries)
     }

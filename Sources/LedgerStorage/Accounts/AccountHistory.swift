@@ -22,7 +22,7 @@ package struct RelatedAccounts: Sendable {
 }
 
 /// The position of an entry in an account's history, which is ordered by recording date.
-package struct HistoryPlace: Hashable, Sendable {
+package struct HistoryPlace: Hashable, Codable, Sendable {
   package let recordedAt: Timestamp
   package let line: OriginalTransactionKey
   package let number: Int

@@ -225,11 +225,11 @@ extension ExportTable {
   }
 
   package static let writeBacks = ExportTable(
-    "app_store_write_back AS t", key: line + [("telling_id", "bigint")],
+    "app_store_write_back AS t", key: line + [("write_back_id", "bigint")],
     [
       "environment", "original_transaction_id",
-      Field("telling_id", column: "write_back_id", "t.write_back_id::text"), "kind",
-      .time("told_at", "sent_at"),
+      Field("write_back_id", "t.write_back_id::text"), "kind",
+      .time("sent_at"),
       "bundle_id", "transaction_id", "notification_id", .account("account_id", "account_key"),
       "outcome", "reason", "http_status", "error_code", "delivery_status",
     ])

@@ -117,14 +117,9 @@ extension TraceContext {
   package var traceparent: String { "00-\(trace)-\(span.hexadecimal)-0\(isSampled ? 1 : 0)" }
 
   private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? {
-    var number: UInt64 = 0
-    for byte in digits {
-      let character = Character(Unicode.Scalar(byte))
-      // Upper case is not valid here.
-      guard !character.isUppercase, let digit = character.hexDigitValue else { return nil }
-      number = number << 4 | UInt64(digit)
-    }
-    return number
+    // Upper case is not valid here.
+    guard digits.allSatisfy("0123456789abcdef".utf8.contains) else { return nil }
+    return UInt64(String(decoding: digits, as: UTF8.self), radix: 16)
   }
 }
 

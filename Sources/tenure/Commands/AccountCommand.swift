@@ -21,7 +21,6 @@ struct AccountCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Merges a guest account into a member account: charges, orders and grants move.")
 
-    @OptionGroup var options: SettingOptions
     @OptionGroup var action: AdministratorOptions
 
     @Argument(help: "The guest account.")
@@ -31,7 +30,7 @@ struct AccountCommand: AsyncParsableCommand {
     var into: String
 
     func run() async throws {
-      let merger = try await options.withLedger { ledger, terms, now in
+      let merger = try await action.options.withLedger { ledger, terms, now in
         let merger = try await ledger.accounts.merge(
           account, into: into, by: action.administrator, terms: terms, at: now)
         // Finishes the merge of an account with many charges without relying on a worker.
@@ -64,14 +63,13 @@ struct AccountCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Deletes a customer's personal data; keeps financial records. Irreversible.")
 
-    @OptionGroup var options: SettingOptions
     @OptionGroup var action: AdministratorOptions
 
     @Argument(help: "The account ID or its pseudonym.")
     var account: String
 
     func run() async throws {
-      let erasure = try await options.withLedger { ledger, _, now in
+      let erasure = try await action.options.withLedger { ledger, _, now in
         try await ledger.accounts.erase(account, by: action.administrator, at: now)
       }
       print(
@@ -88,7 +86,6 @@ struct AccountCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Grants an account an entitlement without a purchase.")
 
-    @OptionGroup var options: SettingOptions
     @OptionGroup var action: AdministratorOptions
 
     @Argument(help: "The account ID.")
@@ -108,7 +105,7 @@ struct AccountCommand: AsyncParsableCommand {
     var id: UUID?
 
     func run() async throws {
-      let (stored, isNew) = try await options.withLedger { ledger, terms, now in
+      let (stored, isNew) = try await action.options.withLedger { ledger, terms, now in
         guard until.map({ now < $0 }) ?? true else {
           throw SettingError(name: "--until", fault: "must be in the future")
         }
@@ -124,14 +121,13 @@ struct AccountCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Revokes a grant with immediate effect.")
 
-    @OptionGroup var options: SettingOptions
     @OptionGroup var action: AdministratorOptions
 
     @Argument(help: "The grant ID.", transform: ArgumentText.uuid)
     var grant: UUID
 
     func run() async throws {
-      let stored = try await options.withLedger { ledger, terms, now in
+      let stored = try await action.options.withLedger { ledger, terms, now in
         try await ledger.grants.revokeGrant(grant, by: action.administrator, terms: terms, at: now)
       }
       print("revoked \(stored.grant.entitlement) of \(stored.accountID)")
@@ -142,14 +138,13 @@ struct AccountCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Writes everything stored about an account as JSON.")
 
-    @OptionGroup var options: SettingOptions
     @OptionGroup var action: AdministratorOptions
 
     @Argument(help: "The account ID or its pseudonym.")
     var account: String
 
     func run() async throws {
-      try await options.withLedger { ledger, terms, now in
+      try await action.options.withLedger { ledger, terms, now in
         guard let found = try await ledger.accounts.account(account) else {
           throw LedgerError.unknownAccount(account)
         }
@@ -166,6 +161,8 @@ struct AccountCommand: AsyncParsableCommand {
 
 /// The administrator and reason that the audit log records.
 struct AdministratorOptions: ParsableArguments {
+  @OptionGroup var options: SettingOptions
+
   @Option(help: "Reason, for the audit log.", transform: ArgumentText.reason)
   var reason: String
 

@@ -22,7 +22,7 @@ struct AuditCommand: AsyncParsableCommand {
 
   func run() async throws {
     let start = try resumption.start
-    let progress = AuditProgressBar("original transactions audited")
+    let progress = ProgressBar("original transactions audited")
     let audit = try await options.useDatabase { database, _, _ in
       try await Ledger(database: database).auditor.audit(after: start) { progress.show($0) }
     }
@@ -57,7 +57,7 @@ struct RebuildCommand: AsyncParsableCommand {
 
   func run() async throws {
     let start = try resumption.start
-    let progress = AuditProgressBar("original transactions rebuilt")
+    let progress = ProgressBar("original transactions rebuilt")
     let (lines, rewritten) = try await options.useDatabase { database, _, _ in
       try await Ledger(database: database).auditor.rebuild(after: start) { progress.show($0) }
     }
@@ -87,26 +87,12 @@ struct ResumptionOptions: ParsableArguments {
   }
 }
 
-/// The progress of an audit or a rebuild on standard error, with the time left and the place.
-struct AuditProgressBar: Sendable {
-  private let what: String
-  private let bar: ProgressBar
-  private let began = ContinuousClock.now
-
-  init(_ what: String) {
-    self.what = what
-    bar = ProgressBar(what)
-  }
-
+extension ProgressBar {
+  /// Shows the progress of an audit or a rebuild, with the time left and the place.
   func show(_ progress: AuditProgress) {
-    bar.show(Self.text(progress, what, after: .now - began))
-  }
-
-  func finish() { bar.finish() }
-
-  static func text(_ progress: AuditProgress, _ what: String, after time: Duration) -> String {
-    let left = time * (progress.total - progress.done) / max(progress.done, 1)
-    return ProgressBar.text(progress.done, of: progress.total, what)
-      + ", \(left.components.seconds) s left, at \(progress.last.subject)"
+    let left = (.now - began) * (progress.total - progress.done) / max(progress.done, 1)
+    show(
+      "\(Self.text(progress.done, of: progress.total, what)), \(left.components.seconds) s left, "
+        + "at \(progress.last.subject)")
   }
 }

@@ -13,25 +13,23 @@ struct ChargeCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Assigns a charge to an account, overriding the ownership rule.")
 
-    @OptionGroup var options: SettingOptions
     @OptionGroup var action: AdministratorOptions
     @OptionGroup var charge: ChargeOptions
 
     @Option(help: "The new owner's account ID.")
     var account: String
 
-    func run() async throws { try await charge.place(with: account, action, options) }
+    func run() async throws { try await charge.place(with: account, action) }
   }
 
   struct Release: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Releases a charge from its owner; the next account that submits it owns it.")
 
-    @OptionGroup var options: SettingOptions
     @OptionGroup var action: AdministratorOptions
     @OptionGroup var charge: ChargeOptions
 
-    func run() async throws { try await charge.place(with: nil, action, options) }
+    func run() async throws { try await charge.place(with: nil, action) }
   }
 }
 
@@ -52,10 +50,10 @@ struct ChargeOptions: ParsableArguments {
   var effectiveFrom: Timestamp?
 
   fileprivate func place(
-    with account: String?, _ action: AdministratorOptions, _ options: SettingOptions
+    with account: String?, _ action: AdministratorOptions
   ) async throws {
     let id = TransactionID(transaction)
-    let isChanged = try await options.withLedger { ledger, terms, now in
+    let isChanged = try await action.options.withLedger { ledger, terms, now in
       let lines = try await ledger.ownership.lines(of: id)
         .filter { environment == nil || $0.environment == environment }
       guard Set(lines.map(\.environment)).count <= 1 else {

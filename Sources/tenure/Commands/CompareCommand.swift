@@ -6,6 +6,7 @@ import Intake
 import JSONText
 import LedgerStorage
 import Logging
+import Reports
 import Subscriptions
 
 struct CompareCommand: AsyncParsableCommand {
@@ -20,17 +21,13 @@ struct CompareCommand: AsyncParsableCommand {
       unreadable line.
       """)
 
-  enum Format: String, CaseIterable, ExpressibleByArgument {
-    case table, csv, json
-  }
-
   @OptionGroup var options: SettingOptions
 
   @Argument(help: "File to read, or - for standard input.")
   var file: String
 
   @Option(help: "table, csv, or json (one object per line).")
-  var format = Format.table
+  var format = ReportFormat.table
 
   @Option(help: "Minutes by which two ends may differ and still match.")
   var tolerance = 5
@@ -155,10 +152,10 @@ struct DifferencePrinter {
     "difference", "account_id", "entitlement", "until_there", "until_here", "explanation",
   ]
 
-  private let format: CompareCommand.Format
+  private let format: ReportFormat
   private(set) var counts: [AccessDifference.Kind: Int] = [:]
 
-  init(_ format: CompareCommand.Format) {
+  init(_ format: ReportFormat) {
     self.format = format
     if format == .csv { print(Self.names.joined(separator: ","), terminator: "\r\n") }
   }

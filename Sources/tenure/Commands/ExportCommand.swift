@@ -20,8 +20,8 @@ struct ExportCommand: AsyncParsableCommand {
       Source data: products and rates: all versions of the catalogue, and exchange rates. \
       accounts: keys, tokens and consents. submissions: submissions of app servers, without \
       receipts. notifications: Apple's notifications with retained bodies and all hashes. \
-      tellings: write-backs to Apple. ledger and checkpoints: all entries with their hashes, and \
-      the digests that audits noted. acts: administrator actions with their reasons.
+      write-backs: write-backs to Apple. ledger and checkpoints: all entries with their hashes, and \
+      the digests that audits noted. actions: administrator actions with their reasons.
 
       Reads page by page while programs run; rows that change during the export appear in their \
       old or new state.
@@ -30,10 +30,18 @@ struct ExportCommand: AsyncParsableCommand {
   enum Subject: String, CaseIterable, ExpressibleByArgument {
     case owners, entitlements, charges, orders, grants, unverified
     case products, rates, accounts, submissions, notifications
-    case writeBacks = "tellings"
+    case writeBacks = "write-backs"
     case ledger, checkpoints
-    case administratorActions = "acts"
+    case administratorActions = "actions"
   }
+
+  /// The subjects that are tables of the database.
+  private static let tables: [Subject: ExportTable] = [
+    .owners: .owners, .charges: .charges, .orders: .orders, .grants: .grants,
+    .unverified: .unverified, .rates: .rates, .accounts: .accounts, .submissions: .submissions,
+    .notifications: .notifications, .writeBacks: .writeBacks, .ledger: .entries,
+    .checkpoints: .checkpoints,
+  ]
 
   @OptionGroup var options: SettingOptions
 
@@ -61,26 +69,15 @@ struct ExportCommand: AsyncParsableCommand {
   func run() async throws {
     try await options.useDatabase { database, settings, logger in
       let ledger = Ledger(database: database)
+      if let table = Self.tables[subject] { return try await export(table, of: ledger) }
       switch subject {
-      case .owners: try await export(.owners, of: ledger)
-      case .entitlements:
+      case .products: try await exportProducts(of: ledger)
+      case .administratorActions: try await exportAdministratorActions(of: ledger)
+      default:
         let reader = EntitlementReader(
           ledger: ledger, catalogue: try await CatalogueCache(ledger: ledger, logger: logger),
           sandboxAccess: settings.sandboxAccess)
         try await exportEntitlements(of: ledger, reader, at: settings.clock.now())
-      case .charges: try await export(.charges, of: ledger)
-      case .orders: try await export(.orders, of: ledger)
-      case .grants: try await export(.grants, of: ledger)
-      case .unverified: try await export(.unverified, of: ledger)
-      case .products: try await exportProducts(of: ledger)
-      case .rates: try await export(.rates, of: ledger)
-      case .accounts: try await export(.accounts, of: ledger)
-      case .submissions: try await export(.submissions, of: ledger)
-      case .notifications: try await export(.notifications, of: ledger)
-      case .writeBacks: try await export(.writeBacks, of: ledger)
-      case .ledger: try await export(.entries, of: ledger)
-      case .checkpoints: try await export(.checkpoints, of: ledger)
-      case .administratorActions: try await exportAdministratorActions(of: ledger)
       }
     }
   }

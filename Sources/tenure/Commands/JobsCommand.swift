@@ -3,6 +3,7 @@ import BackgroundJobs
 import Bootstrap
 import Foundation
 import LedgerStorage
+import Reports
 import Subscriptions
 
 /// `tenure jobs`: lists, shows and retries jobs.
@@ -30,7 +31,7 @@ struct JobsCommand: AsyncParsableCommand {
 
     func run() async throws {
       let kind = try kind.map(JobsCommand.known)
-      try await JobsCommand.withLedger(options) { ledger, now in
+      try await options.withLedger { ledger, _, now in
         let counts = try await ledger.jobs.jobCounts(at: now)
         let discarded = try await ledger.jobs.discardedJobs(kind: kind, limit: max(0, limit))
         print(JobsReport.counts(counts, at: now))
@@ -50,8 +51,8 @@ struct JobsCommand: AsyncParsableCommand {
     var id: String
 
     func run() async throws {
-      let jobs = try await JobsCommand.withLedger(options) {
-        try await $0.jobs.jobs(named: id, at: $1)
+      let jobs = try await options.withLedger { ledger, _, now in
+        try await ledger.jobs.jobs(named: id, at: now)
       }
       guard !jobs.isEmpty else {
         throw CommandFailure(description: "no job has the ID or subject \(id)")
@@ -95,21 +96,13 @@ struct JobsCommand: AsyncParsableCommand {
         } else {
           .named(ids)
         }
-      let count = try await JobsCommand.withLedger(options) {
-        try await $0.jobs.restartJobs(selection, by: action.administrator, at: $1)
+      let count = try await options.withLedger { ledger, _, now in
+        try await ledger.jobs.restartJobs(selection, by: action.administrator, at: now)
       }
       guard count > 0 || ids.isEmpty else {
         throw CommandFailure(description: "no job with this ID or subject is waiting or parked")
       }
       print("retried  \(count)")
-    }
-  }
-
-  private static func withLedger<Value>(
-    _ options: SettingOptions, _ body: (Ledger, _ now: Timestamp) async throws -> Value
-  ) async throws -> Value {
-    try await options.useDatabase { database, settings, _ in
-      try await body(Ledger(database: database), settings.clock.now())
     }
   }
 
@@ -154,11 +147,11 @@ enum JobsReport {
       ("leased until", job.lockedUntil.map { "\($0)" }),
       ("parked at", job.discardedAt.map { "\($0)" }), ("reason", job.lastError),
     ]
-    return AppStoreText.columns(fields.compactMap { name, value in value.map { [name, $0] } })
+    return fields.compactMap { name, value in value.map { [name, $0] } }.aligned()
       .joined(separator: "\n")
   }
 
   private static func table(_ head: [String], _ rows: [[String]]) -> String {
-    AppStoreText.columns([head] + rows).joined(separator: "\n")
+    ([head] + rows).aligned().joined(separator: "\n")
   }
 }

@@ -99,7 +99,8 @@ struct PollCommand: AsyncParsableCommand {
 struct ProgressBar: Sendable {
   private static let width = 40
 
-  private let what: String
+  let what: String
+  let began = ContinuousClock.now
   let isTerminal = isatty(STDERR_FILENO) == 1
 
   init(_ what: String) {

@@ -34,7 +34,7 @@ struct SettingOptions: ParsableArguments {
   ) async throws -> Value {
     let settings = try await settings()
     let logger = settings.bootstrapLogger()
-    return try await withDatabase(settings, logger: logger) { database in
+    return try await Database.open(settings, logger: logger).use { database in
       try await body(database, settings, logger)
     }
   }

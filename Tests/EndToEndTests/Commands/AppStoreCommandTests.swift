@@ -3,6 +3,7 @@ import ArgumentParser
 import Crypto
 import Foundation
 import JSONText
+import Reports
 import Subscriptions
 import Testing
 
@@ -113,7 +114,7 @@ struct AppStoreCommandTests {
 
   @Test("columns are as wide as their widest cell")
   func columns() {
-    let rows = AppStoreText.columns([["A", "B", "C"], ["long", "", "x"], ["é", "two", ""]])
+    let rows = [["A", "B", "C"], ["long", "", "x"], ["é", "two", ""]].aligned()
     #expect(rows == ["A     B    C", "long       x", "é     two"])
   }
 

@@ -352,7 +352,7 @@ struct MovingCommandTests {
         #expect(entry.contains(#""format":"1","body":""#), "\(entry)")
         #expect(entry.contains(/"hash":"[0-9a-f]{64}","stored_at":"20.*"/), "\(entry)")
       }
-      let actions = try await exported("acts")
+      let actions = try await exported("actions")
       #expect(actions.count == 1)
       #expect(actions.first?.contains(#""reason":"She asked, twice.","account_id":"anna""#) == true)
     }
@@ -420,7 +420,7 @@ struct MovingCommandTests {
           + #""original_transaction_id":null,"transaction_id":null,"processed_at":"\#(now)","#
           + #""outcome":"nothing_to_record","problem":null,"aged_out_at":null,"bytes":"7","#
           + #""sha256":"\#(hash)","body":"ey.a\n\"b"}"# + "\n")
-      let writeBacks = try await run(["export", "tellings"])
+      let writeBacks = try await run(["export", "write-backs"])
       #expect(writeBacks.status == 0, "\(writeBacks.errors)")
       let lines = writeBacks.output.split(separator: "\r\n").dropFirst().map { line in
         line.split(separator: ",", omittingEmptySubsequences: false).enumerated()

@@ -34,7 +34,7 @@ struct AdministrationTests {
   }
 
   private func actions(_ api: TestAPI, _ query: String = "") async throws -> [JSONValue] {
-    try await api.get("/v1/administrator-acts\(query)", as: .admin)["acts"]?.array ?? []
+    try await api.get("/v1/administrator-actions\(query)", as: .admin)["actions"]?.array ?? []
   }
 
   // MARK: Transfers
@@ -444,8 +444,8 @@ struct AdministrationTests {
       #expect(signed?["status"] == "rejected")
       #expect(signed?["signed_transactions"] == ["a.b.c"])
       #expect(answer["events"]?.array?.isEmpty == false)
-      #expect(answer["administrator_acts"]?.array?.count == 5)
-      let transfers = (answer["administrator_acts"]?.array ?? []).filter {
+      #expect(answer["administrator_actions"]?.array?.count == 5)
+      let transfers = (answer["administrator_actions"]?.array ?? []).filter {
         $0["action"] == "transfer"
       }
       #expect(transfers.map { $0["account_id"] } == ["4711", "another_account"])
@@ -471,17 +471,17 @@ struct AdministrationTests {
           .post, "/v1/grants",
           ["account_id": "4712", "entitlement": .string("e\(number)"), "reason": "r"], as: .admin)
       }
-      var (path, found): (String, [String]) = ("/v1/administrator-acts?limit=2", [])
+      var (path, found): (String, [String]) = ("/v1/administrator-actions?limit=2", [])
       for _ in 0..<5 {
         let page = try await api.get(path, as: .admin)
-        found += page["acts"]?.array?.compactMap { $0["data"]?["entitlement"]?.string } ?? []
+        found += page["actions"]?.array?.compactMap { $0["data"]?["entitlement"]?.string } ?? []
         guard let next = page["next"]?.string else { break }
-        path = "/v1/administrator-acts?limit=2&after=\(next)"
+        path = "/v1/administrator-actions?limit=2&after=\(next)"
       }
       #expect(found == ["e5", "e4", "e3", "e2", "e1"])
-      let bad = try await api.get("/v1/administrator-acts?after=x", as: .admin)
+      let bad = try await api.get("/v1/administrator-actions?after=x", as: .admin)
       #expect(bad.field == "after")
-      let unknown = try await api.get("/v1/administrator-acts?account_id=unknown", as: .admin)
+      let unknown = try await api.get("/v1/administrator-actions?account_id=unknown", as: .admin)
       #expect(unknown.code == "unknown_account")
     }
   }

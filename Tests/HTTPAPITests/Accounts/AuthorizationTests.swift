@@ -42,7 +42,7 @@ struct AuthorizationTests {
     "DELETE /v1/grants/{grant_id}": .admin,
     "DELETE /v1/accounts/{account_id}": .admin,
     "GET /v1/accounts/{account_id}/export": .admin,
-    "GET /v1/administrator-acts": .admin,
+    "GET /v1/administrator-actions": .admin,
     "POST /v1/events/{event_id}/redelivery": .admin,
     "GET /v1/reports": .admin,
     "GET /v1/reports/{name}": .admin,

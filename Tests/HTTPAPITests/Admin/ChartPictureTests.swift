@@ -3,6 +3,7 @@ import Testing
 
 @testable import AdminSite
 @testable import HTTPAPI
+@testable import Reports
 
 struct ChartPictureTests {
   /// The first days of November 2026.
@@ -162,22 +163,40 @@ struct ChartPictureTests {
   }
 
   @Test func `cohorts are a triangle of shares, rounded down, with their heat`() {
+    let cohorts: [(String, size: Int64, retained: [Int64])] = [
+      ("2026-10-01", 3, [3, 2, 1]), ("2026-11-01", 1000, [1000, 999]), ("2026-12-01", 0, [0]),
+    ]
+    let columns: [ReportColumn] = [
+      ReportColumn("cohort", .date), ReportColumn("period", .number),
+      ReportColumn("cohort_size", .number), ReportColumn("retained", .number),
+    ]
+    let report = ReportTable(
+      report: .retention, asOf: Timestamp(CalendarDate(year: 2026, month: 12, day: 31)),
+      columns: columns,
+      rows: cohorts.flatMap { cohort in
+        cohort.retained.enumerated().map { period, retained in
+          [
+            .date(cohort.0), .number(Int64(period)), .number(cohort.size), .number(retained),
+          ]
+        }
+      }, isCutShort: false)
     let table = DataTable(
-      cohorts: [
-        Cohort(label: "Oct 2026", size: 3, retained: [3, 2, 1], hrefs: ["/0", "/1", "/2"]),
-        Cohort(label: "Nov 2026", size: 1000, retained: [1000, 999]),
-        Cohort(label: "Dec 2026", size: 0, retained: [0]),
-      ],
-      caption: "Retained")
+      cohortsOf: report, of: ReportRequest(.retention, query: nil, at: report.asOf))
     #expect(table.columns.map(\.label) == ["Cohort", "Size", "Month 0", "1", "2"])
     #expect(
       table.rows.map { $0.cells.map(\.text) } == [
-        ["Oct 2026", "3", "100.0 %", "66.6 %", "33.3 %"],
-        ["Nov 2026", "1,000", "100.0 %", "99.9 %", ""],
-        ["Dec 2026", "0", "", "", ""],
+        ["2026-10", "3", "100.0 %", "66.6 %", "33.3 %"],
+        ["2026-11", "1,000", "100.0 %", "99.9 %", ""],
+        ["2026-12", "0", "", "", ""],
       ])
     #expect(table.rows[0].cells.map(\.heat) == [nil, nil, 10, 6, 3])
     #expect(table.rows[1].cells.map(\.heat) == [nil, nil, 10, 9, nil])
-    #expect(table.rows[0].cells.map(\.href) == [nil, nil, "/0", "/1", "/2"])
+    let hrefs = table.rows[0].cells.map { $0.href ?? "" }
+    #expect(hrefs[0].isEmpty)
+    #expect(hrefs[1].contains("cell=cohort_size&from=2026-10-01&to=2026-10-01"), "\(hrefs)")
+    for period in 0...2 {
+      #expect(hrefs[period + 2].contains("cell=retained"), "\(hrefs)")
+      #expect(hrefs[period + 2].contains("period=\(period)"), "\(hrefs)")
+    }
   }
 }

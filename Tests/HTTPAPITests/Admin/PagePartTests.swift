@@ -32,11 +32,11 @@ struct PagePartTests {
 
   @Test func `of a list that goes on, in a page with several`() throws {
     let part = try PagePart(URI("/x?jobs_limit=2&after=9"), of: "/x?id=.", prefix: "jobs_")
-    #expect(part.after == nil)
-    let (elements, paging) = part.part(of: [1, 2, 3]) { "\($0)" }
+    #expect(part.page.after == nil)
+    let (elements, paging) = part.part(of: [1, 2, 3]) { $0 }
     #expect(elements == [1, 2])
     #expect(paging?.text == "2 rows, more on the next page")
     #expect(paging?.nextHref == "/x?id=.&jobs_after=2&jobs_limit=2")
-    #expect(part.part(of: [1, 2]) { "\($0)" }.paging == nil)
+    #expect(part.part(of: [1, 2]) { $0 }.paging == nil)
   }
 }

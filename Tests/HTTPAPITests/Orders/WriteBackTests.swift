@@ -428,7 +428,7 @@ struct WriteBackTests {
           ["tellings_skipped", "consumption no_consent", 1],
         ])
       let export = try await stage.api.get("/v1/accounts/ben/export", as: .admin)
-      let shown = export["apple_tellings"]?.array ?? []
+      let shown = export["write_backs"]?.array ?? []
       #expect(shown.map { $0["outcome"] } == ["accepted", "skipped"])
       #expect(shown.map { $0["transaction_id"] } == [.null, .string(last.rawValue)])
       var browser = try await AdminBrowser.loggedIn(stage.api)

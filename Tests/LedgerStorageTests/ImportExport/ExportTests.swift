@@ -134,7 +134,7 @@ struct ExportTests {
       #expect(Set(notifications.flatMap { $0.map { $0["notification_id"] } }).count == count)
       let writeBacks = try await pages(of: .writeBacks, ledger)
       #expect(writeBacks.map(\.count) == [ExportStore.exportPage, 3])
-      #expect(Set(writeBacks.flatMap { $0.map { $0["telling_id"] } }).count == count)
+      #expect(Set(writeBacks.flatMap { $0.map { $0["write_back_id"] } }).count == count)
       let rates = try await pages(of: .rates, ledger)
       #expect(rates.map(\.count) == [ExportStore.exportPage, 3])
       #expect(Set(rates.flatMap { $0.map { $0["recorded_at"] } }).count == count)

@@ -22,6 +22,17 @@ struct AppStoreCommand: AsyncParsableCommand {
     ])
 }
 
+/// A command that sends requests to the App Store Server API and prints a report of the responses.
+protocol AppStoreQuery: AsyncParsableCommand {
+  var options: AppStoreOptions { get }
+
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport
+}
+
+extension AppStoreQuery {
+  func run() async throws { try await options.report(report) }
+}
+
 /// The options of all commands that query the App Store Server API.
 struct AppStoreOptions: ParsableArguments {
   @Option(name: .customLong("config"), help: "Settings file with NAME=value lines.")

@@ -3,27 +3,26 @@ import JSONText
 import Reports
 import Subscriptions
 
-/// The output of a command, as JSON and as text with the same content.
+/// The output of a command: a JSON object, or a text with the same contents.
 struct AppStoreReport {
-  enum Block {
-    /// Names and values, with the values aligned.
-    case fields([(name: String, value: String)])
-    /// Column names and rows, each column as wide as its widest cell.
-    case table([String], [[String]])
-    case line(String)
-  }
-
-  var members: [JSONValue.Member] = []
-  var blocks: [Block] = []
-  /// The number of signed parts, and of those that failed verification.
-  var parts = 0
-  var refused = 0
-  /// The error that cut a list short.
+  private var members: [JSONValue.Member] = []
+  private let remark: String?
   var failure: (any Error)?
 
-  init(_ environment: Environment) {
+  /// - Parameters:
+  ///   - object: An object whose members are added, except those that are there already.
+  ///   - remark: A sentence at the end of the text.
+  ///   - failure: The error that cut a list short, or that Apple did not do what was requested.
+  init(
+    _ environment: Environment, _ members: KeyValuePairs<String, JSONValue?> = [:],
+    membersOf object: JSONValue = [:], remark: String? = nil, failure: (any Error)? = nil
+  ) {
+    (self.remark, self.failure) = (remark, failure)
     add("environment", .string(environment.rawValue))
-    blocks.append(.fields([("environment", environment.rawValue)]))
+    for (name, value) in members { add(name, value) }
+    for name in object.keys where !self.members.contains(where: { $0.key.rawValue == name }) {
+      add(name, object[name])
+    }
   }
 
   mutating func add(_ name: String, _ value: JSONValue?) {
@@ -31,68 +30,220 @@ struct AppStoreReport {
     members.append(JSONValue.Member(key: name, value: value))
   }
 
-  mutating func show(_ name: String, _ value: JSONValue?) {
-    guard let value else { return }
-    add(name, value)
-    blocks.append(.fields([(name, AppStoreText.text(value, of: name))]))
-  }
-
   func text(_ format: OutputFormat) -> String {
     switch format {
     case .json: String(decoding: JSONValue.object(members).bytes, as: UTF8.self)
-    case .text: AppStoreText.text(blocks)
+    case .text: text
     }
   }
 
-  /// Throws if a part failed verification or a list was cut short.
+  /// Throws if a part failed verification, or for the report's failure.
   func check() throws {
     if let failure { throw failure }
+    let parts = members.flatMap { $0.value.signedParts }
+    let refused = parts.count { $0["verified"] == false }
     guard refused == 0 else {
-      throw CommandFailure(description: "\(refused) of \(parts) signed parts were refused")
+      throw CommandFailure(description: "\(refused) of \(parts.count) signed parts were refused")
     }
+  }
+
+  /// The members as fields, signed parts and tables, and then the remark.
+  private var text: String {
+    var blocks: [[String]] = []
+    var fields: [[String]] = []
+    func endBlock(_ lines: [String] = []) {
+      blocks.append(fields.aligned())
+      blocks.append(lines)
+      fields = []
+    }
+    for member in members {
+      let (name, value) = (member.key.rawValue, member.value)
+      if let table = Self.tables[name], let elements = value.array {
+        let elements = name == "groups" ? elements.flatMap(Self.subscriptions) : elements
+        let rows = elements.map { element in table.map { $0.cell(element) } }
+          .filter { $0.contains { !$0.isEmpty } }
+        endBlock(rows.isEmpty ? [] : ([table.map(\.head)] + rows).aligned())
+        blocks.append(
+          elements.enumerated().flatMap { index, element in
+            element.signedParts.compactMap(\.refusal).map { "\(index + 1). \($0)" }
+          })
+        fields.append([name == "groups" ? "subscriptions" : name, "\(elements.count)"])
+      } else if value["signed"] != nil {
+        fields.append(["signature", value.refusal ?? "verified"])
+        endBlock()
+        fields = AppStoreText.fields(value["payload"] ?? [:]).map { [$0.name, $0.value] }
+      } else {
+        fields += AppStoreText.fields(value, within: name).map { [$0.name, $0.value] }
+      }
+    }
+    endBlock(remark.map { [$0] } ?? [])
+    return blocks.filter { !$0.isEmpty }.map { $0.joined(separator: "\n") }
+      .joined(separator: "\n\n")
+  }
+
+  // MARK: Tables
+
+  private struct Column: Sendable {
+    let head: String
+    let cell: @Sendable (JSONValue) -> String
+
+    init(_ head: String, _ cell: @escaping @Sendable (JSONValue) -> String) {
+      (self.head, self.cell) = (head, cell)
+    }
+
+    /// A member of the elements, by its path.
+    init(_ head: String, _ path: String) {
+      self.init(head) { AppStoreText.text($0.member(path) ?? "", of: path) }
+    }
+  }
+
+  /// The columns of lists, by the lists' names.
+  private static let tables: [String: [Column]] = [
+    "transactions": [
+      Column("PURCHASED", "payload.purchaseDate"), Column("TRANSACTION", "payload.transactionId"),
+      Column("ORIGINAL", "payload.originalTransactionId"), Column("PRODUCT", "payload.productId"),
+      Column("EXPIRES", "payload.expiresDate"), Column("REASON", "payload.transactionReason"),
+      Column("PRICE") {
+        AppStoreText.price(
+          $0.member("payload.price")?.integer, $0.member("payload.currency")?.string)
+      },
+      Column("NOTES") { notes($0["payload"]).joined(separator: ", ") },
+    ],
+    "groups": [
+      Column("GROUP", "group"), Column("ORIGINAL", "originalTransactionId"),
+      Column("STATUS") { statuses[$0["status"]?.integer ?? 0] ?? "" },
+      Column("PRODUCT", "transaction.payload.productId"),
+      Column("EXPIRES", "transaction.payload.expiresDate"),
+      Column("RENEWS") { line in
+        line.member("renewalInfo.payload.autoRenewStatus").map { $0 == 1 ? "yes" : "no" } ?? ""
+      },
+      Column("NEXT PRODUCT", "renewalInfo.payload.autoRenewProductId"),
+      Column("NOTES") { line in
+        let renewal = line.member("renewalInfo.payload")
+        let others = [
+          note("grace period until", renewal, "gracePeriodExpiresDate"),
+          note("expiration intent", renewal, "expirationIntent"),
+        ]
+        return (notes(line.member("transaction.payload")) + others.compactMap(\.self))
+          .joined(separator: ", ")
+      },
+    ],
+    "notifications": [
+      Column("SIGNED", "notification.payload.signedDate"),
+      Column("TYPE", "notification.payload.notificationType"),
+      Column("SUBTYPE", "notification.payload.subtype"),
+      Column("TRANSACTION", "transaction.transactionId"),
+      Column("ORIGINAL", "transaction.originalTransactionId"),
+      Column("ATTEMPTS") { "\($0["sendAttempts"]?.array?.count ?? 0)" },
+      Column("LAST RESULT") { sent in
+        sent["sendAttempts"]?.array?.max {
+          ($0["attemptDate"]?.integer ?? 0) < ($1["attemptDate"]?.integer ?? 0)
+        }?["sendAttemptResult"]?.string ?? ""
+      },
+      Column("UUID", "notification.payload.notificationUUID"),
+    ],
+    "sendAttempts": [Column("ATTEMPT", "attemptDate"), Column("RESULT", "sendAttemptResult")],
+  ]
+
+  private static let statuses: [Int64: String] = [
+    1: "active", 2: "expired", 3: "billing retry", 4: "grace period", 5: "revoked",
+  ]
+
+  /// The subscriptions of a group, each with the group's identifier.
+  private static func subscriptions(of group: JSONValue) -> [JSONValue] {
+    (group["lines"]?.array ?? []).map { line in
+      guard case .object(let members) = line else { return line }
+      let identifier = group["subscriptionGroupIdentifier"] ?? ""
+      return .object(members + [JSONValue.Member(key: "group", value: identifier)])
+    }
+  }
+
+  /// Revocation, upgrade, ownership and offers of a transaction.
+  private static func notes(_ payload: JSONValue?) -> [String] {
+    let ownership = note("", payload, "inAppOwnershipType")
+    return [
+      note("revoked", payload, "revocationDate"),
+      payload?["isUpgraded"] == true ? "upgraded" : nil,
+      ownership == InAppOwnershipType.purchased.rawValue ? nil : ownership,
+      note("", payload, "offerDiscountType"), note("offer", payload, "offerIdentifier"),
+    ].compactMap(\.self)
+  }
+
+  private static func note(_ words: String, _ payload: JSONValue?, _ name: String) -> String? {
+    payload?[name].map { (words.isEmpty ? "" : words + " ") + AppStoreText.text($0, of: name) }
+  }
+}
+
+extension JSONValue {
+  static func object(_ members: KeyValuePairs<String, JSONValue?>) -> JSONValue {
+    .object(members.compactMap { name, value in value.map { Member(key: name, value: $0) } })
+  }
+
+  /// A member of nested objects; the names in `path` are separated by dots.
+  fileprivate func member(_ path: String) -> JSONValue? {
+    path.split(separator: ".").reduce(self as JSONValue?) { $0?[String($1)] }
+  }
+
+  /// All signed parts of responses in this value.
+  fileprivate var signedParts: [JSONValue] {
+    switch self {
+    case .object where self["signed"] != nil: [self]
+    case .object(let members): members.flatMap(\.value.signedParts)
+    case .array(let elements): elements.flatMap(\.signedParts)
+    default: []
+    }
+  }
+
+  /// Why a signed part was refused; nil if it was verified.
+  fileprivate var refusal: String? { self["detail"]?.string.map { "refused: \($0)" } }
+}
+
+extension SignedPart {
+  func json(_ payload: (Value) -> JSONValue) -> JSONValue {
+    .object([
+      "signed": .string(jws), "verified": .bool(refusal == nil), "payload": value.map(payload),
+      "reason": refusal.map { .string($0.reason.rawValue) },
+      "detail": refusal.map { .string($0.description) },
+    ])
+  }
+}
+
+extension [SignedPart<SignedTransaction>] {
+  var json: JSONValue { .array(map { $0.json(\.payload.json) }) }
+}
+
+extension SubscriptionStatuses {
+  var json: JSONValue {
+    .array(
+      groups.map { group in
+        .object([
+          "subscriptionGroupIdentifier": group.identifier.map { .string($0) },
+          "lines": .array(
+            group.lines.map { line in
+              .object([
+                "originalTransactionId": line.originalTransactionID.map { .string($0.rawValue) },
+                "status": line.status?.json,
+                "transaction": line.transaction?.json(\.payload.json),
+                "renewalInfo": line.renewalInfo?.json(\.payload.json),
+              ])
+            }),
+        ])
+      })
+  }
+}
+
+extension SentNotification {
+  var json: JSONValue {
+    .object([
+      "notification": notification?.json(\.payload.json),
+      "transaction": notification?.value?.transaction?.payload.json,
+      "renewalInfo": notification?.value?.renewalInfo?.payload.json,
+      "sendAttempts": .array(attempts.map(\.json)),
+    ])
   }
 }
 
 enum AppStoreText {
-  static func text(_ blocks: [AppStoreReport.Block]) -> String {
-    var lines: [String] = []
-    var pending: [(name: String, value: String)] = []
-    func flush() {
-      lines += columns(pending.map { [$0.name, $0.value] })
-      pending = []
-    }
-    for block in blocks {
-      switch block {
-      case .fields(let fields): pending += fields
-      case .table(let head, let rows):
-        flush()
-        lines += [""] + columns([head] + rows) + [""]
-      case .line(let text):
-        flush()
-        lines.append(text)
-      }
-    }
-    flush()
-    // Keeps empty lines only between other lines.
-    return lines.enumerated().filter { index, line in
-      !line.isEmpty || (index > 0 && index < lines.count - 1 && !lines[index - 1].isEmpty)
-    }.map(\.element).joined(separator: "\n")
-  }
-
-  /// Aligns the cells of each column.
-  static func columns(_ rows: [[String]]) -> [String] {
-    let count = rows.map(\.count).max() ?? 0
-    let widths = (0..<count).map { column in
-      rows.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0
-    }
-    return rows.map { row in
-      let cells = zip(row, widths).map { cell, width in
-        cell + String(repeating: " ", count: width - cell.count)
-      }
-      return String(cells.joined(separator: "  ").reversed().drop { $0 == " " }.reversed())
-    }
-  }
-
   /// The members of an object; nested members have dotted names.
   static func fields(_ json: JSONValue, within path: String = "") -> [(name: String, value: String)]
   {
@@ -124,199 +275,5 @@ enum AppStoreText {
   /// Formats an amount in thousandths of the currency's unit, as in `9.99 USD`.
   static func price(_ milliunits: Int64?, _ currency: String?) -> String {
     milliunits.map { ReportValue.words(milliunits: $0, currency) } ?? ""
-  }
-}
-
-extension AppStoreReport {
-  /// Shows one signed part, field by field.
-  mutating func show<Value>(
-    _ part: SignedPart<Value>, as name: String, payload: (Value) -> JSONValue
-  ) {
-    add(name, json(part, payload: payload))
-    guard let value = part.value else {
-      blocks.append(.line("\(part)"))
-      return
-    }
-    blocks.append(.fields([("signature", "\(part)")]))
-    blocks.append(.line(""))
-    blocks.append(.fields(AppStoreText.fields(payload(value))))
-  }
-
-  mutating func show(_ transactions: [SignedPart<SignedTransaction>]) {
-    add("transactions", .array(transactions.map { json($0) { $0.payload.json } }))
-    let rows = transactions.compactMap { $0.value.map(Self.row) }
-    if !rows.isEmpty { blocks.append(.table(Self.transactionHead, rows)) }
-    showRefusals(transactions)
-    blocks.append(.fields([("transactions", "\(transactions.count)")]))
-  }
-
-  /// Shows the subscriptions of all groups.
-  mutating func show(_ statuses: SubscriptionStatuses) {
-    add(
-      "groups",
-      .array(
-        statuses.groups.map { group in
-          .object(
-            Self.members([
-              ("subscriptionGroupIdentifier", group.identifier.map { .string($0) }),
-              ("lines", .array(group.lines.map { json($0) })),
-            ]))
-        }))
-    let rows = statuses.groups.flatMap { group in
-      group.lines.map { [group.identifier ?? ""] + Self.row($0) }
-    }
-    if !rows.isEmpty { blocks.append(.table(Self.statusHead, rows)) }
-    let lines = statuses.groups.flatMap(\.lines)
-    showRefusals(lines.compactMap(\.transaction))
-    showRefusals(lines.compactMap(\.renewalInfo))
-    blocks.append(.fields([("subscriptions", "\(lines.count)")]))
-  }
-
-  mutating func show(_ notifications: [SentNotification]) {
-    add("notifications", .array(notifications.map { json($0) }))
-    let rows = notifications.compactMap { sent in
-      sent.notification?.value.map { Self.row($0, sent.attempts) }
-    }
-    if !rows.isEmpty { blocks.append(.table(Self.notificationHead, rows)) }
-    showRefusals(notifications.compactMap(\.notification))
-    blocks.append(.fields([("notifications", "\(notifications.count)")]))
-  }
-
-  /// Shows a notification and Apple's attempts to deliver it.
-  mutating func show(_ sent: SentNotification) {
-    if let notification = sent.notification {
-      show(notification, as: "notification") { $0.payload.json }
-    }
-    add("sendAttempts", .array(sent.attempts.map(\.json)))
-    guard !sent.attempts.isEmpty else {
-      blocks.append(.fields([("sendAttempts", "none yet")]))
-      return
-    }
-    let rows = sent.attempts.map {
-      [$0.attemptDate?.description ?? "", $0.sendAttemptResult?.rawValue ?? ""]
-    }
-    blocks.append(.table(["ATTEMPT", "RESULT"], rows))
-  }
-
-  // MARK: JSON
-
-  private mutating func json<Value>(
-    _ part: SignedPart<Value>, payload: (Value) -> JSONValue
-  ) -> JSONValue {
-    parts += 1
-    if part.refusal != nil { refused += 1 }
-    return .object(
-      Self.members([
-        ("signed", .string(part.jws)), ("verified", .bool(part.refusal == nil)),
-        ("payload", part.value.map(payload)),
-        ("reason", part.refusal.map { .string($0.reason.rawValue) }),
-        ("detail", part.refusal.map { .string($0.description) }),
-      ]))
-  }
-
-  private mutating func json(_ line: SubscriptionStatuses.Entry) -> JSONValue {
-    .object(
-      Self.members([
-        ("originalTransactionId", line.originalTransactionID.map { .string($0.rawValue) }),
-        ("status", line.status?.json),
-        ("transaction", line.transaction.map { json($0) { $0.payload.json } }),
-        ("renewalInfo", line.renewalInfo.map { json($0) { $0.payload.json } }),
-      ]))
-  }
-
-  private mutating func json(_ sent: SentNotification) -> JSONValue {
-    .object(
-      Self.members([
-        ("notification", sent.notification.map { json($0) { $0.payload.json } }),
-        ("transaction", sent.notification?.value?.transaction?.payload.json),
-        ("renewalInfo", sent.notification?.value?.renewalInfo?.payload.json),
-        ("sendAttempts", .array(sent.attempts.map(\.json))),
-      ]))
-  }
-
-  private static func members(_ members: [(String, JSONValue?)]) -> [JSONValue.Member] {
-    members.compactMap { name, value in value.map { JSONValue.Member(key: name, value: $0) } }
-  }
-
-  // MARK: Rows
-
-  private mutating func showRefusals<Value>(_ parts: [SignedPart<Value>]) {
-    for (index, part) in parts.enumerated() where part.refusal != nil {
-      blocks.append(.line("\(index + 1). \(part)"))
-    }
-  }
-
-  private static let transactionHead = [
-    "PURCHASED", "TRANSACTION", "ORIGINAL", "PRODUCT", "EXPIRES", "REASON", "PRICE", "NOTES",
-  ]
-
-  private static func row(_ transaction: SignedTransaction) -> [String] {
-    let payload = transaction.payload
-    return [
-      payload.purchaseDate?.description ?? "", payload.transactionID ?? "",
-      payload.originalTransactionID ?? "", payload.productID ?? "",
-      payload.expiresDate?.description ?? "", payload.transactionReason?.rawValue ?? "",
-      AppStoreText.price(payload.price, payload.currency), notes(payload),
-    ]
-  }
-
-  /// Revocation, upgrade, ownership and offers.
-  private static func notes(_ payload: JWSTransactionDecodedPayload) -> String {
-    var notes: [String] = []
-    if let date = payload.revocationDate { notes.append("revoked \(date)") }
-    if payload.isUpgraded == true { notes.append("upgraded") }
-    if let type = payload.inAppOwnershipType, type != .purchased { notes.append(type.rawValue) }
-    if let discount = payload.offerDiscountType { notes.append(discount.rawValue) }
-    if let offer = payload.offerIdentifier { notes.append("offer \(offer)") }
-    return notes.joined(separator: ", ")
-  }
-
-  private static let statusHead = [
-    "GROUP", "ORIGINAL", "STATUS", "PRODUCT", "EXPIRES", "RENEWS", "NEXT PRODUCT", "NOTES",
-  ]
-
-  private static func row(_ line: SubscriptionStatuses.Entry) -> [String] {
-    let transaction = line.transaction?.value?.payload
-    let renewal = line.renewalInfo?.value?.payload
-    var notes = transaction.map(notes).map { $0.isEmpty ? [] : [$0] } ?? []
-    if let date = renewal?.gracePeriodExpiresDate { notes.append("grace period until \(date)") }
-    if let intent = renewal?.expirationIntent { notes.append("expiration intent \(intent)") }
-    return [
-      line.originalTransactionID?.rawValue ?? "", line.status.map(name) ?? "",
-      transaction?.productID ?? "", transaction?.expiresDate?.description ?? "",
-      renewal?.autoRenewStatus.map { $0 == 1 ? "yes" : "no" } ?? "",
-      renewal?.autoRenewProductID ?? "", notes.joined(separator: ", "),
-    ]
-  }
-
-  private static func name(_ status: SubscriptionStatus) -> String {
-    switch status {
-    case .active: "active"
-    case .expired: "expired"
-    case .billingRetry: "billing retry"
-    case .gracePeriod: "grace period"
-    case .revoked: "revoked"
-    default: "\(status.rawValue)"
-    }
-  }
-
-  private static let notificationHead = [
-    "SIGNED", "TYPE", "SUBTYPE", "TRANSACTION", "ORIGINAL", "ATTEMPTS", "LAST RESULT", "UUID",
-  ]
-
-  private static func row(
-    _ notification: SignedNotification, _ attempts: [SendAttemptItem]
-  ) -> [String] {
-    let payload = notification.payload
-    let transaction = notification.transaction?.payload
-    let last = attempts.max {
-      ($0.attemptDate?.milliseconds ?? 0) < ($1.attemptDate?.milliseconds ?? 0)
-    }
-    return [
-      payload.signedDate?.description ?? "", payload.notificationType?.rawValue ?? "",
-      payload.subtype?.rawValue ?? "", transaction?.transactionID ?? "",
-      transaction?.originalTransactionID ?? "", "\(attempts.count)",
-      last?.sendAttemptResult?.rawValue ?? "", payload.notificationUUID ?? "",
-    ]
   }
 }

@@ -4,7 +4,7 @@ import Foundation
 import JSONText
 import Subscriptions
 
-struct SetAppAccountTokenCommand: AsyncParsableCommand {
+struct SetAppAccountTokenCommand: AppStoreQuery {
   static let configuration = CommandConfiguration(
     commandName: "set-app-account-token",
     abstract: "Sets the app account token of a customer's current and later transactions.",
@@ -21,16 +21,15 @@ struct SetAppAccountTokenCommand: AsyncParsableCommand {
 
   @OptionGroup var options: AppStoreOptions
 
-  func run() async throws {
-    try await options.report { clients in
-      let answer = try await clients.api.setAppAccountToken(
-        token, on: OriginalTransactionID(originalID), of: clients.bundleID, in: clients.environment)
-      var report = AppStoreReport(answer.environment)
-      report.show("originalTransactionId", .string(originalID))
-      report.show("appAccountToken", .string(token.uuidString.lowercased()))
-      report.blocks.append(.line("Apple accepted the request."))
-      return report
-    }
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
+    let answer = try await clients.api.setAppAccountToken(
+      token, on: OriginalTransactionID(originalID), of: clients.bundleID, in: clients.environment)
+    return AppStoreReport(
+      answer.environment,
+      [
+        "originalTransactionId": .string(originalID),
+        "appAccountToken": .string(token.uuidString.lowercased()),
+      ], remark: "Apple accepted the request.")
   }
 }
 
@@ -60,7 +59,7 @@ struct ExtensionOptions: ParsableArguments {
   }
 }
 
-struct ExtendCommand: AsyncParsableCommand {
+struct ExtendCommand: AppStoreQuery {
   static let configuration = CommandConfiguration(
     commandName: "extend", abstract: "Extends a subscription for free.",
     discussion: """
@@ -74,24 +73,20 @@ struct ExtendCommand: AsyncParsableCommand {
   @OptionGroup var request: ExtensionOptions
   @OptionGroup var options: AppStoreOptions
 
-  func run() async throws {
-    try await options.report { clients in
-      let body = request.body
-      let answer = try await clients.api.extendRenewalDate(
-        body, of: OriginalTransactionID(originalID), in: clients.bundleID,
-        environment: clients.environment)
-      var report = AppStoreReport(answer.environment)
-      report.show("requestIdentifier", body.requestIdentifier.map { .string($0) })
-      report.show(members: answer.content.json)
-      if answer.content.success != true {
-        report.failure = CommandFailure(description: "Apple has not extended the subscription")
-      }
-      return report
-    }
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
+    let body = request.body
+    let answer = try await clients.api.extendRenewalDate(
+      body, of: OriginalTransactionID(originalID), in: clients.bundleID,
+      environment: clients.environment)
+    return AppStoreReport(
+      answer.environment, ["requestIdentifier": body.requestIdentifier.map { .string($0) }],
+      membersOf: answer.content.json,
+      failure: answer.content.success == true
+        ? nil : CommandFailure(description: "Apple has not extended the subscription"))
   }
 }
 
-struct ExtendAllCommand: AsyncParsableCommand {
+struct ExtendAllCommand: AppStoreQuery {
   static let configuration = CommandConfiguration(
     commandName: "extend-all", abstract: "Extends all active subscriptions to a product for free.",
     discussion: """
@@ -108,22 +103,19 @@ struct ExtendAllCommand: AsyncParsableCommand {
   @OptionGroup var request: ExtensionOptions
   @OptionGroup var options: AppStoreOptions
 
-  func run() async throws {
-    try await options.report { clients in
-      var body = request.body
-      body.productID = productID
-      if !storefront.isEmpty { body.storefrontCountryCodes = storefront }
-      let answer = try await clients.api.extendRenewalDates(
-        body, in: clients.bundleID, environment: clients.environmentOrProduction)
-      var report = AppStoreReport(answer.environment)
-      report.show(members: answer.content.json)
-      report.blocks.append(.line("Apple has started the extension."))
-      return report
-    }
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
+    var body = request.body
+    body.productID = productID
+    if !storefront.isEmpty { body.storefrontCountryCodes = storefront }
+    let answer = try await clients.api.extendRenewalDates(
+      body, in: clients.bundleID, environment: clients.environmentOrProduction)
+    return AppStoreReport(
+      answer.environment, membersOf: answer.content.json,
+      remark: "Apple has started the extension.")
   }
 }
 
-struct ExtensionStatusCommand: AsyncParsableCommand {
+struct ExtensionStatusCommand: AppStoreQuery {
   static let configuration = CommandConfiguration(
     commandName: "extension-status",
     abstract: "Shows the progress of extending all subscriptions to a product.")
@@ -136,19 +128,15 @@ struct ExtensionStatusCommand: AsyncParsableCommand {
 
   @OptionGroup var options: AppStoreOptions
 
-  func run() async throws {
-    try await options.report { clients in
-      let answer = try await clients.api.extensionStatus(
-        of: requestID, productID: ProductID(productID), in: clients.bundleID,
-        environment: clients.environmentOrProduction)
-      var report = AppStoreReport(answer.environment)
-      report.show(members: answer.content.json)
-      return report
-    }
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
+    let answer = try await clients.api.extensionStatus(
+      of: requestID, productID: ProductID(productID), in: clients.bundleID,
+      environment: clients.environmentOrProduction)
+    return AppStoreReport(answer.environment, membersOf: answer.content.json)
   }
 }
 
-struct ConsumptionCommand: AsyncParsableCommand {
+struct ConsumptionCommand: AppStoreQuery {
   static let configuration = CommandConfiguration(
     commandName: "consumption",
     abstract: "Sends consumption information about a purchase for which a refund is requested.",
@@ -190,22 +178,18 @@ struct ConsumptionCommand: AsyncParsableCommand {
     }
   }
 
-  func run() async throws {
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
     var body = ConsumptionRequest()
     body.customerConsented = customerConsented
     body.deliveryStatus = delivery
     body.sampleContentProvided = sampleContentProvided
     body.consumptionPercentage = consumed.map { Int64(($0 * 1000).rounded()) }
     body.refundPreference = preference
-    try await options.report { [body] clients in
-      let answer = try await clients.api.sendConsumptionInformation(
-        body, on: TransactionID(id), of: clients.bundleID, in: clients.environment)
-      var report = AppStoreReport(answer.environment)
-      report.show("transactionId", .string(id))
-      report.show(members: body.json)
-      report.blocks.append(.line("Apple accepted the request."))
-      return report
-    }
+    let answer = try await clients.api.sendConsumptionInformation(
+      body, on: TransactionID(id), of: clients.bundleID, in: clients.environment)
+    return AppStoreReport(
+      answer.environment, ["transactionId": .string(id)], membersOf: body.json,
+      remark: "Apple accepted the request.")
   }
 }
 
@@ -244,14 +228,4 @@ extension RefundPreference: NamedArgument {
   static let names: KeyValuePairs<String, Self> = [
     "decline": .decline, "grant-full": .grantFull, "grant-prorated": .grantProrated,
   ]
-}
-
-extension AppStoreReport {
-  /// Shows the members of an object that aren't shown yet.
-  fileprivate mutating func show(members json: JSONValue) {
-    guard case .object(let members) = json else { return }
-    for member in members where !self.members.contains(where: { $0.key == member.key }) {
-      show(member.key.rawValue, member.value)
-    }
-  }
 }

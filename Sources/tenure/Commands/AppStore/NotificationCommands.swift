@@ -4,7 +4,7 @@ import Bootstrap
 import JSONText
 import Subscriptions
 
-struct NotificationsCommand: AsyncParsableCommand {
+struct NotificationsCommand: AppStoreQuery {
   static let configuration = CommandConfiguration(
     commandName: "notifications",
     abstract: "Lists the notifications that Apple sent or tried to send to an app's server.",
@@ -59,31 +59,29 @@ struct NotificationsCommand: AsyncParsableCommand {
     return query
   }
 
-  func run() async throws {
-    try await options.report { clients in
-      let environment = clients.environmentOrProduction
-      let progress = ProgressBar("notifications read")
-      var report = AppStoreReport(environment)
-      var notifications: [SentNotification] = []
-      do {
-        let pages = clients.api.notificationHistoryPages(
-          query, of: clients.bundleID, in: environment)
-        for try await page in pages {
-          notifications += page.content.notifications
-          progress.show(notifications.count)
-        }
-      } catch {
-        guard !notifications.isEmpty else { throw error }
-        report.failure = error
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
+    let environment = clients.environmentOrProduction
+    let progress = ProgressBar("notifications read")
+    var failure: (any Error)?
+    var notifications: [SentNotification] = []
+    do {
+      let pages = clients.api.notificationHistoryPages(
+        query, of: clients.bundleID, in: environment)
+      for try await page in pages {
+        notifications += page.content.notifications
+        progress.show(notifications.count)
       }
-      progress.finish()
-      report.show(notifications)
-      return report
+    } catch {
+      guard !notifications.isEmpty else { throw error }
+      failure = error
     }
+    progress.finish()
+    return AppStoreReport(
+      environment, ["notifications": .array(notifications.map(\.json))], failure: failure)
   }
 }
 
-struct TestNotificationCommand: AsyncParsableCommand {
+struct TestNotificationCommand: AppStoreQuery {
   static let configuration = CommandConfiguration(
     commandName: "test-notification", abstract: "Requests a test notification from Apple.",
     discussion: """
@@ -104,25 +102,24 @@ struct TestNotificationCommand: AsyncParsableCommand {
 
   @OptionGroup var options: AppStoreOptions
 
-  func run() async throws {
-    try await options.report { clients in
-      let environment = clients.environmentOrProduction
-      var report = AppStoreReport(environment)
-      var token = token ?? ""
-      if token.isEmpty {
-        token = try await clients.api.requestTestNotification(of: clients.bundleID, in: environment)
-          .content
-      }
-      report.show("testNotificationToken", .string(token))
-      guard wait || self.token != nil else { return report }
-      let sent = try await outcome(token, clients, environment)
-      report.show(sent)
-      if !sent.attempts.contains(where: { $0.sendAttemptResult == .success }) {
-        report.failure = CommandFailure(
-          description: "The app's server has not accepted the test notification")
-      }
-      return report
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
+    let environment = clients.environmentOrProduction
+    var report = AppStoreReport(environment)
+    var token = token ?? ""
+    if token.isEmpty {
+      token = try await clients.api.requestTestNotification(of: clients.bundleID, in: environment)
+        .content
     }
+    report.add("testNotificationToken", .string(token))
+    guard wait || self.token != nil else { return report }
+    let sent = try await outcome(token, clients, environment)
+    report.add("notification", sent.notification?.json(\.payload.json))
+    report.add("sendAttempts", .array(sent.attempts.map(\.json)))
+    if !sent.attempts.contains(where: { $0.sendAttemptResult == .success }) {
+      report.failure = CommandFailure(
+        description: "The app's server has not accepted the test notification")
+    }
+    return report
   }
 
   private func outcome(

@@ -3,7 +3,7 @@ import ArgumentParser
 import JSONText
 import Subscriptions
 
-struct TransactionCommand: AsyncParsableCommand {
+struct TransactionCommand: AppStoreQuery {
   static let configuration = CommandConfiguration(
     commandName: "transaction", abstract: "Shows a transaction's current state at Apple.",
     discussion: "Without --environment, queries production, then the sandbox if not found.")
@@ -13,18 +13,15 @@ struct TransactionCommand: AsyncParsableCommand {
 
   @OptionGroup var options: AppStoreOptions
 
-  func run() async throws {
-    try await options.report { clients in
-      let answer = try await clients.api.transactionInfo(
-        TransactionID(id), of: clients.bundleID, in: clients.environment)
-      var report = AppStoreReport(answer.environment)
-      report.show(answer.content, as: "transaction") { $0.payload.json }
-      return report
-    }
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
+    let answer = try await clients.api.transactionInfo(
+      TransactionID(id), of: clients.bundleID, in: clients.environment)
+    return AppStoreReport(
+      answer.environment, ["transaction": answer.content.json(\.payload.json)])
   }
 }
 
-struct HistoryCommand: AsyncParsableCommand {
+struct HistoryCommand: AppStoreQuery {
   static let configuration = CommandConfiguration(
     commandName: "history", abstract: "Lists a customer's transactions in an app.",
     discussion: """
@@ -78,17 +75,15 @@ struct HistoryCommand: AsyncParsableCommand {
     return query
   }
 
-  func run() async throws {
-    try await options.report { clients in
-      let pages = clients.api.transactionHistoryPages(
-        of: id, in: clients.bundleID, environment: clients.environment, query: query,
-        after: revision)
-      return try await AppStoreReport.transactions(pages)
-    }
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
+    let pages = clients.api.transactionHistoryPages(
+      of: id, in: clients.bundleID, environment: clients.environment, query: query,
+      after: revision)
+    return try await AppStoreReport.transactions(pages)
   }
 }
 
-struct RefundsCommand: AsyncParsableCommand {
+struct RefundsCommand: AppStoreQuery {
   static let configuration = CommandConfiguration(
     commandName: "refunds", abstract: "Lists a customer's refunded transactions in an app.",
     discussion: "Without --environment, queries production, then the sandbox if not found.")
@@ -101,16 +96,14 @@ struct RefundsCommand: AsyncParsableCommand {
 
   @OptionGroup var options: AppStoreOptions
 
-  func run() async throws {
-    try await options.report { clients in
-      let pages = clients.api.refundHistoryPages(
-        of: id, in: clients.bundleID, environment: clients.environment, after: revision)
-      return try await AppStoreReport.transactions(pages)
-    }
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
+    let pages = clients.api.refundHistoryPages(
+      of: id, in: clients.bundleID, environment: clients.environment, after: revision)
+    return try await AppStoreReport.transactions(pages)
   }
 }
 
-struct StatusesCommand: AsyncParsableCommand {
+struct StatusesCommand: AppStoreQuery {
   static let configuration = CommandConfiguration(
     commandName: "statuses", abstract: "Shows the status of a customer's subscriptions in an app.",
     discussion: "Without --environment, queries production, then the sandbox if not found.")
@@ -127,19 +120,15 @@ struct StatusesCommand: AsyncParsableCommand {
 
   @OptionGroup var options: AppStoreOptions
 
-  func run() async throws {
-    try await options.report { clients in
-      let answer = try await clients.api.subscriptionStatuses(
-        of: id, in: clients.bundleID, environment: clients.environment,
-        only: status.map { SubscriptionStatus(rawValue: $0) })
-      var report = AppStoreReport(answer.environment)
-      report.show(answer.content)
-      return report
-    }
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
+    let answer = try await clients.api.subscriptionStatuses(
+      of: id, in: clients.bundleID, environment: clients.environment,
+      only: status.map { SubscriptionStatus(rawValue: $0) })
+    return AppStoreReport(answer.environment, ["groups": answer.content.json])
   }
 }
 
-struct AppTransactionCommand: AsyncParsableCommand {
+struct AppTransactionCommand: AppStoreQuery {
   static let configuration = CommandConfiguration(
     commandName: "app-transaction", abstract: "Shows a customer's download of an app.",
     discussion: "Without --environment, queries production, then the sandbox if not found.")
@@ -149,18 +138,14 @@ struct AppTransactionCommand: AsyncParsableCommand {
 
   @OptionGroup var options: AppStoreOptions
 
-  func run() async throws {
-    try await options.report { clients in
-      let answer = try await clients.api.appTransactionInfo(
-        of: id, in: clients.bundleID, environment: clients.environment)
-      var report = AppStoreReport(answer.environment)
-      report.show(answer.content, as: "appTransaction") { $0.json }
-      return report
-    }
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
+    let answer = try await clients.api.appTransactionInfo(
+      of: id, in: clients.bundleID, environment: clients.environment)
+    return AppStoreReport(answer.environment, ["appTransaction": answer.content.json(\.json)])
   }
 }
 
-struct OrderCommand: AsyncParsableCommand {
+struct OrderCommand: AppStoreQuery {
   static let configuration = CommandConfiguration(
     commandName: "order", abstract: "Shows the transactions of an Apple order.",
     discussion: """
@@ -172,18 +157,14 @@ struct OrderCommand: AsyncParsableCommand {
 
   @OptionGroup var options: AppStoreOptions
 
-  func run() async throws {
-    try await options.report { clients in
-      let answer = try await clients.api.orderLookup(
-        id, in: clients.bundleID, environment: clients.environmentOrProduction)
-      var report = AppStoreReport(answer.environment)
-      let status = answer.content.status
-      report.add("status", status?.json)
-      report.blocks.append(
-        .fields([("order", status == .valid ? "valid" : "not one of this app's")]))
-      report.show(answer.content.transactions)
-      return report
-    }
+  func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
+    let answer = try await clients.api.orderLookup(
+      id, in: clients.bundleID, environment: clients.environmentOrProduction)
+    let status = answer.content.status
+    return AppStoreReport(
+      answer.environment,
+      ["status": status?.json, "transactions": answer.content.transactions.json],
+      remark: status == .valid ? nil : "The order is not one of this app's.")
   }
 }
 
@@ -207,11 +188,12 @@ extension AppStoreReport {
     }
     progress.finish()
     guard let last else { throw failure ?? CancellationError() }
-    var report = AppStoreReport(last.environment)
-    report.show(transactions)
-    report.show("revision", last.content.revision.map { .string($0) })
-    report.failure = failure
-    return report
+    return AppStoreReport(
+      last.environment,
+      [
+        "transactions": transactions.json,
+        "revision": last.content.revision.map { .string($0) },
+      ], failure: failure)
   }
 }
 
