@@ -1005,23 +1005,15 @@ COMMENT ON TABLE original_transaction_link IS
 -- The original transaction on which a transaction id or line item was recorded first; others with
 -- it are linked. The key is the name alone, so that of two recordings of one name the second waits
 -- for the first, and finds it.
-CREATE TABLE transaction_lookup (
-    transaction_id          text NOT NULL,
-    environment             text NOT NULL,
-    original_transaction_id text NOT NULL,
-    PRIMARY KEY (transaction_id, environment)
+CREATE TABLE charge_lookup (
+    name                    text    NOT NULL,
+    is_line_item            boolean NOT NULL,
+    environment             text    NOT NULL,
+    original_transaction_id text    NOT NULL,
+    PRIMARY KEY (name, is_line_item, environment)
 );
-COMMENT ON TABLE transaction_lookup IS
-    'Look-up, projection: the first original transaction with a transaction id. [by transaction_id]';
-
-CREATE TABLE web_order_line_item (
-    web_order_line_item_id  text NOT NULL,
-    environment             text NOT NULL,
-    original_transaction_id text NOT NULL,
-    PRIMARY KEY (web_order_line_item_id, environment)
-);
-COMMENT ON TABLE web_order_line_item IS
-    'Look-up, projection: the first original transaction with a line item. [by web_order_line_item_id]';
+COMMENT ON TABLE charge_lookup IS
+    'Look-up, projection: the first original transaction with a transaction id or line item. [by name]';
 
 CREATE TABLE account_original_transaction (
     account_key             uuid NOT NULL,

@@ -111,16 +111,25 @@ extension LedgerAuditor {
 struct LookupRow: Hashable, Sendable {
   enum Table: String, CaseIterable, Sendable {
     case holding
-    case transactionLookup = "transaction_lookup"
-    case webOrderLineItem = "web_order_line_item"
-    case accountLookup = "account_original_transaction"
+    case transactionLookup
+    case webOrderLineItem
+    case accountLookup
+
+    /// The table, with the rows of this kind.
+    fileprivate var rows: (name: String, condition: String) {
+      switch self {
+      case .holding: ("holding", "true")
+      case .transactionLookup: ("charge_lookup", "NOT t.is_line_item")
+      case .webOrderLineItem: ("charge_lookup", "t.is_line_item")
+      case .accountLookup: ("account_original_transaction", "true")
+      }
+    }
 
     /// The looked-up column and its type.
     fileprivate var key: (name: String, type: String) {
       switch self {
       case .holding: ("account_id", "text")
-      case .transactionLookup: ("transaction_id", "text")
-      case .webOrderLineItem: ("web_order_line_item_id", "text")
+      case .transactionLookup, .webOrderLineItem: ("name", "text")
       case .accountLookup: ("account_key", "uuid")
       }
     }
@@ -182,7 +191,12 @@ extension LookupRow {
 
   var select: SQL { Self.select(table, where: isThis, limit: 1) }
 
-  var delete: SQL { "DELETE FROM tenure.\(unescaped: table.rawValue) AS t WHERE \(isThis)" }
+  var delete: SQL {
+    """
+    DELETE FROM tenure.\(unescaped: table.rows.name) AS t
+    WHERE \(unescaped: table.rows.condition) AND \(isThis)
+    """
+  }
 
   static func select(_ table: Table, of rows: some Collection<LookupRow>) -> SQL {
     let lines = Set(rows.map(\.line.originalTransactionID)).sorted()
@@ -201,8 +215,8 @@ extension LookupRow {
     return """
       SELECT t.\(unescaped: table.key.name)::text, t.environment, t.original_transaction_id,
         \(unescaped: charge)
-      FROM tenure.\(unescaped: table.rawValue) AS t
-      WHERE \(condition)
+      FROM tenure.\(unescaped: table.rows.name) AS t
+      WHERE \(unescaped: table.rows.condition) AND \(condition)
       ORDER BY \(unescaped: table.columns)
       LIMIT \(limit)
       """

@@ -195,13 +195,15 @@ struct ProjectionWriter {
   /// The previous movements are derived again from today's catalogue instead of read;
   /// reconciliation corrects rows written under an older one.
   private func movementWrites() -> [SQL] {
-    guard let catalogue, let recordedAt = entries.map(\.entry.recordedAt).max() else { return [] }
-    let after = MovementRow.rows(of: line, rule: rule, in: catalogue)
+    guard let catalogue, let recordedAt = entries.map(\.entry.recordedAt).max(),
+      let first = line.heads.keys.min()
+    else { return [] }
+    let after = Movement.movements(of: line, rule: rule, in: catalogue)
     guard !holdings.isOfNewlyLinked else {
-      return MovementRow.replaceAll(of: stored.members.keys, by: after, at: recordedAt)
+      return MovementTable.replaceAll(of: stored.members.keys, by: after, at: recordedAt)
     }
-    let before = MovementRow.rows(of: stored.line, rule: stored.rule, in: catalogue)
-    return MovementRow.write(from: before, to: after, at: recordedAt)
+    let before = Movement.movements(of: stored.line, rule: stored.rule, in: catalogue)
+    return MovementChange(of: first, from: before, to: after).statements(at: recordedAt)
   }
 }
 
