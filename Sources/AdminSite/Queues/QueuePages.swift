@@ -182,7 +182,7 @@ struct QueueController: Sendable {
       request, context)
   }
 
-  private func row(_ submission: SubmissionSummary) -> ActionList.Row {
+  private func row(_ submission: Submission) -> ActionList.Row {
     let status = submission.problem?.appleStatus.map {
       Badge(text: "Apple \($0)", tone: Tone.quiet)
     }

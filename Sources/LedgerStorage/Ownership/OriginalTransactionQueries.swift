@@ -68,7 +68,8 @@ package struct OwnershipStore: LedgerStore {
 
   /// The original transactions that contain a transaction, in all environments.
   package func lines(of transaction: TransactionID) async throws -> [OriginalTransactionKey] {
-    try await database.read(Self.lines("charge_lookup", "name = \(transaction) AND NOT is_line_item"))
+    try await database.read(
+      Self.lines("charge_lookup", "name = \(transaction) AND NOT is_line_item"))
   }
 
   /// The original transactions on which an account ever owned or claimed a charge.
