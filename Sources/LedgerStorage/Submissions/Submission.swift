@@ -44,7 +44,7 @@ package struct Submission: Sendable {
   }
 }
 
-package struct SubmissionProblem: Hashable, Sendable {
+package struct SubmissionProblem: Error, Hashable {
   /// A stable code.
   package let code: String
   package let detail: String
