@@ -951,41 +951,31 @@ CREATE TABLE renewal_status (
 COMMENT ON TABLE renewal_status IS
     'Projection: renewal statuses from Apple, by date. [by original_transaction_id]';
 
-CREATE TABLE claim (
+CREATE TABLE ownership_action (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
     number                  integer     NOT NULL,
     recorded_at             timestamptz NOT NULL,
-    transaction_id          text        NOT NULL,
-    product_id              text        NOT NULL,
-    account_key             uuid        NOT NULL,
-    received_at             timestamptz NOT NULL,
-    submission_id           uuid,
-    PRIMARY KEY (environment, original_transaction_id, number),
-    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
-);
-COMMENT ON TABLE claim IS
-    'Projection: claims of transactions by submissions, in order. [by original_transaction_id]';
-
-CREATE TABLE owner_override (
-    environment             text        NOT NULL,
-    original_transaction_id text        NOT NULL,
-    number                  integer     NOT NULL,
-    recorded_at             timestamptz NOT NULL,
+    -- A submission's claim; else an override by an administrator or an import.
+    is_claim                boolean     NOT NULL,
     -- Null, like the product: an override of the whole original transaction, by `tenure import`.
     transaction_id          text,
     product_id              text,
+    -- The claimant or the owner; null: released.
     account_key             uuid,
-    -- For a whole original transaction: it applies to purchases until then.
+    -- For a claim: when it was received. For a whole original transaction: it applies to purchases
+    -- until then.
     effective_from          timestamptz NOT NULL,
+    submission_id           uuid,
     PRIMARY KEY (environment, original_transaction_id, number),
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction,
-    CONSTRAINT owner_override_is_whole CHECK (
+    CONSTRAINT ownership_action_is_whole CHECK (
         (transaction_id IS NULL) = (product_id IS NULL)
-        AND (transaction_id IS NOT NULL OR account_key IS NOT NULL))
+        AND (transaction_id IS NOT NULL OR NOT is_claim AND account_key IS NOT NULL)
+        AND (NOT is_claim OR account_key IS NOT NULL))
 );
-COMMENT ON TABLE owner_override IS
-    'Projection: owner overrides by administrators and imports, in order. [by original_transaction_id]';
+COMMENT ON TABLE ownership_action IS
+    'Projection: claims by submissions and owner overrides, in order. [by original_transaction_id]';
 
 -- Original transactions that Apple links; each pair is stored both ways.
 CREATE TABLE original_transaction_link (

@@ -65,8 +65,9 @@ extension AccountStore {
     }
     let claims = try await database.query(
       """
-      SELECT environment, original_transaction_id, transaction_id, product_id FROM tenure.claim
-      WHERE \(Self.isOn(lines)) AND account_key = \(account)
+      SELECT environment, original_transaction_id, transaction_id, product_id
+      FROM tenure.ownership_action
+      WHERE \(Self.isOn(lines)) AND account_key = \(account) AND is_claim
       """
     ).decode(Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self)
     let claimed = Set(claims.map(TransactionKey.init))

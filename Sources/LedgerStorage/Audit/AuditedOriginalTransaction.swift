@@ -238,7 +238,7 @@ extension AuditedOriginalTransaction {
   ///
   /// Transactions contain orders and deliveries, and are overwritten.
   private func clear(_ line: OriginalTransactionKey) -> [SQL] {
-    ["renewal_status", "claim", "owner_override", "original_transaction_link"].map { table in
+    ["renewal_status", "ownership_action", "original_transaction_link"].map { table in
       "DELETE FROM tenure.\(unescaped: table) WHERE \(line.condition)"
     } + names.values.sorted().map { HoldingRow.deleteAll(name: $0, line: line) }
   }

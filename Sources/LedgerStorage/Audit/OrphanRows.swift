@@ -50,16 +50,13 @@ extension LedgerAuditor {
           web_order_line_item_id, owner_account_key
         FROM tenure.store_transaction
         WHERE environment IN ('production', 'sandbox') AND original_transaction_id = ANY(\(ids))
+        """,
         """
-      ]
-        + ["claim", "owner_override"].map { table in
-          """
-          SELECT environment, original_transaction_id, account_key
-          FROM tenure.\(unescaped: table)
-          WHERE environment IN ('production', 'sandbox') AND original_transaction_id = ANY(\(ids))
-            AND account_key IS NOT NULL
-          """
-        }, deadline: Self.auditDeadline)
+        SELECT environment, original_transaction_id, account_key FROM tenure.ownership_action
+        WHERE environment IN ('production', 'sandbox') AND original_transaction_id = ANY(\(ids))
+          AND account_key IS NOT NULL
+        """,
+      ], deadline: Self.auditDeadline)
     var rows: Set<LookupRow> = []
     var owners: [(owner: AccountKey, charge: TransactionKey)] = []
     for (environment, original, transaction, product, item, owner) in try results[0].decode(
@@ -74,13 +71,10 @@ extension LedgerAuditor {
       owners.append(
         (owner, TransactionKey(line: line, transactionID: transaction, productID: product)))
     }
-    for actions in results.dropFirst() {
-      for (environment, original, account) in try actions.decode(
-        Environment.self, OriginalTransactionID.self, AccountKey.self)
-      {
-        rows.insert(
-          LookupRow(account: account, line: OriginalTransactionKey(environment, original)))
-      }
+    for (environment, original, account) in try results[1].decode(
+      Environment.self, OriginalTransactionID.self, AccountKey.self)
+    {
+      rows.insert(LookupRow(account: account, line: OriginalTransactionKey(environment, original)))
     }
     let names = try await ownership.names(of: Set(owners.map(\.owner)), in: transaction)
     for (owner, charge) in owners {

@@ -124,7 +124,7 @@ package struct ImportStore: LedgerStore {
       Query(
         """
         SELECT environment, original_transaction_id, account_key, effective_from
-        FROM tenure.owner_override
+        FROM tenure.ownership_action
         WHERE environment = ANY(\(Environment.allCases)) AND original_transaction_id = ANY(\(ids))
           AND transaction_id IS NULL
         """
@@ -270,9 +270,9 @@ package struct ImportStore: LedgerStore {
       FROM unnest(\(keys), \(lines.map(\.entry.body)), \(hashes)) AS new (environment, id, body, hash)
       """,
       """
-      INSERT INTO tenure.owner_override (environment, original_transaction_id, number, recorded_at,
-        account_key, effective_from)
-      SELECT environment, id, 1, \(now), account, as_of
+      INSERT INTO tenure.ownership_action (environment, original_transaction_id, number, recorded_at,
+        is_claim, account_key, effective_from)
+      SELECT environment, id, 1, \(now), false, account, as_of
       FROM unnest(\(keys), \(accounts), \(owners.map(\.asOf)))
         AS new (environment, id, account, as_of)
       """,

@@ -99,7 +99,7 @@ extension Maintenance {
       SELECT receipt_submission_id FROM tenure.poll_target
       WHERE receipt_submission_id = ANY (\(submissions))
       UNION
-      SELECT c.submission_id FROM tenure.claim AS c
+      SELECT c.submission_id FROM tenure.ownership_action AS c
       WHERE c.submission_id = ANY (\(submissions)) AND NOT EXISTS (
         SELECT FROM tenure.poll_target AS l
         WHERE l.environment = c.environment

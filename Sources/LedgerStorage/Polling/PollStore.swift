@@ -336,7 +336,7 @@ package struct PollTarget: Hashable, Sendable {
           Query(
             """
             SELECT c.submission_id
-            FROM tenure.claim AS c
+            FROM tenure.ownership_action AS c
             JOIN tenure.original_transaction AS t USING (environment, original_transaction_id)
             WHERE c.environment = \(line.environment)
               AND c.original_transaction_id = \(line.originalTransactionID)

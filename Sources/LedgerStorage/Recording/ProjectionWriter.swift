@@ -121,8 +121,7 @@ struct ProjectionWriter {
 
   /// The rows derived from one entry each.
   private func entryProjections() -> [SQL] {
-    var (statuses, claims, overrides): ([SQL], [SQL], [SQL]) = ([], [], [])
-    var links: [SQL] = []
+    var (statuses, links, actions): ([SQL], [SQL], [SQL]) = ([], [], [])
     for (entry, source) in entries {
       switch entry.content {
       case .evidence(.renewalStatus(let status, _)):
@@ -138,16 +137,11 @@ struct ProjectionWriter {
       case .action(let action):
         let recorded = RecordedAction(
           action, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
-        if let claim = recorded.claimValues(source: source) {
-          claims.append(claim)
-        } else {
-          overrides.append(recorded.overrideValues)
-        }
+        actions.append(recorded.values(source: source))
       case .evidence(.transaction), .ownership: break
       }
     }
-    return StatusRow.insert(statuses) + links + RecordedAction.insertClaims(claims)
-      + RecordedAction.insertOverrides(overrides)
+    return StatusRow.insert(statuses) + links + RecordedAction.insert(actions)
   }
 
   /// The look-up rows of accounts; ``TransactionLookup`` wrote those of transactions and line items.

@@ -34,7 +34,7 @@ struct AuditCommandTests {
     Tampering("UPDATE tenure.holding SET ends_at = '2099-01-01' WHERE original_transaction_id = '300005000000000'", "projection", repairable: true),
     Tampering("DELETE FROM tenure.holding WHERE original_transaction_id = '300005000000000'", "projection", repairable: true),
     Tampering("UPDATE tenure.store_transaction SET expires_at = '2099-01-01' WHERE original_transaction_id = '300005000000000'", "projection", repairable: true),
-    Tampering("DELETE FROM tenure.claim WHERE original_transaction_id = '300005000000000'", "projection", repairable: true),
+    Tampering("DELETE FROM tenure.ownership_action WHERE original_transaction_id = '300005000000000'", "projection", repairable: true),
     Tampering("UPDATE tenure.renewal_status SET auto_renews = false WHERE original_transaction_id = '300005000000000'", "projection", repairable: true),
     Tampering("INSERT INTO tenure.holding SELECT changed.* FROM tenure.holding AS h, jsonb_populate_record(h, '{\"account_id\": \"mallory\"}') AS changed WHERE h.original_transaction_id = '300005000000000'", "projection", repairable: true),
     Tampering("UPDATE tenure.original_transaction SET paid_through = '2099-01-01' WHERE original_transaction_id = '300005000000000'", "projection", repairable: true),

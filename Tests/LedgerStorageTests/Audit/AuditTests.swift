@@ -70,7 +70,7 @@ struct AuditTests {
       what: "a renewal status is lost", statement: "DELETE FROM tenure.renewal_status",
       kind: .projection, isRepairable: true),
     Tampering(
-      what: "a claim is lost", statement: "DELETE FROM tenure.claim", kind: .projection,
+      what: "a claim is lost", statement: "DELETE FROM tenure.ownership_action", kind: .projection,
       isRepairable: true),
     Tampering(
       what: "an unknown account holds what another account owns",
