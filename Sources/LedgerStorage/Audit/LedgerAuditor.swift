@@ -244,35 +244,34 @@ package struct LedgerAuditor: LedgerStore {
     guard !originals.isEmpty else { return [] }
     let members = originals.flatMap(\.members)
     let lookups = Dictionary(grouping: originals.flatMap(\.lookups), by: \.table)
-    let lookedUp = LookupRow.Table.allCases.filter { lookups[$0] != nil }
     let names = Set(originals.flatMap(\.names.values).map(AccountID.init(_:)))
-    let (results, movements) = try await transaction.read(
-      Query(
-        members.map(OriginalTransactionStateRow.select)
-          + lookedUp.map { LookupRow.select($0, of: lookups[$0] ?? []) }
-          + [HoldingBatcher.select(names.sorted().map(\.rawValue), of: members)]
-      ) { $0 },
+    let (states, found, holdings, movements) = try await transaction.read(
+      Query.all(
+        originals.map { original in
+          let state = OriginalTransactionState(line: original.replayed, rule: original.rule)
+          return Query.all(original.members.map(state.isStored))
+        }),
+      Query.all(
+        LookupRow.Table.allCases.compactMap { table in
+          lookups[table].map { rows in
+            Query(LookupRow.select(table, of: rows)) { try LookupRow.decode($0, table: table) }
+          }
+        }),
+      Query(HoldingBatcher.select(names.sorted().map(\.rawValue), of: members)) {
+        Dictionary(grouping: try $0.decodeHoldings(), by: \.holding.charge.line)
+      },
       Query.all(
         catalogue.map { catalogue in
           originals.map { $0.movementChanges(in: catalogue) }
-        } ?? []))
-    let holdings = Dictionary(
-      grouping: try results[members.count + lookedUp.count].decodeHoldings(),
-      by: \.holding.charge.line)
-    var found: [OriginalTransactionKey: [LookupRow]] = [:]
-    for (index, table) in lookedUp.enumerated() {
-      for row in try LookupRow.decode(results[members.count + index], table: table) {
-        found[row.line, default: []].append(row)
-      }
-    }
-    let positions = Dictionary(uniqueKeysWithValues: members.enumerated().map { ($1, $0) })
-    return try originals.enumerated().map { index, original in
-      var tables = AuditedTables(movements: catalogue == nil ? [] : movements[index])
+        } ?? originals.map { _ in Query([]).map { [] } }))
+    let lookupsOfLines = Dictionary(grouping: found.joined(), by: \.line)
+    return originals.indices.map { index in
+      let original = originals[index]
       let keys = Dictionary(original.names.map { (AccountID($1), $0) }) { first, _ in first }
-      for member in original.members {
-        guard let position = positions[member] else { continue }
-        tables.summaries[member] = try OriginalTransactionStateRow(results[position])
-        tables.lookups.formUnion(found[member] ?? [])
+      var tables = AuditedTables(movements: movements[index])
+      for (member, hasState) in zip(original.members, states[index]) {
+        if !hasState { tables.otherStates.append(member) }
+        tables.lookups.formUnion(lookupsOfLines[member] ?? [])
         for row in holdings[member] ?? [] {
           guard let key = keys[AccountID(row.accountID)] else { continue }
           tables.holdings.insert(HoldingRow(account: key, holding: row.holding))
@@ -390,8 +389,6 @@ extension LedgerAudit {
     for key in Set(expected.keys).union(actual.keys).sorted() where expected[key] != actual[key] {
       report(.projection, key.line, "the row of transaction \(key.transactionID) differs")
     }
-    let summary = OriginalTransactionStateRow(
-      OriginalTransactionState(line: original.replayed, rule: original.rule))
     for id in original.members {
       guard let member = original.stored.members[id] else { continue }
       if Set(member.statuses) != Set(original.statuses(of: id)) {
@@ -400,8 +397,8 @@ extension LedgerAudit {
       if Set(member.actions) != Set(original.actions(of: id)) {
         report(.projection, id, "the claims or placements differ")
       }
-      if tables.summaries[id] != summary { report(.projection, id, "the line's state differs") }
     }
+    for id in tables.otherStates { report(.projection, id, "the line's state differs") }
     let holdings = original.holdings.filter { row in
       catalogue.map { !row.isLeftOut(by: $0) } ?? true
     }
@@ -451,7 +448,8 @@ extension LedgerAudit {
 
 /// The stored rows that recording does not read.
 struct AuditedTables: Sendable {
-  var summaries: [OriginalTransactionKey: OriginalTransactionStateRow] = [:]
+  /// The original transactions with another state.
+  var otherStates: [OriginalTransactionKey] = []
   var holdings: Set<HoldingRow> = []
   var lookups: Set<LookupRow> = []
   var movements: [MovementChange] = []

@@ -156,22 +156,18 @@ final class HoldingBatcher: Sendable {
     return !error.isTransient && error.sqlState != .queryCanceled
   }
 
-  /// Reads an account's holdings; cancellation ends the wait without affecting other callers.
-  func holdings(of accountID: String) async throws -> AccountHoldings {
+  /// Reads the holdings of some accounts; cancellation ends the wait without affecting other
+  /// callers.
+  func read(_ accountIDs: [String]) async throws -> HoldingRows {
     // Without this check, a cancelled task could still receive an answer.
     try Task.checkCancellation()
     let (answers, answer) = AsyncThrowingStream.makeStream(of: HoldingRows.self)
-    read([accountID]) {
+    read(accountIDs) {
       answer.yield(with: $0)
       answer.finish()
     }
-    for try await rows in answers { return try rows.holdings(of: accountID) }
+    for try await rows in answers { return rows }
     throw CancellationError()
-  }
-
-  /// Reads holdings and grants in a separate statement.
-  func read(_ accountIDs: [String]) async throws -> HoldingRows {
-    try HoldingRows(await database.query(Self.statement(accountIDs), deadline: deadline))
   }
 
   /// Selects holdings and grants, as ``HoldingRows``.

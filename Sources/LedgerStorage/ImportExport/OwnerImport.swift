@@ -60,8 +60,7 @@ package struct ImportStore: LedgerStore {
           continue
         }
       }
-      for part in stride(from: 0, to: others.count, by: Self.knownAtOnce) {
-        let indices = others[part..<min(part + Self.knownAtOnce, others.count)]
+      for indices in others.batches(of: Self.knownAtOnce) {
         let part = try await importKnown(
           indices.map { owners[$0] }, from: source, isDryRun: isDryRun, terms: terms, at: now)
         for (index, verdict) in zip(indices, part) { verdicts[index] = verdict }
@@ -399,25 +398,16 @@ package struct ImportStore: LedgerStore {
     return verdicts
   }
 
-  // MARK: Polling
-
   /// Identifiers that an import named for polling an original transaction.
-  package struct ImportedSource: Hashable, Sendable {
-    package var transactionID: TransactionID?
-    package var receipt: String?
-  }
+  package typealias ImportedSource = (transactionID: TransactionID?, receipt: String?)
 
-  static func selectImportedSource(_ line: OriginalTransactionKey) -> SQL {
-    """
-    SELECT transaction_id, receipt_data FROM tenure.imported_source
-    WHERE \(line.condition)
-    """
-  }
-
-  static func importedSource(from rows: Rows) throws -> ImportedSource? {
-    try rows.decodeFirst(TransactionID?.self, String?.self).map {
-      ImportedSource(transactionID: $0, receipt: $1)
-    }
+  static func importedSource(of line: OriginalTransactionKey) -> Query<ImportedSource?> {
+    Query(
+      """
+      SELECT transaction_id, receipt_data FROM tenure.imported_source
+      WHERE \(line.condition)
+      """
+    ) { try $0.decodeFirst(TransactionID?.self, String?.self).map { $0 } }
   }
 }
 

@@ -116,13 +116,6 @@ extension Maintenance {
   }
 }
 
-extension Array {
-  /// Consecutive slices of at most `size` elements.
-  fileprivate func batches(of size: Int) -> [[Element]] {
-    stride(from: 0, to: count, by: size).map { Array(self[$0..<Swift.min($0 + size, count)]) }
-  }
-}
-
 /// How long payloads are kept; the facts recorded from them are permanent.
 package struct RawRetention: Hashable, Sendable {
   /// For submissions and Apple's responses about them; nil: forever.

@@ -80,8 +80,7 @@ package struct PollStore: LedgerStore {
       guard latest != nil || original.awaitsApple else { return nil }
       let members = [line] + original.members.keys.filter { $0 != line }.sorted()
       let (imported, source) = try await transaction.read(
-        Query(ImportStore.selectImportedSource(line), decode: ImportStore.importedSource),
-        PollTarget.query(members))
+        ImportStore.importedSource(of: line), PollTarget.query(members))
       return PollRequest(
         line: line, isSubscription: latest?.isSubscription ?? true, source: source,
         imported: imported, isUnknown: latest == nil)

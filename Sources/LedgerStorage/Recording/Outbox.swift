@@ -33,11 +33,11 @@ extension Recorder {
   }
 }
 
-/// The statements that publish what changed for accounts, and the channels to notify after the
-/// commit.
+/// The statements that write a change and publish it to accounts, and the channels to notify after
+/// the commit.
 struct Outbox: Sendable {
-  private(set) var statements: [SQL] = []
-  private(set) var channels: Set<ChangeNotifier.Channel> = []
+  var statements: [SQL] = []
+  var channels: Set<ChangeNotifier.Channel> = []
 
   /// Publishes a recording to locked accounts.
   init(
