@@ -804,7 +804,6 @@ CREATE TABLE store_transaction (
     recorded_at             timestamptz NOT NULL,
     kind                    text        NOT NULL,
     purchased_at            timestamptz NOT NULL,
-    original_purchased_at   timestamptz,
     -- The purchase date, or for old restores the original purchase date.
     charged_at              timestamptz NOT NULL,
     -- Values that Apple may change, with the date of the answer.
@@ -836,7 +835,6 @@ CREATE TABLE store_transaction (
     web_order_line_item_id  text,
     -- Null: not reported.
     product_type            text,
-    subscription_group      text,
     quantity                integer     NOT NULL,
     ownership_type          text        NOT NULL,
     period_type             text        NOT NULL,
@@ -1392,7 +1390,6 @@ CREATE TABLE movement (
     charge_original_transaction_id text NOT NULL,
     product_id              text        NOT NULL,
     product_type            text,
-    subscription_group      text,
     -- The state of 'state', the reason of an end, Apple's reason of a refund ('': unknown); 'from'
     -- and 'to' for a price in another currency or from another source.
     cause                   text        NOT NULL DEFAULT '',

@@ -16,7 +16,6 @@ enum MovementTable {
     Column("cause", \.cause),
     Column("charge_original_transaction_id", \.line.originalTransactionID),
     Column("product_type", \.productType),
-    Column("subscription_group", \.subscriptionGroup),
     Column("origin_at", \.originAt),
     Column("number", \.number),
     Column("ownership_type", \.ownershipType),

@@ -33,8 +33,8 @@ private struct Journal {
       Movement(
         kind: kind, at: moment, line: terms.charge.line,
         transactionID: terms.charge.transactionID, productID: terms.productID,
-        productType: terms.productType, subscriptionGroup: terms.subscriptionGroup, cause: cause,
-        originAt: origin, number: number, ownershipType: terms.ownershipType,
+        productType: terms.productType, cause: cause, originAt: origin, number: number,
+        ownershipType: terms.ownershipType,
         periodType: terms.periodType, offerID: terms.offerID, quantity: terms.quantity,
         currency: price?.currency, amountMilliunits: amount, priceSource: price?.source,
         monthlyTwelfths: monthlyTwelfths, account: terms.owner, ownership: ownership,

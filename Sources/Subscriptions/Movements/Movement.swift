@@ -91,7 +91,6 @@ package struct Movement: Hashable, Sendable {
   package var transactionID: TransactionID
   package var productID: ProductID
   package var productType: ProductType?
-  package var subscriptionGroup: String?
   /// The state of `state`; the reason of an end; ``recovered`` or empty for `resumed`; Apple's
   /// reason for `refunded`; `from` or `to` for `repriced` with another currency or source; else
   /// empty.
