@@ -40,7 +40,7 @@ struct AccountController: Sendable {
   private func ownedCharges(of accountID: String) async throws -> [ChargeReport] {
     guard let account = try await ledger.accounts.account(accountID) else { return [] }
     var reports: [ChargeReport] = []
-    try await ledger.ownership.forEachOriginal(of: account.key) { _, original in
+    for try await (_, original) in try await ledger.ownership.originals(of: account.key) {
       reports += original.charges(of: account.key, in: catalogue.catalogue)
     }
     return reports.sorted {

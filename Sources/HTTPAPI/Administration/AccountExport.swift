@@ -122,7 +122,7 @@ package struct AccountExport: Sendable {
   private func writeCharges(to writer: inout any ResponseBodyWriter) async throws {
     try await send(to: &writer) { $0.write(json: ",\"lines\":[") }
     var isFirst = true
-    try await ledger.ownership.forEachOriginal(of: account.key) { line, original in
+    for try await (line, original) in try await ledger.ownership.originals(of: account.key) {
       try await send(to: &writer) { json in
         if !isFirst { json.write(json: ",") }
         json.object { write(line, of: original, to: &$0) }

@@ -186,7 +186,8 @@ package struct HoldingStore: LedgerStore {
     var result = AccountHoldings()
     result.grants = try await grants.grants(of: accountID, knownAt: knownAt)
     guard let account = try await accounts.account(accountID) else { return result }
-    try await ownership.forEachOriginal(of: account.key, knownAt: knownAt) { _, original in
+    for try await (_, original) in try await ownership.originals(of: account.key, knownAt: knownAt)
+    {
       result.holdings += original.line.allHoldings(original.rule)
         .filter { $0.account == account.key }.map(\.holding)
     }

@@ -83,19 +83,13 @@ package struct OwnershipStore: LedgerStore {
     try await runner.read(Self.lines("account_original_transaction", "account_key = \(account)"))
   }
 
-  /// Reads an account's original transactions one by one, linked ones together under the first ID.
+  /// Reads an account's original transactions one by one; linked ones come together.
   ///
   /// - Parameter knownAt: Ignores later records; nil: ignores nothing.
-  package func forEachOriginal(
-    of account: AccountKey, knownAt: Timestamp? = nil,
-    _ body: (OriginalTransactionKey, RecordedOriginalTransaction) async throws -> Void
-  ) async throws {
-    var read: Set<OriginalTransactionKey> = []
-    for id in try await lines(of: account) where !read.contains(id) {
-      guard let original = try await original(of: id, knownAt: knownAt) else { continue }
-      read.formUnion(original.line.heads.keys)
-      try await body(id, original)
-    }
+  package func originals(
+    of account: AccountKey, knownAt: Timestamp? = nil
+  ) async throws -> AccountOriginals {
+    AccountOriginals(store: self, remaining: try await lines(of: account)[...], knownAt: knownAt)
   }
 
   /// The original transactions with a web order line item, in all environments.
@@ -229,5 +223,27 @@ extension Rows {
         line: OriginalTransactionKey($0, $1), number: $2, recordedAt: $3, kind: $4,
         evidenceDate: $5, source: EntrySource($6, id: $7), format: $8, body: $9, hash: $10)
     }
+  }
+}
+
+/// An account's original transactions, with the first of the IDs that Apple links.
+package struct AccountOriginals: AsyncSequence, AsyncIteratorProtocol, Sendable {
+  package typealias Element = (id: OriginalTransactionKey, original: RecordedOriginalTransaction)
+
+  let store: OwnershipStore
+  var remaining: ArraySlice<OriginalTransactionKey>
+  let knownAt: Timestamp?
+  var read: Set<OriginalTransactionKey> = []
+
+  package func makeAsyncIterator() -> Self { self }
+
+  package mutating func next() async throws -> Element? {
+    while let id = remaining.popFirst() {
+      guard !read.contains(id), let original = try await store.original(of: id, knownAt: knownAt)
+      else { continue }
+      read.formUnion(original.line.heads.keys)
+      return (id, original)
+    }
+    return nil
   }
 }
