@@ -476,13 +476,15 @@ package struct ImportProgress: Hashable, Sendable {
   package var unverifiable = 0
 }
 
-extension StoredOriginalTransaction {
+extension OriginalTransaction {
   /// The account of the latest import.
-  var importedFor: AccountKey? { line.history.importedOverrides.last?.account }
+  fileprivate var importedFor: AccountKey? { history.importedOverrides.last?.account }
 
   /// Whether it was imported and Apple has not returned a charge yet.
-  var awaitsApple: Bool { line.history.transactions.isEmpty && importedFor != nil }
+  var awaitsApple: Bool { history.transactions.isEmpty && importedFor != nil }
+}
 
+extension StoredOriginalTransaction {
   /// The verdict on an import, and the other account that owns the original transaction.
   func verdict(on owner: ImportedOwner, of account: AccountKey?) -> (
     verdict: ImportVerdict, other: AccountKey?
@@ -498,7 +500,7 @@ extension StoredOriginalTransaction {
     let latest = rule.charges.latestPosition.map { (rule.charges[$0], rule.decisions[$0]) }
     let holder =
       latest.map { $0.1.isProvisional ? nil : $0.1.owner }
-      ?? (line.history.transactions.isEmpty ? importedFor : nil)
+      ?? (line.awaitsApple ? line.importedFor : nil)
     if let holder, holder != account { return (.ownedByAnotherAccount(""), holder) }
     // The state from Apple is newer than the import.
     if let latest, holder != nil, latest.0.end.map({ $0 > owner.asOf }) ?? true {

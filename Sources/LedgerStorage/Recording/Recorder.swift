@@ -93,16 +93,16 @@ struct Recorder: LedgerStore {
   /// Locks and reads the orders and accounts that a recording changes.
   ///
   /// - Parameters:
-  ///   - submitted: The charges of a submission, and the order that it names.
+  ///   - submitted: The charges and orders of a submission, if it claims any.
   ///   - known: Accounts that are locked and read already, as they are after the recording.
   func loadAffected(
-    by recording: Recording, submitted: SubmittedCharges? = nil, terms: AccessTerms,
+    by recording: Recording, submitted: SubmittedOrders? = nil, terms: AccessTerms,
     at now: Timestamp, knowing known: [PublishedEntitlements] = [], in transaction: Transaction
   ) async throws -> AffectedState {
     var orders = OrderMatching(
       recording, submitted: submitted, terms: terms, lifetime: orderLifetime, at: now)
     orders.match(among: try await ordersInReach(of: orders, in: transaction))
-    let newEvents = RecordingEvents(recording, orders: orders.changes, at: now)
+    let newEvents = RecordingEvents(recording, orders: orders.events, at: now)
     let wanted = newEvents.accounts.union(known.filter(\.hasChangedGrants).map(\.key))
     var accounts = known.filter { wanted.contains($0.key) }
     let others = wanted.subtracting(known.map(\.key))

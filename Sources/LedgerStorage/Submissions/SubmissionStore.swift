@@ -200,11 +200,8 @@ package struct SubmissionStore: LedgerStore {
       ).decide(arrival, at: now)
       let account = sender.account(after: stored.attempts, recording)
       let affected = try await recorder.loadAffected(
-        by: recording,
-        submitted: SubmittedCharges(
-          account: submission.account, transactions: claims ? verified.selected : [],
-          orderID: claims ? submission.orderID : nil, orders: orders),
-        terms: terms, at: now, knowing: sender.isErased ? [] : [account], in: transaction)
+        by: recording, submitted: claims ? orders : nil, terms: terms, at: now,
+        knowing: sender.isErased ? [] : [account], in: transaction)
       let plan = try recorder.plan(recording, affected, terms: terms, at: now)
       let exchanges = try await ExchangeLog.of(submission: submission.id).insert(
         sender.isErased ? [] : verified.exchanges, after: stored.attempts, in: transaction)
