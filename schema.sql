@@ -804,7 +804,6 @@ CREATE TABLE store_transaction (
     recorded_at             timestamptz NOT NULL,
     kind                    text        NOT NULL,
     purchased_at            timestamptz NOT NULL,
-    original_purchased_at   timestamptz,
     -- The purchase date, or for old restores the original purchase date.
     charged_at              timestamptz NOT NULL,
     -- Values that Apple may change, with the date of the answer.
@@ -836,7 +835,6 @@ CREATE TABLE store_transaction (
     web_order_line_item_id  text,
     -- Null: not reported.
     product_type            text,
-    subscription_group      text,
     quantity                integer     NOT NULL,
     ownership_type          text        NOT NULL,
     period_type             text        NOT NULL,
@@ -951,41 +949,31 @@ CREATE TABLE renewal_status (
 COMMENT ON TABLE renewal_status IS
     'Projection: renewal statuses from Apple, by date. [by original_transaction_id]';
 
-CREATE TABLE claim (
+CREATE TABLE ownership_action (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
     number                  integer     NOT NULL,
     recorded_at             timestamptz NOT NULL,
-    transaction_id          text        NOT NULL,
-    product_id              text        NOT NULL,
-    account_key             uuid        NOT NULL,
-    received_at             timestamptz NOT NULL,
-    submission_id           uuid,
-    PRIMARY KEY (environment, original_transaction_id, number),
-    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
-);
-COMMENT ON TABLE claim IS
-    'Projection: claims of transactions by submissions, in order. [by original_transaction_id]';
-
-CREATE TABLE owner_override (
-    environment             text        NOT NULL,
-    original_transaction_id text        NOT NULL,
-    number                  integer     NOT NULL,
-    recorded_at             timestamptz NOT NULL,
+    -- A submission's claim; else an override by an administrator or an import.
+    is_claim                boolean     NOT NULL,
     -- Null, like the product: an override of the whole original transaction, by `tenure import`.
     transaction_id          text,
     product_id              text,
+    -- The claimant or the owner; null: released.
     account_key             uuid,
-    -- For a whole original transaction: it applies to purchases until then.
+    -- For a claim: when it was received. For a whole original transaction: it applies to purchases
+    -- until then.
     effective_from          timestamptz NOT NULL,
+    submission_id           uuid,
     PRIMARY KEY (environment, original_transaction_id, number),
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction,
-    CONSTRAINT owner_override_is_whole CHECK (
+    CONSTRAINT ownership_action_is_whole CHECK (
         (transaction_id IS NULL) = (product_id IS NULL)
-        AND (transaction_id IS NOT NULL OR account_key IS NOT NULL))
+        AND (transaction_id IS NOT NULL OR NOT is_claim AND account_key IS NOT NULL)
+        AND (NOT is_claim OR account_key IS NOT NULL))
 );
-COMMENT ON TABLE owner_override IS
-    'Projection: owner overrides by administrators and imports, in order. [by original_transaction_id]';
+COMMENT ON TABLE ownership_action IS
+    'Projection: claims by submissions and owner overrides, in order. [by original_transaction_id]';
 
 -- Original transactions that Apple links; each pair is stored both ways.
 CREATE TABLE original_transaction_link (
@@ -1005,23 +993,15 @@ COMMENT ON TABLE original_transaction_link IS
 -- The original transaction on which a transaction id or line item was recorded first; others with
 -- it are linked. The key is the name alone, so that of two recordings of one name the second waits
 -- for the first, and finds it.
-CREATE TABLE transaction_lookup (
-    transaction_id          text NOT NULL,
-    environment             text NOT NULL,
-    original_transaction_id text NOT NULL,
-    PRIMARY KEY (transaction_id, environment)
+CREATE TABLE charge_lookup (
+    name                    text    NOT NULL,
+    is_line_item            boolean NOT NULL,
+    environment             text    NOT NULL,
+    original_transaction_id text    NOT NULL,
+    PRIMARY KEY (name, is_line_item, environment)
 );
-COMMENT ON TABLE transaction_lookup IS
-    'Look-up, projection: the first original transaction with a transaction id. [by transaction_id]';
-
-CREATE TABLE web_order_line_item (
-    web_order_line_item_id  text NOT NULL,
-    environment             text NOT NULL,
-    original_transaction_id text NOT NULL,
-    PRIMARY KEY (web_order_line_item_id, environment)
-);
-COMMENT ON TABLE web_order_line_item IS
-    'Look-up, projection: the first original transaction with a line item. [by web_order_line_item_id]';
+COMMENT ON TABLE charge_lookup IS
+    'Look-up, projection: the first original transaction with a transaction id or line item. [by name]';
 
 CREATE TABLE account_original_transaction (
     account_key             uuid NOT NULL,
@@ -1410,7 +1390,6 @@ CREATE TABLE movement (
     charge_original_transaction_id text NOT NULL,
     product_id              text        NOT NULL,
     product_type            text,
-    subscription_group      text,
     -- The state of 'state', the reason of an end, Apple's reason of a refund ('': unknown); 'from'
     -- and 'to' for a price in another currency or from another source.
     cause                   text        NOT NULL DEFAULT '',

@@ -147,9 +147,14 @@ extension Array where Element == SQL {
   /// would gather an `unnest` on the coordinator. The lists are short, so few distinct statements
   /// are prepared.
   var rowLists: [SQL] {
-    stride(from: 0, to: count, by: rowsOfList).map { start in
-      self[start..<Swift.min(start + rowsOfList, count)].joined()
-    }
+    batches(of: rowsOfList).map { $0.joined() }
+  }
+}
+
+extension Array {
+  /// Consecutive parts of at most `size` elements.
+  func batches(of size: Int) -> [[Element]] {
+    stride(from: 0, to: count, by: size).map { Array(self[$0..<Swift.min($0 + size, count)]) }
   }
 }
 

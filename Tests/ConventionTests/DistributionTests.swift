@@ -84,7 +84,7 @@ struct DistributionTests {
 
   @Test(arguments: [
     // statement                                                                      is a finding
-    ("SELECT FROM tenure.claim AS c JOIN tenure.owner_override AS p USING (number)", false),
+    ("SELECT FROM tenure.movement AS c JOIN tenure.renewal_status AS p USING (number)", false),
     ("SELECT FROM tenure.account AS a JOIN tenure.account_by_key AS k USING (account_key)", true),
     ("SELECT FROM tenure.account WHERE account_id = \\(id) FOR UPDATE", false),
     ("SELECT FROM tenure.account WHERE account_key = \\(key) FOR UPDATE", true),
@@ -103,7 +103,7 @@ struct DistributionTests {
     ("INSERT INTO tenure.job (kind) SELECT kind FROM (SELECT DISTINCT kind FROM new) AS n", false),
     ("UPDATE tenure.notification SET sha256 = sha256(convert_to(body, 'UTF8'))", true),
     ("UPDATE tenure.notification SET sha256 = \\(hash)", false),
-    ("INSERT INTO tenure.claim SELECT number FROM unnest(\\(numbers)) AS c (number)", false),
+    ("INSERT INTO tenure.movement SELECT number FROM unnest(\\(numbers)) AS c (number)", false),
   ])
   func canFail(statement: String, isFinding: Bool) throws {
     let source = SwiftSource(

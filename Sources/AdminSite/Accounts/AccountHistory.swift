@@ -144,7 +144,7 @@ extension FactRow {
 
 private func dayName(_ text: String) -> String { Timestamp(rfc3339: text)?.dayName ?? text }
 
-extension SubmissionSummary {
+extension Submission {
   /// For example `Receipt (restore, transaction 77)`.
   var kindInWords: String {
     let name =
@@ -186,7 +186,7 @@ extension SubmissionOutcome {
 
 extension SubmissionWarning {
   /// The warning as it was when the submission was decided.
-  func inWords(_ submission: SubmissionSummary) -> String {
+  func inWords(_ submission: Submission) -> String {
     let recheck = submission.retryAt.map { "; next check \(Moment($0).text)." } ?? "."
     return switch self {
     case .transactionNotInReceipt: "The named transaction is not in the submission\(recheck)"

@@ -64,7 +64,7 @@ struct AccountPageController: Controller {
   /// The active entitlements, or the likely reasons why there are none.
   private static func verdict(
     _ entitlements: [Entitlement], charges: AccountCharges, mergedInto heir: String?,
-    lastSubmission submission: SubmissionSummary?
+    lastSubmission submission: Submission?
   ) -> (text: String, tone: String) {
     let active = entitlements.filter(\.isActive)
     guard active.isEmpty else {
@@ -96,7 +96,7 @@ struct AccountPageController: Controller {
 
   private static func reasons(
     _ charges: AccountCharges, mergedInto heir: String?,
-    lastSubmission submission: SubmissionSummary?
+    lastSubmission submission: Submission?
   ) -> [String] {
     func submitted(_ count: Int, _ state: String) -> String? {
       count == 0
@@ -202,7 +202,7 @@ struct AccountPageController: Controller {
     )
   }
 
-  private static func row(_ submission: SubmissionSummary) -> some Sendable {
+  private static func row(_ submission: Submission) -> some Sendable {
     let decided = submission.decided
     return (
       submissionID: submission.id.uuidString.lowercased(),

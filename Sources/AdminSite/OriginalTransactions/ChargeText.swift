@@ -49,7 +49,7 @@ extension Badge {
     }
   }
 
-  init(_ submission: SubmissionSummary) {
+  init(_ submission: Submission) {
     switch submission.status {
     case .verified: self.init(text: "Verified", tone: Tone.good)
     case .rejected: self.init(text: "Rejected", tone: Tone.bad)

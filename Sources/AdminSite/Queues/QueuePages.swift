@@ -153,7 +153,7 @@ struct QueueController: Controller {
       Count.text(count, "submission"), "verified again", at: AdminURL.rejected, request, context)
   }
 
-  private func row(_ submission: SubmissionSummary) -> ActionList.Row {
+  private func row(_ submission: Submission) -> ActionList.Row {
     let status = submission.problem?.appleStatus.map {
       Badge(text: "Apple \($0)", tone: Tone.quiet)
     }

@@ -18,7 +18,7 @@ struct ImportBenchmark: Sendable {
   /// The tables that an import writes, in order of their foreign keys.
   private static let tables = [
     "account", "account_by_key", "account_by_token", "original_transaction", "ledger_entry",
-    "owner_override", "account_original_transaction", "job",
+    "ownership_action", "account_original_transaction", "job",
   ]
 
   let database: BenchDatabase

@@ -15,7 +15,6 @@ package struct SubmissionIntake: IntakePart {
   private static let storingTime: Duration = .seconds(30)
 
   let services: IntakeServices
-  private let verifier: SubmissionVerifier
   private let entitlements: EntitlementReader
   private let provisionalAccess: ProvisionalAccess?
   private let metrics = SubmissionMetrics()
@@ -24,7 +23,6 @@ package struct SubmissionIntake: IntakePart {
   package init(_ services: IntakeServices, provisionalAccess: ProvisionalAccess?) {
     self.services = services
     self.provisionalAccess = provisionalAccess
-    verifier = SubmissionVerifier(receipts: services.receipts, signedData: services.signedData)
     entitlements = EntitlementReader(
       ledger: services.ledger, catalogue: services.catalogue,
       sandboxAccess: services.sandboxAccess)
@@ -33,7 +31,7 @@ package struct SubmissionIntake: IntakePart {
   /// The time after which a worker may take over.
   package func longestDecision(on payload: SubmissionPayload) -> Duration {
     switch payload {
-    case .receipt: verifier.receipts.longestVerification + Self.storingTime
+    case .receipt: services.receipts.longestVerification + Self.storingTime
     // Verified in milliseconds.
     case .signedData: Self.storingTime
     }
@@ -48,19 +46,16 @@ package struct SubmissionIntake: IntakePart {
       transactionID: request.transactionID,
       orderID: request.orderID, isRestore: request.isRestore, bundleID: request.bundleID,
       retryAt: receivedAt + longestDecision(on: request.payload))
-    guard case .signedData = new.payload else {
-      let submission = try await ledger.submissions.store(new)
-      let verification = await verifier.verify(new.payload, of: submission)
-      return try await decide(submission, by: verification, payload: new.payload, worker: nil)
+    guard case .signedData(let transactions, let renewalInfo) = new.payload else {
+      return try await decide(ledger.submissions.store(new), new.payload, worker: nil)
     }
-    let verification = await verifier.verify(new.payload, of: new.submission)
-    if case .verified(let evidence) = verification.verdict,
-      let answer = await recordAtOnce(new, evidence)
-    {
+    let verdict = await services.signedData.verify(
+      transactions, renewalInfo, bundleID: request.bundleID)
+    if case .success(let evidence) = verdict, let answer = await recordAtOnce(new, evidence) {
       return answer
     }
-    let submission = try await ledger.submissions.store(new)
-    return try await decide(submission, by: verification, payload: new.payload, worker: nil)
+    return try await carryOut(
+      verdict, on: ledger.submissions.store(new), new.payload, worker: nil)
   }
 
   /// Stores verified signed data with the decision; nil if that fails.
@@ -86,8 +81,7 @@ package struct SubmissionIntake: IntakePart {
     guard let submission = try await ledger.submissions.submission(id), submission.isOpen,
       let payload = try await ledger.submissions.payload(of: id)
     else { return nil }
-    let verification = await verifier.verify(payload, of: submission)
-    return try await decide(submission, by: verification, payload: payload, worker: worker)
+    return try await decide(submission, payload, worker: worker)
   }
 
   /// The status of a submission, or nil if it is unknown.
@@ -99,24 +93,29 @@ package struct SubmissionIntake: IntakePart {
   // MARK: Deciding
 
   private func decide(
-    _ submission: Submission, by verification: SubmissionVerifier.Verification,
-    payload: SubmissionPayload, worker: String?
+    _ submission: Submission, _ payload: SubmissionPayload, worker: String?
   ) async throws -> SubmissionAnswer {
-    let exchanges = verification.exchanges
+    let data: String
+    switch payload {
+    case .receipt(let receipt): data = receipt
+    case .signedData(let transactions, let renewalInfo):
+      let verdict = await services.signedData.verify(
+        transactions, renewalInfo, bundleID: submission.bundleID)
+      return try await carryOut(verdict, on: submission, payload, worker: worker)
+    }
+    let verification = await services.receipts.verify(data, bundleID: submission.bundleID)
+    let exchanges = verification.exchanges.map(SubmissionExchange.init)
+    let verdict: SubmissionVerdict
     switch verification.verdict {
-    case .verified(let evidence):
-      metrics.count(.verified, of: payload)
-      return try await record(evidence, of: submission, exchanges: exchanges, worker: worker)
-    case .rejected(let problem):
-      metrics.count(.rejected, of: payload)
-      return try await reject(submission, problem, exchanges)
+    case .verified(let receipt): verdict = .success(VerifiedEvidence(receipt))
+    case .rejected(let rejection): verdict = .failure(SubmissionProblem(rejection))
     case .retry(let retry):
       if let limit = retry.limit,
         limit.isReached(
           after: try await ledger.submissions.shortAnswers(to: submission.id), now: now())
       {
-        metrics.count(.rejected, of: payload)
-        return try await reject(submission, SubmissionProblem(limit.rejection), exchanges)
+        verdict = .failure(SubmissionProblem(limit.rejection))
+        break
       }
       metrics.count(.postponed, of: payload)
       let problem = SubmissionProblem(
@@ -136,6 +135,21 @@ package struct SubmissionIntake: IntakePart {
         code: "misconfigured", detail: fault.reason, appleStatus: fault.appleStatus)
       return try await postpone(
         submission, payload, problem, exchanges, notBefore: nil, worker: worker)
+    }
+    return try await carryOut(verdict, on: submission, payload, exchanges, worker: worker)
+  }
+
+  private func carryOut(
+    _ verdict: SubmissionVerdict, on submission: Submission, _ payload: SubmissionPayload,
+    _ exchanges: [SubmissionExchange] = [], worker: String?
+  ) async throws -> SubmissionAnswer {
+    switch verdict {
+    case .success(let evidence):
+      metrics.count(.verified, of: payload)
+      return try await record(evidence, of: submission, exchanges: exchanges, worker: worker)
+    case .failure(let problem):
+      metrics.count(.rejected, of: payload)
+      return try await reject(submission, problem, exchanges)
     }
   }
 

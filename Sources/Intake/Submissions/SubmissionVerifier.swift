@@ -2,72 +2,30 @@ import AppStore
 import LedgerStorage
 import Subscriptions
 
-/// Verifies receipts by asking Apple, and signed data by its signatures.
-struct SubmissionVerifier: Sendable {
-  let receipts: ReceiptVerifier
-  let signedData: SignedDataVerifier
+/// The evidence of a submission, or why it is permanently rejected.
+typealias SubmissionVerdict = Result<VerifiedEvidence, SubmissionProblem>
 
-  /// A verdict, with the exchanges with Apple that led to it.
-  struct Verification: Sendable {
-    var verdict: Verdict
-    var exchanges: [SubmissionExchange] = []
-  }
-
-  enum Verdict: Sendable {
-    case verified(VerifiedEvidence)
-    /// Permanently rejected.
-    case rejected(SubmissionProblem)
-    /// Undecided: ask Apple again later.
-    case retry(ReceiptRetry)
-    /// Apple rejected our configuration.
-    case misconfigured(ReceiptMisconfiguration)
-  }
-
-  func verify(_ payload: SubmissionPayload, of submission: Submission) async -> Verification {
-    switch payload {
-    case .receipt(let data):
-      let verification = await receipts.verify(data, bundleID: submission.bundleID)
-      return Verification(
-        verdict: Verdict(verification.verdict),
-        exchanges: verification.exchanges.map(SubmissionExchange.init))
-    case .signedData(let transactions, let renewalInfo):
-      return Verification(
-        verdict: await verify(transactions, renewalInfo, bundleID: submission.bundleID))
-    }
-  }
-
-  /// Verifies each part; the first refused part rejects the submission.
-  private func verify(
+extension SignedDataVerifier {
+  /// Verifies each part of a submission; the first refused part rejects it.
+  func verify(
     _ transactions: [String], _ renewalInfo: [String], bundleID: String?
-  ) async -> Verdict {
+  ) async -> SubmissionVerdict {
     var submitted = SubmittedSignedData(namedBundleID: bundleID)
     for (index, jws) in transactions.enumerated() {
-      switch await signedData.transaction(jws) {
+      switch await transaction(jws) {
       case .success(let transaction): submitted.transactions.append(transaction)
       case .failure(let refusal):
-        return .rejected(SubmissionProblem(refusal, of: "signed_transactions[\(index)]"))
+        return .failure(SubmissionProblem(refusal, of: "signed_transactions[\(index)]"))
       }
     }
     for (index, jws) in renewalInfo.enumerated() {
-      switch await signedData.renewalInfo(jws) {
+      switch await self.renewalInfo(jws) {
       case .success(let info): submitted.renewalInfo.append(info)
       case .failure(let refusal):
-        return .rejected(SubmissionProblem(refusal, of: "signed_renewal_info[\(index)]"))
+        return .failure(SubmissionProblem(refusal, of: "signed_renewal_info[\(index)]"))
       }
     }
     return submitted.verdict
-  }
-}
-
-extension SubmissionVerifier.Verdict {
-  fileprivate init(_ verdict: ReceiptVerdict) {
-    self =
-      switch verdict {
-      case .verified(let receipt): .verified(VerifiedEvidence(receipt))
-      case .rejected(let rejection): .rejected(SubmissionProblem(rejection))
-      case .retry(let retry): .retry(retry)
-      case .misconfigured(let fault): .misconfigured(fault)
-      }
   }
 }
 
@@ -105,13 +63,13 @@ struct SubmittedSignedData: Sendable {
 
   /// Requires one environment, the named app, and for each renewal info a transaction with the same
   /// original transaction ID, because a renewal info has no bundle ID.
-  var verdict: SubmissionVerifier.Verdict {
+  var verdict: SubmissionVerdict {
     if let namedBundleID,
       let (index, other) = transactions.enumerated().first(where: {
         $0.element.bundleID != namedBundleID
       })
     {
-      return .rejected(
+      return .failure(
         SubmissionProblem(
           code: "wrong_bundle_id",
           detail: "`signed_transactions[\(index)]`: The transaction belongs to \(other.bundleID), "
@@ -119,7 +77,7 @@ struct SubmittedSignedData: Sendable {
     }
     let environments = Set(transactions.map(\.environment) + renewalInfo.map(\.environment))
     guard let environment = environments.first, environments.count == 1 else {
-      return .rejected(
+      return .failure(
         SubmissionProblem(
           code: "receipt_rejected",
           detail: "The signed data is from both environments: submit production and sandbox data "
@@ -127,13 +85,13 @@ struct SubmittedSignedData: Sendable {
     }
     let lines = Set(transactions.map(\.record.key.line))
     if let stranger = renewalInfo.firstIndex(where: { !lines.contains($0.line) }) {
-      return .rejected(
+      return .failure(
         SubmissionProblem(
           code: "invalid_signature",
           detail: "`signed_renewal_info[\(stranger)]`: No signed transaction in the request has "
             + "its original transaction ID, which is needed to know the app."))
     }
-    return .verified(evidence(of: environment))
+    return .success(evidence(of: environment))
   }
 
   /// The app of all transactions, or nil if they are of several.

@@ -65,8 +65,9 @@ extension AccountStore {
     }
     let claims = try await database.query(
       """
-      SELECT environment, original_transaction_id, transaction_id, product_id FROM tenure.claim
-      WHERE \(Self.isOn(lines)) AND account_key = \(account)
+      SELECT environment, original_transaction_id, transaction_id, product_id
+      FROM tenure.ownership_action
+      WHERE \(Self.isOn(lines)) AND account_key = \(account) AND is_claim
       """
     ).decode(Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self)
     let claimed = Set(claims.map(TransactionKey.init))
@@ -212,24 +213,6 @@ extension AccountStore {
   }
 }
 
-package struct SubmissionSummary: Hashable, Sendable {
-  package let id: UUID
-  package let accountID: String
-  /// Receipt or signed transactions; nil once the payload was erased.
-  package let kind: EntrySource.Kind?
-  package let transactionID: TransactionID?
-  package let isRestore: Bool
-  package let receivedAt: Timestamp
-  package let status: Submission.Status
-  package let environment: Environment?
-  package let decidedAt: Timestamp?
-  package let retryAt: Timestamp?
-  package let attempts: Int
-  package let problem: SubmissionProblem?
-  /// The decision in Intake's encoding; nil while pending.
-  package let outcome: String?
-}
-
 /// An event as the feed published it: its type is the name of a ``LedgerEvent/Kind``, or of one that
 /// a newer version added, and its data a JSON object.
 package typealias PublishedEvent = (id: Int64, type: String, occurredAt: Timestamp, data: String)
@@ -253,12 +236,12 @@ extension AccountStore {
 
   /// Reads submissions of an account, latest first, before `last`.
   package func latestSubmissions(of account: AccountKey, before last: UUID? = nil, limit: Int)
-    async throws -> [SubmissionSummary]
+    async throws -> [Submission]
   {
-    let rest = last.map { "s.submission_id < \($0)" as SQL } ?? "true"
-    return try await submissions(
+    let rest = last.map { "submission_id < \($0)" as SQL } ?? "true"
+    return try await submissions.submissions(
       """
-      s.account_key = \(account) AND \(rest) ORDER BY s.submission_id DESC LIMIT \(limit)
+      account_key = \(account) AND \(rest) ORDER BY submission_id DESC LIMIT \(limit)
       """)
   }
 
@@ -282,36 +265,6 @@ extension AccountStore {
       "SELECT trimmed_to, trimmed_stored_at FROM tenure.feed"
     ).decodeOnly(Int64.self, Timestamp?.self)
     return trimmedTo > 0 ? EventPruning(storedAt: storedAt) : nil
-  }
-
-  func submissions(_ condition: SQL) async throws -> [SubmissionSummary] {
-    let rows = try await database.query(
-      """
-      SELECT s.submission_id, s.account_key,
-        CASE WHEN s.body_sha256 IS NULL THEN NULL WHEN s.signed_transactions IS NULL THEN 'receipt'
-          ELSE 'signed_transaction' END,
-        s.transaction_id, s.restore, s.received_at, s.status, s.environment, s.decided_at,
-        s.retry_at, s.attempts, s.problem, s.problem_detail, s.apple_status, s.outcome
-      FROM tenure.submission AS s
-      WHERE \(condition)
-      """
-    ).decode(
-      UUID.self, AccountKey.self, EntrySource.Kind?.self, TransactionID?.self, Bool.self,
-      Timestamp.self, Submission.Status.self, Environment?.self, Timestamp?.self, Timestamp?.self,
-      Int.self, String?.self, String?.self, Int?.self, String?.self)
-    let accounts = try await ownership.accountIDs(of: Set(rows.map(\.1)))
-    return rows.compactMap {
-      id, account, kind, transaction, isRestore, receivedAt, status, environment, decidedAt,
-      retryAt, attempts, problem, detail, appleStatus, outcome in
-      guard let account = accounts[account] else { return nil }
-      return SubmissionSummary(
-        id: id, accountID: account, kind: kind, transactionID: transaction, isRestore: isRestore,
-        receivedAt: receivedAt, status: status, environment: environment, decidedAt: decidedAt,
-        retryAt: retryAt, attempts: attempts,
-        problem: problem.map {
-          SubmissionProblem(code: $0, detail: detail ?? "", appleStatus: appleStatus)
-        }, outcome: outcome)
-    }
   }
 }
 

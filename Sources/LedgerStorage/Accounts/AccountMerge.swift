@@ -57,14 +57,8 @@ extension AccountStore {
         merger.merged.key]?.mergedAt
       return merger
     }
-    let (merger, channels) = try await database.withTransaction {
-      transaction -> (MergeProgress, Set<ChangeNotifier.Channel>) in
-      let merging = try await lock(accounts, upTo: limit, in: transaction)
-      return try await place(
-        merging, by: administrator, terms: terms, at: now, in: transaction)
-    }
-    notifier.notify(channels)
-    return merger
+    return try await proceed(
+      with: accounts, upTo: limit, by: administrator, terms: terms, at: now)
   }
 
   /// Continues a merge in the background, and returns whether it is complete.
@@ -76,16 +70,10 @@ extension AccountStore {
       let merged = try await self.account(known.id), let other = try await self.account(name)
     else { return true }
     let administrator = try await mergingAdministrator(of: account)
-    let (merger, channels) = try await database.withTransaction {
-      transaction -> (MergeProgress, Set<ChangeNotifier.Channel>) in
-      let merging = try await lock(
-        MergeProgress(merged: merged, into: other), upTo: Self.mergedInOneGo, in: transaction)
-      return try await place(
-        merging, by: Administrator(name: administrator ?? "unknown"), terms: terms, at: now,
-        in: transaction)
-    }
-    notifier.notify(channels)
-    return merger.completedAt != nil
+    return try await proceed(
+      with: MergeProgress(merged: merged, into: other), upTo: Self.mergedInOneGo,
+      by: Administrator(name: administrator ?? "unknown"), terms: terms, at: now
+    ).completedAt != nil
   }
 
   /// Computes the effects of ``merge(_:into:by:terms:at:atOnce:)``, and throws its errors.
@@ -114,6 +102,20 @@ extension AccountStore {
   }
 
   // MARK: Parts
+
+  /// Commits the next part of a merge.
+  private func proceed(
+    with merger: MergeProgress, upTo limit: Int, by administrator: Administrator,
+    terms: AccessTerms, at now: Timestamp
+  ) async throws -> MergeProgress {
+    let (merger, channels) = try await database.withTransaction { transaction in
+      try await place(
+        lock(merger, upTo: limit, in: transaction), by: administrator, terms: terms, at: now,
+        in: transaction)
+    }
+    notifier.notify(channels)
+    return merger
+  }
 
   /// Finds both accounts and checks that they can be merged, or already are.
   private func mergeable(_ accountID: String, into otherID: String) async throws -> MergeProgress {

@@ -38,9 +38,7 @@ extension LedgerAuditor {
     _ page: [OriginalTransactionKey],
     _ body: @escaping @Sendable ([OriginalTransactionKey]) async throws -> Value
   ) async throws -> [Value] {
-    let parts = stride(from: 0, to: page.count, by: Self.auditPart).map {
-      Array(page[$0..<min($0 + Self.auditPart, page.count)])
-    }
+    let parts = page.batches(of: Self.auditPart)
     return try await withThrowingTaskGroup(of: (Int, Value).self) { group in
       var results: [Int: Value] = [:]
       for (number, part) in parts.enumerated() {

@@ -105,8 +105,8 @@ struct AuditedOriginalTransaction: Sendable {
     stored.lastRecordedAt.map { HoldingRow.rows(of: replayed, rule: rule, asOf: $0) } ?? []
   }
 
-  func movements(in catalogue: Catalogue) -> Set<MovementRow> {
-    MovementRow.rows(of: replayed, rule: rule, in: catalogue)
+  func movementChanges(in catalogue: Catalogue) -> Query<[MovementChange]> {
+    MovementTable.changes(to: replayed, rule: rule, in: catalogue)
   }
 
   /// The look-up rows that must exist.
@@ -210,8 +210,7 @@ extension AuditedOriginalTransaction {
   /// Chain heads, orders and deliveries are not projections and are kept. Closes only movements that
   /// are wrong now, so that reports as of earlier moments don't change.
   ///
-  /// - Parameter movements: Those known now.
-  func rebuild(_ movements: Set<MovementRow>, in catalogue: Catalogue, at now: Timestamp) throws
+  func rebuild(_ movements: [MovementChange], in catalogue: Catalogue, at now: Timestamp) throws
     -> [SQL]
   {
     let nothing = StoredOriginalTransaction(
@@ -232,14 +231,14 @@ extension AuditedOriginalTransaction {
       + stored.rows.keys.filter { replayed.history[$0] == nil }.sorted().map(ChargeSums.deletion)
       + TransactionLookup(replayed.history.transactions).inserts
       + (try writes.projections(heads: stored.members.mapValues(\.head)))
-      + MovementRow.write(from: movements, to: self.movements(in: catalogue), at: now)
+      + movements.flatMap { $0.statements(at: now) }
   }
 
   /// Empties the tables that ``ProjectionWriter`` only adds to.
   ///
   /// Transactions contain orders and deliveries, and are overwritten.
   private func clear(_ line: OriginalTransactionKey) -> [SQL] {
-    ["renewal_status", "claim", "owner_override", "original_transaction_link"].map { table in
+    ["renewal_status", "ownership_action", "original_transaction_link"].map { table in
       "DELETE FROM tenure.\(unescaped: table) WHERE \(line.condition)"
     } + names.values.sorted().map { HoldingRow.deleteAll(name: $0, line: line) }
   }

@@ -160,11 +160,10 @@ package struct LedgerAuditor: LedgerStore {
         _ = try await transaction.batch(repairs)
         continue
       }
-      let results = try await transaction.batch(
-        found.members.map(MovementRow.select) + ["SELECT clock_timestamp()"])
-      let writes = try found.rebuild(
-        Set(results.dropLast().flatMap(MovementRow.decode)), in: catalogue,
-        at: results[found.members.count].decodeOnly(Timestamp.self))
+      let (movements, now) = try await transaction.read(
+        found.movementChanges(in: catalogue),
+        Query("SELECT clock_timestamp()") { try $0.decodeOnly(Timestamp.self) })
+      let writes = try found.rebuild(movements, in: catalogue, at: now)
       _ = try await transaction.batch(writes)
       break
     }
@@ -225,13 +224,14 @@ package struct LedgerAuditor: LedgerStore {
           known.filter { others.contains($0.key) }.mapValues(\.id)
         ) { $1 })
     }
-    let tables = try await tables(of: audited, in: transaction)
+    let tables = try await tables(of: audited, catalogue: catalogue, in: transaction)
     for (index, tables) in zip(audited.indices, tables) {
       let found = audited[index]
       let replayed = OwnershipRule(found.replayed.history)
       audited[index].audit.charges = replayed.charges.count
       audited[index].audit.checkDecisions(of: found.replayed, replayed: replayed, line: found.id)
       audited[index].audit.checkProjections(of: found, in: tables, catalogue: catalogue)
+      for change in tables.movements { audited[index].audit.report(change) }
       audited[index].audit.checkOrders(of: found, orders)
     }
     return audited + broken
@@ -239,37 +239,39 @@ package struct LedgerAuditor: LedgerStore {
 
   /// The stored rows of each original transaction, all of them read in one round trip.
   private func tables(
-    of originals: [AuditedOriginalTransaction], in transaction: Transaction
+    of originals: [AuditedOriginalTransaction], catalogue: Catalogue?, in transaction: Transaction
   ) async throws -> [AuditedTables] {
     guard !originals.isEmpty else { return [] }
     let members = originals.flatMap(\.members)
     let lookups = Dictionary(grouping: originals.flatMap(\.lookups), by: \.table)
-    let lookedUp = LookupRow.Table.allCases.filter { lookups[$0] != nil }
     let names = Set(originals.flatMap(\.names.values).map(AccountID.init(_:)))
-    let results = try await transaction.batch(
-      members.map(OriginalTransactionStateRow.select)
-        + lookedUp.map { LookupRow.select($0, of: lookups[$0] ?? []) }
-        + [HoldingBatcher.select(names.sorted().map(\.rawValue), of: members)]
-        + members.map(MovementRow.select))
-    let holdings = Dictionary(
-      grouping: try results[members.count + lookedUp.count].decodeHoldings(),
-      by: \.holding.charge.line)
-    var found: [OriginalTransactionKey: [LookupRow]] = [:]
-    for (index, table) in lookedUp.enumerated() {
-      for row in try LookupRow.decode(results[members.count + index], table: table) {
-        found[row.line, default: []].append(row)
-      }
-    }
-    let positions = Dictionary(uniqueKeysWithValues: members.enumerated().map { ($1, $0) })
-    return try originals.map { original in
-      var tables = AuditedTables()
+    let (states, found, holdings, movements) = try await transaction.read(
+      Query.all(
+        originals.map { original in
+          let state = OriginalTransactionState(line: original.replayed, rule: original.rule)
+          return Query.all(original.members.map(state.isStored))
+        }),
+      Query.all(
+        LookupRow.Table.allCases.compactMap { table in
+          lookups[table].map { rows in
+            Query(LookupRow.select(table, of: rows)) { try LookupRow.decode($0, table: table) }
+          }
+        }),
+      Query(HoldingBatcher.select(names.sorted().map(\.rawValue), of: members)) {
+        Dictionary(grouping: try $0.decodeHoldings(), by: \.holding.charge.line)
+      },
+      Query.all(
+        catalogue.map { catalogue in
+          originals.map { $0.movementChanges(in: catalogue) }
+        } ?? originals.map { _ in Query([]).map { [] } }))
+    let lookupsOfLines = Dictionary(grouping: found.joined(), by: \.line)
+    return originals.indices.map { index in
+      let original = originals[index]
       let keys = Dictionary(original.names.map { (AccountID($1), $0) }) { first, _ in first }
-      for member in original.members {
-        guard let position = positions[member] else { continue }
-        tables.summaries[member] = try OriginalTransactionStateRow(results[position])
-        tables.lookups.formUnion(found[member] ?? [])
-        tables.movements.formUnion(
-          try MovementRow.decode(results[results.count - members.count + position]))
+      var tables = AuditedTables(movements: movements[index])
+      for (member, hasState) in zip(original.members, states[index]) {
+        if !hasState { tables.otherStates.append(member) }
+        tables.lookups.formUnion(lookupsOfLines[member] ?? [])
         for row in holdings[member] ?? [] {
           guard let key = keys[AccountID(row.accountID)] else { continue }
           tables.holdings.insert(HoldingRow(account: key, holding: row.holding))
@@ -378,8 +380,8 @@ extension LedgerAudit {
 
   /// Compares the tables with the state that the entries give.
   ///
-  /// - Parameter catalogue: The products by which movements are compared, and holdings of unknown
-  ///   type; nil leaves them out.
+  /// - Parameter catalogue: The products by which holdings of unknown type are compared; nil leaves
+  ///   them out.
   mutating func checkProjections(
     of original: AuditedOriginalTransaction, in tables: AuditedTables, catalogue: Catalogue?
   ) {
@@ -387,8 +389,6 @@ extension LedgerAudit {
     for key in Set(expected.keys).union(actual.keys).sorted() where expected[key] != actual[key] {
       report(.projection, key.line, "the row of transaction \(key.transactionID) differs")
     }
-    let summary = OriginalTransactionStateRow(
-      OriginalTransactionState(line: original.replayed, rule: original.rule))
     for id in original.members {
       guard let member = original.stored.members[id] else { continue }
       if Set(member.statuses) != Set(original.statuses(of: id)) {
@@ -397,8 +397,8 @@ extension LedgerAudit {
       if Set(member.actions) != Set(original.actions(of: id)) {
         report(.projection, id, "the claims or placements differ")
       }
-      if tables.summaries[id] != summary { report(.projection, id, "the line's state differs") }
     }
+    for id in tables.otherStates { report(.projection, id, "the line's state differs") }
     let holdings = original.holdings.filter { row in
       catalogue.map { !row.isLeftOut(by: $0) } ?? true
     }
@@ -409,7 +409,6 @@ extension LedgerAudit {
     for row in tables.holdings.sorted() where !holdings.contains(where: row.hasSameKey) {
       report(.projection, row.holding.charge.line, "\(row.description) should not be there")
     }
-    if let catalogue { checkMovements(of: original, tables.movements, in: catalogue) }
     let names = Set(tables.lookups.map(\.name))
     for row in original.lookups.subtracting(tables.lookups).sorted(by: LookupRow.precedes)
     // A transaction or line item may lead to any of the linked original transactions.
@@ -418,17 +417,14 @@ extension LedgerAudit {
     }
   }
 
-  private mutating func checkMovements(
-    of original: AuditedOriginalTransaction, _ movements: Set<MovementRow>, in catalogue: Catalogue
-  ) {
-    let expected = original.movements(in: catalogue)
-    for row in expected.subtracting(movements).sorted() {
-      report(.projection, row.original, "\(row.description) is missing or differs")
+  mutating func report(_ change: MovementChange) {
+    let missing = change.added.map(\.key)
+    func report(_ key: Movement.Key, _ fault: String) {
+      self.report(
+        .projection, change.line, "a movement (\(key.kind.rawValue)) at \(key.at) \(fault)")
     }
-    for row in movements.subtracting(expected).sorted()
-    where !expected.contains(where: row.hasSameKey) {
-      report(.projection, row.original, "\(row.description) should not be there")
-    }
+    for key in missing { report(key, "is missing or differs") }
+    for key in change.sortedKeys where !missing.contains(key) { report(key, "should not be there") }
   }
 
   mutating func checkOrders(of original: AuditedOriginalTransaction, _ orders: [UUID: AuditedOrder])
@@ -452,9 +448,9 @@ extension LedgerAudit {
 
 /// The stored rows that recording does not read.
 struct AuditedTables: Sendable {
-  var summaries: [OriginalTransactionKey: OriginalTransactionStateRow] = [:]
+  /// The original transactions with another state.
+  var otherStates: [OriginalTransactionKey] = []
   var holdings: Set<HoldingRow> = []
   var lookups: Set<LookupRow> = []
-  /// The movements known now.
-  var movements: Set<MovementRow> = []
+  var movements: [MovementChange] = []
 }

@@ -50,16 +50,13 @@ extension LedgerAuditor {
           web_order_line_item_id, owner_account_key
         FROM tenure.store_transaction
         WHERE environment IN ('production', 'sandbox') AND original_transaction_id = ANY(\(ids))
+        """,
         """
-      ]
-        + ["claim", "owner_override"].map { table in
-          """
-          SELECT environment, original_transaction_id, account_key
-          FROM tenure.\(unescaped: table)
-          WHERE environment IN ('production', 'sandbox') AND original_transaction_id = ANY(\(ids))
-            AND account_key IS NOT NULL
-          """
-        }, deadline: Self.auditDeadline)
+        SELECT environment, original_transaction_id, account_key FROM tenure.ownership_action
+        WHERE environment IN ('production', 'sandbox') AND original_transaction_id = ANY(\(ids))
+          AND account_key IS NOT NULL
+        """,
+      ], deadline: Self.auditDeadline)
     var rows: Set<LookupRow> = []
     var owners: [(owner: AccountKey, charge: TransactionKey)] = []
     for (environment, original, transaction, product, item, owner) in try results[0].decode(
@@ -74,13 +71,10 @@ extension LedgerAuditor {
       owners.append(
         (owner, TransactionKey(line: line, transactionID: transaction, productID: product)))
     }
-    for actions in results.dropFirst() {
-      for (environment, original, account) in try actions.decode(
-        Environment.self, OriginalTransactionID.self, AccountKey.self)
-      {
-        rows.insert(
-          LookupRow(account: account, line: OriginalTransactionKey(environment, original)))
-      }
+    for (environment, original, account) in try results[1].decode(
+      Environment.self, OriginalTransactionID.self, AccountKey.self)
+    {
+      rows.insert(LookupRow(account: account, line: OriginalTransactionKey(environment, original)))
     }
     let names = try await ownership.names(of: Set(owners.map(\.owner)), in: transaction)
     for (owner, charge) in owners {
@@ -111,16 +105,25 @@ extension LedgerAuditor {
 struct LookupRow: Hashable, Sendable {
   enum Table: String, CaseIterable, Sendable {
     case holding
-    case transactionLookup = "transaction_lookup"
-    case webOrderLineItem = "web_order_line_item"
-    case accountLookup = "account_original_transaction"
+    case transactionLookup
+    case webOrderLineItem
+    case accountLookup
+
+    /// The table, with the rows of this kind.
+    fileprivate var rows: (name: String, condition: String) {
+      switch self {
+      case .holding: ("holding", "true")
+      case .transactionLookup: ("charge_lookup", "NOT t.is_line_item")
+      case .webOrderLineItem: ("charge_lookup", "t.is_line_item")
+      case .accountLookup: ("account_original_transaction", "true")
+      }
+    }
 
     /// The looked-up column and its type.
     fileprivate var key: (name: String, type: String) {
       switch self {
       case .holding: ("account_id", "text")
-      case .transactionLookup: ("transaction_id", "text")
-      case .webOrderLineItem: ("web_order_line_item_id", "text")
+      case .transactionLookup, .webOrderLineItem: ("name", "text")
       case .accountLookup: ("account_key", "uuid")
       }
     }
@@ -182,7 +185,12 @@ extension LookupRow {
 
   var select: SQL { Self.select(table, where: isThis, limit: 1) }
 
-  var delete: SQL { "DELETE FROM tenure.\(unescaped: table.rawValue) AS t WHERE \(isThis)" }
+  var delete: SQL {
+    """
+    DELETE FROM tenure.\(unescaped: table.rows.name) AS t
+    WHERE \(unescaped: table.rows.condition) AND \(isThis)
+    """
+  }
 
   static func select(_ table: Table, of rows: some Collection<LookupRow>) -> SQL {
     let lines = Set(rows.map(\.line.originalTransactionID)).sorted()
@@ -201,8 +209,8 @@ extension LookupRow {
     return """
       SELECT t.\(unescaped: table.key.name)::text, t.environment, t.original_transaction_id,
         \(unescaped: charge)
-      FROM tenure.\(unescaped: table.rawValue) AS t
-      WHERE \(condition)
+      FROM tenure.\(unescaped: table.rows.name) AS t
+      WHERE \(unescaped: table.rows.condition) AND \(condition)
       ORDER BY \(unescaped: table.columns)
       LIMIT \(limit)
       """

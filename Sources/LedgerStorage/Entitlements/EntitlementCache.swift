@@ -40,8 +40,8 @@ package final class EntitlementCache: Sendable {
   /// The right of one batch to answers as of its changes.
   struct Ticket: Sendable {
     fileprivate let generation: Int
-    /// The number of its changes; nil if its rows may be older than the known snapshot.
-    fileprivate let number: Int?
+    /// The number of its changes; 0 if its rows may be older than the known snapshot.
+    fileprivate let number: Int
   }
 
   /// The rows of ``changes(since:)``.
@@ -191,7 +191,7 @@ package final class EntitlementCache: Sendable {
     if answer.isAboutAll { return .outdated(counter: metrics.catalogue) }
     // Answers of several connections may arrive in another order.
     guard answer.snapshot.includes(known) else {
-      return .settled(Ticket(generation: state.generation, number: nil))
+      return .settled(Ticket(generation: state.generation, number: 0))
     }
     state.known = answer.snapshot
     state.number += 1
@@ -219,7 +219,7 @@ package final class EntitlementCache: Sendable {
     guard answer.log != state.log || inquiry.generation == state.generation else { return nil }
     counter.increment(by: state.drop())
     (state.log, state.known) = (answer.log, answer.snapshot)
-    return Ticket(generation: state.generation, number: nil)
+    return Ticket(generation: state.generation, number: 0)
   }
 
   // MARK: One account
@@ -239,7 +239,7 @@ package final class EntitlementCache: Sendable {
     _ answer: ArraySlice<UInt8>, of accountID: String, validFor validity: Range<Timestamp>,
     _ ticket: Ticket
   ) {
-    guard let number = ticket.number else { return }
+    let number = ticket.number
     let (size, evicted) = state.withLock { state -> (Int, Int) in
       guard state.generation == ticket.generation, state.remembersFrom < number,
         state.changedAt[AccountID(accountID)].map({ $0 < number }) ?? true

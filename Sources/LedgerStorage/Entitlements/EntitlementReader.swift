@@ -42,12 +42,7 @@ package struct EntitlementReader: Sendable {
   package func entitlements(of accountID: String, now: Timestamp, mayLag: Bool = false)
     async throws -> [Entitlement]
   {
-    let rows = mayLag ? await replica?.rows(of: [accountID]) : nil
-    let held =
-      if let rows { try rows.holdings(of: accountID) } else {
-        try await ledger.holdings.holdings(of: accountID)
-      }
-    return entitlements(of: accountID, holding: held, at: now)
+    try await entitlements(of: [accountID], now: now, mayLag: mayLag)[0]
   }
 
   /// Reads the entitlements of some accounts, with a callback instead of a waiting task.
@@ -82,14 +77,10 @@ package struct EntitlementReader: Sendable {
   package func entitlements(of accountIDs: [String], now: Timestamp, mayLag: Bool = false)
     async throws -> [[Entitlement]]
   {
-    let rows = mayLag ? await replica?.rows(of: accountIDs) : nil
-    let held =
-      if let rows { try accountIDs.map(rows.holdings) } else {
-        try await ledger.holdings.holdings(of: accountIDs)
-      }
-    return zip(accountIDs, held).map {
-      entitlements(of: $0, holding: $1, at: now)
-    }
+    let current = mayLag ? await replica?.rows(of: accountIDs) : nil
+    let rows =
+      if let current { current } else { try await ledger.core.holdingBatcher.read(accountIDs) }
+    return try accountIDs.map { entitlements(of: $0, holding: try rows.holdings(of: $0), at: now) }
   }
 
   /// Reads an account's entitlements at any time, as known now or at `knownAt`.
@@ -183,13 +174,7 @@ package struct HoldingStore: LedgerStore {
   ///
   /// Concurrent calls share a statement; it reads projections only and never waits for a writer.
   package func holdings(of accountID: String) async throws -> AccountHoldings {
-    try await core.holdingBatcher.holdings(of: accountID)
-  }
-
-  /// Reads the current holdings of several accounts, in the order asked.
-  package func holdings(of accountIDs: [String]) async throws -> [AccountHoldings] {
-    let rows = try await core.holdingBatcher.read(accountIDs)
-    return try accountIDs.map(rows.holdings)
+    try await core.holdingBatcher.read([accountID]).holdings(of: accountID)
   }
 
   /// Reads all holdings of an account, however old.

@@ -89,38 +89,32 @@ final class HoldingBatcher: Sendable {
     let statements = [position, asked.isEmpty ? nil : Self.statement(asked), inquiry?.changes]
       .compactMap(\.self)
     database.batch(statements, deadline: deadline) { [self] outcome in
-      if let cache, let inquiry {
-        switch outcome {
-        case .failure(let error) where Self.isRefusal(error):
-          cache.refuse(error)
-          return send(batch, mayUseCache: false)
-        case .failure: break
-        case .success(let results):
-          let rows = asked.isEmpty ? nil : results[0]
-          let isPartial = asked.count < accountIDs.count
-          return cache.settle(results[results.count - 1], inquiry) { [self] ticket in
-            answer(
-              batch,
-              Result {
-                var rows = try HoldingRows(rows)
-                if isPartial { rows.asked = Set(asked.map(AccountID.init(_:))) }
-                rows.ticket = ticket
-                return rows
-              })
-          }
+      if inquiry != nil, case .failure(let error) = outcome, Self.isRefusal(error) {
+        cache?.refuse(error)
+        return send(batch, mayUseCache: false)
+      }
+      let answers = outcome.flatMap { results in
+        Result {
+          var results = results[...]
+          let standby = position == nil ? nil : results.popFirst()
+          var rows = try HoldingRows(asked.isEmpty ? nil : results.popFirst())
+          if let standby { rows.position = try LogPosition.positions(from: standby).first ?? nil }
+          if asked.count < accountIDs.count { rows.asked = Set(asked.map(AccountID.init(_:))) }
+          return rows
         }
       }
-      answer(
-        batch,
-        outcome.flatMap { results in
-          Result {
-            var rows = try HoldingRows(results[results.count - 1])
-            if position != nil {
-              rows.position = try LogPosition.positions(from: results[0]).first ?? nil
-            }
+      guard let cache, let inquiry, case .success(let results) = outcome else {
+        return answer(batch, answers)
+      }
+      cache.settle(results[results.count - 1], inquiry) { [self] ticket in
+        answer(
+          batch,
+          answers.map { rows in
+            var rows = rows
+            rows.ticket = ticket
             return rows
-          }
-        })
+          })
+      }
     }
   }
 
@@ -156,22 +150,18 @@ final class HoldingBatcher: Sendable {
     return !error.isTransient && error.sqlState != .queryCanceled
   }
 
-  /// Reads an account's holdings; cancellation ends the wait without affecting other callers.
-  func holdings(of accountID: String) async throws -> AccountHoldings {
+  /// Reads the holdings of some accounts; cancellation ends the wait without affecting other
+  /// callers.
+  func read(_ accountIDs: [String]) async throws -> HoldingRows {
     // Without this check, a cancelled task could still receive an answer.
     try Task.checkCancellation()
     let (answers, answer) = AsyncThrowingStream.makeStream(of: HoldingRows.self)
-    read([accountID]) {
+    read(accountIDs) {
       answer.yield(with: $0)
       answer.finish()
     }
-    for try await rows in answers { return try rows.holdings(of: accountID) }
+    for try await rows in answers { return rows }
     throw CancellationError()
-  }
-
-  /// Reads holdings and grants in a separate statement.
-  func read(_ accountIDs: [String]) async throws -> HoldingRows {
-    try HoldingRows(await database.query(Self.statement(accountIDs), deadline: deadline))
   }
 
   /// Selects holdings and grants, as ``HoldingRows``.
@@ -236,9 +226,7 @@ struct HoldingRows: Sendable {
   var position: LogPosition?
 
   /// - Parameter rows: Nil if no account was read.
-  /// - Throws: `PostgresError` if the columns aren't those of ``HoldingBatcher``'s statement.
   init(_ rows: Rows?) throws {
-    try rows?.checkHoldingsAndGrants()
     self.rows = rows
     guard let rows else { return }
     let count = rows.count
@@ -269,7 +257,7 @@ struct HoldingRows: Sendable {
 }
 
 extension Rows {
-  /// Decodes a row of `holding` whose columns were checked.
+  /// Decodes a row of `holding`.
   ///
   /// Column by column (see `RowCursor`) because it runs on every read.
   func decodeHolding(_ row: Int) throws -> (accountID: String, holding: Holding) {
@@ -306,20 +294,10 @@ extension Rows {
   }
 
   func decodeHoldings() throws -> [(accountID: String, holding: Holding)] {
-    try checkHoldingsAndGrants()
-    return try (0..<count).map(decodeHolding)
+    try (0..<count).map(decodeHolding)
   }
 
-  /// Checks the columns of ``HoldingBatcher/statement(_:withoutGrantsOf:)``.
-  func checkHoldingsAndGrants() throws {
-    try check(
-      String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
-      ProductID.self, OriginalTransactionID?.self, ProductType?.self, PeriodType.self,
-      Timestamp.self, Timestamp?.self, Timestamp?.self, Timestamp?.self, Bool?.self, String?.self,
-      Timestamp?.self, UUID?.self, String?.self, Entitlement.Source?.self)
-  }
-
-  /// Decodes a row of `account_grant` whose columns were checked; nil for a row of `holding`.
+  /// Decodes a row of `account_grant`; nil for a row of `holding`.
   func decodeGrant(_ row: Int) throws -> Grant? {
     var own = RowCursor(rows: self, row: row, column: 15)
     guard let id = try own.next(UUID?.self) else { return nil }
@@ -337,8 +315,5 @@ extension Rows {
     return grant
   }
 
-  func decodeGrants() throws -> [Grant] {
-    try checkHoldingsAndGrants()
-    return try (0..<count).compactMap(decodeGrant)
-  }
+  func decodeGrants() throws -> [Grant] { try (0..<count).compactMap(decodeGrant) }
 }

@@ -189,7 +189,7 @@ package struct ExportStore: LedgerStore {
       SELECT count(*), count(*) FILTER (WHERE t.latest_charged_at IS NOT NULL)
       FROM tenure.original_transaction AS t
       WHERE EXISTS (
-        SELECT FROM tenure.owner_override AS p
+        SELECT FROM tenure.ownership_action AS p
         WHERE p.environment = t.environment
           AND p.original_transaction_id = t.original_transaction_id AND p.transaction_id IS NULL)
       """,

@@ -107,7 +107,7 @@ extension ExportTable {
     "account_id",
     """
     coalesce(t.latest_owner_key, CASE WHEN t.latest_charged_at IS NULL THEN (
-      SELECT (array_agg(p.account_key ORDER BY p.number DESC))[1] FROM tenure.owner_override AS p
+      SELECT (array_agg(p.account_key ORDER BY p.number DESC))[1] FROM tenure.ownership_action AS p
       WHERE p.environment = t.environment
         AND p.original_transaction_id = t.original_transaction_id AND p.transaction_id IS NULL)
       END)::text

@@ -60,8 +60,7 @@ package struct ImportStore: LedgerStore {
           continue
         }
       }
-      for part in stride(from: 0, to: others.count, by: Self.knownAtOnce) {
-        let indices = others[part..<min(part + Self.knownAtOnce, others.count)]
+      for indices in others.batches(of: Self.knownAtOnce) {
         let part = try await importKnown(
           indices.map { owners[$0] }, from: source, isDryRun: isDryRun, terms: terms, at: now)
         for (index, verdict) in zip(indices, part) { verdicts[index] = verdict }
@@ -124,7 +123,7 @@ package struct ImportStore: LedgerStore {
       Query(
         """
         SELECT environment, original_transaction_id, account_key, effective_from
-        FROM tenure.owner_override
+        FROM tenure.ownership_action
         WHERE environment = ANY(\(Environment.allCases)) AND original_transaction_id = ANY(\(ids))
           AND transaction_id IS NULL
         """
@@ -270,9 +269,9 @@ package struct ImportStore: LedgerStore {
       FROM unnest(\(keys), \(lines.map(\.entry.body)), \(hashes)) AS new (environment, id, body, hash)
       """,
       """
-      INSERT INTO tenure.owner_override (environment, original_transaction_id, number, recorded_at,
-        account_key, effective_from)
-      SELECT environment, id, 1, \(now), account, as_of
+      INSERT INTO tenure.ownership_action (environment, original_transaction_id, number, recorded_at,
+        is_claim, account_key, effective_from)
+      SELECT environment, id, 1, \(now), false, account, as_of
       FROM unnest(\(keys), \(accounts), \(owners.map(\.asOf)))
         AS new (environment, id, account, as_of)
       """,
@@ -399,25 +398,16 @@ package struct ImportStore: LedgerStore {
     return verdicts
   }
 
-  // MARK: Polling
-
   /// Identifiers that an import named for polling an original transaction.
-  package struct ImportedSource: Hashable, Sendable {
-    package var transactionID: TransactionID?
-    package var receipt: String?
-  }
+  package typealias ImportedSource = (transactionID: TransactionID?, receipt: String?)
 
-  static func selectImportedSource(_ line: OriginalTransactionKey) -> SQL {
-    """
-    SELECT transaction_id, receipt_data FROM tenure.imported_source
-    WHERE \(line.condition)
-    """
-  }
-
-  static func importedSource(from rows: Rows) throws -> ImportedSource? {
-    try rows.decodeFirst(TransactionID?.self, String?.self).map {
-      ImportedSource(transactionID: $0, receipt: $1)
-    }
+  static func importedSource(of line: OriginalTransactionKey) -> Query<ImportedSource?> {
+    Query(
+      """
+      SELECT transaction_id, receipt_data FROM tenure.imported_source
+      WHERE \(line.condition)
+      """
+    ) { try $0.decodeFirst(TransactionID?.self, String?.self).map { $0 } }
   }
 }
 
@@ -486,13 +476,15 @@ package struct ImportProgress: Hashable, Sendable {
   package var unverifiable = 0
 }
 
-extension StoredOriginalTransaction {
+extension OriginalTransaction {
   /// The account of the latest import.
-  var importedFor: AccountKey? { line.history.importedOverrides.last?.account }
+  fileprivate var importedFor: AccountKey? { history.importedOverrides.last?.account }
 
   /// Whether it was imported and Apple has not returned a charge yet.
-  var awaitsApple: Bool { line.history.transactions.isEmpty && importedFor != nil }
+  var awaitsApple: Bool { history.transactions.isEmpty && importedFor != nil }
+}
 
+extension StoredOriginalTransaction {
   /// The verdict on an import, and the other account that owns the original transaction.
   func verdict(on owner: ImportedOwner, of account: AccountKey?) -> (
     verdict: ImportVerdict, other: AccountKey?
@@ -508,7 +500,7 @@ extension StoredOriginalTransaction {
     let latest = rule.charges.latestPosition.map { (rule.charges[$0], rule.decisions[$0]) }
     let holder =
       latest.map { $0.1.isProvisional ? nil : $0.1.owner }
-      ?? (line.history.transactions.isEmpty ? importedFor : nil)
+      ?? (line.awaitsApple ? line.importedFor : nil)
     if let holder, holder != account { return (.ownedByAnotherAccount(""), holder) }
     // The state from Apple is newer than the import.
     if let latest, holder != nil, latest.0.end.map({ $0 > owner.asOf }) ?? true {

@@ -43,16 +43,13 @@ extension Maintenance {
   private func derivedRows(
     of originals: [StoredOriginalTransaction], by catalogue: Catalogue, in transaction: Transaction
   ) async throws -> [CatalogueRows] {
-    let lines = originals.flatMap(\.members.keys).sorted()
-    let results = try await transaction.batch(lines.map(MovementRow.select))
-    let movements = Dictionary(
-      uniqueKeysWithValues: zip(lines, try results.map(MovementRow.decode)))
-    var rows = originals.compactMap { original -> CatalogueRows? in
+    let changes = try await transaction.read(
+      Query.all(
+        originals.map { MovementTable.changes(to: $0.line, rule: $0.rule, in: catalogue) }))
+    var rows = zip(originals, changes).compactMap { original, changes -> CatalogueRows? in
       guard let id = original.members.keys.min() else { return nil }
       return CatalogueRows(
-        id: id, lastRecordedAt: original.lastRecordedAt,
-        knownMovements: Set(original.members.keys.flatMap { movements[$0] ?? [] }),
-        movements: MovementRow.rows(of: original.line, rule: original.rule, in: catalogue),
+        id: id, lastRecordedAt: original.lastRecordedAt, movements: changes,
         untyped: original.lastRecordedAt.map {
           HoldingRow.rows(of: original.line, rule: original.rule, asOf: $0)
             .filter(\.dependsOnCatalogue)
@@ -61,7 +58,8 @@ extension Maintenance {
     let accounts = Set(rows.flatMap(\.untyped).map(\.account))
     guard !accounts.isEmpty else { return rows }
     let names = try await ownership.names(of: accounts, in: transaction)
-    var selection = HoldingBatcher.select(names.values.sorted(), of: lines)
+    var selection = HoldingBatcher.select(
+      names.values.sorted(), of: originals.flatMap(\.members.keys).sorted())
     selection.append(" AND product_type IS NULL AND ends_at IS NULL")
     let known = Dictionary(
       grouping: try await transaction.query(selection).decodeHoldings(), by: \.holding.charge)
@@ -151,7 +149,7 @@ extension Maintenance {
     let orphans = try await orphanedMovements()
     let now = try await database.query("SELECT clock_timestamp()").decodeOnly(Timestamp.self)
     for line in orphans {
-      try await database.batch(MovementRow.replaceAll(of: [line], by: [], at: now))
+      try await database.batch(MovementTable.replaceAll(of: [line], by: [], at: now))
     }
     try await repairSums()
     return Set(orphans)
@@ -216,8 +214,7 @@ extension Maintenance {
 private struct CatalogueRows: Sendable {
   let id: OriginalTransactionKey
   let lastRecordedAt: Timestamp?
-  let knownMovements: Set<MovementRow>
-  let movements: Set<MovementRow>
+  let movements: [MovementChange]
   /// The holdings by the entries, of which the catalogue leaves some out.
   let untyped: Set<HoldingRow>
   /// Holdings to store and to delete, under the account's id.
@@ -240,9 +237,7 @@ private struct CatalogueRows: Sendable {
     }
   }
 
-  var areBehind: Bool {
-    knownMovements != movements || !missing.isEmpty || !surplus.isEmpty
-  }
+  var areBehind: Bool { !movements.isEmpty || !missing.isEmpty || !surplus.isEmpty }
 
   /// The accounts whose holdings change.
   var holders: [String] { (missing + surplus).map(\.name) }
@@ -251,7 +246,7 @@ private struct CatalogueRows: Sendable {
   func writes(at now: Timestamp) -> [SQL] {
     // Later than every recorded entry, because movements are known from their recording on.
     let moment = max(now, lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
-    return MovementRow.write(from: knownMovements, to: movements, at: moment)
+    return movements.flatMap { $0.statements(at: moment) }
       + surplus.map { $0.row.delete(name: $0.name) } + HoldingRow.upsert(missing)
       + Set(missing.map(\.row.account)).sorted().map {
         Job.schedule(.publishEntitlements($0), runAt: now, at: now)

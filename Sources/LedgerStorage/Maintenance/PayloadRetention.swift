@@ -99,7 +99,7 @@ extension Maintenance {
       SELECT receipt_submission_id FROM tenure.poll_target
       WHERE receipt_submission_id = ANY (\(submissions))
       UNION
-      SELECT c.submission_id FROM tenure.claim AS c
+      SELECT c.submission_id FROM tenure.ownership_action AS c
       WHERE c.submission_id = ANY (\(submissions)) AND NOT EXISTS (
         SELECT FROM tenure.poll_target AS l
         WHERE l.environment = c.environment
@@ -113,13 +113,6 @@ extension Maintenance {
       """, deadline: Self.pruneDeadline
     ).decode(String.self)
     return (usedSubmissions, usedNotifications)
-  }
-}
-
-extension Array {
-  /// Consecutive slices of at most `size` elements.
-  fileprivate func batches(of size: Int) -> [[Element]] {
-    stride(from: 0, to: count, by: size).map { Array(self[$0..<Swift.min($0 + size, count)]) }
   }
 }
 

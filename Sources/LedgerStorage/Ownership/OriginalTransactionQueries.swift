@@ -68,7 +68,8 @@ package struct OwnershipStore: LedgerStore {
 
   /// The original transactions that contain a transaction, in all environments.
   package func lines(of transaction: TransactionID) async throws -> [OriginalTransactionKey] {
-    try await database.read(Self.lines("transaction_lookup", "transaction_id = \(transaction)"))
+    try await database.read(
+      Self.lines("charge_lookup", "name = \(transaction) AND NOT is_line_item"))
   }
 
   /// The original transactions on which an account ever owned or claimed a charge.
@@ -93,8 +94,7 @@ package struct OwnershipStore: LedgerStore {
 
   /// The original transactions with a web order line item, in all environments.
   package func lines(of lineItem: WebOrderLineItemID) async throws -> [OriginalTransactionKey] {
-    try await database.read(
-      Self.lines("web_order_line_item", "web_order_line_item_id = \(lineItem)"))
+    try await database.read(Self.lines("charge_lookup", "name = \(lineItem) AND is_line_item"))
   }
 
   /// Reads a page of all original transactions, after one.

@@ -77,11 +77,10 @@ package struct PollStore: LedgerStore {
       try await reader.read([line], in: transaction)
       guard let original = reader.originals.first else { return nil }
       let latest = original.rule.charges.latestCharge
-      guard latest != nil || original.awaitsApple else { return nil }
+      guard latest != nil || original.line.awaitsApple else { return nil }
       let members = [line] + original.members.keys.filter { $0 != line }.sorted()
       let (imported, source) = try await transaction.read(
-        Query(ImportStore.selectImportedSource(line), decode: ImportStore.importedSource),
-        PollTarget.query(members))
+        ImportStore.importedSource(of: line), PollTarget.query(members))
       return PollRequest(
         line: line, isSubscription: latest?.isSubscription ?? true, source: source,
         imported: imported, isUnknown: latest == nil)
@@ -135,7 +134,7 @@ package struct PollStore: LedgerStore {
     let plan = RenewalSchedule.Subject(
       original.line, original.rule, polledAt: now, hasNotifications: notificationMemory.contains)
     guard let plan, let next = RenewalSchedule.next(plan, after: now) else {
-      if let job = asked.job, original.awaitsApple {
+      if let job = asked.job, original.line.awaitsApple {
         return job.discarding(because: ImportStore.noCharge, at: now)
       }
       return [Job.delete(.pollStatus(asked.line))]
@@ -184,7 +183,7 @@ package struct PollStore: LedgerStore {
     // Linked original transactions share one poll, that of the one with the latest charge.
     guard let plan, plan.id == line, let next = RenewalSchedule.next(plan, after: now) else {
       // An imported owner that Apple can't confirm needs attention.
-      if reader.originals.first?.awaitsApple == true {
+      if reader.originals.first?.line.awaitsApple == true {
         return job.discarding(because: ImportStore.noCharge, at: now)
       }
       return job.completion
@@ -214,14 +213,9 @@ package struct PollStore: LedgerStore {
 }
 
 extension RecordedOriginalTransaction {
-  /// Whether it was imported and Apple has not returned a charge yet.
-  fileprivate var awaitsApple: Bool {
-    line.history.transactions.isEmpty && !line.history.importedOverrides.isEmpty
-  }
-
   /// Not so for an import until Apple has confirmed it: a poll returns the whole history, a
   /// notification only the renewal.
-  fileprivate var isPolledByPlan: Bool { !awaitsApple && !before.awaitsApple }
+  fileprivate var isPolledByPlan: Bool { !line.awaitsApple && !before.line.awaitsApple }
 }
 
 /// The environments from which this process has seen notifications.
@@ -336,7 +330,7 @@ package struct PollTarget: Hashable, Sendable {
           Query(
             """
             SELECT c.submission_id
-            FROM tenure.claim AS c
+            FROM tenure.ownership_action AS c
             JOIN tenure.original_transaction AS t USING (environment, original_transaction_id)
             WHERE c.environment = \(line.environment)
               AND c.original_transaction_id = \(line.originalTransactionID)

@@ -1,39 +1,13 @@
 import Postgres
 import Subscriptions
 
-/// A row of `movement` that is known now.
+/// The table `movement`.
 ///
 /// Rows are never changed or deleted: one that no longer holds is closed at the moment when that
 /// became known, and its replacement is added. So the knowledge of any moment can be queried later.
-struct MovementRow: Hashable, Comparable, Sendable {
-  /// The first of the original transactions that Apple links.
-  var original: OriginalTransactionKey
-  var movement: Movement
-
-  static func rows(of line: OriginalTransaction, rule: OwnershipRule, in catalogue: Catalogue)
-    -> Set<MovementRow>
-  {
-    guard let original = line.heads.keys.min() else { return [] }
-    return Set(
-      Movement.movements(of: line, rule: rule, in: catalogue).map {
-        MovementRow(original: original, movement: $0)
-      })
-  }
-
-  func hasSameKey(as other: MovementRow) -> Bool {
-    original == other.original && movement.key == other.movement.key
-  }
-
-  var description: String { "a movement (\(movement.kind.rawValue)) at \(movement.at)" }
-
-  static func < (lhs: MovementRow, rhs: MovementRow) -> Bool {
-    lhs.original == rhs.original ? lhs.movement < rhs.movement : lhs.original < rhs.original
-  }
-
-  // MARK: Columns
-
+enum MovementTable {
   /// All columns except the original transaction, the expiry and the known-from and known-until
-  /// times, in the order in which they are decoded.
+  /// times.
   private static let columns: [Column<Movement>] = [
     Column("kind", \.kind),
     Column("at", \.at),
@@ -42,7 +16,6 @@ struct MovementRow: Hashable, Comparable, Sendable {
     Column("cause", \.cause),
     Column("charge_original_transaction_id", \.line.originalTransactionID),
     Column("product_type", \.productType),
-    Column("subscription_group", \.subscriptionGroup),
     Column("origin_at", \.originAt),
     Column("number", \.number),
     Column("ownership_type", \.ownershipType),
@@ -65,108 +38,66 @@ struct MovementRow: Hashable, Comparable, Sendable {
   private static let names = columns.map(\.name).selectList
   private static let newNames = columns.map { "new.\($0.name)" }.selectList
 
-  // MARK: Reading
-
-  /// Reads the movements known now; ``decode(_:)`` decodes them.
-  static func select(_ line: OriginalTransactionKey) -> SQL {
-    """
-    SELECT environment, original_transaction_id, \(unescaped: names), expires_at IS NOT NULL,
-      nullif(expires_at, 'infinity')
-    FROM tenure.movement
-    WHERE \(line.condition) AND known_until = 'infinity'
-    ORDER BY kind, at, product_id, transaction_id, cause
-    """
+  /// Compares the movements known now with those of an original transaction and of those that Apple
+  /// links, under the first of which all are stored; no change of most.
+  static func changes(
+    to line: OriginalTransaction, rule: OwnershipRule, in catalogue: Catalogue
+  ) -> Query<[MovementChange]> {
+    let movements = Movement.movements(of: line, rule: rule, in: catalogue)
+    let lines = line.heads.keys.sorted()
+    return Query.all(lines.map { change(of: $0, to: $0 == lines[0] ? movements : []) })
+      .map { $0.filter { !$0.isEmpty } }
   }
 
-  static func decode(_ rows: Rows) throws -> Set<MovementRow> {
-    try rows.check(
-      Environment.self, OriginalTransactionID.self, Movement.Kind.self, Timestamp.self,
-      ProductID.self, TransactionID.self, String.self, OriginalTransactionID.self,
-      ProductType?.self, String?.self, Timestamp?.self, Int.self, OwnershipType.self,
-      PeriodType.self, String?.self, Int.self, String?.self, Int64.self, ChargePrice.Source?.self,
-      Int64.self, AccountKey?.self, Decision.Rule?.self, Timestamp?.self, Timestamp?.self,
-      Bool?.self, AccountKey?.self, AccountKey?.self, Bool?.self, Bool.self, Timestamp?.self)
-    return Set(
-      try (0..<rows.count).map { row in
-        var cursor = RowCursor(rows: rows, row: row)
-        let original = try OriginalTransactionKey(
-          cursor.next(Environment.self), cursor.next(OriginalTransactionID.self))
-        let key = try Movement.Key(
-          kind: cursor.next(Movement.Kind.self), at: cursor.next(Timestamp.self),
-          productID: cursor.next(ProductID.self), transactionID: cursor.next(TransactionID.self),
-          cause: cursor.next(String.self))
-        var movement = try Movement(
-          key,
-          line: OriginalTransactionKey(
-            original.environment, cursor.next(OriginalTransactionID.self)),
-          productType: cursor.next(ProductType?.self),
-          subscriptionGroup: cursor.next(String?.self), originAt: cursor.next(Timestamp?.self),
-          number: cursor.next(Int.self), ownershipType: cursor.next(OwnershipType.self),
-          periodType: cursor.next(PeriodType.self), offerID: cursor.next(String?.self),
-          quantity: cursor.next(Int.self), currency: cursor.next(String?.self),
-          amountMilliunits: cursor.next(Int64.self),
-          priceSource: cursor.next(ChargePrice.Source?.self),
-          monthlyTwelfths: cursor.next(Int64.self), account: cursor.next(AccountKey?.self))
-        movement.ownership = try ownership(from: &cursor)
-        let isExpiryNoted = try cursor.next(Bool.self)
-        let expiresAt = try cursor.next(Timestamp?.self)
-        movement.expiry = isExpiryNoted ? Movement.Expiry(date: expiresAt) : nil
-        return MovementRow(original: original, movement: movement)
-      })
-  }
-
-  private static func ownership(from cursor: inout RowCursor) throws -> Movement.Ownership? {
-    let rule = try cursor.next(Decision.Rule?.self)
-    let decidedAt = try cursor.next(Timestamp?.self)
-    let correctedAt = try cursor.next(Timestamp?.self)
-    let hasMoved = try cursor.next(Bool?.self)
-    let move = Movement.Ownership.Move(
-      from: try cursor.next(AccountKey?.self), sharedWith: try cursor.next(AccountKey?.self))
-    guard let isRenewal = try cursor.next(Bool?.self), let rule, let decidedAt else { return nil }
-    return Movement.Ownership(
-      rule: rule, decidedAt: decidedAt, correctedAt: correctedAt,
-      move: hasMoved == true ? move : nil, isRenewal: isRenewal)
-  }
-
-  // MARK: Writing
-
-  /// Closes and adds movements: one statement for each original transaction with changes.
-  static func write(
-    from known: Set<MovementRow>, to rows: Set<MovementRow>, at moment: Timestamp
-  ) -> [SQL] {
-    let added = Dictionary(grouping: rows.subtracting(known), by: \.original)
-    // Also rows of the same key that an older catalogue left.
-    let closed = Dictionary(
-      grouping: known.subtracting(rows).union(added.values.joined()), by: \.original)
-    return closed.keys.sorted().map { line in
-      let changed = (closed[line] ?? []).map(\.movement)
-      let keys = Set(changed.map(\.key)).sorted(by: Self.precedes)
-      return write((added[line] ?? []).sorted(), of: line, closing: keys, at: moment)
+  /// Compares in the database, which returns only what differs.
+  private static func change(of line: OriginalTransactionKey, to movements: [Movement])
+    -> Query<MovementChange>
+  {
+    Query(
+      """
+      WITH known AS (
+        SELECT \(unescaped: names), expires_at FROM tenure.movement
+        WHERE \(line.condition) AND known_until = 'infinity'
+      ), expected AS (
+        SELECT \(unescaped: names), \(expiry) FROM \(rows(movements))
+      )
+      SELECT kind, at, product_id, transaction_id, cause, true
+      FROM (TABLE expected EXCEPT TABLE known) AS missing
+      UNION ALL
+      SELECT kind, at, product_id, transaction_id, cause, false
+      FROM (TABLE known EXCEPT TABLE expected) AS surplus
+      """
+    ) {
+      var (missing, surplus): (Set<Movement.Key>, Set<Movement.Key>) = ([], [])
+      for (kind, at, product, transaction, cause, isMissing) in try $0.decode(
+        Movement.Kind.self, Timestamp.self, ProductID.self, TransactionID.self, String.self,
+        Bool.self)
+      {
+        let key = Movement.Key(
+          kind: kind, at: at, productID: product, transactionID: transaction, cause: cause)
+        if isMissing { missing.insert(key) } else { surplus.insert(key) }
+      }
+      return MovementChange(
+        line: line, closed: surplus, added: movements.filter { missing.contains($0.key) })
     }
   }
 
-  /// Replaces all movements of newly linked original transactions.
+  /// Replaces all movements of newly linked original transactions, which the first one gets.
   static func replaceAll(
-    of lines: some Collection<OriginalTransactionKey>, by rows: Set<MovementRow>,
+    of lines: some Collection<OriginalTransactionKey>, by movements: [Movement],
     at moment: Timestamp
   ) -> [SQL] {
-    lines.sorted().map { line in
-      write(rows.filter { $0.original == line }.sorted(), of: line, closing: nil, at: moment)
+    let lines = lines.sorted()
+    return lines.map {
+      write($0 == lines[0] ? movements : [], of: $0, closing: nil, at: moment)
     }
-  }
-
-  /// The order of the primary key, so that equal changes give equal statements.
-  private static func precedes(_ lhs: Movement.Key, _ rhs: Movement.Key) -> Bool {
-    if lhs.at != rhs.at { return lhs.at < rhs.at }
-    return (lhs.kind.rawValue, lhs.productID, lhs.transactionID, lhs.cause)
-      < (rhs.kind.rawValue, rhs.productID, rhs.transactionID, rhs.cause)
   }
 
   /// Closes rows, adds others, and records the change for the roll-up, in one statement.
   ///
   /// - Parameter keys: The keys of the rows to close; nil: all.
-  private static func write(
-    _ rows: [MovementRow], of line: OriginalTransactionKey, closing keys: [Movement.Key]?,
+  fileprivate static func write(
+    _ movements: [Movement], of line: OriginalTransactionKey, closing keys: [Movement.Key]?,
     at moment: Timestamp
   ) -> SQL {
     let change: SQL = """
@@ -175,18 +106,58 @@ struct MovementRow: Hashable, Comparable, Sendable {
         \(keys?.map(\.transactionID)), \(keys?.map(\.cause))) AS change
       """
     // A join with no rows would not call it.
-    guard !rows.isEmpty else { return "SELECT FROM \(change)" }
-    let movements = rows.map(\.movement)
+    guard !movements.isEmpty else { return "SELECT FROM \(change)" }
     return """
       INSERT INTO tenure.movement (environment, original_transaction_id, \(unescaped: names),
         expires_at, known_from, opened_by)
-      SELECT \(line.environment), \(line.originalTransactionID), \(unescaped: newNames),
-        CASE WHEN new.is_expiry_noted THEN coalesce(new.expires_at, 'infinity') END,
+      SELECT \(line.environment), \(line.originalTransactionID), \(unescaped: newNames), \(expiry),
         change.known_from, change.opened_by
-      FROM \(change)
-      CROSS JOIN unnest(\(columns.map { $0.array(of: movements) }.joined()),
-          \(movements.map { $0.expiry != nil }), \(movements.map(\.expiry?.date)))
-        AS new (\(unescaped: names), is_expiry_noted, expires_at)
+      FROM \(change) CROSS JOIN \(rows(movements))
       """
+  }
+
+  /// Movements as rows `new`.
+  private static func rows(_ movements: [Movement]) -> SQL {
+    """
+    unnest(\(columns.map { $0.array(of: movements) }.joined()),
+        \(movements.map { $0.expiry != nil }), \(movements.map(\.expiry?.date)))
+      AS new (\(unescaped: names), is_expiry_noted, expiry)
+    """
+  }
+
+  private static let expiry: SQL = """
+    CASE WHEN new.is_expiry_noted THEN coalesce(new.expiry, 'infinity') END
+    """
+}
+
+/// The movements to close and to add, of one original transaction.
+struct MovementChange: Sendable {
+  let line: OriginalTransactionKey
+  let closed: Set<Movement.Key>
+  let added: [Movement]
+
+  var isEmpty: Bool { closed.isEmpty && added.isEmpty }
+
+  /// The statement that writes the change; none for no change.
+  func statements(at moment: Timestamp) -> [SQL] {
+    isEmpty ? [] : [MovementTable.write(added, of: line, closing: sortedKeys, at: moment)]
+  }
+
+  /// The keys of all closed and added rows: an older catalogue may have left rows of the same key.
+  var sortedKeys: [Movement.Key] {
+    closed.union(added.map(\.key)).sorted {
+      ($0.at, $0.kind.rawValue, $0.productID, $0.transactionID, $0.cause)
+        < ($1.at, $1.kind.rawValue, $1.productID, $1.transactionID, $1.cause)
+    }
+  }
+}
+
+extension MovementChange {
+  /// The change of an original transaction's movements by a recording.
+  init(of line: OriginalTransactionKey, from known: [Movement], to movements: [Movement]) {
+    let (before, after) = (Set(known), Set(movements))
+    self.line = line
+    closed = Set(before.subtracting(after).map(\.key))
+    added = movements.filter { !before.contains($0) }
   }
 }

@@ -2,19 +2,11 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-/// The charges that a submission claims, and the order that it names.
-struct SubmittedCharges: Sendable {
-  let account: AccountKey
-  let transactions: [TransactionKey]
-  let orderID: UUID?
-  let orders: SubmittedOrders
-}
-
 /// Matches orders with a recording: charges fulfil them, refunds mark them as refunded, and a
 /// charge that turns out to be another account's reopens the order that it fulfilled.
 struct OrderMatching: Sendable {
   private let recording: Recording
-  private let submitted: SubmittedCharges?
+  private let submitted: SubmittedOrders?
   private let terms: AccessTerms
   private let lifetime: Duration
   private let now: Timestamp
@@ -26,7 +18,7 @@ struct OrderMatching: Sendable {
   private(set) var assigned: [TransactionKey: UUID?] = [:]
 
   private(set) var statements: [SQL] = []
-  private(set) var changes: [OrderChange] = []
+  private(set) var events: [LedgerEvent] = []
   /// The result of naming an order; nil if the submission named none.
   private(set) var namedOrder: NamedOrderResult?
   /// The order that the submission's charge fulfilled, named or not.
@@ -34,7 +26,7 @@ struct OrderMatching: Sendable {
 
   /// - Parameter lifetime: How long an order waits for its payment.
   init(
-    _ recording: Recording, submitted: SubmittedCharges?, terms: AccessTerms, lifetime: Duration,
+    _ recording: Recording, submitted: SubmittedOrders?, terms: AccessTerms, lifetime: Duration,
     at now: Timestamp
   ) {
     self.recording = recording
@@ -69,9 +61,7 @@ struct OrderMatching: Sendable {
 
   /// The named order, if it was not read with the submission.
   var missingOrder: (id: UUID, account: AccountKey)? {
-    guard let submitted, let id = submitted.orderID, submitted.orders.named == nil else {
-      return nil
-    }
+    guard let submitted, let id = submitted.orderID, submitted.named == nil else { return nil }
     return (id, submitted.account)
   }
 
@@ -85,7 +75,7 @@ struct OrderMatching: Sendable {
       }
       let wanted = WantedOrders(
         account: owner, products: Set(payments.map(\.charge.productID)), times: times)
-      return submitted.map { $0.orders.include(wanted) } ?? false ? nil : wanted
+      return submitted.map { $0.include(wanted) } ?? false ? nil : wanted
     }
   }
 
@@ -134,7 +124,7 @@ struct OrderMatching: Sendable {
     }
     followRefunds(orders.accounts)
     if let submitted, let id = submitted.orderID {
-      if let order = submitted.orders.named ?? orders.named {
+      if let order = submitted.named ?? orders.named {
         match(order, of: submitted)
       } else {
         namedOrder = orders.accounts[id] == nil ? .unknown : .matched(.accountMismatch)
@@ -150,8 +140,8 @@ struct OrderMatching: Sendable {
 
   /// Lets a submitted charge fulfil the order that was named; an order that the charge was matched
   /// with without being named is open again.
-  private mutating func match(_ order: PurchaseOrder, of submitted: SubmittedCharges) {
-    let (payments, yielding) = (submittedPayments, submitted.orders.yielding)
+  private mutating func match(_ order: PurchaseOrder, of submitted: SubmittedOrders) {
+    let (payments, yielding) = (submittedPayments, submitted.yielding)
     let match = order.match(
       submittedBy: submitted.account, among: payments, yielding: Set(yielding.keys))
     namedOrder = .matched(match)
@@ -172,7 +162,7 @@ struct OrderMatching: Sendable {
   /// first.
   private mutating func fulfilLatest(among reach: OrdersInReach) {
     for (owner, payments) in payments(where: { fulfilments[$0] == nil }) {
-      var orders = reach.awaiting[owner] ?? submitted?.orders.awaiting ?? []
+      var orders = reach.awaiting[owner] ?? submitted?.awaiting ?? []
       let taken = Set(fulfilments.values)
       orders.removeAll { taken.contains($0.id) }
       for payment in payments {
@@ -187,7 +177,7 @@ struct OrderMatching: Sendable {
     fulfilments[charge.id] = order.id
     statements += OrderStore.fulfil(order, by: charge, isNamed: isNamed, at: now)
     assigned[charge.id] = order.id
-    note(.fulfilled, order.id, of: order.account, order.productID, charge)
+    note(.orderFulfilled, order.id, of: order.account, order.productID, charge)
   }
 
   private mutating func reopen(_ order: PurchaseOrder, fulfilledBy charge: Charge) {
@@ -198,16 +188,21 @@ struct OrderMatching: Sendable {
         assigned[key] = .some(nil)
       }
     }
-    note(.reopened, order.id, of: order.account, order.productID, charge)
+    note(.orderReopened, order.id, of: order.account, order.productID, charge)
   }
 
   private mutating func note(
-    _ change: OrderChange.Change, _ order: UUID, of account: AccountKey, _ productID: ProductID,
+    _ kind: LedgerEvent.Kind, _ order: UUID, of account: AccountKey, _ productID: ProductID,
     _ charge: Charge
   ) {
-    changes.append(
-      OrderChange(
-        order: order, account: account, productID: productID, charge: charge.id, change: change))
+    var data = EventData(line: charge.id.line)
+    data.orderID = order.uuidString.lowercased()
+    data.transactionID = charge.id.transactionID
+    data.productID = productID
+    data.purchasedAt = charge.date
+    data.expiresAt = charge.end
+    data.revokedAt = charge.revocation?.at
+    events.append(LedgerEvent(kind, at: now, account: account, data: data))
   }
 
   /// The stored orders of a charge's transactions.
@@ -235,7 +230,8 @@ struct OrderMatching: Sendable {
       let isRefunded = charge.revocation != nil
       statements.append(OrderStore.refund(order, of: account, isRefunded: isRefunded))
       guard wasRefunded(charge) != isRefunded else { continue }
-      note(isRefunded ? .refunded : .fulfilled, order, of: account, charge.productID, charge)
+      let kind: LedgerEvent.Kind = isRefunded ? .orderRefunded : .orderFulfilled
+      note(kind, order, of: account, charge.productID, charge)
     }
   }
 
@@ -303,8 +299,12 @@ extension Recorder {
   }
 }
 
-/// The orders that a submission most likely needs, read with its original transactions.
+/// The charges that a submission claims, and the orders that it most likely needs, read with its
+/// original transactions.
 struct SubmittedOrders: Sendable {
+  let account: AccountKey
+  let transactions: [TransactionKey]
+  let orderID: UUID?
   /// The named order, if it is the account's.
   let named: PurchaseOrder?
   let awaiting: [PurchaseOrder]
@@ -328,6 +328,7 @@ struct SubmittedOrders: Sendable {
     ) {
       let orders = try OrderStore.orders(from: $0)
       return SubmittedOrders(
+        account: wanted.account, transactions: verified.selected, orderID: orderID,
         named: orders.first { $0.id == orderID }, awaiting: orders.filter(\.awaitsPayment),
         yielding: Dictionary(
           uniqueKeysWithValues: orders.filter { !$0.awaitsPayment && $0.id != orderID }
@@ -356,20 +357,4 @@ extension WantedOrders {
       times = PurchaseOrder.OpeningTimes(purchasedAt: verified.submission.receivedAt)
     }
   }
-}
-
-struct OrderChange: Sendable {
-  enum Change {
-    /// Paid, or its refund was reversed.
-    case fulfilled
-    case refunded
-    /// The charge that had fulfilled it fulfils another order, or is another account's.
-    case reopened
-  }
-
-  var order: UUID
-  var account: AccountKey
-  var productID: ProductID
-  var charge: Charge.ID
-  var change: Change
 }

@@ -103,18 +103,17 @@ struct TransactionLookup {
     var previous: OriginalTransactionKey
   }
 
-  /// The identifiers by which another original transaction may know a charge.
-  private enum Name: Hashable {
-    case transaction(Environment, TransactionID)
-    case lineItem(Environment, WebOrderLineItemID)
+  /// An identifier by which another original transaction may know a charge.
+  private struct Name: Hashable {
+    var text: ExactText
+    var isLineItem: Bool
+    var environment: Environment
   }
 
-  private typealias Occurrence = (key: TransactionKey, lineItem: WebOrderLineItemID?)
+  private typealias Occurrence = (name: Name, line: OriginalTransactionKey)
 
-  private let occurrences: [Occurrence]
   // Everyone inserts in the same order, to avoid deadlocks; the first of equal names stays first.
-  private let transactions: [(id: TransactionID, line: OriginalTransactionKey)]
-  private let lineItems: [(id: WebOrderLineItemID, line: OriginalTransactionKey)]
+  private let occurrences: [Occurrence]
 
   init(_ evidence: [Evidence]) {
     self.init(
@@ -131,79 +130,63 @@ struct TransactionLookup {
     self.init(transactions.map { ($0.key, $0.webOrderLineItemID) })
   }
 
-  private init(_ occurrences: [Occurrence]) {
-    self.occurrences = occurrences
-    transactions = occurrences.map { ($0.key.transactionID, $0.key.line) }.sorted { $0.0 < $1.0 }
-    lineItems = occurrences.compactMap { item in item.lineItem.map { ($0, item.key.line) } }
-      .sorted { $0.0 < $1.0 }
+  private init(_ transactions: [(key: TransactionKey, lineItem: WebOrderLineItemID?)]) {
+    occurrences = transactions.flatMap { key, lineItem in
+      [(key.transactionID.rawValue, false), (lineItem?.rawValue, true)].compactMap {
+        text, isLineItem -> Occurrence? in
+        text.map {
+          let name = Name(
+            text: ExactText($0), isLineItem: isLineItem, environment: key.line.environment)
+          return (name, key.line)
+        }
+      }
+    }.sorted { $0.name.text < $1.name.text }
   }
 
   // MARK: Statements
 
   var inserts: [SQL] {
-    Self.insert(transactions, "transaction_lookup", "transaction_id")
-      + Self.insert(lineItems, "web_order_line_item", "web_order_line_item_id")
+    occurrences.map { name, line in
+      """
+      (\(name.text.rawValue), \(name.isLineItem), \(name.environment),
+        \(line.originalTransactionID))
+      """
+    }.rowLists.map { rows in
+      """
+      INSERT INTO tenure.charge_lookup (name, is_line_item, environment, original_transaction_id)
+      VALUES \(rows)
+      ON CONFLICT (name, is_line_item, environment) DO NOTHING
+      """
+    }
   }
 
   /// Makes the names known, looks them up, and pairs every original transaction with the others on
   /// which the same charge is known.
   var query: Query<[Link]> {
-    Query(
-      Query(inserts),
-      Self.known(transactions, "transaction_lookup", "transaction_id") { .transaction($0, $1) },
-      Self.known(lineItems, "web_order_line_item", "web_order_line_item_id") { .lineItem($0, $1) }
-    ).map { _, transactions, lineItems in links(known: transactions + lineItems) }
-  }
-
-  /// Looks names up; on a Citus, a look-up of none would ask all shards.
-  private static func known<ID: PostgresEncodable & PostgresDecodable>(
-    _ items: [(id: ID, line: OriginalTransactionKey)], _ table: String, _ column: String,
-    as name: @escaping @Sendable (Environment, ID) -> Name
-  ) -> Query<[(name: Name, line: OriginalTransactionKey)]> {
-    guard !items.isEmpty else { return Query([]) { _ in [] } }
+    // On a Citus, a look-up of none would ask all shards.
+    guard !occurrences.isEmpty else { return Query([]).map { [] } }
     return Query(
-      """
-      SELECT \(unescaped: column), environment, original_transaction_id
-      FROM tenure.\(unescaped: table) WHERE \(unescaped: column) = ANY(\(items.map(\.id)))
-      """
-    ) {
-      try $0.decode(ID.self, Environment.self, OriginalTransactionID.self).map {
-        (name: name($1, $0), line: OriginalTransactionKey($1, $2))
-      }
-    }
-  }
-
-  private static func insert<ID: PostgresEncodable>(
-    _ items: [(id: ID, line: OriginalTransactionKey)], _ table: String, _ column: String
-  ) -> [SQL] {
-    items.map { "(\($0.id), \($0.line.environment), \($0.line.originalTransactionID))" }.rowLists
-      .map { rows in
+      Query(inserts),
+      Query(
         """
-        INSERT INTO tenure.\(unescaped: table) (\(unescaped: column), environment,
-          original_transaction_id)
-        VALUES \(rows)
-        ON CONFLICT (\(unescaped: column), environment) DO NOTHING
+        SELECT name, is_line_item, environment, original_transaction_id FROM tenure.charge_lookup
+        WHERE name = ANY(\(occurrences.map(\.name.text.rawValue)))
         """
+      ) {
+        try $0.decode(String.self, Bool.self, Environment.self, OriginalTransactionID.self).map {
+          let name = Name(text: ExactText($0), isLineItem: $1, environment: $2)
+          return (name: name, line: OriginalTransactionKey($2, $3))
+        }
       }
+    ).map { _, known in links(known: known) }
   }
 
-  private static func names(of item: Occurrence) -> [Name] {
-    let environment = item.key.line.environment
-    return [.transaction(environment, item.key.transactionID)]
-      + (item.lineItem.map { [.lineItem(environment, $0)] } ?? [])
-  }
-
-  private func links(known: [(name: Name, line: OriginalTransactionKey)]) -> [Link] {
-    var lines: [Name: Set<OriginalTransactionKey>] = [:]
-    for (name, line) in known { lines[name, default: []].insert(line) }
+  private func links(known: [Occurrence]) -> [Link] {
     // Evidence may itself contain one transaction under two original transaction ids.
-    for item in occurrences {
-      for name in Self.names(of: item) { lines[name, default: []].insert(item.key.line) }
-    }
+    let lines = Dictionary(grouping: known + occurrences, by: \.name)
     let pairs = Set(
-      occurrences.flatMap { item in
-        Self.names(of: item).flatMap { lines[$0] ?? [] }.filter { $0 != item.key.line }
-          .map { [$0, item.key.line].sorted() }
+      occurrences.flatMap { name, line in
+        (lines[name] ?? []).map(\.line).filter { $0 != line }.map { [$0, line].sorted() }
       })
     return pairs.map { Link(line: $0[1], previous: $0[0]) }.sorted { $0.line < $1.line }
   }

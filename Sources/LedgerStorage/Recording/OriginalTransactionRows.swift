@@ -46,8 +46,7 @@ struct OriginalTransactionRows: Sendable {
       ) {
         try $0.decodeFirst(Int.self, [UInt8]?.self, Timestamp?.self, String?.self)
       },
-      TransactionRow.query(line), StatusRow.query(line), RecordedAction.claims(on: line),
-      RecordedAction.overrides(on: line),
+      TransactionRow.query(line), StatusRow.query(line), RecordedAction.query(line),
       Query(
         """
         SELECT linked_original_transaction_id FROM tenure.original_transaction_link
@@ -58,7 +57,7 @@ struct OriginalTransactionRows: Sendable {
           OriginalTransactionKey(line.environment, $0)
         }
       }
-    ).map { head, rows, statuses, claims, overrides, linked in
+    ).map { head, rows, statuses, actions, linked in
       guard let (number, hash, recordedAt, repeated) = head else { return nil }
       return OriginalTransactionRows(
         id: line, head: Head(number: number, hash: hash, recordedAt: recordedAt),
@@ -68,7 +67,7 @@ struct OriginalTransactionRows: Sendable {
         transactions: rows.map(\.row),
         fulfilments: Dictionary(
           uniqueKeysWithValues: rows.map { ($0.row.transaction.key, $0.fulfilment) }),
-        statuses: statuses, actions: claims + overrides, linked: linked)
+        statuses: statuses, actions: actions, linked: linked)
     }
   }
 
@@ -157,102 +156,66 @@ extension OwnershipAction {
 }
 
 extension RecordedAction {
-  /// Reads the claims on an original transaction's charges.
-  static func claims(on line: OriginalTransactionKey) -> Query<[RecordedAction]> {
+  /// Reads the claims and overrides of an original transaction and of its charges.
+  static func query(_ line: OriginalTransactionKey) -> Query<[RecordedAction]> {
     Query(
       """
-      SELECT recorded_at, number, transaction_id, product_id, account_key, received_at
-      FROM tenure.claim
+      SELECT recorded_at, number, is_claim, transaction_id, product_id, account_key, effective_from
+      FROM tenure.ownership_action
       WHERE \(line.condition)
       ORDER BY number
       """
     ) {
       try $0.decode(
-        Timestamp.self, Int.self, TransactionID.self, ProductID.self, AccountKey.self,
-        Timestamp.self
-      ).map { recordedAt, number, transactionID, productID, account, receivedAt in
-        let key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
-        return RecordedAction(
-          .claim(Claim(account: account, transaction: key, receivedAt: receivedAt)),
-          recorded: RecordingOrder(at: recordedAt, number: number))
-      }
-    }
-  }
-
-  /// Reads the overrides of an original transaction and of its charges.
-  static func overrides(on line: OriginalTransactionKey) -> Query<[RecordedAction]> {
-    Query(
-      """
-      SELECT recorded_at, number, transaction_id, product_id, account_key, effective_from
-      FROM tenure.owner_override
-      WHERE \(line.condition)
-      ORDER BY number
-      """
-    ) {
-      try $0.decode(
-        Timestamp.self, Int.self, TransactionID?.self, ProductID?.self, AccountKey?.self,
-        Timestamp.self
-      ).map { recordedAt, number, transactionID, productID, account, effectiveFrom in
-        let recorded = RecordingOrder(at: recordedAt, number: number)
+        Timestamp.self, Int.self, Bool.self, TransactionID?.self, ProductID?.self,
+        AccountKey?.self, Timestamp.self
+      ).map { recordedAt, number, isClaim, transactionID, productID, account, date in
+        var key: TransactionKey?
         if let transactionID, let productID {
-          let key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
-          return RecordedAction(
-            .ownerOverride(
-              OwnerOverride(account: account, transaction: key, effectiveFrom: effectiveFrom)),
-            recorded: recorded)
+          key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
         }
-        // An import's override of the whole original transaction.
-        guard let account else { throw DecodingFault.unknownValue }
-        return RecordedAction(
-          .importedOverride(
-            OriginalTransactionOverride(account: account, line: line, boughtUntil: effectiveFrom)),
-          recorded: recorded)
+        let action: OwnershipAction =
+          switch (isClaim, key, account) {
+          case (true, let key?, let account?):
+            .claim(Claim(account: account, transaction: key, receivedAt: date))
+          case (false, let key?, _):
+            .ownerOverride(OwnerOverride(account: account, transaction: key, effectiveFrom: date))
+          case (false, nil, let account?):
+            .importedOverride(
+              OriginalTransactionOverride(account: account, line: line, boughtUntil: date))
+          case (true, _, _), (false, nil, nil): throw DecodingFault.unknownValue
+          }
+        return RecordedAction(action, recorded: RecordingOrder(at: recordedAt, number: number))
       }
     }
   }
 
-  static func insertClaims(_ rows: [SQL]) -> [SQL] {
+  static func insert(_ rows: [SQL]) -> [SQL] {
     rows.rowLists.map { rows in
       """
-      INSERT INTO tenure.claim (environment, original_transaction_id, number, recorded_at,
-        transaction_id, product_id, account_key, received_at, submission_id)
+      INSERT INTO tenure.ownership_action (environment, original_transaction_id, number,
+        recorded_at, is_claim, transaction_id, product_id, account_key, effective_from,
+        submission_id)
       VALUES \(rows)
       """
     }
   }
 
-  /// The row for ``insertClaims(_:)``; nil for an override.
-  func claimValues(source: EntrySource) -> SQL? {
-    guard case .claim(let claim) = action else { return nil }
-    return """
-      (\(action.line.environment), \(action.line.originalTransactionID), \(recorded.number),
-        \(recorded.at), \(claim.transaction.transactionID), \(claim.transaction.productID),
-        \(claim.account), \(claim.receivedAt), \(source.id)::uuid)
-      """
-  }
-
-  static func insertOverrides(_ rows: [SQL]) -> [SQL] {
-    rows.rowLists.map { rows in
-      """
-      INSERT INTO tenure.owner_override (environment, original_transaction_id, number,
-        recorded_at, transaction_id, product_id, account_key, effective_from)
-      VALUES \(rows)
-      """
-    }
-  }
-
-  /// The row of an override for ``insertOverrides(_:)``.
-  var overrideValues: SQL {
-    let date: Timestamp =
+  /// The row for ``insert(_:)``.
+  ///
+  /// - Parameter source: For a claim, the submission.
+  func values(source: EntrySource) -> SQL {
+    let (isClaim, date): (Bool, Timestamp) =
       switch action {
-      case .claim(let claim): claim.receivedAt
-      case .ownerOverride(let ownerOverride): ownerOverride.effectiveFrom
-      case .importedOverride(let ownerOverride): ownerOverride.boughtUntil
+      case .claim(let claim): (true, claim.receivedAt)
+      case .ownerOverride(let ownerOverride): (false, ownerOverride.effectiveFrom)
+      case .importedOverride(let ownerOverride): (false, ownerOverride.boughtUntil)
       }
     return """
       (\(action.line.environment), \(action.line.originalTransactionID), \(recorded.number),
-        \(recorded.at), \(action.transaction?.transactionID), \(action.transaction?.productID),
-        \(action.account), \(date))
+        \(recorded.at), \(isClaim), \(action.transaction?.transactionID),
+        \(action.transaction?.productID), \(action.account), \(date),
+        \(isClaim ? source.id : nil)::uuid)
       """
   }
 }

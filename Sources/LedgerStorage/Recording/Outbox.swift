@@ -1,4 +1,3 @@
-import Foundation
 import JSONText
 import Postgres
 import Subscriptions
@@ -33,11 +32,11 @@ extension Recorder {
   }
 }
 
-/// The statements that publish what changed for accounts, and the channels to notify after the
-/// commit.
+/// The statements that write a change and publish it to accounts, and the channels to notify after
+/// the commit.
 struct Outbox: Sendable {
-  private(set) var statements: [SQL] = []
-  private(set) var channels: Set<ChangeNotifier.Channel> = []
+  var statements: [SQL] = []
+  var channels: Set<ChangeNotifier.Channel> = []
 
   /// Publishes a recording to locked accounts.
   init(
@@ -84,7 +83,7 @@ struct RecordingEvents {
   /// Nothing is published about erased accounts.
   private(set) var erased: Set<AccountKey> = []
 
-  init(_ recording: Recording, orders: [OrderChange], at now: Timestamp) {
+  init(_ recording: Recording, orders: [LedgerEvent], at now: Timestamp) {
     for original in recording.distinctOriginals {
       names.merge(original.names) { first, _ in first }
       erased.formUnion(original.line.history.erasures.keys)
@@ -96,7 +95,7 @@ struct RecordingEvents {
         ).events(at: now)
       holders.formUnion(original.changedHolders)
     }
-    events += orders.map { $0.event(in: recording, at: now) }
+    events += orders
   }
 
   /// The accounts with new events or changed holdings.
@@ -123,27 +122,6 @@ extension RecordedOriginalTransaction {
   fileprivate var changedHolders: Set<AccountKey> {
     // Newly linked original transactions were held separately.
     holdings.changedAccounts.union(holdings.isOfNewlyLinked ? before.accounts : [])
-  }
-}
-
-extension OrderChange {
-  fileprivate func event(in recording: Recording, at now: Timestamp) -> LedgerEvent {
-    var data = EventData(line: charge.line)
-    data.orderID = order.uuidString.lowercased()
-    data.transactionID = charge.transactionID
-    data.productID = productID
-    if let charge = recording.original(of: charge)?.charge(of: charge)?.charge {
-      data.purchasedAt = charge.date
-      data.expiresAt = charge.end
-      data.revokedAt = charge.revocation?.at
-    }
-    let kind: LedgerEvent.Kind =
-      switch change {
-      case .fulfilled: .orderFulfilled
-      case .refunded: .orderRefunded
-      case .reopened: .orderReopened
-      }
-    return LedgerEvent(kind, at: now, account: account, data: data)
   }
 }
 

@@ -165,30 +165,17 @@ package struct OriginalTransactionState: Hashable, Sendable {
   }
 }
 
-/// The columns of `original_transaction` with the current state.
-struct OriginalTransactionStateRow: Hashable, Sendable {
-  private var latestChargedAt: Timestamp?
-  private var latestOwner: AccountKey?
-  private var paidThrough: Timestamp?
-  private var autoRenewProductID: ProductID?
-
-  init(_ summary: OriginalTransactionState) {
-    latestChargedAt = summary.latest?.date
-    latestOwner = summary.latestOwner
-    paidThrough = summary.paidThrough
-    autoRenewProductID = summary.autoRenewProductID
-  }
-
-  static func select(_ line: OriginalTransactionKey) -> SQL {
-    """
-    SELECT latest_charged_at, latest_owner_key, paid_through, auto_renew_product_id
-    FROM tenure.original_transaction
-    WHERE \(line.condition)
-    """
-  }
-
-  init(_ rows: Rows) throws {
-    (latestChargedAt, latestOwner, paidThrough, autoRenewProductID) = try rows.decodeOnly(
-      Timestamp?.self, AccountKey?.self, Timestamp?.self, ProductID?.self)
+extension OriginalTransactionState {
+  /// Asks whether the columns of an original transaction show this state.
+  func isStored(of line: OriginalTransactionKey) -> Query<Bool> {
+    Query(
+      """
+      SELECT (latest_charged_at, latest_owner_key, paid_through, auto_renew_product_id)
+        IS NOT DISTINCT FROM
+        (\(latest?.date), \(latestOwner), \(paidThrough), \(autoRenewProductID))
+      FROM tenure.original_transaction
+      WHERE \(line.condition)
+      """
+    ) { try $0.decodeOnly(Bool.self) }
   }
 }

@@ -121,8 +121,7 @@ struct ProjectionWriter {
 
   /// The rows derived from one entry each.
   private func entryProjections() -> [SQL] {
-    var (statuses, claims, overrides): ([SQL], [SQL], [SQL]) = ([], [], [])
-    var links: [SQL] = []
+    var (statuses, links, actions): ([SQL], [SQL], [SQL]) = ([], [], [])
     for (entry, source) in entries {
       switch entry.content {
       case .evidence(.renewalStatus(let status, _)):
@@ -138,16 +137,11 @@ struct ProjectionWriter {
       case .action(let action):
         let recorded = RecordedAction(
           action, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
-        if let claim = recorded.claimValues(source: source) {
-          claims.append(claim)
-        } else {
-          overrides.append(recorded.overrideValues)
-        }
+        actions.append(recorded.values(source: source))
       case .evidence(.transaction), .ownership: break
       }
     }
-    return StatusRow.insert(statuses) + links + RecordedAction.insertClaims(claims)
-      + RecordedAction.insertOverrides(overrides)
+    return StatusRow.insert(statuses) + links + RecordedAction.insert(actions)
   }
 
   /// The look-up rows of accounts; ``TransactionLookup`` wrote those of transactions and line items.
@@ -195,13 +189,15 @@ struct ProjectionWriter {
   /// The previous movements are derived again from today's catalogue instead of read;
   /// reconciliation corrects rows written under an older one.
   private func movementWrites() -> [SQL] {
-    guard let catalogue, let recordedAt = entries.map(\.entry.recordedAt).max() else { return [] }
-    let after = MovementRow.rows(of: line, rule: rule, in: catalogue)
+    guard let catalogue, let recordedAt = entries.map(\.entry.recordedAt).max(),
+      let first = line.heads.keys.min()
+    else { return [] }
+    let after = Movement.movements(of: line, rule: rule, in: catalogue)
     guard !holdings.isOfNewlyLinked else {
-      return MovementRow.replaceAll(of: stored.members.keys, by: after, at: recordedAt)
+      return MovementTable.replaceAll(of: stored.members.keys, by: after, at: recordedAt)
     }
-    let before = MovementRow.rows(of: stored.line, rule: stored.rule, in: catalogue)
-    return MovementRow.write(from: before, to: after, at: recordedAt)
+    let before = Movement.movements(of: stored.line, rule: stored.rule, in: catalogue)
+    return MovementChange(of: first, from: before, to: after).statements(at: recordedAt)
   }
 }
 

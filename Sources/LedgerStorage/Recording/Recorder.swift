@@ -93,16 +93,16 @@ struct Recorder: LedgerStore {
   /// Locks and reads the orders and accounts that a recording changes.
   ///
   /// - Parameters:
-  ///   - submitted: The charges of a submission, and the order that it names.
+  ///   - submitted: The charges and orders of a submission, if it claims any.
   ///   - known: Accounts that are locked and read already, as they are after the recording.
   func loadAffected(
-    by recording: Recording, submitted: SubmittedCharges? = nil, terms: AccessTerms,
+    by recording: Recording, submitted: SubmittedOrders? = nil, terms: AccessTerms,
     at now: Timestamp, knowing known: [PublishedEntitlements] = [], in transaction: Transaction
   ) async throws -> AffectedState {
     var orders = OrderMatching(
       recording, submitted: submitted, terms: terms, lifetime: orderLifetime, at: now)
     orders.match(among: try await ordersInReach(of: orders, in: transaction))
-    let newEvents = RecordingEvents(recording, orders: orders.changes, at: now)
+    let newEvents = RecordingEvents(recording, orders: orders.events, at: now)
     let wanted = newEvents.accounts.union(known.filter(\.hasChangedGrants).map(\.key))
     var accounts = known.filter { wanted.contains($0.key) }
     let others = wanted.subtracting(known.map(\.key))
@@ -131,19 +131,20 @@ struct Recorder: LedgerStore {
   func plan(
     _ recording: Recording, _ affected: AffectedState, terms: AccessTerms, at now: Timestamp,
     polled: OriginalTransactionKey? = nil
-  ) throws -> WritePlan {
+  ) throws -> Outbox {
     let projections = try recording.distinctOriginals.flatMap {
       try ProjectionWriter(
         $0, source: recording.source, catalogue: terms.catalogue,
         orders: affected.orders.assigned
       ).statements()
     }
-    let published = Outbox(affected.newEvents, affected.accounts, terms: terms, at: now)
+    var plan = Outbox(affected.newEvents, affected.accounts, terms: terms, at: now)
     let writeBackJobs = writeBacks.ownershipWriteBacks(of: recording, at: now)
-    return WritePlan(
-      statements: projections + affected.orders.statements + published.statements
-        + polls.appointments(of: recording, except: polled, at: now) + writeBackJobs,
-      channels: writeBackJobs.isEmpty ? published.channels : published.channels.union([.jobs]))
+    plan.statements =
+      projections + affected.orders.statements + plan.statements
+      + polls.appointments(of: recording, except: polled, at: now) + writeBackJobs
+    if !writeBackJobs.isEmpty { plan.channels.insert(.jobs) }
+    return plan
   }
 
   /// Loads the affected orders and accounts, and plans the statements.
@@ -151,7 +152,7 @@ struct Recorder: LedgerStore {
     _ recording: Recording, terms: AccessTerms, at now: Timestamp,
     knowing known: [PublishedEntitlements] = [], polled: OriginalTransactionKey? = nil,
     in transaction: Transaction
-  ) async throws -> WritePlan {
+  ) async throws -> Outbox {
     let affected = try await loadAffected(
       by: recording, terms: terms, at: now, knowing: known, in: transaction)
     return try plan(recording, affected, terms: terms, at: now, polled: polled)
@@ -164,12 +165,6 @@ struct AffectedState: Sendable {
   let newEvents: RecordingEvents
   /// By key, as they are after the recording.
   let accounts: [PublishedEntitlements]
-}
-
-/// The statements that write a recording, and the channels to notify after the commit.
-struct WritePlan: Sendable {
-  var statements: [SQL]
-  var channels: Set<ChangeNotifier.Channel>
 }
 
 // MARK: Deciding

@@ -28,10 +28,8 @@ struct TransactionRow: Hashable, Sendable {
     Column("number", \.transaction.recorded.number),
     Column("kind", \.transaction.kind),
     Column("purchased_at", \.transaction.purchaseDate),
-    Column("original_purchased_at", \.transaction.originalPurchaseDate),
     Column("web_order_line_item_id", \.transaction.webOrderLineItemID),
     Column("product_type", \.transaction.productType),
-    Column("subscription_group", \.transaction.subscriptionGroup),
     Column("quantity", \.transaction.quantity),
     Column("ownership_type", \.transaction.ownershipType),
     Column("period_type", \.transaction.periodType),
@@ -102,20 +100,7 @@ struct TransactionRow: Hashable, Sendable {
       ORDER BY number
       """
     ) { rows in
-      try rows.check(
-        TransactionID.self, ProductID.self, Timestamp.self, Int.self, ChargeKind.self,
-        Timestamp.self, Timestamp?.self, WebOrderLineItemID?.self, ProductType?.self,
-        String?.self, Int.self, OwnershipType.self, PeriodType.self, String?.self, Int64?.self,
-        String?.self, Bool.self, Timestamp.self, Timestamp?.self, Timestamp?.self,
-        Timestamp?.self, UUID?.self, Timestamp?.self, Timestamp?.self, String?.self, String?.self,
-        Int64?.self, Timestamp?.self, Timestamp?.self, String?.self, Timestamp?.self,
-        Timestamp?.self, Timestamp?.self, Timestamp?.self, Timestamp?.self, AccountKey?.self,
-        OriginalTransactionID.self, TransactionID.self, ProductID.self, Timestamp?.self,
-        AccountKey?.self, Decision.Rule?.self, RenewalEvidence.Reason?.self, AccountKey?.self,
-        OriginalTransactionID?.self, TransactionID?.self, ProductID?.self, Timestamp?.self,
-        Timestamp?.self, Bool?.self, Timestamp?.self, Timestamp?.self, UUID?.self,
-        Timestamp?.self)
-      return try (0..<rows.count).map { row in
+      try (0..<rows.count).map { row in
         var cursor = RowCursor(rows: rows, row: row)
         return try (
           TransactionRow(
@@ -144,9 +129,8 @@ struct TransactionRow: Hashable, Sendable {
       TransactionRecord(
         key: key, asOf: recorded.at, kind: cursor.next(ChargeKind.self),
         purchaseDate: cursor.next(Timestamp.self),
-        originalPurchaseDate: cursor.next(Timestamp?.self),
         webOrderLineItemID: cursor.next(WebOrderLineItemID?.self),
-        productType: cursor.next(ProductType?.self), subscriptionGroup: cursor.next(String?.self),
+        productType: cursor.next(ProductType?.self),
         quantity: cursor.next(Int.self), ownershipType: cursor.next(OwnershipType.self),
         periodType: cursor.next(PeriodType.self), offerID: cursor.next(String?.self),
         priceMilliunits: cursor.next(Int64?.self), currency: cursor.next(String?.self),

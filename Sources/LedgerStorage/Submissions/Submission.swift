@@ -12,21 +12,29 @@ package struct Submission: Sendable {
   }
 
   package let id: UUID
-  package let account: AccountKey
-  package let accountID: String
+  package internal(set) var account: AccountKey
+  package internal(set) var accountID: String
   package let receivedAt: Timestamp
   package let transactionID: TransactionID?
   package let orderID: UUID?
   package let isRestore: Bool
   package let bundleID: String?
+  /// Receipt or signed transactions; nil once the payload was erased.
+  package let kind: EntrySource.Kind?
   package let status: Status
-  package let environment: Environment?
+  package internal(set) var environment: Environment?
+  package internal(set) var decidedAt: Timestamp?
   /// The next attempt; nil for a pending submission whose job is parked.
   package let retryAt: Timestamp?
-  package let attempts: Int
-  package let problem: SubmissionProblem?
+  package internal(set) var attempts = 0
+  package internal(set) var problem: SubmissionProblem?
   /// The decision in Intake's encoding; nil while pending.
-  package let outcome: String?
+  package internal(set) var outcome: String?
+
+  /// Nil before the decision, and for an outcome that only a newer version can read.
+  package var decided: SubmissionOutcome? {
+    outcome.flatMap { try? JSONDecoder().decode(SubmissionOutcome.self, from: Data($0.utf8)) }
+  }
 
   /// Whether it will be verified again: it is pending, or a named transaction is looked for.
   package var isOpen: Bool { Self.isOpen(status, retryAt: retryAt) }
@@ -36,7 +44,7 @@ package struct Submission: Sendable {
   }
 }
 
-package struct SubmissionProblem: Hashable, Sendable {
+package struct SubmissionProblem: Error, Hashable {
   /// A stable code.
   package let code: String
   package let detail: String
@@ -187,6 +195,8 @@ package enum SubmissionPayload: Hashable, Sendable {
       (transactions + renewalInfo).joined(separator: "\n")
     }
   }
+
+  var kind: EntrySource.Kind { signedTransactions == nil ? .receipt : .signedTransaction }
 
   /// The number of signed transactions; nil for a receipt.
   var signedTransactions: Int? {

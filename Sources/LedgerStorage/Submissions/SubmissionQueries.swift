@@ -10,32 +10,76 @@ package struct RejectionCount: Hashable, Sendable {
   package let lastAt: Timestamp
 }
 
-extension SubmissionSummary {
-  /// Nil before the decision, and for an outcome that only a newer version can read.
-  package var decided: SubmissionOutcome? {
-    outcome.flatMap { try? JSONDecoder().decode(SubmissionOutcome.self, from: Data($0.utf8)) }
-  }
-}
-
 extension SubmissionStore {
+  /// Reads a submission under the account that its sender was merged into, if it was.
+  package func submission(_ id: UUID) async throws -> Submission? {
+    let (found, accounts) = try await read("submission_id = \(id)")
+    guard var submission = found.first, var known = accounts[submission.account] else { return nil }
+    while let into = known.mergedInto {
+      guard let next = try await ownership.knownAccounts([into])[into] else { return nil }
+      (submission.account, submission.accountID, known) = (into, next.id, next)
+    }
+    return submission
+  }
+
+  func submissions(_ condition: SQL) async throws -> [Submission] {
+    try await read(condition).submissions
+  }
+
+  /// Reads submissions with the accounts that sent them, without those of unknown accounts.
+  private func read(_ condition: SQL) async throws -> (
+    submissions: [Submission], accounts: [AccountKey: KnownAccount]
+  ) {
+    let rows = try await database.query(
+      """
+      SELECT submission_id, account_key, received_at, transaction_id, order_id, restore, bundle_id,
+        CASE WHEN body_sha256 IS NULL THEN NULL WHEN signed_transactions IS NULL THEN 'receipt'
+          ELSE 'signed_transaction' END,
+        status, environment, decided_at, retry_at, attempts, problem, problem_detail, apple_status,
+        outcome
+      FROM tenure.submission WHERE \(condition)
+      """
+    ).decode(
+      UUID.self, AccountKey.self, Timestamp.self, TransactionID?.self, UUID?.self, Bool.self,
+      String?.self, EntrySource.Kind?.self, Submission.Status.self, Environment?.self,
+      Timestamp?.self, Timestamp?.self, Int.self, String?.self, String?.self, Int?.self,
+      String?.self)
+    let accounts = try await ownership.knownAccounts(Set(rows.map(\.1)))
+    let submissions = rows.compactMap {
+      id, account, receivedAt, transactionID, orderID, isRestore, bundleID, kind, status,
+      environment, decidedAt, retryAt, attempts, problem, detail, appleStatus, outcome in
+      accounts[account].map {
+        Submission(
+          id: id, account: account, accountID: $0.id, receivedAt: receivedAt,
+          transactionID: transactionID, orderID: orderID, isRestore: isRestore,
+          bundleID: bundleID, kind: kind, status: status, environment: environment,
+          decidedAt: decidedAt, retryAt: retryAt, attempts: attempts,
+          problem: problem.map {
+            SubmissionProblem(code: $0, detail: detail ?? "", appleStatus: appleStatus)
+          }, outcome: outcome)
+      }
+    }
+    return (submissions, accounts)
+  }
+
   /// Reads rejected submissions, latest first, before `last`.
   package func rejectedSubmissions(
     before last: (decidedAt: Timestamp, id: UUID)?, limit: Int
-  ) async throws -> [SubmissionSummary] {
+  ) async throws -> [Submission] {
     // The index is by day, so the condition on the day skips later rows.
     let rest =
       last.map { last in
         """
-        (s.decided_at AT TIME ZONE 'UTC')::date
+        (decided_at AT TIME ZONE 'UTC')::date
           <= (\(last.decidedAt)::timestamptz AT TIME ZONE 'UTC')::date
-        AND (s.decided_at, s.submission_id) < (\(last.decidedAt), \(last.id))
+        AND (decided_at, submission_id) < (\(last.decidedAt), \(last.id))
         """ as SQL
       } ?? "true"
-    return try await accounts.submissions(
+    return try await submissions(
       """
-      s.status = 'rejected' AND \(rest)
-      ORDER BY (s.decided_at AT TIME ZONE 'UTC')::date DESC, s.decided_at DESC,
-        s.submission_id DESC
+      status = 'rejected' AND \(rest)
+      ORDER BY (decided_at AT TIME ZONE 'UTC')::date DESC, decided_at DESC,
+        submission_id DESC
       LIMIT \(limit)
       """)
   }

@@ -37,8 +37,7 @@ package struct SubmissionStore: LedgerStore {
       submission: Submission(
         id: id, account: account.key, accountID: account.id, receivedAt: receivedAt,
         transactionID: transactionID, orderID: orderID, isRestore: isRestore, bundleID: bundleID,
-        status: .pending, environment: nil, retryAt: retryAt, attempts: 0, problem: nil,
-        outcome: nil),
+        kind: payload.kind, status: .pending, retryAt: retryAt),
       payload: payload,
       body: NewBody(
         Array(payload.body.utf8), at: receivedAt, leavingOut: chains.map(ChainHeader.init)))
@@ -80,42 +79,6 @@ package struct SubmissionStore: LedgerStore {
         \(outcome))
       """,
     ]
-  }
-
-  package func submission(_ id: UUID) async throws -> Submission? {
-    let rows = try await database.query(
-      """
-      SELECT account_key, received_at, transaction_id, order_id, restore, bundle_id, status,
-        environment, retry_at, attempts, problem, problem_detail, apple_status, outcome
-      FROM tenure.submission WHERE submission_id = \(id)
-      """)
-    guard
-      let (
-        account, receivedAt, transactionID, orderID, isRestore, bundleID, status, environment,
-        retryAt, attempts, problem, detail, appleStatus, outcome
-      ) = try rows.decodeFirst(
-        AccountKey.self, Timestamp.self, TransactionID?.self, UUID?.self, Bool.self, String?.self,
-        Submission.Status.self, Environment?.self, Timestamp?.self, Int.self, String?.self,
-        String?.self, Int?.self, String?.self),
-      let sender = try await successor(of: account)
-    else { return nil }
-    return Submission(
-      id: id, account: sender.key, accountID: sender.id, receivedAt: receivedAt,
-      transactionID: transactionID, orderID: orderID, isRestore: isRestore, bundleID: bundleID,
-      status: status, environment: environment, retryAt: retryAt, attempts: attempts,
-      problem: problem.map {
-        SubmissionProblem(code: $0, detail: detail ?? "", appleStatus: appleStatus)
-      }, outcome: outcome)
-  }
-
-  /// The account that an account was merged into; itself if it never was.
-  private func successor(of account: AccountKey) async throws -> (key: AccountKey, id: String)? {
-    var key = account
-    while let known = try await ownership.knownAccounts([key])[key] {
-      guard let into = known.mergedInto else { return (key, known.id) }
-      key = into
-    }
-    return nil
   }
 
   package func exchanges(of submission: UUID) async throws -> [SubmissionExchange] {
@@ -237,11 +200,8 @@ package struct SubmissionStore: LedgerStore {
       ).decide(arrival, at: now)
       let account = sender.account(after: stored.attempts, recording)
       let affected = try await recorder.loadAffected(
-        by: recording,
-        submitted: SubmittedCharges(
-          account: submission.account, transactions: claims ? verified.selected : [],
-          orderID: claims ? submission.orderID : nil, orders: orders),
-        terms: terms, at: now, knowing: sender.isErased ? [] : [account], in: transaction)
+        by: recording, submitted: claims ? orders : nil, terms: terms, at: now,
+        knowing: sender.isErased ? [] : [account], in: transaction)
       let plan = try recorder.plan(recording, affected, terms: terms, at: now)
       let exchanges = try await ExchangeLog.of(submission: submission.id).insert(
         sender.isErased ? [] : verified.exchanges, after: stored.attempts, in: transaction)

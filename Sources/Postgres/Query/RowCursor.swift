@@ -2,7 +2,8 @@ package import struct Foundation.UUID
 
 /// Reads one row's columns from left to right, directly from libpq's memory.
 ///
-/// `Rows.decode` is shorter to write; use this for results with many rows. The compiler does not
+/// `Rows.decode` is shorter to write; use this for results with many rows, whose types are checked
+/// value by value. The compiler does not
 /// specialize another module's generic code unless it is `public`, and resolving a dozen types at
 /// run time takes several microseconds per row. ``RowCursor`` therefore has a method for each type,
 /// and other modules add methods for their own.
@@ -42,6 +43,7 @@ package struct RowCursor {
     // Keeps the result, which owns the cell's bytes, alive until the value is read.
     defer { withExtendedLifetime(rows) {} }
     guard let bytes = unsafe cell.bytes else { return nil }
+    if unsafe !Value.canDecode(cell.type) { try rows.check(column, Value.self) }
     return try unsafe Value(postgresBytes: RawSpan(_unsafeBytes: bytes), type: cell.type)
   }
 }

@@ -27,8 +27,6 @@ extension Double: PostgresEncodable, PostgresDecodable {
 /// An integer that is encoded in its own width and decoded from a column of any width.
 package protocol PostgresInteger: FixedWidthInteger, PostgresEncodable, PostgresDecodable {}
 
-private let integerTypes: Set<PostgresType> = [.int2, .int4, .int8]
-
 extension PostgresInteger {
   package static var postgresType: PostgresType {
     switch bitWidth {
@@ -40,7 +38,9 @@ extension PostgresInteger {
 
   package func encode(into buffer: inout PostgresBuffer) { buffer.append(self) }
 
-  package static func canDecode(_ type: PostgresType) -> Bool { integerTypes.contains(type) }
+  package static func canDecode(_ type: PostgresType) -> Bool {
+    type == .int2 || type == .int4 || type == .int8
+  }
 
   /// A value that does not fit is an error; it is never truncated.
   package init(postgresBytes: RawSpan, type: PostgresType) throws {

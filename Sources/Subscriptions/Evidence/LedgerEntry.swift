@@ -64,7 +64,7 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
 }
 
 /// A charge's new decision: only this sets or changes an owner.
-package struct OwnershipChange: Hashable, Sendable {
+package struct OwnershipChange: Hashable, Codable, Sendable {
   /// The cause of the change.
   package enum Action: String, Codable, Sendable {
     /// Apple's evidence.
@@ -85,34 +85,4 @@ package struct OwnershipChange: Hashable, Sendable {
   package var changesOwner: Bool { previousOwner != decision.owner }
   /// Whether `charge` reports another charge, `decision.renewal.previous`, and has no decision now.
   package var retiresCharge: Bool { decision.renewal.reason == .reportsAnotherCharge }
-}
-
-extension OwnershipChange: Codable {
-  /// The decision's members, and those of its evidence, are among the change's own.
-  private enum CodingKeys: String, CodingKey {
-    case action, charge, previousOwner, owner, rule, isProvisional
-  }
-
-  package init(from decoder: any Decoder) throws {
-    let values = try decoder.container(keyedBy: CodingKeys.self)
-    action = try values.decode(Action.self, forKey: .action)
-    charge = try values.decode(Charge.ID.self, forKey: .charge)
-    previousOwner = try values.decodeIfPresent(AccountKey.self, forKey: .previousOwner)
-    decision = Decision(
-      owner: try values.decodeIfPresent(AccountKey.self, forKey: .owner),
-      rule: try values.decode(Decision.Rule.self, forKey: .rule),
-      renewal: try RenewalEvidence(from: decoder),
-      isProvisional: try values.decode(Bool.self, forKey: .isProvisional))
-  }
-
-  package func encode(to encoder: any Encoder) throws {
-    var values = encoder.container(keyedBy: CodingKeys.self)
-    try values.encode(action, forKey: .action)
-    try values.encode(charge, forKey: .charge)
-    try values.encodeIfPresent(previousOwner, forKey: .previousOwner)
-    try values.encodeIfPresent(decision.owner, forKey: .owner)
-    try values.encode(decision.rule, forKey: .rule)
-    try values.encode(decision.isProvisional, forKey: .isProvisional)
-    try decision.renewal.encode(to: encoder)
-  }
 }

@@ -6,13 +6,9 @@
 package struct RepeatedEvidence: Hashable, Sendable {
   /// The facts of a transaction that an answer contains.
   struct Form: Hashable, Codable, Sendable {
-    enum Revocation: String, Codable {
-      case notSaid, notMentioned, mentioned, notRevoked, revoked
-    }
-
     var hasExpiry: Bool
     var hasToken: Bool
-    var revocation: Revocation
+    var revocation: RevocationStatus
   }
 
   /// The dates of the latest answers, by the transactions' positions in the order of recording.
@@ -74,29 +70,12 @@ extension TransactionRecord {
       purchaseDate: max(known.purchaseDate, known.chargedAt),
       expiresDate: form.hasExpiry ? known.expiresDate?.value : nil, quantity: known.quantity,
       appAccountToken: form.hasToken ? known.appAccountToken?.value : nil,
-      ownershipType: known.ownershipType, periodType: known.periodType)
-    revocation =
-      switch form.revocation {
-      case .notSaid: .notSaid
-      case .notMentioned: .notMentioned
-      case .mentioned:
-        known.revocation.unsigned.map { .mentioned(at: $0.value.at, reason: $0.value.reason) }
-          ?? .notSaid
-      case .notRevoked: .notRevoked
-      case .revoked: known.revocation.signed.map { .revoked($0.value) } ?? .notSaid
-      }
+      ownershipType: known.ownershipType, periodType: known.periodType,
+      revocation: form.revocation)
   }
 
   fileprivate var form: RepeatedEvidence.Form {
-    let revocation: RepeatedEvidence.Form.Revocation =
-      switch revocation {
-      case .notSaid: .notSaid
-      case .notMentioned: .notMentioned
-      case .mentioned: .mentioned
-      case .notRevoked: .notRevoked
-      case .revoked: .revoked
-      }
-    return RepeatedEvidence.Form(
+    RepeatedEvidence.Form(
       hasExpiry: expiresDate != nil, hasToken: appAccountToken != nil, revocation: revocation)
   }
 }

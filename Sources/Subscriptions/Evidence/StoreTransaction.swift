@@ -86,11 +86,9 @@ package struct StoreTransaction: Hashable, Sendable {
 
   package var kind: ChargeKind
   package var purchaseDate: Timestamp
-  package var originalPurchaseDate: Timestamp?
   package var chargedAt: Timestamp
   package var webOrderLineItemID: WebOrderLineItemID?
   package var productType: ProductType?
-  package var subscriptionGroup: String?
   package var quantity: Int
   package var ownershipType: OwnershipType
   package var periodType: PeriodType
@@ -110,11 +108,9 @@ package struct StoreTransaction: Hashable, Sendable {
     self.recorded = recorded
     kind = record.kind
     purchaseDate = record.purchaseDate
-    originalPurchaseDate = record.originalPurchaseDate
     chargedAt = record.chargedAt
     webOrderLineItemID = record.webOrderLineItemID
     productType = record.productType
-    subscriptionGroup = record.subscriptionGroup
     quantity = record.quantity
     ownershipType = record.ownershipType
     periodType = record.periodType
@@ -143,11 +139,9 @@ package struct StoreTransaction: Hashable, Sendable {
     let other = StoreTransaction(record, recorded: recorded)
     kind = min(kind, other.kind)
     purchaseDate = min(purchaseDate, other.purchaseDate)
-    originalPurchaseDate = least(originalPurchaseDate, other.originalPurchaseDate)
     chargedAt = min(chargedAt, other.chargedAt)
     webOrderLineItemID = least(webOrderLineItemID, other.webOrderLineItemID)
     productType = least(productType, other.productType)
-    subscriptionGroup = least(subscriptionGroup, other.subscriptionGroup)
     quantity = min(quantity, other.quantity)
     ownershipType = min(ownershipType, other.ownershipType)
     periodType = min(periodType, other.periodType)

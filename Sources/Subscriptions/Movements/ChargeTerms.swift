@@ -3,7 +3,6 @@ package struct ChargeTerms: Hashable, Sendable {
   package var charge: Charge.ID
   package var productID: ProductID
   package var productType: ProductType?
-  package var subscriptionGroup: String?
   package var ownershipType: OwnershipType
   package var periodType: PeriodType
   package var offerID: String?
@@ -82,8 +81,6 @@ extension OriginalTransaction {
     if periodType == .trial || ownershipType == .familyShared { price?.amountMilliunits = 0 }
     return ChargeTerms(
       charge: charge.id, productID: charge.productID, productType: charge.type(in: catalogue),
-      subscriptionGroup: reports.compactMap(\.subscriptionGroup).first
-        ?? product?.subscriptionGroup,
       ownershipType: ownershipType, periodType: periodType,
       offerID: reports.compactMap(\.offerID).first, quantity: quantity,
       owner: owner, price: price,

@@ -31,15 +31,14 @@ private struct Journal {
   ) {
     movements.append(
       Movement(
-        Movement.Key(
-          kind: kind, at: moment, productID: terms.productID,
-          transactionID: terms.charge.transactionID, cause: cause),
-        line: terms.charge.line, productType: terms.productType,
-        subscriptionGroup: terms.subscriptionGroup, originAt: origin, number: number,
-        ownershipType: terms.ownershipType, periodType: terms.periodType, offerID: terms.offerID,
-        quantity: terms.quantity, currency: price?.currency, amountMilliunits: amount,
-        priceSource: price?.source, monthlyTwelfths: monthlyTwelfths, account: terms.owner,
-        ownership: ownership, expiry: expiry))
+        kind: kind, at: moment, line: terms.charge.line,
+        transactionID: terms.charge.transactionID, productID: terms.productID,
+        productType: terms.productType, cause: cause, originAt: origin, number: number,
+        ownershipType: terms.ownershipType,
+        periodType: terms.periodType, offerID: terms.offerID, quantity: terms.quantity,
+        currency: price?.currency, amountMilliunits: amount, priceSource: price?.source,
+        monthlyTwelfths: monthlyTwelfths, account: terms.owner, ownership: ownership,
+        expiry: expiry))
   }
 
   // MARK: Charges

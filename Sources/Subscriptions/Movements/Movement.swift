@@ -48,11 +48,6 @@ package struct Movement: Hashable, Sendable {
       /// The first account, if the owner is the second; nil for later accounts and for one that
       /// returns.
       package var sharedWith: AccountKey?
-
-      package init(from: AccountKey?, sharedWith: AccountKey?) {
-        self.from = from
-        self.sharedWith = sharedWith
-      }
     }
 
     package var rule: Decision.Rule
@@ -61,24 +56,11 @@ package struct Movement: Hashable, Sendable {
     package var move: Move?
     /// Whether Apple charged automatically.
     package var isRenewal: Bool
-
-    package init(
-      rule: Decision.Rule, decidedAt: Timestamp, correctedAt: Timestamp?, move: Move?,
-      isRenewal: Bool
-    ) {
-      self.rule = rule
-      self.decidedAt = decidedAt
-      self.correctedAt = correctedAt
-      self.move = move
-      self.isRenewal = isRenewal
-    }
   }
 
   package struct Expiry: Hashable, Sendable {
     /// By the transaction that names the charge; nil: never.
     package var date: Timestamp?
-
-    package init(date: Timestamp?) { self.date = date }
   }
 
   /// Unique within a subscription.
@@ -109,7 +91,6 @@ package struct Movement: Hashable, Sendable {
   package var transactionID: TransactionID
   package var productID: ProductID
   package var productType: ProductType?
-  package var subscriptionGroup: String?
   /// The state of `state`; the reason of an end; ``recovered`` or empty for `resumed`; Apple's
   /// reason for `refunded`; `from` or `to` for `repriced` with another currency or source; else
   /// empty.
@@ -134,38 +115,6 @@ package struct Movement: Hashable, Sendable {
   package var ownership: Ownership?
   /// Only for `charged`.
   package var expiry: Expiry?
-
-  package init(
-    _ key: Key, line: OriginalTransactionKey, productType: ProductType? = nil,
-    subscriptionGroup: String? = nil,
-    originAt: Timestamp? = nil, number: Int, ownershipType: OwnershipType = .purchased,
-    periodType: PeriodType = .normal, offerID: String? = nil, quantity: Int = 1,
-    currency: String? = nil, amountMilliunits: Int64 = 0, priceSource: ChargePrice.Source? = nil,
-    monthlyTwelfths: Int64 = 0, account: AccountKey? = nil, ownership: Ownership? = nil,
-    expiry: Expiry? = nil
-  ) {
-    kind = key.kind
-    at = key.at
-    self.line = line
-    transactionID = key.transactionID
-    productID = key.productID
-    self.productType = productType
-    self.subscriptionGroup = subscriptionGroup
-    cause = key.cause
-    self.originAt = originAt
-    self.number = number
-    self.ownershipType = ownershipType
-    self.periodType = periodType
-    self.offerID = offerID
-    self.quantity = quantity
-    self.currency = currency
-    self.amountMilliunits = amountMilliunits
-    self.priceSource = priceSource
-    self.monthlyTwelfths = monthlyTwelfths
-    self.account = account
-    self.ownership = ownership
-    self.expiry = expiry
-  }
 
   package var key: Key {
     Key(kind: kind, at: at, productID: productID, transactionID: transactionID, cause: cause)

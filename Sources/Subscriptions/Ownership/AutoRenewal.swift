@@ -147,13 +147,6 @@ package struct AutoRenewal {
 
 /// Whether an account was actively auto-renewing when a charge was made, and the evidence for it.
 package struct RenewalEvidence: Hashable, Codable, Sendable {
-  private enum CodingKeys: String, CodingKey {
-    case account = "renewingAccount"
-    case reason = "ground"
-    case previous = "previousCharge"
-    case statusAsOf, switchedOffAt
-  }
-
   package var account: AccountKey?
   package var reason: Reason
   /// The latest charge before: the one that would have been renewed.

@@ -1,5 +1,5 @@
 /// The account that owns a charge, and the row of the decision table that assigned it.
-package struct Decision: Hashable, Sendable {
+package struct Decision: Hashable, Codable, Sendable {
   /// The rows of the decision table, first match first.
   package enum Rule: String, Codable, CaseIterable, Sendable {
     /// Row 0: an administrator's override.

@@ -70,7 +70,7 @@ struct AuditTests {
       what: "a renewal status is lost", statement: "DELETE FROM tenure.renewal_status",
       kind: .projection, isRepairable: true),
     Tampering(
-      what: "a claim is lost", statement: "DELETE FROM tenure.claim", kind: .projection,
+      what: "a claim is lost", statement: "DELETE FROM tenure.ownership_action", kind: .projection,
       isRepairable: true),
     Tampering(
       what: "an unknown account holds what another account owns",
@@ -95,18 +95,20 @@ struct AuditTests {
       kind: .projection, isRepairable: true),
     Tampering(
       what: "a transaction can't be looked up",
-      statement: "DELETE FROM tenure.transaction_lookup WHERE transaction_id = '1'",
+      statement: "DELETE FROM tenure.charge_lookup WHERE name = '1' AND NOT is_line_item",
       kind: .projection, isRepairable: true),
     Tampering(
       what: "a transaction is looked up on a line that doesn't have it",
-      statement: copy("transaction_lookup", with: ["transaction_id": "6666"]), kind: .projection,
+      statement: copy("charge_lookup", with: ["name": "6666", "is_line_item": "false"]),
+      kind: .projection,
       isRepairable: true),
     Tampering(
-      what: "a line item can't be looked up", statement: "DELETE FROM tenure.web_order_line_item",
+      what: "a line item can't be looked up",
+      statement: "DELETE FROM tenure.charge_lookup WHERE is_line_item",
       kind: .projection, isRepairable: true),
     Tampering(
       what: "a line item is looked up on a line that doesn't have it",
-      statement: copy("web_order_line_item", with: ["web_order_line_item_id": "6666"]),
+      statement: copy("charge_lookup", with: ["name": "6666", "is_line_item": "true"]),
       kind: .projection, isRepairable: true),
     Tampering(
       what: "an account's line can't be looked up",

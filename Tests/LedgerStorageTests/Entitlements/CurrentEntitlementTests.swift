@@ -39,9 +39,9 @@ struct CurrentEntitlementTests {
 
       let catalogue = try await ledger.products.catalogue()
       var expected: Set<Row> = []
-      for (account, held) in zip(
-        Self.accounts, try await ledger.holdings.holdings(of: Self.accounts))
-      {
+      let rows = try await ledger.core.holdingBatcher.read(Self.accounts)
+      for account in Self.accounts {
+        let held = try rows.holdings(of: account)
         let holdings = held.holdings.filter {
           access.grants($0.charge.line.environment, to: account)
         }

@@ -34,6 +34,12 @@ struct HoldingBatcherTests {
     holdings.holdings.map(\.charge.transactionID.rawValue)
   }
 
+  private static func holdings(_ reader: HoldingBatcher, _ account: String) async throws
+    -> AccountHoldings
+  {
+    try await reader.read([account]).holdings(of: account)
+  }
+
   private static func whileLocked(
     _ database: ConnectionPool, _ body: (Connection) async throws -> Void
   ) async throws {
@@ -51,7 +57,7 @@ struct HoldingBatcherTests {
       let tasks = Mutex<[Task<[String], any Error>]>([])
       try await Self.whileLocked(database) { _ in
         for name in names {
-          let task = Task { Self.charges(try await reader.holdings(of: name)) }
+          let task = Task { Self.charges(try await Self.holdings(reader, name)) }
           tasks.withLock { $0.append(task) }
         }
         try await Task.sleep(for: .milliseconds(50))
@@ -69,8 +75,8 @@ struct HoldingBatcherTests {
       try await Self.whileLocked(database) { _ in
         // The first two have a statement out; the last two wait for the next one.
         for _ in 0..<2 {
-          let first = Task { try await reader.holdings(of: "anna") }
-          let second = Task { Self.charges(try await reader.holdings(of: "ben")) }
+          let first = Task { try await Self.holdings(reader, "anna") }
+          let second = Task { Self.charges(try await Self.holdings(reader, "ben")) }
           try await Task.sleep(for: .milliseconds(30))
           first.cancel()
           await #expect(throws: CancellationError.self) { try await first.value }
@@ -78,10 +84,10 @@ struct HoldingBatcherTests {
         }
       }
       for task in others.withLock({ $0 }) { #expect(try await task.value == ["ben"]) }
-      #expect(Self.charges(try await reader.holdings(of: "anna")) == ["anna"])
+      #expect(Self.charges(try await Self.holdings(reader, "anna")) == ["anna"])
       let cancelled = Task {
         try? await Task.sleep(for: .seconds(600))
-        return try await reader.holdings(of: "anna")
+        return try await Self.holdings(reader, "anna")
       }
       cancelled.cancel()
       await #expect(throws: CancellationError.self) { try await cancelled.value }
@@ -93,16 +99,16 @@ struct HoldingBatcherTests {
     try await Self.run { reader, database in
       try await database.runScript("ALTER TABLE tenure.holding RENAME TO elsewhere")
       for _ in 0..<5 {
-        await #expect(throws: PostgresError.self) { try await reader.holdings(of: "anna") }
-        await #expect(throws: PostgresError.self) { try await Self.read(reader, ["anna", "ben"]) }
+        await #expect(throws: PostgresError.self) { try await Self.holdings(reader, "anna") }
+        await #expect(throws: PostgresError.self) { try await reader.read(["anna", "ben"]) }
       }
       try await database.runScript("ALTER TABLE tenure.elsewhere RENAME TO holding")
-      #expect(Self.charges(try await reader.holdings(of: "anna")) == ["anna"])
-      let rows = try await Self.read(reader, ["ben", "unknown"])
+      #expect(Self.charges(try await Self.holdings(reader, "anna")) == ["anna"])
+      let rows = try await reader.read(["ben", "unknown"])
       #expect(Self.charges(try rows.holdings(of: "ben")) == ["ben"])
       #expect(try rows.holdings(of: "unknown").holdings.isEmpty)
       await database.close()
-      await #expect(throws: PostgresError.self) { try await Self.read(reader, ["anna"]) }
+      await #expect(throws: PostgresError.self) { try await reader.read(["anna"]) }
     }
   }
 
@@ -111,18 +117,9 @@ struct HoldingBatcherTests {
     try await Self.run { reader, database in
       try await database.execute(
         "UPDATE tenure.holding SET starts_at = 'infinity' WHERE account_id = 'anna'")
-      let rows = try await Self.read(reader, ["anna", "ben"])
+      let rows = try await reader.read(["anna", "ben"])
       #expect(throws: PostgresError.self) { try rows.holdings(of: "anna") }
       #expect(Self.charges(try rows.holdings(of: "ben")) == ["ben"])
-    }
-  }
-
-  /// The form without a task.
-  private static func read(_ reader: HoldingBatcher, _ accountIDs: [String]) async throws
-    -> HoldingRows
-  {
-    try await withCheckedThrowingContinuation { continuation in
-      reader.read(accountIDs) { continuation.resume(with: $0) }
     }
   }
 

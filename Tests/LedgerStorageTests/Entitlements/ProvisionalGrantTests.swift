@@ -165,7 +165,7 @@ struct ProvisionalGrantTests {
   private func traces(_ ledger: Ledger) async throws -> [Int] {
     var counts: [Int] = []
     for table in [
-      "ledger_entry", "original_transaction", "transaction_lookup", "web_order_line_item", "claim",
+      "ledger_entry", "original_transaction", "charge_lookup", "ownership_action",
       "holding", "store_transaction",
     ] {
       counts.append(

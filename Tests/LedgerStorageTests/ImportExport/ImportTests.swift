@@ -386,7 +386,7 @@ struct ImportTests {
       _ = try await ledger.imports.importOwners(
         [owner("anna")], from: "f", terms: .shop, at: day(41))
       try await receive([charge("1", on: 30)], on: 41, ledger)
-      try await ledger.database.execute("UPDATE tenure.owner_override SET effective_from = now()")
+      try await ledger.database.execute("UPDATE tenure.ownership_action SET effective_from = now()")
       #expect(try await ledger.auditor.audit().isClean == false)
       #expect(try await ledger.auditor.rebuild().rewritten == 1)
       #expect(try await ledger.auditor.audit().differences == [])

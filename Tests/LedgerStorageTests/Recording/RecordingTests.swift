@@ -103,8 +103,9 @@ struct RecordingTests {
       let owner = try await ledger.owner(of: "1")
       let stored = try await ledger.orders.order(order)
       #expect(stored?.order.status == (owner == "anna" ? .fulfilled : .open))
-      let claims = try await database.query("SELECT count(*) FROM tenure.claim").decodeOnly(
-        Int.self)
+      let claims = try await database.query("SELECT count(*) FROM tenure.ownership_action")
+        .decodeOnly(
+          Int.self)
       #expect(claims == 2)
       #expect(try await ledger.auditor.audit().differences == [])
     }

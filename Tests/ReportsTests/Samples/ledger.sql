@@ -135,12 +135,11 @@ INSERT INTO reported VALUES
 
 -- The same month for another member of the family, and in the sandbox.
 INSERT INTO movement (environment, original_transaction_id, kind, at, transaction_id,
-    charge_original_transaction_id, product_id, product_type, subscription_group, cause, origin_at,
-    number, ownership_type, period_type, quantity, currency, amount_milliunits, price_source,
+    charge_original_transaction_id, product_id, product_type, cause, origin_at, number, ownership_type, period_type, quantity, currency, amount_milliunits, price_source,
     mrr_twelfths, account_key, rule, decided_at, has_moved, is_renewal, expires_at, known_from,
     known_until)
 SELECT e.environment, e.prefix || line, kind, at, e.prefix || transaction_id, e.prefix || line,
-    product_id, 'auto_renewable', 'g', cause, origin_at, number, e.ownership_type, period_type, 1,
+    product_id, 'auto_renewable', cause, origin_at, number, e.ownership_type, period_type, 1,
     currency, CASE e.prefix WHEN 'f' THEN 0 ELSE amount END, source,
     CASE e.prefix WHEN 'f' THEN 0 ELSE mrr END,
     CASE WHEN account IS NOT NULL
