@@ -23,10 +23,6 @@ struct AccountCharges: Sendable {
     var end: Timestamp?
     /// The administrator action that assigned or released it.
     var action: AdministratorAction?
-
-    var period: TimelineChart.Period {
-      TimelineChart.Period(report, of: "", owner: 1, end: end, href: report.charge.id.href)
-    }
   }
 
   let ties: RelatedAccounts
@@ -142,7 +138,13 @@ struct AccountCharges: Sendable {
   /// One lane per original transaction, latest first; nil without charges.
   func timeline(at now: Timestamp) -> TimelinePicture? {
     let periods = owned.all.filter { lanes.contains($0.id.line) }.compactMap { charge in
-      shown[charge.id].map { (line: charge.id.line, period: $0.period) }
+      shown[charge.id].map { shown in
+        (
+          line: charge.id.line,
+          period: TimelineChart.Period(
+            shown.report, of: "", owner: 1, end: shown.end, href: charge.id.href)
+        )
+      }
     }
     guard !periods.isEmpty else { return nil }
     let (begin, end, margin) = periods.map { $0.period }.extent(at: now)

@@ -32,12 +32,11 @@ struct AccountHistoryRows: Sendable {
       on: account.key, except: [.transfer, .release], before: place.action, limit: part.limit + 1)
     // Older actions belong to the next page: the ledger was only read back to this date.
     if let end = found.lookedBackTo { actions.removeAll { $0.actedAt < end.recordedAt } }
-    // Latest first; an action comes before the entries of its moment.
+    // An action comes before the entries of its moment.
     let all =
       (actions.map { (at: $0.actedAt, action: Optional($0), event: ChargeEvent?.none) }
       + events.map { (at: $0.entry.recordedAt, action: nil, event: Optional($0)) })
-      .enumerated().sorted { ($1.element.at, $0.offset) < ($0.element.at, $1.offset) }
-      .map(\.element)
+      .latestFirst { $0.at }
     rows = all.prefix(part.limit).compactMap { _, action, event in
       if let action {
         place.action = action.id

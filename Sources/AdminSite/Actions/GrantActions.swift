@@ -9,10 +9,8 @@ import Subscriptions
 struct GrantController: ActionController {
   let api: API
 
-  private static let entitlement = TextField(name: "entitlement", maximumLength: 255)
-
   func perform(_ sent: SentForm, on account: Account) async throws -> Response {
-    let name = try sent.fields.entered(Self.entitlement)
+    let name = try sent.fields.entered(.entitlement)
     let end = try Self.end(sent.fields["expires_at"]?.rawValue, after: now())
     let administrator = try sent.context.actingAdministrator()
     guard sent.isConfirmed else {
@@ -40,8 +38,8 @@ struct GrantController: ActionController {
       properties: [Property("Account", account.id, isCode: true)],
       fields: [
         FormField(
-          id: "entitlement", name: Self.entitlement.name, label: "Entitlement", isInput: true,
-          maximumLength: Self.entitlement.maximumLength, isRequired: true,
+          id: "entitlement", name: TextField.entitlement.name, label: "Entitlement", isInput: true,
+          maximumLength: TextField.entitlement.maximumLength, isRequired: true,
           hint: "The name used in the catalogue."),
         FormField(
           id: "expires-at", name: "expires_at", label: "Last day", isInput: true, type: "date",

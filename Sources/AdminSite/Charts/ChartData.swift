@@ -270,36 +270,27 @@ struct CalendarTicks: Sendable {
 
     /// Empty if there are more than the limit.
     func marks(from: Timestamp, until: Timestamp, most: Int) -> [Timestamp] {
-      var marks: [Timestamp] = []
-      var mark = first(from: from)
-      while mark <= until {
-        guard marks.count < most else { return [] }
-        marks.append(mark)
-        mark = next(after: mark)
-      }
-      return marks
+      let first = number(of: from)
+      let marks = (first...first + most + 1).map(mark).filter { from <= $0 && $0 <= until }
+      return marks.count > most ? [] : marks
     }
 
-    private func first(from moment: Timestamp) -> Timestamp {
+    /// The number of the last mark that is not after a moment.
+    private func number(of moment: Timestamp) -> Int {
       switch self {
       case .time(let length, let origin):
-        let step = (origin + length).milliseconds - origin.milliseconds
-        let rest = (moment.milliseconds - origin.milliseconds) % step
-        let ahead = rest > 0 ? step - rest : -rest
-        return Timestamp(milliseconds: moment.milliseconds + ahead)
+        Int(((moment - origin) / length).rounded(.down))
       case .months(let months):
-        let (date, time) = moment.dayAndTime
-        let isBegun = date.day > 1 || time > 0
-        let month = date.year * 12 + date.month - 1 + (isBegun ? 1 : 0)
-        let aligned = (month + months - 1) / months * months
-        return Timestamp(CalendarDate(year: aligned / 12, month: aligned % 12 + 1, day: 1))
+        (moment.dayAndTime.date.year * 12 + moment.dayAndTime.date.month - 1) / months
       }
     }
 
-    private func next(after moment: Timestamp) -> Timestamp {
+    private func mark(_ number: Int) -> Timestamp {
       switch self {
-      case .time(let length, _): moment + length
-      case .months(let months): Timestamp(moment.dayAndTime.date.adding(months: months))
+      case .time(let length, let origin): return origin + length * number
+      case .months(let months):
+        let month = number * months
+        return Timestamp(CalendarDate(year: month / 12, month: month % 12 + 1, day: 1))
       }
     }
 

@@ -186,16 +186,10 @@ struct OriginalTransactionFacts: Sendable {
 
   /// Entries and write-backs, latest first, with anchors.
   var rows: [FactRow] {
-    var rows: [FactRow] = []
-    var remaining = writeBacks[...]
-    for event in events.reversed() {
-      while let writeBack = remaining.first, writeBack.sentAt > event.entry.recordedAt {
-        rows.append(FactRow(writeBack, name: name))
-        remaining.removeFirst()
-      }
-      rows.append(sources.fact(event, anchor: Self.anchor(event.entry)))
-    }
-    return rows + remaining.map { FactRow($0, name: name) }
+    (events.reversed().map {
+      (at: $0.entry.recordedAt, row: sources.fact($0, anchor: Self.anchor($0.entry)))
+    } + writeBacks.map { (at: $0.sentAt, row: FactRow($0, name: name)) })
+    .latestFirst { $0.at }.map { $0.row }
   }
 
   /// The entries about a charge, oldest first.

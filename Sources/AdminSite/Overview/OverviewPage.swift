@@ -81,49 +81,36 @@ struct Tile: Sendable {
 /// A query of the overview.
 struct OverviewQuestion: Hashable, Sendable {
   let report: Report
-  var choices = ReportChoices()
+  let choices: ReportChoices
   /// Set for a comparison of the past weeks.
-  var weeks: PastWeeks?
+  let weeks: PastWeeks?
+
+  init(
+    _ report: Report, weeks: PastWeeks? = nil, _ choose: (inout ReportChoices) -> Void = { _ in }
+  ) {
+    var choices = ReportChoices()
+    choose(&choices)
+    (self.report, self.choices, self.weeks) = (report, choices, weeks)
+  }
 
   // The last twelve weeks, the next or last seven days, or the latest actions.
-  static let active = weekly(.active)
-  static let trials = weekly(.trials)
-  static let mrr = weekly(.mrr)
-  static let churn = weekly(.churn)
-  static let billingIssues = weekly(.billingIssues)
-  static let renewalsDue = sevenDays(.renewalsDue)
-  static let renewalsDueBefore = sevenDays(.renewalsDue, .renewalsDue)
-  static let intake = sevenDays(.intake)
-  static let intakeFailures = sevenDays(.intake, .intake)
-  static let unclaimed = OverviewQuestion(report: .unclaimed)
-  static let refunds: OverviewQuestion = {
-    var question = OverviewQuestion(report: .revenue, weeks: .refunds)
-    question.choices.bucket = .day
-    return question
-  }()
-  static let recentActions: OverviewQuestion = {
-    var question = OverviewQuestion(report: .audit)
-    question.choices.listsItems = true
-    question.choices.limit = 8
-    return question
-  }()
+  static let active = OverviewQuestion(.active) { $0.bucket = .week }
+  static let trials = OverviewQuestion(.trials) { $0.bucket = .week }
+  static let mrr = OverviewQuestion(.mrr) { $0.bucket = .week }
+  static let churn = OverviewQuestion(.churn) { $0.bucket = .week }
+  static let billingIssues = OverviewQuestion(.billingIssues) { $0.bucket = .week }
+  static let refunds = OverviewQuestion(.revenue, weeks: .refunds) { $0.bucket = .day }
+  static let renewalsDue = OverviewQuestion(.renewalsDue) { $0.days = 7 }
+  static let renewalsDueBefore = OverviewQuestion(.renewalsDue, weeks: .renewalsDue) { $0.days = 7 }
+  static let intake = OverviewQuestion(.intake) { $0.days = 7 }
+  static let intakeFailures = OverviewQuestion(.intake, weeks: .intake) { $0.days = 7 }
+  static let unclaimed = OverviewQuestion(.unclaimed)
+  static let recentActions = OverviewQuestion(.audit) { ($0.listsItems, $0.limit) = (true, 8) }
 
   static let allCases = [
     active, trials, mrr, churn, renewalsDue, billingIssues, refunds, intake, intakeFailures,
     unclaimed, recentActions, renewalsDueBefore,
   ]
-
-  private static func weekly(_ report: Report) -> OverviewQuestion {
-    var question = OverviewQuestion(report: report)
-    question.choices.bucket = .week
-    return question
-  }
-
-  private static func sevenDays(_ report: Report, _ weeks: PastWeeks? = nil) -> OverviewQuestion {
-    var question = OverviewQuestion(report: report, weeks: weeks)
-    question.choices.days = 7
-    return question
-  }
 
   var question: ReportQuestion { weeks.map { .weeks($0) } ?? .table(report, choices) }
 

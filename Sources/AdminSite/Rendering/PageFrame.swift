@@ -195,6 +195,14 @@ enum PageText {
   }
 }
 
+extension Array {
+  /// Sorted by time, latest first; elements of the same time keep their order.
+  func latestFirst(_ time: (Element) -> Timestamp) -> [Element] {
+    enumerated().sorted { (time($1.element), $0.offset) < (time($0.element), $1.offset) }
+      .map(\.element)
+  }
+}
+
 extension Timestamp {
   /// The UTC day for people, for example `22 Nov 2026`.
   var dayName: String {

@@ -97,18 +97,6 @@ struct AppleMetrics: Sendable {
   }
 }
 
-struct ReceiptStatusMetrics: Sendable {
-  /// Apple's statuses; others are counted as `other`, because they may come from any server.
-  private static let known = ([0] + Array(21_000...21_010)).map(String.init)
-
-  private let statuses = CounterTable(
-    "tenure_apple_receipt_statuses_total", by: "status", of: (known + ["other"]).map { [$0] })
-
-  func count(_ status: Int) {
-    statuses.increment(Self.known.contains("\(status)") ? "\(status)" : "other")
-  }
-}
-
 /// The counters of one metric, all created at the beginning, so that each is reported from zero on.
 package struct CounterTable: Sendable {
   private let counters: [[String]: Counter]

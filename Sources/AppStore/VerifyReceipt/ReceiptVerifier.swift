@@ -18,8 +18,13 @@ package struct ReceiptVerifier: Sendable {
   private let timeout: Duration
   private let logger: Logger
   private let requests: AppleRequests
-  private let statuses = ReceiptStatusMetrics()
+  private let statuses = CounterTable(
+    "tenure_apple_receipt_statuses_total", by: "status",
+    of: (knownStatuses + ["other"]).map { [$0] })
   private let now: @Sendable () -> Timestamp
+
+  /// Apple's statuses; others are counted as `other`, because they may come from any server.
+  private static let knownStatuses = ([0] + Array(21_000...21_010)).map(String.init)
 
   /// Apple's name of the endpoint.
   private static let call = "verifyReceipt"
@@ -81,7 +86,9 @@ package struct ReceiptVerifier: Sendable {
     switch outcome {
     case .success(let response):
       exchange.response = response
-      if let status = ReceiptResponse.status(of: response.body) { statuses.count(status) }
+      if let status = ReceiptResponse.status(of: response.body).map(String.init) {
+        statuses.increment(Self.knownStatuses.contains(status) ? status : "other")
+      }
       return (exchange, nil)
     case .failure(let error as AppStoreTransportError):
       exchange.response = error.partial

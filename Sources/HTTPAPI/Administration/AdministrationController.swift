@@ -142,7 +142,7 @@ extension TextField {
     name: "reason", maximumLength: Administrator.maximumReasonLength)
   /// The account that remains after a merge.
   package static let into = TextField(name: "into", maximumLength: 255)
-  fileprivate static let entitlement = TextField(name: "entitlement", maximumLength: 255)
+  package static let entitlement = TextField(name: "entitlement", maximumLength: 255)
 }
 
 extension Request {

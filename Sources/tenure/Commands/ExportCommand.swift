@@ -20,8 +20,9 @@ struct ExportCommand: AsyncParsableCommand {
       Source data: products and rates: all versions of the catalogue, and exchange rates. \
       accounts: keys, tokens and consents. submissions: submissions of app servers, without \
       receipts. notifications: Apple's notifications with retained bodies and all hashes. \
-      write-backs: write-backs to Apple. ledger and checkpoints: all entries with their hashes, and \
-      the digests that audits noted. actions: administrator actions with their reasons.
+      write-backs: owners and consumption data sent to Apple. ledger and checkpoints: all entries \
+      with their hashes, and the digests that audits noted. actions: administrator actions with \
+      their reasons.
 
       Reads page by page while programs run; rows that change during the export appear in their \
       old or new state.

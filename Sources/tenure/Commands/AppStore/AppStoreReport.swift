@@ -111,7 +111,7 @@ struct AppStoreReport {
     ],
     "groups": [
       Column("GROUP", "group"), Column("ORIGINAL", "originalTransactionId"),
-      Column("STATUS") { statuses[$0["status"]?.integer ?? 0] ?? "" },
+      Column("STATUS") { $0["status"]?.integer.map { statuses[$0] ?? "\($0)" } ?? "" },
       Column("PRODUCT", "transaction.payload.productId"),
       Column("EXPIRES", "transaction.payload.expiresDate"),
       Column("RENEWS") { line in
