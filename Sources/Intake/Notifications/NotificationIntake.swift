@@ -106,36 +106,23 @@ package struct NotificationIntake: IntakePart {
     let new = NewNotification(
       notification, payload: payload, chains: services.signedData.verifiedHeaders,
       receivedAt: receivedAt, arrival: arrival)
-    let evidence = notification.evidence
-    if !evidence.isEmpty {
-      let verified = NotificationStore.VerifiedNotification(
-        id: new.id, evidence: evidence, source: PollTarget(bundleID: notification.bundleID),
-        asksAbout: notification.askedOriginalTransaction)
-      if await recordNow(verified, storing: new) {
-        log(new, isNew: true)
-        return (new.id, true)
+    let verified = NotificationStore.VerifiedNotification(notification)
+    if !verified.evidence.isEmpty {
+      do {
+        if try await record(verified, storing: new) {
+          log(new, isNew: true)
+          return (new.id, true)
+        }
+      } catch {
+        logger.warning(
+          "Recording a notification failed; a worker will retry",
+          metadata: ["notification.id": "\(new.id)", "error": "\(error)"])
       }
     }
     let isNew = try await ledger.notifications.store(
-      new, processAt: evidence.isEmpty ? nil : receivedAt + Self.recordingTime)
+      new, processAt: verified.evidence.isEmpty ? nil : receivedAt + Self.recordingTime)
     log(new, isNew: isNew)
     return (new.id, isNew)
-  }
-
-  /// Stores and records a notification; false if it is stored already, or that fails.
-  ///
-  /// If it is only stored, its job records it.
-  private func recordNow(
-    _ verified: NotificationStore.VerifiedNotification, storing new: NewNotification
-  ) async -> Bool {
-    do {
-      return try await record(verified, storing: new)
-    } catch {
-      logger.warning(
-        "Recording a notification failed; a worker will retry",
-        metadata: ["notification.id": "\(verified.id)", "error": "\(error)"])
-      return false
-    }
   }
 
   private func store(
@@ -163,11 +150,7 @@ package struct NotificationIntake: IntakePart {
       let notification = try await services.signedData.notification(
         stored.body, receivedAt: stored.receivedAt
       ).get()
-      try await record(
-        NotificationStore.VerifiedNotification(
-          id: id, evidence: notification.evidence,
-          source: PollTarget(bundleID: notification.bundleID),
-          asksAbout: notification.askedOriginalTransaction))
+      try await record(NotificationStore.VerifiedNotification(notification))
       return nil
     case .one:
       guard case .unsigned(let notification) = NotificationBody(parsing: stored.body.utf8),
@@ -313,10 +296,15 @@ extension NewNotification {
 extension SignedNotification {
   /// The ID under which it is stored, whether Apple delivered or listed it.
   var storedID: String { notificationUUID.lowercased() }
+}
 
-  /// The original transaction of a consumption request.
-  var askedOriginalTransaction: OriginalTransactionKey? {
-    notificationType == .consumptionRequest ? transaction?.record.key.line : nil
+extension NotificationStore.VerifiedNotification {
+  fileprivate init(_ notification: SignedNotification) {
+    self.init(
+      id: notification.storedID, evidence: notification.evidence,
+      source: PollTarget(bundleID: notification.bundleID),
+      asksAbout: notification.notificationType == .consumptionRequest
+        ? notification.transaction?.record.key.line : nil)
   }
 }
 

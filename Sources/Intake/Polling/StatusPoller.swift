@@ -109,23 +109,16 @@ package struct StatusPoller: IntakePart {
 
   // MARK: By receipt
 
-  /// Apple's answer about a stored receipt.
-  package struct PolledReceipt: Sendable {
-    package let verification: ReceiptVerification
-    /// Nil if the receipt was not verified.
-    package let recorded: Recording?
-  }
-
-  /// Asks verifyReceipt about a stored receipt.
+  /// Asks verifyReceipt about a stored receipt, and records the answer if it verifies the receipt.
   ///
   /// The receipt is in base64. The job ends with the recording.
   package func poll(
     receipt: String, of bundleID: String? = nil, about line: OriginalTransactionKey? = nil,
     doing job: Job? = nil
-  ) async throws -> PolledReceipt {
+  ) async throws -> (verification: ReceiptVerification, recorded: Recording?) {
     let verification = await services.receipts.verify(receipt, bundleID: bundleID)
     guard case .verified(let verified) = verification.verdict else {
-      return PolledReceipt(verification: verification, recorded: nil)
+      return (verification, nil)
     }
     let poll = UUID.version7(at: now())
     for record in verified.unreadable {
@@ -133,12 +126,10 @@ package struct StatusPoller: IntakePart {
         "Unreadable record in Apple's answer to a poll",
         metadata: ["poll.id": "\(poll)", "record": "\(record)"])
     }
-    return PolledReceipt(
-      verification: verification,
-      recorded: try await record(
-        verified.evidence, as: poll,
-        about: line.map { PollStore.PolledOriginalTransaction($0, of: verified.bundleID, job: job) }
-      ))
+    let recorded = try await record(
+      verified.evidence, as: poll,
+      about: line.map { PollStore.PolledOriginalTransaction($0, of: verified.bundleID, job: job) })
+    return (verification, recorded)
   }
 
   private func record(

@@ -51,28 +51,20 @@ package struct SubmissionIntake: IntakePart {
     }
     let verdict = await services.signedData.verify(
       transactions, renewalInfo, bundleID: request.bundleID)
-    if case .success(let evidence) = verdict, let answer = await recordAtOnce(new, evidence) {
-      return answer
+    if case .success(let evidence) = verdict {
+      do {
+        let answer = try await record(
+          evidence, of: new.submission, exchanges: [], worker: nil, storing: new)
+        metrics.count(.verified, of: new.payload)
+        return answer
+      } catch {
+        logger.warning(
+          "Recording a submission failed; it is stored and tried again",
+          metadata: ["submission.id": "\(new.submission.id)", "error": "\(error)"])
+      }
     }
     return try await carryOut(
       verdict, on: ledger.submissions.store(new), new.payload, worker: nil)
-  }
-
-  /// Stores verified signed data with the decision; nil if that fails.
-  private func recordAtOnce(
-    _ new: SubmissionStore.NewSubmission, _ evidence: VerifiedEvidence
-  ) async -> SubmissionAnswer? {
-    do {
-      let answer = try await record(
-        evidence, of: new.submission, exchanges: [], worker: nil, storing: new)
-      metrics.count(.verified, of: new.payload)
-      return answer
-    } catch {
-      logger.warning(
-        "Recording a submission failed; it is stored and tried again",
-        metadata: ["submission.id": "\(new.submission.id)", "error": "\(error)"])
-      return nil
-    }
   }
 
   /// Verifies a stored submission again, for the worker that has claimed its job; nil if it is

@@ -73,15 +73,7 @@ package struct AppStoreWriteBack: IntakePart {
     return try await settle(writeBack, ending: job)
   }
 
-  /// Records why nothing is sent, and completes the job.
-  func skip(
-    _ writeBack: WriteBack, because reason: WriteBack.Reason, ending job: Job
-  ) async throws -> Outcome {
-    var writeBack = writeBack
-    writeBack.outcome = .skipped(reason)
-    return try await settle(writeBack, ending: job)
-  }
-
+  /// Records the outcome, and completes the job.
   private func settle(_ writeBack: WriteBack, ending job: Job) async throws -> Outcome {
     try await ledger.writeBacks.record(writeBack, ending: job)
     counters.increment(writeBack.kind.rawValue, writeBack.outcome.name)
@@ -131,7 +123,8 @@ extension AppStoreWriteBack {
           in: writeBack.line.environment)
       }
     } catch let reason as WriteBack.Reason {
-      return try await skip(writeBack, because: reason, ending: job)
+      writeBack.outcome = .skipped(reason)
+      return try await settle(writeBack, ending: job)
     }
   }
 }
@@ -202,7 +195,8 @@ extension AppStoreWriteBack {
           body, on: question.request.transactionID, of: bundleID, in: question.line.environment)
       }
     } catch let reason as WriteBack.Reason {
-      return try await skip(writeBack, because: reason, ending: job)
+      writeBack.outcome = .skipped(reason)
+      return try await settle(writeBack, ending: job)
     }
   }
 }
