@@ -152,79 +152,66 @@ extension Problem {
 }
 
 /// The stable error codes, which the OpenAPI document lists as well.
-package enum ProblemCode: String, CaseIterable, Sendable {
-  case invalidRequest = "invalid_request"
-  case unauthorized
-  case forbidden
-  case notFound = "not_found"
-  case unknownProduct = "unknown_product"
-  case unknownOrder = "unknown_order"
-  case unknownAccount = "unknown_account"
-  case unknownSubmission = "unknown_submission"
-  case unknownTransaction = "unknown_transaction"
-  case unknownOriginalTransaction = "unknown_original_transaction"
-  case unknownGrant = "unknown_grant"
-  case unknownEvent = "unknown_event"
-  case unknownReport = "unknown_report"
-  case methodNotAllowed = "method_not_allowed"
-  case ambiguous
-  case notTheOwner = "not_the_owner"
-  case revoked
-  case accountErased = "account_erased"
-  case accountMerged = "account_merged"
-  case grantDiffers = "grant_differs"
-  case webhooksOff = "webhooks_off"
-  case cursorExpired = "cursor_expired"
-  case cursorUnknown = "cursor_unknown"
-  case contentTooLarge = "content_too_large"
-  case unsupportedMediaType = "unsupported_media_type"
-  case receiptRejected = "receipt_rejected"
-  case wrongBundleID = "wrong_bundle_id"
-  case invalidSignature = "invalid_signature"
-  case wrongSecret = "wrong_secret"
-  case internalError = "internal_error"
-  case unavailable
-
-  package var status: HTTPResponse.Status { entry.status }
-
+package struct ProblemCode: Hashable, CaseIterable, Sendable {
+  package let rawValue: String
+  package let status: HTTPResponse.Status
   /// The code's meaning, the same for every occurrence.
-  package var title: String { entry.title }
+  package let title: String
 
-  private var entry: (status: HTTPResponse.Status, title: String) {
-    switch self {
-    case .invalidRequest: (.badRequest, "Invalid request")
-    case .unauthorized: (.unauthorized, "Missing or invalid API key")
-    case .forbidden: (.forbidden, "Insufficient permissions")
-    case .notFound: (.notFound, "Not found")
-    case .unknownProduct: (.notFound, "Unknown product")
-    case .unknownOrder: (.notFound, "Unknown order")
-    case .unknownAccount: (.notFound, "Unknown account")
-    case .unknownSubmission: (.notFound, "Unknown submission")
-    case .unknownTransaction: (.notFound, "Unknown transaction")
-    case .unknownOriginalTransaction: (.notFound, "Unknown original transaction")
-    case .unknownGrant: (.notFound, "Unknown grant")
-    case .unknownEvent: (.notFound, "Unknown event")
-    case .unknownReport: (.notFound, "Unknown report")
-    case .methodNotAllowed: (.methodNotAllowed, "Method not allowed")
-    case .ambiguous: (.conflict, "Ambiguous ID")
-    case .notTheOwner: (.conflict, "Account does not own the transaction")
-    case .revoked: (.conflict, "Transaction revoked")
-    case .accountErased: (.conflict, "Account erased")
-    case .accountMerged: (.conflict, "Account merged into another")
-    case .grantDiffers: (.conflict, "Grant ID already in use")
-    case .webhooksOff: (.conflict, "Webhooks not configured")
-    case .cursorExpired: (.gone, "Cursor expired")
-    case .cursorUnknown: (.gone, "Unknown cursor")
-    case .contentTooLarge: (.contentTooLarge, "Request body too large")
-    case .unsupportedMediaType: (.unsupportedMediaType, "Unsupported media type")
-    case .receiptRejected: (.unprocessableContent, "Receipt rejected")
-    case .wrongBundleID: (.unprocessableContent, "Wrong bundle ID")
-    case .invalidSignature: (.unprocessableContent, "Invalid signature")
-    case .wrongSecret: (.unauthorized, "Wrong shared secret")
-    case .internalError: (.internalServerError, "Internal error")
-    case .unavailable: (.serviceUnavailable, "Temporarily unavailable")
-    }
+  /// Without a title, the code's own words are the title.
+  private init(_ rawValue: String, _ status: HTTPResponse.Status, _ title: String? = nil) {
+    self.rawValue = rawValue
+    self.status = status
+    let words = rawValue.replacing("_", with: " ")
+    self.title = title ?? words.prefix(1).uppercased() + words.dropFirst()
   }
+
+  package static let invalidRequest = Self("invalid_request", .badRequest)
+  package static let unauthorized = Self(
+    "unauthorized", .unauthorized, "Missing or invalid API key")
+  package static let forbidden = Self("forbidden", .forbidden, "Insufficient permissions")
+  package static let notFound = Self("not_found", .notFound)
+  package static let unknownProduct = Self("unknown_product", .notFound)
+  package static let unknownOrder = Self("unknown_order", .notFound)
+  package static let unknownAccount = Self("unknown_account", .notFound)
+  package static let unknownSubmission = Self("unknown_submission", .notFound)
+  package static let unknownTransaction = Self("unknown_transaction", .notFound)
+  package static let unknownOriginalTransaction = Self("unknown_original_transaction", .notFound)
+  package static let unknownGrant = Self("unknown_grant", .notFound)
+  package static let unknownEvent = Self("unknown_event", .notFound)
+  package static let unknownReport = Self("unknown_report", .notFound)
+  package static let methodNotAllowed = Self("method_not_allowed", .methodNotAllowed)
+  package static let ambiguous = Self("ambiguous", .conflict, "Ambiguous ID")
+  package static let notTheOwner = Self(
+    "not_the_owner", .conflict, "Account does not own the transaction")
+  package static let revoked = Self("revoked", .conflict, "Transaction revoked")
+  package static let accountErased = Self("account_erased", .conflict)
+  package static let accountMerged = Self(
+    "account_merged", .conflict, "Account merged into another")
+  package static let grantDiffers = Self("grant_differs", .conflict, "Grant ID already in use")
+  package static let webhooksOff = Self("webhooks_off", .conflict, "Webhooks not configured")
+  package static let cursorExpired = Self("cursor_expired", .gone)
+  package static let cursorUnknown = Self("cursor_unknown", .gone, "Unknown cursor")
+  package static let contentTooLarge = Self(
+    "content_too_large", .contentTooLarge, "Request body too large")
+  package static let unsupportedMediaType = Self("unsupported_media_type", .unsupportedMediaType)
+  package static let receiptRejected = Self("receipt_rejected", .unprocessableContent)
+  package static let wrongBundleID = Self(
+    "wrong_bundle_id", .unprocessableContent, "Wrong bundle ID")
+  package static let invalidSignature = Self("invalid_signature", .unprocessableContent)
+  package static let wrongSecret = Self("wrong_secret", .unauthorized, "Wrong shared secret")
+  package static let internalError = Self("internal_error", .internalServerError)
+  package static let unavailable = Self(
+    "unavailable", .serviceUnavailable, "Temporarily unavailable")
+
+  package static let allCases: [ProblemCode] = [
+    .invalidRequest, .unauthorized, .forbidden, .notFound, .unknownProduct, .unknownOrder,
+    .unknownAccount, .unknownSubmission, .unknownTransaction, .unknownOriginalTransaction,
+    .unknownGrant, .unknownEvent, .unknownReport, .methodNotAllowed, .ambiguous, .notTheOwner,
+    .revoked, .accountErased, .accountMerged, .grantDiffers, .webhooksOff, .cursorExpired,
+    .cursorUnknown, .contentTooLarge, .unsupportedMediaType, .receiptRejected, .wrongBundleID,
+    .invalidSignature, .wrongSecret, .internalError, .unavailable,
+  ]
 }
 
 extension Response {

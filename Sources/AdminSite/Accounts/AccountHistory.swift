@@ -25,7 +25,11 @@ struct AccountHistoryRows: Sendable {
     var place: Place = try part.place() ?? Place()
     let found = try await ledger.accounts.history(
       of: ties, before: place.entry, limit: part.limit + 1)
-    let events = try await Self.events(found.entries, in: ledger)
+    let names = try await ledger.ownership.accountIDs(
+      of: Set(found.entries.flatMap { $0.entry.content.accounts }))
+    let events = found.entries.map {
+      ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" }
+    }
     let sources = try await SourceText(of: found.entries, in: ledger)
     // Transfers and releases are also ledger entries.
     var actions = try await ledger.administration.administratorActions(
@@ -51,14 +55,6 @@ struct AccountHistoryRows: Sendable {
     }
     if rows.count == all.count, let end = found.lookedBackTo { place.entry = end }
     next = rows.count < all.count || found.lookedBackTo != nil ? place : nil
-  }
-
-  private static func events(_ entries: [HistoryEntry], in ledger: Ledger) async throws
-    -> [ChargeEvent]
-  {
-    let names = try await ledger.ownership.accountIDs(
-      of: Set(entries.flatMap { $0.entry.content.accounts }))
-    return entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
   }
 }
 

@@ -145,7 +145,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
   ) async throws -> Response {
     guard AdminURL.contains(request.uri.path) else { return try await next(request, context) }
     var context = context
-    let sealed = request.cookies[Cookie.flashName]?.value
+    let sealed = request.cookie(Cookie.flashName)
 
     var response: Response
     do {
@@ -168,7 +168,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
   /// The session of a valid cookie that was not logged out.
   private func session(of request: Request) async throws -> AdminSession? {
     guard !StaticFile.paths.contains(ExactText(request.uri.path)),
-      let cookie = request.cookies[Cookie.sessionName]?.value,
+      let cookie = request.cookie(Cookie.sessionName),
       let session = AdminSession(cookie: cookie, keys: api.keys, at: now()),
       try await ledger.administration.isOpen(session: session.id)
     else { return nil }

@@ -2,6 +2,7 @@ import Foundation
 import HTTPAPI
 import Hummingbird
 import HummingbirdCore
+import JSONText
 import Subscriptions
 
 /// The requested part of a list: `after` and `limit`, as in the API.
@@ -71,7 +72,7 @@ struct PagePart: Sendable {
   ///
   /// - Throws: A ``Problem`` for an unknown cursor.
   func place<Place: Decodable>() throws -> Place? {
-    try page.place { try? JSONDecoder().decode(Place.self, from: Data($0.utf8)) }
+    try page.place { Place(strictJSON: Array($0.utf8)) }
   }
 
   private func href(after cursor: String?) -> String {
@@ -86,4 +87,14 @@ struct PagePart: Sendable {
 struct TimedPlace<ID: Codable & Sendable>: Codable, Sendable {
   var at: Timestamp
   var id: ID
+}
+
+extension Decodable {
+  /// Decodes what the strict reader accepts; nil for anything else.
+  init?(strictJSON bytes: [UInt8]) {
+    guard (try? JSONValue(parsing: bytes)) != nil,
+      let value = try? JSONDecoder().decode(Self.self, from: Data(bytes))
+    else { return nil }
+    self = value
+  }
 }

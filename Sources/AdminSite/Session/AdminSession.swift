@@ -82,7 +82,7 @@ struct AdminSession: Sendable {
       isSignature(signature, of: claim + parts[0], .flash),
       let bytes = Base64.decode(url: Array(parts[0].utf8)[...])
     else { return nil }
-    return try? JSONDecoder().decode(Flash.self, from: Data(bytes))
+    return Flash(strictJSON: bytes)
   }
 
   // MARK: Signatures
@@ -99,6 +99,23 @@ struct AdminSession: Sendable {
 
   private static func message(_ text: String, _ label: Label) -> [UInt8] {
     Array("\(label.rawValue)\n\(text)".utf8)
+  }
+}
+
+extension Request {
+  /// The value of a cookie, if it is visible ASCII.
+  func cookie(_ name: String) -> String? {
+    let prefix = Array("\(name)=".utf8)
+    for field in headers[values: .cookie] {
+      for pair in field.utf8.split(separator: UInt8(ascii: ";")) {
+        let pair = pair.drop { $0 == UInt8(ascii: " ") }
+        guard pair.starts(with: prefix) else { continue }
+        let value = pair.dropFirst(prefix.count)
+        guard value.allSatisfy({ (0x21...0x7E).contains($0) }) else { return nil }
+        return String(Substring(value))
+      }
+    }
+    return nil
   }
 }
 

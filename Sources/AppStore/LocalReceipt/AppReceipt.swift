@@ -127,7 +127,9 @@ struct ReceiptAttributes {
 
   /// Parses `SET OF SEQUENCE { type INTEGER, version INTEGER, value OCTET STRING }`.
   init(parsing bytes: ArraySlice<UInt8>) throws {
-    for node in try ReceiptBER.parse(bytes).elements(of: .set, "the set of attributes") {
+    for node in try ReceiptBER.parse(bytes, "the set of attributes")
+      .elements(of: .set, "the set of attributes")
+    {
       var fields = try node.elements(of: .sequence, "an attribute").makeIterator()
       guard let type = fields.next(), let version = fields.next(), let value = fields.next() else {
         throw ReceiptFault("an attribute is incomplete")
@@ -145,7 +147,7 @@ struct ReceiptAttributes {
 
   func text(_ type: Int64) throws -> String? {
     guard let bytes = try value(type) else { return nil }
-    let node = try Self.element(bytes, type)
+    let node = try ReceiptBER.parse(bytes, "attribute \(type)")
     guard [.utf8String, .ia5String, .printableString].contains(node.identifier),
       case .primitive(let characters) = node.content,
       let text = String(validating: characters, as: UTF8.self)
@@ -175,7 +177,8 @@ struct ReceiptAttributes {
 
   func integer(_ type: Int64) throws -> Int64? {
     guard let bytes = try value(type) else { return nil }
-    guard let number = try Self.element(bytes, type).integer("attribute \(type)") else {
+    guard let number = try ReceiptBER.parse(bytes, "attribute \(type)").integer("attribute \(type)")
+    else {
       throw ReceiptFault("attribute \(type) exceeds 64 bits")
     }
     return number
@@ -192,14 +195,6 @@ struct ReceiptAttributes {
     let found = all(type)
     guard found.count <= 1 else { throw ReceiptFault("attribute \(type) appears twice") }
     return found.first.flatMap { $0.isEmpty ? nil : $0 }
-  }
-
-  private static func element(_ bytes: ArraySlice<UInt8>, _ type: Int64) throws -> ASN1Node {
-    do {
-      return try ReceiptBER.parse(bytes)
-    } catch {
-      throw ReceiptFault("attribute \(type) is not one element")
-    }
   }
 }
 

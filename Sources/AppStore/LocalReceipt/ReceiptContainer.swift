@@ -37,9 +37,10 @@ struct ReceiptContainer {
     }
     let info: ASN1NodeCollection
     do {
-      info = try ReceiptBER.parse(bytes).elements(of: .sequence, "the content info")
+      info = try ReceiptBER.parse(bytes, "the content info")
+        .elements(of: .sequence, "the content info")
     } catch {
-      throw LocalReceiptRefusal(.notAReceipt, "The submitted data \(error).")
+      throw LocalReceiptRefusal(.notAReceipt, "The submitted data is not a receipt: \(error).")
     }
     var fields = info.makeIterator()
     guard try ASN1ObjectIdentifier(berEncoded: &fields) == .signedData else {
@@ -119,15 +120,15 @@ enum ReceiptBER {
   /// which are then parsed separately.
   static let mostElements = 1 << 17
 
-  /// Parses the bytes as exactly one element.
-  static func parse(_ bytes: ArraySlice<UInt8>) throws -> ASN1Node {
+  /// Parses the bytes as exactly one element; `name` begins the sentence of an error.
+  static func parse(_ bytes: ArraySlice<UInt8>, _ name: String) throws -> ASN1Node {
     guard bytes.count <= largestReceipt, hasFewElements(bytes) else {
-      throw ReceiptFault("has too many elements")
+      throw ReceiptFault("\(name) has too many elements")
     }
     do {
       return try BER.parse(bytes)
     } catch {
-      throw ReceiptFault("is not one complete ASN.1 element")
+      throw ReceiptFault("\(name) is not one complete ASN.1 element")
     }
   }
 

@@ -84,15 +84,16 @@ package struct AppStoreServerAPI: Sendable {
       // The response was replaced or damaged on its way.
       throw unexpected(call, spoken, response, "the JSON \(error)", isRetryable: true)
     }
-    if let bundleID = json["bundleId"]?.string, bundleID != call.bundleID {
+    let (bundleID, name) = (json["bundleId"]?.string, json["environment"]?.string)
+    let other: String? =
+      if let bundleID, bundleID != call.bundleID {
+        "app"
+      } else if let name, SignedEnvironment(rawValue: name).environment != spoken {
+        "environment"
+      } else { nil }
+    if let other {
       throw unexpected(
-        call, spoken, nil, "it is for a different app than the request", isRetryable: false)
-    }
-    if let name = json["environment"]?.string,
-      SignedEnvironment(rawValue: name).environment != spoken
-    {
-      throw unexpected(
-        call, spoken, nil, "it is for a different environment than the request", isRetryable: false)
+        call, spoken, nil, "it is for a different \(other) than the request", isRetryable: false)
     }
     do {
       return ServerAPIAnswer(environment: spoken, content: try JSONPayload(json: json))

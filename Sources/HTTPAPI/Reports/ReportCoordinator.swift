@@ -75,8 +75,8 @@ package final class ReportCoordinator: Service {
       if let entry = entries[question] { return entry }
       let waiting = entries.values.count { $0.endedAt == nil }
       guard waiting < Self.mostWaiting else { return nil }
-      // Detached from the request, which may end before it.
-      let entry = Entry(task: Task.detached { try await self.answer(question) })
+      // Not a child task of the request, which may end before it.
+      let entry = Entry(task: Task { try await self.answer(question) })
       entries[question] = entry
       return entry
     }

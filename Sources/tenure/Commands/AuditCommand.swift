@@ -21,10 +21,11 @@ struct AuditCommand: AsyncParsableCommand {
   @OptionGroup var resumption: ResumptionOptions
 
   func run() async throws {
-    let start = try resumption.start
     let progress = ProgressBar("original transactions audited")
     let audit = try await options.useDatabase { database, _, _ in
-      try await Ledger(database: database).auditor.audit(after: start) { progress.show($0) }
+      try await Ledger(database: database).auditor.audit(after: resumption.start) {
+        progress.show($0)
+      }
     }
     progress.finish()
     print(
@@ -56,10 +57,11 @@ struct RebuildCommand: AsyncParsableCommand {
   @OptionGroup var resumption: ResumptionOptions
 
   func run() async throws {
-    let start = try resumption.start
     let progress = ProgressBar("original transactions rebuilt")
     let (lines, rewritten) = try await options.useDatabase { database, _, _ in
-      try await Ledger(database: database).auditor.rebuild(after: start) { progress.show($0) }
+      try await Ledger(database: database).auditor.rebuild(after: resumption.start) {
+        progress.show($0)
+      }
     }
     progress.finish()
     print("original transactions  \(lines)\nrewritten              \(rewritten)")
@@ -72,19 +74,14 @@ struct ResumptionOptions: ParsableArguments {
     name: .customLong("after"),
     help: ArgumentHelp(
       "Continues an interrupted run after this original transaction, as its progress named it.",
-      valueName: "environment/id"))
-  var place: String?
-
-  var start: OriginalTransactionKey? {
-    get throws {
-      try place.map { place in
-        guard let line = OriginalTransactionKey(subject: place) else {
-          throw ValidationError("\(place) is not an environment, a slash and an ID.")
-        }
-        return line
+      valueName: "environment/id"),
+    transform: { text in
+      guard let line = OriginalTransactionKey(subject: text) else {
+        throw ValidationError("\(text) is not an environment, a slash and an ID.")
       }
-    }
-  }
+      return line
+    })
+  var start: OriginalTransactionKey?
 }
 
 extension ProgressBar {
