@@ -26,6 +26,9 @@ extension Request {
   }
 
   static func decode<Body: Decodable>(_: Body.Type, from buffer: ByteBuffer) throws -> Body {
+    guard buffer.readableBytes > 0 else {
+      throw Problem(.invalidRequest, "The body is empty: send a JSON object.")
+    }
     // Foundation's decoder takes what two readers could understand differently.
     _ = try JSONValue(parsing: buffer.readableBytesView)
     return try JSONDecoder().decode(Body.self, from: Data(buffer.readableBytesView))
@@ -36,6 +39,9 @@ extension Request {
     if let mediaType, mediaType != "application/json", !mediaType.rawValue.hasSuffix("+json") {
       throw Problem(
         .unsupportedMediaType, "Send JSON, as `Content-Type: application/json`.")
+    }
+    guard headers[.contentEncoding] == nil else {
+      throw Problem(.unsupportedMediaType, "Send the body without a `Content-Encoding`.")
     }
     return try await wholeBody(upTo: limit)
   }
@@ -96,6 +102,8 @@ package struct Query {
   }
 
   package subscript(name: String) -> ExactText? { fields[name] }
+
+  package var names: [ExactText] { fields.names }
 
   package func text(_ field: TextField) throws -> String? {
     try self[field.name].map { try field.checked($0.rawValue) }

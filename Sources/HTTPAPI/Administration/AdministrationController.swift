@@ -53,7 +53,7 @@ struct AdministrationController: Sendable {
   /// Releases a charge, and shows the result.
   func release(_ request: Request, context: APIContext) async throws -> Response {
     let effectiveFrom = try Query(request.uri)?.moment("effective_from")
-    let administrator = try context.administrator(reason: try await request.reason())
+    let administrator = try context.administrator(reason: try request.reason())
     return try await transfer(request, context, to: nil, effectiveFrom, administrator)
   }
 
@@ -88,7 +88,7 @@ struct AdministrationController: Sendable {
 
   func erase(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
-    let administrator = try context.administrator(reason: try await request.reason())
+    let administrator = try context.administrator(reason: try request.reason())
     return Response(try await ledger.accounts.erase(id, by: administrator, at: now()))
   }
 
@@ -133,7 +133,7 @@ struct AdministrationController: Sendable {
 
   func revoke(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.uuidParameter("grant_id")
-    let administrator = try context.administrator(reason: try await request.reason())
+    let administrator = try context.administrator(reason: try request.reason())
     return Response(
       try await ledger.grants.revokeGrant(
         id, by: administrator, terms: entitlements.terms, at: now()))
@@ -168,7 +168,7 @@ struct AdministrationController: Sendable {
 extension APIContext {
   /// The administrator for the audit log, by the name of the API key.
   package func administrator(reason: String? = nil) throws -> Administrator {
-    guard let caller else { throw Problem.unauthorized }
+    guard let caller else { throw Problem.unauthorized(hasKey: false) }
     return Administrator(name: caller.name, reason: reason)
   }
 }
@@ -183,16 +183,12 @@ extension TextField {
 }
 
 extension Request {
-  private struct ReasonRequest: Decodable {
-    var reason: String
-  }
-
-  /// The required reason of a DELETE, from the query, or the body, which some proxies drop.
-  fileprivate func reason() async throws -> String {
-    if let reason = try Query(uri)?.text(.reason) { return reason }
-    let body = try await collectJSON()
-    guard body.readableBytes > 0 else { throw Problem.invalid(TextField.reason.name, "is missing") }
-    return try TextField.reason.checked(Self.decode(ReasonRequest.self, from: body).reason)
+  /// The required reason of a DELETE, in the query, because some proxies drop its body.
+  fileprivate func reason() throws -> String {
+    guard let reason = try Query(uri)?.text(.reason) else {
+      throw Problem.invalid(TextField.reason.name, "is missing in the query")
+    }
+    return reason
   }
 }
 

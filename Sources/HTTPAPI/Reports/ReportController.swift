@@ -32,6 +32,11 @@ struct ReportController: Sendable {
       throw Problem(.unknownReport, "No report with this name; see GET /v1/reports.")
     }
     let query = Query(request.uri)
+    let accepted = ["format", "items", "limit"] + report.parameters.map(\.rawValue)
+    if let name = query?.names.first(where: { !accepted.map(ExactText.init).contains($0) }) {
+      throw Problem.invalid(
+        name.rawValue, "is not accepted by this report: use \(accepted.joined(separator: ", "))")
+    }
     let format = try Self.format(query)
     do {
       let choices = try ReportChoices(of: report, from: query)
