@@ -261,8 +261,8 @@ let package = Package(
       name: "EndToEndTests",
       dependencies: assembled + ["Development", "ScratchDatabases", "tenure", argumentParser],
       exclude: [
-        "Clients/app_server.py", "Clients/app-server.mjs", "Clients/scenario.py",
-        "Clients/scenario.mjs",
+        "Clients/app_server.py", "Clients/app-server.mjs", "Clients/generate-client",
+        "Clients/generated_client.py", "Clients/scenario.py", "Clients/scenario.mjs",
       ],
       resources: [.copy("Resources")], swiftSettings: strict),
     .testTarget(

@@ -244,6 +244,6 @@ extension API {
 
   /// The methods of RFC 9110 and RFC 5789 that apply to resources.
   private static let methods: [HTTPRequest.Method] = [
-    .get, .head, .post, .put, .patch, .delete, .options,
+    .get, .head, .post, .put, .patch, .delete, .options, .trace,
   ]
 }

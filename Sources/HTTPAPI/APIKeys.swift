@@ -153,10 +153,9 @@ struct Permission: RouterMiddleware {
 
   func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
     guard let caller = context.caller else {
-      if request.headers[.authorization] != nil {
-        await brake.delay(.bearer(context), at: now())
-      }
-      throw Problem.unauthorized
+      let hasKey = request.headers[.authorization] != nil
+      if hasKey { await brake.delay(.bearer(context), at: now()) }
+      throw Problem.unauthorized(hasKey: hasKey)
     }
     guard caller.role >= role else { throw Problem.forbidden(needed: role) }
     return try await next(request, context)

@@ -45,9 +45,10 @@ extension Problem {
     Problem(.invalidRequest, "`\(field)` \(fault).", field: field)
   }
 
-  package static var unauthorized: Problem {
-    Problem(
-      .unauthorized, "Send `Authorization: Bearer SECRET` with the secret of a configured API key.",
+  package static func unauthorized(hasKey: Bool) -> Problem {
+    let fault = hasKey ? "`Authorization` has no configured API key" : "`Authorization` is missing"
+    return Problem(
+      .unauthorized, "\(fault): send `Authorization: Bearer SECRET` with the secret of an API key.",
       headers: [.wwwAuthenticate: "Bearer"])
   }
 
@@ -104,7 +105,9 @@ extension Problem {
     case let problem as Problem: self = problem
     case let error as LedgerError: self.init(error)
     case let fault as ReportFault: self = .invalid(fault.parameter.rawValue, fault.text)
-    case let error as JSONError: self.init(.invalidRequest, "Invalid JSON: the body \(error).")
+    case let error as JSONError:
+      let place = error.offset.map { ", at byte \($0)" } ?? ""
+      self.init(.invalidRequest, "Invalid JSON: the body \(error)\(place).")
     case is NIOTooManyBytesError: self.init(.contentTooLarge, "The body is too large.")
     case let error as any HTTPResponseError: self.init(error)
     case is CancellationError: self = .unavailable("The server is shutting down. Try again.")

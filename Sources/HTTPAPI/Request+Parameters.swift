@@ -29,6 +29,9 @@ extension Request {
       throw Problem(
         .unsupportedMediaType, "Send JSON, as `Content-Type: application/json`.")
     }
+    guard headers[.contentEncoding] == nil else {
+      throw Problem(.unsupportedMediaType, "Send the body without a `Content-Encoding`.")
+    }
     return try await wholeBody(upTo: limit)
   }
 
@@ -154,6 +157,9 @@ package struct RequestBody: RequestFields {
   private let json: JSONValue
 
   init(_ buffer: ByteBuffer) throws {
+    guard buffer.readableBytes > 0 else {
+      throw Problem(.invalidRequest, "The body is empty: send a JSON object.")
+    }
     json = try JSONValue(parsing: buffer.readableBytesView)
     guard case .object = json else {
       throw Problem(.invalidRequest, "The body must be a JSON object.")

@@ -4,8 +4,12 @@ import Subscriptions
 package struct JSONError: Error, Hashable, CustomStringConvertible {
   /// A clause such as "has the member “price” twice".
   package let description: String
+  /// The byte of the text at which reading ended; nil if a value is refused.
+  package private(set) var offset: Int?
 
-  package init(_ description: String) { self.description = description }
+  package init(_ description: String, offset: Int? = nil) {
+    (self.description, self.offset) = (description, offset)
+  }
 }
 
 extension JSONValue {
@@ -32,7 +36,11 @@ extension JSONValue {
   ) throws {
     var reader = JSONReader(
       bytes: Array(bytes), toleratesRepetitions: toleratesRepetitions, valuesLeft: mostValues)
-    self = try reader.whole()
+    do {
+      self = try reader.whole()
+    } catch {
+      throw JSONError(error.description, offset: reader.position)
+    }
   }
 }
 
@@ -49,12 +57,12 @@ private struct JSONReader {
     skipSpace()
     let value = try value(depth: 0)
     skipSpace()
-    guard position == bytes.count else { throw JSONError("goes on behind its value") }
+    guard position == bytes.count else { throw JSONError("continues after its value") }
     return value
   }
 
   private mutating func value(depth: Int) throws(JSONError) -> JSONValue {
-    guard position < bytes.count else { throw JSONError("breaks off") }
+    guard position < bytes.count else { throw JSONError("ends too early") }
     valuesLeft -= 1
     guard valuesLeft >= 0 else { throw JSONError("has too many values") }
     switch bytes[position] {
@@ -65,7 +73,7 @@ private struct JSONReader {
     case UInt8(ascii: "t"): return try word("true", .bool(true))
     case UInt8(ascii: "f"): return try word("false", .bool(false))
     case UInt8(ascii: "n"): return try word("null", .null)
-    default: throw JSONError("has a character where no value can begin, at byte \(position)")
+    default: throw JSONError("has a character where no value can begin")
     }
   }
 

@@ -32,8 +32,10 @@ package struct Report: Sendable {
   /// One sentence for a list of reports.
   package let summary: String
   let sql: String
-  var columns: [ReportColumn] { numbers.columns }
-  var itemColumns: [ReportColumn] { items.columns }
+  package var columns: [ReportColumn] { numbers.columns }
+  package var itemColumns: [ReportColumn] { items.columns }
+  /// The values of the parameter `column`.
+  package var itemizedColumns: [String] { drillDown.columns.keys.sorted() }
   let drillDown: DrillDown
   /// The measure whose sum at the end of a row is the opening of the next one.
   let stock: String?

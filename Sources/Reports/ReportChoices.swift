@@ -74,7 +74,7 @@ package struct ReportChoices: Hashable, Sendable {
       throw ReportFault(.reportingCurrency, "must be a code of ISO 4217, as in EUR")
     }
     if let column {
-      let columns = report.drillDown.columns.keys.sorted()
+      let columns = report.itemizedColumns
       guard listsItems else { throw ReportFault(.column, "is only for lists of items") }
       guard columns.contains(column) else {
         throw ReportFault(
@@ -112,6 +112,9 @@ extension ReportChoices {
   ) throws(ReportFault) {
     guard report.parameters.contains(parameter) else {
       throw ReportFault(parameter, "is not accepted by this report")
+    }
+    guard text.utf8.allSatisfy({ $0 >= 0x20 }) else {
+      throw ReportFault(parameter, "must not contain control characters")
     }
     func checked<Value>(_ value: Value?, _ fault: String) throws(ReportFault) -> Value {
       guard let value else { throw ReportFault(parameter, fault) }

@@ -5,6 +5,7 @@ import Hummingbird
 import Intake
 import JSONText
 import LedgerStorage
+import Reports
 import Subscriptions
 import Testing
 
@@ -18,10 +19,56 @@ struct OpenAPITests {
     try await TestAPI.run { api in
       let routes = api.api.routes().routes.map { "\($0.method.rawValue) \($0.path.description)" }
       let documented = OpenAPIDescription.shared.operations.map {
-        "\($0.method.rawValue) \($0.path)"
+        "\($0.method.rawValue) \(Self.route(of: $0.path))"
       }
       #expect(documented.count > 10)
-      #expect(routes.sorted() == documented.sorted())
+      #expect(routes.sorted() == Set(documented).sorted())
+    }
+  }
+
+  /// The route of a path; all reports have one.
+  private static func route(of path: String) -> String {
+    path.hasPrefix("/v1/reports/") ? "/v1/reports/{name}" : path
+  }
+
+  @Test func `every report has its path, with its parameters and the columns of its rows`() throws {
+    let paths = description.operations.map(\.path).filter { $0.hasPrefix("/v1/reports/") }
+    #expect(paths == Report.all.map { "/v1/reports/\($0.name)" }.sorted())
+    for report in Report.all {
+      let operation = try #require(
+        description.operations.first { $0.path == "/v1/reports/\(report.name)" }?.operation)
+      let parameters = operation["parameters"]?.array?.map(description.resolved) ?? []
+      let names = parameters.compactMap { $0["name"]?.string }
+      #expect(
+        names == ["Prefer", "format", "items", "limit"] + report.parameters.map(\.rawValue))
+      let column = parameters.first { $0["name"] == "column" }?["schema"]
+      #expect(values(column) == Set(report.itemizedColumns))
+      let schema = operation["responses"]?["200"]?["content"]?["application/json"]?["schema"]
+      let rows = schema.map(description.resolved)?["properties"]?["rows"]?["items"]?["anyOf"]
+      let expected = [report.itemColumns, report.columns]
+      #expect(rows?.array?.count == expected.count)
+      for (row, columns) in zip(rows?.array?.map(description.resolved) ?? [], expected) {
+        #expect(row["required"]?.array?.compactMap(\.string) == columns.map(\.name))
+        #expect(row["properties"]?.members.map(\.key) == columns.map(\.name).sorted())
+      }
+    }
+  }
+
+  /// The server accepts what a client sends that fills in every default.
+  @Test func `no parameter of a report has a default that is refused`() async throws {
+    try await TestAPI.run { api in
+      let description = OpenAPIDescription.shared
+      for (_, path, operation) in description.operations where path.hasPrefix("/v1/reports/") {
+        let parameters = operation["parameters"]?.array?.map(description.resolved) ?? []
+        let defaults = parameters.compactMap { parameter -> String? in
+          guard let name = parameter["name"]?.string, let value = parameter["schema"]?["default"]
+          else { return nil }
+          return "\(name)=\(value.string ?? String(decoding: value.bytes, as: UTF8.self))"
+        }
+        #expect(!defaults.isEmpty)
+        let answer = try await api.get(path + "?" + defaults.joined(separator: "&"), as: .admin)
+        #expect([200, 202].contains(answer.status), "\(path): \(answer)")
+      }
     }
   }
 
@@ -84,7 +131,7 @@ struct OpenAPITests {
         let expected: Set = isOpen ? ["400", "401"] : ["400", "413", "415"]
         #expect(statuses.isSuperset(of: expected), "\(path)")
       }
-      let role = AuthorizationTests.roles["\(method.rawValue) \(path)"] ?? nil
+      let role = AuthorizationTests.roles["\(method.rawValue) \(Self.route(of: path))"] ?? nil
       #expect(statuses.contains("403") == (role == .admin), "\(path)")
       #expect(isOpen == (role == nil), "\(path)")
     }
@@ -111,11 +158,17 @@ struct OpenAPITests {
     #expect(
       values(event?["source"]?["properties"]?["kind"])
         == Set(EntrySource.Kind.allCases.map(\.rawValue)))
-    let types = description.schema(named: "Event")["properties"]?["type"]
-    #expect(values(types) == Set(LedgerEvent.Kind.allCases.map(\.rawValue)))
-    let data = description.schema(named: "EventData")["properties"]
+    let kinds = Set(LedgerEvent.Kind.allCases.map(\.rawValue))
+    let mapping = description.schema(named: "Event")["discriminator"]?["mapping"]
+    #expect(Set(mapping?.members.map(\.key) ?? []) == kinds)
+    for (kind, reference) in mapping?.members ?? [] {
+      let parts = description.resolved(["$ref": reference])["allOf"]?.array
+      #expect(values(parts?.last?["properties"]?["type"]) == [kind])
+    }
+    let other = description.schema(named: "OtherEvent")["allOf"]?[1]["properties"]?["type"]
+    #expect(values(other?["not"]) == kinds)
     #expect(
-      values(data?["counterpart"])
+      values(description.schema(named: "Counterpart"))
         == Set([EventData.Counterpart.anotherAccount, .noAccount].map(\.rawValue)))
     let action = description.schema(named: "AdministratorAction")["properties"]
     #expect(
@@ -137,26 +190,25 @@ struct OpenAPITests {
   }
 
   @Test func `the limits are those of the code`() {
-    let receipt = description.operations.first { $0.path == "/v1/receipts" }?.operation
-    let schema = receipt?["requestBody"]?["content"]?["application/json"]?["schema"]
+    let schema = description.schema(named: "SignedSubmission")
     #expect(
-      schema?["properties"]?["receipt_data"]?["maxLength"]?.integer
+      description.schema(named: "ReceiptSubmission")["properties"]?["receipt_data"]?["maxLength"]?
+        .integer
         == Int64(ReceiptRequest.maximumReceiptLength))
     for field in [SignedDataField.transactions, .renewalInfo] {
       #expect(
-        schema?["properties"]?[field.name]?["maxItems"]?.integer
+        schema["properties"]?[field.name]?["maxItems"]?.integer
           == Int64(SignedDataField.maximumCount))
     }
     #expect(
-      schema?["properties"]?["signed_transactions"]?["description"]?.string?
+      schema["properties"]?["signed_transactions"]?["description"]?.string?
         .contains("up to \(SignedDataField.maximumTotalLength) characters") == true)
     #expect(
       description.schema(named: "JWS")["maxLength"]?.integer
         == Int64(SignedDataField.maximumLength))
-    let batch = description.operations.first { $0.path == "/v1/entitlements/query" }?.operation
-    let accounts = batch?["requestBody"]?["content"]?["application/json"]?["schema"]
+    let accounts = description.schema(named: "EntitlementQuery")
     #expect(
-      accounts?["properties"]?["account_ids"]?["maxItems"]?.integer
+      accounts["properties"]?["account_ids"]?["maxItems"]?.integer
         == Int64(EntitlementController.maximumAccounts))
     #expect(
       description.schema(named: "AccountID")["maxLength"]?.integer

@@ -28,7 +28,7 @@ struct AdministrationController: Controller {
   func release(_ request: Request, context: APIContext) async throws -> Response {
     try await transfer(
       request, context, to: nil, try request.query.moment("effective_from"),
-      try context.administrator(reason: try await request.reason()))
+      try context.administrator(reason: try request.reason()))
   }
 
   private func transfer(
@@ -58,7 +58,7 @@ struct AdministrationController: Controller {
 
   func erase(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
-    let administrator = try context.administrator(reason: try await request.reason())
+    let administrator = try context.administrator(reason: try request.reason())
     return Response(try await ledger.accounts.erase(id, by: administrator, at: now()))
   }
 
@@ -99,7 +99,7 @@ struct AdministrationController: Controller {
 
   func revoke(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.uuidParameter("grant_id")
-    let administrator = try context.administrator(reason: try await request.reason())
+    let administrator = try context.administrator(reason: try request.reason())
     return Response(
       try await ledger.grants.revokeGrant(
         id, by: administrator, terms: terms, at: now()))
@@ -131,7 +131,7 @@ struct AdministrationController: Controller {
 extension APIContext {
   /// The administrator for the audit log, by the name of the API key.
   package func administrator(reason: String? = nil) throws -> Administrator {
-    guard let caller else { throw Problem.unauthorized }
+    guard let caller else { throw Problem.unauthorized(hasKey: false) }
     return Administrator(name: caller.name, reason: reason)
   }
 }
@@ -146,12 +146,12 @@ extension TextField {
 }
 
 extension Request {
-  /// The required reason of a DELETE, from the query, or the body, which some proxies drop.
-  fileprivate func reason() async throws -> String {
-    if let reason = try query.text(.reason) { return reason }
-    let body = try await collectJSON()
-    guard body.readableBytes > 0 else { throw Problem.invalid(TextField.reason.name, "is missing") }
-    return try RequestBody(body).required(.reason)
+  /// The required reason of a DELETE, in the query, because some proxies drop its body.
+  fileprivate func reason() throws -> String {
+    guard let reason = try query.text(.reason) else {
+      throw Problem.invalid(TextField.reason.name, "is missing in the query")
+    }
+    return reason
   }
 }
 

@@ -47,15 +47,6 @@ final class HealthController: Controller {
   }
 }
 
-/// `Resources/openapi.yaml`, embedded in the program.
-enum OpenAPIDocument {
-  static let text = String(decoding: PackageResources.openapi_yaml, as: UTF8.self)
-  /// Shared by all responses, so that clients that read slowly do not each hold a copy in memory.
-  private static let body = ByteBuffer(string: text)
-
-  static var response: Response { Response(body, as: "application/yaml") }
-}
-
 /// The files of `Resources/Monitoring`, embedded in the program.
 package enum MonitoringFiles {
   /// A Grafana dashboard, in JSON.

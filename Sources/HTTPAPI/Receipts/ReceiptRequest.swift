@@ -1,5 +1,6 @@
 import Foundation
 import Intake
+import JSONText
 import LedgerStorage
 import Subscriptions
 
@@ -58,10 +59,35 @@ struct ReceiptRequest {
       } else if receiptData.utf8.contains(UInt8(ascii: " ")) {
         "contains a space: form encoding turns `+` into a space"
       } else if !isBase64(receiptData) {
-        "must be the device's receipt in base64"
+        "must be the device's receipt in standard base64, with + and /; a JWS belongs in "
+          + "`signed_transactions`"
       } else { nil }
     if let fault { throw Problem.invalid("receipt_data", fault) }
+    guard mayBeReceipt(receiptData) else {
+      throw Problem(
+        .receiptRejected,
+        "`receipt_data` is not a receipt: it is neither PKCS#7 nor an iOS 6 property list, or it "
+          + "was cut off.", field: "receipt_data")
+    }
     return receiptData
+  }
+
+  /// The identifier of PKCS#7 signed data, 1.2.840.113549.1.7.2, in DER.
+  private static let signedData: [UInt8] = [6, 9, 42, 134, 72, 134, 247, 13, 1, 7, 2]
+
+  /// Whether it begins as receipts do and is as long as it says; Apple verifies the rest.
+  private static func mayBeReceipt(_ text: String) -> Bool {
+    let head = Base64.decode(standard: Array(text.utf8.prefix(24))) ?? []
+    if head.first(where: { $0 > UInt8(ascii: " ") }) == UInt8(ascii: "{") { return true }
+    guard head.count > 2, head[0] == 0x30 else { return false }
+    // In BER, 0x80 and more is the number of bytes of the length; none of them: up to a mark.
+    let lengthBytes = head[1] < 0x80 ? 0 : Int(head[1] & 0x7F)
+    let content = head.dropFirst(2 + lengthBytes)
+    guard lengthBytes <= 4, content.starts(with: signedData) else { return false }
+    let length = head[2..<content.startIndex].reduce(head[1] < 0x80 ? Int(head[1]) : 0) {
+      $0 << 8 | Int($1)
+    }
+    return content.startIndex + length <= text.utf8.count / 4 * 3
   }
 
   private static func isBase64(_ text: String) -> Bool {

@@ -28,6 +28,11 @@ struct ReportController: Controller {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let report = try context.report()
     let query = request.query
+    let accepted = ["format", "items", "limit"] + report.parameters.map(\.rawValue)
+    if let name = query.names.first(where: { !accepted.map(ExactText.init).contains($0) }) {
+      throw Problem.invalid(
+        name.rawValue, "is not accepted by this report: use \(accepted.joined(separator: ", "))")
+    }
     let format = try Self.format(query)
     let choices = try ReportChoices(of: report, from: query)
     if format == .csv, choices.limit == nil {

@@ -122,7 +122,7 @@ struct ServerAPIErrorTests {
 
   // swift-format-ignore
   @Test(arguments: [
-    ("",                                       "the JSON breaks off",                               true),
+    ("",                                       "the JSON ends too early",                           true),
     ("<html>Busy</html>",                      "the JSON has a character",                          true),
     ("[]",                                     "it is not an object",                               false),
     (#"{"environment":"Sandbox"}"#,            "it is for a different environment",                 false),

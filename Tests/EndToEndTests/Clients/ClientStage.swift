@@ -19,6 +19,7 @@ import Subscriptions
 struct ClientStage: Encodable, Sendable {
   var url: String
   var key: String
+  var adminKey: String
   var timeoutSeconds = 3
   /// The purchase as StoreKit 2 signs it, and as a receipt of the original StoreKit.
   var signed: String
@@ -28,8 +29,11 @@ struct ClientStage: Encodable, Sendable {
   var secret = "the receiver's own secret"
   var headers: [String: String]
   var transactionID: String
+  /// A notification of version 2, signed.
+  var notification: String?
 
   private static let key = "app-secret-for-trying"
+  private static let adminKey = "admin-secret-for-trying"
 
   /// Runs a server for `body`, while Apple does not respond to the first requests.
   static func serving(
@@ -39,7 +43,8 @@ struct ClientStage: Encodable, Sendable {
     try await SimulatedApple.serving(from: .now) { apple in
       try await withScratchDatabase { database in
         try await withHTTPClient { client in
-          let flags = apple.settings.merging(["TENURE_API_KEYS": "shop:app:\(key)"]) { $1 }
+          let keys = "shop:app:\(key),ops:admin:\(adminKey)"
+          let flags = apple.settings.merging(["TENURE_API_KEYS": keys]) { $1 }
           let settings = try Settings(await SettingSource(flags: flags, environment: [:]))
           let assembly = try await Assembly(
             database: database, settings: settings,
@@ -73,10 +78,13 @@ struct ClientStage: Encodable, Sendable {
     let charge = try simulation.buy("monthly", on: phone)
     simulation.setFaults { $0.next = [.unavailable, .unavailable] }
     url = "http://127.0.0.1:\(port)"
-    key = Self.key
+    (key, adminKey) = (Self.key, Self.adminKey)
     transactionID = charge.transactionID.rawValue
     signed = try simulation.signedTransaction(of: charge.transactionID)
     receipt = try simulation.receipt(on: phone)
+    try simulation.setNotificationTargets(
+      [NotificationTarget(.v2, url: "\(url)/v1/appstore/notifications")])
+    notification = try simulation.sendTestNotification().signedPayload
     let bytes = Array(body.utf8)
     let old = Timestamp.now - .minutes(6)
     let secrets = [Secret(secret)]

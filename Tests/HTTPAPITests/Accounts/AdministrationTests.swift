@@ -251,7 +251,7 @@ struct AdministrationTests {
       #expect(ended.status == 200)
       #expect(ended["revoked_at"] == "2026-01-03T00:00:00.000Z")
       #expect(try await states("4712", api) == ["revoked"])
-      let again = try await api.call(.delete, path, ["reason": "twice"], as: .admin)
+      let again = try await api.call(.delete, "\(path)?reason=twice", as: .admin)
       #expect(again.body == ended.body)
       let shown = try await api.get("/v1/events")
       #expect(shown["events"]?.array?.last?["type"] == "entitlement.revoked")
@@ -316,7 +316,7 @@ struct AdministrationTests {
         #expect(answer.field == field, "\(body)")
       }
       let unknown = try await api.call(
-        .delete, "/v1/grants/00000000-0000-0000-0000-000000000000", ["reason": "r"], as: .admin)
+        .delete, "/v1/grants/00000000-0000-0000-0000-000000000000?reason=r", as: .admin)
       #expect(unknown.status == 404)
       #expect(unknown.code == "unknown_grant")
     }
@@ -333,7 +333,7 @@ struct AdministrationTests {
       #expect(missing.field == "reason")
       let token = try #require(try await api.get("/v1/accounts/4711")["app_account_token"])
       let answer = try await api.call(
-        .delete, "/v1/accounts/4711", ["reason": "4711 asked for it."], as: .admin)
+        .delete, "/v1/accounts/4711?reason=4711%20asked%20for%20it.", as: .admin)
       #expect(answer.status == 200)
       let pseudonym = try #require(answer["account_id"]?.string)
       #expect(pseudonym.hasPrefix("erased-"))

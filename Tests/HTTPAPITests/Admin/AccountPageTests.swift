@@ -145,10 +145,10 @@ struct AccountPageTests {
       let empty =
         #"{"status":0,"environment":"Production","receipt":{"receipt_type":"Production","#
         + #""bundle_id":"\#(bundle)","request_date_ms":"1767225600000","in_app":[]}}"#
-      api.apple.answer("cmVjZWlwdA==", with: Array(empty.utf8))
-      #expect(try await api.submit("ben", receipt: "cmVjZWlwdA==").status == 200)
-      api.apple.answer("cmVjZWlwdB==", with: Array(#"{"status":21003}"#.utf8))
-      #expect(try await api.submit("ben", receipt: "cmVjZWlwdB==").status == 422)
+      api.apple.answer("e3JlY2VpcHR9", with: Array(empty.utf8))
+      #expect(try await api.submit("ben", receipt: "e3JlY2VpcHR9").status == 200)
+      api.apple.answer("e3JlamVjdGVk", with: Array(#"{"status":21003}"#.utf8))
+      #expect(try await api.submit("ben", receipt: "e3JlamVjdGVk").status == 422)
       try await api.claim(Payment(id: "1000", from: 0, to: 30), by: "ben", on: 1)
       try api.addCustomer("phone")
       try api.apple.simulation.buy("monthly", on: "phone")
@@ -169,8 +169,8 @@ struct AccountPageTests {
 
   @Test func `submissions are paged, and the last one is part of the verdict`() async throws {
     try await TestAPI.run { api in
-      api.apple.answer("cmVjZWlwdB==", with: Array(#"{"status":21003}"#.utf8))
-      for _ in 1...3 { _ = try await api.submit("ben", receipt: "cmVjZWlwdB==") }
+      api.apple.answer("e3JlamVjdGVk", with: Array(#"{"status":21003}"#.utf8))
+      for _ in 1...3 { _ = try await api.submit("ben", receipt: "e3JlamVjdGVk") }
       var browser = try await AdminBrowser.loggedIn(api)
       var (path, seen): (String?, Set<String>) = ("/admin/accounts/ben?submissions_limit=2", [])
       var pages = 0

@@ -128,9 +128,9 @@ struct AdminActionTests {
 
   @Test func `a rejected receipt is verified again`() async throws {
     try await TestAPI.run { api in
-      api.apple.answer("cmVjZWlwdB==", with: Array(#"{"status":21003}"#.utf8))
+      api.apple.answer("e3JlamVjdGVk", with: Array(#"{"status":21003}"#.utf8))
       let id = try #require(
-        try await api.submit("anna", receipt: "cmVjZWlwdB==")["submission_id"]?.string)
+        try await api.submit("anna", receipt: "e3JlamVjdGVk")["submission_id"]?.string)
       var browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/rejected")
       #expect(page.contains(id))

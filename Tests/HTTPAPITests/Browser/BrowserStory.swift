@@ -117,8 +117,8 @@ struct BrowserStory: Sendable {
   /// Submits a receipt of Anna's that Apple rejects; returns the submission's id.
   @discardableResult
   func rejectReceipt() async throws -> String {
-    api.apple.answer("cmVjZWlwdB==", with: Array(#"{"status":21003}"#.utf8))
+    api.apple.answer("e3JlamVjdGVk", with: Array(#"{"status":21003}"#.utf8))
     return try #require(
-      try await api.submit("anna", receipt: "cmVjZWlwdB==")["submission_id"]?.string)
+      try await api.submit("anna", receipt: "e3JlamVjdGVk")["submission_id"]?.string)
   }
 }

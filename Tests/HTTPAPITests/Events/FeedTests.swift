@@ -13,6 +13,11 @@ import Testing
 
 /// `GET /v1/events`, and waiting for what comes.
 struct FeedTests {
+  private static let order = "0192f1c5-2b7e-4c1d-9a53-8f0d6d1c6c11"
+  private static let expiry = #"{"order_id":"\#(order)","product_id":"monthly"}"#
+  private static let charge =
+    #"{"order_id":"\#(order)","environment":"production","original_transaction_id":"1000"}"#
+
   /// Writes an event as recordings do, and rings unless the ring is lost.
   static func write(_ type: String, to database: ConnectionPool, isNotified: Bool = true)
     async throws
@@ -20,7 +25,7 @@ struct FeedTests {
     _ = try await database.execute(
       """
       INSERT INTO tenure.event (type, occurred_at, data)
-      VALUES (\(type), now(), '{"environment":"production","original_transaction_id":"1000"}')
+      VALUES (\(type), now(), \(type == "order.expired" ? Self.expiry : Self.charge))
       """)
     if isNotified { try await database.runScript("NOTIFY tenure_events") }
   }
@@ -36,7 +41,7 @@ struct FeedTests {
       let first = try await api.get("/v1/events?limit=2")
       #expect(first.types == ["order.expired", "order.fulfilled"])
       #expect(first.json["events"]?[0]["account_id"] == .null)
-      #expect(first.json["events"]?[0]["data"]?["original_transaction_id"] == "1000")
+      #expect(first.json["events"]?[1]["data"]?["original_transaction_id"] == "1000")
       let second = try await api.get("/v1/events?after=\(first.cursor)&wait=60")
       #expect(second.types == ["order.refunded"])
       let last = try await api.get("/v1/events?after=\(second.cursor)", as: .admin)

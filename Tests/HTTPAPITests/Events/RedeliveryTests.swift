@@ -17,7 +17,8 @@ struct RedeliveryTests {
   private func insertEvent(_ api: TestAPI) async throws -> Int64 {
     try await api.database.query(
       """
-      INSERT INTO tenure.event (type, occurred_at, data) VALUES ('order.expired', now(), '{}')
+      INSERT INTO tenure.event (type, occurred_at, data) VALUES ('order.expired', now(),
+        '{"order_id":"0192f1c5-2b7e-4c1d-9a53-8f0d6d1c6c11","product_id":"monthly"}')
       RETURNING event_id
       """
     ).decodeOnly(Int64.self)

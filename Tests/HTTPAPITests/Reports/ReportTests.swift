@@ -50,7 +50,7 @@ struct ReportTests {
     let report = Report.intake
     try await TestAPI.run { api in
       // Something to report.
-      _ = try await api.submit("anna", receipt: "bm9uZQ==")
+      _ = try await api.submit("anna", receipt: "e25vbmV9")
       _ = try await api.send(.post, "/v1/appstore/notifications", Array("{}".utf8), as: .anonymous)
       for query in ["", "&items=true", "&days=1&limit=1", "&include_sandbox=true"] {
         let path = "/v1/reports/\(report.name)?format="
@@ -106,15 +106,19 @@ struct ReportTests {
         ("format=xml", "format"), ("days=0", "days"), ("limit=10001", "limit"),
         ("items=yes", "items"), ("include_sandbox=1", "include_sandbox"),
         ("known_at=2026-03-01T00:00:00Z", "known_at"), ("column=number", "column"),
+        ("form=2026-03-01", "form"), ("format=json&include_trials=false", "include_trials"),
       ] {
         let answer = try await api.get("/v1/reports/intake?\(query)", as: .admin)
         #expect(answer.status == 400)
         #expect(answer.field == field)
       }
+      let typo = try await api.get("/v1/reports/intake?form=2026-03-01", as: .admin)
+      #expect(typo["detail"]?.string?.contains("use format, items, limit, from, to,") == true)
       for (query, field) in [
         ("from=2026-02-30", "from"), ("from=2026-03-02&to=2026-03-01", "from"),
         ("from=0001-01-01&to=2026-03-01", "from"), ("to=tomorrow", "to"),
-        ("bucket=year", "bucket"), ("time_zone=Mars/Phobos", "time_zone"),
+        ("time_zone=UTC%00", "time_zone"), ("product=a%00", "product"), ("bucket=year", "bucket"),
+        ("time_zone=Mars/Phobos", "time_zone"),
         ("time_zone=UTC%2B3", "time_zone"), ("product=", "product"),
         ("environment=xcode", "environment"), ("reporting_currency=eur", "reporting_currency"),
         ("known_at=yesterday", "known_at"), ("by_product=1", "by_product"),

@@ -12,19 +12,19 @@ struct CorrectionTests {
   @Test func `what was corrected to another account is not newly owned any more`() async throws {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")
-      api.apple.answer("day000", with: Self.answer(on: 0, periods: 1, renews: true))
-      api.apple.answer("day010", with: Self.answer(on: 10, periods: 1, renews: false))
+      api.apple.answer("e30tLS00", with: Self.answer(on: 0, periods: 1, renews: true))
+      api.apple.answer("e30tLS10", with: Self.answer(on: 10, periods: 1, renews: false))
       // Auto-renew was on again, which is not known before the last of these.
-      api.apple.answer("day020", with: Self.answer(on: 20, periods: 1, renews: true))
-      api.apple.answer("day031", with: Self.answer(on: 31, periods: 2, renews: true))
+      api.apple.answer("e30tLS20", with: Self.answer(on: 20, periods: 1, renews: true))
+      api.apple.answer("e30tLS31", with: Self.answer(on: 31, periods: 2, renews: true))
       api.apple.simulation.advance(by: .days(32))
-      _ = try await api.submit("4711", receipt: "day000")
-      _ = try await api.submit("4711", receipt: "day010")
-      let claimed = try await api.submit("4712", receipt: "day031")
+      _ = try await api.submit("4711", receipt: "e30tLS00")
+      _ = try await api.submit("4711", receipt: "e30tLS10")
+      let claimed = try await api.submit("4712", receipt: "e30tLS31")
       #expect(claimed["transactions"]?[0]["transaction_id"] == "101")
       #expect(claimed["transactions"]?[0]["newly_owned"] == true)
 
-      _ = try await api.submit("4711", receipt: "day020")
+      _ = try await api.submit("4711", receipt: "e30tLS20")
       let id = try #require(claimed["submission_id"]?.string)
       let state = try await api.get("/v1/receipts/\(id)")
       #expect(state["transactions"]?[0]["transaction_id"] == "101")

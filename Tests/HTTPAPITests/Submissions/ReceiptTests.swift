@@ -131,8 +131,8 @@ struct ReceiptTests {
   @Test(
     "Receipts that are refused",
     arguments: [
-      ("cmVjZWlwdA==", "wrong_bundle_id", #"{"status":0,"receipt":{"bundle_id":"com.other"}}"#),
-      ("cmVjZWlwdB==", "receipt_rejected", #"{"status":21003}"#),
+      ("e3JlY2VpcHR9", "wrong_bundle_id", #"{"status":0,"receipt":{"bundle_id":"com.other"}}"#),
+      ("e3JlamVjdGVk", "receipt_rejected", #"{"status":21003}"#),
     ])
   func rejected(receipt: String, code: String, apple: String) async throws {
     try await TestAPI.run { api in
@@ -149,10 +149,33 @@ struct ReceiptTests {
     }
   }
 
+  @Test func `what is not a receipt is refused at once and not stored`() async throws {
+    try await TestAPI.run { api in
+      try api.addCustomer("anna")
+      try api.apple.simulation.buy("monthly", on: "anna")
+      let receipt = try api.apple.simulation.receipt(on: "anna")
+      let half = String(receipt.prefix(receipt.count / 8 * 4))
+      // "hello world", other DER, a receipt that was cut off, and its middle.
+      for text in ["aGVsbG8gd29ybGQ=", "MAMCAQU=", half, String(receipt.dropFirst(64))] {
+        let answer = try await api.submit("4711", receipt: text)
+        #expect(answer.status == 422, "\(text.prefix(20)): \(answer)")
+        #expect(answer.code == "receipt_rejected")
+        #expect(answer.field == "receipt_data")
+        #expect(answer["submission_id"] == nil)
+      }
+      #expect(try await api.get("/v1/accounts/4711").status == 404)
+      // Only Apple knows more about these: a property list, and BER without a length, as from Xcode.
+      for text in ["e30=", "CiB7fQ==", "MIAGCSqGSIb3DQEHAqCA"] {
+        #expect(try await api.submit("4711", receipt: text).status == 202)
+      }
+      #expect(try await api.submit("4711", receipt: receipt).status == 200)
+    }
+  }
+
   @Test func `a bundle id of no app of ours is refused without asking Apple`() async throws {
     try await TestAPI.run { api in
       let answer = try await api.submit(
-        "4711", receipt: "aaaa", ["bundle_id": "com.example.other"])
+        "4711", receipt: "e30=", ["bundle_id": "com.example.other"])
       #expect(answer.status == 422)
       #expect(answer.code == "wrong_bundle_id")
       #expect(answer["apple_status"] == nil)

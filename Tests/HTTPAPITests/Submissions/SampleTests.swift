@@ -56,8 +56,8 @@ struct SampleTests {
     let body = Array(try Data(contentsOf: url))
     try await TestAPI.run { api in
       try await api.describe(expected.product, "premium", type: expected.type)
-      api.apple.answer("cmVjZWlwdA==", with: body)
-      let answer = try await api.submit("4711", receipt: "cmVjZWlwdA==")
+      api.apple.answer("e3JlY2VpcHR9", with: body)
+      let answer = try await api.submit("4711", receipt: "e3JlY2VpcHR9")
       #expect(answer.status == 200, "\(answer)")
       #expect(answer["environment"]?.string == expected.environment)
       #expect(answer["transactions"]?.array?.count == 1)
@@ -92,8 +92,8 @@ struct SampleTests {
     let body = Array(try Data(contentsOf: url))
     try await TestAPI.run { api in
       try await api.describe("year-premium", "premium")
-      api.apple.answer("cmVjZWlwdA==", with: body)
-      _ = try await api.submit("4711", receipt: "cmVjZWlwdA==")
+      api.apple.answer("e3JlY2VpcHR9", with: body)
+      _ = try await api.submit("4711", receipt: "e3JlY2VpcHR9")
       for (moment, state) in [
         ("2018-03-26T14:57:38.999Z", "active"), ("2018-03-26T14:57:39Z", "revoked"),
         ("2019-03-16T03:27:27Z", "revoked"), ("2019-03-16T03:27:28Z", "expired"),

@@ -85,6 +85,14 @@ struct OpenAPIDescription: Sendable {
   /// The differences between a value and a schema.
   func faults(of value: JSONValue, _ schema: JSONValue, at place: String) -> [String] {
     let schema = flattened(schema)
+    if let kind = schema["discriminator"]?["propertyName"]?.string {
+      let reference = value[kind]?.string.flatMap { schema["discriminator"]?["mapping"]?[$0] }
+      guard let reference else { return ["\(place) has an unknown \(kind): \(value)"] }
+      return faults(of: value, ["$ref": reference], at: place)
+    }
+    if let alternatives = (schema["oneOf"] ?? schema["anyOf"])?.array {
+      return alternatives.map { faults(of: value, $0, at: place) }.min { $0.count < $1.count } ?? []
+    }
     let types = schema["type"]?.array ?? schema["type"].map { [$0] } ?? []
     guard types.isEmpty || types.contains(where: { value.has(type: $0.string ?? "") }) else {
       return ["\(place) is not \(types): \(value)"]
