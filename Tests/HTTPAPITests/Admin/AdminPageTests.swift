@@ -120,7 +120,7 @@ struct AdminPageTests {
         try await api.call(.post, "/v1/orders", ["account_id": "ben", "product_id": "monthly"])[
           "order_id"]?.string)
       let item = try await api.database.query(
-        "SELECT min(web_order_line_item_id) FROM tenure.web_order_line_item"
+        "SELECT min(web_order_line_item_id) FROM tenure.store_transaction"
       ).decodeOnly(String.self)
       let line = "/admin/original-transactions/\(first)?environment=production"
       var browser = try await AdminBrowser.loggedIn(api)
