@@ -93,7 +93,7 @@ extension APIContext {
 
 /// The query parameters of a request.
 package struct Query {
-  private let fields: EncodedFields
+  let fields: EncodedFields
 
   /// Nil without a query, so that most requests parse nothing.
   package init?(_ uri: URI) {
@@ -102,8 +102,6 @@ package struct Query {
   }
 
   package subscript(name: String) -> ExactText? { fields[name] }
-
-  package var names: [ExactText] { fields.names }
 
   package func text(_ field: TextField) throws -> String? {
     try self[field.name].map { try field.checked($0.rawValue) }

@@ -33,9 +33,9 @@ struct ReportController: Sendable {
     }
     let query = Query(request.uri)
     let accepted = ["format", "items", "limit"] + report.parameters.map(\.rawValue)
-    if let name = query?.names.first(where: { !accepted.map(ExactText.init).contains($0) }) {
+    for (name, _) in query?.fields.all(beginningWith: "") ?? [] where !accepted.contains(name) {
       throw Problem.invalid(
-        name.rawValue, "is not accepted by this report: use \(accepted.joined(separator: ", "))")
+        name, "is not accepted by this report: use \(accepted.joined(separator: ", "))")
     }
     let format = try Self.format(query)
     do {
