@@ -242,8 +242,8 @@ extension API {
     return router
   }
 
-  /// The methods of RFC 9110 and RFC 5789 that apply to resources.
-  private static let methods: [HTTPRequest.Method] = [
-    .get, .head, .post, .put, .patch, .delete, .options, .trace,
-  ]
+  /// The registered methods that apply to resources.
+  private static let methods = [
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY",
+  ].compactMap { HTTPRequest.Method($0) }
 }

@@ -5,11 +5,9 @@ package struct JSONError: Error, Hashable, CustomStringConvertible {
   /// A clause such as "has the member “price” twice".
   package let description: String
   /// The byte of the text at which reading ended; nil if a value is refused.
-  package private(set) var offset: Int?
+  package fileprivate(set) var offset: Int?
 
-  package init(_ description: String, offset: Int? = nil) {
-    (self.description, self.offset) = (description, offset)
-  }
+  package init(_ description: String) { self.description = description }
 }
 
 extension JSONValue {
@@ -38,8 +36,9 @@ extension JSONValue {
       bytes: Array(bytes), toleratesRepetitions: toleratesRepetitions, valuesLeft: mostValues)
     do {
       self = try reader.whole()
-    } catch {
-      throw JSONError(error.description, offset: reader.position)
+    } catch var error {
+      error.offset = reader.position
+      throw error
     }
   }
 }

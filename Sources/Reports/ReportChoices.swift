@@ -113,7 +113,7 @@ extension ReportChoices {
     guard report.parameters.contains(parameter) else {
       throw ReportFault(parameter, "is not accepted by this report")
     }
-    guard text.utf8.allSatisfy({ $0 >= 0x20 }) else {
+    guard !text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) else {
       throw ReportFault(parameter, "must not contain control characters")
     }
     func checked<Value>(_ value: Value?, _ fault: String) throws(ReportFault) -> Value {

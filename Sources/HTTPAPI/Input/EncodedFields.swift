@@ -41,8 +41,6 @@ package struct EncodedFields: Sendable {
     return fields.first { $0.name == name }?.value
   }
 
-  package var names: [ExactText] { fields.map(\.name) }
-
   package func all(_ name: String) -> [ExactText] {
     let name = ExactText(name)
     return fields.filter { $0.name == name }.map(\.value)

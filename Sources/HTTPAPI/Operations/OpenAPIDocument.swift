@@ -20,12 +20,12 @@ enum OpenAPIDocument {
 extension Report {
   fileprivate func filledIn(_ template: Substring) -> String {
     let title = name.split(separator: "-").map { $0.prefix(1).uppercased() + $0.dropFirst() }
-    let own = [
-      "{report}": name, "{Report}": title.joined(), "{label}": label, "{summary}": summary,
-      "{parameters}": parameters.map(reference).joined(separator: "\n        "),
-      "{columns}": Self.schema(columns), "{itemColumns}": Self.schema(itemColumns),
+    let parts = [
+      "report": name, "Report": title.joined(), "label": label, "summary": summary,
+      "parameters": parameters.map(reference).joined(separator: "\n        "),
+      "columns": Self.schema(columns), "itemColumns": Self.schema(itemColumns),
     ]
-    return own.reduce(into: String(template)) { $0.replace($1.key, with: $1.value) }
+    return parts.reduce(into: String(template)) { $0.replace("{\($1.key)}", with: $1.value) }
   }
 
   private func reference(_ parameter: ReportParameter) -> String {

@@ -59,15 +59,12 @@ struct ReceiptRequest {
       } else if receiptData.utf8.contains(UInt8(ascii: " ")) {
         "contains a space: form encoding turns `+` into a space"
       } else if !isBase64(receiptData) {
-        "must be the device's receipt in standard base64, with + and /; a JWS belongs in "
-          + "`signed_transactions`"
+        "must be a receipt in standard base64, with + and /; a JWS belongs in `signed_transactions`"
       } else { nil }
     if let fault { throw Problem.invalid("receipt_data", fault) }
     guard mayBeReceipt(receiptData) else {
-      throw Problem(
-        .receiptRejected,
-        "`receipt_data` is not a receipt: it is neither PKCS#7 nor an iOS 6 property list, or it "
-          + "was cut off.", field: "receipt_data")
+      let detail = "`receipt_data` is neither PKCS#7 nor an iOS 6 property list, or was cut off."
+      throw Problem(.receiptRejected, detail, field: "receipt_data")
     }
     return receiptData
   }
@@ -79,15 +76,11 @@ struct ReceiptRequest {
   private static func mayBeReceipt(_ text: String) -> Bool {
     let head = Base64.decode(standard: Array(text.utf8.prefix(24))) ?? []
     if head.first(where: { $0 > UInt8(ascii: " ") }) == UInt8(ascii: "{") { return true }
-    guard head.count > 2, head[0] == 0x30 else { return false }
-    // In BER, 0x80 and more is the number of bytes of the length; none of them: up to a mark.
-    let lengthBytes = head[1] < 0x80 ? 0 : Int(head[1] & 0x7F)
-    let content = head.dropFirst(2 + lengthBytes)
-    guard lengthBytes <= 4, content.starts(with: signedData) else { return false }
-    let length = head[2..<content.startIndex].reduce(head[1] < 0x80 ? Int(head[1]) : 0) {
-      $0 << 8 | Int($1)
-    }
-    return content.startIndex + length <= text.utf8.count / 4 * 3
+    guard head.first == 0x30, let start = head.dropFirst(2).firstRange(of: signedData)?.lowerBound
+    else { return false }
+    // The first byte of the length, below 0x80, or the bytes after it; none if an end is marked.
+    let length = head[2..<start].reduce(head[1] < 0x80 ? Int(head[1]) : 0) { $0 << 8 | Int($1) }
+    return start + length <= text.utf8.count / 4 * 3
   }
 
   private static func isBase64(_ text: String) -> Bool {

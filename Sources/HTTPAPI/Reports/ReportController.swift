@@ -29,9 +29,9 @@ struct ReportController: Controller {
     let report = try context.report()
     let query = request.query
     let accepted = ["format", "items", "limit"] + report.parameters.map(\.rawValue)
-    if let name = query.names.first(where: { !accepted.map(ExactText.init).contains($0) }) {
+    for (name, _) in query.all(beginningWith: "") where !accepted.contains(name) {
       throw Problem.invalid(
-        name.rawValue, "is not accepted by this report: use \(accepted.joined(separator: ", "))")
+        name, "is not accepted by this report: use \(accepted.joined(separator: ", "))")
     }
     let format = try Self.format(query)
     let choices = try ReportChoices(of: report, from: query)

@@ -199,6 +199,7 @@ struct OrderMatching: Sendable {
     data.orderID = order.uuidString.lowercased()
     data.transactionID = charge.id.transactionID
     data.productID = productID
+    data.transaction = recording.original(of: charge.id)?.line.history[charge.id]
     data.purchasedAt = charge.date
     data.expiresAt = charge.end
     data.revokedAt = charge.revocation?.at

@@ -149,6 +149,13 @@ enum EventRow {
       json.memberIfPresent("original_transaction_id", data.line?.originalTransactionID)
       json.memberIfPresent("transaction_id", data.transactionID)
       json.memberIfPresent("product_id", data.productID)
+      if let transaction = data.transaction {
+        json.member("quantity", transaction.quantity)
+        json.member("period_type", transaction.periodType)
+        json.memberIfPresent("offer_id", transaction.offerID)
+        json.memberIfPresent("price_milliunits", transaction.priceMilliunits)
+        json.memberIfPresent("currency", transaction.currency)
+      }
       json.memberIfPresent("previous_product_id", data.previousProductID)
       json.memberIfPresent("order_id", data.orderID)
       json.memberIfPresent("purchased_at", data.purchasedAt)

@@ -52,6 +52,8 @@ package struct EventData: Hashable, Sendable {
   package var line: OriginalTransactionKey?
   package var transactionID: TransactionID?
   package var productID: ProductID?
+  /// The price, quantity, period type and offer of the charge's transaction.
+  package var transaction: StoreTransaction?
   /// For `product.changed`.
   package var previousProductID: ProductID?
   /// A UUID in lower case.

@@ -28,7 +28,14 @@ package struct OriginalTransactionEvents: Sendable {
       recordedCharges + entries.flatMap(ownerEvents) + revocationEvents + bindingEvents
       + statusEvents
       + phaseEvents + productEvents
-    return items.map { LedgerEvent($0, at: now, account: $1, data: $2) }
+    return items.map { kind, account, data in
+      var data = data
+      if let line = data.line, let id = data.transactionID, let product = data.productID {
+        let key = TransactionKey(line: line, transactionID: id, productID: product)
+        data.transaction = after.line.history[key]
+      }
+      return LedgerEvent(kind, at: now, account: account, data: data)
+    }
   }
 
   private typealias Item = (kind: LedgerEvent.Kind, account: AccountKey?, data: EventData)

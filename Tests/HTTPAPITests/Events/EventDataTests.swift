@@ -29,6 +29,26 @@ struct EventDataTests {
     #expect(EventRow.text(data) == "{\"entitlements\":[\(text),\(text)]}")
   }
 
+  @Test("a charge has its price, quantity, period type and offer")
+  func money() {
+    let key = TransactionKey(.production, "1", "2", "monthly")
+    var record = TransactionRecord(
+      key: key, asOf: Timestamp(milliseconds: 0), purchaseDate: Timestamp(milliseconds: 0),
+      quantity: 3, periodType: .offer, offerID: "winter", priceMilliunits: 9990, currency: "EUR")
+    func text() -> String {
+      var data = EventData()
+      data.transaction = StoreTransaction(
+        record, recorded: RecordingOrder(at: Timestamp(milliseconds: 0), number: 1))
+      return EventRow.text(data)
+    }
+    #expect(
+      text()
+        == #"{"quantity":3,"period_type":"offer","offer_id":"winter","price_milliunits":9990,"#
+        + #""currency":"EUR"}"#)
+    (record.offerID, record.priceMilliunits, record.currency) = (nil, nil, nil)
+    #expect(text() == #"{"quantity":3,"period_type":"offer"}"#)
+  }
+
   @Test("what does not concern an event is left out")
   func members() {
     #expect(EventRow.text(EventData()) == "{}")
