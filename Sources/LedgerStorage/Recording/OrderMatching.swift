@@ -195,14 +195,10 @@ struct OrderMatching: Sendable {
     _ kind: LedgerEvent.Kind, _ order: UUID, of account: AccountKey, _ productID: ProductID,
     _ charge: Charge
   ) {
-    var data = EventData(line: charge.id.line)
+    var data = EventData(charge)
     data.orderID = order.uuidString.lowercased()
-    data.transactionID = charge.id.transactionID
     data.productID = productID
     data.transaction = recording.original(of: charge.id)?.line.history[charge.id]
-    data.purchasedAt = charge.date
-    data.expiresAt = charge.end
-    data.revokedAt = charge.revocation?.at
     events.append(LedgerEvent(kind, at: now, account: account, data: data))
   }
 

@@ -85,7 +85,5 @@ package struct EventData: Hashable, Sendable {
     case noAccount = "nobody"
   }
 
-  package init() {}
-
-  package init(line: OriginalTransactionKey) { self.line = line }
+  package init(line: OriginalTransactionKey? = nil) { self.line = line }
 }

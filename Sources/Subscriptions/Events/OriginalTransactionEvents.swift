@@ -178,7 +178,7 @@ package struct OriginalTransactionEvents: Sendable {
 }
 
 extension EventData {
-  fileprivate init(_ charge: Charge) {
+  package init(_ charge: Charge) {
     self.init(charge.id)
     productID = charge.productID
     purchasedAt = charge.date
@@ -191,11 +191,6 @@ extension EventData {
     self.init(line: charge.line)
     transactionID = charge.transactionID
     productID = charge.productID
-  }
-
-  fileprivate init(line: OriginalTransactionKey?) {
-    self.init()
-    self.line = line
   }
 
   fileprivate func decided(
