@@ -155,11 +155,11 @@ struct IntakeReportTests {
           "submissions_open | - | apple_unavailable | 2 | 9 | Down since eleven.",
           "submissions_open | - | - | 1 | 0 | -",
           "submissions_rejected | - | receipt_rejected 21003 | 2 | 2 | No.",
-          "tellings_accepted | production | ownership | 2 | - | -",
-          "tellings_accepted | production | consumption DELIVERED | 1 | - | 5",
-          "tellings_open | production | set_app_account_token | 1 | 0 | Apple is in trouble.",
-          "tellings_refused | production | ownership 4000185 | 1 | - | -",
-          "tellings_skipped | production | consumption unowned | 1 | - | 5",
+          "write_backs_accepted | production | ownership | 2 | - | -",
+          "write_backs_accepted | production | consumption DELIVERED | 1 | - | 5",
+          "write_backs_open | production | set_app_account_token | 1 | 0 | Apple is in trouble.",
+          "write_backs_refused | production | ownership 4000185 | 1 | - | -",
+          "write_backs_skipped | production | consumption unowned | 1 | - | 5",
         ])
       #expect(
         lines(table, "first_at", "last_at", "oldest_age_ms", "longest_delay_ms")[12]
@@ -301,9 +301,10 @@ struct IntakeReportTests {
           "0 | apple_failures | 3", "0 | notifications_listed | 100",
           "0 | notifications_missed | 2", "0 | notifications_refused | 42",
           "0 | notifications_rejected | 1", "0 | notifications_unbelievable | 1",
-          "0 | submissions_rejected | 1", "0 | tellings_accepted | 3", "0 | tellings_refused | 1",
-          "0 | tellings_skipped | 1", "1 | apple_failures | 1", "4 | submissions_rejected | 2",
-          "8 | tellings_skipped | 1", "11 | apple_failures | 1",
+          "0 | submissions_rejected | 1", "0 | write_backs_accepted | 3",
+          "0 | write_backs_refused | 1",
+          "0 | write_backs_skipped | 1", "1 | apple_failures | 1", "4 | submissions_rejected | 2",
+          "8 | write_backs_skipped | 1", "11 | apple_failures | 1",
         ])
       // This week equals the report of seven days.
       var choices = ReportChoices()

@@ -30,7 +30,7 @@ package struct AppStoreWriteBack: IntakePart {
       .accepted, .refused(httpStatus: nil, code: nil), .skipped(.unowned),
     ]
     counters = CounterTable(
-      "tenure_apple_tellings_total", by: "kind", "outcome",
+      "tenure_write_backs_total", by: "kind", "outcome",
       of: WriteBack.Kind.allCases.flatMap { kind in outcomes.map { [kind.rawValue, $0.name] } })
   }
 

@@ -117,7 +117,7 @@ extension MetricDeclaration {
       "Polls deferred by TENURE_POLLS_PER_HOUR, and write-backs deferred by Apple's limit",
       by: ["queue"]),
     .counter(
-      "tenure_apple_tellings_total",
+      "tenure_write_backs_total",
       "Write-backs of ownership and consumption to Apple: accepted, refused, or not sent",
       by: ["kind", "outcome"]),
 

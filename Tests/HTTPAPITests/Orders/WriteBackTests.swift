@@ -413,19 +413,19 @@ struct WriteBackTests {
       let last = try #require(stage.simulation.truth(of: "phone").last).transactionID
       let open = try await stage.api.get("/v1/reports/intake", as: .admin)
       let measures = open["rows"]?.array?.compactMap { $0["measure"]?.string } ?? []
-      #expect(measures.contains("tellings_open"))
+      #expect(measures.contains("write_backs_open"))
       _ = try await stage.work()
       try await stage.askForMoney(of: last)
       _ = try await stage.work()
 
       let report = try await stage.api.get("/v1/reports/intake", as: .admin)
       let rows = (report["rows"]?.array ?? []).filter {
-        $0["measure"]?.string?.hasPrefix("tellings_") == true
+        $0["measure"]?.string?.hasPrefix("write_backs_") == true
       }
       #expect(
         rows.map { [$0["measure"], $0["cause"], $0["number"]] } == [
-          ["tellings_accepted", "ownership", 1],
-          ["tellings_skipped", "consumption no_consent", 1],
+          ["write_backs_accepted", "ownership", 1],
+          ["write_backs_skipped", "consumption no_consent", 1],
         ])
       let export = try await stage.api.get("/v1/accounts/ben/export", as: .admin)
       let shown = export["write_backs"]?.array ?? []

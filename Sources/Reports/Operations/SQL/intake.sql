@@ -85,14 +85,14 @@ FROM job
 WHERE discarded_at IS NOT NULL OR run_at <= now() AND locked_until IS NULL
 UNION ALL
 -- Write-backs to Apple that are pending; each is a job.
-SELECT 'tellings_open', split_part(subject, '/', 1), NULL, kind, NULL, subject, created_at, 1,
+SELECT 'write_backs_open', split_part(subject, '/', 1), NULL, kind, NULL, subject, created_at, 1,
     attempts, NULL, last_error
 FROM job
 WHERE kind IN ('set_app_account_token', 'send_consumption')
 UNION ALL
 -- Write-backs that Apple accepted or refused, or that were skipped, with Apple's code or the
 -- reason.
-SELECT 'tellings_' || outcome, environment, bundle_id,
+SELECT 'write_backs_' || outcome, environment, bundle_id,
     concat_ws(' ', kind, coalesce(reason, delivery_status), coalesce(error_code, http_status)),
     (sent_at AT TIME ZONE 'UTC')::date, original_transaction_id, sent_at, 1, NULL, NULL,
     transaction_id
@@ -113,12 +113,12 @@ COMMENT ON VIEW report_intake IS
     'notifications_open (not decided or processed yet, with the cause of their retries), '
     'deliveries_waiting and deliveries_parked (webhook deliveries that are pending or failed), '
     'jobs_overdue (due by the database''s clock and not started), jobs_parked (failed) and '
-    'tellings_open (pending write-backs to Apple, by the kind of job). By the day of the verdict: '
+    'write_backs_open (pending write-backs to Apple, by the kind of job). By the day of the verdict: '
     'submissions_rejected and notifications_rejected (rejected by Apple, by its code). By the day: '
     'apple_failures (requests about receipts without a usable response), notifications_refused '
     '(posted, and not a notification from Apple), notifications_listed (in Apple''s history, each '
     'reading counted; readings overlap), notifications_missed (listed and not received, late since '
     'Apple signed them), notifications_unbelievable (listed with invalid signatures), and of '
-    'ownership and consumption write-backs tellings_accepted, tellings_refused (with Apple''s '
-    'code) and tellings_skipped (not sent, with the reason). Environment and app are null if not '
+    'ownership and consumption write-backs write_backs_accepted, write_backs_refused (with Apple''s '
+    'code) and write_backs_skipped (not sent, with the reason). Environment and app are null if not '
     'known (yet).';
