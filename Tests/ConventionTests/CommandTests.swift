@@ -29,7 +29,9 @@ struct CommandTests {
     let demo = Self.preparations(in: readme, before: "swift run -c release tenure demo")
     let test = Self.preparations(in: readme, before: "swift test")
     #expect(demo.count == 1)
-    #expect(demo.map { $0 + " nodejs pgbouncer python3-venv wrk $(apt-cache pkgnames chromium-driver)" } == test)
+    #expect(
+      demo.map { $0 + " nodejs pgbouncer python3-venv wrk $(apt-cache pkgnames chromium-driver)" }
+        == test)
   }
 
   @Test func continuousIntegrationRunsTheCommandOfTheREADME() throws {

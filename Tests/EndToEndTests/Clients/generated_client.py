@@ -90,8 +90,9 @@ assert grant.expires_at is None
 assert call("revoke_grant", grant.grant_id, reason="Ticket 6.").revoked_at
 assert call("export_account", "4711").lines[0].transactions[0].transaction_id == charge
 assert call("erase_account", "4712", reason="Ticket 7.").account_id.startswith("erased-")
-acts = call("list_administrator_acts").acts
-assert {act.action for act in acts} > {m.AdministratorActAction.TRANSFER, m.AdministratorActAction.GRANT}
+actions = call("list_administrator_actions").actions
+kinds = m.AdministratorActionAction
+assert {action.action for action in actions} > {kinds.TRANSFER, kinds.GRANT}
 
 events = call("list_events", limit=1000).events
 kinds = {type(event).__name__ for event in events}
@@ -105,8 +106,8 @@ assert refused.code == m.ProblemCode.WEBHOOKS_OFF
 
 refused = call("receive_notification", status=401, body=m.NotificationVersion1("RENEWAL", "guessed"))
 assert refused.code == m.ProblemCode.WRONG_SECRET
-told = call("receive_notification", body=m.NotificationVersion2(stage["notification"]))
-assert told.notification_id
+received = call("receive_notification", body=m.NotificationVersion2(stage["notification"]))
+assert received.notification_id
 
 reports = [report.name for report in call("list_reports").reports]
 for name in reports:
