@@ -12,7 +12,7 @@ import Testing
 
 /// Submissions during faults of Apple's servers or of the network.
 struct AppleTroubleTests {
-  private static let receipt = "cmVjZWlwdA=="
+  private static let receipt = "e3JlY2VpcHR9"
 
   /// A month of a subscription, bought on the simulation's first day.
   private static let month: JSONValue = [
