@@ -53,7 +53,7 @@ struct TransactionTests {
     try await TestAPI.run { api in
       try await api.describe("coins.100", "coins", type: .consumable)
       for environment in ["Production", "Sandbox"] {
-        let receipt = "e30t\(environment)0000"
+        let receipt = "e30t\(environment.prefix(4))"
         api.apple.answer(receipt, with: Self.answer(environment))
         #expect(try await api.submit("in \(environment)", receipt: receipt).status == 200)
       }
