@@ -112,6 +112,8 @@ struct ArticleRun: Sendable, CustomTestStringConvertible {
   private static func freePort() async throws -> Int {
     while true {
       let port = Int.random(in: freePorts)
+      // It would be replaced, too.
+      guard !ports.contains(where: { "\(port)".contains($0) }) else { continue }
       let channel = try? await ServerBootstrap(group: .singletonMultiThreadedEventLoopGroup)
         .bind(host: "127.0.0.1", port: port).get()
       guard let channel else { continue }
