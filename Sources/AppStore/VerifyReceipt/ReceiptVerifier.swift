@@ -132,3 +132,122 @@ package struct VerifyReceiptRequest: Sendable, CustomStringConvertible {
 
   package var description: String { "verifyReceipt of \(receiptData.utf8.count) bytes" }
 }
+
+/// The verdict on a receipt, with the exchanges that led to it.
+package struct ReceiptVerification: Sendable {
+  package var verdict: ReceiptVerdict
+  /// In order; empty if no request was needed.
+  package var exchanges: [Exchange]
+}
+
+package enum ReceiptVerdict: Hashable, Sendable {
+  /// Verified by Apple; its records show whether it grants anything now.
+  case verified(VerifiedReceipt)
+  /// Permanently rejected.
+  case rejected(ReceiptRejection)
+  /// Undecided; verify again later. Never a reason to revoke access.
+  case retry(ReceiptRetry)
+  /// The configuration prevents verification; alert the operator, keep the receipt and revoke
+  /// nothing.
+  case misconfigured(ReceiptMisconfiguration)
+}
+
+package struct ReceiptRejection: Hashable, Sendable {
+  /// The API's problem codes.
+  package enum Code: String, Sendable {
+    case receiptRejected = "receipt_rejected"
+    case wrongBundleID = "wrong_bundle_id"
+  }
+
+  package var code: Code
+  /// One sentence for the sender of the receipt.
+  package var reason: String
+  /// Nil if the rejection was not Apple's.
+  package var appleStatus: Int?
+}
+
+package struct ReceiptRetry: Hashable, Sendable {
+  /// When to accept a status that may be Apple's error.
+  ///
+  /// Apple has returned 21002 for good receipts, once for a day (2023-02-07, SwiftyStoreKit issue
+  /// 687), and a paid receipt must survive that. Only responses with this status count, and many
+  /// are required over more than a day; other failures in between say nothing about the receipt.
+  package struct Limit: Hashable, Sendable {
+    /// Verifications that must have ended with the status, including the current one.
+    package static let attempts = 12
+    /// Minimum age of the first of them.
+    package static let time: Duration = .days(1)
+
+    package var status: Int
+    /// The verdict once the limit is reached.
+    package var rejection: ReceiptRejection
+
+    /// Whether the verification that ended `now` reaches the limit, given Apple's earlier responses
+    /// about the receipt.
+    package func isReached(
+      after earlier: [(askedAt: Timestamp, answer: [UInt8])], now: Timestamp
+    ) -> Bool {
+      let alike = earlier.filter { ReceiptResponse.status(of: $0.answer) == status }
+      guard let first = alike.map(\.askedAt).min() else { return false }
+      return alike.count + 1 >= Self.attempts && now - first > Self.time
+    }
+  }
+
+  package var reason: String
+  package var appleStatus: Int?
+  /// The time before which Apple asked not to retry.
+  package var notBefore: Timestamp?
+  /// Nil: retried until the retry window ends.
+  package var limit: Limit?
+}
+
+/// An error in the configuration.
+package struct ReceiptMisconfiguration: Hashable, Sendable {
+  /// One sentence for the operator, without secrets.
+  package var reason: String
+  package var appleStatus: Int?
+}
+
+/// The meaning of each verifyReceipt `status`.
+///
+/// See https://developer.apple.com/documentation/appstorereceipts/status. A status concerns the
+/// receipt, Apple or the configuration; only the first kind may remove a receipt from the queue.
+enum VerifyReceiptStatus: Hashable {
+  /// The body contains the decoded receipt.
+  case verified
+  /// The receipt belongs to the other environment.
+  case elsewhere(Environment)
+  case wrongSecret
+  /// Permanently rejected.
+  case rejected(String)
+  /// Undecided.
+  case retry(String)
+  /// Usually the receipt's fault and sometimes Apple's; rejected after several attempts.
+  case limitedRetry(String)
+  /// The request or the configuration is wrong; nothing is known about the receipt.
+  case misconfigured(String)
+
+  /// `isRetryable` is Apple's `is-retryable`, which only comes with 21100 to 21199.
+  init(_ status: Int, isRetryable: Bool?) {
+    self =
+      switch status {
+      case 0: .verified
+      case 21000: .misconfigured("Apple did not receive a POST request: a proxy may rewrite it")
+      case 21002: .limitedRetry("Apple reports a malformed receipt, or has an outage")
+      case 21003: .rejected("Apple could not authenticate the receipt")
+      case 21004: .wrongSecret
+      case 21005: .retry("Apple's receipt server is currently unavailable")
+      // Valid, but the subscription has expired: used for old receipts, with the body.
+      case 21006: .verified
+      case 21007: .elsewhere(.sandbox)
+      case 21008: .elsewhere(.production)
+      case 21009: .retry("Apple had an internal data access error")
+      case 21010: .rejected("Apple does not know the customer's account, or has deleted it")
+      case 21100...21199 where isRetryable == false:
+        .rejected("Apple had an internal data access error and asks not to retry")
+      case 21100...21199: .retry("Apple had an internal data access error")
+      // 21001 is no longer sent, so it is treated like any unknown number.
+      default: .retry("Apple returned an undocumented status")
+      }
+  }
+}

@@ -7,8 +7,8 @@ import Postgres
 import Subscriptions
 import Synchronization
 
-/// What a customer with a monthly subscription adds to the database in a year in which the app is
-/// launched and Apple is polled every day.
+/// The entries and bytes that a customer with a monthly subscription adds in a year, with a launch
+/// and a poll every day.
 struct CustomerYear: Sendable, Encodable {
   static let customers = 20
   static let days = 365

@@ -417,7 +417,7 @@ extension Job {
     let keys = lines.map { Key.pollStatus($0) }
     return """
       INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
-      SELECT \(Kind.pollStatus), subject, queue, \(RenewalSchedule.quiet), \(now), \(now)
+      SELECT \(Kind.pollStatus), subject, queue, \(PollSchedule.quiet), \(now), \(now)
       FROM unnest(\(keys.map(\.subject)), \(keys.map(\.queue)))
         AS line (subject, queue)
       ON CONFLICT (kind, subject) DO UPDATE SET \(reset) WHERE tenure.job.discarded_at IS NOT NULL

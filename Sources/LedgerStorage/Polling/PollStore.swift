@@ -48,11 +48,11 @@ package struct PollStore: LedgerStore {
 
   private func nextPoll(
     of original: RecordedOriginalTransaction, at now: Timestamp
-  ) -> (line: OriginalTransactionKey, poll: RenewalSchedule.Appointment)? {
+  ) -> (line: OriginalTransactionKey, poll: PollSchedule.Appointment)? {
     guard
-      let plan = RenewalSchedule.Subject(
+      let plan = PollSchedule.Subject(
         original.line, original.rule, hasNotifications: notificationMemory.contains),
-      let poll = RenewalSchedule.next(plan, after: now)
+      let poll = PollSchedule.next(plan, after: now)
     else { return nil }
     return (plan.id, poll)
   }
@@ -131,9 +131,9 @@ package struct PollStore: LedgerStore {
       guard let job = asked.job else { return [] }
       return try await ending(job, of: asked.line, at: now, in: transaction)
     }
-    let plan = RenewalSchedule.Subject(
+    let plan = PollSchedule.Subject(
       original.line, original.rule, polledAt: now, hasNotifications: notificationMemory.contains)
-    guard let plan, let next = RenewalSchedule.next(plan, after: now) else {
+    guard let plan, let next = PollSchedule.next(plan, after: now) else {
       if let job = asked.job, original.line.awaitsApple {
         return job.discarding(because: ImportStore.noCharge, at: now)
       }
@@ -173,7 +173,7 @@ package struct PollStore: LedgerStore {
     var reader = OriginalTransactionReader(isLocking: false)
     try await reader.read([line], in: transaction)
     var plan = reader.originals.first.flatMap {
-      RenewalSchedule.Subject(
+      PollSchedule.Subject(
         $0.line, $0.rule, polledAt: now, hasNotifications: notificationMemory.contains)
     }
     if asExpired {
@@ -181,7 +181,7 @@ package struct PollStore: LedgerStore {
       plan?.isRevoked = false
     }
     // Linked original transactions share one poll, that of the one with the latest charge.
-    guard let plan, plan.id == line, let next = RenewalSchedule.next(plan, after: now) else {
+    guard let plan, plan.id == line, let next = PollSchedule.next(plan, after: now) else {
       // An imported owner that Apple can't confirm needs attention.
       if reader.originals.first?.line.awaitsApple == true {
         return job.discarding(because: ImportStore.noCharge, at: now)

@@ -10,8 +10,8 @@ struct RenewalPlanTests {
     days: Double = 30, autoRenews: Bool = true, phase: RenewalStatus.Phase = .undisturbed,
     isRevoked: Bool = false, isCommitment: Bool = false, polled: Double? = 0,
     hasNotifications: Bool = true
-  ) -> RenewalSchedule.Subject {
-    RenewalSchedule.Subject(
+  ) -> PollSchedule.Subject {
+    PollSchedule.Subject(
       id: mainKey, isSubscription: true, periodStart: day(30 - days), periodEnd: day(30),
       autoRenews: autoRenews, phase: phase, isRevoked: isRevoked, isCommitment: isCommitment,
       lastPolledAt: polled.map { day($0) }, hasNotifications: hasNotifications)
@@ -19,8 +19,8 @@ struct RenewalPlanTests {
 
   private static func bought(
     polled: Double? = nil, isRevoked: Bool = false, hasNotifications: Bool = false
-  ) -> RenewalSchedule.Subject {
-    RenewalSchedule.Subject(
+  ) -> PollSchedule.Subject {
+    PollSchedule.Subject(
       id: mainKey, isSubscription: false, periodStart: day(30), periodEnd: nil,
       isRevoked: isRevoked, lastPolledAt: polled.map { day($0) },
       hasNotifications: hasNotifications)
@@ -41,7 +41,7 @@ struct RenewalPlanTests {
   private static let minute = 1.0 / 1440
 
   // swift-format-ignore
-  static let rows: [(String, RenewalSchedule.Subject, now: Double, Expected?)] = [
+  static let rows: [(String, PollSchedule.Subject, now: Double, Expected?)] = [
     // In the period: before Apple charges, and at the end.
     ("a new month",                      line(),                                      0,    on(30 - 26 * hour, .hours(1), 1)),
     ("a new year",                       line(days: 365),                             0,    on(30 - 26 * hour, .hours(1), 1)),
@@ -87,9 +87,9 @@ struct RenewalPlanTests {
 
   @Test(arguments: rows)
   func appointments(
-    name: String, line: RenewalSchedule.Subject, now: Double, expected: Expected?
+    name: String, line: PollSchedule.Subject, now: Double, expected: Expected?
   ) throws {
-    let next = RenewalSchedule.next(line, after: day(now))
+    let next = PollSchedule.next(line, after: day(now))
     guard let expected else {
       #expect(next == nil)
       return
@@ -106,7 +106,7 @@ struct RenewalPlanTests {
   func withoutEnd() {
     var line = Self.line()
     line.periodEnd = nil
-    #expect(RenewalSchedule.next(line, after: day(0)) == nil)
+    #expect(PollSchedule.next(line, after: day(0)) == nil)
   }
 
   @Test("What ends at one moment is not asked about at one")
@@ -114,7 +114,7 @@ struct RenewalPlanTests {
     let moments = (0..<1000).compactMap { number -> Timestamp? in
       var line = Self.line(polled: 29)
       line.id = OriginalTransactionKey(.production, OriginalTransactionID("\(2_000_000 + number)"))
-      return RenewalSchedule.next(line, after: day(29))?.at
+      return PollSchedule.next(line, after: day(29))?.at
     }
     let perSecond = Dictionary(grouping: moments) { $0.milliseconds / 1000 }
     #expect(moments.count == 1000)
@@ -124,14 +124,14 @@ struct RenewalPlanTests {
 
   // MARK: Properties
 
-  private static func randomLine(_ generator: inout SeededGenerator) -> RenewalSchedule.Subject {
+  private static func randomLine(_ generator: inout SeededGenerator) -> PollSchedule.Subject {
     let lengths = [0.002, 0.0035, 1, 7, 30, 90, 365, 366]
     let (start, length) = (Double(generator.number(0...500)), generator.pick(from: lengths))
     let phases: [RenewalStatus.Phase] = [
       .undisturbed, .undisturbed, .expired, .billingRetry,
       .gracePeriod(until: day(start + length + Double(generator.number(-3...28)))),
     ]
-    return RenewalSchedule.Subject(
+    return PollSchedule.Subject(
       id: OriginalTransactionKey(
         generator.pick(.production, .sandbox),
         OriginalTransactionID("\(generator.number(1...99_999_999))")),
@@ -149,15 +149,15 @@ struct RenewalPlanTests {
       var line = Self.randomLine(&generator)
       let now = line.periodStart + .hours(generator.number(-100...12_000))
       line.lastPolledAt = now
-      guard let next = RenewalSchedule.next(line, after: now) else { return nil }
+      guard let next = PollSchedule.next(line, after: now) else { return nil }
       if next.at <= now { return "\(next) is not after \(now)" }
       if !(0...2).contains(next.priority) { return "\(next)" }
-      if RenewalSchedule.next(line, after: now) != next { return "another one" }
+      if PollSchedule.next(line, after: now) != next { return "another one" }
       let between =
         now
         + .milliseconds(
           Int64.random(in: 0..<(next.at - now).inMilliseconds, using: &generator))
-      let again = RenewalSchedule.next(line, after: between)
+      let again = PollSchedule.next(line, after: between)
       return again == next ? nil : "\(String(describing: again)) is not \(next) of \(line)"
     }
   }
@@ -167,8 +167,8 @@ struct RenewalPlanTests {
     forAll("A plan comes to its end", iterations: 250) { generator in
       var line = Self.randomLine(&generator)
       var now = line.periodStart
-      var kept: [RenewalSchedule.Appointment] = []
-      while let next = RenewalSchedule.next(line, after: now) {
+      var kept: [PollSchedule.Appointment] = []
+      while let next = PollSchedule.next(line, after: now) {
         if next.at <= now { return "\(next) is not after \(now) for \(line)" }
         kept.append(next)
         // A worker comes a little later, and Apple takes its time.
@@ -191,11 +191,11 @@ struct RenewalPlanTests {
       line.isSubscription = true
       line.lastPolledAt = line.periodStart
       let now = line.periodStart + .hours(generator.number(0...12_000))
-      let missed = RenewalSchedule.appointments(of: line).contains {
+      let missed = PollSchedule.appointments(of: line).contains {
         $0.at <= now && $0.at > line.periodStart
       }
       guard missed else { return nil }
-      guard let next = RenewalSchedule.next(line, after: now) else { return "it is forgotten" }
+      guard let next = PollSchedule.next(line, after: now) else { return "it is forgotten" }
       return next.at <= now + .hours(1) + ms ? nil : "only at \(next.at)"
     }
   }

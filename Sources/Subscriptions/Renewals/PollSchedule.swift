@@ -3,7 +3,7 @@
 /// Most changes happen at the end of a period, and a switched-off auto-renew must be known before
 /// Apple charges: so Apple is polled shortly before the end and at it, then in growing intervals
 /// while it retries the charge, and seldom about ended subscriptions.
-package enum RenewalSchedule {
+package enum PollSchedule {
   /// A subscription as it is known.
   package struct Subject: Hashable, Sendable {
     package var id: OriginalTransactionKey
@@ -171,7 +171,7 @@ package enum RenewalSchedule {
   }
 }
 
-extension RenewalSchedule.Subject {
+extension PollSchedule.Subject {
   /// The state of an original transaction with those that Apple links; nil without a charge.
   ///
   /// - Parameters:
