@@ -1470,9 +1470,10 @@ CREATE TABLE movement (
 );
 COMMENT ON TABLE movement IS
     'Projection: dated, signed changes, and when each was known. [by original_transaction_id]';
--- By time; the movements of one original transaction are read by primary key.
-CREATE INDEX movement_by_time ON movement (environment, kind, at);
-CREATE INDEX movement_by_origin ON movement (environment, kind, origin_at)
+-- By time. The environment is not the first column: before the table was analyzed, the planner
+-- would read one original transaction by it instead of by the primary key.
+CREATE INDEX movement_by_time ON movement (kind, environment, at);
+CREATE INDEX movement_by_origin ON movement (kind, environment, origin_at)
     WHERE kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost');
 CREATE INDEX movement_refunded
     ON movement (environment, charge_original_transaction_id, transaction_id, product_id)
