@@ -314,6 +314,11 @@ extension OriginalTransaction {
     }
   }
 
+  /// The terms of a charge without its owner and the catalogue's price.
+  package func reportedTerms(of charge: Charge) -> ChargeTerms {
+    terms(of: charge, owner: nil, in: Catalogue([]))
+  }
+
   private func terms(of charge: Charge, owner: AccountKey?, in catalogue: Catalogue)
     -> ChargeTerms
   {
