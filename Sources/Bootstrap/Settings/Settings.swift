@@ -172,6 +172,10 @@ package struct Settings: Sendable {
     unread = source.unread
     if needs.contains(.apiKeys), readKeys != nil { _ = read { try apiKeys() } }
     if needs.contains(.apps), readApps != nil { _ = read { try appStoreApps() } }
+    // A fault is often a misspelled name: without it, the setting looks missing.
+    if !faults.isEmpty {
+      faults += unread.map { SettingError(name: $0, fault: "unknown setting") }
+    }
     if let first = faults.first { throw faults.count == 1 ? first : SettingErrors(all: faults) }
   }
 

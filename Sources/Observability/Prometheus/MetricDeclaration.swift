@@ -1,3 +1,8 @@
+/// The version of all programs, as `tenure --version`, logs, `/healthz` and a metric show it.
+package enum TenureVersion {
+  package static let current = "1.0.0"
+}
+
 /// The name, type and labels of an exported metric.
 ///
 /// Only these are exported, so neither libraries nor made-up label values can bloat Prometheus.
@@ -170,6 +175,7 @@ extension MetricDeclaration {
       "tenure_apple_budget_left", "Polls and write-backs available immediately, as of the last one",
       by: ["name"]),
 
+    .gauge("tenure_build_info", "1, with the version of this program", by: ["version"]),
     .gauge("tenure_schema_version", "Database schema version used by this program"),
     .gauge("process_start_time_seconds", "Start time of the process, in seconds since 1970"),
     .gauge("process_resident_memory_bytes", "Resident memory of the process"),

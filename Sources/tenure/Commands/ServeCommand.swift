@@ -41,7 +41,11 @@ struct ServeCommand: AsyncParsableCommand {
         host: host, port: port,
         limits: ConnectionLimits(connections: settings.httpMaxConnections)
       ) { port in
-        logger.info("Serving", metadata: ["http.url": "http://\(host):\(port)"])
+        logger.info(
+          "Serving",
+          metadata: [
+            "http.url": "http://\(host):\(port)", "service.version": "\(TenureVersion.current)",
+          ])
       }
       return [
         application, assembly.catalogueRefresh, assembly.heartbeat(),

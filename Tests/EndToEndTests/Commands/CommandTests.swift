@@ -5,6 +5,7 @@ import Foundation
 import JSONText
 import NIOCore
 import NIOPosix
+import Observability
 import Postgres
 import ScratchDatabases
 import Subscriptions
@@ -31,6 +32,41 @@ struct CommandTests {
       #expect(outcome.output.contains("\n  \(command) "), "\(command)")
     }
     #expect(outcome.errors.isEmpty)
+  }
+
+  @Test("the version is that of logs, /healthz and metrics")
+  func version() async throws {
+    let outcome = try await TenureProgram.run("--version")
+    #expect(outcome.status == 0)
+    #expect(outcome.output == TenureVersion.current + "\n")
+  }
+
+  @Test(
+    "an unknown command is an error that suggests the nearest one",
+    arguments: [
+      (["srve"], "There is no command srve: did you mean serve?"),
+      (["help", "migrat"], "There is no command migrat: did you mean migrate?"),
+      (["help", "nosuch"], "There is no command nosuch."),
+    ])
+  func unknownCommand(arguments: [String], fault: String) async throws {
+    let outcome = try await TenureProgram.run(arguments: arguments)
+    #expect(outcome.status == 64)
+    #expect(outcome.errors.contains(fault), "\(outcome.errors)")
+  }
+
+  @Test("a misspelled setting is named beside the fault that it causes")
+  func misspelledSetting() async throws {
+    let source = try await SettingSource(
+      environment: ["TENURE_BUNDEL_IDS": "com.example.app", "TENURE_API_KEYS": ""])
+    let error = #expect(throws: SettingErrors.self) {
+      try Settings(source, needing: [.apps])
+    }
+    let text = error?.description ?? ""
+    #expect(
+      text.contains("TENURE_BUNDEL_IDS (did you mean TENURE_BUNDLE_IDS?): unknown setting"),
+      "\(text)")
+    #expect(source.unread == ["TENURE_BUNDEL_IDS (did you mean TENURE_BUNDLE_IDS?)"])
+    #expect("TENURE_COMPLETELY_ELSE".nearest(in: ["TENURE_BUNDLE_IDS"]) == nil)
   }
 
   @Test("every command has help", arguments: commands)

@@ -4,6 +4,7 @@ import Hummingbird
 import HummingbirdTesting
 import JSONText
 import LedgerStorage
+import Observability
 import Postgres
 import Subscriptions
 import Testing
@@ -65,6 +66,8 @@ struct MetricsPageTests {
       let first = try await metrics(api)
       #expect(first.contains("\ntenure_database_readable 1\n"))
       #expect(first.contains(#"tenure_jobs_parked{kind="reconcile"} 0"#))
+      let version = TenureVersion.current
+      #expect(first.contains("\ntenure_build_info{version=\"\(version)\"} 1\n"))
       #expect(first.contains("\ntenure_schema_version \(SchemaMigrator.currentVersion)\n"))
       try await api.database.execute(
         """
