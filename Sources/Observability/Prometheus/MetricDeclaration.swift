@@ -46,6 +46,8 @@ extension MetricDeclaration {
   private static let quick = [
     0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
   ]
+  /// Few, because there is a histogram for each route.
+  private static let perRoute = [0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 1, 10]
   /// Up to minutes, for calls to other servers.
   private static let slow = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
@@ -60,7 +62,7 @@ extension MetricDeclaration {
       "tenure_http_requests_total", "Requests by route and status class",
       by: ["method", "route", "status"]),
     .histogram(
-      "tenure_http_request_duration_seconds", quick,
+      "tenure_http_request_duration_seconds", perRoute,
       "Time from a request's head to its response's head", by: ["method", "route"]),
     .gauge("tenure_http_requests_in_flight", "Requests in progress"),
     .gauge("tenure_http_connections", "Open connections"),
