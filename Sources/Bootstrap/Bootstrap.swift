@@ -139,6 +139,26 @@ package struct Assembly: Sendable {
     SchemaWatch(schema: schema, ending: ending, logger: logger)
   }
 
+  /// Takes over changed keys of `TENURE_API_KEYS_FILE` within seconds, without a restart.
+  package func keyReload(of keys: APIKeys) -> UntilShutdown {
+    UntilShutdown("KeyReload") { [settings, logger] in
+      var lastFault = ""
+      while (try? await Task.sleep(for: .seconds(2))) != nil {
+        do {
+          if keys.replace(by: try settings.apiKeys()) {
+            logger.notice("The API keys were reloaded")
+          }
+          lastFault = ""
+        } catch {
+          // Once for each fault: the file may stay wrong for long.
+          guard "\(error)" != lastFault else { continue }
+          lastFault = "\(error)"
+          logger.error("The API keys stay as they are", metadata: ["error": "\(error)"])
+        }
+      }
+    }
+  }
+
   package var catalogueRefresh: UntilShutdown {
     UntilShutdown("CatalogueRefresh") { [catalogue] in await catalogue.run() }
   }

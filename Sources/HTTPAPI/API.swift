@@ -199,16 +199,19 @@ extension API {
     let events = EventController(api: self)
     app.get("/v1/events", use: events.list)
 
+    // Role support.
+    let administration = AdministrationController(api: self)
+    router.group().add(middleware: permission(.support))
+      .post("/v1/transactions/{transaction_id}/owner", use: administration.transfer)
+      .delete("/v1/transactions/{transaction_id}/owner", use: administration.release)
+      .post("/v1/grants", use: administration.grant)
+      .delete("/v1/grants/{grant_id}", use: administration.revoke)
+
     // Role admin.
     let admin = router.group().add(middleware: permission(.admin))
     admin.put("/v1/products/{product_id}", use: products.put)
-    let administration = AdministrationController(api: self)
     admin
-      .post("/v1/transactions/{transaction_id}/owner", use: administration.transfer)
-      .delete("/v1/transactions/{transaction_id}/owner", use: administration.release)
       .post("/v1/accounts/{account_id}/merge", use: administration.merge)
-      .post("/v1/grants", use: administration.grant)
-      .delete("/v1/grants/{grant_id}", use: administration.revoke)
       .delete("/v1/accounts/{account_id}", use: administration.erase)
       .get("/v1/accounts/{account_id}/export", use: administration.export)
       .get("/v1/administrator-actions", use: administration.actions)

@@ -44,7 +44,7 @@ struct AccountPageController: Controller {
       on: account.key, grants.map(\.grant.id))
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
-    frame.actions = Self.actions(for: account)
+    frame.actions = Self.actions(for: account, by: context.caller?.role)
     return PageRenderer.response(
       (
         page: frame, verdict: verdict.text, verdictTone: verdict.tone,
@@ -124,14 +124,16 @@ struct AccountPageController: Controller {
       + " were deleted, possibly some of this account."
   }
 
-  private static func actions(for account: Account) -> [PageLink] {
+  private static func actions(for account: Account, by role: APIKeys.Role?) -> [PageLink] {
     guard !account.isErased else { return [] }
     func link(_ label: String, _ form: String, isDanger: Bool = false) -> PageLink {
       PageLink(label: label, href: AdminURL.account(account.id, form: form), isDanger: isDanger)
     }
     // A merged account can't receive grants or further merges.
-    let gifts = [link("Grant…", "grant"), link("Merge…", "merge")]
-    return (account.mergedInto == nil ? gifts : [])
+    let isMerged = account.mergedInto != nil
+    let grant = isMerged ? [] : [link("Grant…", "grant")]
+    guard role == .admin else { return grant }
+    return grant + (isMerged ? [] : [link("Merge…", "merge")])
       + [link("Export…", "export"), link("Erase…", "erase", isDanger: true)]
   }
 

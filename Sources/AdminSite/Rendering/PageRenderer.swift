@@ -30,19 +30,21 @@ struct PageRenderer: Sendable {
   ) -> PageFrame {
     guard let session = context.admin.session else { return PageFrame(title: title) }
     return PageFrame(
-      title: title, administrator: session.administrator, csrfToken: session.formToken,
-      navigation: navigation(at: current, parked: parked), flash: context.admin.flash)
+      title: title, administrator: session.caller.name, csrfToken: session.formToken,
+      navigation: navigation(of: session.caller.role, at: current, parked: parked),
+      flash: context.admin.flash)
   }
 
   /// Bounds the time that counting takes.
   private static let mostCounted = 1000
 
-  private static func navigation(at current: String?, parked: Int)
+  private static func navigation(of role: APIKeys.Role, at current: String?, parked: Int)
     -> [(heading: String?, items: [PageFrame.NavigationItem])]
   {
     func item(_ label: String, _ href: String, badge: String? = nil) -> PageFrame.NavigationItem {
       (label, href, href == current, badge)
     }
+    guard role == .admin else { return [(nil, [item("Search", AdminURL.search(""))])] }
     let count = parked >= mostCounted ? "\(mostCounted)+" : "\(parked)"
     return [
       (nil, [item("Overview", AdminURL.overview)]),

@@ -70,7 +70,7 @@ package struct Settings: Sendable {
   package var isClockSet = false
   /// Names that look like settings but aren't.
   package var unread: [String] = []
-  private var apiKeyText: Secret<String>?
+  private var source: SettingSource?
   /// The setting that lists the apps.
   private var appsSetting = "TENURE_BUNDLE_IDS"
 
@@ -119,7 +119,7 @@ package struct Settings: Sendable {
     set(&metricsHost) { try source.string("TENURE_METRICS_HOST") }
     set(&metricsPort) { try source.integer("TENURE_METRICS_PORT", in: 0...65_535) }
     let readKeys = read { try source.secret("TENURE_API_KEYS") as Secret<String>?? }
-    apiKeyText = readKeys ?? nil
+    self.source = source
     if read({ try source.string("TENURE_APPS") }) != nil { appsSetting = "TENURE_APPS" }
     let readApps = read { try Self.apps(source) }
     apps = readApps ?? apps
@@ -179,16 +179,18 @@ package struct Settings: Sendable {
     if let first = faults.first { throw faults.count == 1 ? first : SettingErrors(all: faults) }
   }
 
+  /// Reads the API keys, each time anew if they are in a file.
+  ///
   /// - Throws: ``SettingError`` if there are no keys.
   package func apiKeys() throws -> APIKeys {
     let name = "TENURE_API_KEYS"
-    guard let apiKeyText else {
+    guard let text = try source?.secret(name) else {
       throw SettingError(
         name: name,
-        fault: "required: no API keys are configured (name:role:secret, comma separated, role app "
-          + "or admin)")
+        fault: "required: no API keys are configured (name:role:secret, comma separated, role app, "
+          + "support or admin)")
     }
-    return try SettingError.naming(name) { try APIKeys(parsing: apiKeyText) }
+    return try SettingError.naming(name) { try APIKeys(parsing: text) }
   }
 
   /// - Throws: ``SettingError`` if there are no apps.

@@ -48,7 +48,7 @@ struct ServeCommand: AsyncParsableCommand {
           ])
       }
       return [
-        application, assembly.catalogueRefresh, assembly.heartbeat(),
+        application, assembly.keyReload(of: keys), assembly.catalogueRefresh, assembly.heartbeat(),
         assembly.schemaWatch(ending: .nothing),
       ] + assembly.replicaWatch + (withWorker ? assembly.worker() : [])
     }

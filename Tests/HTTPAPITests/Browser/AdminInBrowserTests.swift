@@ -31,7 +31,7 @@ struct AdminInBrowserTests {
       try await browser.open("/admin/search")
       try await browser.type("admin-secret-for-tryings", into: "#key")
       try await browser.click("button.primary")
-      try await browser.see("Invalid admin key.")
+      try await browser.see("Invalid key.")
       try await browser.type("admin-secret-for-trying", into: "#key")
       try await browser.click("button.primary")
       try await browser.arrive(at: "/admin/search")

@@ -100,7 +100,8 @@ struct TestAPI: Sendable {
       reports: ReportReader(database: database),
       schema: SchemaMigrator(database: database, logger: logger),
       keys: try APIKeys(
-        parsing: "shop:app:app-secret-for-trying, ops:admin:admin-secret-for-trying"),
+        parsing: "shop:app:app-secret-for-trying, desk:support:support-secret-for-trying, "
+          + "ops:admin:admin-secret-for-trying"),
       logger: logger,
       now: now)
     api.site = AdminSite(of: api)
@@ -114,6 +115,7 @@ struct TestAPI: Sendable {
     case anonymous
     case stranger
     case app
+    case support
     case admin
 
     var authorization: String? {
@@ -121,6 +123,7 @@ struct TestAPI: Sendable {
       case .anonymous: nil
       case .stranger: "Bearer no-such-secret"
       case .app: "Bearer app-secret-for-trying"
+      case .support: "Bearer support-secret-for-trying"
       case .admin: "Bearer admin-secret-for-trying"
       }
     }
