@@ -7,10 +7,12 @@ import Subscriptions
 /// The administrators' pages: their routes, and the services they share with the API.
 package struct AdminSite: Site {
   private let api: API
+  private let proxy: TrustedProxy?
 
-  /// Makes the pages for an API.
-  package init(of api: API) {
+  /// - Parameter proxy: Signs people in, besides keys; nil: none.
+  package init(of api: API, proxy: TrustedProxy? = nil) {
     self.api = api
+    self.proxy = proxy
     // An unreadable template fails now, not at the first request.
     _ = PageRenderer.library
   }
@@ -18,7 +20,7 @@ package struct AdminSite: Site {
   package func serves(_ path: String) -> Bool { AdminURL.contains(path) }
 
   package func addMiddleware(to router: Router<APIContext>) {
-    router.addMiddleware { AdminAnswers(api: api) }
+    router.addMiddleware { AdminAnswers(api: api, proxy: proxy) }
   }
 
   package func addRoutes(to router: Router<APIContext>) {

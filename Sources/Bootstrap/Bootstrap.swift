@@ -122,7 +122,7 @@ package struct Assembly: Sendable {
       ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
       entitlements: entitlements, reports: reports, schema: schema, keys: keys, logger: logger,
       now: clock.now)
-    api.site = AdminSite(of: api)
+    api.site = AdminSite(of: api, proxy: settings.adminProxy)
     return api
   }
 

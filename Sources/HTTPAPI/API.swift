@@ -122,7 +122,7 @@ package struct APIContext: RequestContext, Sendable {
   }
 
   /// The address of the client or of its proxy.
-  var remoteAddress: String { channel.remoteAddress?.ipAddress ?? "unknown" }
+  package var remoteAddress: String { channel.remoteAddress?.ipAddress ?? "unknown" }
 
   /// The route's template, which has no account ID in it; `none` for a path without a route.
   var route: String {

@@ -140,6 +140,7 @@ private struct PageContentType: MustacheContentType {
 /// Reads the session, adds security headers and shows errors as pages, for paths under `/admin`.
 struct AdminAnswers: RouterMiddleware, Controller {
   let api: API
+  let proxy: TrustedProxy?
 
   func handle(
     _ request: Request, context: APIContext,
@@ -151,7 +152,11 @@ struct AdminAnswers: RouterMiddleware, Controller {
 
     var response: Response
     do {
-      context.admin.session = try await session(of: request)
+      if let session = proxy?.session(of: request, from: context.remoteAddress) {
+        context.admin.session = session
+      } else {
+        context.admin.session = try await session(of: request)
+      }
       context.admin.flash = sealed.flatMap { context.admin.session?.flash(sealed: $0) }
       response = try await next(request, context)
     } catch let error as HTTPParserError {

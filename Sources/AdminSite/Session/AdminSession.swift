@@ -38,6 +38,16 @@ struct AdminSession: Sendable {
     claim = "\(name).\(end.milliseconds).\(Base64.encode(url: id))"
   }
 
+  /// The session of a person whom a proxy signed in; it lasts for one request, and its forms are
+  /// valid as long as the proxy's secret.
+  init(of caller: APIKeys.Caller, signedInByProxyWith secret: Secret<String>) {
+    self.caller = caller
+    key = Secret(SymmetricKey(data: Array(SHA256.hash(data: Array(secret.revealed.utf8)))))
+    id = []
+    end = Timestamp(milliseconds: .max)
+    claim = "proxy.\(Base64.encode(url: caller.name.utf8))"
+  }
+
   /// Nil for a cookie that is forged, expired, or signed with a removed key.
   init?(cookie: String, keys: APIKeys, at now: Timestamp) {
     let parts = cookie.split(separator: ".", omittingEmptySubsequences: false)

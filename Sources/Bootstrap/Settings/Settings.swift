@@ -1,3 +1,4 @@
+package import AdminSite
 package import AppStore
 package import BackgroundJobs
 import Foundation
@@ -70,6 +71,8 @@ package struct Settings: Sendable {
   package var isClockSet = false
   /// Names that look like settings but aren't.
   package var unread: [String] = []
+  /// Nil: people log in with keys only.
+  package var adminProxy: TrustedProxy?
   private var source: SettingSource?
   /// The setting that lists the apps.
   private var appsSetting = "TENURE_BUNDLE_IDS"
@@ -161,6 +164,7 @@ package struct Settings: Sendable {
         "TENURE_ORDER_EXPIRY", in: .days, .hours, atMost: .days(3650), example: "7d or 12h")
     }
     set(&webhook) { try Self.webhook(source) }
+    set(&adminProxy) { try Self.adminProxy(source) }
     set(&traces) { try Self.traces(source) }
     set(&pollsPerHour) { try source.integer("TENURE_POLLS_PER_HOUR", in: 0...1_000_000_000) }
     set(&logLevel) { try source.choice("TENURE_LOG_LEVEL") }

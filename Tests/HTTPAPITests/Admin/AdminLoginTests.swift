@@ -195,6 +195,57 @@ struct AdminLoginTests {
     }
   }
 
+  @Test func `a trusted proxy signs people in, and its header fields count from nobody else`()
+    async throws
+  {
+    func proxy(_ address: String) -> TrustedProxy {
+      TrustedProxy(
+        addresses: [address], secret: "proxy-secret-for-trying",
+        userField: .token("X-Forwarded-Email"), groupsField: .token("X-Forwarded-Groups"),
+        roles: ["desk": .support, "ops team": .admin])
+    }
+    func fields(
+      groups: String, secret: String = "proxy-secret-for-trying", user: String = "ann@example.com"
+    ) -> HTTPFields {
+      [
+        .token("X-Forwarded-Email"): user, .token("X-Forwarded-Groups"): groups,
+        .token(TrustedProxy.secretField): secret,
+      ]
+    }
+    try await TestAPI.run(choices: .init(proxy: proxy("127.0.0.1")), .live) { api in
+      #expect(try await api.call(.put, "/v1/accounts/petra", [:]).status < 300)
+      var browser = AdminBrowser(api)
+      for (groups, status) in [("staff, ops team,desk", 200), ("ops team", 200)] {
+        let page = try await browser.get("/admin/parked", headers: fields(groups: groups))
+        #expect(page.status == status)
+        #expect(page.contains("<span>ann@example.com</span>"))
+      }
+      #expect(try await browser.get("/admin/parked", headers: fields(groups: "desk")).status == 403)
+      for made in [
+        fields(groups: "staff"), fields(groups: "Ops team"), fields(groups: ""),
+        fields(groups: "ops team", secret: "proxy-secret-for-tryinh"),
+        fields(groups: "ops team", secret: ""), fields(groups: "ops team", user: "a b"), [:],
+      ] {
+        #expect(try await browser.get("/admin/parked", headers: made).status == 303, "\(made)")
+      }
+      // A form needs the token of the person's page.
+      let desk = fields(groups: "desk")
+      #expect(
+        try await browser.get("/admin/accounts/petra/grant", headers: desk).status == 200)
+      let grant = [("entitlement", "pro"), ("reason", "r"), ("confirmed", "yes")]
+      let other = fields(groups: "desk", user: "eve@example.com")
+      #expect(
+        try await browser.post("/admin/accounts/petra/grant", grant, headers: other).status == 403)
+      #expect(
+        try await browser.post("/admin/accounts/petra/grant", grant, headers: desk).status != 403)
+    }
+    try await TestAPI.run(choices: .init(proxy: proxy("127.0.0.9")), .live) { api in
+      var browser = AdminBrowser(api)
+      let page = try await browser.get("/admin/parked", headers: fields(groups: "ops team"))
+      #expect(page.status == 303)
+    }
+  }
+
   @Test func `after a logout the key is required again`() async throws {
     try await TestAPI.run { api in
       var browser = try await AdminBrowser.loggedIn(api)

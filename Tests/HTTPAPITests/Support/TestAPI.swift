@@ -39,6 +39,8 @@ struct TestAPI: Sendable {
     var provisionalAccess: Duration?
     /// The enabled write-backs to Apple.
     var writeBackKinds: Set<WriteBack.Kind> = []
+    /// Signs people in.
+    var proxy: TrustedProxy?
   }
 
   /// Runs a test on a fresh one.
@@ -104,7 +106,7 @@ struct TestAPI: Sendable {
           + "ops:admin:admin-secret-for-trying"),
       logger: logger,
       now: now)
-    api.site = AdminSite(of: api)
+    api.site = AdminSite(of: api, proxy: choices.proxy)
     return (api, apple, intake, StatusPoller(services))
   }
 
