@@ -54,9 +54,9 @@ extension JSONWriter {
     member("original_transactions", comparison.originalTransactions)
     member("charges", comparison.charges)
     object("elsewhere") { $0.members(of: comparison.total) }
-    objects("months", comparison.months.sorted { $0.key < $1.key }) { json, month in
-      json.member("month", month.key)
-      json.members(of: month.value)
+    objects("months", comparison.months) { json, entry in
+      json.member("month", entry.month)
+      json.members(of: entry.figures)
     }
   }
 
@@ -64,9 +64,9 @@ extension JSONWriter {
     member("charges", figures.charges)
     member("accounts", figures.accounts)
     member("access_days", figures.days)
-    objects("amounts", figures.milliunits.sorted { $0.key < $1.key }) { json, amount in
-      json.member("currency", amount.key)
-      json.member("amount_milliunits", amount.value)
+    objects("amounts", figures.amounts) { json, amount in
+      json.member("currency", amount.currency)
+      json.member("amount_milliunits", amount.milliunits)
     }
   }
 }

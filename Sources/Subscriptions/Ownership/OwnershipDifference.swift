@@ -53,16 +53,20 @@ package struct OwnershipComparison: Sendable {
     /// Accounts that gain or lose a charge.
     package var accounts = 0
     package var access: Duration = .zero
-    /// In thousandths, by currency.
-    package var milliunits: [String: Int64] = [:]
+    private var milliunits: [ExactText: Int64] = [:]
 
     package var days: Int64 { access.wholeDays }
+
+    /// By currency.
+    package var amounts: [(currency: String, milliunits: Int64)] {
+      milliunits.sorted { $0.key < $1.key }.map { ($0.key.rawValue, $0.value) }
+    }
 
     fileprivate mutating func add(_ difference: OwnershipDifference) {
       charges += 1
       access += difference.access
       if let price = difference.price {
-        milliunits[price.currency, default: 0] += price.amountMilliunits
+        milliunits[ExactText(price.currency), default: 0] += price.amountMilliunits
       }
     }
   }
@@ -71,12 +75,17 @@ package struct OwnershipComparison: Sendable {
   package private(set) var originalTransactions = 0
   package private(set) var charges = 0
   package private(set) var total = Figures()
-  /// By the month of the charge in UTC, such as `2026-01`.
-  package private(set) var months: [String: Figures] = [:]
-  /// Hashes of the accounts, by month: 8 bytes each.
-  private var accounts: [String: Set<Int>] = [:]
+  /// By the start of the charge's month in UTC.
+  private var figures: [Timestamp: Figures] = [:]
+  /// Hashes of the accounts, by month and of all months (nil): 8 bytes each.
+  private var accounts: [Timestamp?: Set<Int>] = [:]
 
   package init() {}
+
+  /// By the month of the charge in UTC, such as `2026-01`.
+  package var months: [(month: String, figures: Figures)] {
+    figures.sorted { $0.key < $1.key }.map { (String("\($0.key)".prefix(7)), $0.value) }
+  }
 
   package var hasDifferences: Bool { total.charges > 0 }
 
@@ -84,14 +93,16 @@ package struct OwnershipComparison: Sendable {
     originalTransactions += 1
     self.charges += charges
     for difference in differences {
-      let month = String("\(difference.charge.date)".prefix(7))
+      var day = difference.charge.date.dayAndTime.date
+      day.day = 1
+      let month = Timestamp(day)
       total.add(difference)
-      months[month, default: Figures()].add(difference)
+      figures[month, default: Figures()].add(difference)
       for account in difference.gains + [difference.loses].compactMap(\.self) {
         let hash = account.hashValue
-        if accounts["", default: []].insert(hash).inserted { total.accounts += 1 }
+        if accounts[nil, default: []].insert(hash).inserted { total.accounts += 1 }
         if accounts[month, default: []].insert(hash).inserted {
-          months[month]?.accounts += 1
+          figures[month]?.accounts += 1
         }
       }
     }
