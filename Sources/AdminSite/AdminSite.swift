@@ -41,6 +41,7 @@ package struct AdminSite: Site {
       .get("/admin/reports", use: reports.list)
       .get("/admin/reports/{name}", use: reports.show)
       .get("/admin/reports/{name}/transactions", use: reports.items)
+      .get("/admin/what-if", use: WhatIfPageController(api: api).show)
       .get("/admin/search", use: SearchController(api: api).show)
       .get("/admin/accounts", use: accounts.show)
       .get("/admin/accounts/{account_id}", use: accounts.show)

@@ -54,7 +54,10 @@ struct PageRenderer: Sendable {
           item("Rejected receipts", AdminURL.rejected),
         ]
       ),
-      ("Analytics", [item("Reports", AdminURL.reports)]),
+      (
+        "Analytics",
+        [item("Reports", AdminURL.reports), item("What if", AdminURL.whatIf)]
+      ),
     ]
   }
 
@@ -128,6 +131,7 @@ extension PageRenderer {
     ("timeline", PackageResources.timeline_mustache),
     ("unclaimed", PackageResources.unclaimed_mustache),
     ("unclaimed-row", PackageResources.unclaimed_row_mustache),
+    ("what-if", PackageResources.what_if_mustache),
   ]
 }
 
