@@ -50,6 +50,7 @@ package struct AdminSite: Site {
       .get("/admin/reports", use: reports.list)
       .get("/admin/reports/{name}", use: reports.show)
       .get("/admin/reports/{name}/transactions", use: reports.items)
+      .get("/admin/what-if", use: WhatIfPageController(api: api).show)
       .get("/admin/unclaimed", use: queues.unclaimed)
       .get("/admin/parked", use: queues.parked)
       .post("/admin/parked/jobs", use: queues.retryJobs)

@@ -222,6 +222,7 @@ extension API {
     admin
       .get("/v1/reports", use: reports.list)
       .get("/v1/reports/{name}", use: reports.show)
+      .post("/v1/what-if", use: WhatIfController(api: self).compare)
 
     return router
   }

@@ -56,7 +56,10 @@ struct PageRenderer: Sendable {
           item("Rejected receipts", AdminURL.rejected),
         ]
       ),
-      ("Analytics", [item("Reports", AdminURL.reports)]),
+      (
+        "Analytics",
+        [item("Reports", AdminURL.reports), item("What if", AdminURL.whatIf)]
+      ),
     ]
   }
 
@@ -130,6 +133,7 @@ extension PageRenderer {
     ("timeline", PackageResources.timeline_mustache),
     ("unclaimed", PackageResources.unclaimed_mustache),
     ("unclaimed-row", PackageResources.unclaimed_row_mustache),
+    ("what-if", PackageResources.what_if_mustache),
   ]
 }
 

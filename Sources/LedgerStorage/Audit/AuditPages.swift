@@ -10,22 +10,31 @@ extension LedgerAuditor {
   private static let concurrency = 4
 
   /// Reads all original transactions page by page.
+  ///
+  /// - Parameters:
+  ///   - condition: A condition on `original_transaction`; all by default.
+  ///   - limit: The maximum number; nil: no limit.
+  /// - Returns: Whether there were no more than the limit.
+  @discardableResult
   func forEachPage(
-    after start: OriginalTransactionKey?, reporting progress: (AuditProgress) -> Void,
+    after start: OriginalTransactionKey? = nil, where condition: SQL = "true",
+    limit: Int? = nil, reporting progress: (AuditProgress) -> Void,
     _ body: ([OriginalTransactionKey]) async throws -> Void
-  ) async throws {
+  ) async throws -> Bool {
     let total = try await database.query(
       """
       SELECT count(*) FROM tenure.original_transaction
       WHERE (environment, original_transaction_id)
         > (\(start?.environment.rawValue ?? ""), \(start?.originalTransactionID.rawValue ?? ""))
+        AND \(condition)
       """, deadline: Self.auditDeadline
     ).decodeOnly(Int.self)
     var (done, last) = (0, start)
     while true {
       let page = try await ownership.lines(
-        after: last, limit: Self.auditPage, deadline: Self.auditDeadline)
-      guard let end = page.last else { return }
+        after: last, where: condition, limit: min(Self.auditPage, (limit ?? .max) - done),
+        deadline: Self.auditDeadline)
+      guard let end = page.last else { return done >= total }
       last = end
       try await body(page)
       done += page.count

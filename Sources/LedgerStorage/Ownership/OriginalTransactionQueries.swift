@@ -98,14 +98,16 @@ package struct OwnershipStore: LedgerStore {
   }
 
   /// Reads a page of all original transactions, after one.
-  func lines(after last: OriginalTransactionKey?, limit: Int, deadline: Duration? = nil)
-    async throws -> [OriginalTransactionKey]
-  {
+  func lines(
+    after last: OriginalTransactionKey?, where condition: SQL = "true", limit: Int,
+    deadline: Duration? = nil
+  ) async throws -> [OriginalTransactionKey] {
     try await database.query(
       """
       SELECT environment, original_transaction_id FROM tenure.original_transaction
       WHERE (environment, original_transaction_id)
         > (\(last?.environment.rawValue ?? ""), \(last?.originalTransactionID.rawValue ?? ""))
+        AND \(condition)
       ORDER BY environment, original_transaction_id LIMIT \(limit)
       """, deadline: deadline
     ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
@@ -142,11 +144,7 @@ package struct OwnershipStore: LedgerStore {
     let wanted = Set(lines)
     return try await transaction.query(
       StoredEntry.select(
-        """
-        environment = ANY(\(Set(lines.map(\.environment)).map(\.rawValue).sorted()))
-          AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
-        ORDER BY environment, original_transaction_id, number
-        """)
+        "\(lines.condition) ORDER BY environment, original_transaction_id, number")
     ).decodeEntries().filter { wanted.contains($0.line) }
   }
 

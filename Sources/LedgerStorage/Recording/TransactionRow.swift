@@ -89,19 +89,22 @@ struct TransactionRow: Hashable, Sendable {
 
   /// Reads the rows in the order of recording, column by column (see `RowCursor`): there can be
   /// many, and they are locked.
-  static func query(_ line: OriginalTransactionKey) -> Query<
+  static func query(_ lines: [OriginalTransactionKey]) -> Query<
     [(row: TransactionRow, fulfilment: Fulfilment)]
   > {
     Query(
       """
-      SELECT transaction_id, product_id, \(unescaped: names), order_id, delivered_at
+      SELECT environment, original_transaction_id, transaction_id, product_id,
+        \(unescaped: names), order_id, delivered_at
       FROM tenure.store_transaction
-      WHERE \(line.condition)
+      WHERE \(lines.condition)
       ORDER BY number
       """
     ) { rows in
       try (0..<rows.count).map { row in
         var cursor = RowCursor(rows: rows, row: row)
+        let line = try OriginalTransactionKey(
+          cursor.next(Environment.self), cursor.next(OriginalTransactionID.self))
         return try (
           TransactionRow(
             transaction: transaction(from: &cursor, line: line),

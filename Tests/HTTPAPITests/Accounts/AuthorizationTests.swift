@@ -46,6 +46,7 @@ struct AuthorizationTests {
     "POST /v1/events/{event_id}/redelivery": .admin,
     "GET /v1/reports": .admin,
     "GET /v1/reports/{name}": .admin,
+    "POST /v1/what-if": .admin,
   ]
 
   @Test func `every route admits the roles that it should, and no others`() async throws {
