@@ -57,6 +57,8 @@ package struct Settings: Sendable {
   package var orderExpiry: Duration = .days(7)
   /// Nil if no events are delivered.
   package var webhook: WebhookReceiver?
+  /// Where checkpoints of the ledger are kept besides the database.
+  package var checkpoints = CheckpointKeeper.none
   /// Nil if tracing is off.
   package var traces: TraceSettings?
   /// The maximum number of polls per hour, by default four fifths of Apple's rate limit.
@@ -161,6 +163,7 @@ package struct Settings: Sendable {
         "TENURE_ORDER_EXPIRY", in: .days, .hours, atMost: .days(3650), example: "7d or 12h")
     }
     set(&webhook) { try Self.webhook(source) }
+    set(&checkpoints) { try Self.checkpoints(source) }
     set(&traces) { try Self.traces(source) }
     set(&pollsPerHour) { try source.integer("TENURE_POLLS_PER_HOUR", in: 0...1_000_000_000) }
     set(&logLevel) { try source.choice("TENURE_LOG_LEVEL") }

@@ -4,14 +4,17 @@ package import Subscriptions
 extension LedgerAuditor {
   /// Original transactions in one page, after which progress is reported.
   private static let auditPage = 1000
-  /// Original transactions that are read by one database transaction.
+  /// Original transactions or accounts that are read by one database transaction.
   private static let auditPart = 50
   /// The parts read at once.
   private static let concurrency = 4
 
   /// Reads all original transactions page by page.
+  ///
+  /// - Parameter moment: Leaves out those without an entry since then, by the database's clock.
   func forEachPage(
-    after start: OriginalTransactionKey?, reporting progress: (AuditProgress) -> Void,
+    after start: OriginalTransactionKey?, storedSince moment: Timestamp? = nil,
+    reporting progress: (AuditProgress) -> Void,
     _ body: ([OriginalTransactionKey]) async throws -> Void
   ) async throws {
     let total = try await database.query(
@@ -19,12 +22,13 @@ extension LedgerAuditor {
       SELECT count(*) FROM tenure.original_transaction
       WHERE (environment, original_transaction_id)
         > (\(start?.environment.rawValue ?? ""), \(start?.originalTransactionID.rawValue ?? ""))
+        AND (\(moment)::timestamptz IS NULL OR head_stored_at >= \(moment))
       """, deadline: Self.auditDeadline
     ).decodeOnly(Int.self)
     var (done, last) = (0, start)
     while true {
       let page = try await ownership.lines(
-        after: last, limit: Self.auditPage, deadline: Self.auditDeadline)
+        after: last, storedSince: moment, limit: Self.auditPage, deadline: Self.auditDeadline)
       guard let end = page.last else { return }
       last = end
       try await body(page)
@@ -34,9 +38,8 @@ extension LedgerAuditor {
   }
 
   /// Runs a page in parts, several at a time, and returns their results in order.
-  func inParts<Value: Sendable>(
-    _ page: [OriginalTransactionKey],
-    _ body: @escaping @Sendable ([OriginalTransactionKey]) async throws -> Value
+  func inParts<Key: Sendable, Value: Sendable>(
+    _ page: [Key], _ body: @escaping @Sendable ([Key]) async throws -> Value
   ) async throws -> [Value] {
     let parts = page.batches(of: Self.auditPart)
     return try await withThrowingTaskGroup(of: (Int, Value).self) { group in

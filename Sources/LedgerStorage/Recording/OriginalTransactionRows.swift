@@ -10,10 +10,13 @@ struct OriginalTransactionRows: Sendable {
     /// Nil before the first entry, like the date.
     var hash: [UInt8]?
     var recordedAt: Timestamp?
+    var storedAt: Timestamp?
   }
 
   var id: OriginalTransactionKey
   var head: Head
+  /// The database's time at which its transaction began.
+  var readAt: Timestamp
   var repeated: RepeatedEvidence
   var transactions: [TransactionRow]
   var fulfilments: [TransactionKey: Fulfilment]
@@ -39,12 +42,14 @@ struct OriginalTransactionRows: Sendable {
     Query(
       Query(
         """
-        SELECT head_number, head_hash, head_recorded_at, repeated
+        SELECT head_number, head_hash, head_recorded_at, head_stored_at,
+          date_trunc('milliseconds', now()), repeated
         FROM tenure.original_transaction
         WHERE \(line.condition)
         """
       ) {
-        try $0.decodeFirst(Int.self, [UInt8]?.self, Timestamp?.self, String?.self)
+        try $0.decodeFirst(
+          Int.self, [UInt8]?.self, Timestamp?.self, Timestamp?.self, Timestamp.self, String?.self)
       },
       TransactionRow.query(line), StatusRow.query(line), RecordedAction.query(line),
       Query(
@@ -58,9 +63,11 @@ struct OriginalTransactionRows: Sendable {
         }
       }
     ).map { head, rows, statuses, actions, linked in
-      guard let (number, hash, recordedAt, repeated) = head else { return nil }
+      guard let (number, hash, recordedAt, storedAt, readAt, repeated) = head else { return nil }
       return OriginalTransactionRows(
-        id: line, head: Head(number: number, hash: hash, recordedAt: recordedAt),
+        id: line,
+        head: Head(number: number, hash: hash, recordedAt: recordedAt, storedAt: storedAt),
+        readAt: readAt,
         repeated: try repeated.map {
           try JSONDecoder().decode(RepeatedEvidence.self, from: Data($0.utf8))
         } ?? RepeatedEvidence(),
