@@ -121,6 +121,9 @@ CREATE TABLE account_by_key (
     -- moved.
     merged_into_key uuid,
     merged_at   timestamptz,
+    -- Hashed with the account id in the account's entries, and deleted when the account is erased:
+    -- from then on nobody can test whether an id was this account's.
+    id_salt     uuid        DEFAULT gen_random_uuid(),
     CONSTRAINT account_by_key_merged
         CHECK (merged_at IS NULL OR merged_into_key IS NOT NULL)
 );
@@ -718,7 +721,7 @@ CREATE INDEX app_store_write_back_by_day
 -- ------------------------------------------------------------------------------------------------
 
 -- Everything that shares one (environment, original_transaction_id). Recordings lock its row. The
--- columns up to head_recorded_at are the end of the hash chain; the others are the current state, a
+-- columns up to head_stored_at are the end of the hash chain; the others are the current state, a
 -- projection.
 CREATE TABLE original_transaction (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
@@ -729,6 +732,8 @@ CREATE TABLE original_transaction (
     head_hash               bytea       CHECK (length(head_hash) = 32),
     -- Later entries have later dates.
     head_recorded_at        timestamptz,
+    -- When the last entry was stored, by the database's clock.
+    head_stored_at          timestamptz,
     -- Apple's answers since then that only repeat recorded facts (JSON), the date of the latest,
     -- and its source. Not in the chain, and not read by the ownership rule.
     repeated                text,
@@ -745,12 +750,13 @@ CREATE TABLE original_transaction (
     PRIMARY KEY (environment, original_transaction_id),
     CONSTRAINT original_transaction_head CHECK (
         (head_number = 0) = (head_hash IS NULL)
-        AND (head_number = 0) = (head_recorded_at IS NULL))
+        AND (head_number = 0) = (head_recorded_at IS NULL)
+        AND (head_number = 0) = (head_stored_at IS NULL))
 );
 COMMENT ON TABLE original_transaction IS
     'The head of each chain and the current state. [by original_transaction_id]';
 -- The append-only ledger. `body` is JSON of a format version; `hash` is SHA-256 over the previous
--- hash and every column above it, so that no entry can change without all later ones.
+-- hash and every other column, so that no entry can change without all later ones.
 CREATE TABLE ledger_entry (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL,
@@ -767,24 +773,30 @@ CREATE TABLE ledger_entry (
     source_id               text        CHECK (length(source_id) BETWEEN 1 AND 128),
     format                  smallint    NOT NULL CHECK (format > 0),
     body                    text        NOT NULL CHECK (length(body) BETWEEN 2 AND 100000),
+    -- By the database's clock, because a program's may be slow, and no earlier than that of the entry
+    -- before. Determines the checkpoints that cover the entry.
+    stored_at               timestamptz NOT NULL,
     hash                    bytea       NOT NULL CHECK (length(hash) = 32),
-    -- By the database's clock, because a program's may be slow. Not hashed; determines the
-    -- checkpoints that cover the entry.
-    stored_at               timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (environment, original_transaction_id, number),
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
 );
 COMMENT ON TABLE ledger_entry IS
     'Entries, append-only and chained by hash. [by original_transaction_id]';
 
--- A mark over all chains, made by a clean audit: it reveals a removed tail even if the head in
--- original_transaction was changed, too.
+-- A mark over the ends of all chains, of original transactions and of accounts, which names the mark
+-- before: see Checkpoint. It reveals a removed tail even if the head was changed, too; kept elsewhere,
+-- whatever is changed in this database.
 CREATE TABLE ledger_checkpoint (
-    checkpoint_id bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    number        bigint      NOT NULL PRIMARY KEY CHECK (number > 0),
     -- The mark covers entries stored before this moment, by the database's clock.
     stored_before timestamptz NOT NULL,
+    chains        bigint      NOT NULL CHECK (chains >= 0),
     entries       bigint      NOT NULL CHECK (entries >= 0),
-    -- The exclusive or of their hashes.
+    -- The root of a hash tree over the last entry of each chain, in order.
+    heads         bytea       NOT NULL CHECK (length(heads) = 32),
+    -- The digest of the mark before; zeros for the first.
+    previous      bytea       NOT NULL CHECK (length(previous) = 32),
+    -- SHA-256 over all of it.
     digest        bytea       NOT NULL CHECK (length(digest) = 32)
 );
 COMMENT ON TABLE ledger_checkpoint IS 'Checkpoints over all chains. Append-only. [local]';
@@ -1808,6 +1820,192 @@ CREATE INDEX administrator_action_by_subject
     ON administrator_action (subject, action_id);
 
 -- ------------------------------------------------------------------------------------------------
+-- The chains of accounts: entries that vouch for everything that an answer rests on and that the
+-- ledger does not contain.
+-- ------------------------------------------------------------------------------------------------
+
+-- The end of an account's chain. The nil UUID has what concerns no account: administrators' actions
+-- without one, and the catalogue.
+CREATE TABLE account_chain (
+    account_key    uuid        NOT NULL PRIMARY KEY,
+    head_number    integer     NOT NULL CHECK (head_number >= 0),
+    head_hash      bytea       NOT NULL CHECK (length(head_hash) = 32),
+    head_stored_at timestamptz NOT NULL
+);
+COMMENT ON TABLE account_chain IS 'The head of each account''s chain. [by account_key]';
+
+-- An entry holds the values of one row at one moment: the latest entry of a row vouches for it.
+-- `hash` is SHA-256 over the previous hash and every other column. Written by seal() alone.
+CREATE TABLE account_entry (
+    account_key uuid        NOT NULL,
+    number      integer     NOT NULL CHECK (number > 0),
+    -- By the database's clock, and no earlier than that of the entry before.
+    stored_at   timestamptz NOT NULL,
+    kind        text        NOT NULL CHECK (kind IN ('account', 'purchase_order', 'account_grant',
+        'submission', 'delivery', 'administrator_action', 'product', 'recording')),
+    -- The row's key; empty for the account itself and for a recording.
+    row_id      text        NOT NULL,
+    -- JSON: the row's columns, texts that may be personal by their SHA-256; {} if the row is gone.
+    -- For a submission and a recording also `heads`: the number and hash of the last entry that it
+    -- left in the chains of original transactions.
+    body        text        NOT NULL,
+    hash        bytea       NOT NULL CHECK (length(hash) = 32),
+    PRIMARY KEY (account_key, number),
+    FOREIGN KEY (account_key) REFERENCES account_chain
+);
+COMMENT ON TABLE account_entry IS
+    'Entries about accounts, append-only and chained by hash. [by account_key]';
+-- For the audit of deliveries, from the charge.
+CREATE INDEX account_entry_of_delivery ON account_entry (row_id) WHERE kind = 'delivery';
+
+-- The rows that accounts' entries vouch for, in the form of their entries: columns of work (attempts,
+-- next attempts) are left out, and moments are seconds since 1970, which no session's settings change.
+CREATE OR REPLACE FUNCTION text_digest(words text)
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN encode(sha256(convert_to(words, 'UTF8')), 'hex');
+
+CREATE VIEW sealed_account AS
+SELECT account_key, ''::text AS row_id, jsonb_strip_nulls(jsonb_build_object(
+    'account_id', text_digest(coalesce(id_salt::text, '') || account_id),
+    'app_account_token', app_account_token, 'erased_at', extract(epoch FROM erased_at),
+    'merged_into_key', merged_into_key, 'merged_at', extract(epoch FROM merged_at))) AS body
+FROM account_by_key;
+
+CREATE VIEW sealed_order AS
+SELECT account_key, order_id, order_id::text AS row_id, jsonb_strip_nulls(jsonb_build_object(
+    'product_id', product_id, 'status', status, 'created_at', extract(epoch FROM created_at),
+    'fulfilled_at', extract(epoch FROM fulfilled_at), 'is_named', is_named,
+    'environment', environment, 'original_transaction_id', original_transaction_id,
+    'transaction_id', transaction_id, 'opened_by_key', opened_by_key)) AS body
+FROM purchase_order;
+
+-- Administrators' grants. Their reasons are those of the actions.
+CREATE VIEW sealed_grant AS
+SELECT account_id, grant_id, grant_id::text AS row_id, jsonb_strip_nulls(jsonb_build_object(
+    'entitlement', entitlement, 'starts_at', extract(epoch FROM starts_at),
+    'ends_at', extract(epoch FROM ends_at), 'recorded_at', extract(epoch FROM recorded_at),
+    'revoked_at', extract(epoch FROM revoked_at))) AS body
+FROM account_grant WHERE source = 'grant';
+
+-- Decided submissions.
+CREATE VIEW sealed_submission AS
+SELECT account_key, submission_id, submission_id::text AS row_id, jsonb_strip_nulls(jsonb_build_object(
+    'received_at', extract(epoch FROM received_at), 'transaction_id', transaction_id,
+    'order_id', order_id, 'restore', nullif(restore, false), 'bundle_id', bundle_id,
+    'body_sha256', encode(body_sha256, 'hex'), 'signed_transactions', signed_transactions,
+    'status', status, 'environment', environment, 'decided_at', extract(epoch FROM decided_at),
+    'problem', problem, 'apple_status', apple_status, 'outcome', text_digest(outcome))) AS body
+FROM submission WHERE status <> 'pending';
+
+CREATE VIEW sealed_action AS
+SELECT coalesce(account_key, '00000000-0000-0000-0000-000000000000') AS chain_key, account_key,
+    action_id, action_id::text AS row_id, jsonb_strip_nulls(jsonb_build_object(
+    'acted_at', extract(epoch FROM acted_at), 'administrator', administrator, 'action', action,
+    'subject', text_digest(subject), 'reason', text_digest(reason), 'data', text_digest(data),
+    'previous_account_key', previous_account_key)) AS body
+FROM administrator_action;
+
+CREATE VIEW sealed_product AS
+SELECT '00000000-0000-0000-0000-000000000000'::uuid AS account_key,
+    product_id || ' ' || extract(epoch FROM valid_from) AS row_id,
+    jsonb_strip_nulls(jsonb_build_object(
+    'type', type, 'subscription_group', subscription_group, 'level', level, 'period', period,
+    'price_milliunits', price_milliunits, 'currency', currency, 'display_name', display_name,
+    'entitlements', (
+        SELECT jsonb_agg(e.entitlement ORDER BY e.entitlement COLLATE "C")
+        FROM product_entitlement AS e
+        WHERE e.product_id = p.product_id AND e.valid_from = p.valid_from))) AS body
+FROM product AS p;
+
+CREATE OR REPLACE FUNCTION chained_hash(previous bytea, VARIADIC fields text[])
+RETURNS bytea
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN sha256(previous || convert_to((
+    SELECT string_agg(octet_length(f.field) || ':' || f.field, '' ORDER BY f.place)
+    FROM unnest(fields) WITH ORDINALITY AS f (field, place)), 'UTF8'));
+
+-- Appends an entry with the present values of a row to an account's chain, in the transaction that
+-- wrote the row. Nothing is appended about an order or a grant that is as its last entry says. The programs may
+-- neither write entries nor heads, so this runs with the owner's rights.
+CREATE OR REPLACE FUNCTION seal(
+    chain uuid, entry_kind text, entry_row text DEFAULT '', details jsonb DEFAULT '{}')
+RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    head account_chain;
+    entry_body text;
+    row_body jsonb;
+BEGIN
+    IF entry_kind = 'account' THEN
+        SELECT body INTO row_body FROM sealed_account WHERE account_key = chain;
+    ELSIF entry_kind = 'purchase_order' THEN
+        SELECT body INTO row_body FROM sealed_order
+        WHERE account_key = chain AND order_id = entry_row::uuid;
+    ELSIF entry_kind = 'account_grant' THEN
+        SELECT body INTO row_body FROM sealed_grant
+        WHERE account_id = (SELECT account_id FROM account_by_key WHERE account_key = chain)
+            AND grant_id = entry_row::uuid;
+    ELSIF entry_kind = 'submission' THEN
+        -- It stays with its account when that is merged.
+        SELECT coalesce(max(account_key::text)::uuid, chain), max(body::text)::jsonb
+        INTO chain, row_body
+        FROM sealed_submission WHERE submission_id = entry_row::uuid;
+    ELSIF entry_kind = 'administrator_action' THEN
+        SELECT body INTO row_body FROM sealed_action WHERE action_id = entry_row::bigint;
+    ELSIF entry_kind = 'product' THEN
+        SELECT body INTO row_body FROM sealed_product WHERE row_id = entry_row;
+    END IF;
+    entry_body := coalesce(row_body, '{}') || details;
+    LOOP
+        SELECT * INTO head FROM account_chain WHERE account_key = chain FOR UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO account_chain (account_key, head_number, head_hash, head_stored_at)
+        VALUES (chain, 0, decode(repeat('00', 32), 'hex'), '-infinity')
+        ON CONFLICT (account_key) DO NOTHING;
+    END LOOP;
+    IF entry_kind IN ('purchase_order', 'account_grant') AND entry_body = coalesce((
+            SELECT body FROM account_entry
+            WHERE account_key = chain AND kind = entry_kind AND row_id = entry_row
+            ORDER BY number DESC LIMIT 1), '{}')
+    THEN
+        RETURN;
+    END IF;
+    head.head_number := head.head_number + 1;
+    head.head_stored_at := greatest(head.head_stored_at, date_trunc('milliseconds', now()));
+    head.head_hash := chained_hash(head.head_hash, chain::text, head.head_number::text,
+        (extract(epoch FROM head.head_stored_at) * 1000)::bigint::text, entry_kind, entry_row,
+        entry_body);
+    INSERT INTO account_entry (account_key, number, stored_at, kind, row_id, body, hash)
+    VALUES (chain, head.head_number, head.head_stored_at, entry_kind, entry_row, entry_body,
+        head.head_hash);
+    UPDATE account_chain SET head_number = head.head_number, head_hash = head.head_hash,
+        head_stored_at = head.head_stored_at
+    WHERE account_key = chain;
+END
+$$;
+
+-- Records an administrator's action, with its entry.
+CREATE OR REPLACE FUNCTION record_action(
+    moment timestamptz, name text, what text, about text, why text, details text, account uuid,
+    previous_account uuid)
+RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    id bigint;
+BEGIN
+    INSERT INTO administrator_action (acted_at, administrator, action, subject, reason, data,
+        account_key, previous_account_key)
+    VALUES (moment, name, what, about, why, details, account, previous_account)
+    RETURNING action_id INTO id;
+    PERFORM seal(coalesce(account, '00000000-0000-0000-0000-000000000000'),
+        'administrator_action', id::text);
+END
+$$;
+
+-- ------------------------------------------------------------------------------------------------
 -- Privileges. `serve` and `work` run as members of tenure_program, which can append to the ledger and
 -- can neither change nor delete an entry; the owner revokes the same rights from itself, so that
 -- one role for everything is safe, too (except for a superuser, to whom nothing applies). BI tools use
@@ -1815,7 +2013,8 @@ CREATE INDEX administrator_action_by_subject
 -- ------------------------------------------------------------------------------------------------
 
 -- By default, everyone may execute functions.
-REVOKE EXECUTE ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies, seal,
+    record_action FROM PUBLIC;
 
 -- An owner that may not create roles has them created otherwise, and calls this again.
 CREATE OR REPLACE FUNCTION grant_privileges()
@@ -1842,32 +2041,82 @@ BEGIN
 
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
         GRANT USAGE ON SCHEMA tenure TO tenure_program;
-        GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenure TO tenure_program;
-        -- Input stays as it arrived; the owner's functions store, prune and erase bodies. What
-        -- is recorded stays: a movement is closed, and neither changed nor deleted.
-        REVOKE UPDATE, DELETE
-            ON ledger_entry, ledger_checkpoint, administrator_action, app_store_write_back, movement,
-                submission, submission_exchange, notification, notification_exchange
+        REVOKE ALL ON ALL TABLES IN SCHEMA tenure FROM tenure_program;
+        GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA tenure TO tenure_program;
+        -- Functions with the owner's rights write these.
+        REVOKE INSERT
+            ON body, certificate_chain, exchange_rate, schema_version, schema_part, account_chain,
+                account_entry, administrator_action
             FROM tenure_program;
-        REVOKE INSERT, UPDATE, DELETE
-            ON body, certificate_chain, exchange_rate, schema_version, schema_part
-            FROM tenure_program;
-        REVOKE UPDATE ON movement_change, charge_change FROM tenure_program;
-        REVOKE DELETE ON movement_day, charge_day FROM tenure_program;
+        -- Projections are derived again; rows of accounts are moved by merges and erasures; the others
+        -- are work that is done.
+        GRANT DELETE
+            ON store_transaction, renewal_status, ownership_action, original_transaction_link,
+                charge_lookup, account_original_transaction, holding, published_entitlement,
+                account, account_grant, purchase_order, consumption_consent, imported_source,
+                account_change, admin_session, event, job, webhook_delivery, movement_change,
+                charge_change
+            TO tenure_program;
+        -- What is recorded stays: only what changes in the life of a row may be updated.
+        GRANT UPDATE (published_at, merged_into_key) ON account TO tenure_program;
+        GRANT UPDATE (account_id, erased_at, id_salt, merged_into_key, merged_at)
+            ON account_by_key TO tenure_program;
+        GRANT UPDATE (account_key)
+            ON purchase_order_account, account_grant_account TO tenure_program;
+        GRANT UPDATE (status, fulfilled_at, is_named, environment, original_transaction_id,
+            transaction_id) ON purchase_order TO tenure_program;
+        GRANT UPDATE (ends_at, environment, original_transaction_id, revoked_at)
+            ON account_grant TO tenure_program;
+        GRANT UPDATE (is_given, decided_at) ON consumption_consent TO tenure_program;
+        GRANT UPDATE (status, environment, decided_at, retry_at, attempts, problem, problem_detail,
+            apple_status, outcome) ON submission TO tenure_program;
+        GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
+        GRANT UPDATE (head_number, head_hash, head_recorded_at, head_stored_at, repeated,
+            repeated_as_of, repeated_by, latest_charged_at, latest_owner_key, paid_through,
+            auto_renew_product_id) ON original_transaction TO tenure_program;
+        FOREACH name IN ARRAY ARRAY['store_transaction', 'holding'] LOOP
+            EXECUTE (
+                SELECT format('GRANT UPDATE (%s) ON %I TO tenure_program',
+                    string_agg(quote_ident(attname), ', '), name)
+                FROM pg_attribute
+                WHERE attrelid = name::regclass AND attnum > 0 AND NOT attisdropped
+                    AND attnum <> ALL ((
+                        SELECT conkey FROM pg_constraint
+                        WHERE conrelid = attrelid AND contype = 'p')::smallint[]));
+        END LOOP;
+        GRANT UPDATE (access_ends_at) ON published_entitlement TO tenure_program;
+        GRANT UPDATE (everybody, account_ids) ON sandbox_access TO tenure_program;
+        GRANT UPDATE (known_until, closed_by) ON movement TO tenure_program;
+        GRANT UPDATE (number, amount_milliunits, mrr_twelfths) ON movement_day TO tenure_program;
+        GRANT UPDATE (number) ON charge_day TO tenure_program;
+        GRANT UPDATE (bundle_id, receipt_submission_id, receipt_notification_id)
+            ON poll_target TO tenure_program;
+        GRANT UPDATE (account_key, transaction_id, receipt_data) ON imported_source TO tenure_program;
+        GRANT UPDATE (tokens, refreshed_at) ON rate_budget TO tenure_program;
+        GRANT UPDATE (revision) ON history_revision TO tenure_program;
+        GRANT UPDATE (refusals, last_at, last_detail, last_body_bytes, last_body_sha256)
+            ON notification_refusal TO tenure_program;
+        GRANT UPDATE (alive_at) ON program_heartbeat TO tenure_program;
+        GRANT UPDATE (trimmed_to, trims_to) ON account_change_log TO tenure_program;
+        GRANT UPDATE (position) ON event TO tenure_program;
+        GRANT UPDATE (trimmed_to, pushed_to, trimmed_stored_at) ON feed TO tenure_program;
+        GRANT UPDATE (run_at, priority, generation, place, attempts, locked_until, locked_by,
+            discarded_at, last_error, created_at) ON job TO tenure_program;
+        GRANT UPDATE (attempts, due_since, parked_at, last_error)
+            ON webhook_delivery TO tenure_program;
         GRANT EXECUTE
-            ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies
+            ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies, seal,
+                record_action
             TO tenure_program;
         IF NOT (SELECT prosecdef FROM pg_proc WHERE oid = 'erase_submissions'::regproc) THEN
             -- On Citus, where they run with the caller's rights: see SchemaDistributor.
             GRANT UPDATE ON submission TO tenure_program;
             GRANT DELETE ON submission_exchange TO tenure_program;
             GRANT INSERT, UPDATE, DELETE ON body TO tenure_program;
-            GRANT INSERT ON certificate_chain TO tenure_program;
+            GRANT INSERT ON certificate_chain, account_entry, administrator_action
+                TO tenure_program;
+            GRANT INSERT, UPDATE ON account_chain TO tenure_program;
         END IF;
-        GRANT UPDATE (status, environment, decided_at, retry_at, attempts, problem, problem_detail,
-            apple_status, outcome) ON submission TO tenure_program;
-        GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
-        GRANT UPDATE (known_until, closed_by) ON movement TO tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_program;
         REVOKE EXECUTE ON FUNCTION grant_privileges FROM tenure_program;
@@ -1877,15 +2126,15 @@ BEGIN
         GRANT SELECT ON ALL TABLES IN SCHEMA tenure TO tenure_reader;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_reader;
         REVOKE EXECUTE
-            ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies,
-                grant_privileges
+            ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies, seal,
+                record_action, grant_privileges
             FROM tenure_reader;
         -- Reports need no raw input.
         REVOKE SELECT ON body, imported_source, admin_session FROM tenure_reader;
     END IF;
     EXECUTE format(
-        'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, ledger_checkpoint, administrator_action, '
-            'app_store_write_back, movement FROM %I',
+        'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, account_entry, ledger_checkpoint, '
+            'administrator_action, app_store_write_back, movement FROM %I',
         current_user);
     EXECUTE format('GRANT UPDATE (known_until, closed_by) ON movement TO %I', current_user);
 END

@@ -87,7 +87,8 @@ package struct Assembly: Sendable {
       services, submissions: intake, notifications: notifications, webhook: webhook,
       histories: isComparing
         ? apps.all.flatMap { app in Environment.allCases.map { (app.bundleID, $0) } } : [],
-      eventRetention: settings.eventRetention, rawRetention: settings.rawRetention)
+      eventRetention: settings.eventRetention, rawRetention: settings.rawRetention,
+      checkpoints: settings.checkpoints)
     let changes = ledger.changes
     let replica = settings.readDatabaseURL.map { url in
       var configuration = ConnectionPool.Configuration(uri: url)

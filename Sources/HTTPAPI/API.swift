@@ -215,6 +215,8 @@ extension API {
       .delete("/v1/accounts/{account_id}", use: administration.erase)
       .get("/v1/accounts/{account_id}/export", use: administration.export)
       .get("/v1/administrator-actions", use: administration.actions)
+      .get("/v1/checkpoints", use: administration.checkpoints)
+      .get("/v1/transactions/{transaction_id}/evidence", use: administration.evidence)
       .post("/v1/events/{event_id}/redelivery", use: events.redeliver)
       .get("/metrics") { _, _ in await metricsPage.response() }
 

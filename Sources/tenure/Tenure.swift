@@ -17,7 +17,7 @@ struct Tenure: AsyncParsableCommand {
     subcommands: [
       ServeCommand.self, WorkCommand.self, PollCommand.self, JobsCommand.self,
       WebhooksCommand.self, AccountCommand.self, ChargeCommand.self, MigrateCommand.self,
-      AuditCommand.self, RebuildCommand.self, WhatIfCommand.self,
+      AuditCommand.self, RebuildCommand.self, VerifyProofCommand.self, WhatIfCommand.self,
       ReportCommand.self, ImportCommand.self, ExportCommand.self, CompareCommand.self,
       AppStoreCommand.self, DoctorCommand.self, MetricsCommand.self,
     ],

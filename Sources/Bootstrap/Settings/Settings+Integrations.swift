@@ -161,11 +161,28 @@ extension Settings {
 extension Settings {
   private static let webhookURL = "TENURE_WEBHOOK_URL"
   private static let webhookSecret = "TENURE_WEBHOOK_SECRET"
+  private static let checkpointPlace = "TENURE_CHECKPOINTS"
 
   package static func webhook(_ source: SettingSource) throws -> WebhookReceiver? {
+    try receiver(webhookURL, of: source, url: source.secret(webhookURL))
+  }
+
+  /// The path of a file, or the URL of a receiver.
+  static func checkpoints(_ source: SettingSource) throws -> CheckpointKeeper? {
+    guard let place = try source.secret(checkpointPlace) else { return nil }
+    if place.revealed.hasPrefix("/") { return .file(place.revealed) }
+    guard place.revealed.contains("://") else {
+      throw SettingError(name: checkpointPlace, fault: "must be an absolute path or a URL")
+    }
+    return try receiver(checkpointPlace, of: source, url: place).map { .webhook($0) }
+  }
+
+  private static func receiver(
+    _ webhookURL: String, of source: SettingSource, url: Secret<String>?
+  ) throws -> WebhookReceiver? {
     let secrets = try source.list(webhookSecret)?.map { Secret($0) }
     let allowsPrivate = try source.flag("TENURE_WEBHOOK_ALLOW_PRIVATE") ?? false
-    guard let url = try source.secret(webhookURL) else { return nil }
+    guard let url else { return nil }
     guard let secrets else {
       throw SettingError(
         name: webhookSecret,

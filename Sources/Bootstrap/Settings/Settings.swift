@@ -58,6 +58,8 @@ package struct Settings: Sendable {
   package var orderExpiry: Duration = .days(7)
   /// Nil if no events are delivered.
   package var webhook: WebhookReceiver?
+  /// Where checkpoints of the ledger are kept besides the database.
+  package var checkpoints = CheckpointKeeper.none
   /// Nil if tracing is off.
   package var traces: TraceSettings?
   /// The maximum number of polls per hour, by default four fifths of Apple's rate limit.
@@ -165,6 +167,7 @@ package struct Settings: Sendable {
     }
     set(&webhook) { try Self.webhook(source) }
     set(&adminProxy) { try Self.adminProxy(source) }
+    set(&checkpoints) { try Self.checkpoints(source) }
     set(&traces) { try Self.traces(source) }
     set(&pollsPerHour) { try source.integer("TENURE_POLLS_PER_HOUR", in: 0...1_000_000_000) }
     set(&logLevel) { try source.choice("TENURE_LOG_LEVEL") }

@@ -211,9 +211,11 @@ extension AccountStore {
       """,
       "DELETE FROM tenure.account WHERE account_id = \(name)",
       """
-      UPDATE tenure.account_by_key SET account_id = \(pseudonym), erased_at = \(erasure.erasedAt)
+      UPDATE tenure.account_by_key
+      SET account_id = \(pseudonym), erased_at = \(erasure.erasedAt), id_salt = NULL
       WHERE account_key = \(account.key)
       """,
+      AccountChain.seal(account.key),
       "DELETE FROM tenure.imported_source WHERE account_key = \(account.key)",
       "DELETE FROM tenure.consumption_consent WHERE account_key = \(account.key)",
       // Servers that keep answers in memory drop all of them, instead of this account's by name.

@@ -99,7 +99,8 @@ package struct OwnershipStore: LedgerStore {
 
   /// Reads a page of all original transactions, after one.
   func lines(
-    after last: OriginalTransactionKey?, where condition: SQL = "true", limit: Int,
+    after last: OriginalTransactionKey?, storedSince moment: Timestamp? = nil,
+    where condition: SQL = "true", limit: Int,
     deadline: Duration? = nil
   ) async throws -> [OriginalTransactionKey] {
     try await database.query(
@@ -108,6 +109,7 @@ package struct OwnershipStore: LedgerStore {
       WHERE (environment, original_transaction_id)
         > (\(last?.environment.rawValue ?? ""), \(last?.originalTransactionID.rawValue ?? ""))
         AND \(condition)
+        AND (\(moment)::timestamptz IS NULL OR head_stored_at >= \(moment))
       ORDER BY environment, original_transaction_id LIMIT \(limit)
       """, deadline: deadline
     ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
@@ -205,7 +207,7 @@ extension StoredEntry {
   static func select(_ condition: SQL) -> SQL {
     """
     SELECT environment, original_transaction_id, number, recorded_at, kind, evidence_date, source,
-      source_id, format, body, hash
+      source_id, format, body, stored_at, hash
     FROM tenure.ledger_entry WHERE \(condition)
     """
   }
@@ -215,11 +217,13 @@ extension Rows {
   func decodeEntries() throws -> [StoredEntry] {
     try decode(
       Environment.self, OriginalTransactionID.self, Int.self, Timestamp.self, String.self,
-      Timestamp?.self, EntrySource.Kind.self, String?.self, Int16.self, String.self, [UInt8].self
+      Timestamp?.self, EntrySource.Kind.self, String?.self, Int16.self, String.self,
+      Timestamp.self, [UInt8].self
     ).map {
       StoredEntry(
         line: OriginalTransactionKey($0, $1), number: $2, recordedAt: $3, kind: $4,
-        evidenceDate: $5, source: EntrySource($6, id: $7), format: $8, body: $9, hash: $10)
+        evidenceDate: $5, source: EntrySource($6, id: $7), format: $8, body: $9,
+        storedAt: $10, hash: $11)
     }
   }
 }

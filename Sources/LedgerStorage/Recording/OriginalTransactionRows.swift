@@ -10,10 +10,13 @@ struct OriginalTransactionRows: Sendable {
     /// Nil before the first entry, like the date.
     var hash: [UInt8]?
     var recordedAt: Timestamp?
+    var storedAt: Timestamp?
   }
 
   var id: OriginalTransactionKey
   var head: Head
+  /// The database's time at which its transaction began.
+  var readAt: Timestamp
   var repeated: RepeatedEvidence
   var transactions: [TransactionRow]
   var fulfilments: [TransactionKey: Fulfilment]
@@ -41,14 +44,14 @@ struct OriginalTransactionRows: Sendable {
       Query(
         """
         SELECT environment, original_transaction_id, head_number, head_hash, head_recorded_at,
-          repeated
+          head_stored_at, date_trunc('milliseconds', now()), repeated
         FROM tenure.original_transaction
         WHERE \(lines.condition)
         """
       ) {
         try $0.decode(
           Environment.self, OriginalTransactionID.self, Int.self, [UInt8]?.self, Timestamp?.self,
-          String?.self)
+          Timestamp?.self, Timestamp.self, String?.self)
       },
       TransactionRow.query(lines), StatusRow.query(lines), RecordedAction.query(lines),
       Query(
@@ -67,11 +70,14 @@ struct OriginalTransactionRows: Sendable {
       let statuses = Dictionary(grouping: statuses, by: \.line)
       let actions = Dictionary(grouping: actions, by: \.action.line)
       let links = Dictionary(grouping: links, by: \.line)
-      return try heads.compactMap { environment, original, number, hash, recordedAt, repeated in
+      return try heads.compactMap {
+        environment, original, number, hash, recordedAt, storedAt, readAt, repeated in
         let line = OriginalTransactionKey(environment, original)
         guard wanted.contains(line) else { return nil }
         return OriginalTransactionRows(
-          id: line, head: Head(number: number, hash: hash, recordedAt: recordedAt),
+          id: line,
+          head: Head(number: number, hash: hash, recordedAt: recordedAt, storedAt: storedAt),
+          readAt: readAt,
           repeated: try repeated.map {
             try JSONDecoder().decode(RepeatedEvidence.self, from: Data($0.utf8))
           } ?? RepeatedEvidence(),

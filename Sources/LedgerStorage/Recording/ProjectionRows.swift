@@ -166,16 +166,20 @@ package struct OriginalTransactionState: Hashable, Sendable {
 }
 
 extension OriginalTransactionState {
-  /// Asks whether the columns of an original transaction show this state.
-  func isStored(of line: OriginalTransactionKey) -> Query<Bool> {
+  /// Reads the names of the columns of an original transaction that do not show this state.
+  func differing(of line: OriginalTransactionKey) -> Query<[String]> {
     Query(
       """
-      SELECT (latest_charged_at, latest_owner_key, paid_through, auto_renew_product_id)
-        IS NOT DISTINCT FROM
-        (\(latest?.date), \(latestOwner), \(paidThrough), \(autoRenewProductID))
+      SELECT array_remove(ARRAY[
+        CASE WHEN latest_charged_at IS DISTINCT FROM \(latest?.date)
+          THEN 'latest_charged_at' END,
+        CASE WHEN latest_owner_key IS DISTINCT FROM \(latestOwner) THEN 'latest_owner_key' END,
+        CASE WHEN paid_through IS DISTINCT FROM \(paidThrough) THEN 'paid_through' END,
+        CASE WHEN auto_renew_product_id IS DISTINCT FROM \(autoRenewProductID)
+          THEN 'auto_renew_product_id' END], NULL)
       FROM tenure.original_transaction
       WHERE \(line.condition)
       """
-    ) { try $0.decodeOnly(Bool.self) }
+    ) { try $0.decodeOnly([String].self) }
   }
 }

@@ -76,6 +76,11 @@ struct TransactionRow: Hashable, Sendable {
 
   private var previous: Charge.ID? { recorded?.decision.renewal.previous }
 
+  /// The names of the columns in which two rows differ.
+  static func differing(_ lhs: TransactionRow, _ rhs: TransactionRow) -> [String] {
+    columns.filter { !$0.isEqual(lhs, rhs) }.map(\.name)
+  }
+
   private static let names = columns.map(\.name).selectList
 
   /// A row with the order that it fulfilled.

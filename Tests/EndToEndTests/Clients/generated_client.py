@@ -93,6 +93,9 @@ assert call("erase_account", "4712", reason="Ticket 7.").account_id.startswith("
 actions = call("list_administrator_actions").actions
 kinds = m.AdministratorActionAction
 assert {action.action for action in actions} > {kinds.TRANSFER, kinds.GRANT}
+assert call("list_checkpoints").checkpoints == []
+evidence = call("show_evidence", charge)
+assert evidence.entries and evidence.checkpoint is None
 
 events = call("list_events", limit=1000).events
 kinds = {type(event).__name__ for event in events}

@@ -203,6 +203,8 @@ struct CommandTests {
     WrongSettings(["TENURE_RAW_RETENTION": "0d"],                              "TENURE_RAW_RETENTION"),
     WrongSettings(["TENURE_RAW_RETENTION": "never"],                           "TENURE_RAW_RETENTION"),
     WrongSettings(["TENURE_NOTIFICATION_RETENTION": "400"],                    "TENURE_NOTIFICATION_RETENTION"),
+    WrongSettings(["TENURE_CHECKPOINTS": "checkpoints.jsonl"],                 "TENURE_CHECKPOINTS: must be an absolute path or a URL"),
+    WrongSettings(["TENURE_CHECKPOINTS": "https://example.com/"],              "TENURE_WEBHOOK_SECRET"),
     WrongSettings(["TENURE_CLOCK_FILE": "/dev/null"],                          "TENURE_CLOCK_FILE"),
     WrongSettings(["TENURE_POLLS_PER_HOUR": "-1"],                             "TENURE_POLLS_PER_HOUR"),
     WrongSettings(["TENURE_LOG_LEVEL": "loud"],                                "TENURE_LOG_LEVEL"),

@@ -43,6 +43,8 @@ struct AuthorizationTests {
     "DELETE /v1/accounts/{account_id}": .admin,
     "GET /v1/accounts/{account_id}/export": .admin,
     "GET /v1/administrator-actions": .admin,
+    "GET /v1/checkpoints": .admin,
+    "GET /v1/transactions/{transaction_id}/evidence": .admin,
     "POST /v1/events/{event_id}/redelivery": .admin,
     "GET /v1/reports": .admin,
     "GET /v1/reports/{name}": .admin,
