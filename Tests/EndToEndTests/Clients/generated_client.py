@@ -124,5 +124,12 @@ for name in reports:
             assert isinstance(row, expected), row
             assert not row.additional_properties, row
 
+policy = m.WhatIfRequestPolicy.PRESENT_RULE
+compared = call("compare_ownership_policy", body=m.WhatIfRequest(policy))
+assert compared.charges > 0 and compared.elsewhere.charges == 0 and not compared.cut_short
+policy = m.WhatIfRequestPolicy.TOKEN_DECIDES
+compared = call("compare_ownership_policy", body=m.WhatIfRequest(policy, account_id="4711"))
+assert compared.elsewhere.charges == len(compared.differences)
+
 assert called == operations.keys(), called ^ operations.keys()
 print(len(called))
