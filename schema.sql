@@ -894,7 +894,11 @@ CREATE TABLE store_transaction (
         OR (rule IS NULL AND owner_account_key IS NULL)),
     CONSTRAINT store_transaction_decision_whole CHECK (
         (rule IS NULL) = (reason IS NULL) AND (rule IS NULL) = (is_provisional IS NULL)
-        AND (rule IS NULL) = (decided_at IS NULL)),
+        AND (rule IS NULL) = (decided_at IS NULL)
+        AND (rule IS NOT NULL OR num_nonnulls(renewing_account_key, previous_transaction_id,
+            status_as_of, switched_off_at, corrected_at) = 0)
+        AND num_nonnulls(previous_original_transaction_id, previous_transaction_id,
+            previous_product_id) IN (0, 3)),
     CONSTRAINT store_transaction_dated CHECK (
         (expires_at IS NULL) = (expires_as_of IS NULL)
         AND (app_account_token IS NULL) = (app_account_token_as_of IS NULL)
@@ -903,7 +907,10 @@ CREATE TABLE store_transaction (
         AND (known_revocation_at IS NULL) = (revocation_known_at IS NULL)
         AND (known_revocation_at IS NULL)
             = (revocation_at IS NULL AND unsigned_revocation_at IS NULL)
-        AND (revoked_at IS NULL OR known_revocation_at IS NOT NULL))
+        AND (revoked_at IS NULL OR known_revocation_at IS NOT NULL)
+        AND (revocation_at IS NOT NULL
+            OR num_nonnulls(revocation_reason, revocation_type, revocation_percentage) = 0)
+        AND (unsigned_revocation_at IS NOT NULL OR unsigned_revocation_reason IS NULL))
 );
 COMMENT ON TABLE store_transaction IS
     'Projection: transactions and the decisions on their charges. [by original_transaction_id]';
@@ -1051,7 +1058,8 @@ CREATE TABLE holding (
     phase                   text,
     grace_ends_at           timestamptz,
     PRIMARY KEY (account_id, environment, original_transaction_id, transaction_id, product_id),
-    CONSTRAINT holding_renewal CHECK ((auto_renews IS NULL) = (phase IS NULL))
+    CONSTRAINT holding_renewal CHECK ((auto_renews IS NULL) = (phase IS NULL)
+        AND (phase IS NOT DISTINCT FROM 'grace_period') = (grace_ends_at IS NOT NULL))
 );
 COMMENT ON TABLE holding IS 'Projection: holdings of accounts. [by account_id]';
 

@@ -86,13 +86,13 @@ package struct LedgerAuditor: LedgerStore {
     let originals: [AuditedOriginalTransaction]
     do {
       originals = try await auditedOriginals(part, catalogue: catalogue, locking: false)
-    } catch let error as PostgresError where error.code == .decoding {
+    } catch  where Self.isUnreadable(error) {
       guard let id = part.first, part.count == 1 else {
         for id in part { audits += try await self.audits(of: [id], catalogue: catalogue) }
         return audits
       }
       var audit = LedgerAudit()
-      audit.report(.projection, id, "a row can't be read: \(error.message)")
+      audit.report(.projection, id, "a row can't be read: \(error)")
       return [([id], audit)]
     }
     for found in originals {
@@ -102,7 +102,9 @@ package struct LedgerAuditor: LedgerStore {
       }
       // The catalogue may have changed since the audit began.
       let catalogue = try await maintenance.settledCatalogue()
-      for var found in try await auditedOriginals([found.id], catalogue: catalogue, locking: true) {
+      for var found in try await auditedOriginals(
+        found.members, catalogue: catalogue, locking: true)
+      {
         found.audit.isJournalPending = catalogue == nil
         audits.append((found.members, found.audit))
       }
@@ -187,6 +189,11 @@ package struct LedgerAuditor: LedgerStore {
   }
 
   // MARK: Some original transactions
+
+  /// Whether a row has a value that its column can't have.
+  static func isUnreadable(_ error: any Error) -> Bool {
+    error is DecodingFault || (error as? PostgresError)?.code == .decoding
+  }
 
   var runner: any StatementRunner { within ?? database }
 

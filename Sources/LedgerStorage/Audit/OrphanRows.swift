@@ -27,8 +27,12 @@ extension LedgerAuditor {
         last = page.last
         if table == .holding { holdings += page.count }
         for (line, rows) in Dictionary(grouping: suspects, by: \.line) {
-          orphans += try await withLocks { transaction in
-            try await self.orphans(among: rows, of: line, in: transaction)
+          do {
+            orphans += try await withLocks { transaction in
+              try await self.orphans(among: rows, of: line, in: transaction)
+            }
+          } catch  where Self.isUnreadable(error) {
+            // The audit of the original transaction reports it.
           }
         }
       }
@@ -36,7 +40,7 @@ extension LedgerAuditor {
     return (holdings, orphans)
   }
 
-  /// Finds rows of original transactions and accounts that have no head.
+  /// Finds rows of original transactions, accounts and products that there are not.
   func findUnrootedRows(_ audit: inout LedgerAudit) async throws {
     let tables = [
       "ledger_entry", "store_transaction", "renewal_status", "ownership_action",
@@ -55,7 +59,12 @@ extension LedgerAuditor {
         SELECT DISTINCT e.account_key FROM tenure.account_entry AS e
         LEFT JOIN tenure.account_chain AS c ON c.account_key = e.account_key
         WHERE c.account_key IS NULL
+        """,
         """
+        SELECT e.product_id FROM tenure.product_entitlement AS e
+        LEFT JOIN tenure.product AS p ON p.product_id = e.product_id AND p.valid_from = e.valid_from
+        WHERE p.product_id IS NULL
+        """,
       ], deadline: Self.auditDeadline)
     for (table, rows) in zip(tables, found) {
       for (environment, id) in try rows.decode(Environment.self, OriginalTransactionID.self) {
@@ -64,9 +73,14 @@ extension LedgerAuditor {
           "\(table) has a row of an original transaction that was never recorded")
       }
     }
-    for key in try found.last?.decode(AccountKey.self) ?? [] {
+    for key in try found[tables.count].decode(AccountKey.self) {
       audit.report(
         .head, nil, account: key, "account_entry has a row of an account without account_chain")
+    }
+    for id in try found[tables.count + 1].decode(ProductID.self) {
+      audit.report(
+        .account, nil, account: AccountChain.common,
+        "product_entitlement has a row of \(id) that is of no version")
     }
   }
 

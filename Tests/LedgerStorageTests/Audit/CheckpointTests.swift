@@ -9,8 +9,14 @@ import Testing
 
 @Suite("Checkpoints")
 struct CheckpointTests {
-  /// Of a file, so that nothing is too young to be covered.
-  private static let everything: Duration = .zero - .minutes(1)
+  /// Makes a checkpoint over everything that is there.
+  private func checkpoint(_ ledger: Ledger) async throws -> (
+    checkpoint: Checkpoint?, audit: LedgerAudit
+  ) {
+    // Dates are whole milliseconds.
+    try await Task.sleep(for: .milliseconds(3))
+    return try await ledger.auditor.checkpoint(age: .zero)
+  }
 
   private func sell(_ number: Int, in ledger: Ledger) async throws {
     let line = OriginalTransactionKey(.production, OriginalTransactionID(rawValue: "\(number)"))
@@ -22,18 +28,18 @@ struct CheckpointTests {
 
   @Test func `each names the one before, and there is none without news`() async throws {
     try await withLedger { ledger in
-      #expect(try await ledger.auditor.checkpoint(age: Self.everything).checkpoint == nil)
+      #expect(try await checkpoint(ledger).checkpoint == nil)
       try await sell(1, in: ledger)
       // Younger entries may belong to an open transaction.
       #expect(try await ledger.auditor.checkpoint().checkpoint == nil)
       let first = try #require(
-        try await ledger.auditor.checkpoint(age: Self.everything).checkpoint)
+        try await checkpoint(ledger).checkpoint)
       #expect((first.number, first.chains) == (1, 2))
       #expect(first.previous == [UInt8](repeating: 0, count: 32))
-      #expect(try await ledger.auditor.checkpoint(age: Self.everything).checkpoint == nil)
+      #expect(try await checkpoint(ledger).checkpoint == nil)
       try await sell(2, in: ledger)
       let second = try #require(
-        try await ledger.auditor.checkpoint(age: .zero - .minutes(2)).checkpoint)
+        try await checkpoint(ledger).checkpoint)
       #expect((second.number, second.chains) == (2, 4))
       #expect(second.previous == first.digest)
       #expect(second.entries == first.entries * 2)
@@ -48,15 +54,15 @@ struct CheckpointTests {
   @Test func `what is new is verified first`() async throws {
     try await withLedger { ledger in
       try await sell(1, in: ledger)
-      _ = try await ledger.auditor.checkpoint(age: .zero)
+      _ = try await checkpoint(ledger)
       try await sell(2, in: ledger)
       try await ledger.database.runScript(
         "UPDATE tenure.holding SET ends_at = '2099-01-01' WHERE original_transaction_id = '2'")
-      let found = try await ledger.auditor.checkpoint(age: Self.everything)
+      let found = try await checkpoint(ledger)
       #expect(found.checkpoint == nil)
       #expect(found.audit.differences.map(\.line?.originalTransactionID) == ["2"])
       _ = try await ledger.auditor.rebuild()
-      let mended = try await ledger.auditor.checkpoint(age: Self.everything)
+      let mended = try await checkpoint(ledger)
       #expect(mended.checkpoint?.number == 2, "\(mended.audit.differences)")
     }
   }
@@ -66,7 +72,7 @@ struct CheckpointTests {
   {
     try await withLedger { ledger in
       for number in 1...3 { try await sell(number, in: ledger) }
-      let checkpoint = try await ledger.auditor.checkpoint(age: Self.everything).checkpoint
+      let checkpoint = try await checkpoint(ledger).checkpoint
       let kept = try #require(checkpoint)
       // The customer and the purchase were never there.
       try await ledger.database.runScript(
@@ -75,23 +81,23 @@ struct CheckpointTests {
         DO $$
         DECLARE
           thief uuid := (SELECT account_key FROM tenure.account WHERE account_id = 'account 2');
-          name text;
+          part text;
         BEGIN
-          FOR name IN
+          FOR part IN
             SELECT DISTINCT table_name FROM information_schema.columns
             JOIN information_schema.tables USING (table_schema, table_name)
             WHERE table_schema = 'tenure' AND column_name = 'original_transaction_id'
               AND table_type = 'BASE TABLE'
           LOOP
-            EXECUTE format('DELETE FROM tenure.%I WHERE original_transaction_id = ''2''', name);
+            EXECUTE format('DELETE FROM tenure.%I WHERE original_transaction_id = ''2''', part);
           END LOOP;
-          FOR name IN
+          FOR part IN
             SELECT DISTINCT table_name FROM information_schema.columns
             JOIN information_schema.tables USING (table_schema, table_name)
             WHERE table_schema = 'tenure' AND column_name = 'account_key'
               AND table_type = 'BASE TABLE'
           LOOP
-            EXECUTE format('DELETE FROM tenure.%I WHERE account_key = $1', name) USING thief;
+            EXECUTE format('DELETE FROM tenure.%I WHERE account_key = $1', part) USING thief;
           END LOOP;
           DELETE FROM tenure.published_entitlement WHERE account_id = 'account 2';
           DELETE FROM tenure.charge_lookup WHERE name = '2';
@@ -138,7 +144,7 @@ struct CheckpointTests {
       let none = try await ledger.auditor.proof(of: line, isProven: true)
       try none.verify()
       #expect(none.checkpoint == nil)
-      _ = try await ledger.auditor.checkpoint(age: .zero)
+      _ = try await checkpoint(ledger)
       // Not covered yet.
       _ = try await ledger.polls.record(
         [charge("3", on: 0, line: line, asOf: 5, revokedOn: 4)], polledAs: "p", at: day(5),
