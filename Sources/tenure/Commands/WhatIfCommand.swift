@@ -120,7 +120,7 @@ struct WhatIfCommand: AsyncParsableCommand {
     var summary = ImportedHistory.Summary()
     for path in files {
       let input = try InputFile(path, now: settings.clock.now())
-      let bar = ImportBar(bytes: input.bytes, logger: logger)
+      let bar = ImportBar(bytes: input.bytes)
       try await history.read(
         RowFile(FileBytes(input.handle), columns: HistoryRow.columns), asOf: input.writtenAt,
         into: &summary, receipts: receipts
