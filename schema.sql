@@ -980,8 +980,9 @@ CREATE TABLE ownership_action (
     product_id              text,
     -- The claimant or the owner; null: released.
     account_key             uuid,
-    -- For a claim: when it was received. For a whole original transaction: it applies to purchases
-    -- until then.
+    -- Of a claim: when it was received.
+    -- Of an override of one charge: the time from which it applies.
+    -- Of an override of the whole original transaction: it applies to purchases until then.
     effective_from          timestamptz NOT NULL,
     submission_id           uuid,
     PRIMARY KEY (environment, original_transaction_id, number),
@@ -989,7 +990,8 @@ CREATE TABLE ownership_action (
     CONSTRAINT ownership_action_is_whole CHECK (
         (transaction_id IS NULL) = (product_id IS NULL)
         AND (transaction_id IS NOT NULL OR NOT is_claim AND account_key IS NOT NULL)
-        AND (NOT is_claim OR account_key IS NOT NULL))
+        AND (NOT is_claim OR account_key IS NOT NULL)
+        AND (is_claim OR submission_id IS NULL))
 );
 COMMENT ON TABLE ownership_action IS
     'Projection: claims by submissions and owner overrides, in order. [by original_transaction_id]';
@@ -1010,8 +1012,8 @@ COMMENT ON TABLE original_transaction_link IS
 -- ------------------------------------------------------------------------------------------------
 
 -- The original transaction on which a transaction id or line item was recorded first; others with
--- it are linked. The key is the name alone, so that of two recordings of one name the second waits
--- for the first, and finds it.
+-- it are linked. The key leaves out the original transaction, so that of two recordings of one name
+-- the second waits for the first, and finds it.
 CREATE TABLE charge_lookup (
     name                    text    NOT NULL,
     is_line_item            boolean NOT NULL,

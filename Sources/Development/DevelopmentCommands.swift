@@ -29,7 +29,7 @@ struct DemoCommand: AsyncParsableCommand {
       purchases, renewals, account switches and refunds, with notifications that arrive late, \
       twice, out of order or not at all. Then simulates a year of two hundred customers on an \
       accelerated clock and compares Tenure's results with the simulated App Store's. Then keeps \
-      running, to be tried with curl, until Ctrl-C; all demo data is removed. Ignores settings and \
+      running, to be tried with curl, until Ctrl-C; all demo data except the log is removed. Ignores settings and \
       the environment.
       """)
 
@@ -81,8 +81,10 @@ extension DemoCommand {
   /// - Returns: The logger, and the file's path.
   private static func log(level: Logger.Level) throws -> (Logger, path: String) {
     let file = FileManager.default.temporaryDirectory
-      .appending(path: "tenure-demo-\(ProcessInfo.processInfo.processIdentifier).log")
-    try Data().write(to: file)
+      .appending(path: "tenure-demo-\(UUID().uuidString.lowercased()).log")
+    let path = file.path(percentEncoded: false)
+    try Data().write(to: file, options: .withoutOverwriting)
+    try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
     let handle = try FileHandle(forWritingTo: file)
     LoggingSystem.bootstrap(
       { label, provider in
@@ -92,7 +94,7 @@ extension DemoCommand {
       }, metadataProvider: LogContext.metadataProvider)
     var logger = Logger(label: "tenure")
     logger.logLevel = level
-    return (logger, file.path(percentEncoded: false))
+    return (logger, path)
   }
 }
 

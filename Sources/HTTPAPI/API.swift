@@ -62,7 +62,7 @@ package struct API: Sendable {
   /// On graceful shutdown it accepts no new connections and finishes the requests in flight. With
   /// port 0 it listens on a free port, which it passes to `onListening`.
   package func application(
-    host: String, port: Int, limits: ConnectionLimits = ConnectionLimits(connections: 10_000),
+    host: String, port: Int, limits: ConnectionLimits = ConnectionLimits(),
     onListening: @escaping @Sendable (Int) async -> Void = { _ in }
   ) -> some ApplicationProtocol {
     // Debug logging and tracing need every request to pass through the router's middleware.
@@ -90,7 +90,7 @@ package protocol Site: Sendable {
   func addRoutes(to router: Router<APIContext>)
 }
 
-/// A group of routes with what all of them use.
+/// A group of routes, with shortcuts to the parts of the API.
 package protocol Controller: Sendable {
   var api: API { get }
 }
@@ -98,7 +98,7 @@ package protocol Controller: Sendable {
 extension Controller {
   package var ledger: Ledger { api.ledger }
   package var entitlements: EntitlementReader { api.entitlements }
-  /// The catalogue and the sandbox access of now.
+  /// The current catalogue and sandbox access.
   package var terms: AccessTerms { api.entitlements.terms }
   package var catalogue: Catalogue { api.catalogue.catalogue }
 

@@ -106,7 +106,8 @@ extension Problem {
     case let error as LedgerError: self.init(error)
     case let fault as ReportFault: self = .invalid(fault.parameter.rawValue, fault.text)
     case let error as JSONError:
-      self.init(.invalidRequest, "Invalid JSON: the body \(error), at byte \(error.offset ?? 0).")
+      let position = error.offset.map { ", at byte \($0)" } ?? ""
+      self.init(.invalidRequest, "Invalid JSON: the body \(error)\(position).")
     case is NIOTooManyBytesError: self.init(.contentTooLarge, "The body is too large.")
     case let error as any HTTPResponseError: self.init(error)
     case is CancellationError: self = .unavailable("The server is shutting down. Try again.")

@@ -20,19 +20,16 @@ package enum BodyLimit {
 
 extension Request {
   package func json(upTo limit: Int = BodyLimit.small) async throws -> RequestBody {
-    try RequestBody(try await collectJSON(upTo: limit))
-  }
-
-  func collectJSON(upTo limit: Int = BodyLimit.small) async throws -> ByteBuffer {
     // A body without a Content-Type is taken for JSON (RFC 9110, section 8.3).
     if let mediaType, mediaType != "application/json", !mediaType.rawValue.hasSuffix("+json") {
       throw Problem(
         .unsupportedMediaType, "Send JSON, as `Content-Type: application/json`.")
     }
-    guard headers[.contentEncoding] == nil else {
+    let encoding = headers[.contentEncoding] ?? "identity"
+    guard encoding.isASCII, ExactText(encoding.lowercased()) == "identity" else {
       throw Problem(.unsupportedMediaType, "Send the body without a `Content-Encoding`.")
     }
-    return try await wholeBody(upTo: limit)
+    return try RequestBody(try await wholeBody(upTo: limit))
   }
 
   /// Reads the body within the shared ``BodyBudget``.
@@ -130,7 +127,6 @@ extension RequestFields {
 }
 
 extension Request {
-  /// The query parameters.
   package var query: EncodedFields { EncodedFields(uri.query ?? "", .query) }
 }
 
@@ -289,20 +285,20 @@ package struct Page: Sendable {
 
   /// Reads `after` and `limit`, or the parameters with these names after a prefix.
   package init(
-    _ query: EncodedFields, prefix: String = "", usual: Int = Self.defaultLimit,
-    most: Int = Self.maximumLimit
+    _ query: EncodedFields, prefix: String = "", defaultLimit: Int = Self.defaultLimit,
+    maximumLimit: Int = Self.maximumLimit
   ) throws {
     let name = prefix + "after"
     unknownCursor = .invalid(name, "must be a `next` value from a previous page")
     after = query.text(name)
     guard (after?.utf8.count ?? 0) <= Self.longestCursor else { throw unknownCursor }
-    limit = try query.integer(prefix + "limit", in: 1...most) ?? usual
+    limit = try query.integer(prefix + "limit", in: 1...maximumLimit) ?? defaultLimit
   }
 
   /// The last element of the previous page, read from its cursor; nil on the first page.
   ///
   /// - Throws: A ``Problem`` for an unknown cursor.
-  package func place<Place>(_ read: (String) -> Place?) throws -> Place? {
+  package func cursor<Place>(_ read: (String) -> Place?) throws -> Place? {
     try after.map { text in
       guard let place = read(text) else { throw unknownCursor }
       return place

@@ -22,15 +22,9 @@ package struct IntakeServices: Sendable {
     serverAPI: AppStoreServerAPI?, apps: AppStoreApps, catalogue: CatalogueCache,
     sandboxAccess: SandboxAccess, logger: Logger, now: @escaping @Sendable () -> Timestamp
   ) {
-    self.ledger = ledger
-    self.receipts = receipts
-    self.signedData = signedData
-    self.serverAPI = serverAPI
-    self.apps = apps
-    self.catalogue = catalogue
-    self.sandboxAccess = sandboxAccess
-    self.logger = logger
-    self.now = now
+    (self.ledger, self.receipts, self.signedData) = (ledger, receipts, signedData)
+    (self.serverAPI, self.apps, self.catalogue) = (serverAPI, apps, catalogue)
+    (self.sandboxAccess, self.logger, self.now) = (sandboxAccess, logger, now)
   }
 }
 

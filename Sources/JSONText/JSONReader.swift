@@ -175,7 +175,7 @@ private struct JSONReader {
     }
     let count = position - firstDigit
     guard count > 0, count == 1 || bytes[firstDigit] != UInt8(ascii: "0") else {
-      throw JSONError("has a number that is none")
+      throw JSONError("has an invalid number")
     }
     var isWhole = true
     if skip(UInt8(ascii: ".")) {
@@ -233,7 +233,7 @@ private struct JSONReader {
 
   private func string(_ bytes: some Collection<UInt8>) throws(JSONError) -> String {
     guard let text = String(validating: bytes, as: UTF8.self) else {
-      throw JSONError("has a text that is no UTF-8")
+      throw JSONError("has text that is not UTF-8")
     }
     return text
   }
@@ -265,7 +265,7 @@ private struct JSONReader {
     case UInt8(ascii: "r"): output.append(0x0D)
     case UInt8(ascii: "t"): output.append(0x09)
     case UInt8(ascii: "u"): output += String(Character(try escapedScalar())).utf8
-    default: throw JSONError("has an escape that there isn't")
+    default: throw JSONError("has an invalid escape")
     }
   }
 
@@ -288,7 +288,7 @@ private struct JSONReader {
     var value: UInt32 = 0
     for byte in bytes[position..<position + 4] {
       guard let digit = Character(Unicode.Scalar(byte)).hexDigitValue else {
-        throw JSONError("has an escape that there isn't")
+        throw JSONError("has an invalid escape")
       }
       value = value << 4 | UInt32(digit)
     }

@@ -161,6 +161,8 @@ package struct SQLState: RawRepresentable, Hashable, Sendable, CustomStringConve
   package static let invalidStatementName = SQLState(rawValue: "26000")
   package static let serializationFailure = SQLState(rawValue: "40001")
   package static let deadlockDetected = SQLState(rawValue: "40P01")
+  package static let undefinedSchema = SQLState(rawValue: "3F000")
+  package static let undefinedTable = SQLState(rawValue: "42P01")
   package static let duplicateSchema = SQLState(rawValue: "42P06")
   package static let insufficientPrivilege = SQLState(rawValue: "42501")
   package static let lockNotAvailable = SQLState(rawValue: "55P03")

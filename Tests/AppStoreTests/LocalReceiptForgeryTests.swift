@@ -256,7 +256,7 @@ struct LocalReceiptForgeryTests {
     let texts: [(reason: LocalReceiptRefusal.Reason, text: String)] = [
       (.notBase64, ""), (.notBase64, "MIIB*"), (.notBase64, "MIIB MIIB"),
       (.notAReceipt, Array("receipt".utf8).base64), (.notAReceipt, [0x30, 0x80].base64),
-      (.notAReceipt, [0x30, 0x03, 0x02, 0x01].base64),
+      (.notAReceipt, [0x30, 0x03, 0x02, 0x01].base64), (.notAReceipt, [0x30, 0x00].base64),
       (.notAReceipt, [0x30, 0x03, 0x02, 0x01, 0x07, 0x00].base64),
       (.malformed, [0x30, 0x03, 0x02, 0x01, 0x07].base64),
       (

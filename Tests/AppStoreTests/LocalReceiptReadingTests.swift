@@ -120,6 +120,15 @@ struct LocalReceiptReadingTests {
     }
   }
 
+  @Test func `a malformed attribute is reported without the parser's own words`() throws {
+    let integers = ASN1Bytes.integer(1702) + ASN1Bytes.integer(1) + ASN1Bytes.integer(5)
+    let receipt = try receipt([]) {
+      $0.attributes.append(
+        (17, ASN1Bytes.element(0x31, ASN1Bytes.element(0x30, integers))))
+    }
+    #expect(receipt.unreadable.map(\.reason) == ["an attribute is malformed"])
+  }
+
   @Test func `a purchase that can't be read is reported, and the others count`() throws {
     let faults: [(name: String, purchase: TestPurchase)] = [
       ("no product", month.with(1702, nil)), ("no id", month.with(1703, nil)),

@@ -1,5 +1,6 @@
 import AppStore
 import AppStoreSimulator
+import Foundation
 import HTTPTypes
 import Hummingbird
 import Intake
@@ -137,9 +138,14 @@ struct OpenAPITests {
     }
   }
 
-  @Test func `lists of values are those of the code`() {
+  @Test func `lists of values are those of the code`() throws {
     let problem = description.schema(named: "Problem")
     #expect(values(problem["properties"]?["code"]) == Set(ProblemCode.allCases.map(\.rawValue)))
+    let source = URL(filePath: #filePath).deletingLastPathComponent()
+      .appending(path: "../../Sources/HTTPAPI/Problem.swift").standardizedFileURL
+    let declared = try String(contentsOf: source, encoding: .utf8)
+      .matches(of: /static let \w+ = Self\(\s*"(\w+)"/).map { String($0.1) }
+    #expect(declared == ProblemCode.allCases.map(\.rawValue))
     let warnings = description.schema(named: "VerifiedSubmission")["properties"]?["warnings"]
     #expect(values(warnings?["items"]) == Set(SubmissionWarning.allCases.map(\.rawValue)))
     let evidence = description.schema(named: "Evidence")["properties"]

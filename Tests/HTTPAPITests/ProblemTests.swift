@@ -102,6 +102,9 @@ struct ProblemTests {
         .post, "/v1/orders", ["account_id": "a"], headers: [.contentEncoding: "gzip"])
       #expect(answer.status == 415)
       #expect(answer["detail"]?.string == "Send the body without a `Content-Encoding`.")
+      let plain = try await api.call(
+        .post, "/v1/orders", ["account_id": "a"], headers: [.contentEncoding: "Identity"])
+      #expect(plain.field == "product_id")
     }
   }
 

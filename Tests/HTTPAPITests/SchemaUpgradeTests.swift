@@ -17,6 +17,14 @@ import Testing
 struct SchemaUpgradeTests {
   private static let current = SchemaMigrator.currentVersion
 
+  /// The answer of `/readyz` after a check that ended in time, which a busy machine may delay.
+  private static func ready(_ api: TestAPI) async throws -> Answer {
+    while true {
+      let answer = try await api.get("/readyz", as: .anonymous)
+      if answer["detail"]?.string?.contains("took longer than") != true { return answer }
+    }
+  }
+
   /// Buys, submits and reads again and again, until stopped.
   private static func live(_ name: String, on api: TestAPI, _ laps: Laps) async throws {
     try api.addCustomer(name)
@@ -26,10 +34,8 @@ struct SchemaUpgradeTests {
       #expect(submitted.status == 200, "\(submitted)")
       let read = try await api.get("/v1/accounts/\(name)/entitlements")
       #expect(read.status == 200, "\(read)")
-      let ready = try await api.get("/readyz", as: .anonymous)
-      // Only the database's time to answer may be short, on a busy machine.
-      let isSlow = ready["detail"]?.string?.contains("did not answer within") == true
-      #expect(ready.status == 200 || isSlow, "\(ready)")
+      let ready = try await ready(api)
+      #expect(ready.status == 200, "\(ready)")
       laps.add()
     }
   }
@@ -81,7 +87,7 @@ struct SchemaUpgradeTests {
       _ = try await SchemaMigrator(
         database: api.database, logger: quietLogger, steps: [.sample, contraction]
       ).migrate()
-      let answer = try await api.get("/readyz", as: .anonymous)
+      let answer = try await Self.ready(api)
       #expect(answer.status == 503)
       #expect(answer["detail"]?.string?.contains("version \(Self.current + 2)") == true)
       #expect(answer["detail"]?.string?.contains("update Tenure") == true)

@@ -85,7 +85,7 @@ struct Tile: Sendable {
 struct OverviewQuestion: Hashable, Sendable {
   let report: Report
   let choices: ReportChoices
-  /// Set for a comparison of the past weeks.
+  /// The weeks to compare, or nil for a table.
   let weeks: PastWeeks?
 
   init(

@@ -86,7 +86,7 @@ struct QueueController: Controller {
     let ids = try context.admin.chosenNumbers("retry")
     let count = try await ledger.jobs.restartJobs(
       .discardedNumbers(ids), by: try context.actingAdministrator(), at: now())
-    return done(Count.text(count, "job"), "retried", at: AdminURL.parked, request, context)
+    return done(count, "job", will: "retried", at: AdminURL.parked, request, context)
   }
 
   @Sendable
@@ -95,7 +95,7 @@ struct QueueController: Controller {
     let count = try await ledger.webhooks.redeliverParked(
       ids, by: try context.actingAdministrator(), at: now())
     return done(
-      Count.text(count, "delivery", "deliveries"), "retried", at: AdminURL.parked, request, context)
+      count, "delivery", "deliveries", will: "retried", at: AdminURL.parked, request, context)
   }
 
   private func row(_ job: StoredJob) -> ActionList.Row {
@@ -150,7 +150,7 @@ struct QueueController: Controller {
     let count = try await ledger.submissions.verifyAgain(
       ids, by: try context.actingAdministrator(), at: now())
     return done(
-      Count.text(count, "submission"), "verified again", at: AdminURL.rejected, request, context)
+      count, "submission", will: "verified again", at: AdminURL.rejected, request, context)
   }
 
   private func row(_ submission: Submission) -> ActionList.Row {
@@ -167,11 +167,13 @@ struct QueueController: Controller {
   }
 
   private func done(
-    _ count: String, _ outcome: String, at path: String, _ request: Request, _ context: APIContext
+    _ count: Int, _ one: String, _ many: String? = nil, will outcome: String, at path: String,
+    _ request: Request, _ context: APIContext
   ) -> Response {
-    let tone = count.hasPrefix("0 ") ? Tone.warning : Tone.good
-    return PageRenderer.done(
-      Flash(message: "\(count) will be \(outcome).", tone: tone), then: path, request, context)
+    PageRenderer.done(
+      Flash(
+        message: "\(Count.text(count, one, many)) will be \(outcome).",
+        tone: count == 0 ? Tone.warning : Tone.good), then: path, request, context)
   }
 }
 

@@ -81,7 +81,7 @@ extension PageRenderer {
     _ page: some Sendable, _ template: String, status: HTTPResponse.Status = .ok
   ) -> Response {
     guard let text = library.render(page, withTemplate: template) else {
-      preconditionFailure("There is no template \(template).")
+      return Response(Problem(.internalError, "There is no template \(template)."))
     }
     return Response(
       status: status, headers: [.contentType: "text/html; charset=utf-8"],

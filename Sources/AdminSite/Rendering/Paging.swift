@@ -23,7 +23,7 @@ struct PagePart: Sendable {
   /// - Throws: A ``Problem`` for the parameter.
   init(_ uri: URI, of path: String, prefix: String = "") throws {
     page = try Page(
-      EncodedFields(query: uri), prefix: prefix, usual: Self.usual, most: Self.most)
+      EncodedFields(query: uri), prefix: prefix, defaultLimit: Self.usual, maximumLimit: Self.most)
     self.path = path
     self.prefix = prefix
   }
@@ -72,7 +72,7 @@ struct PagePart: Sendable {
   ///
   /// - Throws: A ``Problem`` for an unknown cursor.
   func place<Place: Decodable>() throws -> Place? {
-    try page.place { Place(strictJSON: Array($0.utf8)) }
+    try page.cursor { Place(strictJSON: Array($0.utf8)) }
   }
 
   private func href(after cursor: String?) -> String {

@@ -66,7 +66,7 @@ struct ReportRequest: Sendable {
   /// The number that the URL names; throws ``ReportFault`` for one that the report does not have.
   func cell() throws -> ReportCell {
     var row: [String: String?] = [:]
-    // Unlike a form's, an empty field of a link counts. The names of columns are ASCII.
+    // In a link, an empty value is kept; a form leaves it out. The names of columns are ASCII.
     let link = EncodedFields(query ?? "", .query)
     for name in link.all(Self.null).map(\.rawValue) where name.isASCII {
       row.updateValue(nil, forKey: name)

@@ -34,7 +34,8 @@ package struct AppReceipt: Hashable, Sendable {
       do {
         inApp.append(try InAppReceipt(parsing: bytes))
       } catch {
-        unreadable.append(UnreadableRecord(list: "receipt", reason: "\(error)"))
+        let fault = error as? ReceiptFault ?? ReceiptFault("an attribute is malformed")
+        unreadable.append(UnreadableRecord(list: "receipt", reason: "\(fault)"))
       }
     }
     self.inApp = inApp
@@ -121,7 +122,7 @@ package struct InAppReceipt: Hashable, Sendable {
 /// The attributes of a receipt or a purchase, by type.
 ///
 /// Missing and empty attributes are nil. An attribute that appears twice or has another format
-/// throws ``ReceiptFault``: it must not count as absent.
+/// throws an error: it must not count as absent.
 struct ReceiptAttributes {
   private var values: [Int64: [ArraySlice<UInt8>]] = [:]
 

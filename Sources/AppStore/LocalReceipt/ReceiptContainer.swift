@@ -43,7 +43,7 @@ struct ReceiptContainer {
       throw LocalReceiptRefusal(.notAReceipt, "The submitted data is not a receipt: \(error).")
     }
     var fields = info.makeIterator()
-    guard try ASN1ObjectIdentifier(berEncoded: &fields) == .signedData else {
+    guard let type = fields.next(), try ASN1ObjectIdentifier(berEncoded: type) == .signedData else {
       throw LocalReceiptRefusal(.notAReceipt, "The submitted data is not PKCS#7 SignedData.")
     }
     guard let wrapper = fields.next() else { throw ReceiptFault("the content is missing") }
@@ -120,7 +120,7 @@ enum ReceiptBER {
   /// which are then parsed separately.
   static let mostElements = 1 << 17
 
-  /// Parses the bytes as exactly one element; `name` begins the sentence of an error.
+  /// Parses the bytes as exactly one element; `name` is the subject of error messages.
   static func parse(_ bytes: ArraySlice<UInt8>, _ name: String) throws -> ASN1Node {
     guard bytes.count <= largestReceipt, hasFewElements(bytes) else {
       throw ReceiptFault("\(name) has too many elements")

@@ -141,9 +141,9 @@ private struct SignedAttributes {
         values.updateValue(value, forKey: type) == nil
       else { throw ReceiptFault("a signed attribute does not have exactly one value") }
     }
-    guard let contentType = values[.contentType], let digest = values[.messageDigest],
-      try ASN1ObjectIdentifier(berEncoded: contentType) == .data
-    else { throw ReceiptFault("the signed content type is not data, or the digest is missing") }
+    guard let type = values[.contentType], try ASN1ObjectIdentifier(berEncoded: type) == .data
+    else { throw ReceiptFault("the signed content type is not data") }
+    guard let digest = values[.messageDigest] else { throw ReceiptFault("the digest is missing") }
     messageDigest = try ASN1OctetString(berEncoded: digest).bytes
     var serializer = DER.Serializer()
     serializer.appendConstructedNode(identifier: .set) { $0.serializeRawBytes(contents) }

@@ -28,7 +28,10 @@ struct SampleSubmission: Sendable {
   var originalTransactionID: String { "30000\(number)" }
   var transactionID: String { "40000\(number)" }
   var webOrderLineItemID: String { "50000\(number)" }
-  var receiptData: String { String(number) + Self.receiptRest }
+  var receiptData: String { Self.receiptHead + String(number) + Self.receiptRest }
+
+  /// The head of PKCS#7 signed data without a length, in base64.
+  static let receiptHead = "MIAGCSqGSIb3DQEHAqCA"
 
   /// The rest of a receipt: as long as one with a single purchase, and as incompressible.
   private static let receiptRest: String = {
@@ -90,8 +93,8 @@ struct SampleSubmission: Sendable {
 /// A verifyReceipt endpoint with prepared responses for sample receipts.
 struct PreparedAppStore: AppStoreTransport {
   /// The start of the receipt in a request's body.
-  private static let receiptKey = Array(#""receipt-data":""#.utf8)
-  /// The digits of a sample's number, with which its receipt begins.
+  private static let receiptKey = Array(#""receipt-data":"\#(SampleSubmission.receiptHead)"#.utf8)
+  /// The digits of a sample's number, which follow its receipt's head.
   private static let numberLength = 10
 
   private let purchasedAt: Timestamp

@@ -189,7 +189,8 @@ struct DemoProgram {
       }
     } catch {
       throw SettingError(
-        listeningOn: host, named: "--all-interfaces", port: port, named: "--port", error) ?? error
+        listeningOn: host, named: "--all-interfaces", port: port,
+        named: "the App Store's port (--port + 1)", error) ?? error
     }
   }
 

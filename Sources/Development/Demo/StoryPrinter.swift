@@ -185,7 +185,7 @@ struct DemoStory: Service {
       if let year {
         printer.line("Admin UI of the simulated year  \(year)/admin (same key, on its last day)")
       }
-      printer.line("Press Ctrl-C to stop; all demo data is removed.")
+      printer.line("Press Ctrl-C to stop; all demo data except the log is removed.")
       try await sender.run()
     }
   }

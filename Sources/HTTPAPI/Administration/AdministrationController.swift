@@ -109,7 +109,7 @@ struct AdministrationController: Controller {
 
   func actions(_ request: Request, context: APIContext) async throws -> Response {
     let page = try Page(request.query)
-    let last = try page.place { text in Int64(text).flatMap { $0 > 0 ? $0 : nil } }
+    let last = try page.cursor { text in Int64(text).flatMap { $0 > 0 ? $0 : nil } }
     var account: Account?
     if let id = try request.query.text(.accountID) {
       account = try await ledger.accounts.account(id)

@@ -14,7 +14,7 @@ struct EventController: Controller {
 
   func list(_ request: Request, context: APIContext) async throws -> Response {
     let page = try Page(request.query)
-    let cursor = try page.place { FeedCursor($0) }
+    let cursor = try page.cursor { FeedCursor($0) }
     let wait = try request.query.integer("wait", in: 0...Self.longestWaitSeconds) ?? 0
     let deadline = ContinuousClock.now + .seconds(wait)
     while true {

@@ -4,6 +4,7 @@ import JSONText
 import LedgerStorage
 import NIOCore
 import Observability
+import Subscriptions
 import Synchronization
 
 /// Health checks for load balancers and orchestrators.
@@ -29,10 +30,11 @@ final class HealthController: Controller {
     }
   }
 
-  /// Reports whether the database answers and has a compatible schema.
+  /// Reports whether the database answers and has a compatible schema, by a check that may have
+  /// begun before the request.
   func readyz(_ request: Request, context: APIContext) async throws -> Response {
     guard let outcome = await check().result(within: Self.deadline) else {
-      throw Problem.unavailable("The database did not answer within \(Self.deadline).")
+      throw Problem.unavailable("The database check took longer than \(Self.deadline.words()).")
     }
     try outcome.get()
     return Response { $0.member("status", "ready") }

@@ -1,6 +1,5 @@
 import Foundation
 import Intake
-import JSONText
 import LedgerStorage
 import Subscriptions
 
@@ -62,25 +61,7 @@ struct ReceiptRequest {
         "must be a receipt in standard base64, with + and /; a JWS belongs in `signed_transactions`"
       } else { nil }
     if let fault { throw Problem.invalid("receipt_data", fault) }
-    guard mayBeReceipt(receiptData) else {
-      let detail = "`receipt_data` is neither PKCS#7 nor an iOS 6 property list, or was cut off."
-      throw Problem(.receiptRejected, detail, field: "receipt_data")
-    }
     return receiptData
-  }
-
-  /// The identifier of PKCS#7 signed data, 1.2.840.113549.1.7.2, in DER.
-  private static let signedData: [UInt8] = [6, 9, 42, 134, 72, 134, 247, 13, 1, 7, 2]
-
-  /// Whether it begins as receipts do and is as long as it says; Apple verifies the rest.
-  private static func mayBeReceipt(_ text: String) -> Bool {
-    let head = Base64.decode(standard: Array(text.utf8.prefix(24))) ?? []
-    if head.first(where: { $0 > UInt8(ascii: " ") }) == UInt8(ascii: "{") { return true }
-    guard head.first == 0x30, let start = head.dropFirst(2).firstRange(of: signedData)?.lowerBound
-    else { return false }
-    // The first byte of the length, below 0x80, or the bytes after it; none if an end is marked.
-    let length = head[2..<start].reduce(head[1] < 0x80 ? Int(head[1]) : 0) { $0 << 8 | Int($1) }
-    return start + length <= text.utf8.count / 4 * 3
   }
 
   private static func isBase64(_ text: String) -> Bool {

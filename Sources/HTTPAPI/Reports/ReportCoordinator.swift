@@ -48,22 +48,27 @@ package final class ReportCoordinator: Service {
     guard let entry = entry(of: question) else {
       return .failed(Problem.unavailable("Too many reports are running."))
     }
-    let result =
-      entry.endedAt == nil
-      ? await entry.task.result(within: patience) : await entry.task.result
+    if entry.endedAt == nil, await entry.task.result(within: patience) == nil {
+      let isRunning = entries.withLock { entries in
+        // Another client may have taken the result in the meantime.
+        guard let current = entries[question], current.task == entry.task, current.endedAt == nil
+        else { return false }
+        entries[question]?.isPromised = true
+        return true
+      }
+      if isRunning { return .working }
+    }
+    let result = await entry.task.result
     return entries.withLock { entries in
       let isCurrent = entries[question]?.task == entry.task
       switch result {
-      case .success(let answer)?:
+      case .success(let answer):
         if isCurrent, entries[question]?.isPromised == false { entries[question] = nil }
         return .answered(answer)
-      case .failure(let error)?:
+      case .failure(let error):
         // A retry after a failure runs the report again.
         if isCurrent { entries[question] = nil }
         return .failed(error)
-      case nil:
-        if isCurrent { entries[question]?.isPromised = true }
-        return .working
       }
     }
   }

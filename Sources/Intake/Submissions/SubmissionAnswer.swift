@@ -38,12 +38,8 @@ package struct SubmissionRequest: Sendable {
     accountID: String, payload: SubmissionPayload, transactionID: TransactionID? = nil,
     orderID: UUID? = nil, isRestore: Bool = false, bundleID: String? = nil
   ) {
-    self.accountID = accountID
-    self.payload = payload
-    self.transactionID = transactionID
-    self.orderID = orderID
-    self.isRestore = isRestore
-    self.bundleID = bundleID
+    (self.accountID, self.payload, self.transactionID) = (accountID, payload, transactionID)
+    (self.orderID, self.isRestore, self.bundleID) = (orderID, isRestore, bundleID)
   }
 
   /// The receipt, without the wrapper of Unity apps, which Apple does not accept.

@@ -64,7 +64,7 @@ package struct SubmissionIntake: IntakePart {
           metadata: ["submission.id": "\(new.submission.id.text)", "error": "\(error)"])
       }
     }
-    return try await carryOut(
+    return try await apply(
       verdict, on: ledger.submissions.store(new), new.payload, worker: nil)
   }
 
@@ -94,7 +94,10 @@ package struct SubmissionIntake: IntakePart {
     case .signedData(let transactions, let renewalInfo):
       let verdict = await services.signedData.verify(
         transactions, renewalInfo, bundleID: submission.bundleID)
-      return try await carryOut(verdict, on: submission, payload, worker: worker)
+      return try await apply(verdict, on: submission, payload, worker: worker)
+    }
+    if let problem = SubmissionProblem(notReceipt: data) {
+      return try await apply(.failure(problem), on: submission, payload, worker: worker)
     }
     let verification = await services.receipts.verify(data, bundleID: submission.bundleID)
     let exchanges = verification.exchanges.map(SubmissionExchange.init)
@@ -129,10 +132,10 @@ package struct SubmissionIntake: IntakePart {
       return try await postpone(
         submission, payload, problem, exchanges, notBefore: nil, worker: worker)
     }
-    return try await carryOut(verdict, on: submission, payload, exchanges, worker: worker)
+    return try await apply(verdict, on: submission, payload, exchanges, worker: worker)
   }
 
-  private func carryOut(
+  private func apply(
     _ verdict: SubmissionVerdict, on submission: Submission, _ payload: SubmissionPayload,
     _ exchanges: [SubmissionExchange] = [], worker: String?
   ) async throws -> SubmissionAnswer {

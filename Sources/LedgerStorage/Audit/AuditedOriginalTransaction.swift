@@ -19,6 +19,8 @@ struct AuditedOriginalTransaction: Sendable {
   /// The accounts into which others were merged.
   private var mergedInto: [AccountKey: AccountKey] = [:]
   var audit = LedgerAudit()
+  /// The differences of the stored movements; empty if they were not compared.
+  var movements: [MovementChange] = []
 
   /// Applies the entries, and checks the chains.
   init(_ id: OriginalTransactionKey, stored: StoredOriginalTransaction, chain: [StoredEntry]) {
@@ -216,10 +218,7 @@ extension AuditedOriginalTransaction {
   ///
   /// Chain heads, orders and deliveries are not projections and are kept. Closes only movements that
   /// are wrong now, so that reports as of earlier moments don't change.
-  ///
-  func rebuild(_ movements: [MovementChange], in catalogue: Catalogue, at now: Timestamp) throws
-    -> [SQL]
-  {
+  func rebuild(in catalogue: Catalogue, at now: Timestamp) throws -> [SQL] {
     let nothing = StoredOriginalTransaction(
       stored.members.values.map { member in
         var empty = member

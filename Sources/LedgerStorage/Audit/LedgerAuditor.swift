@@ -178,11 +178,8 @@ package struct LedgerAuditor: LedgerStore {
         _ = try await transaction.batch(repairs)
         continue
       }
-      let (movements, now) = try await transaction.read(
-        found.movementChanges(in: catalogue),
-        Query("SELECT clock_timestamp()") { try $0.decodeOnly(Timestamp.self) })
-      let writes = try found.rebuild(movements, in: catalogue, at: now)
-      _ = try await transaction.batch(writes)
+      let now = try await transaction.query("SELECT clock_timestamp()").decodeOnly(Timestamp.self)
+      _ = try await transaction.batch(found.rebuild(in: catalogue, at: now))
       break
     }
     return wasRewritten
@@ -269,6 +266,7 @@ package struct LedgerAuditor: LedgerStore {
       audited[index].audit.charges = replayed.charges.count
       audited[index].audit.checkDecisions(of: found.replayed, replayed: replayed, line: found.id)
       audited[index].audit.checkProjections(of: found, in: tables, catalogue: catalogue)
+      audited[index].movements = tables.movements
       for change in tables.movements { audited[index].audit.report(change) }
       audited[index].audit.checkOrders(of: found, orders)
     }
@@ -574,7 +572,7 @@ private func differingFields(_ lhs: Any, _ rhs: Any) -> [String] {
 
 /// The stored rows that recording does not read.
 struct AuditedTables: Sendable {
-  /// The original transactions with another state.
+  /// Members whose stored state differs, with the columns.
   var otherStates: [(OriginalTransactionKey, [String])] = []
   /// The claims with the submission that they name.
   var claims: Set<AuditedClaim> = []

@@ -155,7 +155,7 @@ struct LookupRow: Hashable, Sendable {
     case webOrderLineItem
     case accountLookup
 
-    /// The table, with the rows of this kind.
+    /// The table, and the condition that selects this kind of row.
     fileprivate var rows: (name: String, condition: String) {
       switch self {
       case .holding: ("holding", "true")
@@ -174,7 +174,7 @@ struct LookupRow: Hashable, Sendable {
       }
     }
 
-    /// The columns of the primary key.
+    /// The columns of a unique order.
     fileprivate var columns: String {
       "t.\(key.name), t.environment, t.original_transaction_id"
         + (self == .holding ? ", t.transaction_id, t.product_id" : "")
@@ -221,7 +221,7 @@ struct LookupRow: Hashable, Sendable {
 }
 
 extension LookupRow {
-  /// Reads the rows after one, by primary key; ``decode(_:table:)`` decodes them.
+  /// Reads the rows after one, in a unique order; ``decode(_:table:)`` decodes them.
   static func page(of table: Table, after last: LookupRow?, limit: Int) -> SQL {
     select(
       table,
@@ -277,7 +277,7 @@ extension LookupRow {
 
   private var isThis: SQL { "(\(unescaped: table.columns)) = (\(values))" }
 
-  /// The values of the primary key.
+  /// The values of the unique order.
   private var values: SQL {
     let (name, type) = (key.rawValue, table.key.type)
     var values: SQL =

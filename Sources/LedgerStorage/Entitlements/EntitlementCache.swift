@@ -239,10 +239,9 @@ package final class EntitlementCache: Sendable {
     _ answer: ArraySlice<UInt8>, of accountID: String, validFor validity: Range<Timestamp>,
     _ ticket: Ticket
   ) {
-    let number = ticket.number
     let (size, evicted) = state.withLock { state -> (Int, Int) in
-      guard state.generation == ticket.generation, state.remembersFrom < number,
-        state.changedAt[AccountID(accountID)].map({ $0 < number }) ?? true
+      guard state.generation == ticket.generation, state.remembersFrom < ticket.number,
+        state.changedAt[AccountID(accountID)].map({ $0 < ticket.number }) ?? true
       else { return (state.answers.size, 0) }
       let before = state.answers.evicted
       state.answers.insert(answer, of: accountID, validFor: validity)

@@ -150,9 +150,12 @@ final class HoldingBatcher: Sendable {
     return !error.isTransient && error.sqlState != .queryCanceled
   }
 
-  /// Reads the holdings of some accounts; cancellation ends the wait without affecting other
-  /// callers.
+  /// Reads the holdings of an account, batched, or of several with their own statement, so that
+  /// single reads don't wait for them; cancellation does not affect other callers.
   func read(_ accountIDs: [String]) async throws -> HoldingRows {
+    guard accountIDs.count == 1 else {
+      return try HoldingRows(await database.query(Self.statement(accountIDs), deadline: deadline))
+    }
     // Without this check, a cancelled task could still receive an answer.
     try Task.checkCancellation()
     let (answers, answer) = AsyncThrowingStream.makeStream(of: HoldingRows.self)

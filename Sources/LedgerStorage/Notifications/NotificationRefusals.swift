@@ -21,13 +21,8 @@ package struct RefusedNotifications: Sendable {
     hour: Timestamp, version: NotificationVersion?, reason: String, count: Int, lastAt: Timestamp,
     lastDetail: String, lastBodyBytes: Int, lastBodySHA256: [UInt8]?
   ) {
-    self.hour = hour
-    self.version = version
-    self.reason = reason
-    self.count = count
-    self.lastAt = lastAt
-    self.lastDetail = lastDetail
-    self.lastBodyBytes = lastBodyBytes
+    (self.hour, self.version, self.reason, self.count) = (hour, version, reason, count)
+    (self.lastAt, self.lastDetail, self.lastBodyBytes) = (lastAt, lastDetail, lastBodyBytes)
     self.lastBodySHA256 = lastBodySHA256
   }
 }

@@ -87,13 +87,8 @@ package struct NotificationStore: LedgerStore {
       switchOff: AutoRenewOffDate? = nil, exchanges: [SubmissionExchange] = [],
       problem: String? = nil, asksAbout: OriginalTransactionKey? = nil
     ) {
-      self.id = id
-      self.evidence = evidence
-      self.source = source
-      self.switchOff = switchOff
-      self.exchanges = exchanges
-      self.problem = problem
-      self.asksAbout = asksAbout
+      (self.id, self.evidence, self.source, self.switchOff) = (id, evidence, source, switchOff)
+      (self.exchanges, self.problem, self.asksAbout) = (exchanges, problem, asksAbout)
     }
   }
 

@@ -41,18 +41,10 @@ package struct NewNotification: Sendable {
     originalTransactionID: OriginalTransactionID? = nil, transactionID: TransactionID? = nil,
     signedAt: Timestamp? = nil
   ) {
-    self.id = id
-    self.version = version
-    self.receivedAt = receivedAt
-    self.arrival = arrival
-    self.body = body
-    self.chains = chains
-    self.notificationType = notificationType
-    self.subtype = subtype
-    self.environment = environment
-    self.bundleID = bundleID
-    self.originalTransactionID = originalTransactionID
-    self.transactionID = transactionID
+    (self.id, self.version, self.receivedAt, self.arrival) = (id, version, receivedAt, arrival)
+    (self.body, self.chains, self.notificationType) = (body, chains, notificationType)
+    (self.subtype, self.environment, self.bundleID) = (subtype, environment, bundleID)
+    (self.originalTransactionID, self.transactionID) = (originalTransactionID, transactionID)
     self.signedAt = signedAt
   }
 }

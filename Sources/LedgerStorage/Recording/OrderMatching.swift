@@ -198,7 +198,7 @@ struct OrderMatching: Sendable {
     var data = EventData(charge)
     data.orderID = order.uuidString.lowercased()
     data.productID = productID
-    data.transaction = recording.original(of: charge.id)?.line.history[charge.id]
+    data.terms = recording.original(of: charge.id)?.line.reportedTerms(of: charge)
     events.append(LedgerEvent(kind, at: now, account: account, data: data))
   }
 

@@ -142,7 +142,9 @@ struct TransactionLookup {
           return (name, key.line)
         }
       }
-    }.sorted { $0.name.text < $1.name.text }
+    }.sorted {
+      ($0.name.text, $0.name.isLineItem ? 1 : 0) < ($1.name.text, $1.name.isLineItem ? 1 : 0)
+    }
   }
 
   // MARK: Statements

@@ -151,12 +151,13 @@ enum EventRow {
       json.memberIfPresent("original_transaction_id", data.line?.originalTransactionID)
       json.memberIfPresent("transaction_id", data.transactionID)
       json.memberIfPresent("product_id", data.productID)
-      if let transaction = data.transaction {
-        json.member("quantity", transaction.quantity)
-        json.member("period_type", transaction.periodType)
-        json.memberIfPresent("offer_id", transaction.offerID)
-        json.memberIfPresent("price_milliunits", transaction.priceMilliunits)
-        json.memberIfPresent("currency", transaction.currency)
+      if let terms = data.terms {
+        json.member("quantity", terms.quantity)
+        json.member("ownership_type", terms.ownershipType)
+        json.member("period_type", terms.periodType)
+        json.memberIfPresent("offer_id", terms.offerID)
+        json.memberIfPresent("price_milliunits", terms.price?.amountMilliunits)
+        json.memberIfPresent("currency", terms.price?.currency)
       }
       json.memberIfPresent("previous_product_id", data.previousProductID)
       json.memberIfPresent("order_id", data.orderID)

@@ -81,13 +81,15 @@ package struct SchemaMigrator: Sendable {
   private typealias Found = (version: Int, servesSince: Int)
 
   private static func found(in runner: some StatementRunner) async throws -> Found? {
-    let exists = try await runner.query(
-      "SELECT to_regclass('tenure.schema_version') IS NOT NULL"
-    ).decodeOnly(Bool.self)
-    guard exists else { return nil }
-    return try await runner.query(
-      "SELECT version, compatible_since FROM tenure.schema_version ORDER BY version DESC LIMIT 1"
-    ).decodeFirst(Int.self, Int.self).map { (version: $0, servesSince: $1) }
+    do {
+      return try await runner.query(
+        "SELECT version, compatible_since FROM tenure.schema_version ORDER BY version DESC LIMIT 1"
+      ).decodeFirst(Int.self, Int.self).map { (version: $0, servesSince: $1) }
+    } catch let error as PostgresError
+      where [.undefinedTable, .undefinedSchema].contains(error.sqlState)
+    {
+      return nil
+    }
   }
 
   /// Checks that this program works with the schema: its own version, or a later compatible one.

@@ -22,14 +22,14 @@ package struct Submission: Sendable {
   /// Receipt or signed transactions; nil once the payload was erased.
   package let kind: EntrySource.Kind?
   package let status: Status
-  package internal(set) var environment: Environment?
-  package internal(set) var decidedAt: Timestamp?
+  package let environment: Environment?
+  package let decidedAt: Timestamp?
   /// The next attempt; nil for a pending submission whose job is parked.
   package let retryAt: Timestamp?
-  package internal(set) var attempts = 0
-  package internal(set) var problem: SubmissionProblem?
+  package let attempts: Int
+  package let problem: SubmissionProblem?
   /// The decision in Intake's encoding; nil while pending.
-  package internal(set) var outcome: String?
+  package let outcome: String?
 
   /// Nil before the decision, and for an outcome that only a newer version can read.
   package var decided: SubmissionOutcome? {

@@ -37,7 +37,8 @@ package struct SubmissionStore: LedgerStore {
       submission: Submission(
         id: id, account: account.key, accountID: account.id, receivedAt: receivedAt,
         transactionID: transactionID, orderID: orderID, isRestore: isRestore, bundleID: bundleID,
-        kind: payload.kind, status: .pending, retryAt: retryAt),
+        kind: payload.kind, status: .pending, environment: nil, decidedAt: nil, retryAt: retryAt,
+        attempts: 0, problem: nil, outcome: nil),
       payload: payload,
       body: NewBody(
         Array(payload.body.utf8), at: receivedAt, leavingOut: chains.map(ChainHeader.init)))
@@ -116,15 +117,9 @@ package struct SubmissionStore: LedgerStore {
       warnings: Set<SubmissionWarning> = [], exchanges: [SubmissionExchange],
       lookAgainAt: Timestamp? = nil, worker: String? = nil
     ) {
-      self.submission = submission
-      self.source = source
-      self.environment = environment
-      self.evidence = evidence
-      self.bundleID = bundleID
-      self.selected = selected
-      self.warnings = warnings
-      self.exchanges = exchanges
-      self.lookAgainAt = lookAgainAt
+      (self.submission, self.source, self.environment) = (submission, source, environment)
+      (self.evidence, self.bundleID, self.selected) = (evidence, bundleID, selected)
+      (self.warnings, self.exchanges, self.lookAgainAt) = (warnings, exchanges, lookAgainAt)
       self.worker = worker
     }
   }

@@ -2,11 +2,10 @@ package import struct Foundation.UUID
 
 /// Reads one row's columns from left to right, directly from libpq's memory.
 ///
-/// `Rows.decode` is shorter to write; use this for results with many rows, whose types are checked
-/// value by value. The compiler does not
-/// specialize another module's generic code unless it is `public`, and resolving a dozen types at
-/// run time takes several microseconds per row. ``RowCursor`` therefore has a method for each type,
-/// and other modules add methods for their own.
+/// `Rows.decode` is shorter to write; a cursor is for results with many rows, and checks the type of
+/// each value. The compiler does not specialize another module's generic code unless it is `public`,
+/// and resolving a dozen types at run time takes several microseconds per row. A cursor therefore
+/// has a method for each type, and other modules add methods for their own.
 package struct RowCursor {
   package let rows: Rows
   package let row: Int

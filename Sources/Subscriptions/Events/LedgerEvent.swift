@@ -52,8 +52,8 @@ package struct EventData: Hashable, Sendable {
   package var line: OriginalTransactionKey?
   package var transactionID: TransactionID?
   package var productID: ProductID?
-  /// The price, quantity, period type and offer of the charge's transaction.
-  package var transaction: StoreTransaction?
+  /// The charge's terms as far as Apple reports them, without an owner.
+  package var terms: ChargeTerms?
   /// For `product.changed`.
   package var previousProductID: ProductID?
   /// A UUID in lower case.

@@ -32,7 +32,7 @@ package struct OriginalTransactionEvents: Sendable {
       var data = data
       if let line = data.line, let id = data.transactionID, let product = data.productID {
         let key = TransactionKey(line: line, transactionID: id, productID: product)
-        data.transaction = after.line.history[key]
+        data.terms = after.charge(of: key).map(after.line.reportedTerms)
       }
       return LedgerEvent(kind, at: now, account: account, data: data)
     }

@@ -314,6 +314,11 @@ extension OriginalTransaction {
     }
   }
 
+  /// The terms of a charge without its owner and the catalogue's price.
+  package func reportedTerms(of charge: Charge) -> ChargeTerms {
+    terms(of: charge, owner: nil, in: Catalogue([]))
+  }
+
   func terms(of charge: Charge, owner: AccountKey?, in catalogue: Catalogue) -> ChargeTerms {
     let reports = charge.transactions.sorted().compactMap { history[$0] }
     let product = catalogue.product(charge.productID, at: charge.date)

@@ -28,7 +28,11 @@ package struct Timestamp: Hashable, Comparable, Sendable {
 
 extension Timestamp: Codable {
   package init(from decoder: any Decoder) throws {
-    milliseconds = try decoder.singleValueContainer().decode(Int64.self)
+    let container = try decoder.singleValueContainer()
+    milliseconds = try container.decode(Int64.self)
+    guard Self.writable.contains(self) else {
+      throw DecodingError.dataCorruptedError(in: container, debugDescription: "out of range")
+    }
   }
 
   package func encode(to encoder: any Encoder) throws {

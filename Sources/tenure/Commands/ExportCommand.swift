@@ -36,14 +36,6 @@ struct ExportCommand: AsyncParsableCommand {
     case administratorActions = "actions"
   }
 
-  /// The subjects that are tables of the database.
-  private static let tables: [Subject: ExportTable] = [
-    .owners: .owners, .charges: .charges, .orders: .orders, .grants: .grants,
-    .unverified: .unverified, .rates: .rates, .accounts: .accounts, .submissions: .submissions,
-    .notifications: .notifications, .writeBacks: .writeBacks, .ledger: .entries,
-    .checkpoints: .checkpoints,
-  ]
-
   @OptionGroup var options: SettingOptions
 
   @Argument(help: "Data to export.")
@@ -70,11 +62,23 @@ struct ExportCommand: AsyncParsableCommand {
   func run() async throws {
     try await options.useDatabase { database, settings, logger in
       let ledger = Ledger(database: database)
-      if let table = Self.tables[subject] { return try await export(table, of: ledger) }
+      func export(_ table: ExportTable) async throws { try await self.export(table, of: ledger) }
       switch subject {
+      case .owners: try await export(.owners)
+      case .charges: try await export(.charges)
+      case .orders: try await export(.orders)
+      case .grants: try await export(.grants)
+      case .unverified: try await export(.unverified)
+      case .rates: try await export(.rates)
+      case .accounts: try await export(.accounts)
+      case .submissions: try await export(.submissions)
+      case .notifications: try await export(.notifications)
+      case .writeBacks: try await export(.writeBacks)
+      case .ledger: try await export(.entries)
+      case .checkpoints: try await export(.checkpoints)
       case .products: try await exportProducts(of: ledger)
       case .administratorActions: try await exportAdministratorActions(of: ledger)
-      default:
+      case .entitlements:
         let reader = EntitlementReader(
           ledger: ledger, catalogue: try await CatalogueCache(ledger: ledger, logger: logger),
           sandboxAccess: settings.sandboxAccess)

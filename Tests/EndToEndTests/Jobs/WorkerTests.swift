@@ -44,7 +44,7 @@ struct WorkerTests {
 
     func submit(_ receipt: String) async throws -> UUID {
       let answer = try await assembly.intake.submit(
-        SubmissionRequest(accountID: "4711", payload: .receipt(receipt)))
+        SubmissionRequest(accountID: "4711", payload: .receipt("MIAGCSqGSIb3DQEHAqCA" + receipt)))
       guard case .pending(let id, _, _, _) = answer else { throw CancellationError() }
       return id
     }
@@ -130,7 +130,7 @@ struct WorkerTests {
       try await stage.until { try await stage.count("locked_by IS NOT NULL") == 2 }
       _ = try await stage.assembly.ledger.submissions.store(
         stage.assembly.ledger.submissions.new(
-          id: UUID(), accountID: "4711", receivedAt: stage.clock.now, payload: .receipt("receipt"),
+          id: UUID(), accountID: "4711", receivedAt: stage.clock.now, payload: .receipt("e30="),
           transactionID: nil, orderID: nil, isRestore: false, bundleID: nil,
           retryAt: stage.clock.now))
       try await stage.until { try await stage.count("kind = 'verify_submission'") == 0 }

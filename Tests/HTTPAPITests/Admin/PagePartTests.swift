@@ -1,4 +1,8 @@
+import Foundation
+import HTTPTypes
 import HummingbirdCore
+import LedgerStorage
+import Subscriptions
 import Testing
 
 @testable import AdminSite
@@ -38,5 +42,38 @@ struct PagePartTests {
     #expect(paging?.text == "2 rows, more on the next page")
     #expect(paging?.nextHref == "/x?id=.&jobs_after=2&jobs_limit=2")
     #expect(part.part(of: [1, 2]) { $0 }.paging == nil)
+  }
+
+  @Test func `a cursor with a time that no row can have is refused`() async throws {
+    func text(_ place: some Encodable) throws -> String {
+      String(decoding: try JSONEncoder().encode(place), as: UTF8.self)
+    }
+    let at = Timestamp(milliseconds: 1_234_567)
+    let charge = TransactionKey(
+      line: OriginalTransactionKey(.production, "1"), transactionID: "1", productID: "monthly")
+    let places = [
+      ("/admin/rejected?after=", try text(TimedPlace(at: at, id: UUID()))),
+      ("/admin/parked?jobs_after=", try text(TimedPlace(at: at, id: Int64(1)))),
+      ("/admin/unclaimed?after=", try text(TimedPlace(at: at, id: charge))),
+      ("/admin/unclaimed?historical_after=", try text(TimedPlace(at: at, id: charge))),
+      (
+        "/admin/accounts/anna?history_after=",
+        try text(
+          AccountHistoryRows.Place(
+            entry: HistoryPlace(recordedAt: at, line: charge.line, number: 1)))
+      ),
+    ]
+    try await TestAPI.run { api in
+      _ = try await api.call(.put, "/v1/accounts/anna")
+      var browser = try await AdminBrowser.loggedIn(api)
+      for (path, place) in places {
+        for (number, status) in [("1234567", 200), ("\(Int64.max)", 400), ("\(Int64.min)", 400)] {
+          let cursor = place.replacing("1234567", with: number)
+            .addingPercentEncoding(withAllowedCharacters: .alphanumerics)
+          let page = try await browser.get(path + (cursor ?? ""))
+          #expect(page.status == status, "\(path) \(number)")
+        }
+      }
+    }
   }
 }

@@ -31,22 +31,21 @@ struct EventDataTests {
 
   @Test("a charge has its price, quantity, period type and offer")
   func money() {
-    let key = TransactionKey(.production, "1", "2", "monthly")
-    var record = TransactionRecord(
-      key: key, asOf: Timestamp(milliseconds: 0), purchaseDate: Timestamp(milliseconds: 0),
-      quantity: 3, periodType: .offer, offerID: "winter", priceMilliunits: 9990, currency: "EUR")
-    func text() -> String {
-      var data = EventData()
-      data.transaction = StoreTransaction(
-        record, recorded: RecordingOrder(at: Timestamp(milliseconds: 0), number: 1))
-      return EventRow.text(data)
-    }
+    var data = EventData()
+    var terms = ChargeTerms(
+      charge: TransactionKey(.production, "1", "2", "monthly"), productID: "monthly",
+      ownershipType: .familyShared, periodType: .offer, offerID: "winter", quantity: 3,
+      price: ChargePrice(9990, "EUR", source: .appStore))
+    data.terms = terms
     #expect(
-      text()
-        == #"{"quantity":3,"period_type":"offer","offer_id":"winter","price_milliunits":9990,"#
-        + #""currency":"EUR"}"#)
-    (record.offerID, record.priceMilliunits, record.currency) = (nil, nil, nil)
-    #expect(text() == #"{"quantity":3,"period_type":"offer"}"#)
+      EventRow.text(data)
+        == #"{"quantity":3,"ownership_type":"family_shared","period_type":"offer","#
+        + #""offer_id":"winter","price_milliunits":9990,"currency":"EUR"}"#)
+    (terms.offerID, terms.price) = (nil, nil)
+    data.terms = terms
+    #expect(
+      EventRow.text(data)
+        == #"{"quantity":3,"ownership_type":"family_shared","period_type":"offer"}"#)
   }
 
   @Test("what does not concern an event is left out")

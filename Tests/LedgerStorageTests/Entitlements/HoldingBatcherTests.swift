@@ -68,6 +68,26 @@ struct HoldingBatcherTests {
     }
   }
 
+  @Test("a read of several accounts is repeated after its connection is lost")
+  func severalAccounts() async throws {
+    try await Self.run { reader, database in
+      let task = Mutex<Task<[String], any Error>?>(nil)
+      try await Self.whileLocked(database) { connection in
+        task.withLock {
+          $0 = Task { Self.charges(try await reader.read(["anna", "ben"]).holdings(of: "ben")) }
+        }
+        let end: SQL = """
+          SELECT count(pg_terminate_backend(pid)) FROM pg_locks
+          WHERE relation = 'tenure.holding'::regclass AND NOT granted
+          """
+        while try await connection.query(end).decodeOnly(Int.self) == 0 {
+          try await Task.sleep(for: .milliseconds(5))
+        }
+      }
+      #expect(try await task.withLock { $0 }?.value == ["ben"])
+    }
+  }
+
   @Test("a reader that gives up waits no longer, and affects no other")
   func cancellation() async throws {
     try await Self.run { reader, database in

@@ -301,4 +301,28 @@ struct SchemaTests {
       #expect(error?.sqlState == Self.checkViolation, "\(what)")
     }
   }
+
+  @Test("only a claim names a submission", arguments: [true, false])
+  func submissionOfAction(isClaim: Bool) async throws {
+    try await withScratchDatabase { database in
+      _ = try await database.execute(
+        """
+        INSERT INTO tenure.original_transaction (environment, original_transaction_id)
+        VALUES ('production', '1')
+        """)
+      let insert: SQL = """
+        INSERT INTO tenure.ownership_action (environment, original_transaction_id, number,
+          recorded_at, is_claim, transaction_id, product_id, account_key, effective_from,
+          submission_id)
+        VALUES ('production', '1', 1, now(), \(isClaim), '1', 'p', gen_random_uuid(), now(),
+          gen_random_uuid())
+        """
+      do {
+        _ = try await database.execute(insert)
+        #expect(isClaim)
+      } catch let error as PostgresError {
+        #expect(!isClaim && error.sqlState == Self.checkViolation, "\(error)")
+      }
+    }
+  }
 }

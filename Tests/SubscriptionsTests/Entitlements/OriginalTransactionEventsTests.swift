@@ -366,6 +366,29 @@ struct OriginalTransactionEventsTests {
     #expect(events.allSatisfy { $0.data.line == otherKey })
   }
 
+  @Test(
+    "The price is that of movements: from any transaction of the charge, and 0 if nothing is paid",
+    arguments: [
+      (PeriodType.normal, OwnershipType.purchased, 9990), (.trial, .purchased, 0),
+      (.normal, .familyShared, 0),
+    ] as [(PeriodType, OwnershipType, Int64)])
+  func prices(period: PeriodType, ownership: OwnershipType, price: Int64) {
+    var (first, alias) = (
+      charge("1", from: day(0), to: day(30), item: "w"),
+      charge("9", from: day(0), to: day(30), item: "w")
+    )
+    (first.periodType, first.ownershipType) = (period, ownership)
+    (alias.periodType, alias.ownershipType) = (period, ownership)
+    (alias.priceMilliunits, alias.currency) = (9990, "EUR")
+    var ledger = Ledger()
+    let events = ledger.published {
+      $0.record([.evidence(.transaction(first)), .evidence(.transaction(alias))])
+    }
+    #expect(events.first?.data.transactionID == "1")
+    #expect(events.first?.data.terms?.price?.amountMilliunits == price)
+    #expect(events.first?.data.terms?.ownershipType == ownership)
+  }
+
   // MARK: Listeners
 
   /// The state of a reader that has received every event.

@@ -63,6 +63,9 @@ struct RevocationTests {
     Lifting(name: "signed again within 24 h", statuses: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(8.5), receipt(day(5))), (day(8.6), refund(day(8.1)))], revokedAt: day(8.1)),
     Lifting(name: "a second refund known late, receipt right after it", statuses: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(14), refund(day(12))), (day(14.5), .notMentioned)], revokedAt: day(12)),
     Lifting(name: "a second refund known late, receipt after 24 h", statuses: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(14), refund(day(12))), (day(15), .notMentioned)], revokedAt: nil),
+    Lifting(name: "an earlier date in a late receipt, another within 24 h of the known one", statuses: [(day(6), refund(day(5))), (day(6.5), receipt(day(4))), (day(6.9), .notMentioned)], revokedAt: day(5)),
+    Lifting(name: "a later date in a late receipt, another within 24 h of it", statuses: [(day(6), receipt(day(5))), (day(6.5), receipt(day(5.5))), (day(7.2), .notMentioned)], revokedAt: day(5.5)),
+    Lifting(name: "an earlier date in a late receipt, another after 24 h of the known one", statuses: [(day(6), receipt(day(5))), (day(6.5), receipt(day(4))), (day(7.2), .notMentioned)], revokedAt: nil),
     Lifting(name: "lifted before it was said",  statuses: [(day(4), .notRevoked), (day(4), .notMentioned), (day(6), refund(day(5)))], revokedAt: day(5)),
   ]
 

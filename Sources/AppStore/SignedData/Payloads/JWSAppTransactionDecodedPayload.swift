@@ -11,8 +11,8 @@ package struct AppTransactionFields: JSONFields {
   package let appAppleID = JSONField<Int64>("appAppleId")
   package let bundleID = JSONField<String>("bundleId")
   package let applicationVersion = JSONField<String>("applicationVersion")
-  /// The signing date.
   package let versionExternalIdentifier = JSONField<Int64>("versionExternalIdentifier")
+  /// The signing date.
   package let receiptCreationDate = JSONField<Timestamp>("receiptCreationDate")
   package let originalPurchaseDate = JSONField<Timestamp>("originalPurchaseDate")
   package let originalApplicationVersion = JSONField<String>("originalApplicationVersion")

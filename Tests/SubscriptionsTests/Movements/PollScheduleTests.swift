@@ -4,7 +4,7 @@ import Testing
 @testable import Subscriptions
 
 /// When Apple is asked about a line next.
-struct RenewalPlanTests {
+struct PollScheduleTests {
   /// A month that ends on day 30, with whatever is said otherwise.
   private static func line(
     days: Double = 30, autoRenews: Bool = true, phase: RenewalStatus.Phase = .undisturbed,

@@ -1,4 +1,5 @@
 import AppStore
+import JSONText
 import LedgerStorage
 import Subscriptions
 
@@ -30,6 +31,26 @@ extension SignedDataVerifier {
 }
 
 extension SubmissionProblem {
+  /// The identifier of PKCS#7 signed data, 1.2.840.113549.1.7.2, in DER.
+  private static let signedData: [UInt8] = [6, 9, 42, 134, 72, 134, 247, 13, 1, 7, 2]
+
+  /// The problem of base64 that does not begin as receipts do or is shorter than it says, or nil:
+  /// Apple verifies the rest.
+  init?(notReceipt text: String) {
+    let head = Base64.decode(standard: Array(text.utf8.prefix(24))) ?? []
+    if head.first(where: { $0 > UInt8(ascii: " ") }) == UInt8(ascii: "{") { return nil }
+    if head.first == 0x30, let start = head.dropFirst(2).firstRange(of: Self.signedData)?.lowerBound
+    {
+      // The first byte of the length, or the bytes after it; zero for BER's indefinite length.
+      let length = head[2..<start].reduce(head[1] < 0x80 ? Int(head[1]) : 0) { $0 << 8 | Int($1) }
+      let digits = text.utf8.prefix { $0 != UInt8(ascii: "=") }.count
+      if start + length <= digits * 3 / 4 { return nil }
+    }
+    self.init(
+      code: ReceiptRejection.Code.receiptRejected.rawValue,
+      detail: "`receipt_data` is neither PKCS#7 nor an iOS 6 property list, or was cut off.")
+  }
+
   init(_ rejection: ReceiptRejection) {
     self.init(
       code: rejection.code.rawValue, detail: rejection.reason,

@@ -8,7 +8,7 @@ import Testing
 
 /// The movements that recording, reconciliation and rebuilds leave for reports.
 @Suite("Movements in the ledger")
-struct MovementRowTests {
+struct MovementTableTests {
   private static let oneMonth = [
     "0 charged 1 +1", "0 started 1 +1", "0 state active_renewing 1 +1", "30 ended unknown 1 -1",
     "30 state active_renewing 1 -1", "30 state expired 1 +1",

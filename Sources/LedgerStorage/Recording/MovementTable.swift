@@ -38,8 +38,9 @@ enum MovementTable {
   private static let names = columns.map(\.name).selectList
   private static let newNames = columns.map { "new.\($0.name)" }.selectList
 
-  /// Compares the movements known now with those of an original transaction and of those that Apple
-  /// links, under the first of which all are stored; no change of most.
+  /// Compares the stored current movements with the expected ones; usually empty.
+  ///
+  /// Linked original transactions store theirs under the first ID.
   static func changes(
     to line: OriginalTransaction, rule: OwnershipRule, in catalogue: Catalogue
   ) -> Query<[MovementChange]> {
@@ -82,7 +83,8 @@ enum MovementTable {
     }
   }
 
-  /// Replaces all movements of newly linked original transactions, which the first one gets.
+  /// Closes all movements of newly linked original transactions and stores the new ones under the
+  /// first ID.
   static func replaceAll(
     of lines: some Collection<OriginalTransactionKey>, by movements: [Movement],
     at moment: Timestamp
