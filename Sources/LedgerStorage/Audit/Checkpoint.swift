@@ -339,13 +339,11 @@ extension LedgerAuditor {
     let isNew: SQL =
       since.map { "head_stored_at >= \($0)" }
       ?? "head_number > 0 AND head_stored_at < now() - \(age.inMilliseconds) * interval '1 ms'"
-    let hasNews = try await database.query(
-      """
-      SELECT EXISTS (SELECT FROM tenure.original_transaction WHERE \(isNew))
-        OR EXISTS (SELECT FROM tenure.account_chain WHERE \(isNew))
-      """
-    ).decodeOnly(Bool.self)
-    guard hasNews else { return (nil, audit) }
+    let news = try await database.batch([
+      "SELECT 1 FROM tenure.original_transaction WHERE \(isNew) LIMIT 1",
+      "SELECT 1 FROM tenure.account_chain WHERE \(isNew) LIMIT 1",
+    ])
+    guard news.contains(where: { !$0.isEmpty }) else { return (nil, audit) }
     let catalogue = try await maintenance.settledCatalogue()
     try await checkCheckpoints(against: [], &audit)
     try await forEachPage(after: nil, storedSince: since, reporting: { _ in }) { page in
