@@ -876,6 +876,9 @@ CREATE TABLE store_transaction (
     is_provisional          boolean,
     decided_at              timestamptz,
     corrected_at            timestamptz,
+    -- The last owner before this one, and when it lost the charge.
+    lost_by_key             uuid,
+    lost_at                 timestamptz,
 
     -- The order that it fulfilled, and when the owner's app acknowledged delivery. Facts of their
     -- own, no projection: they stay when the transaction turns out to be an alias or its charge
@@ -898,7 +901,8 @@ CREATE TABLE store_transaction (
         AND (rule IS NOT NULL OR num_nonnulls(renewing_account_key, previous_transaction_id,
             status_as_of, switched_off_at, corrected_at) = 0)
         AND num_nonnulls(previous_original_transaction_id, previous_transaction_id,
-            previous_product_id) IN (0, 3)),
+            previous_product_id) IN (0, 3)
+        AND (lost_by_key IS NULL) = (lost_at IS NULL)),
     CONSTRAINT store_transaction_dated CHECK (
         (expires_at IS NULL) = (expires_as_of IS NULL)
         AND (app_account_token IS NULL) = (app_account_token_as_of IS NULL)
@@ -1038,7 +1042,8 @@ COMMENT ON TABLE account_original_transaction IS
 -- ------------------------------------------------------------------------------------------------
 
 -- A charge that an account owns and that can still matter, so not a consumable, with everything
--- needed to compute its state at any later moment. No state is stored: entitlements end on time
+-- needed to compute its state at any later moment; and the last that it has lost to another account,
+-- which grants nothing and tells how access ended. No state is stored: entitlements end on time
 -- without any job.
 CREATE TABLE holding (
     account_id              text        NOT NULL,
@@ -1055,6 +1060,8 @@ CREATE TABLE holding (
     ends_at                 timestamptz,
     revoked_at              timestamptz,
     superseded_at           timestamptz,
+    -- When the account lost the charge; null: it owns it.
+    moved_at                timestamptz,
     -- Set on the latest charge alone.
     auto_renews             boolean,
     phase                   text,
@@ -1222,7 +1229,8 @@ part AS NOT MATERIALIZED (
     -- Holdings of described products that entitle to something, with their end ('infinity': never).
     SELECT held.*,
         coalesce(is_revoked, false) AS revoked,
-        least(ends, revoked_at) AS access_ends,
+        least(ends, revoked_at, moved_at) AS access_ends,
+        CASE phase WHEN 'grace_period' THEN greatest(ends, grace_ends_at) ELSE ends END AS graced_ends,
         CASE
             WHEN now() < ends THEN 'active'
             WHEN phase = 'grace_period' AND now() < grace_ends_at THEN 'in_grace_period'
@@ -1233,7 +1241,8 @@ part AS NOT MATERIALIZED (
         SELECT h.account_id, h.environment,
             coalesce(h.linked_to, h.original_transaction_id) AS family,
             h.original_transaction_id, h.transaction_id, h.product_id, h.period_type, h.starts_at,
-            h.revoked_at, h.auto_renews, h.phase, h.grace_ends_at, latest.valid_from,
+            h.revoked_at, h.moved_at, h.superseded_at, h.auto_renews, h.phase, h.grace_ends_at,
+            latest.valid_from,
             h.revoked_at <= now() AS is_revoked,
             coalesce(least(h.superseded_at, coalesce(h.ends_at,
                 CASE coalesce(h.product_type, latest.type)
@@ -1249,27 +1258,25 @@ part AS NOT MATERIALIZED (
             AND bought.since <= h.starts_at AND h.starts_at < bought.until
         CROSS JOIN sandbox_access AS sandbox
         WHERE coalesce(h.product_type, latest.type) <> 'consumable'
+            AND coalesce(h.moved_at <= now(), true)
             AND (h.environment = 'production' OR sandbox.everybody
                 OR h.account_id = ANY (sandbox.account_ids))
     ) AS held
 ),
 deciding AS (
-    -- The shown holding of each account and original transaction: the unrevoked one with the latest
-    -- end, if it has not ended; else a revoked one that would cover now; else the last one.
+    -- The shown holding of each account and original transaction: the held one with the latest end,
+    -- if it has not ended; else the one whose access ended last.
     SELECT DISTINCT ON (account_id, environment, family) *,
-        CASE class WHEN 0 THEN own_state WHEN 1 THEN 'revoked' ELSE 'expired' END AS state
+        CASE WHEN class = 0 THEN own_state WHEN access_ended < graced_ends THEN 'revoked'
+            ELSE 'expired' END AS state
     FROM (
         SELECT *,
-            CASE
-                WHEN NOT revoked AND rank = 1 AND own_state <> 'expired' THEN 0
-                WHEN revoked AND now() < ends THEN 1
-                WHEN NOT revoked THEN 2
-                ELSE 3
-            END AS class
+            CASE WHEN NOT lost AND rank = 1 AND own_state <> 'expired' THEN 0 ELSE 1 END AS class
         FROM (
-            SELECT *,
+            SELECT *, least(graced_ends, revoked_at, moved_at) AS access_ended,
+                revoked OR moved_at IS NOT NULL AS lost,
                 row_number() OVER (
-                    PARTITION BY account_id, environment, family, revoked
+                    PARTITION BY account_id, environment, family, revoked OR moved_at IS NOT NULL
                     ORDER BY (starts_at <= now() AND now() < ends) DESC, ends DESC,
                         starts_at DESC, octet_length(transaction_id) DESC, transaction_id COLLATE "C" DESC,
                         octet_length(original_transaction_id) DESC,
@@ -1280,7 +1287,10 @@ deciding AS (
             WHERE starts_at <= now() + interval '5 minutes'
         ) AS ranked
     ) AS classed
-    ORDER BY account_id, environment, family, class, rank
+    ORDER BY account_id, environment, family, class, access_ended DESC,
+        starts_at DESC, octet_length(transaction_id) DESC, transaction_id COLLATE "C" DESC,
+        octet_length(original_transaction_id) DESC, original_transaction_id COLLATE "C" DESC,
+        octet_length(product_id) DESC, product_id COLLATE "C" DESC
 ),
 chain AS (
     -- Each of its entitlements, with the holdings that grant the same and prolong it: they begin no
@@ -1307,7 +1317,7 @@ chain AS (
         ) AS same
         WHERE p.account_id = d.account_id AND p.environment = d.environment
             AND p.family = d.family
-            AND (is_same OR d.class = 0 AND p.revoked_at IS NULL AND EXISTS (
+            AND (is_same OR d.class = 0 AND p.revoked_at IS NULL AND p.moved_at IS NULL AND EXISTS (
                 SELECT FROM product_entitlement AS other
                 WHERE other.product_id = p.product_id AND other.valid_from = p.valid_from
                     AND other.entitlement = granted.entitlement))
@@ -1339,7 +1349,7 @@ offered AS (
                 WHEN 'grace_period' THEN greatest(b.last_ends, b.last_grace_ends_at)
                 ELSE b.last_ends
             END,
-            CASE WHEN b.is_first THEN b.revoked_at END) AS access_ends_at,
+            CASE WHEN b.is_first THEN least(b.revoked_at, b.moved_at) END) AS access_ends_at,
         b.state NOT IN ('revoked', 'expired') AND EXISTS (
             SELECT FROM part AS p
             JOIN product_entitlement AS other ON other.product_id = p.product_id
@@ -1349,7 +1359,15 @@ offered AS (
                 AND p.revoked_at IS NULL AND p.starts_at <= b.last_access_ends + interval '60 seconds'
                 AND p.own_state <> 'expired') AS will_renew,
         b.period_type, b.environment, b.original_transaction_id, b.transaction_id,
-        'app_store'::text AS source
+        'app_store'::text AS source,
+        CASE
+            WHEN b.state = 'in_billing_retry' THEN 'billing'
+            WHEN b.state = 'revoked' AND b.access_ended = b.revoked_at THEN 'refunded'
+            WHEN b.state = 'revoked' THEN 'moved'
+            WHEN b.state = 'expired' AND b.superseded_at = b.ends THEN 'replaced'
+            WHEN b.state = 'expired' AND b.phase = 'grace_period' THEN 'billing'
+            WHEN b.state = 'expired' THEN 'expired'
+        END AS ended_because
     FROM bought AS b
     UNION ALL
     SELECT account_id, entitlement, now() < ends,
@@ -1357,7 +1375,8 @@ offered AS (
             ELSE 'expired'
         END,
         NULL, ends, ends, false, 'normal', given.environment, given.original_transaction_id, NULL,
-        source
+        source, CASE WHEN revoked_at <= now() THEN 'grant_revoked' WHEN ends <= now() THEN 'grant_ended'
+        END
     FROM account_grant AS given
     CROSS JOIN LATERAL (
         SELECT coalesce(least(given.ends_at, given.revoked_at), 'infinity') AS ends
@@ -1370,18 +1389,17 @@ offered AS (
 SELECT DISTINCT ON (account_id, entitlement) account_id, entitlement, active, state, product_id,
     nullif(expires_at, 'infinity') AS expires_at,
     nullif(access_ends_at, 'infinity') AS access_ends_at,
-    will_renew, period_type, environment, original_transaction_id, transaction_id, source
+    will_renew, period_type, environment, original_transaction_id, transaction_id, source,
+    CASE WHEN NOT active THEN access_ends_at END AS ended_at, ended_because
 FROM offered
-ORDER BY account_id, entitlement, active DESC,
-    CASE WHEN active THEN 0 WHEN state = 'in_billing_retry' THEN 1 WHEN state = 'revoked' THEN 2
-        ELSE 3 END,
+ORDER BY account_id, entitlement, active DESC, state = 'in_billing_retry' DESC,
     offered.access_ends_at DESC,
     octet_length(coalesce(transaction_id, '')) DESC,
     coalesce(transaction_id, '') COLLATE "C" DESC,
     octet_length(coalesce(original_transaction_id, '')) DESC,
     coalesce(original_transaction_id, '') COLLATE "C" DESC,
     octet_length(coalesce(product_id, '')) DESC, coalesce(product_id, '') COLLATE "C" DESC,
-    coalesce(environment, '') COLLATE "C", source COLLATE "C";
+    coalesce(environment, '') COLLATE "C", source COLLATE "C", coalesce(ended_because, '') COLLATE "C";
 
 -- ------------------------------------------------------------------------------------------------
 -- Movements, which reports count: dated changes of subscriptions and money.

@@ -105,6 +105,7 @@ extension PageRenderer {
   private static let files: [(name: String, bytes: [UInt8])] = [
     ("account", PackageResources.account_mustache),
     ("account-charge", PackageResources.account_charge_mustache),
+    ("account-subscription", PackageResources.account_subscription_mustache),
     ("action-note", PackageResources.action_note_mustache),
     ("action", PackageResources.action_mustache),
     ("action-list", PackageResources.action_list_mustache),

@@ -286,7 +286,7 @@ struct StoredOriginalTransaction: Sendable {
 
   /// The owners and claimants.
   var accounts: Set<AccountKey> {
-    Set(line.decisions.values.compactMap(\.decision.owner))
+    Set(line.decisions.values.flatMap { [$0.decision.owner, $0.lost?.account].compactMap(\.self) })
       .union(line.history.actions.compactMap(\.action.account))
   }
 

@@ -34,12 +34,12 @@ struct HoldingRow: Hashable, Comparable, Sendable {
   var account: AccountKey
   var holding: Holding
 
-  /// The holdings as of the recording date of the last entry.
+  /// The holdings as of the recording date of the last entry, and those that accounts have lost.
   static func rows(of line: OriginalTransaction, rule: OwnershipRule, asOf moment: Timestamp)
     -> Set<HoldingRow>
   {
     Set(
-      line.holdings(rule, asOf: moment).map {
+      (line.holdings(rule, asOf: moment) + line.lastLostHoldings(rule)).map {
         HoldingRow(account: $0.account, holding: $0.holding)
       })
   }
@@ -81,6 +81,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
       Column("starts_at", \.row.holding.startsAt), Column("ends_at", \.row.holding.endsAt),
       Column("revoked_at", \.row.holding.revokedAt),
       Column("superseded_at", \.row.holding.supersededAt),
+      Column("moved_at", \.row.holding.movedAt),
       Column("auto_renews", \.row.holding.renewal?.autoRenews),
       Column("phase", \.row.holding.renewal?.phase.name),
       Column("grace_ends_at", \.row.holding.renewal?.phase.graceEnd),

@@ -72,6 +72,8 @@ struct TransactionRow: Hashable, Sendable {
     Column("is_provisional", \.recorded?.decision.isProvisional),
     Column("decided_at", \.recorded?.decidedAt),
     Column("corrected_at", \.recorded?.correctedAt),
+    Column("lost_by_key", \.recorded?.lost?.account),
+    Column("lost_at", \.recorded?.lost?.at),
   ]
 
   private var previous: Charge.ID? { recorded?.decision.renewal.previous }
@@ -180,6 +182,8 @@ struct TransactionRow: Hashable, Sendable {
     let isProvisional = try cursor.next(Bool?.self)
     let decidedAt = try cursor.next(Timestamp?.self)
     let correctedAt = try cursor.next(Timestamp?.self)
+    let loser = try cursor.next(AccountKey?.self)
+    let lostAt = try cursor.next(Timestamp?.self)
     guard let rule, let reason, let isProvisional, let decidedAt else { return nil }
     var renewal = RenewalEvidence(
       account: renewing, reason: reason, statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)
@@ -188,9 +192,13 @@ struct TransactionRow: Hashable, Sendable {
         line: OriginalTransactionKey(environment, previousLine), transactionID: previousID,
         productID: previousProduct)
     }
-    return OriginalTransaction.RecordedDecision(
+    var recorded = OriginalTransaction.RecordedDecision(
       decision: Decision(owner: owner, rule: rule, renewal: renewal, isProvisional: isProvisional),
       decidedAt: decidedAt, correctedAt: correctedAt)
+    if let loser, let lostAt {
+      recorded.lost = OriginalTransaction.RecordedDecision.Loss(account: loser, at: lostAt)
+    }
+    return recorded
   }
 
   private static func revocation(
