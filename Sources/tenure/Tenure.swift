@@ -4,7 +4,6 @@ import Development
 import Foundation
 import Observability
 
-@main
 struct Tenure: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "tenure",
@@ -22,18 +21,27 @@ struct Tenure: AsyncParsableCommand {
       AppStoreCommand.self, DoctorCommand.self, MetricsCommand.self,
     ],
     groupedSubcommands: [developmentCommands])
+}
 
+@main
+enum Program {
   /// Suggests the nearest command for a misspelled one, which the parser does not.
   static func main() async {
-    let names =
-      (configuration.subcommands + configuration.groupedSubcommands.flatMap(\.subcommands))
-      .compactMap(\.configuration.commandName)
-    let arguments = CommandLine.arguments.dropFirst()
-    let command = arguments.first == "help" ? arguments.dropFirst().first : arguments.first
-    if let command, !command.hasPrefix("-"), command != "help", !names.contains(command) {
-      let suggestion = command.nearest(in: names).map { ": did you mean \($0)?" } ?? "."
-      exit(withError: ValidationError("There is no command \(command)\(suggestion)"))
+    let groups = Tenure.configuration.groupedSubcommands.flatMap { $0.subcommands }
+    let names = (Tenure.configuration.subcommands + groups).compactMap {
+      $0.configuration.commandName
     }
-    await main(nil)
+    var arguments = CommandLine.arguments.dropFirst()
+    if arguments.first == "help" { arguments.removeFirst() }
+    if let command = arguments.first, !command.hasPrefix("-"), command != "help",
+      !names.contains(command)
+    {
+      var fault = "There is no command \(command)."
+      if let near = command.nearest(in: names) {
+        fault = "There is no command \(command): did you mean \(near)?"
+      }
+      Tenure.exit(withError: ValidationError(fault))
+    }
+    await Tenure.main()
   }
 }

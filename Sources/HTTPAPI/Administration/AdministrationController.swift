@@ -131,7 +131,7 @@ struct AdministrationController: Controller {
 
   func checkpoints(_ request: Request, context: APIContext) async throws -> Response {
     let page = try Page(request.query)
-    let last = try page.place { text in Int(text).flatMap { $0 > 0 ? $0 : nil } }
+    let last = try page.cursor { text in Int(text).flatMap { $0 > 0 ? $0 : nil } }
     let found = try await ledger.auditor.checkpoints(before: last ?? .max, limit: page.limit + 1)
     let checkpoints = Array(found.prefix(page.limit))
     return Response(capacity: 64 + checkpoints.count * 400) { json in

@@ -2,6 +2,7 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
+import HummingbirdTesting
 import JSONText
 import Postgres
 import Secrets
@@ -181,8 +182,9 @@ struct AdminLoginTests {
       var browser = try await AdminBrowser.loggedIn(api)
       #expect(try await browser.get("/admin/parked").status == 200)
       let same = try APIKeys(
-        parsing: "shop:app:app-secret-for-trying, desk:support:support-secret-for-trying, "
-          + "ops:admin:admin-secret-for-trying")
+        parsing: Secret(
+          "shop:app:app-secret-for-trying, desk:support:support-secret-for-trying, "
+            + "ops:admin:admin-secret-for-trying"))
       #expect(!api.api.keys.replace(by: same))
       let new = try APIKeys(
         parsing: "shop:app:app-secret-for-trying, ops:admin:other-secret-for-trying")
@@ -204,7 +206,7 @@ struct AdminLoginTests {
         userField: .token("X-Forwarded-Email"), groupsField: .token("X-Forwarded-Groups"),
         roles: ["desk": .support, "ops team": .admin])
     }
-    func fields(
+    @Sendable func fields(
       groups: String, secret: String = "proxy-secret-for-trying", user: String = "ann@example.com"
     ) -> HTTPFields {
       [

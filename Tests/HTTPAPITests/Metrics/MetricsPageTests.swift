@@ -58,7 +58,7 @@ struct MetricsPageTests {
           let method = try #require(HTTPRequest.Method(rawValue: name))
           _ = try await api.client.executeRequest(
             uri: path, method: method,
-            headers: [.authorization: "Bearer admin-secret-for-trying"])
+            headers: [.authorization: "Bearer admin-secret-for-trying"], body: nil)
         }
       }
       let series = try await metrics(api).split(separator: "\n").filter { !$0.hasPrefix("#") }

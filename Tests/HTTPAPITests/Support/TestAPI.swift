@@ -102,8 +102,9 @@ struct TestAPI: Sendable {
       reports: ReportReader(database: database),
       schema: SchemaMigrator(database: database, logger: logger),
       keys: try APIKeys(
-        parsing: "shop:app:app-secret-for-trying, desk:support:support-secret-for-trying, "
-          + "ops:admin:admin-secret-for-trying"),
+        parsing: Secret(
+          "shop:app:app-secret-for-trying, desk:support:support-secret-for-trying, "
+            + "ops:admin:admin-secret-for-trying")),
       logger: logger,
       now: now)
     api.site = AdminSite(of: api, proxy: choices.proxy)
