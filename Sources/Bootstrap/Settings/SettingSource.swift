@@ -40,15 +40,13 @@ package final class SettingSource: Sendable {
 
   /// Names that begin with `TENURE_` and were never read, typically misspelled, each with the
   /// nearest name that was read.
-  package var unread: [String] {
+  package var unread: [(name: String, nearest: String?)] {
     let names = asked.withLock(\.self)
     return given.filter { name in
       name.hasPrefix("TENURE_") && !name.dropFirst("TENURE_".count).hasPrefix("TEST_")
         && !names.contains(name.hasSuffix("_FILE") ? String(name.dropLast(5)) : name)
         && !names.contains(name)
-    }.sorted().map { name in
-      name + (name.nearest(in: names).map { " (did you mean \($0)?)" } ?? "")
-    }
+    }.sorted().map { ($0, $0.nearest(in: names)) }
   }
 
   /// The value of a setting; nil if it is unset or empty.

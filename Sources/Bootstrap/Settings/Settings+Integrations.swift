@@ -201,39 +201,42 @@ extension Settings {
 extension Settings {
   /// The proxy that signs people in to the administrator's pages; nil if none is set.
   package static func adminProxy(_ source: SettingSource) throws -> TrustedProxy? {
-    let prefix = "TENURE_ADMIN_PROXY_"
-    let secret = try source.secret(prefix + "SECRET")
-    let user = try source.field(prefix + "USER_HEADER") ?? .token("X-Forwarded-Email")
-    let groups = try source.field(prefix + "GROUPS_HEADER") ?? .token("X-Forwarded-Groups")
-    let roles = try source.list(prefix + "ROLES")?.map { entry -> (String, APIKeys.Role) in
+    let secret = try source.secret("TENURE_ADMIN_PROXY_SECRET")
+    let user = try source.field("TENURE_ADMIN_PROXY_USER_HEADER") ?? .token("X-Forwarded-Email")
+    let groups =
+      try source.field("TENURE_ADMIN_PROXY_GROUPS_HEADER") ?? .token("X-Forwarded-Groups")
+    let roles = try source.list("TENURE_ADMIN_PROXY_ROLES")?.map {
+      entry -> (String, APIKeys.Role) in
       let end = entry.lastIndex(of: ":")
       guard let end, end > entry.startIndex,
         let role = APIKeys.Role(rawValue: String(entry[entry.index(after: end)...])), role > .app
       else {
         throw SettingError(
-          name: prefix + "ROLES",
+          name: "TENURE_ADMIN_PROXY_ROLES",
           fault:
             "must be GROUP:ROLE, comma-separated, with role support or admin (got \"\(entry)\")")
       }
       return (String(entry[..<end]), role)
     }
-    guard let addresses = try source.list(prefix + "ADDRESSES") else { return nil }
+    guard let addresses = try source.list("TENURE_ADMIN_PROXY_ADDRESSES") else { return nil }
     guard let secret, secret.revealed.utf8.count >= 16 else {
       throw SettingError(
-        name: prefix + "SECRET",
+        name: "TENURE_ADMIN_PROXY_SECRET",
         fault:
-          "required, with at least 16 characters, because \(prefix)ADDRESSES is set: the proxy "
+          "required, with at least 16 characters, because TENURE_ADMIN_PROXY_ADDRESSES is set: the proxy "
           + "sends it as \(TrustedProxy.secretField)")
     }
     for address in addresses where (try? SocketAddress(ipAddress: address, port: 0)) == nil {
       throw SettingError(
-        name: prefix + "ADDRESSES",
+        name: "TENURE_ADMIN_PROXY_ADDRESSES",
         fault: "must be IP addresses, comma-separated (got \"\(address)\")")
     }
     guard let roles, !roles.isEmpty else {
       throw SettingError(
-        name: prefix + "ROLES",
-        fault: "required because \(prefix)ADDRESSES is set, such as support-team:support,ops:admin")
+        name: "TENURE_ADMIN_PROXY_ROLES",
+        fault:
+          "required because TENURE_ADMIN_PROXY_ADDRESSES is set, such as support-team:support,ops:admin"
+      )
     }
     return TrustedProxy(
       addresses: Set(addresses), secret: secret, userField: user, groupsField: groups,

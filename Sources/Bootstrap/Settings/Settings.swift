@@ -176,12 +176,17 @@ package struct Settings: Sendable {
       clock = .jumping { file.now }
       isClockSet = true
     }
-    unread = source.unread
+    let misspelled = source.unread.map { name, nearest in
+      (text: name + (nearest.map { " (did you mean \($0)?)" } ?? ""), isNear: nearest != nil)
+    }
+    unread = misspelled.map(\.text)
     if needs.contains(.apiKeys), readKeys != nil { _ = read { try apiKeys() } }
     if needs.contains(.apps), readApps != nil { _ = read { try appStoreApps() } }
     // A fault is often a misspelled name: without it, the setting looks missing.
     if !faults.isEmpty {
-      faults += unread.map { SettingError(name: $0, fault: "unknown setting") }
+      faults += misspelled.filter(\.isNear).map {
+        SettingError(name: $0.text, fault: "unknown setting")
+      }
     }
     if let first = faults.first { throw faults.count == 1 ? first : SettingErrors(all: faults) }
   }

@@ -239,6 +239,8 @@ struct AdminLoginTests {
       #expect(
         try await browser.post("/admin/accounts/petra/grant", grant, headers: other).status == 403)
       #expect(
+        try await browser.get("/admin/accounts/petra/grant", headers: desk).status == 200)
+      #expect(
         try await browser.post("/admin/accounts/petra/grant", grant, headers: desk).status != 403)
     }
     try await TestAPI.run(choices: .init(proxy: proxy("127.0.0.9")), .live) { api in
