@@ -172,7 +172,7 @@ let package = Package(
       dependencies: [
         "AdminSite", "AppStore", "BackgroundJobs", "HTTPAPI", "Intake",
         "LedgerStorage", "Observability", "Postgres", "PrivatePostgres", "Reports", "Secrets",
-        "Subscriptions", asyncHTTPClient, configuration, coreMetrics, logging, nioCore,
+        "Subscriptions", asyncHTTPClient, configuration, coreMetrics, httpTypes, logging, nioCore,
         serviceLifecycle, tracing,
       ],
       swiftSettings: strict),

@@ -121,6 +121,9 @@ CREATE TABLE account_by_key (
     -- moved.
     merged_into_key uuid,
     merged_at   timestamptz,
+    -- Hashed with the account id in the account's entries, and deleted when the account is erased:
+    -- from then on nobody can test whether an id was this account's.
+    id_salt     uuid        DEFAULT gen_random_uuid(),
     CONSTRAINT account_by_key_merged
         CHECK (merged_at IS NULL OR merged_into_key IS NOT NULL)
 );
@@ -718,7 +721,7 @@ CREATE INDEX app_store_write_back_by_day
 -- ------------------------------------------------------------------------------------------------
 
 -- Everything that shares one (environment, original_transaction_id). Recordings lock its row. The
--- columns up to head_recorded_at are the end of the hash chain; the others are the current state, a
+-- columns up to head_stored_at are the end of the hash chain; the others are the current state, a
 -- projection.
 CREATE TABLE original_transaction (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
@@ -729,6 +732,8 @@ CREATE TABLE original_transaction (
     head_hash               bytea       CHECK (length(head_hash) = 32),
     -- Later entries have later dates.
     head_recorded_at        timestamptz,
+    -- When the last entry was stored, by the database's clock.
+    head_stored_at          timestamptz,
     -- Apple's answers since then that only repeat recorded facts (JSON), the date of the latest,
     -- and its source. Not in the chain, and not read by the ownership rule.
     repeated                text,
@@ -745,12 +750,13 @@ CREATE TABLE original_transaction (
     PRIMARY KEY (environment, original_transaction_id),
     CONSTRAINT original_transaction_head CHECK (
         (head_number = 0) = (head_hash IS NULL)
-        AND (head_number = 0) = (head_recorded_at IS NULL))
+        AND (head_number = 0) = (head_recorded_at IS NULL)
+        AND (head_number = 0) = (head_stored_at IS NULL))
 );
 COMMENT ON TABLE original_transaction IS
     'The head of each chain and the current state. [by original_transaction_id]';
 -- The append-only ledger. `body` is JSON of a format version; `hash` is SHA-256 over the previous
--- hash and every column above it, so that no entry can change without all later ones.
+-- hash and every other column, so that no entry can change without all later ones.
 CREATE TABLE ledger_entry (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL,
@@ -767,24 +773,30 @@ CREATE TABLE ledger_entry (
     source_id               text        CHECK (length(source_id) BETWEEN 1 AND 128),
     format                  smallint    NOT NULL CHECK (format > 0),
     body                    text        NOT NULL CHECK (length(body) BETWEEN 2 AND 100000),
+    -- By the database's clock, because a program's may be slow, and no earlier than that of the entry
+    -- before. Determines the checkpoints that cover the entry.
+    stored_at               timestamptz NOT NULL,
     hash                    bytea       NOT NULL CHECK (length(hash) = 32),
-    -- By the database's clock, because a program's may be slow. Not hashed; determines the
-    -- checkpoints that cover the entry.
-    stored_at               timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (environment, original_transaction_id, number),
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
 );
 COMMENT ON TABLE ledger_entry IS
     'Entries, append-only and chained by hash. [by original_transaction_id]';
 
--- A mark over all chains, made by a clean audit: it reveals a removed tail even if the head in
--- original_transaction was changed, too.
+-- A mark over the ends of all chains, of original transactions and of accounts, which names the mark
+-- before: see Checkpoint. It reveals a removed tail even if the head was changed, too; kept elsewhere,
+-- whatever is changed in this database.
 CREATE TABLE ledger_checkpoint (
-    checkpoint_id bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    number        bigint      NOT NULL PRIMARY KEY CHECK (number > 0),
     -- The mark covers entries stored before this moment, by the database's clock.
     stored_before timestamptz NOT NULL,
+    chains        bigint      NOT NULL CHECK (chains >= 0),
     entries       bigint      NOT NULL CHECK (entries >= 0),
-    -- The exclusive or of their hashes.
+    -- The root of a hash tree over the last entry of each chain, in order.
+    heads         bytea       NOT NULL CHECK (length(heads) = 32),
+    -- The digest of the mark before; zeros for the first.
+    previous      bytea       NOT NULL CHECK (length(previous) = 32),
+    -- SHA-256 over all of it.
     digest        bytea       NOT NULL CHECK (length(digest) = 32)
 );
 COMMENT ON TABLE ledger_checkpoint IS 'Checkpoints over all chains. Append-only. [local]';
@@ -864,6 +876,9 @@ CREATE TABLE store_transaction (
     is_provisional          boolean,
     decided_at              timestamptz,
     corrected_at            timestamptz,
+    -- The last owner before this one, and when it lost the charge.
+    lost_by_key             uuid,
+    lost_at                 timestamptz,
 
     -- The order that it fulfilled, and when the owner's app acknowledged delivery. Facts of their
     -- own, no projection: they stay when the transaction turns out to be an alias or its charge
@@ -882,7 +897,12 @@ CREATE TABLE store_transaction (
         OR (rule IS NULL AND owner_account_key IS NULL)),
     CONSTRAINT store_transaction_decision_whole CHECK (
         (rule IS NULL) = (reason IS NULL) AND (rule IS NULL) = (is_provisional IS NULL)
-        AND (rule IS NULL) = (decided_at IS NULL)),
+        AND (rule IS NULL) = (decided_at IS NULL)
+        AND (rule IS NOT NULL OR num_nonnulls(renewing_account_key, previous_transaction_id,
+            status_as_of, switched_off_at, corrected_at) = 0)
+        AND num_nonnulls(previous_original_transaction_id, previous_transaction_id,
+            previous_product_id) IN (0, 3)
+        AND (lost_by_key IS NULL) = (lost_at IS NULL)),
     CONSTRAINT store_transaction_dated CHECK (
         (expires_at IS NULL) = (expires_as_of IS NULL)
         AND (app_account_token IS NULL) = (app_account_token_as_of IS NULL)
@@ -891,7 +911,10 @@ CREATE TABLE store_transaction (
         AND (known_revocation_at IS NULL) = (revocation_known_at IS NULL)
         AND (known_revocation_at IS NULL)
             = (revocation_at IS NULL AND unsigned_revocation_at IS NULL)
-        AND (revoked_at IS NULL OR known_revocation_at IS NOT NULL))
+        AND (revoked_at IS NULL OR known_revocation_at IS NOT NULL)
+        AND (revocation_at IS NOT NULL
+            OR num_nonnulls(revocation_reason, revocation_type, revocation_percentage) = 0)
+        AND (unsigned_revocation_at IS NOT NULL OR unsigned_revocation_reason IS NULL))
 );
 COMMENT ON TABLE store_transaction IS
     'Projection: transactions and the decisions on their charges. [by original_transaction_id]';
@@ -1019,7 +1042,8 @@ COMMENT ON TABLE account_original_transaction IS
 -- ------------------------------------------------------------------------------------------------
 
 -- A charge that an account owns and that can still matter, so not a consumable, with everything
--- needed to compute its state at any later moment. No state is stored: entitlements end on time
+-- needed to compute its state at any later moment; and the last that it has lost to another account,
+-- which grants nothing and tells how access ended. No state is stored: entitlements end on time
 -- without any job.
 CREATE TABLE holding (
     account_id              text        NOT NULL,
@@ -1036,12 +1060,15 @@ CREATE TABLE holding (
     ends_at                 timestamptz,
     revoked_at              timestamptz,
     superseded_at           timestamptz,
+    -- When the account lost the charge; null: it owns it.
+    moved_at                timestamptz,
     -- Set on the latest charge alone.
     auto_renews             boolean,
     phase                   text,
     grace_ends_at           timestamptz,
     PRIMARY KEY (account_id, environment, original_transaction_id, transaction_id, product_id),
-    CONSTRAINT holding_renewal CHECK ((auto_renews IS NULL) = (phase IS NULL))
+    CONSTRAINT holding_renewal CHECK ((auto_renews IS NULL) = (phase IS NULL)
+        AND (phase IS NOT DISTINCT FROM 'grace_period') = (grace_ends_at IS NOT NULL))
 );
 COMMENT ON TABLE holding IS 'Projection: holdings of accounts. [by account_id]';
 
@@ -1202,7 +1229,8 @@ part AS NOT MATERIALIZED (
     -- Holdings of described products that entitle to something, with their end ('infinity': never).
     SELECT held.*,
         coalesce(is_revoked, false) AS revoked,
-        least(ends, revoked_at) AS access_ends,
+        least(ends, revoked_at, moved_at) AS access_ends,
+        CASE phase WHEN 'grace_period' THEN greatest(ends, grace_ends_at) ELSE ends END AS graced_ends,
         CASE
             WHEN now() < ends THEN 'active'
             WHEN phase = 'grace_period' AND now() < grace_ends_at THEN 'in_grace_period'
@@ -1213,7 +1241,8 @@ part AS NOT MATERIALIZED (
         SELECT h.account_id, h.environment,
             coalesce(h.linked_to, h.original_transaction_id) AS family,
             h.original_transaction_id, h.transaction_id, h.product_id, h.period_type, h.starts_at,
-            h.revoked_at, h.auto_renews, h.phase, h.grace_ends_at, latest.valid_from,
+            h.revoked_at, h.moved_at, h.superseded_at, h.auto_renews, h.phase, h.grace_ends_at,
+            latest.valid_from,
             h.revoked_at <= now() AS is_revoked,
             coalesce(least(h.superseded_at, coalesce(h.ends_at,
                 CASE coalesce(h.product_type, latest.type)
@@ -1229,27 +1258,25 @@ part AS NOT MATERIALIZED (
             AND bought.since <= h.starts_at AND h.starts_at < bought.until
         CROSS JOIN sandbox_access AS sandbox
         WHERE coalesce(h.product_type, latest.type) <> 'consumable'
+            AND coalesce(h.moved_at <= now(), true)
             AND (h.environment = 'production' OR sandbox.everybody
                 OR h.account_id = ANY (sandbox.account_ids))
     ) AS held
 ),
 deciding AS (
-    -- The shown holding of each account and original transaction: the unrevoked one with the latest
-    -- end, if it has not ended; else a revoked one that would cover now; else the last one.
+    -- The shown holding of each account and original transaction: the held one with the latest end,
+    -- if it has not ended; else the one whose access ended last.
     SELECT DISTINCT ON (account_id, environment, family) *,
-        CASE class WHEN 0 THEN own_state WHEN 1 THEN 'revoked' ELSE 'expired' END AS state
+        CASE WHEN class = 0 THEN own_state WHEN access_ended < graced_ends THEN 'revoked'
+            ELSE 'expired' END AS state
     FROM (
         SELECT *,
-            CASE
-                WHEN NOT revoked AND rank = 1 AND own_state <> 'expired' THEN 0
-                WHEN revoked AND now() < ends THEN 1
-                WHEN NOT revoked THEN 2
-                ELSE 3
-            END AS class
+            CASE WHEN NOT lost AND rank = 1 AND own_state <> 'expired' THEN 0 ELSE 1 END AS class
         FROM (
-            SELECT *,
+            SELECT *, least(graced_ends, revoked_at, moved_at) AS access_ended,
+                revoked OR moved_at IS NOT NULL AS lost,
                 row_number() OVER (
-                    PARTITION BY account_id, environment, family, revoked
+                    PARTITION BY account_id, environment, family, revoked OR moved_at IS NOT NULL
                     ORDER BY (starts_at <= now() AND now() < ends) DESC, ends DESC,
                         starts_at DESC, octet_length(transaction_id) DESC, transaction_id COLLATE "C" DESC,
                         octet_length(original_transaction_id) DESC,
@@ -1260,7 +1287,10 @@ deciding AS (
             WHERE starts_at <= now() + interval '5 minutes'
         ) AS ranked
     ) AS classed
-    ORDER BY account_id, environment, family, class, rank
+    ORDER BY account_id, environment, family, class, access_ended DESC,
+        starts_at DESC, octet_length(transaction_id) DESC, transaction_id COLLATE "C" DESC,
+        octet_length(original_transaction_id) DESC, original_transaction_id COLLATE "C" DESC,
+        octet_length(product_id) DESC, product_id COLLATE "C" DESC
 ),
 chain AS (
     -- Each of its entitlements, with the holdings that grant the same and prolong it: they begin no
@@ -1287,7 +1317,7 @@ chain AS (
         ) AS same
         WHERE p.account_id = d.account_id AND p.environment = d.environment
             AND p.family = d.family
-            AND (is_same OR d.class = 0 AND p.revoked_at IS NULL AND EXISTS (
+            AND (is_same OR d.class = 0 AND p.revoked_at IS NULL AND p.moved_at IS NULL AND EXISTS (
                 SELECT FROM product_entitlement AS other
                 WHERE other.product_id = p.product_id AND other.valid_from = p.valid_from
                     AND other.entitlement = granted.entitlement))
@@ -1319,7 +1349,7 @@ offered AS (
                 WHEN 'grace_period' THEN greatest(b.last_ends, b.last_grace_ends_at)
                 ELSE b.last_ends
             END,
-            CASE WHEN b.is_first THEN b.revoked_at END) AS access_ends_at,
+            CASE WHEN b.is_first THEN least(b.revoked_at, b.moved_at) END) AS access_ends_at,
         b.state NOT IN ('revoked', 'expired') AND EXISTS (
             SELECT FROM part AS p
             JOIN product_entitlement AS other ON other.product_id = p.product_id
@@ -1329,7 +1359,15 @@ offered AS (
                 AND p.revoked_at IS NULL AND p.starts_at <= b.last_access_ends + interval '60 seconds'
                 AND p.own_state <> 'expired') AS will_renew,
         b.period_type, b.environment, b.original_transaction_id, b.transaction_id,
-        'app_store'::text AS source
+        'app_store'::text AS source,
+        CASE
+            WHEN b.state = 'in_billing_retry' THEN 'billing'
+            WHEN b.state = 'revoked' AND b.access_ended = b.revoked_at THEN 'refunded'
+            WHEN b.state = 'revoked' THEN 'moved'
+            WHEN b.state = 'expired' AND b.superseded_at = b.ends THEN 'replaced'
+            WHEN b.state = 'expired' AND b.phase = 'grace_period' THEN 'billing'
+            WHEN b.state = 'expired' THEN 'expired'
+        END AS ended_because
     FROM bought AS b
     UNION ALL
     SELECT account_id, entitlement, now() < ends,
@@ -1337,7 +1375,8 @@ offered AS (
             ELSE 'expired'
         END,
         NULL, ends, ends, false, 'normal', given.environment, given.original_transaction_id, NULL,
-        source
+        source, CASE WHEN revoked_at <= now() THEN 'grant_revoked' WHEN ends <= now() THEN 'grant_ended'
+        END
     FROM account_grant AS given
     CROSS JOIN LATERAL (
         SELECT coalesce(least(given.ends_at, given.revoked_at), 'infinity') AS ends
@@ -1350,18 +1389,17 @@ offered AS (
 SELECT DISTINCT ON (account_id, entitlement) account_id, entitlement, active, state, product_id,
     nullif(expires_at, 'infinity') AS expires_at,
     nullif(access_ends_at, 'infinity') AS access_ends_at,
-    will_renew, period_type, environment, original_transaction_id, transaction_id, source
+    will_renew, period_type, environment, original_transaction_id, transaction_id, source,
+    CASE WHEN NOT active THEN access_ends_at END AS ended_at, ended_because
 FROM offered
-ORDER BY account_id, entitlement, active DESC,
-    CASE WHEN active THEN 0 WHEN state = 'in_billing_retry' THEN 1 WHEN state = 'revoked' THEN 2
-        ELSE 3 END,
+ORDER BY account_id, entitlement, active DESC, state = 'in_billing_retry' DESC,
     offered.access_ends_at DESC,
     octet_length(coalesce(transaction_id, '')) DESC,
     coalesce(transaction_id, '') COLLATE "C" DESC,
     octet_length(coalesce(original_transaction_id, '')) DESC,
     coalesce(original_transaction_id, '') COLLATE "C" DESC,
     octet_length(coalesce(product_id, '')) DESC, coalesce(product_id, '') COLLATE "C" DESC,
-    coalesce(environment, '') COLLATE "C", source COLLATE "C";
+    coalesce(environment, '') COLLATE "C", source COLLATE "C", coalesce(ended_because, '') COLLATE "C";
 
 -- ------------------------------------------------------------------------------------------------
 -- Movements, which reports count: dated changes of subscriptions and money.
@@ -1810,6 +1848,192 @@ CREATE INDEX administrator_action_by_subject
     ON administrator_action (subject, action_id);
 
 -- ------------------------------------------------------------------------------------------------
+-- The chains of accounts: entries that vouch for everything that an answer rests on and that the
+-- ledger does not contain.
+-- ------------------------------------------------------------------------------------------------
+
+-- The end of an account's chain. The nil UUID has what concerns no account: administrators' actions
+-- without one, and the catalogue.
+CREATE TABLE account_chain (
+    account_key    uuid        NOT NULL PRIMARY KEY,
+    head_number    integer     NOT NULL CHECK (head_number >= 0),
+    head_hash      bytea       NOT NULL CHECK (length(head_hash) = 32),
+    head_stored_at timestamptz NOT NULL
+);
+COMMENT ON TABLE account_chain IS 'The head of each account''s chain. [by account_key]';
+
+-- An entry holds the values of one row at one moment: the latest entry of a row vouches for it.
+-- `hash` is SHA-256 over the previous hash and every other column. Written by seal() alone.
+CREATE TABLE account_entry (
+    account_key uuid        NOT NULL,
+    number      integer     NOT NULL CHECK (number > 0),
+    -- By the database's clock, and no earlier than that of the entry before.
+    stored_at   timestamptz NOT NULL,
+    kind        text        NOT NULL CHECK (kind IN ('account', 'purchase_order', 'account_grant',
+        'submission', 'delivery', 'administrator_action', 'product', 'recording')),
+    -- The row's key; empty for the account itself and for a recording.
+    row_id      text        NOT NULL,
+    -- JSON: the row's columns, texts that may be personal by their SHA-256; {} if the row is gone.
+    -- For a submission and a recording also `heads`: the number and hash of the last entry that it
+    -- left in the chains of original transactions.
+    body        text        NOT NULL,
+    hash        bytea       NOT NULL CHECK (length(hash) = 32),
+    PRIMARY KEY (account_key, number),
+    FOREIGN KEY (account_key) REFERENCES account_chain
+);
+COMMENT ON TABLE account_entry IS
+    'Entries about accounts, append-only and chained by hash. [by account_key]';
+-- For the audit of deliveries, from the charge.
+CREATE INDEX account_entry_of_delivery ON account_entry (row_id) WHERE kind = 'delivery';
+
+-- The rows that accounts' entries vouch for, in the form of their entries: columns of work (attempts,
+-- next attempts) are left out, and moments are seconds since 1970, which no session's settings change.
+CREATE OR REPLACE FUNCTION text_digest(words text)
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN encode(sha256(convert_to(words, 'UTF8')), 'hex');
+
+CREATE VIEW sealed_account AS
+SELECT account_key, ''::text AS row_id, jsonb_strip_nulls(jsonb_build_object(
+    'account_id', text_digest(coalesce(id_salt::text, '') || account_id),
+    'app_account_token', app_account_token, 'erased_at', extract(epoch FROM erased_at),
+    'merged_into_key', merged_into_key, 'merged_at', extract(epoch FROM merged_at))) AS body
+FROM account_by_key;
+
+CREATE VIEW sealed_order AS
+SELECT account_key, order_id, order_id::text AS row_id, jsonb_strip_nulls(jsonb_build_object(
+    'product_id', product_id, 'status', status, 'created_at', extract(epoch FROM created_at),
+    'fulfilled_at', extract(epoch FROM fulfilled_at), 'is_named', is_named,
+    'environment', environment, 'original_transaction_id', original_transaction_id,
+    'transaction_id', transaction_id, 'opened_by_key', opened_by_key)) AS body
+FROM purchase_order;
+
+-- Administrators' grants. Their reasons are those of the actions.
+CREATE VIEW sealed_grant AS
+SELECT account_id, grant_id, grant_id::text AS row_id, jsonb_strip_nulls(jsonb_build_object(
+    'entitlement', entitlement, 'starts_at', extract(epoch FROM starts_at),
+    'ends_at', extract(epoch FROM ends_at), 'recorded_at', extract(epoch FROM recorded_at),
+    'revoked_at', extract(epoch FROM revoked_at))) AS body
+FROM account_grant WHERE source = 'grant';
+
+-- Decided submissions.
+CREATE VIEW sealed_submission AS
+SELECT account_key, submission_id, submission_id::text AS row_id, jsonb_strip_nulls(jsonb_build_object(
+    'received_at', extract(epoch FROM received_at), 'transaction_id', transaction_id,
+    'order_id', order_id, 'restore', nullif(restore, false), 'bundle_id', bundle_id,
+    'body_sha256', encode(body_sha256, 'hex'), 'signed_transactions', signed_transactions,
+    'status', status, 'environment', environment, 'decided_at', extract(epoch FROM decided_at),
+    'problem', problem, 'apple_status', apple_status, 'outcome', text_digest(outcome))) AS body
+FROM submission WHERE status <> 'pending';
+
+CREATE VIEW sealed_action AS
+SELECT coalesce(account_key, '00000000-0000-0000-0000-000000000000') AS chain_key, account_key,
+    action_id, action_id::text AS row_id, jsonb_strip_nulls(jsonb_build_object(
+    'acted_at', extract(epoch FROM acted_at), 'administrator', administrator, 'action', action,
+    'subject', text_digest(subject), 'reason', text_digest(reason), 'data', text_digest(data),
+    'previous_account_key', previous_account_key)) AS body
+FROM administrator_action;
+
+CREATE VIEW sealed_product AS
+SELECT '00000000-0000-0000-0000-000000000000'::uuid AS account_key,
+    product_id || ' ' || extract(epoch FROM valid_from) AS row_id,
+    jsonb_strip_nulls(jsonb_build_object(
+    'type', type, 'subscription_group', subscription_group, 'level', level, 'period', period,
+    'price_milliunits', price_milliunits, 'currency', currency, 'display_name', display_name,
+    'entitlements', (
+        SELECT jsonb_agg(e.entitlement ORDER BY e.entitlement COLLATE "C")
+        FROM product_entitlement AS e
+        WHERE e.product_id = p.product_id AND e.valid_from = p.valid_from))) AS body
+FROM product AS p;
+
+CREATE OR REPLACE FUNCTION chained_hash(previous bytea, VARIADIC fields text[])
+RETURNS bytea
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN sha256(previous || convert_to((
+    SELECT string_agg(octet_length(f.field) || ':' || f.field, '' ORDER BY f.place)
+    FROM unnest(fields) WITH ORDINALITY AS f (field, place)), 'UTF8'));
+
+-- Appends an entry with the present values of a row to an account's chain, in the transaction that
+-- wrote the row. Nothing is appended about an order or a grant that is as its last entry says. The programs may
+-- neither write entries nor heads, so this runs with the owner's rights.
+CREATE OR REPLACE FUNCTION seal(
+    chain uuid, entry_kind text, entry_row text DEFAULT '', details jsonb DEFAULT '{}')
+RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    head account_chain;
+    entry_body text;
+    row_body jsonb;
+BEGIN
+    IF entry_kind = 'account' THEN
+        SELECT body INTO row_body FROM sealed_account WHERE account_key = chain;
+    ELSIF entry_kind = 'purchase_order' THEN
+        SELECT body INTO row_body FROM sealed_order
+        WHERE account_key = chain AND order_id = entry_row::uuid;
+    ELSIF entry_kind = 'account_grant' THEN
+        SELECT body INTO row_body FROM sealed_grant
+        WHERE account_id = (SELECT account_id FROM account_by_key WHERE account_key = chain)
+            AND grant_id = entry_row::uuid;
+    ELSIF entry_kind = 'submission' THEN
+        -- It stays with its account when that is merged.
+        SELECT coalesce(max(account_key::text)::uuid, chain), max(body::text)::jsonb
+        INTO chain, row_body
+        FROM sealed_submission WHERE submission_id = entry_row::uuid;
+    ELSIF entry_kind = 'administrator_action' THEN
+        SELECT body INTO row_body FROM sealed_action WHERE action_id = entry_row::bigint;
+    ELSIF entry_kind = 'product' THEN
+        SELECT body INTO row_body FROM sealed_product WHERE row_id = entry_row;
+    END IF;
+    entry_body := coalesce(row_body, '{}') || details;
+    LOOP
+        SELECT * INTO head FROM account_chain WHERE account_key = chain FOR UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO account_chain (account_key, head_number, head_hash, head_stored_at)
+        VALUES (chain, 0, decode(repeat('00', 32), 'hex'), '-infinity')
+        ON CONFLICT (account_key) DO NOTHING;
+    END LOOP;
+    IF entry_kind IN ('purchase_order', 'account_grant') AND entry_body = coalesce((
+            SELECT body FROM account_entry
+            WHERE account_key = chain AND kind = entry_kind AND row_id = entry_row
+            ORDER BY number DESC LIMIT 1), '{}')
+    THEN
+        RETURN;
+    END IF;
+    head.head_number := head.head_number + 1;
+    head.head_stored_at := greatest(head.head_stored_at, date_trunc('milliseconds', now()));
+    head.head_hash := chained_hash(head.head_hash, chain::text, head.head_number::text,
+        (extract(epoch FROM head.head_stored_at) * 1000)::bigint::text, entry_kind, entry_row,
+        entry_body);
+    INSERT INTO account_entry (account_key, number, stored_at, kind, row_id, body, hash)
+    VALUES (chain, head.head_number, head.head_stored_at, entry_kind, entry_row, entry_body,
+        head.head_hash);
+    UPDATE account_chain SET head_number = head.head_number, head_hash = head.head_hash,
+        head_stored_at = head.head_stored_at
+    WHERE account_key = chain;
+END
+$$;
+
+-- Records an administrator's action, with its entry.
+CREATE OR REPLACE FUNCTION record_action(
+    moment timestamptz, name text, what text, about text, why text, details text, account uuid,
+    previous_account uuid)
+RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    id bigint;
+BEGIN
+    INSERT INTO administrator_action (acted_at, administrator, action, subject, reason, data,
+        account_key, previous_account_key)
+    VALUES (moment, name, what, about, why, details, account, previous_account)
+    RETURNING action_id INTO id;
+    PERFORM seal(coalesce(account, '00000000-0000-0000-0000-000000000000'),
+        'administrator_action', id::text);
+END
+$$;
+
+-- ------------------------------------------------------------------------------------------------
 -- Privileges. `serve` and `work` run as members of tenure_program, which can append to the ledger and
 -- can neither change nor delete an entry; the owner revokes the same rights from itself, so that
 -- one role for everything is safe, too (except for a superuser, to whom nothing applies). BI tools use
@@ -1817,7 +2041,8 @@ CREATE INDEX administrator_action_by_subject
 -- ------------------------------------------------------------------------------------------------
 
 -- By default, everyone may execute functions.
-REVOKE EXECUTE ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies, seal,
+    record_action FROM PUBLIC;
 
 -- An owner that may not create roles has them created otherwise, and calls this again.
 CREATE OR REPLACE FUNCTION grant_privileges()
@@ -1844,32 +2069,82 @@ BEGIN
 
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
         GRANT USAGE ON SCHEMA tenure TO tenure_program;
-        GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenure TO tenure_program;
-        -- Input stays as it arrived; the owner's functions store, prune and erase bodies. What
-        -- is recorded stays: a movement is closed, and neither changed nor deleted.
-        REVOKE UPDATE, DELETE
-            ON ledger_entry, ledger_checkpoint, administrator_action, app_store_write_back, movement,
-                submission, submission_exchange, notification, notification_exchange
+        REVOKE ALL ON ALL TABLES IN SCHEMA tenure FROM tenure_program;
+        GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA tenure TO tenure_program;
+        -- Functions with the owner's rights write these.
+        REVOKE INSERT
+            ON body, certificate_chain, exchange_rate, schema_version, schema_part, account_chain,
+                account_entry, administrator_action
             FROM tenure_program;
-        REVOKE INSERT, UPDATE, DELETE
-            ON body, certificate_chain, exchange_rate, schema_version, schema_part
-            FROM tenure_program;
-        REVOKE UPDATE ON movement_change, charge_change FROM tenure_program;
-        REVOKE DELETE ON movement_day, charge_day FROM tenure_program;
+        -- Projections are derived again; rows of accounts are moved by merges and erasures; the others
+        -- are work that is done.
+        GRANT DELETE
+            ON store_transaction, renewal_status, ownership_action, original_transaction_link,
+                charge_lookup, account_original_transaction, holding, published_entitlement,
+                account, account_grant, purchase_order, consumption_consent, imported_source,
+                account_change, admin_session, event, job, webhook_delivery, movement_change,
+                charge_change
+            TO tenure_program;
+        -- What is recorded stays: only what changes in the life of a row may be updated.
+        GRANT UPDATE (published_at, merged_into_key) ON account TO tenure_program;
+        GRANT UPDATE (account_id, erased_at, id_salt, merged_into_key, merged_at)
+            ON account_by_key TO tenure_program;
+        GRANT UPDATE (account_key)
+            ON purchase_order_account, account_grant_account TO tenure_program;
+        GRANT UPDATE (status, fulfilled_at, is_named, environment, original_transaction_id,
+            transaction_id) ON purchase_order TO tenure_program;
+        GRANT UPDATE (ends_at, environment, original_transaction_id, revoked_at)
+            ON account_grant TO tenure_program;
+        GRANT UPDATE (is_given, decided_at) ON consumption_consent TO tenure_program;
+        GRANT UPDATE (status, environment, decided_at, retry_at, attempts, problem, problem_detail,
+            apple_status, outcome) ON submission TO tenure_program;
+        GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
+        GRANT UPDATE (head_number, head_hash, head_recorded_at, head_stored_at, repeated,
+            repeated_as_of, repeated_by, latest_charged_at, latest_owner_key, paid_through,
+            auto_renew_product_id) ON original_transaction TO tenure_program;
+        FOREACH name IN ARRAY ARRAY['store_transaction', 'holding'] LOOP
+            EXECUTE (
+                SELECT format('GRANT UPDATE (%s) ON %I TO tenure_program',
+                    string_agg(quote_ident(attname), ', '), name)
+                FROM pg_attribute
+                WHERE attrelid = name::regclass AND attnum > 0 AND NOT attisdropped
+                    AND attnum <> ALL ((
+                        SELECT conkey FROM pg_constraint
+                        WHERE conrelid = attrelid AND contype = 'p')::smallint[]));
+        END LOOP;
+        GRANT UPDATE (access_ends_at) ON published_entitlement TO tenure_program;
+        GRANT UPDATE (everybody, account_ids) ON sandbox_access TO tenure_program;
+        GRANT UPDATE (known_until, closed_by) ON movement TO tenure_program;
+        GRANT UPDATE (number, amount_milliunits, mrr_twelfths) ON movement_day TO tenure_program;
+        GRANT UPDATE (number) ON charge_day TO tenure_program;
+        GRANT UPDATE (bundle_id, receipt_submission_id, receipt_notification_id)
+            ON poll_target TO tenure_program;
+        GRANT UPDATE (account_key, transaction_id, receipt_data) ON imported_source TO tenure_program;
+        GRANT UPDATE (tokens, refreshed_at) ON rate_budget TO tenure_program;
+        GRANT UPDATE (revision) ON history_revision TO tenure_program;
+        GRANT UPDATE (refusals, last_at, last_detail, last_body_bytes, last_body_sha256)
+            ON notification_refusal TO tenure_program;
+        GRANT UPDATE (alive_at) ON program_heartbeat TO tenure_program;
+        GRANT UPDATE (trimmed_to, trims_to) ON account_change_log TO tenure_program;
+        GRANT UPDATE (position) ON event TO tenure_program;
+        GRANT UPDATE (trimmed_to, pushed_to, trimmed_stored_at) ON feed TO tenure_program;
+        GRANT UPDATE (run_at, priority, generation, place, attempts, locked_until, locked_by,
+            discarded_at, last_error, created_at) ON job TO tenure_program;
+        GRANT UPDATE (attempts, due_since, parked_at, last_error)
+            ON webhook_delivery TO tenure_program;
         GRANT EXECUTE
-            ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies
+            ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies, seal,
+                record_action
             TO tenure_program;
         IF NOT (SELECT prosecdef FROM pg_proc WHERE oid = 'erase_submissions'::regproc) THEN
             -- On Citus, where they run with the caller's rights: see SchemaDistributor.
             GRANT UPDATE ON submission TO tenure_program;
             GRANT DELETE ON submission_exchange TO tenure_program;
             GRANT INSERT, UPDATE, DELETE ON body TO tenure_program;
-            GRANT INSERT ON certificate_chain TO tenure_program;
+            GRANT INSERT ON certificate_chain, account_entry, administrator_action
+                TO tenure_program;
+            GRANT INSERT, UPDATE ON account_chain TO tenure_program;
         END IF;
-        GRANT UPDATE (status, environment, decided_at, retry_at, attempts, problem, problem_detail,
-            apple_status, outcome) ON submission TO tenure_program;
-        GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
-        GRANT UPDATE (known_until, closed_by) ON movement TO tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_program;
         REVOKE EXECUTE ON FUNCTION grant_privileges FROM tenure_program;
@@ -1879,15 +2154,15 @@ BEGIN
         GRANT SELECT ON ALL TABLES IN SCHEMA tenure TO tenure_reader;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_reader;
         REVOKE EXECUTE
-            ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies,
-                grant_privileges
+            ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies, seal,
+                record_action, grant_privileges
             FROM tenure_reader;
         -- Reports need no raw input.
         REVOKE SELECT ON body, imported_source, admin_session FROM tenure_reader;
     END IF;
     EXECUTE format(
-        'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, ledger_checkpoint, administrator_action, '
-            'app_store_write_back, movement FROM %I',
+        'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, account_entry, ledger_checkpoint, '
+            'administrator_action, app_store_write_back, movement FROM %I',
         current_user);
     EXECUTE format('GRANT UPDATE (known_until, closed_by) ON movement TO %I', current_user);
 END

@@ -7,10 +7,12 @@ import Subscriptions
 /// The administrators' pages: their routes, and the services they share with the API.
 package struct AdminSite: Site {
   private let api: API
+  private let proxy: TrustedProxy?
 
-  /// Makes the pages for an API.
-  package init(of api: API) {
+  /// - Parameter proxy: Signs people in, besides keys; nil: none.
+  package init(of api: API, proxy: TrustedProxy? = nil) {
     self.api = api
+    self.proxy = proxy
     // An unreadable template fails now, not at the first request.
     _ = PageRenderer.library
   }
@@ -18,7 +20,7 @@ package struct AdminSite: Site {
   package func serves(_ path: String) -> Bool { AdminURL.contains(path) }
 
   package func addMiddleware(to router: Router<APIContext>) {
-    router.addMiddleware { AdminAnswers(api: api) }
+    router.addMiddleware { AdminAnswers(api: api, proxy: proxy) }
   }
 
   package func addRoutes(to router: Router<APIContext>) {
@@ -34,17 +36,21 @@ package struct AdminSite: Site {
     let accounts = AccountPageController(api: api)
     let lines = OriginalTransactionPageController(api: api)
     let queues = QueueController(api: api)
-    let admin = router.group().add(middleware: SessionRequired())
-    admin
+    let support = router.group().add(middleware: SessionRequired(role: .support))
+    support
       .post("/admin/logout", use: login.logOut)
       .get("/admin", use: OverviewPageController(api: api).show)
-      .get("/admin/reports", use: reports.list)
-      .get("/admin/reports/{name}", use: reports.show)
-      .get("/admin/reports/{name}/transactions", use: reports.items)
       .get("/admin/search", use: SearchController(api: api).show)
       .get("/admin/accounts", use: accounts.show)
       .get("/admin/accounts/{account_id}", use: accounts.show)
       .get("/admin/original-transactions/{original_transaction_id}", use: lines.show)
+
+    let admin = router.group().add(middleware: SessionRequired(role: .admin))
+    admin
+      .get("/admin/reports", use: reports.list)
+      .get("/admin/reports/{name}", use: reports.show)
+      .get("/admin/reports/{name}/transactions", use: reports.items)
+      .get("/admin/what-if", use: WhatIfPageController(api: api).show)
       .get("/admin/unclaimed", use: queues.unclaimed)
       .get("/admin/parked", use: queues.parked)
       .post("/admin/parked/jobs", use: queues.retryJobs)
@@ -53,17 +59,18 @@ package struct AdminSite: Site {
       .post("/admin/rejected", use: queues.verify)
 
     OwnershipController(api: api, isRelease: false).addRoutes(
-      to: admin, at: "/admin/transactions/{transaction_id}/transfer")
+      to: support, at: "/admin/transactions/{transaction_id}/transfer")
     OwnershipController(api: api, isRelease: true).addRoutes(
-      to: admin, at: "/admin/transactions/{transaction_id}/release")
-    RevocationController(api: api).addRoutes(to: admin, at: "/admin/grants/{grant_id}/revoke")
-    let accountForms: [(String, any ActionController)] = [
-      ("grant", GrantController(api: api)), ("erase", ErasureController(api: api)),
-      ("merge", MergeController(api: api)), ("export", ExportPageController(api: api)),
+      to: support, at: "/admin/transactions/{transaction_id}/release")
+    RevocationController(api: api).addRoutes(to: support, at: "/admin/grants/{grant_id}/revoke")
+    let accountForms: [(String, any ActionController, RouterGroup<APIContext>)] = [
+      ("grant", GrantController(api: api), support), ("erase", ErasureController(api: api), admin),
+      ("merge", MergeController(api: api), admin),
+      ("export", ExportPageController(api: api), admin),
     ]
-    for (form, controller) in accountForms {
+    for (form, controller, group) in accountForms {
       controller.addRoutes(
-        to: admin, at: "/admin/accounts/{account_id}/\(form)", "/admin/account-forms/\(form)")
+        to: group, at: "/admin/accounts/{account_id}/\(form)", "/admin/account-forms/\(form)")
     }
   }
 }

@@ -149,6 +149,29 @@ extension Job.Kind {
         return .settled
       }
 
+    case .makeCheckpoint:
+      .recurring(every: .days(1), { _ in [.makeCheckpoint] }) { job, runner, interval in
+        let auditor = runner.ledger.auditor
+        let (checkpoint, audit) = try await auditor.checkpoint()
+        guard audit.isClean else {
+          for difference in audit.differences.prefix(10) {
+            runner.logger.error("The ledger was changed", metadata: ["difference": "\(difference)"])
+          }
+          return .retry(because: "The audit found \(audit.differences.count) differences.")
+        }
+        if let checkpoint {
+          runner.logger.notice("Checkpoint", metadata: ["checkpoint": "\(checkpoint.text)"])
+        }
+        if let failure = try await runner.tools.checkpoints.keep(from: auditor, at: runner.now()) {
+          return .retry(because: failure)
+        }
+        // Until there is something to cover, and while it is too young.
+        let isFirst = try await auditor.checkpoints(limit: 1).isEmpty
+        try await auditor.repeatCheckpoint(
+          job, in: isFirst ? .minutes(30) : interval, at: runner.now())
+        return .settled
+      }
+
     case .pruneEvents:
       .recurring(every: .hours(1), { _ in [.pruneEvents] }) { job, runner, interval in
         try await runner.ledger.maintenance.pruneEvents(

@@ -126,6 +126,7 @@ package struct JobTools: Sendable {
   package let histories: [Heartbeat.Subject]
   package let eventRetention: Duration
   package let rawRetention: RawRetention
+  package let checkpoints: CheckpointKeeper
   /// The catalogue and sandbox setting used to compute entitlements.
   package let terms: @Sendable () -> AccessTerms
   let metrics = JobMetrics()
@@ -134,7 +135,7 @@ package struct JobTools: Sendable {
   package init(
     _ services: IntakeServices, submissions: SubmissionIntake, notifications: NotificationIntake,
     webhook: WebhookSender?, histories: [Heartbeat.Subject], eventRetention: Duration,
-    rawRetention: RawRetention
+    rawRetention: RawRetention, checkpoints: CheckpointKeeper = .none
   ) {
     ledger = services.ledger
     self.submissions = submissions
@@ -145,6 +146,7 @@ package struct JobTools: Sendable {
     self.histories = histories
     self.eventRetention = eventRetention
     self.rawRetention = rawRetention
+    self.checkpoints = checkpoints
     terms = { services.catalogue.terms(services.sandboxAccess) }
   }
 

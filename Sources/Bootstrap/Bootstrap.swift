@@ -87,7 +87,8 @@ package struct Assembly: Sendable {
       services, submissions: intake, notifications: notifications, webhook: webhook,
       histories: isComparing
         ? apps.all.flatMap { app in Environment.allCases.map { (app.bundleID, $0) } } : [],
-      eventRetention: settings.eventRetention, rawRetention: settings.rawRetention)
+      eventRetention: settings.eventRetention, rawRetention: settings.rawRetention,
+      checkpoints: settings.checkpoints)
     let changes = ledger.changes
     let replica = settings.readDatabaseURL.map { url in
       var configuration = ConnectionPool.Configuration(uri: url)
@@ -122,7 +123,7 @@ package struct Assembly: Sendable {
       ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
       entitlements: entitlements, reports: reports, schema: schema, keys: keys, logger: logger,
       now: clock.now)
-    api.site = AdminSite(of: api)
+    api.site = AdminSite(of: api, proxy: settings.adminProxy)
     return api
   }
 
@@ -137,6 +138,26 @@ package struct Assembly: Sendable {
 
   package func schemaWatch(ending: SchemaWatch.Ending) -> SchemaWatch {
     SchemaWatch(schema: schema, ending: ending, logger: logger)
+  }
+
+  /// Takes over changed keys of `TENURE_API_KEYS_FILE` within seconds, without a restart.
+  package func keyReload(of keys: APIKeys) -> UntilShutdown {
+    UntilShutdown("KeyReload") { [settings, logger] in
+      var lastFault = ""
+      while (try? await Task.sleep(for: .seconds(2))) != nil {
+        do {
+          if keys.replace(by: try settings.apiKeys()) {
+            logger.notice("The API keys were reloaded")
+          }
+          lastFault = ""
+        } catch {
+          // Once for each fault: the file may stay wrong for long.
+          guard "\(error)" != lastFault else { continue }
+          lastFault = "\(error)"
+          logger.error("The API keys stay as they are", metadata: ["error": "\(error)"])
+        }
+      }
+    }
   }
 
   package var catalogueRefresh: UntilShutdown {

@@ -212,8 +212,8 @@ struct BenchCommand: AsyncParsableCommand {
       of disk space. Also the entries and bytes that a customer adds in a year with a launch and a \
       poll every day, next to the bytes that Apple signed.
 
-      audit (not part of all): the audit of a ledger of customers with two charges each. Limit: \
-      reading and hashing the entries.
+      audit, what-if (not part of all): the audit of a ledger of customers with two charges each, \
+      and its comparison with the present rule. Limit: reading and hashing the entries.
 
       distributed (not part of all): submissions, and entitlement reads of one and of 20 accounts, \
       one after another, on the Citus whose coordinator --url names. Limit: the same on a plain \
@@ -240,7 +240,7 @@ struct BenchCommand: AsyncParsableCommand {
   @Option(
     help: """
       Number of accounts, each with one subscription. (default: 1000000; growth: 10000000; \
-      audit: 10000)
+      audit and what-if: 10000)
       """)
   var accounts: Int?
 

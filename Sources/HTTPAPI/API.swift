@@ -122,7 +122,7 @@ package struct APIContext: RequestContext, Sendable {
   }
 
   /// The address of the client or of its proxy.
-  var remoteAddress: String { channel.remoteAddress?.ipAddress ?? "unknown" }
+  package var remoteAddress: String { channel.remoteAddress?.ipAddress ?? "unknown" }
 
   /// The route's template, which has no account ID in it; `none` for a path without a route.
   var route: String {
@@ -199,19 +199,24 @@ extension API {
     let events = EventController(api: self)
     app.get("/v1/events", use: events.list)
 
+    // Role support.
+    let administration = AdministrationController(api: self)
+    router.group().add(middleware: permission(.support))
+      .post("/v1/transactions/{transaction_id}/owner", use: administration.transfer)
+      .delete("/v1/transactions/{transaction_id}/owner", use: administration.release)
+      .post("/v1/grants", use: administration.grant)
+      .delete("/v1/grants/{grant_id}", use: administration.revoke)
+
     // Role admin.
     let admin = router.group().add(middleware: permission(.admin))
     admin.put("/v1/products/{product_id}", use: products.put)
-    let administration = AdministrationController(api: self)
     admin
-      .post("/v1/transactions/{transaction_id}/owner", use: administration.transfer)
-      .delete("/v1/transactions/{transaction_id}/owner", use: administration.release)
       .post("/v1/accounts/{account_id}/merge", use: administration.merge)
-      .post("/v1/grants", use: administration.grant)
-      .delete("/v1/grants/{grant_id}", use: administration.revoke)
       .delete("/v1/accounts/{account_id}", use: administration.erase)
       .get("/v1/accounts/{account_id}/export", use: administration.export)
       .get("/v1/administrator-actions", use: administration.actions)
+      .get("/v1/checkpoints", use: administration.checkpoints)
+      .get("/v1/transactions/{transaction_id}/evidence", use: administration.evidence)
       .post("/v1/events/{event_id}/redelivery", use: events.redeliver)
       .get("/metrics") { _, _ in await metricsPage.response() }
 
@@ -219,6 +224,7 @@ extension API {
     admin
       .get("/v1/reports", use: reports.list)
       .get("/v1/reports/{name}", use: reports.show)
+      .post("/v1/what-if", use: WhatIfController(api: self).compare)
 
     return router
   }

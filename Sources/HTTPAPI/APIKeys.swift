@@ -3,15 +3,21 @@ import Foundation
 import Hummingbird
 package import Secrets
 import Subscriptions
+import Synchronization
 
-/// The API keys of app servers and administrators.
-package struct APIKeys: Sendable {
+/// The API keys of app servers, support and administrators, which can be replaced while serving.
+package final class APIKeys: Sendable {
+  /// Each role may do everything that the ones before may.
   package enum Role: String, CaseIterable, Comparable, Sendable {
     case app
+    /// Grants entitlements and changes owners, also on the administrator's pages; no reports, no
+    /// erasure, no merging.
+    case support
     case admin
 
-    /// `admin` includes everything that `app` may do.
-    package static func < (lhs: Role, rhs: Role) -> Bool { lhs == .app && rhs == .admin }
+    package static func < (lhs: Role, rhs: Role) -> Bool {
+      allCases.firstIndex(of: lhs) ?? 0 < allCases.firstIndex(of: rhs) ?? 0
+    }
   }
 
   /// The name and role of a key.
@@ -33,7 +39,7 @@ package struct APIKeys: Sendable {
     let sessionKey: Secret<SymmetricKey>
   }
 
-  private let keys: [Key]
+  private let keys: Mutex<[Key]>
 
   /// Parses comma-separated keys `name:role:secret`; an ``APIKeyError`` contains no secret.
   package init(parsing text: Secret<String>) throws {
@@ -51,7 +57,18 @@ package struct APIKeys: Sendable {
       }
       keys.append(key)
     }
-    self.keys = keys
+    self.keys = Mutex(keys)
+  }
+
+  /// Takes over other keys, for the next request on; the sessions of removed ones end.
+  ///
+  /// - Returns: Whether they differ.
+  package func replace(by other: APIKeys) -> Bool {
+    let new = other.keys.withLock(\.self)
+    return keys.withLock { keys in
+      defer { keys = new }
+      return !keys.elementsEqual(new) { $0.caller == $1.caller && $0.digest == $1.digest }
+    }
   }
 
   /// The caller of a request with this `Authorization` field, or nil if the key is not configured.
@@ -68,16 +85,21 @@ package struct APIKeys: Sendable {
   /// Compares every key, each in constant time, so that the time taken reveals nothing.
   package func caller(secret: [UInt8]) -> Caller? {
     let digest = SHA256.hash(data: secret)
-    var caller: Caller?
-    for key in keys where key.digest == digest { caller = key.caller }
-    return caller
+    return keys.withLock { keys in
+      var caller: Caller?
+      for key in keys where key.digest == digest { caller = key.caller }
+      return caller
+    }
   }
 
-  /// The key that signs an administrator's sessions, or nil if no `admin` key has this name.
-  package func sessionKey(ofAdministrator name: String) -> Secret<SymmetricKey>? {
+  /// The key that signs the sessions of `support` or `admin`, or nil if there is no such key.
+  package func session(of name: String) -> (caller: Caller, key: Secret<SymmetricKey>)? {
     // The name comes from a cookie, so it is compared by bytes.
     let name = ExactText(name)
-    return keys.first { $0.caller.role == .admin && ExactText($0.caller.name) == name }?.sessionKey
+    return keys.withLock { keys in
+      keys.first { $0.caller.role >= .support && ExactText($0.caller.name) == name }
+        .map { ($0.caller, $0.sessionKey) }
+    }
   }
 
   /// In characters, as in ``APIKeyError/Fault/shortSecret``; also the limit for webhook secrets.
@@ -92,7 +114,7 @@ package struct APIKeyError: Error, Hashable, Sendable, CustomStringConvertible {
   package enum Fault: String, Sendable {
     case notThreeParts = "not of the form name:role:secret"
     case emptyName = "the name before the first colon is empty"
-    case unknownRole = "unknown role (use app or admin)"
+    case unknownRole = "unknown role (use app, support or admin)"
     case shortSecret =
       "the secret is shorter than 16 characters (generate one with `openssl rand -hex 32`)"
     /// A header field can't carry these.

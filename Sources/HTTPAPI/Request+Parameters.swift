@@ -81,6 +81,8 @@ extension APIContext {
 package protocol RequestFields {
   /// The text of a field; nil if it is absent.
   func text(_ name: String) throws -> String?
+  /// The number in a field; nil if it is absent.
+  func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int?
   /// The error for a required field without a value.
   func missing(_ name: String) -> Problem
 }
@@ -109,6 +111,19 @@ extension RequestFields {
   package func uuid(_ name: String) throws -> UUID? {
     try text(name).map { try UUID(parsing: $0, field: name) }
   }
+
+  package func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int? {
+    try text(name).map { try Int($0).within(range, of: name) }
+  }
+
+  package func environment() throws -> Subscriptions.Environment? {
+    try text("environment").map { text in
+      guard let environment = Subscriptions.Environment(exactly: text) else {
+        throw Problem.invalid("environment", "must be production or sandbox")
+      }
+      return environment
+    }
+  }
 }
 
 extension Request {
@@ -125,25 +140,6 @@ extension EncodedFields: RequestFields {
       case "false": false
       default: throw Problem.invalid(name, "must be true or false")
       }
-    }
-  }
-
-  package func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int? {
-    try text(name).map { text in
-      guard let number = Int(text), range.contains(number) else {
-        throw Problem.invalid(
-          name, "must be a number from \(range.lowerBound) to \(range.upperBound)")
-      }
-      return number
-    }
-  }
-
-  package func environment() throws -> Subscriptions.Environment? {
-    try text("environment").map { text in
-      guard let environment = Subscriptions.Environment(exactly: text) else {
-        throw Problem.invalid("environment", "must be production or sandbox")
-      }
-      return environment
     }
   }
 }
@@ -184,6 +180,10 @@ package struct RequestBody: RequestFields {
     }
   }
 
+  package func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int? {
+    try integer(name).map { try Int(exactly: $0).within(range, of: name) }
+  }
+
   func texts(_ name: String) throws -> [String]? {
     try member(name, "an array", \.array)?.enumerated().map { index, element in
       guard let text = element.string else {
@@ -200,6 +200,17 @@ package struct RequestBody: RequestFields {
     guard let json = json[name], json != .null else { return nil }
     guard let value = value(json) else { throw Problem.invalid(name, "must be \(type)") }
     return value
+  }
+}
+
+extension Int? {
+  /// The number of a field, which must be in a range.
+  fileprivate func within(_ range: ClosedRange<Int>, of name: String) throws -> Int {
+    guard let self, range.contains(self) else {
+      throw Problem.invalid(
+        name, "must be a number from \(range.lowerBound) to \(range.upperBound)")
+    }
+    return self
   }
 }
 

@@ -237,6 +237,7 @@ extension RenewalEvidence.Reason: JSONWritable {}
 extension LedgerEntry.Kind: JSONWritable {}
 extension Entitlement.State: JSONWritable {}
 extension Entitlement.Source: JSONWritable {}
+extension Entitlement.EndReason: JSONWritable {}
 extension PurchaseOrder.Status: JSONWritable {}
 
 extension Entitlement: JSONObjectWritable {
@@ -247,6 +248,8 @@ extension Entitlement: JSONObjectWritable {
     json.member("product_id", productID)
     json.member("expires_at", expiresAt)
     json.member("access_ends_at", accessEndsAt)
+    json.member("ended_at", endedAt)
+    json.member("ended_because", endedBecause)
     json.member("will_renew", willRenew)
     json.member("period_type", periodType)
     json.member("environment", environment)

@@ -5,26 +5,34 @@ struct Column<Row>: Sendable {
   let name: String
   fileprivate let bind: @Sendable (Row, inout SQL) -> Void
   fileprivate let bindAll: @Sendable ([Row], inout SQL) -> Void
+  /// Whether two rows have the same value.
+  let isEqual: @Sendable (Row, Row) -> Bool
 
-  init<Value: PostgresEncodable>(_ name: String, _ value: @escaping @Sendable (Row) -> Value) {
+  init<Value: PostgresEncodable & Equatable>(
+    _ name: String, _ value: @escaping @Sendable (Row) -> Value
+  ) {
     self.name = name
+    isEqual = { value($0) == value($1) }
     bind = { row, statement in statement.bind(value(row)) }
     bindAll = { rows, statement in statement.bind(rows.map(value)) }
   }
 
   private init(
     _ name: String, bind: @escaping @Sendable (Row, inout SQL) -> Void,
-    bindAll: @escaping @Sendable ([Row], inout SQL) -> Void
+    bindAll: @escaping @Sendable ([Row], inout SQL) -> Void,
+    isEqual: @escaping @Sendable (Row, Row) -> Bool
   ) {
     self.name = name
     self.bind = bind
     self.bindAll = bindAll
+    self.isEqual = isEqual
   }
 
   /// The same column of a row that contains this one.
   func within<Outer>(_ row: @escaping @Sendable (Outer) -> Row) -> Column<Outer> {
     Column<Outer>(
-      name, bind: { bind(row($0), &$1) }, bindAll: { bindAll($0.map(row), &$1) })
+      name, bind: { bind(row($0), &$1) }, bindAll: { bindAll($0.map(row), &$1) },
+      isEqual: { isEqual(row($0), row($1)) })
   }
 
   /// An array of the column's values, for `unnest`.

@@ -4,6 +4,7 @@ import HTTPTypes
 import JSONText
 import LedgerStorage
 import Postgres
+import Observability
 import Testing
 
 @testable import HTTPAPI
@@ -12,7 +13,7 @@ struct HealthTests {
   @Test func `alive and ready`() async throws {
     try await TestAPI.run { api in
       let alive = try await api.get("/healthz", as: .anonymous)
-      #expect(alive.text == #"{"status":"alive"}"#)
+      #expect(alive.text == #"{"status":"alive","version":"\#(TenureVersion.current)"}"#)
       #expect(try await Self.untilReady(api).text == #"{"status":"ready"}"#)
     }
   }

@@ -4,6 +4,7 @@ import HTTPTypes
 import HummingbirdTesting
 import JSONText
 import Logging
+import Observability
 import Postgres
 import ScratchDatabases
 import Testing
@@ -190,7 +191,9 @@ struct ProblemTests {
         #expect(answer.headers[.retryAfter] == "2")
       }
       #expect(try await api.submit("a", receipt: "e30=").status == 503)
-      #expect(try await api.get("/healthz").status == 200)
+      let alive = try await api.get("/healthz")
+      #expect(alive.status == 200)
+      #expect(alive["version"]?.string == TenureVersion.current)
       #expect(try await api.get("/v1/products").status == 200)
     }
   }

@@ -52,13 +52,18 @@ struct SumTests {
     }
   }
 
-  @Test(arguments: [
-    "DELETE FROM tenure.charge_change",
-    "UPDATE tenure.charge_day SET number = number + 1 WHERE measure = 'decided'",
-    "UPDATE tenure.store_transaction SET delivered_at = charged_at WHERE delivered_at IS NULL",
-  ])
+  @Test(
+    arguments: [
+      ("DELETE FROM tenure.charge_change", []),
+      ("UPDATE tenure.charge_day SET number = number + 1 WHERE measure = 'decided'", []),
+      (
+        "UPDATE tenure.store_transaction SET delivered_at = charged_at WHERE delivered_at IS NULL",
+        // No entry vouches for the deliveries.
+        [.account]
+      ),
+    ] as [(String, Set<LedgerAudit.Difference.Kind>)])
   func `an audit finds wrong sums of charges, and a rebuild repairs them`(
-    statement: String
+    statement: String, left: Set<LedgerAudit.Difference.Kind>
   ) async throws {
     let seed = UInt64.random(in: .min ... .max)
     print("wrong sums of charges: seed \(seed)")
@@ -67,9 +72,11 @@ struct SumTests {
       var story = RandomLedger(seed)
       _ = try await story.happen(in: ledger, database)
       try await database.runScript(statement)
-      #expect(Set(try await ledger.auditor.audit().differences.map(\.kind)) == [.projection])
+      #expect(
+        Set(try await ledger.auditor.audit().differences.map(\.kind)) == left.union([.projection]))
       _ = try await ledger.auditor.rebuild()
-      #expect(try await ledger.auditor.audit().differences == [], "seed \(seed)")
+      #expect(
+        Set(try await ledger.auditor.audit().differences.map(\.kind)) == left, "seed \(seed)")
     }
   }
 

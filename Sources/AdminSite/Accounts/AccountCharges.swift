@@ -21,6 +21,8 @@ struct AccountCharges: Sendable {
     var report: ChargeReport
     /// The end of the paid period, or nil if there is none.
     var end: Timestamp?
+    /// Whether it is the latest charge of a subscription: its transfer takes the renewals along.
+    var isLatest: Bool
     /// The administrator action that assigned or released it.
     var action: AdministratorAction?
   }
@@ -76,7 +78,9 @@ struct AccountCharges: Sendable {
       guard let original = originals[id.line],
         let report = ChargeReport(of: id, in: original, catalogue: catalogue)
       else { continue }
-      shown[id] = Shown(report: report, end: report.end(in: catalogue))
+      shown[id] = Shown(
+        report: report, end: report.end(in: catalogue),
+        isLatest: LocatedCharge(report: report, original: original).isLatestOfSubscription)
     }
     let placed = shown.values.filter { $0.report.recorded.decision.isByAdministrator }
       .map(\.report.charge.id)
@@ -103,12 +107,31 @@ struct AccountCharges: Sendable {
         list: unclaimed
       ),
     ].filter { !$0.list.all.isEmpty }.map {
-      (title: $0.title, lead: $0.lead, charges: rows(of: $0.list, at: now), paging: $0.list.paging)
+      (
+        title: $0.title, lead: $0.lead, subscriptions: subscriptions(in: $0.list, at: now),
+        paging: $0.list.paging
+      )
     }
   }
 
-  func rows(of list: List, at now: Timestamp) -> [some Sendable] {
-    list.shown.compactMap { shown[$0.id] }.map { row($0, at: now) }
+  /// The shown charges by original transaction: the latest one, and those before it to unfold.
+  func subscriptions(in list: List, at now: Timestamp) -> [some Sendable] {
+    var (lines, charges): ([OriginalTransactionKey], [OriginalTransactionKey: [Shown]]) = ([], [:])
+    for charge in list.shown {
+      guard let shown = shown[charge.id] else { continue }
+      if charges[charge.id.line] == nil { lines.append(charge.id.line) }
+      charges[charge.id.line, default: []].append(shown)
+    }
+    return lines.compactMap { charges[$0] }.map { charges in
+      let earlier = charges.dropFirst()
+      return (
+        latest: row(charges[0], at: now), earlier: earlier.map { row($0, at: now) },
+        fold: earlier.last.map { first in
+          Count.text(earlier.count, "earlier charge")
+            + " since \(first.report.charge.date.dayName)"
+        }
+      )
+    }
   }
 
   private func row(_ shown: Shown, at now: Timestamp) -> some Sendable {
@@ -126,8 +149,14 @@ struct AccountCharges: Sendable {
         ($0.administrator, nil, $0.reason) as AdministratorNote
       },
       isSandbox: charge.id.line.environment == .sandbox,
-      transferHref: charge.id.href(form: "transfer")
+      transferHref: charge.id.href(form: "transfer"),
+      transferLabel: shown.isLatest ? "Transfer subscription…" : "Transfer charge…"
     )
+  }
+
+  /// The form that transfers the latest subscription whose renewals the account gets.
+  var transferHref: String? {
+    owned.all.first { shown[$0.id]?.isLatest ?? false }?.id.href(form: "transfer")
   }
 
   /// The charge that fulfils an order, or nil if the account does not own it.
@@ -169,42 +198,4 @@ struct AccountCharges: Sendable {
   private static func shortened(_ text: String) -> String {
     text.count > 10 ? "…\(text.suffix(9))" : text
   }
-}
-
-extension Entitlement {
-  /// Its source and next change, as a sentence.
-  var inWords: String {
-    switch source {
-    case .grant: grantInWords
-    case .provisional: "Provisional until Apple can verify the submission."
-    case .appStore: purchaseInWords
-    }
-  }
-
-  private var grantInWords: String {
-    switch state {
-    case .revoked: "Granted by an administrator; revoked\(on(accessEndsAt))."
-    case .expired: "Granted by an administrator; expired\(on(accessEndsAt))."
-    default: "Granted by an administrator."
-    }
-  }
-
-  private var purchaseInWords: String {
-    let product = productID?.rawValue ?? "The purchase"
-    switch state {
-    case .active where expiresAt == nil: return "\(product) does not expire."
-    case .active where willRenew: return "\(product) renews\(on(expiresAt))."
-    case .active: return "\(product) expires\(on(expiresAt)) and will not renew."
-    case .inGracePeriod:
-      return "\(product) could not be charged\(on(expiresAt)); access continues while Apple "
-        + "retries."
-    case .inBillingRetry:
-      return "\(product) could not be charged\(on(expiresAt)); access is suspended while Apple "
-        + "retries."
-    case .revoked: return "\(product) was refunded\(on(accessEndsAt))."
-    case .expired: return "\(product) expired\(on(accessEndsAt ?? expiresAt))."
-    }
-  }
-
-  private func on(_ moment: Timestamp?) -> String { moment.map { " on \($0.dayName)" } ?? "" }
 }

@@ -1,17 +1,69 @@
 import Foundation
 import HTTPAPI
+import HummingbirdCore
 import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// The history of an account: its ledger entries and administrator actions, merged into one list.
-///
-/// Neither is ever deleted, so the list is complete.
+/// The history of an account: what Apple reported, what was decided, what was published and what
+/// administrators did, in one list by date.
 struct AccountHistoryRows: Sendable {
-  /// The position reached in both lists.
+  /// The part of the history that is shown.
+  enum Filter: String, CaseIterable, Sendable {
+    case all
+    case apple
+    case decisions
+    case events
+    case administrators
+
+    private static let parameter = "history"
+
+    /// - Throws: A ``Problem`` for an unknown value.
+    init(_ uri: URI) throws {
+      let value = EncodedFields(query: uri)[Self.parameter]?.rawValue
+      guard let filter = value.map(Self.init(rawValue:)) ?? .all else {
+        throw Problem.invalid(
+          Self.parameter,
+          "must be one of \(Self.allCases.map(\.rawValue).joined(separator: ", "))")
+      }
+      self = filter
+    }
+
+    func href(on path: String) -> String {
+      self == .all ? path : AdminURL.page(path, query: [(Self.parameter, rawValue)])
+    }
+
+    func links(on path: String) -> [(label: String, href: String, isCurrent: Bool)] {
+      Self.allCases.map { ($0.label, "\($0.href(on: path))#history", $0 == self) }
+    }
+
+    private var label: String {
+      switch self {
+      case .all: "All"
+      case .apple: "From Apple"
+      case .decisions: "Decisions"
+      case .events: "Events"
+      case .administrators: "Administrators"
+      }
+    }
+
+    fileprivate var kinds: Set<LedgerEntry.Kind> {
+      let evidence: Set<LedgerEntry.Kind> = [.transaction, .renewalStatus]
+      let decisions = Set(LedgerEntry.Kind.allCases).subtracting(evidence).subtracting([.link])
+      return switch self {
+      case .all: evidence.union(decisions)
+      case .apple: evidence
+      case .decisions: decisions
+      case .events, .administrators: []
+      }
+    }
+  }
+
+  /// The position reached in each of the three lists.
   struct Place: Codable, Sendable {
     var entry: HistoryPlace?
     var action: Int64?
+    var event: TimedPlace<Int64>?
   }
 
   /// Latest first.
@@ -19,39 +71,66 @@ struct AccountHistoryRows: Sendable {
   /// The place after which the next page begins, or nil on the last one.
   let next: Place?
 
+  private enum Item {
+    case event(PublishedEvent)
+    case action(AdministratorAction)
+    case entry(ChargeEvent)
+
+    var at: Timestamp {
+      switch self {
+      case .event(let event): event.occurredAt
+      case .action(let action): action.actedAt
+      case .entry(let event): event.entry.recordedAt
+      }
+    }
+  }
+
   /// - Throws: A ``Problem`` for an unknown cursor.
-  init(of ties: RelatedAccounts, _ account: Account, part: PagePart, in ledger: Ledger) async throws
-  {
+  init(
+    of ties: RelatedAccounts, _ account: Account, _ filter: Filter, part: PagePart,
+    in ledger: Ledger
+  ) async throws {
     var place: Place = try part.place() ?? Place()
+    let limit = part.limit + 1
     let found = try await ledger.accounts.history(
-      of: ties, before: place.entry, limit: part.limit + 1)
+      of: ties, kinds: filter.kinds, before: place.entry, limit: limit)
     let names = try await ledger.ownership.accountIDs(
       of: Set(found.entries.flatMap { $0.entry.content.accounts }))
-    let events = found.entries.map {
-      ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" }
-    }
     let sources = try await SourceText(of: found.entries, in: ledger)
     // Transfers and releases are also ledger entries.
-    var actions = try await ledger.administration.administratorActions(
-      on: account.key, except: [.transfer, .release], before: place.action, limit: part.limit + 1)
-    // Older actions belong to the next page: the ledger was only read back to this date.
-    if let end = found.lookedBackTo { actions.removeAll { $0.actedAt < end.recordedAt } }
-    // An action comes before the entries of its moment.
-    let all =
-      (actions.map { (at: $0.actedAt, action: Optional($0), event: ChargeEvent?.none) }
-      + events.map { (at: $0.entry.recordedAt, action: nil, event: Optional($0)) })
+    let actions =
+      [.all, .administrators].contains(filter)
+      ? try await ledger.administration.administratorActions(
+        on: account.key, except: filter == .all ? [.transfer, .release] : [],
+        before: place.action, limit: limit) : []
+    let events =
+      [.all, .events].contains(filter)
+      ? try await ledger.accounts.latestEvents(
+        of: account.key, before: place.event.map { ($0.at, $0.id) }, limit: limit) : []
+    // An event or action comes before the entries of its moment.
+    var all =
+      (events.map(Item.event) + actions.map(Item.action)
+      + found.entries.map {
+        .entry(ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" })
+      })
       .latestFirst { $0.at }
-    rows = all.prefix(part.limit).compactMap { _, action, event in
-      if let action {
+    // Older items belong to the next page: the ledger was only read back to this date.
+    if let end = found.lookedBackTo { all.removeAll { $0.at < end.recordedAt } }
+    rows = all.prefix(part.limit).map { item in
+      switch item {
+      case .event(let event):
+        place.event = TimedPlace(at: event.occurredAt, id: event.id)
+        return FactRow(event)
+      case .action(let action):
         place.action = action.id
         return FactRow(action, on: account)
+      case .entry(let event):
+        place.entry = HistoryPlace(event.entry)
+        var row = sources.fact(event)
+        let line = event.entry.line
+        row.subject = PageLink(label: line.originalTransactionID.rawValue, href: line.href)
+        return row
       }
-      guard let event else { return nil }
-      place.entry = HistoryPlace(event.entry)
-      var row = sources.fact(event)
-      let line = event.entry.line
-      row.subject = PageLink(label: line.originalTransactionID.rawValue, href: line.href)
-      return row
     }
     if rows.count == all.count, let end = found.lookedBackTo { place.entry = end }
     next = rows.count < all.count || found.lookedBackTo != nil ? place : nil
@@ -73,7 +152,9 @@ extension AdministratorAction {
     let entitlement = details?["entitlement"]?.string.map { "“\($0)”" } ?? "an entitlement"
     switch Action(rawValue: action) {
     case .grant:
-      let end = details?["expires_at"]?.string.map { ", until \(dayName($0))" } ?? ", no end date"
+      let end =
+        details?["expires_at"]?.string.flatMap { Timestamp(rfc3339: $0) }
+        .map { " \($0.lastDayName)" } ?? ", no end date"
       return "Granted \(entitlement)\(end)."
     case .revokeGrant: return "Grant of \(entitlement) revoked."
     case .mergeAccount where accountID == account.id:

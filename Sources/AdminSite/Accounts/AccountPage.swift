@@ -26,17 +26,14 @@ struct AccountPageController: Controller {
         of: account.key, before: try submissionPart.place(),
         limit: submissionPart.limit + 1)
     ) { $0.id }
-    let historyPart = try part("history_")
+    let filter = try AccountHistoryRows.Filter(request.uri)
+    let historyPart = try PagePart(request.uri, of: filter.href(on: path), prefix: "history_")
     let history = try await AccountHistoryRows(
-      of: charges.ties, account, part: historyPart, in: ledger)
-    let eventPart = try part("events_")
-    let (shown, eventPaging) = eventPart.part(
-      of: try await ledger.accounts.latestEvents(
-        of: account.key, before: try eventPart.place(), limit: eventPart.limit + 1)
-    ) { $0.id }
+      of: charges.ties, account, filter, part: historyPart, in: ledger)
     let heir = try await ledger.accounts.successor(of: account)
+    let causes = try await AccessCauses(of: held, of: account, in: ledger)
     let verdict = Self.verdict(
-      held, charges: charges, mergedInto: heir.key == account.key ? nil : heir.id,
+      held, causes, charges: charges, mergedInto: heir.key == account.key ? nil : heir.id,
       lastSubmission: try await ledger.accounts.latestSubmissions(of: account.key, limit: 1).first)
     let orders = try await ledger.accounts.latestOrders(of: account, limit: Self.mostOrders)
     let grants = try await ledger.grants.storedGrants(of: account.id)
@@ -44,41 +41,51 @@ struct AccountPageController: Controller {
       on: account.key, grants.map(\.grant.id))
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
-    frame.actions = Self.actions(for: account)
+    frame.actions = Self.actions(
+      for: account, by: context.caller?.role, transferHref: charges.transferHref)
     return PageRenderer.response(
       (
         page: frame, verdict: verdict.text, verdictTone: verdict.tone,
-        properties: Self.properties(of: account, heir: heir), entitlements: held.map(Self.row),
-        timeline: charges.timeline(at: now), charges: charges.rows(of: charges.owned, at: now),
+        verdictLink: verdict.counterpart.map(PageLink.account),
+        properties: Self.properties(of: account, heir: heir),
+        entitlements: held.map { Self.row($0, because: causes.cause(of: $0).sentence) },
+        emptyText: charges.ties.lines.isEmpty && grants.isEmpty
+          ? "No entitlements yet." : "No entitlements now.",
+        timeline: charges.timeline(at: now),
+        subscriptions: charges.subscriptions(in: charges.owned, at: now),
         chargePaging: charges.owned.paging, sections: charges.sections(at: now),
         orders: orders.map { Self.row($0.answered(at: now), charges: charges) },
         grants: grants.reversed().map { Self.row($0, actions: actions, at: now) },
         submissions: submissions.map(Self.row), submissionPaging: submissionPaging,
-        history: history.rows,
+        history: history.rows, historyFilters: filter.links(on: path),
         historyPaging: historyPart.paging(shown: history.rows.count, next: history.next),
-        events: shown.map(FactRow.init), eventPaging: eventPaging,
         pruning: try await ledger.accounts.eventPruning().map(Self.sentence)
       ), "account")
   }
 
-  /// The active entitlements, or the likely reasons why there are none.
+  /// The active entitlements, or why there are none, with the account that has what followed.
   private static func verdict(
-    _ entitlements: [Entitlement], charges: AccountCharges, mergedInto heir: String?,
-    lastSubmission submission: Submission?
-  ) -> (text: String, tone: String) {
+    _ entitlements: [Entitlement], _ causes: AccessCauses, charges: AccountCharges,
+    mergedInto heir: String?, lastSubmission submission: Submission?
+  ) -> (text: String, tone: String, counterpart: String?) {
     let active = entitlements.filter(\.isActive)
     guard active.isEmpty else {
       return (
         "Active entitlements: \(active.map(\.name).joined(separator: ", ")).",
-        active.contains { $0.state == .inGracePeriod } ? Tone.warning : Tone.good
+        active.contains { $0.state == .inGracePeriod } ? Tone.warning : Tone.good, nil
       )
     }
     var reasons = reasons(charges, mergedInto: heir, lastSubmission: submission)
-    var tone = Tone.warning
     let lead: String
-    if let last = entitlements.first {
-      tone = last.state != .expired ? Tone.bad : reasons.isEmpty ? Tone.quiet : Tone.warning
-      lead = last.inWords
+    if let last = entitlements.max(by: {
+      ($0.endedAt?.milliseconds ?? .max) < ($1.endedAt?.milliseconds ?? .max)
+    }) {
+      let cause = causes.cause(of: last)
+      let isQuiet = last.state == .expired && reasons.isEmpty && cause.counterpart == nil
+      return (
+        ([cause.sentence] + reasons).joined(separator: " "),
+        last.state != .expired ? Tone.bad : isQuiet ? Tone.quiet : Tone.warning, cause.counterpart
+      )
     } else if !charges.owned.all.isEmpty {
       lead =
         "The account owns \(Count.text(charges.owned.all.count, "charge")), none for a product "
@@ -91,7 +98,9 @@ struct AccountPageController: Controller {
         ]
       }
     }
-    return ((["No active entitlements.", lead] + reasons).joined(separator: " "), tone)
+    return (
+      (["No active entitlements.", lead] + reasons).joined(separator: " "), Tone.warning, nil
+    )
   }
 
   private static func reasons(
@@ -124,14 +133,19 @@ struct AccountPageController: Controller {
       + " were deleted, possibly some of this account."
   }
 
-  private static func actions(for account: Account) -> [PageLink] {
+  private static func actions(
+    for account: Account, by role: APIKeys.Role?, transferHref: String?
+  ) -> [PageLink] {
     guard !account.isErased else { return [] }
     func link(_ label: String, _ form: String, isDanger: Bool = false) -> PageLink {
       PageLink(label: label, href: AdminURL.account(account.id, form: form), isDanger: isDanger)
     }
     // A merged account can't receive grants or further merges.
-    let gifts = [link("Grant…", "grant"), link("Merge…", "merge")]
-    return (account.mergedInto == nil ? gifts : [])
+    let isMerged = account.mergedInto != nil
+    let transfer = transferHref.map { [PageLink(label: "Transfer subscription…", href: $0)] } ?? []
+    let changes = (isMerged ? [] : [link("Grant…", "grant")]) + transfer
+    guard role == .admin else { return changes }
+    return changes + (isMerged ? [] : [link("Merge…", "merge")])
       + [link("Export…", "export"), link("Erase…", "erase", isDanger: true)]
   }
 
@@ -149,16 +163,14 @@ struct AccountPageController: Controller {
 
   // MARK: Rows
 
-  private static func row(_ entitlement: Entitlement) -> some Sendable {
-    let line = entitlement.originalTransactionID.flatMap { id in
-      entitlement.environment.map { OriginalTransactionKey($0, id) }
-    }
-    return (
-      name: entitlement.name, state: Badge(entitlement.state), because: entitlement.inWords,
+  private static func row(_ entitlement: Entitlement, because: String) -> some Sendable {
+    (
+      name: entitlement.name, state: Badge(entitlement), because: because,
       until: entitlement.accessEndsAt.map(Moment.init),
       isEndless: entitlement.isActive && entitlement.accessEndsAt == nil,
       productID: entitlement.productID?.rawValue,
-      source: entitlement.originalTransactionID?.rawValue ?? "grant", href: line?.href,
+      source: entitlement.originalTransactionID?.rawValue ?? "grant",
+      href: entitlement.line?.href,
       isSandbox: entitlement.environment == .sandbox
     )
   }
@@ -193,7 +205,7 @@ struct AccountPageController: Controller {
     }
     return (
       grantID: id, entitlement: grant.entitlement, state: state, from: Moment(grant.startsAt),
-      until: grant.accessEnd.map(Moment.init), reason: stored.reason,
+      until: grant.accessEnd.map(\.lastDayName), reason: stored.reason,
       given: last(.grant).map { ($0.administrator, nil, nil) as AdministratorNote },
       takenBack: last(.revokeGrant).map {
         ($0.administrator, Moment($0.actedAt), $0.reason) as AdministratorNote

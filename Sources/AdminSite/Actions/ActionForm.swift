@@ -85,6 +85,8 @@ struct ActionForm: Sendable {
     form.fields = (fields + [Self.reason]).map { field in
       var field = field
       field.value = context.admin.form[field.name]?.rawValue ?? field.value
+      field.isChecked = field.isCheckbox && context.admin.form[field.name] != nil
+      field.options = field.options.map { ($0.value, $0.label, $0.value == field.value) }
       if let problem, problem.field == field.name { field.fault = problem.detail }
       return field
     }

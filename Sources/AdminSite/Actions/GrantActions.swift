@@ -9,64 +9,106 @@ import Subscriptions
 struct GrantController: ActionController {
   let api: API
 
+  private static let otherName = TextField(
+    name: "other_entitlement", maximumLength: TextField.entitlement.maximumLength)
+  private static let durations: [(value: String, label: String)] = [
+    ("P7D", "7 days"), ("P1M", "1 month"), ("P1Y", "1 year"), ("day", "Until the last day below"),
+    ("", "No end date"),
+  ]
+
   func perform(_ sent: SentForm, on account: Account) async throws -> Response {
-    let name = try sent.fields.entered(.entitlement)
-    let end = try Self.end(sent.fields["expires_at"]?.rawValue, after: now())
+    let name = try name(in: sent.fields)
+    let lastDay = try lastDay(in: sent.fields)
     let administrator = try sent.context.actingAdministrator()
     guard sent.isConfirmed else {
       return try await sent.confirm(
         consequences: [
           "“\(account.id)” gets “\(name)” "
-            + (end.map { "until \(Moment($0).text) UTC." } ?? "until it is revoked."),
+            + (lastDay.map { "\(($0 + .days(1)).lastDayName)." } ?? "until it is revoked."),
           "Your app server will receive an event.",
         ],
         warnings: try await warnings(about: name, for: account),
-        // A double click on the confirmation grants once.
-        unseen: [("grant_id", UUID().uuidString.lowercased())])
+        unseen: [
+          // A double click on the confirmation grants once.
+          ("grant_id", UUID().uuidString.lowercased()),
+          // The day that was confirmed, also if midnight passes.
+          ("confirmed_day", lastDay.map { String($0.description.prefix(10)) } ?? ""),
+        ])
     }
     _ = try await ledger.grants.grant(
       as: sent.fields["grant_id"].flatMap { UUID(uuidString: $0.rawValue) } ?? UUID(), name,
-      to: account.id, until: end, by: administrator, terms: terms, at: now())
+      to: account.id, until: lastDay.map { $0 + .days(1) }, by: administrator, terms: terms,
+      at: now())
     return sent.done(
       "“\(name)” was granted.", then: AdminURL.account(account.id))
   }
 
   func form(for account: Account) -> ActionForm {
-    ActionForm(
+    let names = Set(catalogue.products.flatMap(\.entitlements)).sorted().map(\.rawValue)
+    return ActionForm(
       title: "Grant entitlement", action: AdminURL.account(account.id, form: "grant"),
       lead: "Grants add to purchases and last until they expire or are revoked.",
       properties: [Property("Account", account.id, isCode: true)],
       fields: [
         FormField(
-          id: "entitlement", name: TextField.entitlement.name, label: "Entitlement", isInput: true,
-          maximumLength: TextField.entitlement.maximumLength, isRequired: true,
-          hint: "The name used in the catalogue."),
+          id: "entitlement", name: TextField.entitlement.name, label: "Entitlement", isSelect: true,
+          value: names.first ?? "",
+          options: (names + [""]).map { ($0, $0.isEmpty ? "Other…" : $0, $0 == names.first) }),
+        FormField(
+          id: "duration", name: "duration", label: "Duration", isSelect: true, value: "P1M",
+          options: Self.durations.map { ($0.value, $0.label, $0.value == "P1M") }),
         FormField(
           id: "expires-at", name: "expires_at", label: "Last day", isInput: true, type: "date",
-          maximumLength: 255, hint: "In UTC. Leave empty for no end date."),
+          maximumLength: 255, hint: "In UTC; only if chosen above."),
+        FormField(
+          id: "other-entitlement", name: Self.otherName.name, label: "Other entitlement",
+          isInput: true, maximumLength: Self.otherName.maximumLength,
+          hint: "Only if “Other…” is chosen."),
+        FormField(
+          id: "unknown", name: "unknown", label: "Grant it even if no product does",
+          isCheckbox: true),
       ],
       buttonLabel: "Grant", subject: .account(account.id))
   }
 
-  private static func end(_ text: String?, after now: Timestamp) throws -> Timestamp? {
-    guard let text else { return nil }
-    guard let day = Timestamp(rfc3339: "\(text)T00:00:00Z") else {
-      throw Problem.invalid("expires_at", "must be a date such as 2026-12-31")
+  /// An entitlement of the catalogue, or another one if that is confirmed.
+  private func name(in fields: EncodedFields) throws -> String {
+    let chosen = fields[TextField.entitlement.name]?.rawValue ?? ""
+    let field = chosen.isEmpty ? Self.otherName : TextField.entitlement
+    let name = try fields.entered(field)
+    let isKnown = catalogue.products.contains { $0.entitlements.contains(ExactText(name)) }
+    guard isKnown || fields["unknown"] != nil else {
+      throw Problem.invalid(
+        field.name, "no product grants “\(name)”: check the spelling, or tick the box below")
     }
-    let end = day + .days(1)
-    guard now < end else { throw Problem.invalid("expires_at", "must not be in the past") }
-    return end
+    return name
+  }
+
+  /// The beginning of the last day in UTC; nil: no end.
+  private func lastDay(in fields: EncodedFields) throws -> Timestamp? {
+    let today = Timestamp(now().dayAndTime.date, millisecondOfDay: 0)
+    func day(_ name: String) throws -> Timestamp {
+      guard let day = Timestamp(rfc3339: "\(fields[name]?.rawValue ?? "")T00:00:00Z") else {
+        throw Problem.invalid(name, "must be a date such as 2026-12-31")
+      }
+      guard today <= day else { throw Problem.invalid(name, "must not be in the past") }
+      return day
+    }
+    if let confirmed = fields["confirmed_day"]?.rawValue, !confirmed.isEmpty {
+      return try day("confirmed_day")
+    }
+    let duration = fields["duration"]?.rawValue ?? ""
+    if duration == "day" { return try day("expires_at") }
+    guard Self.durations.contains(where: { $0.value == duration }) else {
+      throw Problem.invalid("duration", "must be one of the list")
+    }
+    return CalendarPeriod(iso8601: duration)?.end(from: today)
   }
 
   private func warnings(about name: String, for account: Account) async throws -> [String] {
-    let held = try await entitlements.entitlements(of: account.id, now: now())
-    var warnings = held.filter { ExactText($0.name) == ExactText(name) && $0.isActive }
+    try await entitlements.entitlements(of: account.id, now: now())
+      .filter { ExactText($0.name) == ExactText(name) && $0.isActive }
       .map { "The account already has “\(name)”: \($0.inWords)" }
-    let products = catalogue.products
-    if !products.contains(where: { $0.entitlements.contains(ExactText(name)) }) {
-      warnings.append("No product grants “\(name)”. Check the spelling.")
-    }
-    return warnings
   }
 }
 

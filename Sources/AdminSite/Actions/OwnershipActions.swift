@@ -4,17 +4,40 @@ import Hummingbird
 import LedgerStorage
 import Subscriptions
 
+/// A charge with the original transaction that it belongs to.
+struct LocatedCharge: Sendable {
+  let report: ChargeReport
+  let original: RecordedOriginalTransaction
+
+  /// Whether renewals belong to its owner.
+  var isLatestOfSubscription: Bool {
+    report.charge.isSubscription && original.rule.charges.latestCharge?.id == report.charge.id
+  }
+
+  /// The owner of the latest charge, if that is another one.
+  fileprivate var laterOwner: String?? {
+    guard report.charge.isSubscription, !isLatestOfSubscription,
+      let latest = original.rule.charges.latestCharge
+    else { return nil }
+    return .some(
+      original.line.decisions[latest.id]?.decision.owner.map { original.names[$0] ?? "erased" })
+  }
+}
+
 /// The forms that transfer a charge to another account, and release it.
+///
+/// The transfer of a subscription's latest charge is a transfer of the subscription.
 struct OwnershipController: ActionController {
   let api: API
   let isRelease: Bool
 
-  func subject(of request: Request, _ context: APIContext) async throws -> ChargeReport {
-    try await TransactionController(api: api).find(request, context).0
+  func subject(of request: Request, _ context: APIContext) async throws -> LocatedCharge {
+    let (report, original) = try await TransactionController(api: api).find(request, context)
+    return LocatedCharge(report: report, original: original)
   }
 
-  func form(for report: ChargeReport) -> ActionForm {
-    let id = report.charge.id
+  func form(for located: LocatedCharge) -> ActionForm {
+    let (report, id) = (located.report, located.report.charge.id)
     let subject = PageLink(label: id.line.originalTransactionID.rawValue, href: id.href)
     return isRelease
       ? ActionForm(
@@ -22,9 +45,12 @@ struct OwnershipController: ActionController {
         lead: "Removes this charge from its owner. It stays unclaimed until an app submits it.",
         properties: report.facts, buttonLabel: "Release", isDanger: true, subject: subject)
       : ActionForm(
-        title: "Transfer charge", action: id.href(form: "transfer"),
-        lead: "Assigns this charge to another account, overriding the ownership rule. Later "
-          + "charges of the same original transaction follow the new owner.",
+        title: located.isLatestOfSubscription ? "Transfer subscription" : "Transfer charge",
+        action: id.href(form: "transfer"),
+        lead: located.isLatestOfSubscription
+          ? "Assigns the latest charge of this subscription, and with it the renewals, to another "
+            + "account, overriding the ownership rule."
+          : "Assigns this charge alone to another account, overriding the ownership rule.",
         properties: report.facts,
         fields: [
           FormField(
@@ -35,7 +61,7 @@ struct OwnershipController: ActionController {
         buttonLabel: "Transfer", subject: subject)
   }
 
-  func perform(_ sent: SentForm, on report: ChargeReport) async throws -> Response {
+  func perform(_ sent: SentForm, on located: LocatedCharge) async throws -> Response {
     let accountID = isRelease ? nil : try sent.fields.entered(.accountID)
     let administrator = try sent.context.actingAdministrator()
     var account: String?
@@ -49,10 +75,10 @@ struct OwnershipController: ActionController {
     }
     guard sent.isConfirmed else {
       return try await sent.confirm(
-        consequences: try await consequences(of: report, to: account),
-        warnings: warnings(of: report, to: account))
+        consequences: try await consequences(of: located, to: account),
+        warnings: warnings(of: located, to: account))
     }
-    let id = report.charge.id
+    let id = located.report.charge.id
     try await ledger.ownership.transfer(
       id, to: account, by: administrator, terms: terms, at: now())
     return sent.done(
@@ -62,37 +88,56 @@ struct OwnershipController: ActionController {
       then: id.href)
   }
 
-  private func warnings(of report: ChargeReport, to account: String?) -> [String] {
-    guard report.ownerAccountID.map(AccountID.init(_:)) == account.map(AccountID.init(_:)) else {
-      return []
+  private func warnings(of located: LocatedCharge, to account: String?) -> [String] {
+    var warnings: [String] = []
+    if let laterOwner = located.laterOwner {
+      warnings.append(
+        "This is not the latest charge: renewals stay "
+          + (laterOwner.map { "with \($0)." } ?? "unclaimed."))
     }
-    return [
-      account.map {
-        "“\($0)” already owns this charge. An administrator override is recorded."
-      } ?? "No account owns this charge; nothing would change."
-    ]
+    if located.report.ownerAccountID.map(AccountID.init(_:)) == account.map(AccountID.init(_:)) {
+      warnings.append(
+        account.map {
+          "“\($0)” already owns this charge. An administrator override is recorded."
+        } ?? "No account owns this charge; nothing would change.")
+    }
+    return warnings
   }
 
-  private func consequences(of report: ChargeReport, to account: String?) async throws -> [String] {
+  private func consequences(of located: LocatedCharge, to account: String?) async throws
+    -> [String]
+  {
+    let report = located.report
     let (id, now, loser) = (report.charge.id.transactionID, now(), report.ownerAccountID)
     var losses: [String] = []
     if let loser, loser != account {
       losses = report.losses(
         of: loser, holding: try await entitlements.entitlements(of: loser, now: now))
     }
-    if let account {
-      let owner = loser.map { "owner: “\($0)”" } ?? "unclaimed"
-      return ["Transaction \(id) (\(owner)) will be assigned to “\(account)”."] + losses + [
-        "Other charges made before \(Moment(now).text) keep their owner.",
-        "Renewals of this charge will belong to “\(account)”.",
-      ]
+    guard let account else {
+      guard let loser else { return ["Transaction \(id) stays unclaimed."] }
+      let renewals =
+        "Renewals after \(Moment(now).text) are unclaimed, too, until an account "
+        + "claims this charge."
+      return ["Transaction \(id) (owner: “\(loser)”) will be unclaimed."] + losses
+        + (located.isLatestOfSubscription ? [renewals] : [])
+        + ["If the app of “\(loser)” is the first to submit it again, “\(loser)” owns it again."]
     }
-    guard let loser else { return ["Transaction \(id) stays unclaimed."] }
-    return ["Transaction \(id) (owner: “\(loser)”) will be unclaimed."] + losses + [
-      "Renewals after \(Moment(now).text) are unclaimed, too, until an account claims this "
-        + "charge.",
-      "If the app of “\(loser)” is the first to submit it again, “\(loser)” owns it again.",
-    ]
+    let owner = loser.map { "owner: “\($0)”" } ?? "unclaimed"
+    return ["Transaction \(id) (\(owner)) will be assigned to “\(account)”."] + losses
+      + ["Other charges made before \(Moment(now).text) keep their owner."]
+      + (located.isLatestOfSubscription ? [located.renewals(for: account)] : [])
+  }
+}
+
+extension LocatedCharge {
+  fileprivate func renewals(for account: String) -> String {
+    let autoRenews = original.rule.charges.latestPosition.map {
+      original.rule.renewal(ofChargeAt: $0).autoRenews
+    }
+    return autoRenews == false
+      ? "Auto-renew is off: if it is turned on again, the renewals will belong to “\(account)”."
+      : "The renewals will belong to “\(account)”."
   }
 }
 

@@ -30,12 +30,18 @@ extension Badge {
     return [period, sharing].compactMap(\.self).map { Badge(text: $0, tone: Tone.info) }
   }
 
-  init(_ state: Entitlement.State) {
-    switch state {
+  init(_ entitlement: Entitlement) {
+    switch entitlement.state {
     case .active: self.init(text: "Active", tone: Tone.good)
     case .inGracePeriod: self.init(text: "Grace period", tone: Tone.warning)
     case .inBillingRetry: self.init(text: "Billing retry", tone: Tone.warning)
+    case .revoked where entitlement.endedBecause == .refunded:
+      self.init(text: "Refunded", tone: Tone.bad)
+    case .revoked where entitlement.endedBecause == .moved:
+      self.init(text: "Moved", tone: Tone.warning)
     case .revoked: self.init(text: "Revoked", tone: Tone.bad)
+    case .expired where entitlement.endedBecause == .replaced:
+      self.init(text: "Upgraded", tone: Tone.quiet)
     case .expired: self.init(text: "Expired", tone: Tone.quiet)
     }
   }
@@ -130,14 +136,16 @@ struct SourceText: Sendable {
 
   func fact(_ event: ChargeEvent, anchor: String? = nil) -> FactRow {
     let (entry, source) = (event.entry, event.source)
-    let moment = entry.content.evidenceDate ?? entry.recordedAt
     let submitter = submitter(of: source)
     return FactRow(
-      anchor: anchor, at: Moment(moment), sentence: event.sentence, source: source.kind.title,
+      anchor: anchor, at: Moment(entry.recordedAt), sentence: event.sentence,
+      source: source.kind.title,
       symbol: source.kind.symbol, sourceDetail: detail(of: source),
       sourceID: submitter ?? source.id,
       sourceHref: submitter.map { AdminURL.account($0) }, reason: action(behind: event)?.reason,
-      recordedAt: entry.recordedAt == moment ? nil : Moment(entry.recordedAt))
+      statedAt: entry.content.evidenceDate.flatMap { date in
+        date == entry.recordedAt ? nil : Moment(date)
+      })
   }
 
   /// The administrator action that caused an entry.

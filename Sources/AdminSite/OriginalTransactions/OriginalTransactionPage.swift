@@ -30,6 +30,11 @@ struct OriginalTransactionPageController: Controller {
     var frame = try await pages.frame(id.rawValue, context)
     frame.searchText = id.rawValue
     let state = state(of: line, in: original, facts: facts, catalogue: catalogue, at: now)
+    if let latest = original.rule.charges.latestCharge, latest.isSubscription {
+      frame.actions = [
+        PageLink(label: "Transfer subscription…", href: latest.id.href(form: "transfer"))
+      ]
+    }
     let owners = TimelineOwners(of: original.rule)
     let others = environments.filter { $0 != environment }.map { other in
       Property("Also in", other.rawValue, href: OriginalTransactionKey(other, id).href)
@@ -62,6 +67,7 @@ struct OriginalTransactionPageController: Controller {
   ) -> some Sendable {
     let (charge, recorded, end) = (report.charge, report.recorded, report.end(in: catalogue))
     let owner = owners.number(recorded.decision.owner)
+    let isLatest = LocatedCharge(report: report, original: original).isLatestOfSubscription
     return (
       anchor: charge.id.anchor, transactionID: charge.id.transactionID.rawValue,
       productID: charge.productID.rawValue,
@@ -74,7 +80,9 @@ struct OriginalTransactionPageController: Controller {
       properties: evidence(of: report, in: original, facts: facts),
       history: facts.rows(about: charge, statusDates: recorded.decision.renewal.statusDates),
       aliases: charge.aliases.map(\.transactionID.rawValue),
-      transferHref: charge.id.href(form: "transfer"), releaseHref: charge.id.href(form: "release")
+      transferHref: charge.id.href(form: "transfer"),
+      transferLabel: isLatest ? "Transfer subscription…" : "Transfer charge…",
+      releaseHref: charge.id.href(form: "release")
     )
   }
 
@@ -134,7 +142,7 @@ struct OriginalTransactionPageController: Controller {
     ]
     return (
       "\(current?.inWords ?? "No active entitlement.") \(owner)",
-      current.map { Badge($0.state).tone } ?? (account == nil ? Tone.warning : Tone.quiet),
+      current.map { Badge($0).tone } ?? (account == nil ? Tone.warning : Tone.quiet),
       properties.compactMap(\.self)
     )
   }
@@ -144,7 +152,7 @@ struct OriginalTransactionPageController: Controller {
 struct FactRow: Sendable {
   /// The HTML id, used by links of the timeline.
   var anchor: String?
-  /// The date reported by Apple, or of the action.
+  /// The time of recording, or of the action.
   var at: Moment
   var sentence: String
   /// The original transaction, unless the page is about it.
@@ -159,8 +167,8 @@ struct FactRow: Sendable {
   var sourceHref: String?
   /// The administrator's reason.
   var reason: String?
-  /// The time of recording, if it differs from `at`.
-  var recordedAt: Moment?
+  /// The date of Apple's statement, if it differs from `at`.
+  var statedAt: Moment?
 }
 
 /// All ledger entries of linked original transactions with their sources, and latest write-backs.

@@ -40,7 +40,8 @@ struct TimelineChart: Sendable {
 
 extension TimelineLayout {
   init(_ life: TimelineChart) {
-    let (begin, end, margin) = life.periods.extent(at: life.now)
+    let (begin, end, margin) = life.periods.extent(
+      at: life.now, showing: life.messages.map(\.at).max())
     self.init(
       id: "life", title: "Timeline of original transaction \(life.originalTransactionID)",
       description: life.description, from: begin - margin, until: end + margin, now: life.now,
@@ -142,10 +143,16 @@ extension TimelineChart {
 }
 
 extension [TimelineChart.Period] {
-  /// From the first period to the end of the last one or the present, and the room on both sides.
-  func extent(at now: Timestamp) -> (begin: Timestamp, end: Timestamp, margin: Duration) {
+  /// From the first period to the end of the last one, or to the present if one has no end, and the
+  /// room on both sides.
+  ///
+  /// - Parameter last: A later end, of what else is shown.
+  func extent(at now: Timestamp, showing last: Timestamp? = nil)
+    -> (begin: Timestamp, end: Timestamp, margin: Duration)
+  {
     let begin = map(\.from).min() ?? now
-    let end = Swift.max(compactMap(\.until).max() ?? now, now)
+    let ends = map { $0.until ?? now } + [last].compactMap(\.self)
+    let end = ends.max() ?? now
     return (begin, end, .milliseconds((end.milliseconds - begin.milliseconds) / 60))
   }
 }
@@ -281,7 +288,8 @@ extension TimelineChart.Period {
   init(_ report: ChargeReport, of name: String, owner: Int, end: Timestamp?, href: String) {
     let charge = report.charge
     self.init(
-      from: charge.date, until: end,
+      // A consumable is used up at once, so it is a point.
+      from: charge.date, until: report.productType == .consumable ? charge.date : end,
       endedAt: [charge.revocation?.at, charge.supersededAt].compactMap(\.self).min(),
       refundedAt: charge.revocation?.at, isTrial: report.transaction.periodType == .trial,
       productID: charge.productID.rawValue, owner: owner,

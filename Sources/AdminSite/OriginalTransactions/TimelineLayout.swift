@@ -140,7 +140,9 @@ extension TimelinePicture {
     for lane in sketch.lanes {
       let bottom = top + lane.height + Self.laneGap / 2
       lanes.append((lane.label, top + lane.height / 2 + 4, bottom))
-      spans += lane.spans.map { Self.span($0, top: top, height: lane.height, on: axis) }
+      spans += lane.spans.map {
+        Self.span($0, top: top, height: lane.height, on: axis, width: Self.leastWidth(of: sketch))
+      }
       marks += lane.marks.map {
         ($0, Coordinate.text(axis.percent($0.at)), top + $0.offset)
       }
@@ -159,12 +161,18 @@ extension TimelinePicture {
   }
 
   private static func span(
-    _ span: TimelineLayout.Span, top: Int, height: Int, on axis: Axis
+    _ span: TimelineLayout.Span, top: Int, height: Int, on axis: Axis, width: Int
   ) -> PlacedSpan {
     let left = axis.percent(span.from)
     let inner = max(height - 2 * span.inset, 1)
-    let width = Coordinate.text(max(axis.percent(span.until) - left, narrowest))
-    return (span, Coordinate.text(left), width, top + span.inset, inner, inner / 2 + 4)
+    let percent = max(axis.percent(span.until) - left, narrowest)
+    var span = span
+    // Some 7 pixels per character and 5 on both sides.
+    let room = percent / 100 * Double(width)
+    if let label = span.label, room < Double(7 * label.count + 10) { span.label = nil }
+    return (
+      span, Coordinate.text(left), Coordinate.text(percent), top + span.inset, inner, inner / 2 + 4
+    )
   }
 
   /// The patterns and symbols in use, in a fixed order.
@@ -175,6 +183,15 @@ extension TimelinePicture {
     let symbols = Set(sketch.lanes.flatMap { $0.marks.map(\.symbol) })
     return TimelineLayout.Pattern.allCases.filter(patterns.contains).map { ($0, nil, $0.rawValue) }
       + TimelineLayout.Symbol.allCases.filter(symbols.contains).map { (nil, $0, $0.rawValue) }
+  }
+
+  /// The pixels that the style sheet gives a picture at least.
+  private static func leastWidth(of sketch: TimelineLayout) -> Int {
+    switch widthClass(of: sketch) {
+    case "timeline-short": 420
+    case "timeline-medium": 760
+    default: 1400
+    }
   }
 
   private static func widthClass(of sketch: TimelineLayout) -> String {

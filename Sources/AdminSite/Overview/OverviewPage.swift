@@ -10,6 +10,9 @@ struct OverviewPageController: Controller {
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
+    guard context.caller?.role == .admin else {
+      return .redirect(to: AdminURL.search(""), type: .normal)
+    }
     let answers = await OverviewAnswers.ask(api.reportCoordinator)
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)
     if !answers.working.isEmpty { frame.refreshSeconds = ReportPageController.refreshSeconds }

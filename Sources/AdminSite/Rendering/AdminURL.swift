@@ -11,6 +11,7 @@ package enum AdminURL {
   static let parked = "/admin/parked"
   static let rejected = "/admin/rejected"
   static let reports = "/admin/reports"
+  static let whatIf = "/admin/what-if"
 
   /// The login form, with the path to open afterwards (default: the overview).
   static func login(returnTo path: String?) -> String {

@@ -211,6 +211,14 @@ extension Timestamp {
   }
 }
 
+extension Timestamp {
+  /// An end for people: `through 22 Nov 2026 (UTC)` at midnight, else `until 22 Nov 2026, 10:17`.
+  var lastDayName: String {
+    dayAndTime.millisecondOfDay == 0
+      ? "through \((self - .milliseconds(1)).dayName) (UTC)" : "until \(Moment(self).text)"
+  }
+}
+
 enum Age {
   /// The two largest units, for example `6 days 3 h`.
   static func text(_ duration: Duration) -> String {

@@ -30,19 +30,21 @@ struct PageRenderer: Sendable {
   ) -> PageFrame {
     guard let session = context.admin.session else { return PageFrame(title: title) }
     return PageFrame(
-      title: title, administrator: session.administrator, csrfToken: session.formToken,
-      navigation: navigation(at: current, parked: parked), flash: context.admin.flash)
+      title: title, administrator: session.caller.name, csrfToken: session.formToken,
+      navigation: navigation(of: session.caller.role, at: current, parked: parked),
+      flash: context.admin.flash)
   }
 
   /// Bounds the time that counting takes.
   private static let mostCounted = 1000
 
-  private static func navigation(at current: String?, parked: Int)
+  private static func navigation(of role: APIKeys.Role, at current: String?, parked: Int)
     -> [(heading: String?, items: [PageFrame.NavigationItem])]
   {
     func item(_ label: String, _ href: String, badge: String? = nil) -> PageFrame.NavigationItem {
       (label, href, href == current, badge)
     }
+    guard role == .admin else { return [(nil, [item("Search", AdminURL.search(""))])] }
     let count = parked >= mostCounted ? "\(mostCounted)+" : "\(parked)"
     return [
       (nil, [item("Overview", AdminURL.overview)]),
@@ -54,7 +56,10 @@ struct PageRenderer: Sendable {
           item("Rejected receipts", AdminURL.rejected),
         ]
       ),
-      ("Analytics", [item("Reports", AdminURL.reports)]),
+      (
+        "Analytics",
+        [item("Reports", AdminURL.reports), item("What if", AdminURL.whatIf)]
+      ),
     ]
   }
 
@@ -100,6 +105,7 @@ extension PageRenderer {
   private static let files: [(name: String, bytes: [UInt8])] = [
     ("account", PackageResources.account_mustache),
     ("account-charge", PackageResources.account_charge_mustache),
+    ("account-subscription", PackageResources.account_subscription_mustache),
     ("action-note", PackageResources.action_note_mustache),
     ("action", PackageResources.action_mustache),
     ("action-list", PackageResources.action_list_mustache),
@@ -128,6 +134,7 @@ extension PageRenderer {
     ("timeline", PackageResources.timeline_mustache),
     ("unclaimed", PackageResources.unclaimed_mustache),
     ("unclaimed-row", PackageResources.unclaimed_row_mustache),
+    ("what-if", PackageResources.what_if_mustache),
   ]
 }
 
@@ -138,6 +145,7 @@ private struct PageContentType: MustacheContentType {
 /// Reads the session, adds security headers and shows errors as pages, for paths under `/admin`.
 struct AdminAnswers: RouterMiddleware, Controller {
   let api: API
+  let proxy: TrustedProxy?
 
   func handle(
     _ request: Request, context: APIContext,
@@ -149,7 +157,11 @@ struct AdminAnswers: RouterMiddleware, Controller {
 
     var response: Response
     do {
-      context.admin.session = try await session(of: request)
+      if let session = proxy?.session(of: request, from: context.remoteAddress) {
+        context.admin.session = session
+      } else {
+        context.admin.session = try await session(of: request)
+      }
       context.admin.flash = sealed.flatMap { context.admin.session?.flash(sealed: $0) }
       response = try await next(request, context)
     } catch let error as HTTPParserError {

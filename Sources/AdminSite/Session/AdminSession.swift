@@ -17,8 +17,8 @@ struct AdminSession: Sendable {
   /// Long enough for a working day, too short for a forgotten browser the next day.
   static let lifetime: Duration = .hours(12)
 
-  /// The name of the API key.
-  let administrator: String
+  /// The API key.
+  let caller: APIKeys.Caller
   /// Random.
   let id: [UInt8]
   let end: Timestamp
@@ -29,13 +29,23 @@ struct AdminSession: Sendable {
   /// Separates the uses of the session's key.
   private enum Label: String { case session, form, flash }
 
-  init(of administrator: String, key: Secret<SymmetricKey>, at now: Timestamp) {
-    self.administrator = administrator
+  init(of caller: APIKeys.Caller, key: Secret<SymmetricKey>, at now: Timestamp) {
+    self.caller = caller
     self.key = key
-    let name = Base64.encode(url: administrator.utf8)
+    let name = Base64.encode(url: caller.name.utf8)
     end = now + Self.lifetime
     id = (0..<Self.idLength).map { _ in UInt8.random(in: .min ... .max) }
     claim = "\(name).\(end.milliseconds).\(Base64.encode(url: id))"
+  }
+
+  /// The session of a person whom a proxy signed in; it lasts for one request, and its forms are
+  /// valid as long as the proxy's secret.
+  init(of caller: APIKeys.Caller, signedInByProxyWith secret: Secret<String>) {
+    self.caller = caller
+    key = Secret(SymmetricKey(data: Array(SHA256.hash(data: Array(secret.revealed.utf8)))))
+    id = []
+    end = Timestamp(milliseconds: .max)
+    claim = "proxy.\(Base64.encode(url: caller.name.utf8))"
   }
 
   /// Nil for a cookie that is forged, expired, or signed with a removed key.
@@ -45,10 +55,8 @@ struct AdminSession: Sendable {
       let signature = Base64.decode(url: Array(parts[3].utf8)[...]), let end = Int64(parts[1]),
       let id = Base64.decode(url: Array(parts[2].utf8)[...]), id.count == Self.idLength
     else { return nil }
-    let administrator = String(decoding: name, as: UTF8.self)
-    guard let key = keys.sessionKey(ofAdministrator: administrator) else { return nil }
-    self.administrator = administrator
-    self.key = key
+    guard let known = keys.session(of: String(decoding: name, as: UTF8.self)) else { return nil }
+    (caller, key) = known
     self.id = id
     self.end = Timestamp(milliseconds: end)
     claim = parts[..<3].joined(separator: ".")
@@ -159,8 +167,10 @@ extension APIContext {
   }
 }
 
-/// Requires a session, and for forms its token and origin.
+/// Requires the session of a role, and for forms its token and origin.
 struct SessionRequired: RouterMiddleware {
+  let role: APIKeys.Role
+
   func handle(
     _ request: Request, context: APIContext,
     next: @concurrent (Request, APIContext) async throws -> Response
@@ -171,8 +181,11 @@ struct SessionRequired: RouterMiddleware {
       let path = AdminURL.isOurs(request.uri.string) ? request.uri.string : nil
       return .redirect(to: AdminURL.login(returnTo: path), type: .normal)
     }
+    guard session.caller.role >= role else {
+      throw Problem(.forbidden, "This page needs a key with the role `\(role.rawValue)`.")
+    }
     var context = context
-    context.caller = APIKeys.Caller(name: session.administrator, role: .admin)
+    context.caller = session.caller
     guard !isReading else { return try await next(request, context) }
     guard request.isFromOurPages else { throw Problem.foreignForm }
     context.admin.form = try await request.form()

@@ -24,19 +24,16 @@ struct LoginController: Controller {
     guard request.isFromOurPages else { throw Problem.foreignForm }
     let (caller, destination) = try await login(in: request)
     let now = now()
-    guard let caller, caller.role == .admin,
-      let key = api.keys.sessionKey(ofAdministrator: caller.name)
-    else {
+    guard let caller, let (_, key) = api.keys.session(of: caller.name) else {
       context.logger.notice("A login failed")
       BodyShare.current?.giveBack()
       await api.brake.delay(.login(request, context, key: caller), at: now)
-      return page(returnTo: destination, fault: "Invalid admin key.", status: .forbidden)
+      return page(returnTo: destination, fault: "Invalid key.", status: .forbidden)
     }
-    let session = AdminSession(of: caller.name, key: key, at: now)
+    let session = AdminSession(of: caller, key: key, at: now)
     try await ledger.administration.openSession(
-      session.id, of: session.administrator, until: session.end, at: now)
-    context.logger.info(
-      "An administrator logged in", metadata: ["caller": "\(session.administrator)"])
+      session.id, of: caller.name, until: session.end, at: now)
+    context.logger.info("An administrator logged in", metadata: ["caller": "\(caller.name)"])
     var response = Response.redirect(to: destination, type: .normal)
     response.setCookie(.session(session, on: request))
     return response

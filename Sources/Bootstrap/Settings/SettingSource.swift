@@ -38,14 +38,15 @@ package final class SettingSource: Sendable {
     }
   }
 
-  /// Names that begin with `TENURE_` and were never read, typically misspelled.
-  package var unread: [String] {
+  /// Names that begin with `TENURE_` and were never read, typically misspelled, each with the
+  /// nearest name that was read.
+  package var unread: [(name: String, nearest: String?)] {
     let names = asked.withLock(\.self)
     return given.filter { name in
       name.hasPrefix("TENURE_") && !name.dropFirst("TENURE_".count).hasPrefix("TEST_")
         && !names.contains(name.hasSuffix("_FILE") ? String(name.dropLast(5)) : name)
         && !names.contains(name)
-    }.sorted()
+    }.sorted().map { ($0, $0.nearest(in: names)) }
   }
 
   /// The value of a setting; nil if it is unset or empty.
@@ -281,5 +282,29 @@ package final class ClockFile: Sendable {
     FileManager.default.contents(atPath: path)
       .flatMap { Int64(String(decoding: $0, as: UTF8.self).trimmingCharacters(in: .newlines)) }
       .map(Timestamp.init(milliseconds:))
+  }
+}
+
+extension String {
+  /// The name nearest to a misspelled one; nil if none is as near as a third of its length.
+  package func nearest(in names: some Sequence<String>) -> String? {
+    names.sorted().map { ($0, distance(to: $0)) }.filter { $0.1 * 3 <= count }
+      .min { $0.1 < $1.1 }?.0
+  }
+
+  /// The number of characters to insert, delete or replace.
+  private func distance(to other: String) -> Int {
+    let other = Array(other)
+    var row = Array(0...other.count)
+    for (line, character) in enumerated() {
+      var diagonal = row[0]
+      row[0] = line + 1
+      for (column, next) in other.enumerated() {
+        let replaced = diagonal + (character == next ? 0 : 1)
+        diagonal = row[column + 1]
+        row[column + 1] = Swift.min(replaced, row[column] + 1, diagonal + 1)
+      }
+    }
+    return row[other.count]
   }
 }

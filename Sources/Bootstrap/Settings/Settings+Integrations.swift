@@ -1,8 +1,11 @@
+package import AdminSite
 package import AppStore
 package import BackgroundJobs
 import Foundation
 import HTTPAPI
+import HTTPTypes
 package import LedgerStorage
+import NIOCore
 package import Observability
 import Secrets
 
@@ -158,11 +161,28 @@ extension Settings {
 extension Settings {
   private static let webhookURL = "TENURE_WEBHOOK_URL"
   private static let webhookSecret = "TENURE_WEBHOOK_SECRET"
+  private static let checkpointPlace = "TENURE_CHECKPOINTS"
 
   package static func webhook(_ source: SettingSource) throws -> WebhookReceiver? {
+    try receiver(webhookURL, of: source, url: source.secret(webhookURL))
+  }
+
+  /// The path of a file, or the URL of a receiver.
+  static func checkpoints(_ source: SettingSource) throws -> CheckpointKeeper? {
+    guard let place = try source.secret(checkpointPlace) else { return nil }
+    if place.revealed.hasPrefix("/") { return .file(place.revealed) }
+    guard place.revealed.contains("://") else {
+      throw SettingError(name: checkpointPlace, fault: "must be an absolute path or a URL")
+    }
+    return try receiver(checkpointPlace, of: source, url: place).map { .webhook($0) }
+  }
+
+  private static func receiver(
+    _ webhookURL: String, of source: SettingSource, url: Secret<String>?
+  ) throws -> WebhookReceiver? {
     let secrets = try source.list(webhookSecret)?.map { Secret($0) }
     let allowsPrivate = try source.flag("TENURE_WEBHOOK_ALLOW_PRIVATE") ?? false
-    guard let url = try source.secret(webhookURL) else { return nil }
+    guard let url else { return nil }
     guard let secrets else {
       throw SettingError(
         name: webhookSecret,
@@ -174,5 +194,58 @@ extension Settings {
       throw SettingError(
         name: fault.isAboutSecrets ? webhookSecret : webhookURL, fault: fault.description)
     }
+  }
+}
+
+/// Single sign-on.
+extension Settings {
+  /// The proxy that signs people in to the administrator's pages; nil if none is set.
+  package static func adminProxy(_ source: SettingSource) throws -> TrustedProxy? {
+    let secret = try source.secret("TENURE_ADMIN_PROXY_SECRET")
+    let user = try source.field("TENURE_ADMIN_PROXY_USER_HEADER") ?? .token("X-Forwarded-Email")
+    let groups =
+      try source.field("TENURE_ADMIN_PROXY_GROUPS_HEADER") ?? .token("X-Forwarded-Groups")
+    let roles = try source.list("TENURE_ADMIN_PROXY_ROLES")?.map {
+      entry -> (String, APIKeys.Role) in
+      let end = entry.lastIndex(of: ":")
+      guard let end, end > entry.startIndex,
+        let role = APIKeys.Role(rawValue: String(entry[entry.index(after: end)...])), role > .app
+      else {
+        throw SettingError(
+          name: "TENURE_ADMIN_PROXY_ROLES",
+          fault:
+            "must be GROUP:ROLE, comma-separated, with role support or admin (got \"\(entry)\")")
+      }
+      return (String(entry[..<end]), role)
+    }
+    guard let addresses = try source.list("TENURE_ADMIN_PROXY_ADDRESSES") else { return nil }
+    guard let secret, secret.revealed.utf8.count >= 16 else {
+      throw SettingError(
+        name: "TENURE_ADMIN_PROXY_SECRET",
+        fault:
+          "required, with at least 16 characters, because TENURE_ADMIN_PROXY_ADDRESSES is set: the proxy "
+          + "sends it as \(TrustedProxy.secretField)")
+    }
+    for address in addresses where (try? SocketAddress(ipAddress: address, port: 0)) == nil {
+      throw SettingError(
+        name: "TENURE_ADMIN_PROXY_ADDRESSES",
+        fault: "must be IP addresses, comma-separated (got \"\(address)\")")
+    }
+    guard let roles, !roles.isEmpty else {
+      throw SettingError(
+        name: "TENURE_ADMIN_PROXY_ROLES",
+        fault:
+          "required because TENURE_ADMIN_PROXY_ADDRESSES is set, such as support-team:support,ops:admin"
+      )
+    }
+    return TrustedProxy(
+      addresses: Set(addresses), secret: secret, userField: user, groupsField: groups,
+      roles: Dictionary(roles) { max($0, $1) })
+  }
+}
+
+extension SettingSource {
+  fileprivate func field(_ name: String) throws -> HTTPField.Name? {
+    try value(name, "the name of a header field") { HTTPField.Name($0) }
   }
 }

@@ -1,3 +1,4 @@
+package import AdminSite
 package import AppStore
 package import BackgroundJobs
 import Foundation
@@ -57,6 +58,8 @@ package struct Settings: Sendable {
   package var orderExpiry: Duration = .days(7)
   /// Nil if no events are delivered.
   package var webhook: WebhookReceiver?
+  /// Where checkpoints of the ledger are kept besides the database.
+  package var checkpoints = CheckpointKeeper.none
   /// Nil if tracing is off.
   package var traces: TraceSettings?
   /// The maximum number of polls per hour, by default four fifths of Apple's rate limit.
@@ -70,7 +73,9 @@ package struct Settings: Sendable {
   package var isClockSet = false
   /// Names that look like settings but aren't.
   package var unread: [String] = []
-  private var apiKeyText: Secret<String>?
+  /// Nil: people log in with keys only.
+  package var adminProxy: TrustedProxy?
+  private var source: SettingSource?
   /// The setting that lists the apps.
   private var appsSetting = "TENURE_BUNDLE_IDS"
 
@@ -119,7 +124,7 @@ package struct Settings: Sendable {
     set(&metricsHost) { try source.string("TENURE_METRICS_HOST") }
     set(&metricsPort) { try source.integer("TENURE_METRICS_PORT", in: 0...65_535) }
     let readKeys = read { try source.secret("TENURE_API_KEYS") as Secret<String>?? }
-    apiKeyText = readKeys ?? nil
+    self.source = source
     if read({ try source.string("TENURE_APPS") }) != nil { appsSetting = "TENURE_APPS" }
     let readApps = read { try Self.apps(source) }
     apps = readApps ?? apps
@@ -161,6 +166,8 @@ package struct Settings: Sendable {
         "TENURE_ORDER_EXPIRY", in: .days, .hours, atMost: .days(3650), example: "7d or 12h")
     }
     set(&webhook) { try Self.webhook(source) }
+    set(&adminProxy) { try Self.adminProxy(source) }
+    set(&checkpoints) { try Self.checkpoints(source) }
     set(&traces) { try Self.traces(source) }
     set(&pollsPerHour) { try source.integer("TENURE_POLLS_PER_HOUR", in: 0...1_000_000_000) }
     set(&logLevel) { try source.choice("TENURE_LOG_LEVEL") }
@@ -169,22 +176,33 @@ package struct Settings: Sendable {
       clock = .jumping { file.now }
       isClockSet = true
     }
-    unread = source.unread
+    let misspelled = source.unread.map { name, nearest in
+      (text: name + (nearest.map { " (did you mean \($0)?)" } ?? ""), isNear: nearest != nil)
+    }
+    unread = misspelled.map(\.text)
     if needs.contains(.apiKeys), readKeys != nil { _ = read { try apiKeys() } }
     if needs.contains(.apps), readApps != nil { _ = read { try appStoreApps() } }
+    // A fault is often a misspelled name: without it, the setting looks missing.
+    if !faults.isEmpty {
+      faults += misspelled.filter(\.isNear).map {
+        SettingError(name: $0.text, fault: "unknown setting")
+      }
+    }
     if let first = faults.first { throw faults.count == 1 ? first : SettingErrors(all: faults) }
   }
 
+  /// Reads the API keys, each time anew if they are in a file.
+  ///
   /// - Throws: ``SettingError`` if there are no keys.
   package func apiKeys() throws -> APIKeys {
     let name = "TENURE_API_KEYS"
-    guard let apiKeyText else {
+    guard let text = try source?.secret(name) else {
       throw SettingError(
         name: name,
-        fault: "required: no API keys are configured (name:role:secret, comma separated, role app "
-          + "or admin)")
+        fault: "required: no API keys are configured (name:role:secret, comma separated, role app, "
+          + "support or admin)")
     }
-    return try SettingError.naming(name) { try APIKeys(parsing: apiKeyText) }
+    return try SettingError.naming(name) { try APIKeys(parsing: text) }
   }
 
   /// - Throws: ``SettingError`` if there are no apps.

@@ -7,12 +7,20 @@ import Logging
 import Postgres
 import Subscriptions
 
-/// Ledger entries audited a second, compared with only reading and hashing them.
+/// Ledger entries audited a second, or compared with another policy, next to only reading and
+/// hashing them.
 struct AuditBenchmark: Sendable {
+  enum Kind: String, Sendable {
+    case audited = "entries audited"
+    /// With the present rule's owners, which must be the recorded ones.
+    case compared = "entries compared with another policy"
+  }
+
   static let customers = 10_000
   private static let concurrency = 32
   private static let page = 5_000
 
+  let kind: Kind
   let database: BenchDatabase
   /// Customers, each with a signed transaction and a renewal.
   let customers: Int
@@ -27,25 +35,39 @@ struct AuditBenchmark: Sendable {
       let ledger = shop.assembly.ledger
       var figures: [(measured: Measurement, limit: Measurement)] = []
       for round in 1...rounds {
-        logger.notice("Audits", metadata: ["round": "\(round) of \(rounds)"])
+        logger.notice("Measuring", metadata: ["round": "\(round) of \(rounds)"])
         let (read, reading) = try await timed { try await Self.hash(in: pool) }
-        let (audit, auditing) = try await timed { try await ledger.auditor.audit() }
-        guard audit.isClean, audit.entries == read, audit.lines == customers else {
-          throw BenchError.wrongAnswer("an audit: \(audit.differences.prefix(3))")
-        }
+        let (_, replaying) = try await timed { try await replay(ledger, entries: read) }
         figures.append(
           (
-            Measurement(rate: Double(read) / (auditing / .seconds(1))),
+            Measurement(rate: Double(read) / (replaying / .seconds(1))),
             Measurement(rate: Double(read) / (reading / .seconds(1)))
           ))
       }
       return BenchResult(
-        name: "entries audited",
+        name: kind.rawValue,
         limitName: "reading all entries in their order and hashing their bodies",
         goal: nil, rounds: figures,
         memory: ProcessMemory.peak(of: ProcessInfo.processInfo.processIdentifier),
         database: try await pool.query("SELECT pg_database_size(current_database())")
           .decodeOnly(Int.self))
+    }
+  }
+
+  private func replay(_ ledger: Ledger, entries: Int) async throws {
+    switch kind {
+    case .audited:
+      let audit = try await ledger.auditor.audit()
+      guard audit.isClean, audit.entries == entries, audit.lines == customers else {
+        throw BenchError.wrongAnswer("an audit: \(audit.differences.prefix(3))")
+      }
+    case .compared:
+      let (comparison, _) = try await ledger.auditor.compare(
+        with: .presentRule(.standard), in: .all, at: .now
+      ) { _ in }
+      guard !comparison.hasDifferences, comparison.originalTransactions == customers else {
+        throw BenchError.wrongAnswer("\(comparison.total.charges) charges have other owners")
+      }
     }
   }
 

@@ -75,10 +75,11 @@ package struct BenchRun: Sendable {
       }
       return BenchReport(results: results, year: year)
     }
-    if subject == .audit {
+    if subject == .audit || subject == .whatIf {
       return try await withDatabase { database, _ in
         let benchmark = AuditBenchmark(
-          database: database, customers: accounts ?? AuditBenchmark.customers, rounds: rounds,
+          kind: subject == .audit ? .audited : .compared, database: database,
+          customers: accounts ?? AuditBenchmark.customers, rounds: rounds,
           logger: logger)
         return BenchReport(results: [try await benchmark.run()])
       }
@@ -485,4 +486,5 @@ private func median(_ values: [Double]) -> Double? {
 package enum BenchSubject: String, CaseIterable, Sendable {
   case reads, submissions, notifications, signatures, jobs, polling, `import`, all, growth, reports,
     distributed, audit
+  case whatIf = "what-if"
 }

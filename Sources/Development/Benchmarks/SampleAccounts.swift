@@ -137,6 +137,7 @@ struct SampleCustomer: Sendable {
       INSERT INTO tenure.account_by_token (app_account_token, account_key)
       SELECT app_account_token, account_key FROM tenure.account WHERE account_id = \(accountID)
       """,
+      "SELECT tenure.seal(\(key)::uuid, 'account')",
     ])
   }
 

@@ -81,6 +81,11 @@ struct SampleSubmission: Sendable {
       INSERT INTO tenure.purchase_order_account (order_id, account_key)
       SELECT id, key FROM unnest(\(orders), \(keys)) AS new (id, key)
       """,
+      "SELECT count(tenure.seal(key, 'account')) FROM unnest(\(keys)) AS new (key)",
+      """
+      SELECT count(tenure.seal(key, 'purchase_order', id::text))
+      FROM unnest(\(keys), \(orders)) AS new (key, id)
+      """,
     ])
   }
 }

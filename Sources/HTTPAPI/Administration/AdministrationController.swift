@@ -126,6 +126,29 @@ struct AdministrationController: Controller {
       json.member("next", actions.count < found.count ? actions.last.map { "\($0.id)" } : nil)
     }
   }
+
+  // MARK: Proof
+
+  func checkpoints(_ request: Request, context: APIContext) async throws -> Response {
+    let page = try Page(request.query)
+    let last = try page.cursor { text in Int(text).flatMap { $0 > 0 ? $0 : nil } }
+    let found = try await ledger.auditor.checkpoints(before: last ?? .max, limit: page.limit + 1)
+    let checkpoints = Array(found.prefix(page.limit))
+    return Response(capacity: 64 + checkpoints.count * 400) { json in
+      json.member("checkpoints", checkpoints)
+      json.member(
+        "next", checkpoints.count < found.count ? checkpoints.last.map { "\($0.number)" } : nil)
+    }
+  }
+
+  /// Shows the hashed entries of a charge's original transaction, with `proof=1` as a proof.
+  func evidence(_ request: Request, context: APIContext) async throws -> Response {
+    let (report, _) = try await TransactionController(api: api).find(request, context)
+    let proof = request.query.text("proof")
+    guard proof == nil || proof == "1" else { throw Problem.invalid("proof", "must be 1") }
+    return Response(
+      try await ledger.auditor.proof(of: report.charge.id.line, isProven: proof != nil))
+  }
 }
 
 extension APIContext {

@@ -80,7 +80,9 @@ struct RequestCounting: RouterMiddleware {
     defer { metrics.inFlight.decrement() }
     let start = ContinuousClock.now
     let response = try await next(request, context)
-    metrics.route(request.method.rawValue, context.route).count(
+    // Methods that a route does not have would multiply the series.
+    let route = response.status == .methodNotAllowed ? "none" : context.route
+    metrics.route(request.method.rawValue, route).count(
       status: response.status.code,
       nanoseconds: Int64((ContinuousClock.now - start) / .nanoseconds(1)))
     return response
@@ -129,31 +131,35 @@ struct RequestTracing: RouterMiddleware {
 final class RequestMetrics: Sendable {
   /// The metrics of one method on one route.
   final class Route: Sendable {
-    /// By class of status, from 1xx to 5xx.
-    private let answers: [Counter]
+    /// By the first digit of the status, once there was one.
+    private let answers = Mutex<[Int: Counter]>([:])
     private let duration: CoreMetrics.Timer
+    private let labels: [(String, String)]
+    private let factory: any MetricsFactory
 
     init(_ method: String, _ route: String, _ factory: any MetricsFactory) {
-      answers = (1...5).map { status in
-        Counter(
-          label: "tenure_http_requests_total",
-          dimensions: [("method", method), ("route", route), ("status", "\(status)xx")],
-          factory: factory)
-      }
+      labels = [("method", method), ("route", route)]
+      self.factory = factory
       duration = CoreMetrics.Timer(
-        label: "tenure_http_request_duration_seconds",
-        dimensions: [("method", method), ("route", route)], factory: factory)
+        label: "tenure_http_request_duration_seconds", dimensions: labels, factory: factory)
     }
 
     func count(status: Int, nanoseconds: Int64) {
-      let place = status / 100 - 1
-      if answers.indices.contains(place) { answers[place].increment() }
+      answers.withLock { answers in
+        let counter =
+          answers[status / 100]
+          ?? Counter(
+            label: "tenure_http_requests_total",
+            dimensions: labels + [("status", "\(status / 100)xx")], factory: factory)
+        answers[status / 100] = counter
+        counter.increment()
+      }
       duration.recordNanoseconds(nanoseconds)
     }
   }
 
-  /// Any other method is counted as `other`, because clients can make them up.
-  private static let methods: Set = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+  /// Any other method is counted as `other`, because clients can make them up; HEAD as GET.
+  private static let methods: Set = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
   /// The busiest route, found without a lock.
   let entitlements: Route
@@ -175,8 +181,9 @@ final class RequestMetrics: Sendable {
   private static let entitlementRoute = "/v1/accounts/{account_id}/entitlements"
 
   func route(_ method: String, _ route: String) -> Route {
-    if method == "GET", route == Self.entitlementRoute { return entitlements }
-    let method = Self.methods.contains(method) ? method : "other"
+    let known = method == "HEAD" ? "GET" : method
+    if known == "GET", route == Self.entitlementRoute { return entitlements }
+    let (method, route) = Self.methods.contains(known) ? (known, route) : ("other", "none")
     return routes.withLock { routes in
       if let known = routes[method]?[route] { return known }
       let new = Route(method, route, factory)

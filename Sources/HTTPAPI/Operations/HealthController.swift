@@ -3,6 +3,7 @@ import Hummingbird
 import JSONText
 import LedgerStorage
 import NIOCore
+import Observability
 import Subscriptions
 import Synchronization
 
@@ -23,7 +24,10 @@ final class HealthController: Controller {
 
   /// Reports that the process is alive, not the database, which a restart would not fix.
   func healthz(_ request: Request, context: APIContext) async throws -> Response {
-    Response { $0.member("status", "alive") }
+    Response {
+      $0.member("status", "alive")
+      $0.member("version", TenureVersion.current)
+    }
   }
 
   /// Reports whether the database answers and has a compatible schema, by a check that may have

@@ -36,6 +36,10 @@ package actor MetricsPage {
     self.now = now
     gauges = LedgerGauges(factory: registry)
     memory = Meter(label: "process_resident_memory_bytes", factory: registry)
+    Meter(
+      label: "tenure_build_info", dimensions: [("version", TenureVersion.current)],
+      factory: registry
+    ).set(1)
     Meter(label: "tenure_schema_version", factory: registry).set(SchemaMigrator.currentVersion)
     Meter(label: "process_start_time_seconds", factory: registry).set(
       Date.now.timeIntervalSince1970)

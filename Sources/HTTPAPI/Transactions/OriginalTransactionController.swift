@@ -12,7 +12,7 @@ struct OriginalTransactionController: Controller {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = OriginalTransactionID(try context.parameter(.originalTransactionID))
     guard
-      let line = try await line(id, environment: try request.query.environment()),
+      let line = try await ledger.line(id, environment: try request.query.environment()),
       let original = try await ledger.ownership.original(of: line)
     else {
       throw Problem(
@@ -54,7 +54,7 @@ struct OriginalTransactionController: Controller {
     let id = OriginalTransactionID(originalID)
     // An unknown original transaction has no owner: the first account to submit it becomes it.
     let line =
-      try await line(id, environment: environment)
+      try await ledger.line(id, environment: environment)
       ?? OriginalTransactionKey(environment ?? .production, id)
     // An unknown account owns nothing, so any key will do.
     let account = try await ledger.accounts.account(accountID)?.key ?? AccountKey(rawValue: UUID())
@@ -78,11 +78,16 @@ struct OriginalTransactionController: Controller {
     }
   }
 
+}
+
+extension Ledger {
   /// Finds an original transaction in the given environment, or else in the only one that has it.
-  private func line(_ id: OriginalTransactionID, environment: Subscriptions.Environment?)
+  ///
+  /// - Throws: A ``Problem`` if both have it.
+  func line(_ id: OriginalTransactionID, environment: Subscriptions.Environment?)
     async throws -> OriginalTransactionKey?
   {
-    let environments = try await ledger.ownership.environments(of: id)
+    let environments = try await ownership.environments(of: id)
       .filter { environment == nil || $0 == environment }
     guard environments.count <= 1 else {
       throw Problem(

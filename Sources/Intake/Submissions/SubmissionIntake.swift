@@ -1,5 +1,6 @@
 import AppStore
 package import Foundation
+import JSONText
 package import LedgerStorage
 import Logging
 import Subscriptions
@@ -60,7 +61,7 @@ package struct SubmissionIntake: IntakePart {
       } catch {
         logger.warning(
           "Recording a submission failed; it is stored and tried again",
-          metadata: ["submission.id": "\(new.submission.id)", "error": "\(error)"])
+          metadata: ["submission.id": "\(new.submission.id.text)", "error": "\(error)"])
       }
     }
     return try await apply(
@@ -123,7 +124,7 @@ package struct SubmissionIntake: IntakePart {
       logger.critical(
         "Apple rejects the configuration; submissions wait until it is fixed",
         metadata: [
-          "submission.id": "\(submission.id)", "problem": "\(fault.reason)",
+          "submission.id": "\(submission.id.text)", "problem": "\(fault.reason)",
           "appstore.status": "\(fault.appleStatus.map(String.init) ?? "none")",
         ])
       let problem = SubmissionProblem(
@@ -199,7 +200,7 @@ package struct SubmissionIntake: IntakePart {
     logger.info(
       "Submission rejected",
       metadata: [
-        "submission.id": "\(submission.id)", "problem": "\(problem.code)",
+        "submission.id": "\(submission.id.text)", "problem": "\(problem.code)",
         "reason": "\(problem.detail)",
       ])
     try await ledger.submissions.reject(
@@ -218,7 +219,7 @@ package struct SubmissionIntake: IntakePart {
     logger.notice(
       "Submission pending, will be retried",
       metadata: [
-        "submission.id": "\(submission.id)", "problem": "\(problem.detail)",
+        "submission.id": "\(submission.id.text)", "problem": "\(problem.detail)",
         "retry_at": "\(retryAt)",
       ])
     try await ledger.submissions.postpone(
@@ -244,7 +245,7 @@ package struct SubmissionIntake: IntakePart {
     } catch {
       logger.info(
         "Pending receipt gives no provisional access",
-        metadata: ["submission.id": "\(submission.id)", "reason": "\(error)"])
+        metadata: ["submission.id": "\(submission.id.text)", "reason": "\(error)"])
       return []
     }
     guard let proof,
@@ -333,7 +334,7 @@ package struct SubmissionIntake: IntakePart {
     logger.info(
       "Submission verified",
       metadata: [
-        "submission.id": "\(submission.id)", "source": "\(verified.source.rawValue)",
+        "submission.id": "\(submission.id.text)", "source": "\(verified.source.rawValue)",
         "environment": "\(verified.environment.rawValue)",
         "transactions": "\(verified.records.count)", "selected": "\(outcome.selected.count)",
         "newly_owned": "\(outcome.newlyOwned.count)",
@@ -343,7 +344,7 @@ package struct SubmissionIntake: IntakePart {
       logger.log(
         level: outcome.selected.isEmpty ? .error : .warning,
         "Unreadable record in Apple's answer; see the exchange",
-        metadata: ["submission.id": "\(submission.id)", "record": "\(record)"])
+        metadata: ["submission.id": "\(submission.id.text)", "record": "\(record)"])
     }
   }
 }
@@ -362,7 +363,7 @@ extension SubmissionProblem {
     return SubmissionProblem(
       code: submission.problem?.code ?? "given_up",
       detail: "Given up after \(Int(days)) days. The submission is stored, and an operator can "
-        + "retry it: tenure jobs retry \(submission.id.uuidString.lowercased()).\(last)",
+        + "retry it: tenure jobs retry \(submission.id.text).\(last)",
       appleStatus: submission.problem?.appleStatus)
   }
 }

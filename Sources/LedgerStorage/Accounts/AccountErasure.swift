@@ -196,10 +196,10 @@ extension AccountStore {
       """
       INSERT INTO tenure.holding (account_id, environment, original_transaction_id, transaction_id,
         product_id, linked_to, product_type, period_type, starts_at, ends_at, revoked_at,
-        superseded_at, auto_renews, phase, grace_ends_at)
+        superseded_at, moved_at, auto_renews, phase, grace_ends_at)
       SELECT \(pseudonym), environment, original_transaction_id, transaction_id, product_id,
         linked_to, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
-        auto_renews, phase, grace_ends_at
+        moved_at, auto_renews, phase, grace_ends_at
       FROM tenure.holding WHERE account_id = \(name)
       """,
       "DELETE FROM tenure.holding WHERE account_id = \(name)",
@@ -211,9 +211,11 @@ extension AccountStore {
       """,
       "DELETE FROM tenure.account WHERE account_id = \(name)",
       """
-      UPDATE tenure.account_by_key SET account_id = \(pseudonym), erased_at = \(erasure.erasedAt)
+      UPDATE tenure.account_by_key
+      SET account_id = \(pseudonym), erased_at = \(erasure.erasedAt), id_salt = NULL
       WHERE account_key = \(account.key)
       """,
+      AccountChain.seal(account.key),
       "DELETE FROM tenure.imported_source WHERE account_key = \(account.key)",
       "DELETE FROM tenure.consumption_consent WHERE account_key = \(account.key)",
       // Servers that keep answers in memory drop all of them, instead of this account's by name.

@@ -111,17 +111,21 @@ extension AccountStore {
   /// its claims, decisions and overrides for it or away from it, Apple's reports on charges it
   /// owns, and renewal statuses from while the original transaction was bound to it.
   ///
+  /// - Parameter kinds: None reads nothing.
   /// - Throws: ``LedgerError/unreadableEntry``.
   package func history(
-    of ties: RelatedAccounts, before place: HistoryPlace?, limit: Int,
+    of ties: RelatedAccounts, kinds: Set<LedgerEntry.Kind> = Set(LedgerEntry.Kind.allCases),
+    before place: HistoryPlace?, limit: Int,
     batches: Int = historyBatches, of size: Int = historyBatch
   ) async throws -> AccountHistory {
     var (found, last): ([HistoryEntry], HistoryPlace?) = ([], place)
-    guard !ties.lines.isEmpty else { return AccountHistory(entries: [], lookedBackTo: nil) }
+    guard !ties.lines.isEmpty, !kinds.isEmpty else {
+      return AccountHistory(entries: [], lookedBackTo: nil)
+    }
     for _ in 0..<batches {
       let batch = try await historyEntries(
-        "\(Self.isOn(ties.lines)) AND kind <> \(LedgerEntry.Kind.link.rawValue)", before: last,
-        limit: size)
+        "\(Self.isOn(ties.lines)) AND kind = ANY (\(kinds.map(\.rawValue).sorted()))",
+        before: last, limit: size)
       let bindings = try await bindings(amid: batch)
       found += batch.filter { concerns(ties, $0.entry, bindings: bindings) }
       guard batch.count == size, let end = batch.last else { last = nil; break }
@@ -245,16 +249,17 @@ extension AccountStore {
       """)
   }
 
-  /// Reads events of an account, latest first, before `last`.
-  package func latestEvents(of account: AccountKey, before last: Int64?, limit: Int) async throws
-    -> [PublishedEvent]
-  {
-    let end = last ?? .max
+  /// Reads events of an account by their dates, latest first, before `last`.
+  package func latestEvents(
+    of account: AccountKey, before last: (occurredAt: Timestamp, id: Int64)?, limit: Int
+  ) async throws -> [PublishedEvent] {
+    let rest =
+      last.map { "(occurred_at, event_id) < (\($0.occurredAt), \($0.id))" as SQL } ?? "true"
     return try await database.query(
       """
       SELECT event_id, type, occurred_at, data FROM tenure.event
-      WHERE account_key = \(account) AND event_id < \(end)
-      ORDER BY event_id DESC LIMIT \(limit)
+      WHERE account_key = \(account) AND \(rest)
+      ORDER BY occurred_at DESC, event_id DESC LIMIT \(limit)
       """
     ).decode(Int64.self, String.self, Timestamp.self, String.self).map { $0 }
   }

@@ -284,6 +284,7 @@ extension AccountStore {
           merged_at = \(merger.completedAt)
         WHERE account_key = \(account.key)
         """)
+      statements.append(AccountChain.seal(account.key))
     }
     if merging.isFirst, !merging.isLast {
       statements.append(Job.insert(.mergeAccount(account.key), runAt: now, at: now))
@@ -345,6 +346,8 @@ extension AccountStore {
       UPDATE tenure.purchase_order_account SET account_key = \(other)
       WHERE order_id = ANY(\(orders))
       """,
+      AccountChain.seal(
+        [account, other].sorted().flatMap { key in orders.map { (key, $0) } }, .order),
     ]
   }
 
@@ -365,6 +368,8 @@ extension AccountStore {
       UPDATE tenure.account_grant_account SET account_key = \(other.key)
       WHERE grant_id = ANY(\(grants))
       """,
+      AccountChain.seal(
+        [account.key, other.key].sorted().flatMap { key in grants.map { (key, $0) } }, .grant),
     ]
   }
 }

@@ -87,6 +87,7 @@ package struct AccountStore: LedgerStore {
       INSERT INTO tenure.account_by_token (app_account_token, account_key)
       VALUES (\(token), \(key))
       """,
+      AccountChain.seal(key),
     ])
     return Account(id: id, key: key, appAccountToken: token, createdAt: now)
   }

@@ -101,10 +101,8 @@ struct NewAdministratorAction: Sendable {
   func insert(at now: Timestamp) -> SQL {
     let reason = administrator.reason.map { KeyedText.withKeys($0, of: names) }
     return """
-      INSERT INTO tenure.administrator_action (acted_at, administrator, action, subject, reason,
-        data, account_key, previous_account_key)
-      VALUES (\(now), \(administrator.name), \(action), \(Self.subject(subject)), \(reason),
-        \(data), \(account), \(previousAccount))
+      SELECT tenure.record_action(\(now), \(administrator.name), \(action),
+        \(Self.subject(subject)), \(reason), \(data), \(account), \(previousAccount))
       """
   }
 

@@ -4,28 +4,40 @@ package import Subscriptions
 extension LedgerAuditor {
   /// Original transactions in one page, after which progress is reported.
   private static let auditPage = 1000
-  /// Original transactions that are read by one database transaction.
+  /// Original transactions or accounts that are read by one database transaction.
   private static let auditPart = 50
   /// The parts read at once.
   private static let concurrency = 4
 
   /// Reads all original transactions page by page.
+  ///
+  /// - Parameters:
+  ///   - moment: Leaves out those without an entry since then, by the database's clock.
+  ///   - condition: A condition on `original_transaction`; all by default.
+  ///   - limit: The maximum number; nil: no limit.
+  /// - Returns: Whether there were no more than the limit.
+  @discardableResult
   func forEachPage(
-    after start: OriginalTransactionKey?, reporting progress: (AuditProgress) -> Void,
+    after start: OriginalTransactionKey? = nil, storedSince moment: Timestamp? = nil,
+    where condition: SQL = "true", limit: Int? = nil,
+    reporting progress: (AuditProgress) -> Void,
     _ body: ([OriginalTransactionKey]) async throws -> Void
-  ) async throws {
+  ) async throws -> Bool {
     let total = try await database.query(
       """
       SELECT count(*) FROM tenure.original_transaction
       WHERE (environment, original_transaction_id)
         > (\(start?.environment.rawValue ?? ""), \(start?.originalTransactionID.rawValue ?? ""))
+        AND \(condition)
+        AND (\(moment)::timestamptz IS NULL OR head_stored_at >= \(moment))
       """, deadline: Self.auditDeadline
     ).decodeOnly(Int.self)
     var (done, last) = (0, start)
     while true {
       let page = try await ownership.lines(
-        after: last, limit: Self.auditPage, deadline: Self.auditDeadline)
-      guard let end = page.last else { return }
+        after: last, storedSince: moment, where: condition,
+        limit: min(Self.auditPage, (limit ?? .max) - done), deadline: Self.auditDeadline)
+      guard let end = page.last else { return done >= total }
       last = end
       try await body(page)
       done += page.count
@@ -34,9 +46,8 @@ extension LedgerAuditor {
   }
 
   /// Runs a page in parts, several at a time, and returns their results in order.
-  func inParts<Value: Sendable>(
-    _ page: [OriginalTransactionKey],
-    _ body: @escaping @Sendable ([OriginalTransactionKey]) async throws -> Value
+  func inParts<Key: Sendable, Value: Sendable>(
+    _ page: [Key], _ body: @escaping @Sendable ([Key]) async throws -> Value
   ) async throws -> [Value] {
     let parts = page.batches(of: Self.auditPart)
     return try await withThrowingTaskGroup(of: (Int, Value).self) { group in

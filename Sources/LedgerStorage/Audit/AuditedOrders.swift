@@ -24,9 +24,7 @@ extension LedgerAuditor {
     while true {
       let after: SQL =
         last.map { "WHERE (account_key, order_id) > (\($0.account), \($0.id))" } ?? ""
-      let (page, suspects) = try await database.withTransaction(
-        isolation: .repeatableRead, readOnly: true
-      ) { transaction in
+      let (page, suspects) = try await withSnapshot { transaction in
         let page = try await self.orders(
           "\(after) ORDER BY account_key, order_id LIMIT \(Self.orderPage)",
           deadline: Self.auditDeadline, in: transaction)
@@ -37,7 +35,7 @@ extension LedgerAuditor {
       orders += page.count
       for order in suspects {
         // Once locked, no transaction is fulfilling it any more.
-        broken += try await database.withTransaction { transaction in
+        broken += try await withLocks { transaction in
           let locked = try await self.orders(
             "WHERE account_key = \(order.account) AND order_id = \(order.id) FOR UPDATE",
             in: transaction)

@@ -87,6 +87,13 @@ struct AuditedOriginalTransaction: Sendable {
     }
   }
 
+  /// The claims, which a submission made unless they were found in a notification or a poll.
+  func claims(of member: OriginalTransactionKey) -> [AuditedClaim] {
+    chain.filter { $0.line == member && $0.kind == LedgerEntry.Kind.claim.rawValue }.map {
+      AuditedClaim(line: member, number: $0.number, submission: $0.source.id)
+    }
+  }
+
   func actions(of member: OriginalTransactionKey) -> [RecordedAction] {
     entries.compactMap { entry in
       guard entry.line == member, case .action(let action) = entry.content else { return nil }

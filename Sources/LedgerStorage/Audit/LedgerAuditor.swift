@@ -1,3 +1,4 @@
+import Crypto
 import Foundation
 import Postgres
 package import Subscriptions
@@ -8,6 +9,11 @@ package import Subscriptions
 /// their order, several parts at a time. Memory is that of a page.
 package struct LedgerAuditor: LedgerStore {
   package let core: LedgerCore
+  /// A transaction whose uncommitted changes are audited; nil: what is committed.
+  var within: Transaction?
+
+  /// Younger entries may belong to an open transaction.
+  package static let checkpointAge: Duration = .minutes(10)
 
   /// Generous, for pages that the server has to read from disk.
   static let auditDeadline: Duration = .seconds(1800)
@@ -20,18 +26,18 @@ package struct LedgerAuditor: LedgerStore {
   ///
   /// - Parameters:
   ///   - start: The last original transaction of an interrupted audit; nil: all are verified.
+  ///   - kept: Checkpoints that were kept elsewhere.
   ///   - checkpointAge: A clean audit of all leaves a checkpoint of older entries, by the database's
   ///     clock: younger ones may belong to an open transaction.
   ///   - progress: Called after each page.
   package func audit(
-    after start: OriginalTransactionKey? = nil, checkpointAge: Duration = .minutes(10),
+    after start: OriginalTransactionKey? = nil, against kept: [Checkpoint] = [],
+    checkpointAge: Duration = Self.checkpointAge,
     progress: @Sendable (AuditProgress) -> Void = { _ in }
   ) async throws -> LedgerAudit {
     var audit = LedgerAudit()
     let catalogue = try await maintenance.settledCatalogue()
     audit.isJournalPending = catalogue == nil
-    var marks = try await checkpoints(age: checkpointAge)
-    audit.checkpoints = marks.count - 1
     var visited: Set<OriginalTransactionKey> = []
     try await forEachPage(after: start, reporting: progress) { page in
       let parts = try await inParts(page) { part in
@@ -44,6 +50,7 @@ package struct LedgerAuditor: LedgerStore {
       }
       audit.lines += page.count
     }
+    try await findUnrootedRows(&audit)
     let (holdings, orphans) = try await orphanRows()
     audit.holdings = holdings
     for row in orphans {
@@ -58,35 +65,46 @@ package struct LedgerAuditor: LedgerStore {
     for line in try await submissions.orphanedProvisionalGrants() {
       audit.report(.grant, line, "a provisional grant outlives the decision on its submission")
     }
-    audit.entries = try await count(&marks)
-    for mark in marks.dropLast() {
-      guard let recorded = mark.recorded, recorded != mark.counted else { continue }
-      audit.report(
-        .head, nil,
-        "of the \(recorded.entries) entries stored before \(mark.storedBefore) some were "
-          + "removed or changed: \(mark.counted.entries) are there")
-    }
-    if audit.isClean, start == nil, let mark = marks.last {
-      try await insert(mark, after: marks.dropLast().last)
+    try await auditAccounts(&audit)
+    audit.entries = try await database.query(
+      "SELECT count(*) FROM tenure.ledger_entry", deadline: Self.auditDeadline
+    ).decodeOnly(Int.self)
+    try await checkCheckpoints(against: kept, &audit)
+    if audit.isClean, start == nil {
+      audit.checkpoint = try await insertCheckpoint(age: checkpointAge)
     }
     return audit
   }
 
-  private typealias PartialAudit = (members: [OriginalTransactionKey], audit: LedgerAudit)
+  typealias PartialAudit = (members: [OriginalTransactionKey], audit: LedgerAudit)
 
   /// Audits a part of the original transactions, and those that differ again under a lock.
-  private func audits(
+  func audits(
     of part: [OriginalTransactionKey], catalogue: Catalogue?
   ) async throws -> [PartialAudit] {
     var audits: [PartialAudit] = []
-    for found in try await auditedOriginals(part, catalogue: catalogue, locking: false) {
+    let originals: [AuditedOriginalTransaction]
+    do {
+      originals = try await auditedOriginals(part, catalogue: catalogue, locking: false)
+    } catch  where Self.isUnreadable(error) {
+      guard let id = part.first, part.count == 1 else {
+        for id in part { audits += try await self.audits(of: [id], catalogue: catalogue) }
+        return audits
+      }
+      var audit = LedgerAudit()
+      audit.report(.projection, id, "a row can't be read: \(error)")
+      return [([id], audit)]
+    }
+    for found in originals {
       guard !found.audit.isClean else {
         audits.append((found.members, found.audit))
         continue
       }
       // The catalogue may have changed since the audit began.
       let catalogue = try await maintenance.settledCatalogue()
-      for var found in try await auditedOriginals([found.id], catalogue: catalogue, locking: true) {
+      for var found in try await auditedOriginals(
+        found.members, catalogue: catalogue, locking: true)
+      {
         found.audit.isJournalPending = catalogue == nil
         audits.append((found.members, found.audit))
       }
@@ -169,14 +187,34 @@ package struct LedgerAuditor: LedgerStore {
 
   // MARK: Some original transactions
 
+  /// Whether a row has a value that its column can't have.
+  static func isUnreadable(_ error: any Error) -> Bool {
+    error is DecodingFault || (error as? PostgresError)?.code == .decoding
+  }
+
+  var runner: any StatementRunner { within ?? database }
+
+  func withSnapshot<Value: Sendable>(
+    _ body: @Sendable (Transaction) async throws -> Value
+  ) async throws -> Value {
+    if let within { return try await body(within) }
+    return try await database.withTransaction(isolation: .repeatableRead, readOnly: true, body)
+  }
+
+  func withLocks<Value: Sendable>(
+    _ body: @Sendable (Transaction) async throws -> Value
+  ) async throws -> Value {
+    if let within { return try await body(within) }
+    return try await database.withTransaction(body)
+  }
+
   private func auditedOriginals(
     _ ids: [OriginalTransactionKey], catalogue: Catalogue?, locking: Bool
   ) async throws -> [AuditedOriginalTransaction] {
-    try await database.withTransaction(
-      isolation: locking ? .readCommitted : .repeatableRead, readOnly: !locking
-    ) { transaction in
+    @Sendable func body(_ transaction: Transaction) async throws -> [AuditedOriginalTransaction] {
       try await audited(ids, catalogue: catalogue, locking: locking, in: transaction)
     }
+    return locking ? try await withLocks(body) : try await withSnapshot(body)
   }
 
   /// Reads original transactions, applies their entries, and compares; unknown ones are left out,
@@ -243,12 +281,25 @@ package struct LedgerAuditor: LedgerStore {
     let members = originals.flatMap(\.members)
     let lookups = Dictionary(grouping: originals.flatMap(\.lookups), by: \.table)
     let names = Set(originals.flatMap(\.names.values).map(AccountID.init(_:)))
-    let (states, found, holdings, movements) = try await transaction.read(
+    let (states, claims, found, holdings, movements) = try await transaction.read(
       Query.all(
         originals.map { original in
           let state = OriginalTransactionState(line: original.replayed, rule: original.rule)
-          return Query.all(original.members.map(state.isStored))
+          return Query.all(original.members.map(state.differing))
         }),
+      Query(
+        """
+        SELECT environment, original_transaction_id, number, submission_id::text
+        FROM tenure.ownership_action
+        WHERE environment IN ('production', 'sandbox') AND is_claim
+          AND original_transaction_id = ANY(\(members.map(\.originalTransactionID)))
+        """
+      ) {
+        Set(
+          try $0.decode(Environment.self, OriginalTransactionID.self, Int.self, String?.self).map {
+            AuditedClaim(line: OriginalTransactionKey($0, $1), number: $2, submission: $3)
+          })
+      },
       Query.all(
         LookupRow.Table.allCases.compactMap { table in
           lookups[table].map { rows in
@@ -267,8 +318,9 @@ package struct LedgerAuditor: LedgerStore {
       let original = originals[index]
       let keys = Dictionary(original.names.map { (AccountID($1), $0) }) { first, _ in first }
       var tables = AuditedTables(movements: movements[index])
-      for (member, hasState) in zip(original.members, states[index]) {
-        if !hasState { tables.otherStates.append(member) }
+      tables.claims = claims
+      for (member, differing) in zip(original.members, states[index]) {
+        if !differing.isEmpty { tables.otherStates.append((member, differing)) }
         tables.lookups.formUnion(lookupsOfLines[member] ?? [])
         for row in holdings[member] ?? [] {
           guard let key = keys[AccountID(row.accountID)] else { continue }
@@ -286,7 +338,12 @@ package struct LedgerAudit: Sendable {
   package var charges = 0
   package var holdings = 0
   package var orders = 0
+  package var accounts = 0
+  /// The entries of accounts' chains.
+  package var accountEntries = 0
   package var checkpoints = 0
+  /// The one that a clean audit left.
+  package var checkpoint: Checkpoint?
   /// Whether movements were left out, because reconciliation has not brought them up to date yet.
   package var isJournalPending = false
   package private(set) var differences: [Difference] = []
@@ -310,23 +367,30 @@ package struct LedgerAudit: Sendable {
       case order
       /// A provisional grant of a decided submission.
       case grant
+      /// A row that differs from the latest entry that vouches for it.
+      case account
     }
 
     package var kind: Kind
     package var line: OriginalTransactionKey?
+    package var account: AccountKey?
     package var detail: String
 
     package var description: String {
-      "\(kind.rawValue)" + (line.map { " \($0)" } ?? "") + ": \(detail)"
+      "\(kind.rawValue)" + (line.map { " \($0)" } ?? "")
+        + (account.map {
+          (kind == .account ? " " : " account ") + $0.rawValue.uuidString.lowercased()
+        } ?? "") + ": \(detail)"
     }
   }
 
   package var isClean: Bool { differences.isEmpty }
 
   mutating func report(
-    _ kind: Difference.Kind, _ line: OriginalTransactionKey? = nil, _ detail: String
+    _ kind: Difference.Kind, _ line: OriginalTransactionKey? = nil,
+    account: AccountKey? = nil, _ detail: String
   ) {
-    append(Difference(kind: kind, line: line, detail: detail))
+    append(Difference(kind: kind, line: line, account: account, detail: detail))
   }
 
   mutating func append(_ difference: Difference) {
@@ -337,6 +401,8 @@ package struct LedgerAudit: Sendable {
 extension LedgerAudit {
   mutating func add(_ other: LedgerAudit) {
     charges += other.charges
+    accounts += other.accounts
+    accountEntries += other.accountEntries
     isJournalPending = isJournalPending || other.isJournalPending
     for difference in other.differences { append(difference) }
   }
@@ -348,13 +414,14 @@ extension LedgerAudit {
         report(.chain, line.id, "entry \(index + 1) is missing")
         return
       }
-      if entry.hash != entry.chainedHash(after: previous) {
+      if entry.hash != SHA256.chained(entry.fields, after: previous) {
         report(.chain, line.id, "entry \(entry.number) does not have the hash that follows")
       }
       previous = entry.hash
     }
     if line.head.number != entries.count || line.head.hash != previous
       || line.head.recordedAt != entries.last?.recordedAt
+      || line.head.storedAt != entries.last?.storedAt
     {
       report(
         .head, line.id,
@@ -385,24 +452,38 @@ extension LedgerAudit {
   ) {
     let (expected, actual) = (original.transactions, original.stored.rows)
     for key in Set(expected.keys).union(actual.keys).sorted() where expected[key] != actual[key] {
-      report(.projection, key.line, "the row of transaction \(key.transactionID) differs")
+      report(
+        .projection, key.line,
+        "the row of transaction \(key.transactionID) "
+          + Self.difference(expected[key], actual[key]) { TransactionRow.differing($0, $1) })
     }
     for id in original.members {
       guard let member = original.stored.members[id] else { continue }
-      if Set(member.statuses) != Set(original.statuses(of: id)) {
-        report(.projection, id, "the renewal statuses differ")
-      }
-      if Set(member.actions) != Set(original.actions(of: id)) {
-        report(.projection, id, "the claims or placements differ")
+      compare(
+        member.statuses, original.statuses(of: id), of: id, "the renewal status of entry",
+        \.number)
+      compare(
+        member.actions, original.actions(of: id), of: id, "the claim or placement of entry",
+        \.recorded.number)
+      for claim in original.claims(of: id) where !tables.claims.contains(claim) {
+        report(
+          .projection, id,
+          "the claim or placement of entry \(claim.number) differs in submission_id")
       }
     }
-    for id in tables.otherStates { report(.projection, id, "the line's state differs") }
+    for (id, columns) in tables.otherStates {
+      report(.projection, id, "\(columns.joined(separator: ", ")) of the line's state differs")
+    }
     let holdings = original.holdings.filter { row in
       catalogue.map { !row.isLeftOut(by: $0) } ?? true
     }
     for row in holdings.subtracting(tables.holdings).sorted()
     where catalogue != nil || !row.dependsOnCatalogue {
-      report(.projection, row.holding.charge.line, "\(row.description) is missing or differs")
+      let found = tables.holdings.first { row.hasSameKey(as: $0) }
+      report(
+        .projection, row.holding.charge.line,
+        "\(row.description) "
+          + Self.difference(row, found) { differingFields($0.holding, $1.holding) })
     }
     for row in tables.holdings.sorted() where !holdings.contains(where: row.hasSameKey) {
       report(.projection, row.holding.charge.line, "\(row.description) should not be there")
@@ -412,6 +493,32 @@ extension LedgerAudit {
     // A transaction or line item may lead to any of the linked original transactions.
     where row.table == .accountLookup || !names.contains(row.name) {
       report(.projection, row.line, "\(row.description) is missing")
+    }
+  }
+
+  /// How a stored row differs from the one that the entries give.
+  private static func difference<Row>(
+    _ expected: Row?, _ actual: Row?, _ columns: (Row, Row) -> [String]
+  ) -> String {
+    guard let expected else { return "should not be there" }
+    guard let actual else { return "is missing" }
+    return "differs in \(columns(expected, actual).joined(separator: ", "))"
+  }
+
+  private mutating func compare<Row: Hashable>(
+    _ actual: [Row], _ expected: [Row], of id: OriginalTransactionKey, _ name: String,
+    _ number: (Row) -> Int
+  ) {
+    guard Set(actual) != Set(expected) else { return }
+    let found = Dictionary(grouping: actual, by: number)
+    let wanted = Dictionary(grouping: expected, by: number)
+    for number in Set(found.keys).union(wanted.keys).sorted() where found[number] != wanted[number]
+    {
+      report(
+        .projection, id,
+        "\(name) \(number) "
+          + Self.difference(wanted[number]?.first, found[number]?.first) { differingFields($0, $1) }
+      )
     }
   }
 
@@ -444,10 +551,31 @@ extension LedgerAudit {
   }
 }
 
+/// A claim with the submission that made it.
+struct AuditedClaim: Hashable, Sendable {
+  let line: OriginalTransactionKey
+  let number: Int
+  let submission: String?
+}
+
+/// The columns in which two rows differ, by the names of their properties.
+private func differingFields(_ lhs: Any, _ rhs: Any) -> [String] {
+  zip(Mirror(reflecting: lhs).children, Mirror(reflecting: rhs).children).flatMap {
+    left, right -> [String] in
+    guard "\(left.value)" != "\(right.value)" else { return [] }
+    let isValue = left.value is any RawRepresentable || left.value is Timestamp
+    let inner = isValue ? [] : differingFields(left.value, right.value)
+    guard inner.isEmpty, let label = left.label, label != "some" else { return inner }
+    return [label.replacing(/[A-Z]+/) { "_" + $0.output.lowercased() }]
+  }
+}
+
 /// The stored rows that recording does not read.
 struct AuditedTables: Sendable {
-  /// Members whose stored state differs.
-  var otherStates: [OriginalTransactionKey] = []
+  /// Members whose stored state differs, with the columns.
+  var otherStates: [(OriginalTransactionKey, [String])] = []
+  /// The claims with the submission that they name.
+  var claims: Set<AuditedClaim> = []
   var holdings: Set<HoldingRow> = []
   var lookups: Set<LookupRow> = []
   var movements: [MovementChange] = []

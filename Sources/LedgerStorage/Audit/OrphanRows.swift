@@ -15,9 +15,7 @@ extension LedgerAuditor {
       var last: LookupRow?
       while true {
         let after = last
-        let (page, suspects) = try await database.withTransaction(
-          isolation: .repeatableRead, readOnly: true
-        ) { transaction in
+        let (page, suspects) = try await withSnapshot { transaction in
           let page = try await LookupRow.decode(
             transaction.query(
               LookupRow.page(of: table, after: after, limit: Self.orphanPage),
@@ -29,13 +27,61 @@ extension LedgerAuditor {
         last = page.last
         if table == .holding { holdings += page.count }
         for (line, rows) in Dictionary(grouping: suspects, by: \.line) {
-          orphans += try await database.withTransaction { transaction in
-            try await self.orphans(among: rows, of: line, in: transaction)
+          do {
+            orphans += try await withLocks { transaction in
+              try await self.orphans(among: rows, of: line, in: transaction)
+            }
+          } catch  where Self.isUnreadable(error) {
+            // The audit of the original transaction reports it.
           }
         }
       }
     }
     return (holdings, orphans)
+  }
+
+  /// Finds rows of original transactions, accounts and products that there are not.
+  func findUnrootedRows(_ audit: inout LedgerAudit) async throws {
+    let tables = [
+      "ledger_entry", "store_transaction", "renewal_status", "ownership_action",
+      "original_transaction_link",
+    ]
+    let found = try await runner.batch(
+      tables.map { table in
+        """
+        SELECT DISTINCT t.environment, t.original_transaction_id FROM tenure.\(unescaped: table) AS t
+        LEFT JOIN tenure.original_transaction AS o ON o.environment = t.environment
+          AND o.original_transaction_id = t.original_transaction_id
+        WHERE o.environment IS NULL
+        """
+      } + [
+        """
+        SELECT DISTINCT e.account_key FROM tenure.account_entry AS e
+        LEFT JOIN tenure.account_chain AS c ON c.account_key = e.account_key
+        WHERE c.account_key IS NULL
+        """,
+        """
+        SELECT e.product_id FROM tenure.product_entitlement AS e
+        LEFT JOIN tenure.product AS p ON p.product_id = e.product_id AND p.valid_from = e.valid_from
+        WHERE p.product_id IS NULL
+        """,
+      ], deadline: Self.auditDeadline)
+    for (table, rows) in zip(tables, found) {
+      for (environment, id) in try rows.decode(Environment.self, OriginalTransactionID.self) {
+        audit.report(
+          .head, OriginalTransactionKey(environment, id),
+          "\(table) has a row of an original transaction that was never recorded")
+      }
+    }
+    for key in try found[tables.count].decode(AccountKey.self) {
+      audit.report(
+        .head, nil, account: key, "account_entry has a row of an account without account_chain")
+    }
+    for id in try found[tables.count + 1].decode(ProductID.self) {
+      audit.report(
+        .account, nil, account: AccountChain.common,
+        "product_entitlement has a row of \(id) that is of no version")
+    }
   }
 
   /// The rows explained by their original transactions, read without locks.

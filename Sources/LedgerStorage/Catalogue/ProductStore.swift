@@ -77,7 +77,10 @@ package struct ProductStore: LedgerStore {
             VALUES (\(product.id), \(product.validFrom), \(name.rawValue))
             """
           }
-          + [Job.schedule(.reconcile, runAt: product.validFrom, at: product.validFrom)])
+          + [
+            AccountChain.seal(product.id, validFrom: product.validFrom),
+            Job.schedule(.reconcile, runAt: product.validFrom, at: product.validFrom),
+          ])
       return (product, true)
     }
     if isChanged { notifier.notify(.jobs) }

@@ -188,7 +188,8 @@ package struct HoldingStore: LedgerStore {
     guard let account = try await accounts.account(accountID) else { return result }
     for try await (_, original) in try await ownership.originals(of: account.key, knownAt: knownAt)
     {
-      result.holdings += original.line.allHoldings(original.rule)
+      let (line, rule) = (original.line, original.rule)
+      result.holdings += (line.allHoldings(rule) + line.lostHoldings(rule))
         .filter { $0.account == account.key }.map(\.holding)
     }
     return result

@@ -65,6 +65,7 @@ package struct GrantStore: LedgerStore {
           INSERT INTO tenure.account_grant_account (grant_id, account_key)
           VALUES (\(grant.id), \(account.key))
           """,
+          AccountChain.seal(account.key, .grant, grant.id),
         ] + consequences.statements + [action.insert(at: now)])
       return (nil, consequences.channels)
     }
@@ -133,7 +134,7 @@ package struct GrantStore: LedgerStore {
           """
           UPDATE tenure.account_grant SET revoked_at = \(end)
           WHERE account_id = \(account.id) AND grant_id = \(id)
-          """
+          """, AccountChain.seal(account.key, .grant, id),
         ] + consequences.statements + [action.insert(at: now)])
       return (grant, consequences.channels)
     }

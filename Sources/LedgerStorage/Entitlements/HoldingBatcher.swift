@@ -187,8 +187,8 @@ final class HoldingBatcher: Sendable {
   static func select(_ accountIDs: [String]) -> SQL {
     """
     SELECT account_id, environment, original_transaction_id, transaction_id, product_id, linked_to,
-      product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, auto_renews, phase,
-      grace_ends_at, NULL::uuid AS grant_id, NULL::text AS entitlement, NULL::text AS source
+      product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, moved_at,
+      auto_renews, phase, grace_ends_at, NULL::uuid AS grant_id, NULL::text AS entitlement, NULL::text AS source
     FROM tenure.holding WHERE account_id = ANY(\(accountIDs))
     """
   }
@@ -205,8 +205,8 @@ final class HoldingBatcher: Sendable {
   static func selectGrants(revokedAt: SQL = "revoked_at", where condition: SQL) -> SQL {
     """
     SELECT account_id, environment, original_transaction_id, NULL::text, NULL::text, NULL::text,
-      NULL::text, NULL::text, starts_at, ends_at, \(revokedAt), NULL::timestamptz, NULL::boolean,
-      NULL::text, NULL::timestamptz, grant_id, entitlement, source
+      NULL::text, NULL::text, starts_at, ends_at, \(revokedAt), NULL::timestamptz,
+      NULL::timestamptz, NULL::boolean, NULL::text, NULL::timestamptz, grant_id, entitlement, source
     FROM tenure.account_grant WHERE \(condition)
     """
   }
@@ -277,6 +277,7 @@ extension Rows {
     let endsAt = try cursor.next(Timestamp?.self)
     let revokedAt = try cursor.next(Timestamp?.self)
     let supersededAt = try cursor.next(Timestamp?.self)
+    let movedAt = try cursor.next(Timestamp?.self)
     let autoRenews = try cursor.next(Bool?.self)
     let phase = try cursor.next(String?.self)
     let graceEndsAt = try cursor.next(Timestamp?.self)
@@ -292,7 +293,7 @@ extension Rows {
         charge: TransactionKey(line: line, transactionID: transactionID, productID: productID),
         linkedTo: linkedTo, productID: productID, productType: productType,
         periodType: periodType, startsAt: startsAt, endsAt: endsAt, revokedAt: revokedAt,
-        supersededAt: supersededAt, renewal: renewal)
+        supersededAt: supersededAt, movedAt: movedAt, renewal: renewal)
     )
   }
 
@@ -302,7 +303,7 @@ extension Rows {
 
   /// Decodes a row of `account_grant`; nil for a row of `holding`.
   func decodeGrant(_ row: Int) throws -> Grant? {
-    var own = RowCursor(rows: self, row: row, column: 15)
+    var own = RowCursor(rows: self, row: row, column: 16)
     guard let id = try own.next(UUID?.self) else { return nil }
     let entitlement = try own.next(String.self)
     let source = try own.next(Entitlement.Source.self)

@@ -245,9 +245,10 @@ extension ExportTable {
 
   /// The checkpoints over all hash chains that audits made.
   package static let checkpoints = ExportTable(
-    "ledger_checkpoint AS t", key: [("checkpoint_id", "bigint")],
+    "ledger_checkpoint AS t", key: [("number", "bigint")],
     [
-      "checkpoint_id", .time("stored_before"), "entries",
+      "number", .time("stored_before"), "chains", "entries",
+      Field("heads", "encode(t.heads, 'hex')"), Field("previous", "encode(t.previous, 'hex')"),
       Field("digest", "encode(t.digest, 'hex')"),
     ])
 }

@@ -201,23 +201,26 @@ package struct ImportStore: LedgerStore {
       accounts.append(account)
       keys[name] = account.key
     }
-    let lines = try owners.sorted { $0.line < $1.line }.map { owner -> NewOriginalTransaction in
-      guard let account = keys[owner.account] else {
-        preconditionFailure("Every account exists or is created.")
-      }
-      let ownerOverride = OriginalTransactionOverride(
-        account: account, line: owner.line, boughtUntil: owner.asOf)
-      let entry = LedgerEntry(
-        line: owner.line, number: 1, recordedAt: now,
-        content: .action(.importedOverride(ownerOverride)))
-      return (owner, account, try StoredEntry(entry, source: source, after: nil))
-    }
     let receivers = Set(owners.filter(\.hasSource).map(\.account)).intersection(known.keys)
-    try await database.withTransaction { [accounts] transaction in
+    try await database.withTransaction { [accounts, keys] transaction in
+      let storedAt = try await transaction.query("SELECT date_trunc('milliseconds', now())")
+        .decodeOnly(Timestamp.self)
+      let lines = try owners.sorted { $0.line < $1.line }.map { owner -> NewOriginalTransaction in
+        guard let account = keys[owner.account] else {
+          preconditionFailure("Every account exists or is created.")
+        }
+        let ownerOverride = OriginalTransactionOverride(
+          account: account, line: owner.line, boughtUntil: owner.asOf)
+        let entry = LedgerEntry(
+          line: owner.line, number: 1, recordedAt: now,
+          content: .action(.importedOverride(ownerOverride)))
+        return (owner, account, try StoredEntry(entry, source: source, at: storedAt, after: nil))
+      }
       let held = try await Self.hold(receivers, in: transaction)
       guard receivers.allSatisfy({ held[$0] == known[$0] }) else { throw AccountErased() }
       try await transaction.commit(
-        with: Self.insert(accounts, at: now) + Self.insert(lines, at: now))
+        with: Self.insert(accounts, at: now) + Self.insert(lines, at: now)
+          + Self.seal(Set(accounts.map(\.key)), lines))
     }
     notifier.notify(.jobs)
   }
@@ -244,6 +247,23 @@ package struct ImportStore: LedgerStore {
     ]
   }
 
+  /// Vouches for the new accounts, and leaves the original transactions' chains with their owners.
+  private static func seal(_ new: Set<AccountKey>, _ lines: [NewOriginalTransaction]) -> [SQL] {
+    let heads = Dictionary(grouping: lines, by: \.account).mapValues { lines in
+      Dictionary(
+        uniqueKeysWithValues: lines.map { ($0.owner.line, OriginalTransactionRows.Head($0.entry)) })
+    }
+    let accounts = heads.sorted { $0.key < $1.key }
+    return [
+      """
+      SELECT count(tenure.seal(account, kind, '', details::jsonb))
+      FROM unnest(\(accounts.map(\.key)),
+        \(accounts.map { new.contains($0.key) ? AccountChain.Kind.account : .recording }),
+        \(accounts.map { AccountChain.details($0.value) })) AS sealed (account, kind, details)
+      """
+    ]
+  }
+
   /// Also inserts rows that may exist already: identifiers for polls, apps and the polls.
   private static func insert(
     _ lines: [NewOriginalTransaction], at now: Timestamp
@@ -257,15 +277,15 @@ package struct ImportStore: LedgerStore {
     return [
       """
       INSERT INTO tenure.original_transaction (environment, original_transaction_id, head_number,
-        head_hash, head_recorded_at)
-      SELECT environment, id, 1, hash, \(now)
+        head_hash, head_recorded_at, head_stored_at)
+      SELECT environment, id, 1, hash, \(now), \(first.storedAt)
       FROM unnest(\(keys), \(hashes)) AS new (environment, id, hash)
       """,
       """
       INSERT INTO tenure.ledger_entry (environment, original_transaction_id, number, recorded_at,
-        kind, source, source_id, format, body, hash)
+        kind, source, source_id, format, body, stored_at, hash)
       SELECT environment, id, 1, \(now), \(first.kind), \(first.source.kind), \(first.source.id),
-        \(first.format), body, hash
+        \(first.format), body, \(first.storedAt), hash
       FROM unnest(\(keys), \(lines.map(\.entry.body)), \(hashes)) AS new (environment, id, body, hash)
       """,
       """

@@ -24,6 +24,7 @@ package struct Job: Hashable, Sendable {
     case setAppAccountToken = "set_app_account_token"
     case sendConsumption = "send_consumption"
     case trimAccountChanges = "trim_account_changes"
+    case makeCheckpoint = "make_checkpoint"
   }
 
   /// Queues with separate concurrency limits, so that one kind of work can't starve another.
@@ -82,6 +83,7 @@ extension Job.Key {
   package static let rollUpMovements = Self(.rollUpMovements, in: .maintenance)
   package static let prunePayloads = Self(.prunePayloads, in: .maintenance)
   package static let trimAccountChanges = Self(.trimAccountChanges, in: .maintenance)
+  package static let makeCheckpoint = Self(.makeCheckpoint, in: .maintenance)
 
   package static func verifySubmission(_ id: UUID) -> Self {
     Self(.verifySubmission, id, in: .submissions)

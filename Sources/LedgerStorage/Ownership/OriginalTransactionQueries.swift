@@ -98,14 +98,18 @@ package struct OwnershipStore: LedgerStore {
   }
 
   /// Reads a page of all original transactions, after one.
-  func lines(after last: OriginalTransactionKey?, limit: Int, deadline: Duration? = nil)
-    async throws -> [OriginalTransactionKey]
-  {
+  func lines(
+    after last: OriginalTransactionKey?, storedSince moment: Timestamp? = nil,
+    where condition: SQL = "true", limit: Int,
+    deadline: Duration? = nil
+  ) async throws -> [OriginalTransactionKey] {
     try await database.query(
       """
       SELECT environment, original_transaction_id FROM tenure.original_transaction
       WHERE (environment, original_transaction_id)
         > (\(last?.environment.rawValue ?? ""), \(last?.originalTransactionID.rawValue ?? ""))
+        AND \(condition)
+        AND (\(moment)::timestamptz IS NULL OR head_stored_at >= \(moment))
       ORDER BY environment, original_transaction_id LIMIT \(limit)
       """, deadline: deadline
     ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
@@ -142,11 +146,7 @@ package struct OwnershipStore: LedgerStore {
     let wanted = Set(lines)
     return try await transaction.query(
       StoredEntry.select(
-        """
-        environment = ANY(\(Set(lines.map(\.environment)).map(\.rawValue).sorted()))
-          AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
-        ORDER BY environment, original_transaction_id, number
-        """)
+        "\(lines.condition) ORDER BY environment, original_transaction_id, number")
     ).decodeEntries().filter { wanted.contains($0.line) }
   }
 
@@ -207,7 +207,7 @@ extension StoredEntry {
   static func select(_ condition: SQL) -> SQL {
     """
     SELECT environment, original_transaction_id, number, recorded_at, kind, evidence_date, source,
-      source_id, format, body, hash
+      source_id, format, body, stored_at, hash
     FROM tenure.ledger_entry WHERE \(condition)
     """
   }
@@ -217,11 +217,13 @@ extension Rows {
   func decodeEntries() throws -> [StoredEntry] {
     try decode(
       Environment.self, OriginalTransactionID.self, Int.self, Timestamp.self, String.self,
-      Timestamp?.self, EntrySource.Kind.self, String?.self, Int16.self, String.self, [UInt8].self
+      Timestamp?.self, EntrySource.Kind.self, String?.self, Int16.self, String.self,
+      Timestamp.self, [UInt8].self
     ).map {
       StoredEntry(
         line: OriginalTransactionKey($0, $1), number: $2, recordedAt: $3, kind: $4,
-        evidenceDate: $5, source: EntrySource($6, id: $7), format: $8, body: $9, hash: $10)
+        evidenceDate: $5, source: EntrySource($6, id: $7), format: $8, body: $9,
+        storedAt: $10, hash: $11)
     }
   }
 }

@@ -18,24 +18,18 @@ struct StoredEntry: Hashable, Sendable {
   var source: EntrySource
   var format: Int16
   var body: String
+  /// By the database's clock.
+  var storedAt: Timestamp
   var hash: [UInt8]
 
-  /// The hash after `previousHash`: SHA-256 over the previous hash and every column, each preceded
-  /// by its length.
-  func chainedHash(after previousHash: [UInt8]?) -> [UInt8] {
-    var hasher = SHA256()
-    hasher.update(data: previousHash ?? [UInt8](repeating: 0, count: SHA256.byteCount))
-    let fields = [
+  /// The columns that the hash covers, in order.
+  var fields: [String] {
+    [
       String(format), line.environment.rawValue, line.originalTransactionID.rawValue,
-      String(number), String(recordedAt.milliseconds), kind,
+      String(number), String(recordedAt.milliseconds), String(storedAt.milliseconds), kind,
       evidenceDate.map { String($0.milliseconds) } ?? "", source.kind.rawValue, source.id ?? "",
       body,
     ]
-    for field in fields {
-      hasher.update(data: Array("\(field.utf8.count):".utf8))
-      hasher.update(data: Array(field.utf8))
-    }
-    return Array(hasher.finalize())
   }
 
   /// Decodes the entry; throws ``LedgerError/unreadableEntry`` if this version can't read it.
@@ -50,25 +44,51 @@ struct StoredEntry: Hashable, Sendable {
   static func insert(_ entries: [StoredEntry], line: OriginalTransactionKey) -> SQL {
     """
     INSERT INTO tenure.ledger_entry (environment, original_transaction_id, number, recorded_at,
-      kind, evidence_date, source, source_id, format, body, hash)
+      kind, evidence_date, source, source_id, format, body, stored_at, hash)
     SELECT \(line.environment), \(line.originalTransactionID), number, recorded_at, kind,
-      evidence_date, source, source_id, format, body, hash
+      evidence_date, source, source_id, format, body, stored_at, hash
     FROM unnest(\(entries.map(\.number)), \(entries.map(\.recordedAt)), \(entries.map(\.kind)),
       \(entries.map(\.evidenceDate)), \(entries.map(\.source.kind)), \(entries.map(\.source.id)),
-      \(entries.map(\.format)), \(entries.map(\.body)), \(entries.map(\.hash)))
-      AS entry (number, recorded_at, kind, evidence_date, source, source_id, format, body, hash)
+      \(entries.map(\.format)), \(entries.map(\.body)), \(entries.map(\.storedAt)),
+      \(entries.map(\.hash)))
+      AS entry (number, recorded_at, kind, evidence_date, source, source_id, format, body, stored_at,
+        hash)
     """
+  }
+}
+
+extension SHA256 {
+  /// The hash of an entry: over the previous hash (zeros for the first entry) and every field, each
+  /// preceded by its length.
+  static func chained(_ fields: [String], after previous: [UInt8]?) -> [UInt8] {
+    var hasher = SHA256()
+    hasher.update(data: previous ?? [UInt8](repeating: 0, count: byteCount))
+    for field in fields {
+      hasher.update(data: Array("\(field.utf8.count):".utf8))
+      hasher.update(data: Array(field.utf8))
+    }
+    return Array(hasher.finalize())
   }
 }
 
 extension StoredEntry {
   /// Encodes an entry, chained to the one before.
-  init(_ entry: LedgerEntry, source: EntrySource, after previousHash: [UInt8]?) throws {
+  init(
+    _ entry: LedgerEntry, source: EntrySource, at storedAt: Timestamp, after previousHash: [UInt8]?
+  ) throws {
     self.init(
       line: entry.line, number: entry.number, recordedAt: entry.recordedAt,
       kind: entry.content.kind.rawValue, evidenceDate: entry.content.evidenceDate, source: source,
-      format: Self.currentFormat, body: try entry.content.encodedBody(), hash: [])
-    hash = chainedHash(after: previousHash)
+      format: Self.currentFormat, body: try entry.content.encodedBody(), storedAt: storedAt,
+      hash: [])
+    hash = SHA256.chained(fields, after: previousHash)
+  }
+}
+
+extension OriginalTransactionRows.Head {
+  init(_ last: StoredEntry) {
+    self.init(
+      number: last.number, hash: last.hash, recordedAt: last.recordedAt, storedAt: last.storedAt)
   }
 }
 

@@ -149,7 +149,7 @@ struct OrderMatching: Sendable {
     fulfilledOrder = order.id
     guard let payment = payments.first(where: { $0.charge.id == id }) else { return }
     if payment.fulfils == order.id {
-      statements.append(OrderStore.nameOrder(order))
+      statements += OrderStore.nameOrder(order)
     } else {
       if let matched = payment.fulfils.flatMap({ yielding[$0] }) {
         reopen(matched, fulfilledBy: payment.charge)
@@ -225,7 +225,7 @@ struct OrderMatching: Sendable {
     for (order, charge) in revoked.sorted(by: { $0.value.id < $1.value.id }) {
       guard let account = accounts[order] else { continue }
       let isRefunded = charge.revocation != nil
-      statements.append(OrderStore.refund(order, of: account, isRefunded: isRefunded))
+      statements += OrderStore.refund(order, of: account, isRefunded: isRefunded)
       guard wasRefunded(charge) != isRefunded else { continue }
       let kind: LedgerEvent.Kind = isRefunded ? .orderRefunded : .orderFulfilled
       note(kind, order, of: account, charge.productID, charge)

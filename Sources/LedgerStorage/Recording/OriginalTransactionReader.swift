@@ -85,8 +85,10 @@ struct OriginalTransactionReader {
     let wanted = wanted.sorted()
     let (first, _, found, last) = try await transaction.read(
       before, Query(isLocking ? wanted.map(OriginalTransactionRows.lock) : []),
-      Query.all(wanted.map(OriginalTransactionRows.query)), after)
-    for (id, line) in zip(wanted, found) { lines[id] = line }
+      // With locks one by one, so that on a Citus each statement asks one shard.
+      Query.all((isLocking ? wanted.map { [$0] } : [wanted]).map(OriginalTransactionRows.query)),
+      after)
+    for line in found.joined() { lines[line.id] = line }
     return (first, last)
   }
 }

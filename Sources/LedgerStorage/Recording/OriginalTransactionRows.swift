@@ -10,10 +10,13 @@ struct OriginalTransactionRows: Sendable {
     /// Nil before the first entry, like the date.
     var hash: [UInt8]?
     var recordedAt: Timestamp?
+    var storedAt: Timestamp?
   }
 
   var id: OriginalTransactionKey
   var head: Head
+  /// The database's time at which its transaction began.
+  var readAt: Timestamp
   var repeated: RepeatedEvidence
   var transactions: [TransactionRow]
   var fulfilments: [TransactionKey: Fulfilment]
@@ -34,40 +37,57 @@ struct OriginalTransactionRows: Sendable {
     """
   }
 
-  /// Reads an original transaction; nil if there is none of this id.
-  static func query(_ line: OriginalTransactionKey) -> Query<OriginalTransactionRows?> {
-    Query(
+  /// Reads original transactions; unknown ones are left out.
+  static func query(_ lines: [OriginalTransactionKey]) -> Query<[OriginalTransactionRows]> {
+    guard !lines.isEmpty else { return Query([]).map { [] } }
+    return Query(
       Query(
         """
-        SELECT head_number, head_hash, head_recorded_at, repeated
+        SELECT environment, original_transaction_id, head_number, head_hash, head_recorded_at,
+          head_stored_at, date_trunc('milliseconds', now()), repeated
         FROM tenure.original_transaction
-        WHERE \(line.condition)
+        WHERE \(lines.condition)
         """
       ) {
-        try $0.decodeFirst(Int.self, [UInt8]?.self, Timestamp?.self, String?.self)
+        try $0.decode(
+          Environment.self, OriginalTransactionID.self, Int.self, [UInt8]?.self, Timestamp?.self,
+          Timestamp?.self, Timestamp.self, String?.self)
       },
-      TransactionRow.query(line), StatusRow.query(line), RecordedAction.query(line),
+      TransactionRow.query(lines), StatusRow.query(lines), RecordedAction.query(lines),
       Query(
         """
-        SELECT linked_original_transaction_id FROM tenure.original_transaction_link
-        WHERE \(line.condition)
+        SELECT environment, original_transaction_id, linked_original_transaction_id
+        FROM tenure.original_transaction_link
+        WHERE \(lines.condition)
         """
       ) {
-        try $0.decode(OriginalTransactionID.self).map {
-          OriginalTransactionKey(line.environment, $0)
-        }
+        try $0.decode(Environment.self, OriginalTransactionID.self, OriginalTransactionID.self)
+          .map { (line: OriginalTransactionKey($0, $1), linked: OriginalTransactionKey($0, $2)) }
       }
-    ).map { head, rows, statuses, actions, linked in
-      guard let (number, hash, recordedAt, repeated) = head else { return nil }
-      return OriginalTransactionRows(
-        id: line, head: Head(number: number, hash: hash, recordedAt: recordedAt),
-        repeated: try repeated.map {
-          try JSONDecoder().decode(RepeatedEvidence.self, from: Data($0.utf8))
-        } ?? RepeatedEvidence(),
-        transactions: rows.map(\.row),
-        fulfilments: Dictionary(
-          uniqueKeysWithValues: rows.map { ($0.row.transaction.key, $0.fulfilment) }),
-        statuses: statuses, actions: actions, linked: linked)
+    ).map { heads, rows, statuses, actions, links in
+      let wanted = Set(lines)
+      let rows = Dictionary(grouping: rows, by: \.row.transaction.key.line)
+      let statuses = Dictionary(grouping: statuses, by: \.line)
+      let actions = Dictionary(grouping: actions, by: \.action.line)
+      let links = Dictionary(grouping: links, by: \.line)
+      return try heads.compactMap {
+        environment, original, number, hash, recordedAt, storedAt, readAt, repeated in
+        let line = OriginalTransactionKey(environment, original)
+        guard wanted.contains(line) else { return nil }
+        return OriginalTransactionRows(
+          id: line,
+          head: Head(number: number, hash: hash, recordedAt: recordedAt, storedAt: storedAt),
+          readAt: readAt,
+          repeated: try repeated.map {
+            try JSONDecoder().decode(RepeatedEvidence.self, from: Data($0.utf8))
+          } ?? RepeatedEvidence(),
+          transactions: rows[line]?.map(\.row) ?? [],
+          fulfilments: Dictionary(
+            uniqueKeysWithValues: (rows[line] ?? []).map { ($0.row.transaction.key, $0.fulfilment) }
+          ),
+          statuses: statuses[line]?.map(\.row) ?? [], actions: actions[line] ?? [],
+          linked: links[line]?.map(\.linked) ?? [])
+      }
     }
   }
 
@@ -95,22 +115,26 @@ struct StatusRow: Hashable, Sendable {
   var status: RenewalStatus
   var tokenHolder: AccountKey?
 
-  static func query(_ line: OriginalTransactionKey) -> Query<[StatusRow]> {
+  static func query(_ lines: [OriginalTransactionKey]) -> Query<
+    [(line: OriginalTransactionKey, row: StatusRow)]
+  > {
     Query(
       """
-      SELECT number, as_of, auto_renews, phase, grace_ends_at, auto_renew_product_id,
+      SELECT environment, original_transaction_id, number, as_of, auto_renews, phase, grace_ends_at, auto_renew_product_id,
         expiration_intent, app_account_token, is_commitment, token_account_key
       FROM tenure.renewal_status
-      WHERE \(line.condition)
+      WHERE \(lines.condition)
       ORDER BY number
       """
     ) {
       try $0.decode(
-        Int.self, Timestamp.self, Bool?.self, String?.self, Timestamp?.self, ProductID?.self,
-        Int?.self, UUID?.self, Bool.self, AccountKey?.self
+        Environment.self, OriginalTransactionID.self, Int.self, Timestamp.self, Bool?.self,
+        String?.self, Timestamp?.self, ProductID?.self, Int?.self, UUID?.self, Bool.self,
+        AccountKey?.self
       ).map {
-        number, asOf, autoRenews, phase, graceEnd, product, intent, token, isCommitment, holder in
-        StatusRow(
+        environment, original, number, asOf, autoRenews, phase, graceEnd, product, intent, token,
+        isCommitment, holder in
+        let row = StatusRow(
           number: number,
           status: RenewalStatus(
             asOf: asOf, autoRenews: autoRenews,
@@ -118,6 +142,7 @@ struct StatusRow: Hashable, Sendable {
             autoRenewProductID: product, expirationIntent: intent, appAccountToken: token,
             isCommitment: isCommitment),
           tokenHolder: holder)
+        return (OriginalTransactionKey(environment, original), row)
       }
     }
   }
@@ -156,20 +181,24 @@ extension OwnershipAction {
 }
 
 extension RecordedAction {
-  /// Reads the claims and overrides of an original transaction and of its charges.
-  static func query(_ line: OriginalTransactionKey) -> Query<[RecordedAction]> {
+  /// Reads the claims and overrides of original transactions and of their charges.
+  static func query(_ lines: [OriginalTransactionKey]) -> Query<[RecordedAction]> {
     Query(
       """
-      SELECT recorded_at, number, is_claim, transaction_id, product_id, account_key, effective_from
+      SELECT environment, original_transaction_id, recorded_at, number, is_claim, transaction_id,
+        product_id, account_key, effective_from
       FROM tenure.ownership_action
-      WHERE \(line.condition)
+      WHERE \(lines.condition)
       ORDER BY number
       """
     ) {
       try $0.decode(
-        Timestamp.self, Int.self, Bool.self, TransactionID?.self, ProductID?.self,
-        AccountKey?.self, Timestamp.self
-      ).map { recordedAt, number, isClaim, transactionID, productID, account, date in
+        Environment.self, OriginalTransactionID.self, Timestamp.self, Int.self, Bool.self,
+        TransactionID?.self, ProductID?.self, AccountKey?.self, Timestamp.self
+      ).map {
+        environment, original, recordedAt, number, isClaim, transactionID, productID, account, date
+        in
+        let line = OriginalTransactionKey(environment, original)
         var key: TransactionKey?
         if let transactionID, let productID {
           key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
@@ -257,7 +286,7 @@ struct StoredOriginalTransaction: Sendable {
 
   /// The owners and claimants.
   var accounts: Set<AccountKey> {
-    Set(line.decisions.values.compactMap(\.decision.owner))
+    Set(line.decisions.values.flatMap { [$0.decision.owner, $0.lost?.account].compactMap(\.self) })
       .union(line.history.actions.compactMap(\.action.account))
   }
 

@@ -37,6 +37,8 @@ extension Recorder {
 struct Outbox: Sendable {
   var statements: [SQL] = []
   var channels: Set<ChangeNotifier.Channel> = []
+  /// The new ends of original transactions' chains.
+  var heads: [OriginalTransactionKey: OriginalTransactionRows.Head] = [:]
 
   /// Publishes a recording to locked accounts.
   init(

@@ -34,12 +34,12 @@ struct HoldingRow: Hashable, Comparable, Sendable {
   var account: AccountKey
   var holding: Holding
 
-  /// The holdings as of the recording date of the last entry.
+  /// The holdings as of the recording date of the last entry, and those that accounts have lost.
   static func rows(of line: OriginalTransaction, rule: OwnershipRule, asOf moment: Timestamp)
     -> Set<HoldingRow>
   {
     Set(
-      line.holdings(rule, asOf: moment).map {
+      (line.holdings(rule, asOf: moment) + line.lastLostHoldings(rule)).map {
         HoldingRow(account: $0.account, holding: $0.holding)
       })
   }
@@ -81,6 +81,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
       Column("starts_at", \.row.holding.startsAt), Column("ends_at", \.row.holding.endsAt),
       Column("revoked_at", \.row.holding.revokedAt),
       Column("superseded_at", \.row.holding.supersededAt),
+      Column("moved_at", \.row.holding.movedAt),
       Column("auto_renews", \.row.holding.renewal?.autoRenews),
       Column("phase", \.row.holding.renewal?.phase.name),
       Column("grace_ends_at", \.row.holding.renewal?.phase.graceEnd),
@@ -166,16 +167,20 @@ package struct OriginalTransactionState: Hashable, Sendable {
 }
 
 extension OriginalTransactionState {
-  /// Asks whether the columns of an original transaction show this state.
-  func isStored(of line: OriginalTransactionKey) -> Query<Bool> {
+  /// Reads the names of the columns of an original transaction that do not show this state.
+  func differing(of line: OriginalTransactionKey) -> Query<[String]> {
     Query(
       """
-      SELECT (latest_charged_at, latest_owner_key, paid_through, auto_renew_product_id)
-        IS NOT DISTINCT FROM
-        (\(latest?.date), \(latestOwner), \(paidThrough), \(autoRenewProductID))
+      SELECT array_remove(ARRAY[
+        CASE WHEN latest_charged_at IS DISTINCT FROM \(latest?.date)
+          THEN 'latest_charged_at' END,
+        CASE WHEN latest_owner_key IS DISTINCT FROM \(latestOwner) THEN 'latest_owner_key' END,
+        CASE WHEN paid_through IS DISTINCT FROM \(paidThrough) THEN 'paid_through' END,
+        CASE WHEN auto_renew_product_id IS DISTINCT FROM \(autoRenewProductID)
+          THEN 'auto_renew_product_id' END], NULL)
       FROM tenure.original_transaction
       WHERE \(line.condition)
       """
-    ) { try $0.decodeOnly(Bool.self) }
+    ) { try $0.decodeOnly([String].self) }
   }
 }

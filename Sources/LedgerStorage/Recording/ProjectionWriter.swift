@@ -23,25 +23,32 @@ struct ProjectionWriter {
 
   /// The entries, chained to those before, and all projections, in an order that foreign keys
   /// allow.
-  func statements() throws -> [SQL] {
+  ///
+  /// - Returns: The new ends of the hash chains, too.
+  func statements() throws -> (
+    statements: [SQL], heads: [OriginalTransactionKey: OriginalTransactionRows.Head]
+  ) {
     var inserts: [SQL] = []
     var heads: [OriginalTransactionKey: OriginalTransactionRows.Head] = [:]
     for (id, entries) in Dictionary(grouping: entries, by: \.entry.line)
       .sorted(by: { $0.key < $1.key })
     {
       var chain: [StoredEntry] = []
-      var hash = stored.members[id]?.head.hash
+      guard let member = stored.members[id] else {
+        preconditionFailure("An entry is recorded on a locked original transaction.")
+      }
+      var hash = member.head.hash
+      let storedAt = max(member.readAt, member.head.storedAt ?? member.readAt)
       for sourced in entries {
-        let next = try StoredEntry(sourced.entry, source: sourced.source, after: hash)
+        let next = try StoredEntry(
+          sourced.entry, source: sourced.source, at: storedAt, after: hash)
         hash = next.hash
         chain.append(next)
       }
       inserts.append(StoredEntry.insert(chain, line: id))
-      heads[id] = chain.last.map {
-        OriginalTransactionRows.Head(number: $0.number, hash: $0.hash, recordedAt: $0.recordedAt)
-      }
+      heads[id] = chain.last.map(OriginalTransactionRows.Head.init)
     }
-    return inserts + (try projections(heads: heads))
+    return (inserts + (try projections(heads: heads)), heads)
   }
 
   /// Only the projections.
@@ -75,7 +82,7 @@ struct ProjectionWriter {
     return """
       UPDATE tenure.original_transaction SET
         head_number = \(head.number), head_hash = \(head.hash),
-        head_recorded_at = \(head.recordedAt),
+        head_recorded_at = \(head.recordedAt), head_stored_at = \(head.storedAt),
         latest_charged_at = \(state.latest?.date), latest_owner_key = \(state.latestOwner),
         paid_through = \(state.paidThrough), auto_renew_product_id = \(state.autoRenewProductID)
         \(others)

@@ -127,22 +127,32 @@ struct Recorder: LedgerStore {
 
   /// Plans the statements of a recording, without asking the database.
   ///
-  /// - Parameter polled: An original transaction of which the caller schedules the next poll.
+  /// - Parameters:
+  ///   - polled: An original transaction of which the caller schedules the next poll.
+  ///   - sealing: Whether the owners' chains get the new ends of the original transactions' chains;
+  ///     else the caller leaves ``Outbox/heads`` in an account's chain.
   func plan(
     _ recording: Recording, _ affected: AffectedState, terms: AccessTerms, at now: Timestamp,
-    polled: OriginalTransactionKey? = nil
+    polled: OriginalTransactionKey? = nil, sealing: Bool = true
   ) throws -> Outbox {
-    let projections = try recording.distinctOriginals.flatMap {
+    let written = try recording.distinctOriginals.map {
       try ProjectionWriter(
         $0, source: recording.source, catalogue: terms.catalogue,
         orders: affected.orders.assigned
       ).statements()
     }
+    let seals =
+      sealing
+      ? AccountChain.seal(
+        zip(recording.distinctOriginals, written).map {
+          (OriginalTransactionState(line: $0.line, rule: $0.rule).latestOwner, $1.heads)
+        }) : []
     var plan = Outbox(affected.newEvents, affected.accounts, terms: terms, at: now)
     let writeBackJobs = writeBacks.ownershipWriteBacks(of: recording, at: now)
+    plan.heads = written.reduce(into: [:]) { heads, next in heads.merge(next.heads) { $1 } }
     plan.statements =
-      projections + affected.orders.statements + plan.statements
-      + polls.appointments(of: recording, except: polled, at: now) + writeBackJobs
+      written.flatMap(\.statements) + affected.orders.statements + plan.statements
+      + polls.appointments(of: recording, except: polled, at: now) + writeBackJobs + seals
     if !writeBackJobs.isEmpty { plan.channels.insert(.jobs) }
     return plan
   }

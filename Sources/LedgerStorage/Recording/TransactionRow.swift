@@ -72,9 +72,16 @@ struct TransactionRow: Hashable, Sendable {
     Column("is_provisional", \.recorded?.decision.isProvisional),
     Column("decided_at", \.recorded?.decidedAt),
     Column("corrected_at", \.recorded?.correctedAt),
+    Column("lost_by_key", \.recorded?.lost?.account),
+    Column("lost_at", \.recorded?.lost?.at),
   ]
 
   private var previous: Charge.ID? { recorded?.decision.renewal.previous }
+
+  /// The names of the columns in which two rows differ.
+  static func differing(_ lhs: TransactionRow, _ rhs: TransactionRow) -> [String] {
+    columns.filter { !$0.isEqual(lhs, rhs) }.map(\.name)
+  }
 
   private static let names = columns.map(\.name).selectList
 
@@ -89,19 +96,22 @@ struct TransactionRow: Hashable, Sendable {
 
   /// Reads the rows in the order of recording, column by column (see `RowCursor`): there can be
   /// many, and they are locked.
-  static func query(_ line: OriginalTransactionKey) -> Query<
+  static func query(_ lines: [OriginalTransactionKey]) -> Query<
     [(row: TransactionRow, fulfilment: Fulfilment)]
   > {
     Query(
       """
-      SELECT transaction_id, product_id, \(unescaped: names), order_id, delivered_at
+      SELECT environment, original_transaction_id, transaction_id, product_id,
+        \(unescaped: names), order_id, delivered_at
       FROM tenure.store_transaction
-      WHERE \(line.condition)
+      WHERE \(lines.condition)
       ORDER BY number
       """
     ) { rows in
       try (0..<rows.count).map { row in
         var cursor = RowCursor(rows: rows, row: row)
+        let line = try OriginalTransactionKey(
+          cursor.next(Environment.self), cursor.next(OriginalTransactionID.self))
         return try (
           TransactionRow(
             transaction: transaction(from: &cursor, line: line),
@@ -172,6 +182,8 @@ struct TransactionRow: Hashable, Sendable {
     let isProvisional = try cursor.next(Bool?.self)
     let decidedAt = try cursor.next(Timestamp?.self)
     let correctedAt = try cursor.next(Timestamp?.self)
+    let loser = try cursor.next(AccountKey?.self)
+    let lostAt = try cursor.next(Timestamp?.self)
     guard let rule, let reason, let isProvisional, let decidedAt else { return nil }
     var renewal = RenewalEvidence(
       account: renewing, reason: reason, statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)
@@ -180,9 +192,13 @@ struct TransactionRow: Hashable, Sendable {
         line: OriginalTransactionKey(environment, previousLine), transactionID: previousID,
         productID: previousProduct)
     }
-    return OriginalTransaction.RecordedDecision(
+    var recorded = OriginalTransaction.RecordedDecision(
       decision: Decision(owner: owner, rule: rule, renewal: renewal, isProvisional: isProvisional),
       decidedAt: decidedAt, correctedAt: correctedAt)
+    if let loser, let lostAt {
+      recorded.lost = OriginalTransaction.RecordedDecision.Loss(account: loser, at: lostAt)
+    }
+    return recorded
   }
 
   private static func revocation(

@@ -122,7 +122,7 @@ package struct SchemaDistributor: Sendable {
     guard unknown.isEmpty else { throw DistributionError.unknownRoles(unknown) }
   }
 
-  /// Makes the functions that store, delete and erase bodies run with the caller's privileges.
+  /// Makes the functions that programs call in their transactions run with the caller's privileges.
   ///
   /// Citus refuses to write rows as the owner that the caller wrote in the same transaction. Other
   /// functions with the owner's privileges run in separate transactions.
@@ -133,7 +133,7 @@ package struct SchemaDistributor: Sendable {
       """
       SELECT oid::regproc::text FROM pg_proc
       WHERE pronamespace = 'tenure'::regnamespace AND prosecdef
-        AND proname IN ('store_body', 'delete_bodies', 'erase_submissions')
+        AND proname IN ('store_body', 'delete_bodies', 'erase_submissions', 'seal', 'record_action')
       """
     ).decode(String.self)
     for function in owners {

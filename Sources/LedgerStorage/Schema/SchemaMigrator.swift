@@ -322,7 +322,7 @@ extension SchemaMigrator {
         AND NOT (has_schema_privilege(relnamespace, 'USAGE') AND has_table_privilege(oid, 'SELECT')
           -- Only the owner and its functions write these.
           AND (relname IN ('body', 'certificate_chain', 'exchange_rate', 'schema_version',
-              'schema_part')
+              'schema_part', 'account_chain', 'account_entry', 'administrator_action')
             OR has_table_privilege(oid, 'INSERT')))
       ORDER BY relname
       """

@@ -120,21 +120,23 @@ extension SubmissionStore {
           retry_at = \(now), problem = NULL, problem_detail = NULL, apple_status = NULL
         WHERE submission_id = ANY (\(ids)) AND status = 'rejected' AND erased_at IS NULL
           AND body_sha256 = ANY (\(stored))
-        RETURNING submission_id
+        RETURNING account_key, submission_id
         """
-      ).decode(UUID.self)
-      guard !reopened.isEmpty else { return reopened }
+      ).decode(AccountKey.self, UUID.self).map { (account: $0, row: $1) }.sorted {
+        $0.account < $1.account
+      }
+      guard !reopened.isEmpty else { return 0 }
       let action = NewAdministratorAction(
         action: .verifySubmissions,
-        subject: reopened.map { $0.uuidString.lowercased() }.joined(separator: " "),
+        subject: reopened.map { $0.row.uuidString.lowercased() }.joined(separator: " "),
         administrator: administrator,
         data: NewAdministratorAction.data { $0.member("submissions", reopened.count) })
       try await transaction.commit(
-        with: reopened.map { Job.schedule(.verifySubmission($0), runAt: now, at: now) }
-          + [action.insert(at: now)])
-      return reopened
+        with: reopened.map { Job.schedule(.verifySubmission($0.row), runAt: now, at: now) }
+          + [AccountChain.seal(reopened, .submission), action.insert(at: now)])
+      return reopened.count
     }
-    if !reopened.isEmpty { notifier.notify(.jobs) }
-    return reopened.count
+    if reopened > 0 { notifier.notify(.jobs) }
+    return reopened
   }
 }

@@ -197,7 +197,7 @@ package struct SubmissionStore: LedgerStore {
       let affected = try await recorder.loadAffected(
         by: recording, submitted: claims ? orders : nil, terms: terms, at: now,
         knowing: sender.isErased ? [] : [account], in: transaction)
-      let plan = try recorder.plan(recording, affected, terms: terms, at: now)
+      let plan = try recorder.plan(recording, affected, terms: terms, at: now, sealing: !claims)
       let exchanges = try await ExchangeLog.of(submission: submission.id).insert(
         sender.isErased ? [] : verified.exchanges, after: stored.attempts, in: transaction)
       let statements =
@@ -213,6 +213,7 @@ package struct SubmissionStore: LedgerStore {
         with: statements
           + (try new.map { try Self.insert($0, decided: (verified, outcome, now)) }
             ?? [Self.close(verified, outcome, at: now)])
+          + [AccountChain.seal(submission, recording: plan.heads)]
           + (new == nil || verified.lookAgainAt != nil ? Self.job(of: verified, at: now) : []),
         reading: outcome.orderID.map {
           StoredOrder.query($0, of: submission.account, lifetime: orderLifetime)
@@ -249,7 +250,12 @@ package struct SubmissionStore: LedgerStore {
           apple_status = \(problem.appleStatus)
         WHERE submission_id = \(submission.id)
         """
-      return ([rejection, Job.delete(.verifySubmission(submission.id))], [])
+      return (
+        [
+          rejection, AccountChain.seal(submission, recording: [:]),
+          Job.delete(.verifySubmission(submission.id)),
+        ], []
+      )
     }
   }
 

@@ -1,3 +1,8 @@
+/// The version of all programs, as `tenure --version`, logs, `/healthz` and a metric show it.
+package enum TenureVersion {
+  package static let current = "1.0.0"
+}
+
 /// The name, type and labels of an exported metric.
 ///
 /// Only these are exported, so neither libraries nor made-up label values can bloat Prometheus.
@@ -41,6 +46,8 @@ extension MetricDeclaration {
   private static let quick = [
     0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
   ]
+  /// Few, because there is a histogram for each route.
+  private static let perRoute = [0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 1, 10]
   /// Up to minutes, for calls to other servers.
   private static let slow = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
@@ -55,7 +62,7 @@ extension MetricDeclaration {
       "tenure_http_requests_total", "Requests by route and status class",
       by: ["method", "route", "status"]),
     .histogram(
-      "tenure_http_request_duration_seconds", quick,
+      "tenure_http_request_duration_seconds", perRoute,
       "Time from a request's head to its response's head", by: ["method", "route"]),
     .gauge("tenure_http_requests_in_flight", "Requests in progress"),
     .gauge("tenure_http_connections", "Open connections"),
@@ -170,6 +177,7 @@ extension MetricDeclaration {
       "tenure_apple_budget_left", "Polls and write-backs available immediately, as of the last one",
       by: ["name"]),
 
+    .gauge("tenure_build_info", "1, with the version of this program", by: ["version"]),
     .gauge("tenure_schema_version", "Database schema version used by this program"),
     .gauge("process_start_time_seconds", "Start time of the process, in seconds since 1970"),
     .gauge("process_resident_memory_bytes", "Resident memory of the process"),

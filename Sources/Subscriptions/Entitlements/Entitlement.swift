@@ -10,10 +10,24 @@ package struct Entitlement: Hashable, Sendable {
     case expired
 
     package var isActive: Bool { self == .active || self == .inGracePeriod }
+  }
 
-    /// The order in which inactive holdings of one entitlement are shown, by the cases: the
-    /// likeliest to return first.
-    fileprivate var rank: Int? { Self.allCases.firstIndex(of: self) }
+  /// Why access ended.
+  package enum EndReason: String, Codable, CaseIterable, Sendable {
+    /// The paid period ended.
+    case expired
+    /// Apple refunded the charge, or ended its Family Sharing.
+    case refunded
+    /// Another plan of the same subscription replaced the charge.
+    case replaced
+    /// The charge belongs to another account by now, or to none.
+    case moved
+    /// Apple could not charge for the next period.
+    case billing
+    /// A grant reached its end date.
+    case grantEnded = "grant_ended"
+    /// An administrator revoked a grant.
+    case grantRevoked = "grant_revoked"
   }
 
   package enum Source: String, Codable, Sendable {
@@ -37,8 +51,12 @@ package struct Entitlement: Hashable, Sendable {
   package var originalTransactionID: OriginalTransactionID?
   package var transactionID: TransactionID?
   package var source: Source
+  /// Nil while active, and where what granted it is no longer known.
+  package var endedBecause: EndReason?
 
   package var isActive: Bool { state.isActive }
+  /// Nil while active.
+  package var endedAt: Timestamp? { isActive ? nil : accessEndsAt }
 }
 
 /// An entitlement given by an administrator, or provisionally while Apple cannot be asked.
@@ -107,17 +125,21 @@ extension Entitlement {
       name: grant.entitlement, state: isRevoked ? .revoked : isOver ? .expired : .active,
       expiresAt: grant.accessEnd, accessEndsAt: grant.accessEnd, willRenew: false,
       periodType: .normal, environment: grant.line?.environment,
-      originalTransactionID: grant.line?.originalTransactionID, source: grant.source)
+      originalTransactionID: grant.line?.originalTransactionID, source: grant.source,
+      endedBecause: isRevoked ? .grantRevoked : isOver ? .grantEnded : nil)
   }
 
-  /// Active before inactive, then the longer, then by identifiers and source: the answer never
-  /// depends on the order of reading.
+  /// Active before inactive and billing retry before ended, then the longer, then by identifiers
+  /// and source: the answer never depends on the order of reading.
   private func isBetter(than other: Entitlement) -> Bool {
     if isActive != other.isActive { return isActive }
-    if !isActive, state != other.state { return state.rank ?? 0 < other.state.rank ?? 0 }
+    let isInRetry = state == .inBillingRetry
+    if isInRetry != (other.state == .inBillingRetry) { return isInRetry }
     if order != other.order { return order > other.order }
-    return (environment?.rawValue ?? "", source.rawValue)
-      < (other.environment?.rawValue ?? "", other.source.rawValue)
+    func names(_ one: Entitlement) -> (String, String, String) {
+      (one.environment?.rawValue ?? "", one.source.rawValue, one.endedBecause?.rawValue ?? "")
+    }
+    return names(self) < names(other)
   }
 
   private var order: (Int64, TransactionID, OriginalTransactionID, ProductID) {

@@ -17,6 +17,8 @@ package struct Holding: Hashable, Sendable {
   package var revokedAt: Timestamp?
   /// The moment from which another charge replaces this one.
   package var supersededAt: Timestamp?
+  /// The moment at which the charge was given to another account or released: access was lost.
+  package var movedAt: Timestamp?
   /// Set on the latest charge alone, also where the earlier ones have other owners.
   package var renewal: Renewal?
 
@@ -35,7 +37,7 @@ package struct Holding: Hashable, Sendable {
     charge: Charge.ID, linkedTo: OriginalTransactionID? = nil, productID: ProductID,
     productType: ProductType? = nil, periodType: PeriodType = .normal, startsAt: Timestamp,
     endsAt: Timestamp?, revokedAt: Timestamp? = nil, supersededAt: Timestamp? = nil,
-    renewal: Renewal? = nil
+    movedAt: Timestamp? = nil, renewal: Renewal? = nil
   ) {
     self.charge = charge
     self.linkedTo = linkedTo
@@ -46,6 +48,7 @@ package struct Holding: Hashable, Sendable {
     self.endsAt = endsAt
     self.revokedAt = revokedAt
     self.supersededAt = supersededAt
+    self.movedAt = movedAt
     self.renewal = renewal
   }
 
@@ -65,6 +68,21 @@ extension OriginalTransaction {
       return decisions[rule.charges[position].id]?.decision.owner.map {
         ($0, holding(ofChargeAt: position, in: rule))
       }
+    }
+  }
+
+  /// Every charge that moved to another account, as a holding that its last owner lost.
+  ///
+  /// Unlike ``allHoldings(_:)``, they depend on the order in which evidence arrived.
+  package func lostHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)] {
+    rule.charges.indices.compactMap { position in
+      guard rule.charges[position].productType != .consumable,
+        let lost = decisions[rule.charges[position].id]?.lost
+      else { return nil }
+      var holding = holding(ofChargeAt: position, in: rule)
+      holding.movedAt = lost.at
+      holding.renewal = nil
+      return (lost.account, holding)
     }
   }
 
@@ -99,31 +117,47 @@ extension OriginalTransaction {
   package func holdings(_ rule: OwnershipRule, asOf moment: Timestamp)
     -> [(account: AccountKey, holding: Holding)]
   {
-    struct Group: Hashable {
-      let account: AccountKey
-      let original: OriginalTransactionKey
-      let productID: ProductID
-
-      init(_ account: AccountKey, _ holding: Holding) {
-        self.account = account
-        original = holding.original
-        productID = holding.productID
-      }
-    }
     let all = allHoldings(rule)
-    var longest: [Group: Holding] = [:]
+    var longest: [HoldingGroup: Holding] = [:]
     for (account, holding) in all
     where holding.hasBegun(by: moment) && holding.revokedAt == nil && holding.endsAt != nil {
-      let group = Group(account, holding)
+      let group = HoldingGroup(account, holding)
       if let known = longest[group], !known.endsEarlier(than: holding) { continue }
       longest[group] = holding
     }
     return all.filter { account, holding in
       guard let end = holding.reportedEnd, end + Self.recordingTolerance <= moment,
-        holding.renewal == nil, let longest = longest[Group(account, holding)]
+        holding.renewal == nil, let longest = longest[HoldingGroup(account, holding)]
       else { return true }
       return !holding.endsEarlier(than: longest)
     }
+  }
+
+  /// The lost holdings that can be shown: of each product, the one with the latest end of access,
+  /// and those whose end only the catalogue has.
+  package func lastLostHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)]
+  {
+    let all = lostHoldings(rule)
+    let groups = Dictionary(grouping: all.filter { $0.holding.endsAt != nil }) {
+      HoldingGroup($0.account, $0.holding)
+    }
+    return all.filter { $0.holding.endsAt == nil }
+      + groups.values.compactMap { group in
+        group.max { $0.holding.lostOrder < $1.holding.lostOrder }
+      }
+  }
+}
+
+/// The holdings of which one that lasts longer makes the others unnecessary.
+private struct HoldingGroup: Hashable {
+  let account: AccountKey
+  let original: OriginalTransactionKey
+  let productID: ProductID
+
+  init(_ account: AccountKey, _ holding: Holding) {
+    self.account = account
+    original = holding.original
+    productID = holding.productID
   }
 }
 
@@ -150,6 +184,12 @@ extension Holding {
   fileprivate func endsEarlier(than other: Holding) -> Bool {
     guard let end = reportedEnd, let otherEnd = other.reportedEnd else { return false }
     return (end, startsAt, charge) < (otherEnd, other.startsAt, other.charge)
+  }
+
+  /// The order in which lost holdings are shown.
+  fileprivate var lostOrder: (Int64, Timestamp, Charge.ID) {
+    let end = [reportedEnd, revokedAt, movedAt].compactMap(\.self).min()
+    return (end?.milliseconds ?? .max, startsAt, charge)
   }
 
   private func catalogueEnd(in catalogue: Catalogue) -> Timestamp? {
@@ -190,8 +230,13 @@ struct OriginalTransactionEntitlements {
     var end: Timestamp?
     var entitlements: [ExactText]
 
-    /// The end or the earlier revocation; nil: never.
-    var accessEnd: Timestamp? { [end, holding.revokedAt].compactMap(\.self).min() }
+    /// The end, including the grace period; nil: never.
+    var gracedEnd: Timestamp? { end.map { max($0, holding.renewal?.phase.graceEnd ?? $0) } }
+
+    /// The end, or the earlier revocation or move; nil: never.
+    var accessEnd: Timestamp? {
+      [end, holding.revokedAt, holding.movedAt].compactMap(\.self).min()
+    }
   }
 
   private let parts: [Part]
@@ -210,21 +255,22 @@ struct OriginalTransactionEntitlements {
 
   /// One entitlement for each name that the deciding charge grants.
   var entitlements: [Entitlement] {
-    let begun = parts.filter { $0.holding.hasBegun(by: moment) }
-    let unrevoked = begun.filter { !$0.holding.isRevoked(at: moment) }.max(by: isLess)
-    if let unrevoked, state(of: unrevoked) != .expired {
-      return unrevoked.entitlements.map {
-        entitlement(named: $0, of: prolonged(unrevoked, for: $0), state: state(of: unrevoked))
+    let begun = parts.filter { part in
+      part.holding.hasBegun(by: moment) && part.holding.movedAt.map { $0 <= moment } ?? true
+    }
+    let held = begun.filter { $0.holding.movedAt == nil && !$0.holding.isRevoked(at: moment) }
+      .max(by: isLess)
+    if let held, state(of: held) != .expired {
+      return held.entitlements.map {
+        entitlement(named: $0, of: prolonged(held, for: $0), state: state(of: held))
       }
     }
-    let revoked = begun.filter { part in
-      part.holding.isRevoked(at: moment) && part.end.map { moment < $0 } ?? true
-    }.max(by: isLess)
-    if let revoked {
-      return revoked.entitlements.map { entitlement(named: $0, of: revoked, state: .revoked) }
+    // The last to end tells how access ended.
+    guard let last = begun.max(by: endedEarlier) else { return [] }
+    let isWithdrawn = accessEnd(of: last) != last.gracedEnd
+    return last.entitlements.map {
+      entitlement(named: $0, of: last, state: isWithdrawn ? .revoked : .expired)
     }
-    guard let over = unrevoked ?? begun.max(by: isLess) else { return [] }
-    return over.entitlements.map { entitlement(named: $0, of: over, state: .expired) }
   }
 
   /// The state of a part that is not revoked.
@@ -243,7 +289,8 @@ struct OriginalTransactionEntitlements {
     var longest = part
     for next in parts.sorted(by: beginsEarlier) {
       guard let end = longest.accessEnd else { break }
-      guard next.holding.revokedAt == nil, next.entitlements.contains(name),
+      guard next.holding.revokedAt == nil, next.holding.movedAt == nil,
+        next.entitlements.contains(name),
         next.holding.startsAt <= end + .gapTolerance, next.end.map({ $0 > end }) ?? true
       else { continue }
       longest.end = next.end
@@ -263,13 +310,26 @@ struct OriginalTransactionEntitlements {
       willRenew: willRenew(name, until: part.accessEnd, state: state),
       periodType: holding.periodType, environment: holding.charge.line.environment,
       originalTransactionID: holding.charge.line.originalTransactionID,
-      transactionID: holding.charge.transactionID, source: .appStore)
+      transactionID: holding.charge.transactionID, source: .appStore,
+      endedBecause: endReason(of: part, state: state))
+  }
+
+  private func endReason(of part: Part, state: Entitlement.State) -> Entitlement.EndReason? {
+    let holding = part.holding
+    switch state {
+    case .active, .inGracePeriod: return nil
+    case .inBillingRetry: return .billing
+    case .revoked: return accessEnd(of: part) == holding.revokedAt ? .refunded : .moved
+    case .expired:
+      if let supersededAt = holding.supersededAt, supersededAt == part.end { return .replaced }
+      return holding.renewal?.phase.graceEnd == nil ? .expired : .billing
+    }
   }
 
   /// The end of access, including the grace period.
   private func accessEnd(of part: Part) -> Timestamp? {
     var part = part
-    part.end = part.end.map { max($0, part.holding.renewal?.phase.graceEnd ?? $0) }
+    part.end = part.gracedEnd
     return part.accessEnd
   }
 
@@ -288,6 +348,14 @@ struct OriginalTransactionEntitlements {
 
   private func beginsEarlier(_ lhs: Part, _ rhs: Part) -> Bool {
     (lhs.holding.startsAt, lhs.holding.charge) < (rhs.holding.startsAt, rhs.holding.charge)
+  }
+
+  private func endedEarlier(_ lhs: Part, _ rhs: Part) -> Bool {
+    let (left, right) = (
+      accessEnd(of: lhs)?.milliseconds ?? .max, accessEnd(of: rhs)?.milliseconds ?? .max
+    )
+    return (left, lhs.holding.startsAt, lhs.holding.charge)
+      < (right, rhs.holding.startsAt, rhs.holding.charge)
   }
 
   /// By the end, running parts last, so that a part dated a little ahead ends no other product

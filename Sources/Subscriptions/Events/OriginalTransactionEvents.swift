@@ -335,6 +335,7 @@ package enum EntitlementEvents {
       add(holding.startsAt)
       add(holding.end(in: catalogue))
       add(holding.revokedAt)
+      add(holding.movedAt)
       add(holding.renewal?.phase.graceEnd)
     }
     for grant in grants {
@@ -367,6 +368,7 @@ extension Entitlement {
   ) -> Entitlement {
     Entitlement(
       name: name.rawValue, state: state, expiresAt: end, accessEndsAt: end, willRenew: false,
-      periodType: .normal, source: source)
+      periodType: .normal, source: source,
+      endedBecause: state == .revoked ? nil : source == .appStore ? .expired : .grantEnded)
   }
 }

@@ -23,11 +23,26 @@ package struct OriginalTransaction: Sendable {
     package var decidedAt: Timestamp
     /// The date of the latest correction by late evidence.
     package var correctedAt: Timestamp?
+    /// The last owner before this one, and when it lost the charge.
+    package var lost: Loss?
 
-    package init(decision: Decision, decidedAt: Timestamp, correctedAt: Timestamp? = nil) {
+    package struct Loss: Hashable, Sendable {
+      package var account: AccountKey
+      package var at: Timestamp
+
+      package init(account: AccountKey, at: Timestamp) {
+        self.account = account
+        self.at = at
+      }
+    }
+
+    package init(
+      decision: Decision, decidedAt: Timestamp, correctedAt: Timestamp? = nil, lost: Loss? = nil
+    ) {
       self.decision = decision
       self.decidedAt = decidedAt
       self.correctedAt = correctedAt
+      self.lost = lost
     }
   }
 
@@ -261,6 +276,10 @@ package struct OriginalTransaction: Sendable {
     } else if change.changesOwner {
       recorded.decidedAt = now
     }
+    if change.changesOwner, let account = change.previousOwner {
+      recorded.lost = RecordedDecision.Loss(account: account, at: now)
+    }
+    if recorded.lost?.account == change.decision.owner { recorded.lost = nil }
     recorded.decision = change.decision
     decisions[change.charge] = recorded
   }

@@ -135,7 +135,7 @@ extension EvidenceHistory {
     if status.phase == .billingRetry {
       let before = charges.filter { $0.date <= status.asOf }
       let running = before.last { $0.isSubscription && !$0.neverBegan }?.date
-      let retry = AutoRenewal.billingRetry(isCommitment: false)
+      let retry = RuleConstants.standard.billingRetry
       let isLong = before.contains { charge in
         charge.date >= running ?? charge.date
           && charge.end.map { $0 + retry <= status.asOf } ?? false
@@ -143,7 +143,7 @@ extension EvidenceHistory {
       if isLong { return false }
     }
     let between = charges.filter { charge in
-      [charge.date - AutoRenewal.earlyCharge, charge.date, charge.end].compactMap(\.self)
+      [charge.date - RuleConstants.standard.earlyCharge, charge.date, charge.end].compactMap(\.self)
         .contains { previous.asOf <= $0 && $0 <= status.asOf }
     }
     // Subscriptions renew unless Apple says otherwise.

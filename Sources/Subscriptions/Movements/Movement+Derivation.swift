@@ -319,9 +319,7 @@ extension OriginalTransaction {
     terms(of: charge, owner: nil, in: Catalogue([]))
   }
 
-  private func terms(of charge: Charge, owner: AccountKey?, in catalogue: Catalogue)
-    -> ChargeTerms
-  {
+  func terms(of charge: Charge, owner: AccountKey?, in catalogue: Catalogue) -> ChargeTerms {
     let reports = charge.transactions.sorted().compactMap { history[$0] }
     let product = catalogue.product(charge.productID, at: charge.date)
     let quantity = max(1, reports.first?.quantity ?? 1)

@@ -46,7 +46,7 @@ extension OriginalTransaction {
       let statement = renewal.course.autoRenewStatement(after: position), !statement.autoRenews
     else { return nil }
     let latest = renewal.charges[position]
-    let margin = AutoRenewal.earlyCharge + .gapTolerance
+    let margin = RuleConstants.standard.earlyCharge + .gapTolerance
     guard latest.isSubscription, let end = latest.end, statement.since + margin < end,
       latest.date <= report.at, report.at < statement.since,
       !history.statuses.contains(where: { status in

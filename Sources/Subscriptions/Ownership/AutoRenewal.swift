@@ -3,21 +3,18 @@
 /// Evidence dated at or after the charge doesn't show who was renewing when it was made, so every
 /// look at the history stops before t.
 package struct AutoRenewal {
-  /// Apple charges up to this long before the period ends, so an *off* within it is about the next
-  /// period.
-  package static let earlyCharge: Duration = .hours(24)
-
-  /// How long Apple retries a failed charge; longer on a twelve-month commitment.
-  static func billingRetry(isCommitment: Bool) -> Duration { .days(isCommitment ? 90 : 60) }
-
   let history: EvidenceHistory
   let charges: [Charge]
   let course: RenewalForecast
+  private let constants: RuleConstants
 
-  init(history: EvidenceHistory, charges: [Charge]) {
+  init(
+    history: EvidenceHistory, charges: [Charge], constants: RuleConstants = .standard
+  ) {
     self.history = history
     self.charges = charges
-    course = RenewalForecast(history, charges: charges)
+    self.constants = constants
+    course = RenewalForecast(history, charges: charges, constants: constants)
   }
 
   /// Finds who was renewing when the charge at `position` was made.
@@ -87,7 +84,7 @@ package struct AutoRenewal {
   ) -> Verdict {
     if charge.kind == .renewal { return (.renewedByApple, nil) }
     guard let periodEnd = previous.end else { return (.earlierChargeWithoutPeriod, nil) }
-    let isNearPeriodEnd = (charge.date - periodEnd).isWithin(.gapTolerance)
+    let isNearPeriodEnd = (charge.date - periodEnd).isWithin(constants.periodEnd)
     let isOff = statement.map { !$0.autoRenews } ?? false
 
     switch charge.kind {
@@ -95,7 +92,7 @@ package struct AutoRenewal {
       return (.boughtAfterPeriodEnd, nil)
     case .unknown where isNearPeriodEnd:
       // An off in the last day may be later than Apple's charge.
-      if isOff, let statement, statement.since < charge.date - Self.earlyCharge {
+      if isOff, let statement, statement.since < charge.date - constants.earlyCharge {
         return (.autoRenewOff, statement.since)
       }
       return (.renewedAtPeriodEnd, statement?.since)
@@ -115,7 +112,8 @@ package struct AutoRenewal {
     }
     switch status.phase {
     case .gracePeriod, .billingRetry:
-      let limit = Self.billingRetry(isCommitment: previous.isCommitment || status.isCommitment)
+      let limit = constants.billingRetry(
+        isCommitment: previous.isCommitment || status.isCommitment)
       let isInTime = charge.date <= periodEnd + limit
       return (isInTime ? .recoveredFromBillingProblem : .billingRetryOver, status.at)
     case .expired: return (.expired, status.at)

@@ -47,7 +47,8 @@ package enum ClaimSelection: Hashable, Sendable {
   package static func isPurchased(_ record: TransactionRecord, after receivedAt: Timestamp) -> Bool
   {
     let isEarly =
-      record.expiresDate != nil && record.chargedAt - record.asOf <= AutoRenewal.earlyCharge
+      record.expiresDate != nil
+      && record.chargedAt - record.asOf <= RuleConstants.standard.earlyCharge
     let charged = isEarly ? min(record.chargedAt, record.asOf) : record.chargedAt
     return receivedAt + .clockTolerance < charged
   }

@@ -47,6 +47,45 @@ package struct Explanation {
     }
   }
 
+  /// The rule as a clause about the owner; nil if there is none.
+  package var clause: String? {
+    switch decision.rule {
+    case .administrator: "to whom an administrator assigned it"
+    case .activelyAutoRenewing: "whose auto-renew was on"
+    case .submitter where decision.renewal.reason == .released:
+      "who submitted it after an administrator had released it"
+    case .submitter: "who submitted it"
+    case .appAccountToken where decision.isProvisional: "whose token it carries"
+    case .appAccountToken: "with whose token it was bought"
+    case .unclaimed: nil
+    }
+  }
+
+  /// Why the charge continues no account's subscription, without transactions and dates.
+  ///
+  /// - Parameter previous: The owner of the charge before, if any.
+  package func lapse(of previous: String?) -> String? {
+    let autoRenew = previous.map { "\($0)'s auto-renew" } ?? "auto-renew"
+    return switch decision.renewal.reason {
+    case .earlierChargeUnclaimed: "no account owned the charge before"
+    case .earlierChargeWithoutPeriod: "the charge before has no paid period"
+    case .earlierChargeRevoked: "the charge before had been refunded"
+    case .accountErased: "the account before was erased"
+    case .boughtAfterPeriodEnd: "the paid period had ended"
+    case .autoRenewOff: "\(autoRenew) was off"
+    case .lapsed: "auto-renew had lapsed and Apple had not reported a billing retry"
+    case .expired: "the subscription had expired"
+    case .billingRetryOver: "the period had ended longer ago than Apple retries billing"
+    case .tokenOfAnotherAccount:
+      "\(autoRenew) was off, then on again with another account's token"
+    case .orderedByAnotherAccount:
+      "\(autoRenew) was off, then on again by the account that ordered"
+    case .notASubscription, .noEarlierCharge, .released, .reportsAnotherCharge, .renewedByApple,
+      .renewedAtPeriodEnd, .recoveredFromBillingProblem, .changedWhileRenewing:
+      nil
+    }
+  }
+
   private var renewing: String {
     let renewal = decision.renewal
     let reason =

@@ -38,9 +38,10 @@ package struct OwnershipRule: Sendable {
   }
 
   /// Replays the whole history.
-  package init(_ history: EvidenceHistory) {
+  package init(_ history: EvidenceHistory, constants: RuleConstants = .standard) {
     let charges = Charge.charges(in: history)
-    self.init(history, charges: charges, recorded: charges.map { _ in .undecided })
+    self.init(
+      history, charges: charges, recorded: charges.map { _ in .undecided }, constants: constants)
     sweep(charges.indices)
     perform(history.actions)
     decidePlaced()
@@ -48,11 +49,14 @@ package struct OwnershipRule: Sendable {
   }
 
   /// - Parameter decisions: The decisions on `charges`, in their order.
-  init(_ history: EvidenceHistory, charges: [Charge], recorded decisions: [Decision]) {
+  init(
+    _ history: EvidenceHistory, charges: [Charge], recorded decisions: [Decision],
+    constants: RuleConstants = .standard
+  ) {
     self.history = history
     self.charges = charges
     self.decisions = decisions
-    autoRenewal = AutoRenewal(history: history, charges: charges)
+    autoRenewal = AutoRenewal(history: history, charges: charges, constants: constants)
     importedOverrides = history.importedOverrides
     isSettled = decisions.map { !$0.isProvisional }
 

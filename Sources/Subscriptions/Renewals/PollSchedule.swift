@@ -136,7 +136,7 @@ package enum PollSchedule {
   private static func afterEnd(
     of line: Subject, end: Timestamp, shortestGap: Duration
   ) -> [(moment: Timestamp, gap: Duration)] {
-    let limit = end + AutoRenewal.billingRetry(isCommitment: line.isCommitment)
+    let limit = end + RuleConstants.standard.billingRetry(isCommitment: line.isCommitment)
     var looks: [(moment: Timestamp, gap: Duration)] = []
     var moment = end
     while moment <= limit {

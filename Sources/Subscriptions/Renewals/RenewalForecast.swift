@@ -47,9 +47,13 @@ package struct RenewalForecast: Sendable {
   private let statuses: [RenewalStatus]
   /// For each charge, the latest statement before it that applies to its renewal; nil: it renews.
   private let statementsAtCharges: [AutoRenewStatus?]
+  private let constants: RuleConstants
 
-  init(_ history: EvidenceHistory, charges: [Charge]) {
+  init(
+    _ history: EvidenceHistory, charges: [Charge], constants: RuleConstants = .standard
+  ) {
     self.charges = charges
+    self.constants = constants
     statuses = history.statuses
     var (switches, phases): ([Switch], [PhaseStatement]) = ([], [])
     // By date, off after on.
@@ -79,7 +83,8 @@ package struct RenewalForecast: Sendable {
         statement = .taking(next, after: statement)
         rest.removeFirst()
       }
-      let known = charges.applicable(statement, toRenewalOfChargeAt: position)
+      let known = charges.applicable(
+        statement, toRenewalOfChargeAt: position, constants)
       statements.append(known)
       if charge.isSubscription, !charge.neverBegan { statement = known }
     }
@@ -114,7 +119,7 @@ package struct RenewalForecast: Sendable {
   package func announcedProduct(after position: Int) -> ProductID? {
     let status = statuses.last { $0.autoRenewProductID != nil }
     guard let status, let product = status.autoRenewProductID else { return nil }
-    let isAboutCharge = status.asOf >= charges.earliestStatementDate(about: position)
+    let isAboutCharge = status.asOf >= charges.earliestStatementDate(about: position, constants)
     return isAboutCharge || product == charges[position].productID ? product : nil
   }
 
@@ -160,7 +165,7 @@ package struct RenewalForecast: Sendable {
     }
     if let index = rest.lastIndex(where: { $0.phase == .billingRetry }) {
       let isCommitment = charge.isCommitment || rest[index].isCommitment
-      let limit = paidEnd + AutoRenewal.billingRetry(isCommitment: isCommitment)
+      let limit = paidEnd + constants.billingRetry(isCommitment: isCommitment)
       let end = index + 1 < rest.endIndex ? rest[index + 1].at : max(limit, rest[index].at)
       if end > trouble.graceEnd ?? paidEnd { trouble.retryEnd = end }
     }
@@ -212,18 +217,21 @@ private enum ExpirationIntent: Int {
 
 extension [Charge] {
   /// The earliest date of a statement that can apply to the renewal of the charge at `position`.
-  fileprivate func earliestStatementDate(about position: Int) -> Timestamp {
+  fileprivate func earliestStatementDate(
+    about position: Int, _ constants: RuleConstants
+  ) -> Timestamp {
     let date = self[position].date
-    return isAutomatic(position) ? date - AutoRenewal.earlyCharge : date
+    return isAutomatic(position, constants) ? date - constants.earlyCharge : date
   }
 
   /// The latest statement before the charge at `position`, without an *off* that is too old to
   /// apply to its renewal.
   fileprivate func applicable(
-    _ statement: RenewalForecast.AutoRenewStatus?, toRenewalOfChargeAt position: Int
+    _ statement: RenewalForecast.AutoRenewStatus?, toRenewalOfChargeAt position: Int,
+    _ constants: RuleConstants
   ) -> RenewalForecast.AutoRenewStatus? {
     guard var statement, let offSince = statement.offSince,
-      offSince < earliestStatementDate(about: position)
+      offSince < earliestStatementDate(about: position, constants)
     else {
       return statement
     }
@@ -234,7 +242,7 @@ extension [Charge] {
 
   /// Whether the charges show an automatic renewal at `position`; see
   /// ``Decision/isAutomaticRenewal(_:)`` for the result with statuses and owners.
-  private func isAutomatic(_ position: Int) -> Bool {
+  private func isAutomatic(_ position: Int, _ constants: RuleConstants) -> Bool {
     let charge = self[position]
     switch charge.kind {
     case .renewal: return true
@@ -243,7 +251,7 @@ extension [Charge] {
       guard let previous = positionBefore(position), let end = self[previous].end else {
         return false
       }
-      return (charge.date - end).isWithin(.gapTolerance)
+      return (charge.date - end).isWithin(constants.periodEnd)
     }
   }
 }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Bootstrap
+import Foundation
 import LedgerStorage
 import Subscriptions
 
@@ -20,10 +21,17 @@ struct AuditCommand: AsyncParsableCommand {
   @OptionGroup var options: SettingOptions
   @OptionGroup var resumption: ResumptionOptions
 
+  @Option(
+    help: ArgumentHelp(
+      "Compares with the checkpoints in this file, each a line of JSON, as TENURE_CHECKPOINTS keeps them.",
+      valueName: "file"))
+  var against: String?
+
   func run() async throws {
+    let kept = try against.map { try Checkpoint.read(from: $0) } ?? []
     let progress = ProgressBar("original transactions audited")
     let audit = try await options.useDatabase { database, _, _ in
-      try await Ledger(database: database).auditor.audit(after: resumption.start) {
+      try await Ledger(database: database).auditor.audit(after: resumption.start, against: kept) {
         progress.show($0)
       }
     }
@@ -32,6 +40,8 @@ struct AuditCommand: AsyncParsableCommand {
       """
       original transactions  \(audit.lines)
       entries                \(audit.entries)
+      accounts               \(audit.accounts)
+      accounts' entries      \(audit.accountEntries)
       charges                \(audit.charges)
       holdings               \(audit.holdings)
       orders                 \(audit.orders)
@@ -45,6 +55,7 @@ struct AuditCommand: AsyncParsableCommand {
     if audit.differences.count > Self.printed {
       print("  … and \(audit.differences.count - Self.printed) more")
     }
+    if let checkpoint = audit.checkpoint { print(checkpoint.text) }
     guard audit.isClean else { throw ExitCode.failure }
   }
 }
@@ -65,6 +76,20 @@ struct RebuildCommand: AsyncParsableCommand {
     }
     progress.finish()
     print("original transactions  \(lines)\nrewritten              \(rewritten)")
+  }
+}
+
+extension Checkpoint {
+  /// Reads checkpoints from a file, each a line of JSON.
+  static func read(from path: String) throws -> [Checkpoint] {
+    let text = try String(contentsOf: URL(filePath: path), encoding: .utf8)
+    return try text.split(separator: "\n").map { line in
+      do {
+        return try JSONDecoder().decode(Checkpoint.self, from: Data(line.utf8))
+      } catch {
+        throw ValidationError("\(path) contains a line that is not a checkpoint: \(line)")
+      }
+    }
   }
 }
 

@@ -5,7 +5,6 @@ import Foundation
 import Intake
 import JSONText
 import LedgerStorage
-import Logging
 import Subscriptions
 
 struct ImportCommand: AsyncParsableCommand {
@@ -59,8 +58,7 @@ struct ImportCommand: AsyncParsableCommand {
       guard let file else { return try await showStatus(of: ledger) }
       let catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
       return try await run(
-        file, ledger, catalogue.terms(settings.sandboxAccess), now: settings.clock.now,
-        logger: logger)
+        file, ledger, catalogue.terms(settings.sandboxAccess), now: settings.clock.now)
     }
     guard isWell else { throw ExitCode.failure }
   }
@@ -84,10 +82,10 @@ struct ImportCommand: AsyncParsableCommand {
   /// Imports a file and prints the result; returns whether every line was accepted.
   private func run(
     _ path: String, _ ledger: Ledger, _ terms: AccessTerms,
-    now: @escaping @Sendable () -> Timestamp, logger: Logger
+    now: @escaping @Sendable () -> Timestamp
   ) async throws -> Bool {
     let input = try InputFile(path, now: now())
-    let bar = ImportBar(bytes: input.bytes, logger: logger)
+    let bar = ImportBar(bytes: input.bytes)
     let faults = try ErrorFile(
       path: errors ?? ((path == "-" ? "import" : path) + ".errors.csv"), besides: path)
     let rows = try RowFile(FileBytes(input.handle), columns: OwnerRow.columns)
@@ -176,29 +174,13 @@ final class ErrorFile {
 
 /// The progress of an import: a bar on a terminal, otherwise log lines.
 final class ImportBar {
-  /// The number of lines per log line.
-  private static let loggedLines = 100_000
-
   private let bytes: Int?
-  private let logger: Logger
-  private let began = ContinuousClock.now
   private let bar = ProgressBar("")
-  private var logged = 0
 
-  init(bytes: Int?, logger: Logger) {
-    self.bytes = bytes
-    self.logger = logger
-  }
+  init(bytes: Int?) { self.bytes = bytes }
 
   func show(_ summary: OwnerImport.Summary) {
-    guard bar.isTerminal || summary.lines >= logged + Self.loggedLines else { return }
-    let text = Self.text(summary, of: bytes, after: began.duration(to: .now))
-    if bar.isTerminal {
-      bar.show(text)
-    } else {
-      logged = summary.lines
-      logger.info("Import progress", metadata: ["progress": "\(text)"])
-    }
+    bar.show(Self.text(summary, of: bytes, after: bar.began.duration(to: .now)))
   }
 
   func finish() { bar.finish() }

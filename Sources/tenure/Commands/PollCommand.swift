@@ -6,6 +6,7 @@ import Intake
 import LedgerStorage
 import Logging
 import Subscriptions
+import Synchronization
 
 struct PollCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -95,13 +96,16 @@ struct PollCommand: AsyncParsableCommand {
   }
 }
 
-/// A progress bar, or a count without a total, on standard error; shown on terminals only.
-struct ProgressBar: Sendable {
+/// A progress bar, or a count without a total, on standard error; a line every ten seconds where
+/// that is no terminal.
+final class ProgressBar: Sendable {
   private static let width = 40
+  static let interval: Duration = .seconds(10)
 
   let what: String
   let began = ContinuousClock.now
-  let isTerminal = isatty(STDERR_FILENO) == 1
+  private let isTerminal = isatty(STDERR_FILENO) == 1
+  private let lastLine = Mutex(ContinuousClock.now)
 
   init(_ what: String) {
     self.what = what
@@ -111,9 +115,21 @@ struct ProgressBar: Sendable {
     show(all.map { Self.text(done, of: $0, what) } ?? "\(done) \(what)")
   }
 
-  func show(_ text: String) {
-    guard isTerminal else { return }
-    FileHandle.standardError.write(Data("\r\(text)\u{1B}[K".utf8))
+  func show(_ text: @autoclosure () -> String) {
+    if isTerminal {
+      FileHandle.standardError.write(Data("\r\(text())\u{1B}[K".utf8))
+    } else if isDue(at: .now) {
+      FileHandle.standardError.write(Data("\(text())\n".utf8))
+    }
+  }
+
+  /// Whether ten seconds have passed since the last line, which is then this one.
+  func isDue(at now: ContinuousClock.Instant) -> Bool {
+    lastLine.withLock { last in
+      guard now - last >= Self.interval else { return false }
+      last = now
+      return true
+    }
   }
 
   func finish() {

@@ -41,10 +41,14 @@ struct ServeCommand: AsyncParsableCommand {
         host: host, port: port,
         limits: ConnectionLimits(connections: settings.httpMaxConnections)
       ) { port in
-        logger.info("Serving", metadata: ["http.url": "http://\(host):\(port)"])
+        logger.info(
+          "Serving",
+          metadata: [
+            "http.url": "http://\(host):\(port)", "service.version": "\(TenureVersion.current)",
+          ])
       }
       return [
-        application, assembly.catalogueRefresh, assembly.heartbeat(),
+        application, assembly.keyReload(of: keys), assembly.catalogueRefresh, assembly.heartbeat(),
         assembly.schemaWatch(ending: .nothing),
       ] + assembly.replicaWatch + (withWorker ? assembly.worker() : [])
     }

@@ -3,6 +3,7 @@ import BackgroundJobs
 import Bootstrap
 import HTTPAPI
 import Logging
+import Observability
 
 struct WorkCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -20,7 +21,7 @@ struct WorkCommand: AsyncParsableCommand {
     try await withProgram(
       "work", settings, listeningOn: host, port: port ?? 0, settings: "TENURE_METRICS"
     ) { assembly, registry, logger in
-      logger.info("Working")
+      logger.info("Working", metadata: ["service.version": "\(TenureVersion.current)"])
       let metrics = port.map { port in
         assembly.metricsPage(of: registry).application(host: host, port: port) { port in
           logger.info("Serving metrics", metadata: ["http.url": "http://\(host):\(port)/metrics"])

@@ -93,6 +93,9 @@ assert call("erase_account", "4712", reason="Ticket 7.").account_id.startswith("
 actions = call("list_administrator_actions").actions
 kinds = m.AdministratorActionAction
 assert {action.action for action in actions} > {kinds.TRANSFER, kinds.GRANT}
+assert call("list_checkpoints").checkpoints == []
+evidence = call("show_evidence", charge)
+assert evidence.entries and evidence.checkpoint is None
 
 events = call("list_events", limit=1000).events
 kinds = {type(event).__name__ for event in events}
@@ -120,6 +123,13 @@ for name in reports:
         for row in report.rows:
             assert isinstance(row, expected), row
             assert not row.additional_properties, row
+
+policy = m.WhatIfRequestPolicy.PRESENT_RULE
+compared = call("compare_ownership_policy", body=m.WhatIfRequest(policy))
+assert compared.charges > 0 and compared.elsewhere.charges == 0 and not compared.cut_short
+policy = m.WhatIfRequestPolicy.TOKEN_DECIDES
+compared = call("compare_ownership_policy", body=m.WhatIfRequest(policy, account_id="4711"))
+assert compared.elsewhere.charges == len(compared.differences)
 
 assert called == operations.keys(), called ^ operations.keys()
 print(len(called))

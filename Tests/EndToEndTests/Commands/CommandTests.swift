@@ -5,6 +5,7 @@ import Foundation
 import JSONText
 import NIOCore
 import NIOPosix
+import Observability
 import Postgres
 import ScratchDatabases
 import Subscriptions
@@ -19,6 +20,7 @@ import Testing
 struct CommandTests {
   static let commands = [
     "serve", "work", "poll", "jobs", "webhooks", "account", "charge", "migrate", "audit", "rebuild",
+    "what-if",
     "report", "import", "export", "compare", "app-store", "demo", "rehearse", "simulate-app-store",
     "doctor", "metrics", "bench",
   ]
@@ -31,6 +33,41 @@ struct CommandTests {
       #expect(outcome.output.contains("\n  \(command) "), "\(command)")
     }
     #expect(outcome.errors.isEmpty)
+  }
+
+  @Test("the version is that of logs, /healthz and metrics")
+  func version() async throws {
+    let outcome = try await TenureProgram.run("--version")
+    #expect(outcome.status == 0)
+    #expect(outcome.output == TenureVersion.current + "\n")
+  }
+
+  @Test(
+    "an unknown command is an error that suggests the nearest one",
+    arguments: [
+      (["srve"], "There is no command srve: did you mean serve?"),
+      (["help", "migrat"], "There is no command migrat: did you mean migrate?"),
+      (["help", "nosuch"], "There is no command nosuch."),
+    ])
+  func unknownCommand(arguments: [String], fault: String) async throws {
+    let outcome = try await TenureProgram.run(arguments: arguments)
+    #expect(outcome.status == 64)
+    #expect(outcome.errors.contains(fault), "\(outcome.errors)")
+  }
+
+  @Test("a misspelled setting is named beside the fault that it causes")
+  func misspelledSetting() async throws {
+    let source = try await SettingSource(
+      environment: ["TENURE_BUNDEL_IDS": "com.example.app", "TENURE_API_KEYS": ""])
+    let error = #expect(throws: SettingErrors.self) {
+      try Settings(source, needing: [.apps])
+    }
+    let text = error?.description ?? ""
+    #expect(
+      text.contains("TENURE_BUNDEL_IDS (did you mean TENURE_BUNDLE_IDS?): unknown setting"),
+      "\(text)")
+    #expect(source.unread.map(\.nearest) == ["TENURE_BUNDLE_IDS"])
+    #expect("TENURE_COMPLETELY_ELSE".nearest(in: ["TENURE_BUNDLE_IDS"]) == nil)
   }
 
   @Test("every command has help", arguments: commands)
@@ -166,6 +203,8 @@ struct CommandTests {
     WrongSettings(["TENURE_RAW_RETENTION": "0d"],                              "TENURE_RAW_RETENTION"),
     WrongSettings(["TENURE_RAW_RETENTION": "never"],                           "TENURE_RAW_RETENTION"),
     WrongSettings(["TENURE_NOTIFICATION_RETENTION": "400"],                    "TENURE_NOTIFICATION_RETENTION"),
+    WrongSettings(["TENURE_CHECKPOINTS": "checkpoints.jsonl"],                 "TENURE_CHECKPOINTS: must be an absolute path or a URL"),
+    WrongSettings(["TENURE_CHECKPOINTS": "https://example.com/"],              "TENURE_WEBHOOK_SECRET"),
     WrongSettings(["TENURE_CLOCK_FILE": "/dev/null"],                          "TENURE_CLOCK_FILE"),
     WrongSettings(["TENURE_POLLS_PER_HOUR": "-1"],                             "TENURE_POLLS_PER_HOUR"),
     WrongSettings(["TENURE_LOG_LEVEL": "loud"],                                "TENURE_LOG_LEVEL"),
@@ -282,7 +321,11 @@ struct CommandTests {
             "TENURE_SANDBOX_ACCES": "none", "TENURE_TEST_SEED": "1", "PATH": "/",
             "TENURE_BUNDLE_IDS_FILE": apps.path(percentEncoded: false),
           ], file: file.path(percentEncoded: false)))
-      #expect(settings.unread == ["TENURE_BUNDEL_IDS", "TENURE_SANDBOX_ACCES"])
+      #expect(
+        settings.unread == [
+          "TENURE_BUNDEL_IDS (did you mean TENURE_BUNDLE_IDS?)",
+          "TENURE_SANDBOX_ACCES (did you mean TENURE_SANDBOX_ACCESS?)",
+        ])
     }
   }
 

@@ -137,4 +137,12 @@ struct PollCommandTests {
   func bar(done: Int, all: Int, text: String) {
     #expect(ProgressBar.text(done, of: all, "polls") == text)
   }
+
+  @Test("without a terminal there is a line every ten seconds")
+  func lines() {
+    let bar = ProgressBar("polls")
+    let began = bar.began
+    let due = [1, 10.5, 11, 20, 21, 21.1, 40].map { bar.isDue(at: began + .seconds($0)) }
+    #expect(due == [false, true, false, false, true, false, true])
+  }
 }

@@ -103,11 +103,13 @@ struct BenchTests {
     #expect(results.allSatisfy { $0.ratio > 0 })
   }
 
-  @Test("a ledger is audited without a difference, and its entries are read and hashed")
-  func audit() async throws {
+  @Test(
+    "a ledger is audited and compared without a difference, and its entries are read and hashed",
+    arguments: [AuditBenchmark.Kind.audited, .compared])
+  func audit(_ kind: AuditBenchmark.Kind) async throws {
     try await withBenchDatabase { database, _ in
       let result = try await AuditBenchmark(
-        database: database, customers: 20, rounds: 1, logger: Self.quiet
+        kind: kind, database: database, customers: 20, rounds: 1, logger: Self.quiet
       ).run()
       #expect(result.ratio > 0)
       #expect(result.database ?? 0 > 0)

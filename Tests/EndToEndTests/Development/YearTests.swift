@@ -23,6 +23,14 @@ struct YearTests {
       try await withTemporaryDirectory { directory in
         let world = YearEnvironment(plan: plan, logger: quiet)
         let comparison = try await world.live(in: database, directory: directory)
+        // The present rule gives every charge to its recorded owner.
+        let ledger = Ledger(database: database)
+        let (whatIf, _) = try await ledger.auditor.compare(
+          with: .presentRule(.standard), in: .all, at: plan.end
+        ) {
+          Issue.record("TENURE_TEST_SEED=\(seed): \($0.rows)")
+        }
+        #expect(whatIf.charges == comparison.audit.charges)
         // And its pages can be looked at afterwards, as on its last day.
         let keys = DemoKeys()
         try await world.show(database, directory: directory, to: keys) { address in

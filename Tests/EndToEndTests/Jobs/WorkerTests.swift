@@ -75,7 +75,8 @@ struct WorkerTests {
       try await database.query(
         """
         SELECT count(*) FROM tenure.job
-        WHERE kind NOT IN ('prune_events', 'roll_up_movements', 'trim_account_changes') AND (\(condition))
+        WHERE kind NOT IN ('prune_events', 'roll_up_movements', 'trim_account_changes',
+          'make_checkpoint') AND (\(condition))
         """
       ).decodeOnly(Int.self)
     }

@@ -439,7 +439,7 @@ struct MovingCommandTests {
           + "EUR,USD,2026-01-31,0.8500,2026-02-01T09:30:00.500000Z\r\n")
       let checkpoints = try await run(["export", "checkpoints"])
       #expect(checkpoints.status == 0, "\(checkpoints.errors)")
-      #expect(checkpoints.output == "checkpoint_id,stored_before,entries,digest\r\n")
+      #expect(checkpoints.output == "number,stored_before,chains,entries,heads,previous,digest\r\n")
     }
   }
 

@@ -78,7 +78,7 @@ struct Proof: Sendable {
     }
     let strangers = try await database.query(
       """
-      WITH h AS MATERIALIZED (SELECT * FROM tenure.holding),
+      WITH h AS MATERIALIZED (SELECT * FROM tenure.holding WHERE moved_at IS NULL),
         a AS MATERIALIZED (SELECT * FROM tenure.account),
         t AS MATERIALIZED (SELECT * FROM tenure.store_transaction)
       SELECT h.transaction_id FROM h

@@ -35,17 +35,20 @@ struct AuthorizationTests {
     "GET /v1/original-transactions/{original_transaction_id}": .app,
     "GET /v1/ownership-preview": .app,
     "GET /v1/events": .app,
-    "POST /v1/transactions/{transaction_id}/owner": .admin,
-    "DELETE /v1/transactions/{transaction_id}/owner": .admin,
+    "POST /v1/transactions/{transaction_id}/owner": .support,
+    "DELETE /v1/transactions/{transaction_id}/owner": .support,
     "POST /v1/accounts/{account_id}/merge": .admin,
-    "POST /v1/grants": .admin,
-    "DELETE /v1/grants/{grant_id}": .admin,
+    "POST /v1/grants": .support,
+    "DELETE /v1/grants/{grant_id}": .support,
     "DELETE /v1/accounts/{account_id}": .admin,
     "GET /v1/accounts/{account_id}/export": .admin,
     "GET /v1/administrator-actions": .admin,
+    "GET /v1/checkpoints": .admin,
+    "GET /v1/transactions/{transaction_id}/evidence": .admin,
     "POST /v1/events/{event_id}/redelivery": .admin,
     "GET /v1/reports": .admin,
     "GET /v1/reports/{name}": .admin,
+    "POST /v1/what-if": .admin,
   ]
 
   @Test func `every route admits the roles that it should, and no others`() async throws {
@@ -70,10 +73,10 @@ struct AuthorizationTests {
             #expect(answer.status == 401, "\(name) as \(caller)")
             #expect(answer.code == "unauthorized")
             #expect(answer.headers[.wwwAuthenticate] == "Bearer")
-          case (.admin, .app):
+          case (.admin, .app), (.admin, .support), (.support, .app):
             #expect(answer.status == 403, "\(name) as \(caller)")
             #expect(answer.code == "forbidden")
-          case (.app, _), (.admin, .admin):
+          case (.app, _), (.support, _), (.admin, .admin):
             #expect(![401, 403].contains(answer.status), "\(name) as \(caller): \(answer)")
           }
         }

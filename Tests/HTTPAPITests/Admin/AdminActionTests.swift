@@ -212,24 +212,83 @@ struct AdminActionTests {
     }
   }
 
+  @Test func `a transfer says whether renewals go along`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      let on = Future(isOn: true, end: 60)
+      try await api.claim(Payment(id: "1", line: "1", from: 0, to: 30), by: "klara", on: 0.1)
+      let renewal = Payment(id: "2", line: "1", from: 30, to: 60, reason: "RENEWAL")
+      var future = on
+      future.line = "1"
+      try await api.claim(renewal, future, by: "klara", on: 30.1)
+      _ = try await api.call(.put, "/v1/accounts/leo")
+      var browser = try await AdminBrowser.loggedIn(api)
+      let fields = [("account_id", "leo"), ("reason", "His.")]
+      func path(_ id: String) -> String {
+        "/admin/transactions/\(id)/transfer?environment=production&product_id=monthly"
+      }
+
+      let earlier = try await browser.get(path("1"))
+      #expect(earlier.contains("<h1>Transfer charge</h1>"))
+      let alone = try await browser.post(path("1"), fields)
+      #expect(alone.contains("This is not the latest charge: renewals stay with klara."))
+      #expect(!alone.contains("renewals will belong"))
+      #expect(try await browser.get(path("2")).contains("<h1>Transfer subscription</h1>"))
+      let whole = try await browser.post(path("2"), fields)
+      #expect(whole.contains("The renewals will belong to “leo”."))
+      #expect(!whole.contains("This is not the latest charge"))
+
+      // The account and the subscription lead to the latest charge.
+      for page in ["/admin/accounts/klara", "/admin/original-transactions/1"] {
+        let shown = try await browser.get(page)
+        let link = shown.text.firstMatch(
+          of: /class=\x22button\x22 href=\x22([^\x22]*)\x22>Transfer subscription…/
+        ).map { String($0.1).replacing("&amp;", with: "&") }
+        #expect(link == path("2"), "\(page)")
+      }
+      // What the page said comes true.
+      _ = try await browser.post(path("1"), fields + [("confirmed", "yes")])
+      let preview = "/v1/ownership-preview?account_id=leo&original_transaction_id=1"
+      #expect(try await api.get(preview)["renewal"]?["owner_account_id"] == "klara")
+    }
+  }
+
   @Test func `an entitlement is granted, and taken back`() async throws {
     try await TestAPI.run { api in
       _ = try await buy(api)
       var browser = try await AdminBrowser.loggedIn(api)
       let path = "/admin/accounts/ben/grant"
-      #expect(try await browser.get(path).contains(#"type="date""#))
-      for (end, isRight) in [
-        ("2025-01-01", false), ("soon", false), ("", true), ("2026-03-31", true),
-      ] {
-        let fields = [("entitlement", "premum"), ("expires_at", end), ("reason", "Sorry.")]
-        let answer = try await browser.post(path, fields)
-        #expect(answer.status == (isRight ? 200 : 400), "\(end)")
-        #expect(answer.contains("Check the spelling.") == isRight)
+      let form = try await browser.get(path)
+      #expect(form.contains(#"type="date""#))
+      #expect(form.contains(#"<option value="premium" selected>premium</option>"#))
+      func ask(_ name: String, _ more: (String, String)...) async throws -> AdminBrowser.Page {
+        try await browser.post(path, [("entitlement", name), ("reason", "Sorry.")] + more)
       }
-      let fields = [("entitlement", "premium"), ("expires_at", "2026-03-31"), ("reason", "Sorry.")]
+      // It is 1 January 2026.
+      for (duration, end, text) in [
+        ("P7D", "", "through 8 Jan 2026 (UTC)."), ("P1M", "", "through 1 Feb 2026 (UTC)."),
+        ("P1Y", "", "through 1 Jan 2027 (UTC)."), ("", "", "until it is revoked."),
+        ("day", "2026-03-31", "through 31 Mar 2026 (UTC)."), ("day", "2025-01-01", nil),
+        ("day", "soon", nil), ("day", "", nil), ("P2D", "", nil),
+      ] as [(String, String, String?)] {
+        let answer = try await ask("premium", ("duration", duration), ("expires_at", end))
+        #expect(answer.status == (text == nil ? 400 : 200), "\(duration) \(end)")
+        if let text { #expect(answer.contains(text)) }
+      }
+      // A name that no product grants has to be confirmed.
+      for name in [("premum", ""), ("", "premum")] {
+        let other = ("other_entitlement", name.1)
+        let refused = try await ask(name.0, other)
+        #expect(refused.status == 400)
+        #expect(refused.contains("check the spelling"))
+        #expect(try await ask(name.0, other, ("unknown", "true")).contains("gets “premum”"))
+      }
+      let fields = [
+        ("entitlement", "premium"), ("duration", "day"), ("expires_at", "2026-03-31"),
+        ("reason", "Sorry."),
+      ]
       let shown = try await browser.post(path, fields)
-      #expect(shown.contains("until 1 Apr 2026, 00:00 UTC."))
-      #expect(!shown.contains("Check the spelling."))
+      #expect(shown.contains(#"name="confirmed_day" value="2026-03-31""#))
       let done = try await browser.post(path, fields + [("confirmed", "yes")])
       #expect(done.location == "/admin/accounts/ben")
       let account = try await browser.get("/admin/accounts/ben")
@@ -245,7 +304,7 @@ struct AdminActionTests {
       #expect(back.location == "/admin/accounts/ben")
       let after = try await browser.get("/admin/accounts/ben")
       #expect(after.contains("was revoked."))
-      #expect(after.contains("No active entitlements."))
+      #expect(after.contains("Granted by an administrator; revoked on 1 Jan 2026."))
       #expect(!after.contains(revocation))
       #expect(try await actions(api).map(\.action) == ["revoke_grant", "grant"])
       #expect(try await browser.get("/admin/grants/\(UUID())/revoke").status == 404)

@@ -2,6 +2,7 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
+import HummingbirdTesting
 import JSONText
 import Postgres
 import Secrets
@@ -62,7 +63,7 @@ struct AdminLoginTests {
       let answer = try await browser.logIn(key, returnTo: "/admin/parked")
       #expect(answer.status == 403)
       #expect(answer.headers[.setCookie] == nil)
-      #expect(answer.contains("Invalid admin key."))
+      #expect(answer.contains("Invalid key."))
       #expect(answer.contains(#"value="/admin/parked""#))
       #expect(key.isEmpty || !answer.contains(key))
       #expect(try await browser.get("/admin/parked").status == 303)
@@ -133,14 +134,119 @@ struct AdminLoginTests {
   func removed(keys: String, name: String) async throws {
     try await TestAPI.run { api in
       let keys = try APIKeys(parsing: Secret(keys))
-      let session = AdminSession(
-        of: name, key: try #require(keys.sessionKey(ofAdministrator: name)),
-        at: api.apple.simulation.clock.now)
+      let (caller, key) = try #require(keys.session(of: name))
+      let session = AdminSession(of: caller, key: key, at: api.apple.simulation.clock.now)
       #expect(
         AdminSession(cookie: session.cookie, keys: keys, at: api.apple.simulation.clock.now) != nil)
       var browser = AdminBrowser(api)
       browser.set(cookie: session.cookie)
       #expect(try await browser.get("/admin/parked").status == 303)
+    }
+  }
+
+  @Test func `support grants and transfers, and has no reports, queues, merging or erasure`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      _ = try await api.get("/v1/accounts/petra/entitlements")
+      #expect(try await api.call(.put, "/v1/accounts/petra", [:]).status < 300)
+      var browser = AdminBrowser(api)
+      #expect(try await browser.logIn("app-secret-for-trying").status == 403)
+      #expect(try await browser.logIn("support-secret-for-trying").status == 303)
+      #expect(try await browser.get("/admin").location == "/admin/search?q=")
+      let account = try await browser.get("/admin/accounts/petra")
+      #expect(account.status == 200)
+      #expect(account.contains("Grant…") && account.contains("<span>desk</span>"))
+      for part in ["Erase…", "Merge…", "Export…", "/admin/reports", "/admin/parked"] {
+        #expect(!account.contains(part), "\(part)")
+      }
+      #expect(try await browser.get("/admin/accounts/petra/grant").status == 200)
+      for path in [
+        "/admin/reports", "/admin/reports/mrr", "/admin/unclaimed", "/admin/parked",
+        "/admin/rejected", "/admin/accounts/petra/erase", "/admin/accounts/petra/merge",
+        "/admin/accounts/petra/export",
+      ] {
+        #expect(try await browser.get(path).status == 403, "\(path)")
+      }
+      for path in ["/admin/accounts/petra/erase", "/admin/accounts/petra/export"] {
+        #expect(try await browser.post(path, [("reason", "r")]).status == 403, "\(path)")
+      }
+      #expect(try await api.get("/v1/accounts/petra").status == 200)
+    }
+  }
+
+  @Test func `replaced keys apply to the next request and end the sessions of removed ones`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      var browser = try await AdminBrowser.loggedIn(api)
+      #expect(try await browser.get("/admin/parked").status == 200)
+      let same = try APIKeys(
+        parsing: Secret(
+          "shop:app:app-secret-for-trying, desk:support:support-secret-for-trying, "
+            + "ops:admin:admin-secret-for-trying"))
+      #expect(!api.api.keys.replace(by: same))
+      let new = try APIKeys(
+        parsing: "shop:app:app-secret-for-trying, ops:admin:other-secret-for-trying")
+      #expect(api.api.keys.replace(by: new))
+      #expect(try await browser.get("/admin/parked").status == 303)
+      #expect(try await api.get("/metrics", as: .admin).status == 401)
+      #expect(try await api.get("/v1/products").status == 200)
+      #expect(api.api.keys.replace(by: same))
+      #expect(try await api.get("/metrics", as: .admin).status == 200)
+    }
+  }
+
+  @Test func `a trusted proxy signs people in, and its header fields count from nobody else`()
+    async throws
+  {
+    func proxy(_ address: String) -> TrustedProxy {
+      TrustedProxy(
+        addresses: [address], secret: "proxy-secret-for-trying",
+        userField: .token("X-Forwarded-Email"), groupsField: .token("X-Forwarded-Groups"),
+        roles: ["desk": .support, "ops team": .admin])
+    }
+    @Sendable func fields(
+      groups: String, secret: String = "proxy-secret-for-trying", user: String = "ann@example.com"
+    ) -> HTTPFields {
+      [
+        .token("X-Forwarded-Email"): user, .token("X-Forwarded-Groups"): groups,
+        .token(TrustedProxy.secretField): secret,
+      ]
+    }
+    try await TestAPI.run(choices: .init(proxy: proxy("127.0.0.1")), .live) { api in
+      #expect(try await api.call(.put, "/v1/accounts/petra", [:]).status < 300)
+      var browser = AdminBrowser(api)
+      for (groups, status) in [("staff, ops team,desk", 200), ("ops team", 200)] {
+        let page = try await browser.get("/admin/parked", headers: fields(groups: groups))
+        #expect(page.status == status)
+        #expect(page.contains("<span>ann@example.com</span>"))
+      }
+      #expect(try await browser.get("/admin/parked", headers: fields(groups: "desk")).status == 403)
+      for made in [
+        fields(groups: "staff"), fields(groups: "Ops team"), fields(groups: ""),
+        fields(groups: "ops team", secret: "proxy-secret-for-tryinh"),
+        fields(groups: "ops team", secret: ""), fields(groups: "ops team", user: "a b"), [:],
+      ] {
+        #expect(try await browser.get("/admin/parked", headers: made).status == 303, "\(made)")
+      }
+      // A form needs the token of the person's page.
+      let desk = fields(groups: "desk")
+      #expect(
+        try await browser.get("/admin/accounts/petra/grant", headers: desk).status == 200)
+      let grant = [("entitlement", "pro"), ("reason", "r"), ("confirmed", "yes")]
+      let other = fields(groups: "desk", user: "eve@example.com")
+      #expect(
+        try await browser.post("/admin/accounts/petra/grant", grant, headers: other).status == 403)
+      #expect(
+        try await browser.get("/admin/accounts/petra/grant", headers: desk).status == 200)
+      #expect(
+        try await browser.post("/admin/accounts/petra/grant", grant, headers: desk).status != 403)
+    }
+    try await TestAPI.run(choices: .init(proxy: proxy("127.0.0.9")), .live) { api in
+      var browser = AdminBrowser(api)
+      let page = try await browser.get("/admin/parked", headers: fields(groups: "ops team"))
+      #expect(page.status == 303)
     }
   }
 

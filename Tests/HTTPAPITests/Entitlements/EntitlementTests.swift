@@ -21,6 +21,7 @@ struct EntitlementTests {
           == #"{"account_id":"4711","as_of":"2026-01-01T00:00:00.000Z","entitlements":["#
           + #"{"entitlement":"premium","active":true,"state":"active","product_id":"monthly","#
           + #""expires_at":"2026-02-01T00:00:00.000Z","access_ends_at":"2026-02-01T00:00:00.000Z","#
+          + #""ended_at":null,"ended_because":null,"#
           + #""will_renew":true,"period_type":"normal","environment":"production","#
           + #""original_transaction_id":"\#(bought.originalTransactionID)","#
           + #""transaction_id":"\#(bought.transactionID)","source":"app_store"}]}"#)

@@ -4,6 +4,7 @@ import Hummingbird
 import HummingbirdTesting
 import JSONText
 import LedgerStorage
+import Observability
 import Postgres
 import Subscriptions
 import Testing
@@ -45,6 +46,27 @@ struct MetricsPageTests {
     }
   }
 
+  @Test func `the series stay within a limit whatever is called`() async throws {
+    try await TestAPI.run { api in
+      let router = api.api.routes()
+      api.api.site?.addRoutes(to: router)
+      let paths = Set(router.routes.map(\.path.description))
+      #expect(paths.count > 60)
+      for path in paths.sorted() {
+        let path = path.replacing(/\{[a-z_]+\}/, with: "00000000-0000-0000-0000-000000000000")
+        for name in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"] {
+          let method = try #require(HTTPRequest.Method(rawValue: name))
+          _ = try await api.client.executeRequest(
+            uri: path, method: method,
+            headers: [.authorization: "Bearer admin-secret-for-trying"], body: nil)
+        }
+      }
+      let series = try await metrics(api).split(separator: "\n").filter { !$0.hasPrefix("#") }
+      #expect(series.count <= 1500)
+      #expect(series.contains { $0.contains(#"method="other",route="none""#) })
+    }
+  }
+
   @Test func `reads that pass the router by are counted like others`() async throws {
     try await TestAPI.run(.live) { api in
       for _ in 0..<3 { _ = try await api.get("/v1/accounts/petra/entitlements") }
@@ -65,6 +87,8 @@ struct MetricsPageTests {
       let first = try await metrics(api)
       #expect(first.contains("\ntenure_database_readable 1\n"))
       #expect(first.contains(#"tenure_jobs_parked{kind="reconcile"} 0"#))
+      let version = TenureVersion.current
+      #expect(first.contains("\ntenure_build_info{version=\"\(version)\"} 1\n"))
       #expect(first.contains("\ntenure_schema_version \(SchemaMigrator.currentVersion)\n"))
       try await api.database.execute(
         """

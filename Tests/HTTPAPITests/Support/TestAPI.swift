@@ -39,6 +39,8 @@ struct TestAPI: Sendable {
     var provisionalAccess: Duration?
     /// The enabled write-backs to Apple.
     var writeBackKinds: Set<WriteBack.Kind> = []
+    /// Signs people in.
+    var proxy: TrustedProxy?
   }
 
   /// Runs a test on a fresh one.
@@ -100,10 +102,12 @@ struct TestAPI: Sendable {
       reports: ReportReader(database: database),
       schema: SchemaMigrator(database: database, logger: logger),
       keys: try APIKeys(
-        parsing: "shop:app:app-secret-for-trying, ops:admin:admin-secret-for-trying"),
+        parsing: Secret(
+          "shop:app:app-secret-for-trying, desk:support:support-secret-for-trying, "
+            + "ops:admin:admin-secret-for-trying")),
       logger: logger,
       now: now)
-    api.site = AdminSite(of: api)
+    api.site = AdminSite(of: api, proxy: choices.proxy)
     return (api, apple, intake, StatusPoller(services))
   }
 
@@ -114,6 +118,7 @@ struct TestAPI: Sendable {
     case anonymous
     case stranger
     case app
+    case support
     case admin
 
     var authorization: String? {
@@ -121,6 +126,7 @@ struct TestAPI: Sendable {
       case .anonymous: nil
       case .stranger: "Bearer no-such-secret"
       case .app: "Bearer app-secret-for-trying"
+      case .support: "Bearer support-secret-for-trying"
       case .admin: "Bearer admin-secret-for-trying"
       }
     }

@@ -30,7 +30,8 @@ struct CurrentEntitlementTests {
           "SELECT now()",
           """
           SELECT account_id, entitlement, active, state, product_id, expires_at, access_ends_at,
-            will_renew, period_type, environment, original_transaction_id, transaction_id, source
+            will_renew, period_type, environment, original_transaction_id, transaction_id, source,
+            ended_at, ended_because
           FROM tenure.current_entitlement
           """,
         ])
@@ -55,6 +56,9 @@ struct CurrentEntitlementTests {
         }
       }
       #expect(Set(expected.map(\.entitlement.state)) == Set(Entitlement.State.allCases))
+      #expect(
+        Set(expected.compactMap(\.entitlement.endedBecause))
+          == Set(Entitlement.EndReason.allCases))
       #expect(found.count == Set(found).count)
       let (missing, extra) = (
         expected.subtracting(found).map(\.description).sorted(),
@@ -81,19 +85,20 @@ struct CurrentEntitlementTests {
     try rows.decode(
       String.self, String.self, Bool.self, String.self, ProductID?.self, Timestamp?.self,
       Timestamp?.self, Bool.self, PeriodType.self, Environment?.self,
-      OriginalTransactionID?.self, TransactionID?.self, Entitlement.Source.self
+      OriginalTransactionID?.self, TransactionID?.self, Entitlement.Source.self, Timestamp?.self,
+      String?.self
     ).map {
       account, name, isActive, state, product, expiresAt, accessEndsAt, willRenew, period,
-      environment, line, transaction, source in
+      environment, line, transaction, source, endedAt, because in
       let state = try #require(Entitlement.State(rawValue: state))
       #expect(state.isActive == isActive)
-      return Row(
-        account: account,
-        entitlement: Entitlement(
-          name: name, state: state, productID: product, expiresAt: expiresAt,
-          accessEndsAt: accessEndsAt, willRenew: willRenew, periodType: period,
-          environment: environment, originalTransactionID: line, transactionID: transaction,
-          source: source))
+      let entitlement = Entitlement(
+        name: name, state: state, productID: product, expiresAt: expiresAt,
+        accessEndsAt: accessEndsAt, willRenew: willRenew, periodType: period,
+        environment: environment, originalTransactionID: line, transactionID: transaction,
+        source: source, endedBecause: because.flatMap(Entitlement.EndReason.init(rawValue:)))
+      #expect(entitlement.endedAt == endedAt)
+      return Row(account: account, entitlement: entitlement)
     }
   }
 
@@ -123,7 +128,7 @@ struct CurrentEntitlementTests {
 
     INSERT INTO tenure.holding (account_id, environment, original_transaction_id, transaction_id,
       product_id, linked_to, product_type, period_type, starts_at, ends_at, revoked_at,
-      superseded_at, auto_renews, phase, grace_ends_at)
+      superseded_at, moved_at, auto_renews, phase, grace_ends_at)
     SELECT account_id, environment, line, transaction, product,
       CASE WHEN line <> '9' AND linked < 0.3 THEN '9' END,
       product_type, period_type,
@@ -133,6 +138,7 @@ struct CurrentEntitlementTests {
       CASE WHEN ends < 12 THEN pg_temp.hour(starts + ends) END,
       CASE WHEN revoked < 6 THEN pg_temp.hour(starts + revoked) END,
       CASE WHEN superseded < 6 THEN pg_temp.hour(starts + superseded) END,
+      CASE WHEN phase IS NULL AND moved < 6 THEN pg_temp.hour(starts + moved) END,
       CASE WHEN phase IS NOT NULL THEN renews < 0.7 END, phase,
       CASE WHEN phase = 'grace_period' THEN pg_temp.hour(grace) END
     FROM (
@@ -146,7 +152,7 @@ struct CurrentEntitlementTests {
         pg_temp.one(NULL, NULL, NULL, NULL, 'auto_renewable', 'non_consumable') AS product_type,
         pg_temp.one('normal', 'trial') AS period_type,
         random() * 16 - 12 AS starts, random() * 14 AS ends, random() * 20 AS revoked,
-        random() * 24 AS superseded, random() AS renews,
+        random() * 24 AS superseded, random() * 24 AS moved, random() AS renews,
         pg_temp.one(NULL, 'undisturbed', 'undisturbed', 'grace_period', 'billing_retry', 'expired')
           AS phase,
         random() * 12 - 6 AS grace, random() AS near,

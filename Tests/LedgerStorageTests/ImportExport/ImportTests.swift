@@ -361,9 +361,9 @@ struct ImportTests {
         _ = try await other.query(
           """
           INSERT INTO tenure.original_transaction (environment, original_transaction_id,
-            head_number, head_hash, head_recorded_at)
+            head_number, head_hash, head_recorded_at, head_stored_at)
           VALUES ('production', \(line(1).originalTransactionID), 1,
-            decode(repeat('00', 32), 'hex'), now())
+            decode(repeat('00', 32), 'hex'), now(), now())
           """)
         async let imported = ledger.imports.importOwners(
           [owner("anna", receipt: "cmVjZWlwdA=="), owner("ben", line(1))], from: "f",

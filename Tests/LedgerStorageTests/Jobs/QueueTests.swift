@@ -416,6 +416,7 @@ struct QueueTests {
       .rollUpMovements, .mergeAccount(AccountKey(rawValue: id)), .prunePayloads,
       .setAppAccountToken(OriginalTransactionKey(.sandbox, "1")),
       .sendConsumption(.production, notificationID: "a/b"), .trimAccountChanges,
+      .makeCheckpoint,
     ]
     #expect(tasks.map(\.kind) == Job.Kind.allCases)
     #expect(Set(tasks.map(\.queue.rawValue)).isSubset(of: Job.Queue.allCases.map(\.rawValue)))

@@ -181,23 +181,6 @@ struct SchemaTests {
     }
   }
 
-  @Test(
-    "the programs' role can append to the ledger, and neither change nor delete",
-    arguments: ["ledger_entry", "ledger_checkpoint", "administrator_action"])
-  func appendOnly(table: String) async throws {
-    try await withScratchDatabase { database in
-      let rights = try await database.query(
-        """
-        SELECT has_table_privilege('tenure_program', \("tenure." + table), 'INSERT'),
-          has_table_privilege('tenure_program', \("tenure." + table), 'UPDATE'),
-          has_table_privilege('tenure_program', \("tenure." + table), 'DELETE'),
-          has_table_privilege('tenure_program', \("tenure." + table), 'TRUNCATE')
-        """
-      ).decodeOnly(Bool.self, Bool.self, Bool.self, Bool.self)
-      #expect(rights == (true, false, false, false))
-    }
-  }
-
   @Test("the role for BI tools reads everything but what arrived as it came, and changes nothing")
   func reader() async throws {
     try await withScratchDatabase { database in
@@ -225,7 +208,8 @@ struct SchemaTests {
         WHERE pronamespace = 'tenure'::regnamespace
           AND has_function_privilege('tenure_reader', oid, 'EXECUTE')
             = (prosecdef OR proname IN (
-              'store_body', 'delete_bodies', 'erase_submissions', 'grant_privileges'))
+              'store_body', 'delete_bodies', 'erase_submissions', 'seal', 'record_action',
+              'grant_privileges'))
         """
       ).decode(String.self).map(\.self)
       #expect(forbidden == [])
@@ -244,60 +228,6 @@ struct SchemaTests {
         }
       }
       #expect(error?.sqlState == SQLState(rawValue: "42501"))
-    }
-  }
-
-  @Test(
-    "the programs' role can add movements and close them, and nothing else",
-    arguments: [
-      ("movement", "INSERT, SELECT"), ("movement_change", "DELETE, INSERT, SELECT"),
-      ("movement_day", "INSERT, SELECT, UPDATE"), ("exchange_rate", "SELECT"),
-      ("charge_change", "DELETE, INSERT, SELECT"), ("charge_day", "INSERT, SELECT, UPDATE"),
-    ])
-  func journalRights(table: String, rights: String) async throws {
-    try await withScratchDatabase { database in
-      let (found, columns) = try await database.query(
-        """
-        SELECT (
-            SELECT string_agg(right_name, ', ' ORDER BY right_name)
-            FROM unnest(ARRAY['DELETE', 'INSERT', 'SELECT', 'TRUNCATE', 'UPDATE']) AS right_name
-            WHERE has_table_privilege('tenure_program', \("tenure." + table), right_name)),
-          (SELECT coalesce(string_agg(attname, ', ' ORDER BY attname), '') FROM pg_attribute
-            WHERE attrelid = \("tenure." + table)::regclass AND attnum > 0
-              AND has_column_privilege('tenure_program', attrelid, attnum, 'UPDATE'))
-        """
-      ).decodeOnly(String.self, String.self)
-      #expect(found == rights)
-      if table == "movement" { #expect(columns == "closed_by, known_until") }
-    }
-  }
-
-  @Test(
-    "what arrived stays as it arrived, but submissions and notifications are marked when processed",
-    arguments: [
-      "body", "certificate_chain", "submission", "submission_exchange", "notification",
-      "notification_exchange",
-    ])
-  func rawEvidence(table: String) async throws {
-    try await withScratchDatabase { database in
-      let rights = try await database.query(
-        """
-        SELECT has_table_privilege('tenure_program', \("tenure." + table), 'INSERT'),
-          has_table_privilege('tenure_program', \("tenure." + table), 'UPDATE'),
-          has_table_privilege('tenure_program', \("tenure." + table), 'DELETE'),
-          has_any_column_privilege('tenure_program', \("tenure." + table), 'UPDATE')
-        """
-      ).decodeOnly(Bool.self, Bool.self, Bool.self, Bool.self)
-      // On a Citus the functions that store and erase have the program's rights.
-      let isDistributed = ScratchPlace.environment.isDistributed
-      let isBody = ["body", "certificate_chain"].contains(table)
-      let isUpdated = isDistributed && ["body", "submission"].contains(table)
-      #expect(
-        rights == (
-          !isBody || isDistributed, isUpdated,
-          isDistributed && ["body", "submission_exchange"].contains(table),
-          isUpdated || ["submission", "notification"].contains(table)
-        ))
     }
   }
 

@@ -29,6 +29,12 @@ struct SupportLifeTests {
           try await ledger.auditor.audit().differences == [], "seed \(seed), day \(step.date)")
       }
       let end = date + 1
+      let (comparison, _) = try await ledger.auditor.compare(
+        with: .presentRule(.standard), in: .all, at: day(end)
+      ) {
+        Issue.record("seed \(seed): \($0.rows)")
+      }
+      #expect(comparison.originalTransactions > 0)
       try await ledger.work(until: end)
       let usable = try FeedReplay(await ledger.publishedEvents()).usable
       let names = try await ledger.database.query("SELECT account_id FROM tenure.account")

@@ -12,10 +12,13 @@ struct EntitlementTests {
     var expires: Timestamp?
     var accessEnds: Timestamp?
     var willRenew: Bool
+    var because: Entitlement.EndReason?
 
+    /// Without another reason, what is revoked was refunded.
     init(
       _ name: String, _ holdings: [Holding], at moment: Timestamp, _ state: Entitlement.State?,
-      expires: Timestamp? = nil, accessEnds: Timestamp? = nil, willRenew: Bool = false
+      expires: Timestamp? = nil, accessEnds: Timestamp? = nil, willRenew: Bool = false,
+      because: Entitlement.EndReason? = nil
     ) {
       self.name = name
       self.holdings = holdings
@@ -24,6 +27,13 @@ struct EntitlementTests {
       self.expires = expires
       self.accessEnds = accessEnds ?? expires
       self.willRenew = willRenew
+      self.because =
+        switch state {
+        case .active, .inGracePeriod, nil: nil
+        case .inBillingRetry: .billing
+        case .revoked: because ?? .refunded
+        case .expired: because ?? .expired
+        }
     }
 
     var testDescription: String { name }
@@ -31,8 +41,9 @@ struct EntitlementTests {
 
   static func holding(
     _ id: TransactionID, _ product: ProductID = .monthly, _ start: Double, _ end: Double?,
-    revoked: Double? = nil, superseded: Double? = nil, renewal: Holding.Renewal? = nil,
-    type: ProductType? = nil, line: OriginalTransactionKey = mainKey,
+    revoked: Double? = nil, superseded: Double? = nil, moved: Double? = nil,
+    renewal: Holding.Renewal? = nil, type: ProductType? = nil,
+    line: OriginalTransactionKey = mainKey,
     original: OriginalTransactionID? = nil,
     period: PeriodType = .normal
   ) -> Holding {
@@ -41,14 +52,16 @@ struct EntitlementTests {
       productType: type,
       periodType: period, startsAt: day(start), endsAt: end.map { day($0) },
       revokedAt: revoked.map { day($0) }, supersededAt: superseded.map { day($0) },
-      renewal: renewal)
+      movedAt: moved.map { day($0) }, renewal: renewal)
   }
 
   static func month(
     _ id: TransactionID = "1", _ start: Double = 0, _ end: Double = 30, revoked: Double? = nil,
-    superseded: Double? = nil, then renewal: Holding.Renewal? = nil
+    superseded: Double? = nil, moved: Double? = nil, then renewal: Holding.Renewal? = nil
   ) -> Holding {
-    holding(id, .monthly, start, end, revoked: revoked, superseded: superseded, renewal: renewal)
+    holding(
+      id, .monthly, start, end, revoked: revoked, superseded: superseded, moved: moved,
+      renewal: renewal)
   }
 
   /// A month that begins a minute and `more` after day 30.
@@ -80,7 +93,7 @@ struct EntitlementTests {
 
     Case("in grace",                         [month(then: grace)], at: day(30),                               .inGracePeriod, expires: day(30), accessEnds: day(46), willRenew: true),
     Case("the last millisecond of grace",    [month(then: grace)], at: day(46, minus(ms)),                    .inGracePeriod, expires: day(30), accessEnds: day(46), willRenew: true),
-    Case("grace over",                       [month(then: grace)], at: day(46),                               .expired, expires: day(30), accessEnds: day(46)),
+    Case("grace over",                       [month(then: grace)], at: day(46),                               .expired, expires: day(30), accessEnds: day(46), because: .billing),
     Case("grace said before the end",        [month(then: grace)], at: day(29),                               .active,  expires: day(30), accessEnds: day(46), willRenew: true),
     Case("billing retry",                    [month(then: retry)], at: day(30),                               .inBillingRetry, expires: day(30), willRenew: true),
     Case("billing retry said before the end", [month(then: retry)], at: day(30, minus(ms)),                   .active,  expires: day(30), willRenew: true),
@@ -89,16 +102,25 @@ struct EntitlementTests {
 
     Case("revoked",                          [month(revoked: 10)], at: day(10),                         .revoked, expires: day(30), accessEnds: day(10)),
     Case("just before the revocation",       [month(revoked: 10)], at: day(10, minus(ms)),              .active,  expires: day(30), accessEnds: day(10)),
-    Case("revoked, would be over anyway",    [month(revoked: 10)], at: day(30),                         .expired, expires: day(30), accessEnds: day(10)),
-    Case("revoked in grace",                 [month(revoked: 31, then: grace)], at: day(32), .expired, expires: day(30), accessEnds: day(31)),
+    Case("revoked, would be over anyway",    [month(revoked: 10)], at: day(30),                         .revoked, expires: day(30), accessEnds: day(10)),
+    Case("revoked after another had ended",  [month("1"), month("2", 5, 45, revoked: 40)], at: day(99), .revoked, expires: day(45), accessEnds: day(40)),
+    Case("revoked before another ended",     [month("1"), month("2", 5, 45, revoked: 20)], at: day(40), .expired, expires: day(30)),
+    Case("revoked in grace",                 [month(revoked: 31, then: grace)], at: day(32), .revoked, expires: day(30), accessEnds: day(31)),
     Case("one of two is revoked",            [month("1", revoked: 10), month("2", 5, 35)], at: day(12), .active,  expires: day(35)),
     Case("both that would cover are revoked", [month("1", revoked: 10), month("2", 5, 35, revoked: 11)], at: day(12), .revoked, expires: day(35), accessEnds: day(11)),
     Case("an old one is revoked",            [month("1", revoked: 40), month("2", 30, 60, then: on)], at: day(41), .active, expires: day(60), willRenew: true),
     Case("the current one is revoked",       [month("1"), month("2", 30, 60, revoked: 40)], at: day(41), .revoked, expires: day(60), accessEnds: day(40)),
     Case("revoked long after its end",       [month(revoked: 200)], at: day(201),                        .expired, expires: day(30)),
     Case("revoked at its end",               [month(revoked: 30)], at: day(30),                          .expired, expires: day(30)),
-    Case("revoked after its end, then grace", [month(revoked: 50, then: grace)], at: day(51),            .expired, expires: day(30), accessEnds: day(46)),
-    Case("superseded",                       [month(superseded: 10)], at: day(10),                      .expired, expires: day(10)),
+    Case("revoked after its end, then grace", [month(revoked: 50, then: grace)], at: day(51),            .expired, expires: day(30), accessEnds: day(46), because: .billing),
+    Case("superseded",                       [month(superseded: 10)], at: day(10),                      .expired, expires: day(10), because: .replaced),
+    Case("lost",                             [month(moved: 10)], at: day(10),                           .revoked, expires: day(30), accessEnds: day(10), because: .moved),
+    Case("lost, would be over anyway",       [month(moved: 10)], at: day(99),                           .revoked, expires: day(30), accessEnds: day(10), because: .moved),
+    Case("not lost yet, as known now",       [month(moved: 10)], at: day(10, minus(ms)),                nil),
+    Case("lost after its end",               [month(moved: 40)], at: day(41),                           .expired, expires: day(30)),
+    Case("lost after a refund",              [month(revoked: 10, moved: 20)], at: day(21),              .revoked, expires: day(30), accessEnds: day(10)),
+    Case("one of two is lost",               [month("1", moved: 10), month("2", 5, 35)], at: day(12),   .active,  expires: day(35)),
+    Case("a lost one prolongs nothing",      [month("1"), month("2", 30, 60, moved: 20)], at: day(29),  .active,  expires: day(30)),
     Case("just before it is superseded",     [month(superseded: 10)], at: day(10, minus(ms)),           .active,  expires: day(10)),
 
     Case("will renew",                       [month(then: on)],  at: day(10),                                 .active,  expires: day(30), willRenew: true),
@@ -159,6 +181,7 @@ struct EntitlementTests {
     Case("two lines, the longer",            [month("1"), holding("2", .quarterly, 5, 95, line: otherKey)], at: day(10), .active, expires: day(95)),
     Case("two lines, one not begun",         [month("1"), holding("2", .quarterly, 40, 130, line: otherKey)], at: day(35), .expired, expires: day(30)),
     Case("two lines, retry before expired",  [month(then: retry), holding("2", .quarterly, -90, 0, line: otherKey)], at: day(35), .inBillingRetry, expires: day(30), willRenew: true),
+    Case("two lines, the last to end",       [month(revoked: 10), holding("2", .quarterly, -60, 20, line: otherKey)], at: day(35), .expired, expires: day(20)),
     Case("two lines, forever wins",          [month("1", then: on), holding("2", .lifetime, 5, nil, line: otherKey)], at: day(10), .active),
   ]
 
@@ -177,6 +200,8 @@ struct EntitlementTests {
       #expect(premium?.expiresAt == test.expires)
       #expect(premium?.accessEndsAt == test.accessEnds)
       #expect(premium?.willRenew ?? false == test.willRenew)
+      #expect(premium?.endedBecause == test.because)
+      #expect(premium?.endedAt == (test.because == nil ? nil : test.accessEnds))
     }
   }
 

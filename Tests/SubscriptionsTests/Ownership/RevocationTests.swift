@@ -250,7 +250,7 @@ struct RevocationTests {
     ledger.receive(Self.month(asOf: 6, refundedAt: 5))
     #expect(ledger.premium(a, at: day(5, minus(ms)))?.state == .active)
     #expect(ledger.premium(a, at: day(5))?.state == .revoked)
-    #expect(ledger.premium(a, at: day(30))?.state == .expired)
+    #expect(ledger.premium(a, at: day(30))?.state == .revoked)
   }
 
   // MARK: Upgrades

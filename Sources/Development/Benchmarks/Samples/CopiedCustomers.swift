@@ -14,7 +14,7 @@ struct CopiedCustomers: Sendable {
   ///
   /// Tables without customer numbers are left out as well.
   private static let leftOut: Set<String> = [
-    "body", "published_entitlement", "history_revision",
+    "body", "published_entitlement", "history_revision", "account_chain", "account_entry",
   ]
   /// The suffix of tables with changes to roll up; everything is rolled up at the end instead.
   private static let changes = "_change"

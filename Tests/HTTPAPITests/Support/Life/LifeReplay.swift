@@ -174,6 +174,7 @@ extension TestAPI {
         INSERT INTO tenure.account_by_token (app_account_token, account_key)
         VALUES (\(token), \(key))
         """,
+        "SELECT tenure.seal(\(key), 'account')",
       ])
       let answer = try await call(.put, "/v1/accounts/\(id)")
       try #require(answer["app_account_token"]?.string == token.uuidString.lowercased())

@@ -1,0 +1,207 @@
+import LedgerStorage
+import Subscriptions
+
+/// The causes of an account's entitlements, from the ledger: why access ended, and who has what
+/// came after it.
+struct AccessCauses: Sendable {
+  private let account: Account
+  private let originals: [OriginalTransactionKey: RecordedOriginalTransaction]
+  /// The entries of original transactions whose charges moved to other accounts, in order.
+  private let entries: [OriginalTransactionKey: [HistoryEntry]]
+
+  /// A sentence with the account that it names, if there is another.
+  struct Cause: Sendable {
+    var sentence: String
+    var counterpart: String?
+  }
+
+  init(of entitlements: [Entitlement], of account: Account, in ledger: Ledger) async throws {
+    self.account = account
+    let ended = entitlements.filter { !$0.isActive }
+    var originals: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
+    for original in try await ledger.ownership.originals(of: Set(ended.compactMap(\.line))) {
+      for line in original.line.heads.keys { originals[line] = original }
+    }
+    self.originals = originals
+    var entries: [OriginalTransactionKey: [HistoryEntry]] = [:]
+    for line in Set(ended.filter { $0.endedBecause == .moved }.compactMap(\.line)) {
+      entries[line] = try await ledger.ownership.history(of: line)
+    }
+    self.entries = entries
+  }
+
+  func cause(of entitlement: Entitlement) -> Cause {
+    guard let line = entitlement.line, let original = originals[line],
+      let (charge, recorded) = original.line.history.transactions.map(\.key).lazy
+        .filter({ $0.transactionID == entitlement.transactionID && $0.line == line })
+        .compactMap(original.charge).first
+    else { return Cause(sentence: entitlement.inWords) }
+    switch entitlement.endedBecause {
+    case .refunded where charge.revocation?.isRefund == false:
+      return Cause(sentence: "Family Sharing ended\(on(entitlement.endedAt)).")
+    case .replaced: return replacement(of: charge, in: original, ending: entitlement)
+    case .moved: return move(of: charge, to: recorded.decision, in: original, ending: entitlement)
+    case .expired: return expiry(of: charge, in: original, ending: entitlement)
+    case .refunded, .billing, .grantEnded, .grantRevoked, nil:
+      return Cause(sentence: entitlement.inWords)
+    }
+  }
+
+  // MARK: Causes
+
+  private func replacement(
+    of charge: Charge, in original: RecordedOriginalTransaction, ending entitlement: Entitlement
+  ) -> Cause {
+    let lost = "Lost access\(on(entitlement.endedAt)): "
+    let successor = original.rule.charges.first { other in
+      other.productID != charge.productID && other.isSubscription
+        && charge.supersededAt.map { $0 <= other.date + Charge.upgradeTolerance } ?? false
+    }
+    guard let successor, let decision = original.line.decisions[successor.id]?.decision else {
+      return Cause(sentence: "\(lost)\(charge.productID) was replaced.")
+    }
+    let upgrade = "\(lost)upgraded to \(successor.productID)"
+    guard let owner = decision.owner else {
+      return Cause(sentence: "\(upgrade); no account has claimed the upgrade yet.")
+    }
+    guard owner != account.key else { return Cause(sentence: "\(upgrade).") }
+    let who = ownership(decision, in: original)
+    return Cause(
+      sentence: "\(upgrade); the upgrade belongs to \(who.owner)"
+        + "\(who.why.map { " (\($0))" } ?? "").",
+      counterpart: who.name)
+  }
+
+  private func expiry(
+    of charge: Charge, in original: RecordedOriginalTransaction, ending entitlement: Entitlement
+  ) -> Cause {
+    let expired = "\(charge.productID) expired\(on(entitlement.endedAt))"
+    let next = original.rule.charges.lazy.compactMap { other in
+      original.line.decisions[other.id].map { (charge: other, decision: $0.decision) }
+    }.first { $0.decision.renewal.previous == charge.id }
+    guard let next else {
+      let position = original.rule.position(of: charge.id)
+      let isOff = position.map { !original.rule.renewal(ofChargeAt: $0).autoRenews } ?? false
+      return Cause(
+        sentence: charge.isSubscription && isOff
+          ? "\(expired): auto-renew was off." : "\(expired).")
+    }
+    let name = next.decision.isAutomaticRenewal(next.charge.kind) ? "renewal" : "purchase"
+    let subject = "\(expired). The \(name) of \(next.charge.date.dayName)"
+    guard let owner = next.decision.owner else {
+      return Cause(sentence: "\(subject) is unclaimed.")
+    }
+    guard owner != account.key else { return Cause(sentence: "\(expired).") }
+    let who = ownership(next.decision, in: original)
+    return Cause(
+      sentence: "\(subject) belongs to \(who.owner)\(who.why.map { ": \($0)" } ?? "").",
+      counterpart: who.name)
+  }
+
+  private func move(
+    of charge: Charge, to decision: Decision, in original: RecordedOriginalTransaction,
+    ending entitlement: Entitlement
+  ) -> Cause {
+    let changes = (entries[charge.id.line] ?? []).compactMap { entry, source in
+      if case .ownership(let change) = entry.content, change.charge == charge.id {
+        (change: change, at: entry.recordedAt, source: source)
+      } else {
+        nil
+      }
+    }
+    let loss = changes.last { $0.change.previousOwner == account.key }
+    let gain = changes.last { gain in
+      gain.change.decision.owner == account.key && loss.map { gain.at <= $0.at } ?? true
+    }
+    let begin = max(charge.date, gain?.at ?? charge.date)
+    let time = Self.days(from: begin, to: entitlement.endedAt ?? begin)
+    let owner = decision.owner.map { original.names[$0] ?? "erased" }
+    let target = owner.map { "moved to \($0)" } ?? "released"
+    return Cause(
+      sentence: "Had \(entitlement.name) \(time); \(target)\(loss.map(Self.reason) ?? "").",
+      counterpart: owner)
+  }
+
+  private static func reason(
+    _ loss: (change: OwnershipChange, at: Timestamp, source: EntrySource)
+  ) -> String {
+    switch (loss.change.action, loss.source.kind) {
+    case (_, .administrator): " by an administrator"
+    case (_, .import): " by an import"
+    case (.corrected, .notification): " when Apple's late renewal notice arrived"
+    case (.corrected, .poll): " when Apple was polled for the renewal status"
+    case (.corrected, _): " when a later submission proved the earlier owner wrong"
+    case (_, _): Explanation(loss.change.decision) { _ in "" }.clause.map { ", \($0)" } ?? ""
+    }
+  }
+
+  private func ownership(_ decision: Decision, in original: RecordedOriginalTransaction)
+    -> (owner: String, why: String?, name: String?)
+  {
+    func name(_ key: AccountKey?) -> String? { key.map { original.names[$0] ?? "erased" } }
+    let explanation = Explanation(decision) { original.names[$0] ?? "erased" }
+    let previous = decision.renewal.previous.flatMap { original.line.decisions[$0]?.decision.owner }
+    let owner = name(decision.owner) ?? "no account"
+    return (
+      explanation.clause.map { "\(owner), \($0)" } ?? owner,
+      explanation.lapse(of: name(previous)), name(decision.owner)
+    )
+  }
+
+  /// For example `9–12 Sep 2026`, or `on 9 Sep 2026`.
+  private static func days(from begin: Timestamp, to end: Timestamp) -> String {
+    let (first, last) = (begin.dayAndTime.date, end.dayAndTime.date)
+    guard first != last else { return "on \(end.dayName)" }
+    if first.year != last.year { return "\(begin.dayName) – \(end.dayName)" }
+    return first.month == last.month
+      ? "\(first.day)–\(end.dayName)" : "\(first.day) \(first.monthName) – \(end.dayName)"
+  }
+}
+
+private func on(_ moment: Timestamp?) -> String { moment.map { " on \($0.dayName)" } ?? "" }
+
+extension Entitlement {
+  /// The original transaction; nil for a grant.
+  var line: OriginalTransactionKey? {
+    originalTransactionID.flatMap { id in environment.map { OriginalTransactionKey($0, id) } }
+  }
+
+  /// Its source and next change, as a sentence.
+  var inWords: String {
+    switch source {
+    case .grant: grantInWords
+    case .provisional: "Provisional until Apple can verify the submission."
+    case .appStore: purchaseInWords
+    }
+  }
+
+  private var grantInWords: String {
+    switch state {
+    case .revoked: "Granted by an administrator; revoked\(on(endedAt))."
+    case .expired: "Granted by an administrator; expired\(on(endedAt))."
+    default: "Granted by an administrator."
+    }
+  }
+
+  private var purchaseInWords: String {
+    let product = productID?.rawValue ?? "The purchase"
+    switch state {
+    case .active where expiresAt == nil: return "\(product) does not expire."
+    case .active where willRenew: return "\(product) renews\(on(expiresAt))."
+    case .active: return "\(product) expires\(on(expiresAt)) and will not renew."
+    case .inGracePeriod:
+      return "\(product) could not be charged\(on(expiresAt)); access continues while Apple "
+        + "retries."
+    case .inBillingRetry:
+      return "\(product) could not be charged\(on(expiresAt)); access is suspended while Apple "
+        + "retries."
+    case .revoked where endedBecause == .moved:
+      return
+        "\(product) has belonged to another account\(endedAt.map { " since \($0.dayName)" } ?? "")."
+    case .revoked: return "Refunded by Apple\(on(endedAt))."
+    case .expired where endedBecause == .billing:
+      return "\(product) could not be charged; the grace period ended\(on(endedAt))."
+    case .expired: return "\(product) expired\(on(endedAt))."
+    }
+  }
+}

@@ -1,0 +1,149 @@
+import HTTPAPI
+import Hummingbird
+import HummingbirdCore
+import LedgerStorage
+import Subscriptions
+
+/// The page that compares the recorded owners with those of another policy.
+struct WhatIfPageController: Controller {
+  let api: API
+
+  @Sendable
+  func show(_ request: Request, context: APIContext) async throws -> Response {
+    let fields = EncodedFields(request.uri.query ?? "", .html)
+    guard fields[TextField.policy.name] != nil else {
+      return try await page(fields, nil, context)
+    }
+    do {
+      return try await page(fields, try await api.answer(to: WhatIfQuestion(fields)), context)
+    } catch let problem as Problem where problem.status.code < 500 {
+      return try await page(fields, nil, fault: problem, context)
+    }
+  }
+
+  private func page(
+    _ fields: EncodedFields, _ answer: WhatIfAnswer?, fault: Problem? = nil, _ context: APIContext
+  ) async throws -> Response {
+    let (formFields, isMarked) = Self.formFields(fields, fault)
+    return PageRenderer.response(
+      (
+        page: try await pages.frame("What if", at: AdminURL.whatIf, context),
+        action: AdminURL.whatIf, fields: formFields,
+        fault: isMarked ? nil : fault?.detail,
+        policies: OwnershipPolicy.all.map { (name: $0.name, summary: $0.summary) },
+        answer: answer.map {
+          (
+            lead: $0.lead, months: DataTable(monthsOf: $0.comparison), list: DataTable(listOf: $0)
+          )
+        }
+      ), "what-if", status: fault?.status ?? .ok)
+  }
+
+  /// The form's fields, and whether one of them shows the fault.
+  private static func formFields(_ sent: EncodedFields, _ fault: Problem?) -> ([FormField], Bool) {
+    func field(_ name: String, _ label: String) -> FormField {
+      var field = FormField(id: name.replacing("_", with: "-"), name: name, label: label)
+      field.value = sent[name]?.rawValue ?? ""
+      if fault?.field == name { field.fault = fault?.detail }
+      return field
+    }
+    func input(_ name: String, _ label: String, type: String = "text") -> FormField {
+      var input = field(name, label)
+      (input.isInput, input.type) = (true, type)
+      return input
+    }
+    var policy = field(TextField.policy.name, "Policy")
+    policy.isSelect = true
+    policy.options = OwnershipPolicy.all.map { ($0.name, $0.name, policy.value == $0.name) }
+    let all = [
+      policy, input(TextField.accountID.name, "Account ID"),
+      input(TextField.originalTransactionID.name, "Original transaction ID"),
+      input(TextField.bundleID.name, "App (bundle ID)"),
+      input(TextField.subscriptionGroup.name, "Subscription group"),
+      input("billing_retry_days", "Billing retry in days (present-rule: 60)", type: "number"),
+      input("early_charge_hours", "Early charge in hours (present-rule: 24)", type: "number"),
+      input("period_end_seconds", "Period end in seconds (present-rule: 60)", type: "number"),
+    ]
+    return (all, all.contains { $0.fault != nil })
+  }
+}
+
+extension WhatIfAnswer {
+  fileprivate var lead: String {
+    func words(_ count: Int, _ noun: String) -> String {
+      "\(ChartUnit.count.text(Int64(count))) \(noun)" + (count == 1 ? "" : "s")
+    }
+    let examined =
+      words(comparison.charges, "charge") + ", "
+      + words(comparison.originalTransactions, "original transaction")
+    let result =
+      comparison.hasDifferences
+      ? "\(words(comparison.total.charges, "charge")) would have other owners."
+      : "No charge would have another owner."
+    let rest =
+      isCutShort
+      ? " The scope has more original transactions: tenure what-if \(policy.name) compares all."
+      : ""
+    return "Compared: \(examined). \(result)\(rest)"
+  }
+}
+
+extension DataTable {
+  /// The totals by month.
+  fileprivate init(monthsOf comparison: OwnershipComparison) {
+    let figures = comparison.months + [("Total", comparison.total)]
+    self.init(
+      caption: "By month",
+      columns: [
+        DataColumn(label: "Month"), DataColumn(label: "Charges", isNumber: true),
+        DataColumn(label: "Accounts", isNumber: true),
+        DataColumn(label: "Days of access", isNumber: true), DataColumn(label: "Amount"),
+      ],
+      rows: figures.map { month, figures in
+        let amounts = figures.amounts.map { Price.text($0.milliunits, currency: $0.currency) }
+        let counts = [Int64(figures.charges), Int64(figures.accounts), figures.days]
+        return DataRow(
+          cells: [DataCell(text: month, isHeading: true)]
+            + counts.map { DataCell(text: ChartUnit.count.text($0), isNumber: true) }
+            + [DataCell(text: amounts.joined(separator: ", "))])
+      },
+      emptyText: "")
+  }
+
+  /// The charges with other owners.
+  fileprivate init(listOf answer: WhatIfAnswer) {
+    self.init(
+      caption: "Gains and losses",
+      columns: [
+        "Transaction", "Product", "Charged", "Price", "Owner", "Loses", "Gains", "Why now",
+        "Why then",
+      ].map { DataColumn(label: $0) },
+      rows: answer.differences.map { named in
+        let (difference, charge) = (named.difference, named.difference.charge)
+        let accounts = difference.gains.map(named.name).joined(separator: ", ")
+        func account(_ key: AccountKey?) -> DataCell {
+          let name = key.map(named.name)
+          return DataCell(text: name ?? "", href: name.map { AdminURL.account($0) })
+        }
+        return DataRow(
+          cells: [
+            DataCell(
+              text: charge.id.transactionID.rawValue, href: charge.id.href, isHeading: true,
+              isCode: true),
+            DataCell(text: charge.productID.rawValue, isCode: true),
+            DataCell(text: Moment(charge.date).text),
+            DataCell(
+              text: difference.price.map {
+                Price.text($0.amountMilliunits, currency: $0.currency)
+              } ?? "price unknown"),
+            account(difference.owner), account(difference.loses),
+            difference.gains.count == 1 ? account(difference.gains[0]) : DataCell(text: accounts),
+            DataCell(text: named.explanation), DataCell(text: named.policyExplanation),
+          ])
+      },
+      emptyText: "No charge would have another owner.",
+      note: answer.isListCutShort
+        ? "Only the first \(answer.differences.count) charges are shown: tenure what-if --list "
+          + "writes all." : nil)
+  }
+}

@@ -1,0 +1,104 @@
+import Foundation
+import JSONText
+import Postgres
+import Subscriptions
+
+/// The chain of an account, whose entries vouch for the rows that an answer rests on and that no
+/// entry of the ledger contains.
+///
+/// ``seal(_:_:_:)`` goes behind the statement that writes the row, in the same transaction.
+enum AccountChain {
+  enum Kind: String, Sendable, PostgresEncodable {
+    case account
+    case order = "purchase_order"
+    case grant = "account_grant"
+    case submission
+    case delivery
+    case product
+    /// Entries that were appended to original transactions of which the account is the owner.
+    case recording
+  }
+
+  /// The chain of what concerns no account.
+  static let common = AccountKey(
+    rawValue: UUID(uuid: (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)))
+
+  /// Appends an entry with the present values of a row.
+  static func seal(_ account: AccountKey, _ kind: Kind, _ row: UUID) -> SQL {
+    "SELECT tenure.seal(\(account), \(kind), \(row)::text)"
+  }
+
+  /// Appends entries about rows that several accounts have or had.
+  static func seal(_ rows: [(account: AccountKey, row: UUID)], _ kind: Kind) -> SQL {
+    """
+    SELECT count(tenure.seal(account, \(kind), row::text))
+    FROM unnest(\(rows.map(\.account)), \(rows.map(\.row))) AS sealed (account, row)
+    """
+  }
+
+  static func seal(_ account: AccountKey) -> SQL {
+    "SELECT tenure.seal(\(account), \(Kind.account))"
+  }
+
+  static func seal(_ product: ProductID, validFrom: Timestamp) -> SQL {
+    """
+    SELECT tenure.seal(\(common), \(Kind.product),
+      concat(\(product), ' ', extract(epoch FROM \(validFrom)::timestamptz)))
+    """
+  }
+
+  /// - Parameter charge: The transaction that names it.
+  static func seal(
+    deliveryOf charge: TransactionKey, by account: AccountKey, at moment: Timestamp
+  ) -> SQL {
+    """
+    SELECT tenure.seal(\(account), \(Kind.delivery), concat_ws('/', \(charge.line.environment),
+      \(charge.line.originalTransactionID), \(charge.transactionID), \(charge.productID)),
+      jsonb_build_object('delivered_at', extract(epoch FROM \(moment)::timestamptz)))
+    """
+  }
+
+  /// The new ends of original transactions' chains, as an entry has them.
+  static func details(_ heads: [OriginalTransactionKey: OriginalTransactionRows.Head])
+    -> String
+  {
+    guard !heads.isEmpty else { return "{}" }
+    var json = JSONWriter(capacity: 128)
+    json.object { json in
+      json.key("heads")
+      json.object { json in
+        for (line, head) in heads.sorted(by: { $0.key < $1.key }) {
+          json.member(line.subject, "\(head.number):\(head.hash?.hexadecimal ?? "")")
+        }
+      }
+    }
+    return json.text
+  }
+
+  static func seal(
+    _ submission: Submission,
+    recording heads: [OriginalTransactionKey: OriginalTransactionRows.Head]
+  ) -> SQL {
+    """
+    SELECT tenure.seal(\(submission.account), \(Kind.submission), \(submission.id)::text,
+      \(details(heads))::jsonb)
+    """
+  }
+
+  /// Leaves the new ends of original transactions' chains with the owners of their latest charges.
+  ///
+  /// A chain that is cut or written anew no longer fits them.
+  static func seal(
+    _ recorded: [(
+      owner: AccountKey?, heads: [OriginalTransactionKey: OriginalTransactionRows.Head]
+    )]
+  ) -> [SQL] {
+    var byOwner: [AccountKey: [OriginalTransactionKey: OriginalTransactionRows.Head]] = [:]
+    for (owner, heads) in recorded {
+      if let owner, !heads.isEmpty { byOwner[owner, default: [:]].merge(heads) { $1 } }
+    }
+    return byOwner.sorted { $0.key < $1.key }.map { owner, heads in
+      "SELECT tenure.seal(\(owner), \(Kind.recording), '', \(details(heads))::jsonb)"
+    }
+  }
+}

@@ -1,0 +1,200 @@
+/// A policy by which charges could be owned, to compare with the recorded owners.
+///
+/// Each policy is a pure function of the history, like ``OwnershipRule``. Under every policy a
+/// charge that an administrator or an import assigned stays as assigned, merged accounts count as
+/// one, and a submission or an import by an account counts for the whole original transaction.
+package enum OwnershipPolicy: Hashable, Sendable {
+  /// The present rule, ``OwnershipRule``, with its own constants or others.
+  case presentRule(RuleConstants)
+  /// The present rule without its exception for orders.
+  ///
+  /// A subscription that was switched off and on again stays with its subscriber until it lapses,
+  /// even if another account had ordered what Apple charges next.
+  case untilItLapses
+  /// RevenueCat's "keep with original App User ID".
+  ///
+  /// | # | when | owner |
+  /// | --- | --- | --- |
+  /// | 1 | an account submitted the original transaction | the first, unless erased by then |
+  /// | 2 | otherwise | none |
+  case firstOwnerKeeps
+  /// RevenueCat's "transfer to new App User ID".
+  ///
+  /// | # | when | owner |
+  /// | --- | --- | --- |
+  /// | 1 | an account submitted the original transaction | the latest, of all its charges |
+  /// | 2 | otherwise | none |
+  ///
+  /// An account's repeated submissions of one transaction count once: the ledger records no more.
+  case latestSubmitterTakes
+  /// StoreKit 2's `appAccountToken` alone.
+  ///
+  /// | # | when | owner |
+  /// | --- | --- | --- |
+  /// | 1 | the charge carries a token that was issued to an account | it, unless erased by then |
+  /// | 2 | otherwise | none |
+  case tokenDecides
+  /// Every account that submitted an original transaction owns all of it.
+  ///
+  /// | # | when | owner |
+  /// | --- | --- | --- |
+  /// | 1 | accounts submitted the original transaction | each of them |
+  /// | 2 | otherwise | none |
+  case shared
+
+  /// All policies, the present rule with its own constants.
+  package static let all: [OwnershipPolicy] = [
+    .presentRule(.standard), .untilItLapses, .firstOwnerKeeps, .latestSubmitterTakes,
+    .tokenDecides, .shared,
+  ]
+
+  package var name: String {
+    switch self {
+    case .presentRule: "present-rule"
+    case .untilItLapses: "until-it-lapses"
+    case .firstOwnerKeeps: "first-owner-keeps"
+    case .latestSubmitterTakes: "latest-submitter-takes"
+    case .tokenDecides: "token-decides"
+    case .shared: "shared"
+    }
+  }
+
+  package var summary: String {
+    switch self {
+    case .presentRule: "The present ownership rule, with its own constants or others."
+    case .untilItLapses: "The present rule without its exception for orders."
+    case .firstOwnerKeeps:
+      "The first account to submit an original transaction owns all of it (RevenueCat: keep with "
+        + "original App User ID)."
+    case .latestSubmitterTakes:
+      "The latest account to submit an original transaction owns all of it (RevenueCat: transfer "
+        + "to new App User ID)."
+    case .tokenDecides: "The account whose appAccountToken the charge carries owns it."
+    case .shared: "Every account that submitted an original transaction owns all of it."
+    }
+  }
+
+  /// - Parameter constants: The constants of the present rule; other policies have none.
+  package init?(named name: String, constants: RuleConstants = .standard) {
+    guard let policy = Self.all.first(where: { $0.name == name }) else { return nil }
+    if case .presentRule = policy {
+      self = .presentRule(constants)
+    } else if constants == .standard {
+      self = policy
+    } else {
+      return nil
+    }
+  }
+}
+
+extension OwnershipPolicy {
+  /// The owners of a charge under a policy.
+  package struct Verdict: Hashable, Sendable {
+    package enum Reason: Hashable, Sendable {
+      /// By the present rule, or assigned by an administrator or an import.
+      case decision(Decision)
+      case submission(OwnershipPolicy)
+      case token
+    }
+
+    /// In the order of their submissions; at most one, except with ``OwnershipPolicy/shared``.
+    package var owners: [AccountKey]
+    package var reason: Reason
+
+    /// The reason in a sentence.
+    package func sentence(name: (AccountKey) -> String) -> String {
+      let accounts = owners.map { "“\(name($0))”" }.joined(separator: ", ")
+      switch reason {
+      case .decision(let decision): return Explanation(decision, name: name).sentence
+      case .token where owners.isEmpty: return "It carries no token issued to an account."
+      case .token: return "It carries the token issued to \(accounts)."
+      case .submission where owners.isEmpty:
+        return "No account has submitted this original transaction."
+      case .submission(.firstOwnerKeeps):
+        return "\(accounts) was the first to submit this original transaction."
+      case .submission(.latestSubmitterTakes):
+        return "\(accounts) was the latest to submit this original transaction."
+      case .submission:
+        return "Submitted this original transaction: \(accounts)."
+      }
+    }
+  }
+
+  /// Decides all charges of an original transaction.
+  ///
+  /// - Parameter recorded: The charges with the recorded decisions.
+  /// - Returns: A verdict for each of the charges, in their order.
+  package func verdicts(on line: OriginalTransaction, recorded: OwnershipRule) -> [Verdict] {
+    switch self {
+    case .presentRule(let constants):
+      // Under other constants, answers that only repeated recorded facts can matter.
+      let history =
+        constants == .standard ? line.history : line.history.adding(line.repeated)
+      return Self.verdicts(OwnershipRule(history, constants: constants), on: recorded.charges)
+    case .untilItLapses:
+      var history = line.history
+      history.orders = []
+      return Self.verdicts(OwnershipRule(history), on: recorded.charges)
+    case .firstOwnerKeeps, .latestSubmitterTakes, .shared:
+      let submitters = line.history.submitters
+      return zip(recorded.charges, recorded.decisions).map { charge, decision in
+        verdict(decision) {
+          Verdict(
+            owners: owners(of: charge, among: submitters, line.history), reason: .submission(self))
+        }
+      }
+    case .tokenDecides:
+      return zip(recorded.charges, recorded.decisions).map { charge, decision in
+        verdict(decision) {
+          let buyer = line.history.buyer(by: charge.appAccountToken, asOf: charge.date)
+          return Verdict(
+            owners: [buyer].compactMap { $0.map { line.history.successor(of: $0) } },
+            reason: .token)
+        }
+      }
+    }
+  }
+
+  private static func verdicts(_ rule: OwnershipRule, on charges: [Charge]) -> [Verdict] {
+    charges.map { charge in
+      guard let position = rule.position(of: charge.id) else {
+        preconditionFailure("Both have the charges of one history.")
+      }
+      let decision = rule.decisions[position]
+      return Verdict(owners: [decision.owner].compactMap(\.self), reason: .decision(decision))
+    }
+  }
+
+  /// Row 0 of every policy.
+  private func verdict(_ recorded: Decision, otherwise: () -> Verdict) -> Verdict {
+    guard recorded.rule == .administrator || recorded.renewal.reason == .released else {
+      return otherwise()
+    }
+    return Verdict(owners: [recorded.owner].compactMap(\.self), reason: .decision(recorded))
+  }
+
+  private func owners(
+    of charge: Charge, among submitters: [AccountKey], _ history: EvidenceHistory
+  ) -> [AccountKey] {
+    let present = submitters.filter { !history.isErased($0, by: charge.date) }
+    switch self {
+    case .firstOwnerKeeps: return Array(present.prefix(1))
+    case .latestSubmitterTakes: return Array(present.suffix(1))
+    case .shared, .presentRule, .untilItLapses, .tokenDecides:
+      return present.reduce(into: []) { if !$0.contains($1) { $0.append($1) } }
+    }
+  }
+}
+
+extension EvidenceHistory {
+  /// The accounts of submissions and imports in order, each at every one of them.
+  fileprivate var submitters: [AccountKey] {
+    actions.compactMap { action in
+      switch action.action {
+      case .claim(let claim): successor(of: claim.account)
+      case .importedOverride(let ownerOverride): successor(of: ownerOverride.account)
+      case .ownerOverride: nil
+      }
+    }
+  }
+}

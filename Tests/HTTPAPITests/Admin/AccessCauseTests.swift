@@ -1,0 +1,171 @@
+import HTTPTypes
+import JSONText
+import Subscriptions
+import Testing
+
+@testable import AdminSite
+@testable import HTTPAPI
+
+/// The first sentence of the account page, and the same in the API, for the stories of the demo.
+///
+/// Day 0 is 1 January 2026.
+struct AccessCauseTests {
+  /// A story, and what an account is told at its end.
+  struct Story: Sendable, CustomTestStringConvertible {
+    var name: String
+    var account: String
+    var tell: @Sendable (TestAPI) async throws -> Void
+    var verdict: String
+    var state: String
+    var because: Entitlement.EndReason
+    /// The day on which access ended.
+    var ended: Double
+    var testDescription: String { name }
+  }
+
+  private static let on = Future(isOn: true, end: 30)
+  private static let month = Payment(id: "1", from: 0, to: 30)
+
+  /// Klara's card fails without a word from Apple; leo submits the recovered month.
+  @Sendable private static func recoverLate(_ api: TestAPI) async throws {
+    try await api.claim(month, on, by: "klara", on: 0.1)
+    try await api.claim(Payment(id: "2", from: 50, to: 80, reason: nil), by: "leo", on: 50.1)
+  }
+
+  private static let stories: [Story] = [
+    Story(
+      name: "upgraded by another account", account: "edith",
+      tell: { api in
+        try await api.claim(month, Future(isOn: false, end: 30), by: "edith", on: 10)
+        let upgrade = Payment(id: "2", product: "premium", from: 12, to: 42)
+        try await api.claim(upgrade, by: "felix", on: 12.1)
+        api.live(until: 60)
+      },
+      verdict: "Lost access on 13 Jan 2026: upgraded to premium; the upgrade belongs to felix, who "
+        + "submitted it (edith's auto-renew was off).",
+      state: "expired", because: .replaced, ended: 12),
+    Story(
+      name: "renewed after a lapse by another account", account: "mona",
+      tell: { api in
+        try await api.claim(month, on, by: "mona", on: 0.1)
+        try await api.claim(Payment(id: "2", from: 50, to: 80, reason: nil), by: "nils", on: 50.1)
+      },
+      verdict: "monthly expired on 31 Jan 2026. The purchase of 20 Feb 2026 belongs to nils, who "
+        + "submitted it: auto-renew had lapsed and Apple had not reported a billing retry.",
+      state: "expired", because: .expired, ended: 30),
+    Story(
+      name: "refunded, and the period is over", account: "rita",
+      tell: { api in
+        try await api.claim(month, on, by: "rita", on: 0.1)
+        var refunded = month
+        refunded.revokedOn = 5
+        try await api.deliver(Notice("REFUND", nil, refunded, on: 5.1))
+        api.live(until: 90)
+      },
+      verdict: "Refunded by Apple on 6 Jan 2026.", state: "revoked", because: .refunded, ended: 5),
+    Story(
+      name: "refunded within the period", account: "xenia",
+      tell: { api in
+        try await api.claim(month, on, by: "xenia", on: 0.1)
+        var refunded = month
+        refunded.revokedOn = 5
+        try await api.deliver(Notice("REFUND", nil, refunded, on: 5.1))
+      },
+      verdict: "Refunded by Apple on 6 Jan 2026.", state: "revoked", because: .refunded, ended: 5),
+    Story(
+      name: "corrected by late evidence", account: "leo",
+      tell: { api in
+        try await recoverLate(api)
+        let recovered = Payment(id: "2", from: 50, to: 80, reason: "RENEWAL")
+        try await api.deliver(
+          Notice(
+            "DID_RENEW", "BILLING_RECOVERY", recovered, Future(isOn: true, end: 80), on: 50.05),
+          on: 53)
+        api.live(until: 99)
+      },
+      verdict:
+        "Had premium 20–23 Feb 2026; moved to klara when Apple's late renewal notice arrived.",
+      state: "revoked", because: .moved, ended: 53),
+    Story(
+      name: "transferred by an administrator", account: "leo",
+      tell: { api in
+        try await recoverLate(api)
+        api.live(until: 51)
+        let owner: JSONValue = ["account_id": "klara", "reason": "Hers."]
+        _ = try await api.call(.post, "/v1/transactions/2/owner", owner, as: .admin)
+      },
+      verdict: "Had premium 20–21 Feb 2026; moved to klara by an administrator.",
+      state: "revoked", because: .moved, ended: 51),
+    Story(
+      name: "expired", account: "olga",
+      tell: { api in
+        try await api.claim(month, Future(isOn: false, end: 30), by: "olga", on: 10)
+        api.live(until: 40)
+      },
+      verdict: "monthly expired on 31 Jan 2026: auto-renew was off.", state: "expired",
+      because: .expired, ended: 30),
+    Story(
+      name: "in billing retry", account: "karin",
+      tell: { api in
+        try await api.claim(
+          month, Future(isOn: true, end: 30, isInRetry: true), by: "karin", on: 31)
+      },
+      verdict: "monthly could not be charged on 31 Jan 2026; access is suspended while Apple "
+        + "retries.",
+      state: "in_billing_retry", because: .billing, ended: 30),
+  ]
+
+  @Test(arguments: stories)
+  func `the page and the API say why access ended`(story: Story) async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.describe("premium", "premium")
+      try await story.tell(api)
+
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/accounts/\(story.account)")
+      let verdict = page.text.firstMatch(of: /<p class="verdict [a-z]+">([^<]*)/)?.1
+      let text = verdict.map { $0.replacing("&#39;", with: "'") } ?? ""
+      #expect(text.hasPrefix(story.verdict), "\(text)")
+
+      let path = "/v1/accounts/\(story.account)/entitlements"
+      for answer in [
+        try await api.get(path)["entitlements"],
+        try await api.get("\(path)?at=\(api.api.now())")["entitlements"],
+      ] {
+        let entitlement = answer?[0]
+        #expect(answer?.array?.count == 1)
+        #expect(entitlement?["active"]?.bool == false)
+        #expect(entitlement?["state"]?.string == story.state)
+        #expect(entitlement?["ended_because"]?.string == story.because.rawValue)
+        #expect(entitlement?["ended_at"]?.string == storyDay(story.ended).description)
+      }
+    }
+  }
+
+  @Test func `a grant ends on its day, or is revoked before`() async throws {
+    try await TestAPI.run { api in
+      var ids: [String] = []
+      for account in ["gina", "hugo"] {
+        _ = try await api.call(.put, "/v1/accounts/\(account)")
+        let grant: JSONValue = [
+          "account_id": .string(account), "entitlement": "pro",
+          "expires_at": "2026-01-03T00:00:00Z", "reason": "r",
+        ]
+        let given = try await api.call(.post, "/v1/grants", grant, as: .admin)
+        ids.append(try #require(given["grant_id"]?.string))
+      }
+      func reason(_ account: String) async throws -> String? {
+        let answer = try await api.get("/v1/accounts/\(account)/entitlements")
+        return answer["entitlements"]?[0]["ended_because"]?.string
+      }
+      #expect(try await reason("gina") == nil)
+      api.live(until: 1)
+      #expect(
+        try await api.call(.delete, "/v1/grants/\(ids[1])?reason=r", as: .admin).status == 200)
+      api.live(until: 2)
+      #expect(try await reason("gina") == "grant_ended")
+      #expect(try await reason("hugo") == "grant_revoked")
+    }
+  }
+}
