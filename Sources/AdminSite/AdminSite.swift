@@ -42,7 +42,7 @@ package struct AdminSite: Site {
       .get("/admin/reports/{name}", use: reports.show)
       .get("/admin/reports/{name}/transactions", use: reports.items)
       .get("/admin/search", use: SearchController(api: api).show)
-      .get("/admin/accounts", use: accounts.show)
+      .get("/admin/accounts", use: CustomerListController(api: api).show)
       .get("/admin/accounts/{account_id}", use: accounts.show)
       .get("/admin/original-transactions/{original_transaction_id}", use: lines.show)
       .get("/admin/unclaimed", use: queues.unclaimed)
