@@ -107,9 +107,18 @@ CREATE TABLE account (
     -- The moment as of which entitlements were published last; never moves back.
     published_at      timestamptz,
     -- The account that it was merged into, which gets later submissions and orders.
-    merged_into_key   uuid
+    merged_into_key   uuid,
+    -- What the app calls the customer, for the administrators' search. Deleted when the account is
+    -- erased; not in entries, events or other tables.
+    label             text        CHECK (length(label) BETWEEN 1 AND 255),
+    email             text        CHECK (length(email) BETWEEN 1 AND 255)
 );
 COMMENT ON TABLE account IS 'Accounts, by the IDs that the app gives them. [by account_id]';
+-- For the list of customers, and the search by the beginning of a name.
+CREATE INDEX account_by_time ON account (created_at, account_id);
+CREATE INDEX account_by_name ON account (lower(account_id) text_pattern_ops);
+CREATE INDEX account_by_label ON account (lower(label) text_pattern_ops) WHERE label IS NOT NULL;
+CREATE INDEX account_by_email ON account (lower(email) text_pattern_ops) WHERE email IS NOT NULL;
 
 CREATE TABLE account_by_key (
     account_key uuid        NOT NULL PRIMARY KEY,

@@ -41,7 +41,7 @@ package struct AdminSite: Site {
       .post("/admin/logout", use: login.logOut)
       .get("/admin", use: OverviewPageController(api: api).show)
       .get("/admin/search", use: SearchController(api: api).show)
-      .get("/admin/accounts", use: accounts.show)
+      .get("/admin/accounts", use: CustomerListController(api: api).show)
       .get("/admin/accounts/{account_id}", use: accounts.show)
       .get("/admin/original-transactions/{original_transaction_id}", use: lines.show)
 

@@ -57,6 +57,12 @@ package struct API: Sendable {
     self.now = now
   }
 
+  /// Asks Apple for the transactions of an order, by the ID in Apple's email to the customer; nil
+  /// without a key.
+  package func transactions(ofAppleOrder id: String) async throws -> [TransactionKey]? {
+    try await intake.transactions(ofAppleOrder: id)
+  }
+
   /// Makes the application, a `Service` that is not yet running.
   ///
   /// On graceful shutdown it accepts no new connections and finishes the requests in flight. With

@@ -165,6 +165,9 @@ package struct RequestBody: RequestFields {
     .invalid(name, json[name] == nil ? "is missing" : "must not be null")
   }
 
+  /// Whether the body has a member, which may be null.
+  func names(_ field: TextField) -> Bool { self[field.name] != nil }
+
   func required<Value>(_ name: String, _ value: Value?) throws -> Value {
     guard let value else { throw missing(name) }
     return value
@@ -245,6 +248,8 @@ package struct TextField: Sendable {
   package static let entitlements = TextField(name: "entitlements", maximumLength: 255)
   package static let subscriptionGroup = TextField(name: "subscription_group", maximumLength: 255)
   package static let displayName = TextField(name: "display_name", maximumLength: 255)
+  package static let label = TextField(name: "label", maximumLength: 255)
+  package static let email = TextField(name: "email", maximumLength: 255)
 
   /// Returns the text if it is valid for the field.
   package func checked(_ text: String) throws -> String {

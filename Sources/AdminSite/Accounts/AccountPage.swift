@@ -159,6 +159,9 @@ struct AccountPageController: Controller {
       Property("Ledger key", account.key.rawValue.uuidString.lowercased(), isCode: true),
       Property("First seen", account.createdAt),
     ]
+      + [("Label", account.label), ("Email", account.email)].compactMap { label, value in
+        value.map { Property(label, $0) }
+      }
   }
 
   // MARK: Rows

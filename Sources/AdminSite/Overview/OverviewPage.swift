@@ -16,6 +16,7 @@ struct OverviewPageController: Controller {
     let answers = await OverviewAnswers.ask(api.reportCoordinator)
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)
     if !answers.working.isEmpty { frame.refreshSeconds = ReportPageController.refreshSeconds }
+    let customers = try await CustomerListController(api: api).latest(5)
     let charts = answers.tables[.active].map { ReportCharts(table: $0).pictures } ?? []
     return PageRenderer.response(
       (
@@ -23,6 +24,13 @@ struct OverviewPageController: Controller {
         activeChart: charts.first ?? Chart(linesOf: Self.nothing("Active subscriptions")),
         movementChart: charts.dropFirst().first
           ?? Chart(linesOf: Self.nothing("Subscriber movement")),
+        customers: customers.map { customer in
+          (
+            at: Moment(customer.account.createdAt), id: customer.account.id,
+            href: AdminURL.account(customer.account.id), name: customer.name,
+            entitlements: customer.entitlementNames
+          )
+        }, customersHref: AdminURL.customers,
         recentActions: answers.recentActions, actionsHref: AdminURL.report(Report.audit.name)
       ), "overview")
   }

@@ -7,6 +7,7 @@ package enum AdminURL {
   static let overview = "/admin"
   static let login = "/admin/login"
   static let logout = "/admin/logout"
+  static let customers = "/admin/accounts"
   static let unclaimed = "/admin/unclaimed"
   static let parked = "/admin/parked"
   static let rejected = "/admin/rejected"

@@ -47,7 +47,7 @@ struct PageRenderer: Sendable {
     guard role == .admin else { return [(nil, [item("Search", AdminURL.search(""))])] }
     let count = parked >= mostCounted ? "\(mostCounted)+" : "\(parked)"
     return [
-      (nil, [item("Overview", AdminURL.overview)]),
+      (nil, [item("Overview", AdminURL.overview), item("Customers", AdminURL.customers)]),
       (
         "Queue",
         [
@@ -112,6 +112,7 @@ extension PageRenderer {
     ("badge", PackageResources.badge_mustache),
     ("cell", PackageResources.cell_mustache),
     ("chart", PackageResources.chart_mustache),
+    ("customers", PackageResources.customers_mustache),
     ("csrf", PackageResources.csrf_mustache),
     ("done", PackageResources.done_mustache),
     ("drill-down", PackageResources.drill_down_mustache),

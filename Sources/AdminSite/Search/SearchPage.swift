@@ -5,7 +5,8 @@ import HummingbirdCore
 import LedgerStorage
 import Subscriptions
 
-/// The search page, with one indexed look-up of the complete value per kind of identifier.
+/// The search page: one indexed look-up of the complete value per kind of identifier; without a
+/// hit, accounts by the beginning of their names, and the order that Apple's email names.
 struct SearchController: Controller {
   let api: API
 
@@ -20,19 +21,72 @@ struct SearchController: Controller {
     guard let query, !query.isEmpty else {
       return try await page(context, query: nil, hits: [])
     }
-    let hits = try await hits(of: query)
+    var hits = try await hits(of: query)
+    if hits.isEmpty { hits = try await accounts(beginningWith: query) }
+    var note: String?
+    if hits.isEmpty { (hits, note) = await orderHits(query) }
     if let hit = hits.first, hits.count == 1 { return .redirect(to: hit.href, type: .normal) }
-    return try await page(context, query: query, hits: hits)
+    return try await page(context, query: query, hits: hits, note: note)
   }
 
-  private func page(_ context: APIContext, query: String?, hits: [Hit]) async throws
-    -> Response
+  private func page(_ context: APIContext, query: String?, hits: [Hit], note: String? = nil)
+    async throws -> Response
   {
     var frame = try await pages.frame("Search", context)
     frame.searchText = query ?? ""
     return PageRenderer.response(
-      (page: frame, query: query, hits: hits, isWithoutHits: query != nil && hits.isEmpty), "search"
+      (
+        page: frame, query: query, hits: hits, note: note,
+        isWithoutHits: query != nil && hits.isEmpty
+      ), "search")
+  }
+
+  private static let mostAccounts = 50
+
+  private func accounts(beginningWith text: String) async throws -> [Hit] {
+    guard (try? TextField.accountID.checked(text)) != nil else { return [] }
+    return try await ledger.accounts.accounts(beginningWith: text, limit: Self.mostAccounts)
+      .map(hit)
+  }
+
+  private func hit(_ account: Account) -> Hit {
+    (
+      kind: "Account", title: account.id, href: AdminURL.account(account.id),
+      detail:
+        ([account.label, account.email].compactMap(\.self)
+        + ["First seen \(Moment(account.createdAt).text)."]).joined(separator: " · "),
+      badges: []
     )
+  }
+
+  /// Asks Apple if a text looks like an order ID: an M, then letters and digits.
+  ///
+  /// - Returns: The charges, or why there are none.
+  private func orderHits(_ text: String) async -> (hits: [Hit], note: String?) {
+    let id = text.uppercased()
+    guard id.wholeMatch(of: /M[0-9A-Z]{6,24}/) != nil, id.contains(/[0-9]/) else {
+      return ([], nil)
+    }
+    do {
+      guard let transactions = try await api.transactions(ofAppleOrder: id) else {
+        return ([], "Apple's order IDs need a key for the App Store Server API.")
+      }
+      var hits: [Hit] = []
+      for id in Set(transactions.map(\.transactionID)).sorted() {
+        hits += try await charges(of: id, besides: [])
+      }
+      let ids = Set(transactions.map(\.transactionID.rawValue)).sorted().joined(separator: ", ")
+      return (
+        hits,
+        hits.isEmpty
+          ? transactions.isEmpty
+            ? "Apple has no order with this ID for the configured apps."
+            : "Apple has this order (transaction \(ids)), but it was never submitted or reported."
+          : nil
+      )
+    } catch {
+      return ([], "Apple could not be asked about this order: \(error)")
+    }
   }
 
   private func hits(of text: String) async throws -> [Hit] {
@@ -40,11 +94,7 @@ struct SearchController: Controller {
     guard (try? TextField.accountID.checked(text)) != nil else { return [] }
     var hits: [Hit] = []
     if let account = try await ledger.accounts.account(text) {
-      hits.append(
-        (
-          kind: "Account", title: account.id, href: AdminURL.account(account.id),
-          detail: "First seen \(Moment(account.createdAt).text).", badges: []
-        ))
+      hits.append(hit(account))
     }
     let originalID = OriginalTransactionID(text)
     let lines = try await ledger.ownership.environments(of: originalID).map {

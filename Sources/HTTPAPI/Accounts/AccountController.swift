@@ -8,9 +8,19 @@ import Subscriptions
 struct AccountController: Controller {
   let api: API
 
+  /// Creates the account if it is new, and takes over the names in the body, if there is one.
   func put(_ request: Request, context: APIContext) async throws -> Response {
-    Response(
-      try await ledger.accounts.findOrCreateAccount(try context.parameter(.accountID), at: now()))
+    let id = try context.parameter(.accountID)
+    let bytes = try await request.collectJSON()
+    let body = bytes.readableBytes == 0 ? nil : try RequestBody(bytes)
+    let (label, email) = (try body?.text(.label), try body?.text(.email))
+    var account = try await ledger.accounts.findOrCreateAccount(id, at: now())
+    if let body, body.names(.label) || body.names(.email) {
+      account = try await ledger.accounts.setNames(
+        label: body.names(.label) ? label : account.label,
+        email: body.names(.email) ? email : account.email, of: account)
+    }
+    return Response(account)
   }
 
   func show(_ request: Request, context: APIContext) async throws -> Response {
@@ -91,6 +101,8 @@ extension Account: JSONObjectWritable {
     json.member("account_id", id)
     json.member("app_account_token", appAccountToken)
     json.member("created_at", createdAt)
+    json.memberIfPresent("label", label)
+    json.memberIfPresent("email", email)
   }
 }
 

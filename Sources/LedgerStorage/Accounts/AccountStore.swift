@@ -10,6 +10,9 @@ package struct Account: Hashable, Sendable {
   package let createdAt: Timestamp
   /// The account that this one was merged into.
   package var mergedInto: AccountKey?
+  /// What the app calls the customer.
+  package var label: String?
+  package var email: String?
 
   /// The ID that replaces the app's own when the account is erased.
   static func pseudonym(of key: AccountKey) -> String {
@@ -32,6 +35,59 @@ package struct AccountStore: LedgerStore {
     return try await database.withTransaction { transaction in
       try await createAccount(id, at: now, in: transaction)
     }
+  }
+
+  /// Replaces what the app calls the customer.
+  ///
+  /// - Throws: ``LedgerError/erasedAccount(_:)``, ``LedgerError/unknownAccount(_:)``.
+  package func setNames(label: String?, email: String?, of account: Account) async throws -> Account
+  {
+    guard !account.isErased else { throw LedgerError.erasedAccount(account.id) }
+    guard (label, email) != (account.label, account.email) else { return account }
+    // An erasure may have taken the ID away.
+    let updated = try await database.query(
+      """
+      UPDATE tenure.account SET label = \(label), email = \(email)
+      WHERE account_id = \(account.id) AND account_key = \(account.key)
+      """)
+    guard updated.affectedRows == 1 else { throw LedgerError.unknownAccount(account.id) }
+    var account = account
+    (account.label, account.email) = (label, email)
+    return account
+  }
+
+  /// Reads the accounts whose ID, label or email begins with a text, whatever the case.
+  package func accounts(beginningWith text: String, limit: Int) async throws -> [Account] {
+    func begins(_ column: SQL) -> SQL {
+      // A range instead of LIKE: it needs no escapes, and prepared statements use the index.
+      """
+      (SELECT \(Self.columns) FROM tenure.account
+      WHERE lower(\(column)) ~>=~ lower(\(text))
+        AND lower(\(column)) ~<~ (lower(\(text)) || chr(1114111))
+      ORDER BY lower(\(column)) USING ~<~ LIMIT \(limit))
+      """
+    }
+    return try await database.query(
+      """
+      \(begins("account_id")) UNION \(begins("label")) UNION \(begins("email"))
+      ORDER BY account_id LIMIT \(limit)
+      """
+    ).decodeAccounts()
+  }
+
+  /// Reads accounts by the dates of their creation, latest first, after `last`.
+  package func latestAccounts(
+    since: Timestamp? = nil, after last: (createdAt: Timestamp, id: String)? = nil, limit: Int
+  ) async throws -> [Account] {
+    let begin = since.map { "created_at >= \($0)" as SQL } ?? "true"
+    let rest =
+      last.map { "(created_at, account_id) < (\($0.createdAt), \($0.id))" as SQL } ?? "true"
+    return try await database.query(
+      """
+      SELECT \(Self.columns) FROM tenure.account WHERE \(begin) AND \(rest)
+      ORDER BY created_at DESC, account_id DESC LIMIT \(limit)
+      """
+    ).decodeAccounts()
   }
 
   /// The account that new submissions and orders go to: follows merges, any number of them.
@@ -92,17 +148,15 @@ package struct AccountStore: LedgerStore {
     return Account(id: id, key: key, appAccountToken: token, createdAt: now)
   }
 
+  private static let columns: SQL =
+    "account_id, account_key, app_account_token, created_at, merged_into_key, label, email"
+
   static func select(account id: String) -> SQL {
-    """
-    SELECT account_key, app_account_token, created_at, merged_into_key FROM tenure.account
-    WHERE account_id = \(id)
-    """
+    "SELECT \(columns) FROM tenure.account WHERE account_id = \(id)"
   }
 
   func account(from rows: Rows, id: String) throws -> Account? {
-    try rows.decodeFirst(AccountKey.self, UUID.self, Timestamp.self, AccountKey?.self).map {
-      Account(id: id, key: $0, appAccountToken: $1, createdAt: $2, mergedInto: $3)
-    }
+    try rows.decodeAccounts().first
   }
 
   /// The number of parked jobs and webhook deliveries, each counted up to `limit`.
@@ -163,6 +217,18 @@ package struct AccountStore: LedgerStore {
       """
     ).decode(Int64.self, String.self, AccountKey?.self, String.self).map { id, beginning, _, data in
       (id: id, text: FeedPage.event(beginning, of: name, data))
+    }
+  }
+}
+
+extension Rows {
+  fileprivate func decodeAccounts() throws -> [Account] {
+    try decode(
+      String.self, AccountKey.self, UUID.self, Timestamp.self, AccountKey?.self, String?.self,
+      String?.self
+    ).map {
+      Account(
+        id: $0, key: $1, appAccountToken: $2, createdAt: $3, mergedInto: $4, label: $5, email: $6)
     }
   }
 }

@@ -60,8 +60,12 @@ struct ErasureTests {
 
   @Test func `nothing has the name any more, and every chain is as it was`() async throws {
     try await withAnna { ledger in
+      let account = try #require(try await ledger.accounts.account(name))
+      _ = try await ledger.accounts.setNames(label: "Ms \(name)", email: "\(name)@x", of: account)
       let before = try await places(of: name, in: ledger)
-      #expect(before.contains("account.account_id"))
+      for column in ["account_id", "label", "email"] {
+        #expect(before.contains("account.\(column)"))
+      }
       #expect(before.contains("holding.account_id"))
       #expect(before.contains("published_entitlement.account_id"))
       let hashes = try await chain(ledger)

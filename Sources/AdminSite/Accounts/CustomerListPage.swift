@@ -1,0 +1,242 @@
+import Foundation
+import HTTPAPI
+import HTTPTypes
+import Hummingbird
+import HummingbirdCore
+import JSONText
+import LedgerStorage
+import Subscriptions
+
+/// The customers, latest first, with filters: a page, and a CSV file of all that match.
+///
+/// Accounts are read in batches by the date of their creation, and their entitlements are computed
+/// as for the API: nothing is stored for the filters.
+struct CustomerListController: Controller {
+  let api: API
+
+  struct Customer: Sendable {
+    var account: Account
+    var entitlements: [Entitlement]
+
+    var name: String? {
+      let names = [account.label, account.email].compactMap(\.self)
+      return names.isEmpty ? nil : names.joined(separator: " · ")
+    }
+
+    var entitlementNames: String {
+      entitlements.isEmpty
+        ? "no entitlements"
+        : entitlements.map { "\($0.name) (\(Badge($0).text.lowercased()))" }.joined(separator: ", ")
+    }
+  }
+
+  private struct Filter: Sendable {
+    private static let none = "none"
+    static let states = Entitlement.State.allCases.map(\.rawValue) + [none]
+
+    var state: String?
+    var product: ProductID?
+    /// The first day on which the account was seen.
+    var since: Timestamp?
+    let query: [(name: String, value: String)]
+
+    init(_ fields: EncodedFields) throws {
+      func value(_ name: String) -> String? {
+        fields[name]?.rawValue.trimmingCharacters(in: .whitespaces).nonEmpty
+      }
+      state = value("state")
+      guard state.map(Self.states.contains) ?? true else {
+        throw Problem.invalid("state", "must be one of \(Self.states.joined(separator: ", "))")
+      }
+      product = value("product_id").map { ProductID($0) }
+      since = try value("since").map { day in
+        guard let since = Timestamp(rfc3339: "\(day)T00:00:00Z") else {
+          throw Problem.invalid("since", "must be a date such as 2026-12-31")
+        }
+        return since
+      }
+      query = ["state", "product_id", "since"].compactMap { name in value(name).map { (name, $0) } }
+    }
+
+    func matches(_ customer: Customer) -> Bool {
+      guard !customer.account.isErased else { return false }
+      let held = customer.entitlements.filter { product == nil || $0.productID == product }
+      return switch state {
+      case nil: product == nil || !held.isEmpty
+      case Self.none: held.isEmpty
+      case let state: held.contains { $0.state.rawValue == state }
+      }
+    }
+  }
+
+  private static let batch = 500
+  /// Accounts read for one page at most, because few may match.
+  private static let mostRead = 5000
+
+  @Sendable
+  func show(_ request: Request, context: APIContext) async throws -> Response {
+    let fields = EncodedFields(query: request.uri)
+    // A browser removes some IDs from paths.
+    if fields["id"] != nil {
+      return try await AccountPageController(api: api).show(request, context: context)
+    }
+    let filter = try Filter(fields)
+    if fields["format"]?.rawValue == "csv" { return csv(filter) }
+    let path = AdminURL.page(AdminURL.customers, query: filter.query)
+    let part = try PagePart(request.uri, of: path)
+    var (place, found, read): (TimedPlace<String>?, [Customer], Int) = (try part.place(), [], 0)
+    var isAtEnd = false
+    while !isAtEnd, found.count < part.limit, read < Self.mostRead {
+      let batch = try await customers(filter, after: place, limit: Self.batch)
+      isAtEnd = batch.count < Self.batch
+      read += batch.count
+      for customer in batch {
+        guard found.count < part.limit else {
+          isAtEnd = false
+          break
+        }
+        place = Self.place(customer.account)
+        if filter.matches(customer) { found.append(customer) }
+      }
+    }
+    var frame = try await pages.frame("Customers", at: AdminURL.customers, context)
+    frame.actions = [
+      PageLink(
+        label: "CSV",
+        href: AdminURL.page(AdminURL.customers, query: filter.query + [("format", "csv")]))
+    ]
+    return PageRenderer.response(
+      (
+        page: frame, action: AdminURL.customers, fields: form(filter), table: table(found),
+        paging: part.paging(shown: found.count, next: isAtEnd ? nil : place)
+      ), "customers")
+  }
+
+  /// The latest customers.
+  func latest(_ count: Int) async throws -> [Customer] {
+    let found = try await customers(nil, after: nil, limit: 4 * count)
+    return Array(found.filter { !$0.account.isErased }.prefix(count))
+  }
+
+  private func customers(_ filter: Filter?, after place: TimedPlace<String>?, limit: Int)
+    async throws -> [Customer]
+  {
+    let accounts = try await ledger.accounts.latestAccounts(
+      since: filter?.since, after: place.map { ($0.at, $0.id) }, limit: limit)
+    guard !accounts.isEmpty else { return [] }
+    let held = try await entitlements.entitlements(of: accounts.map(\.id), now: now())
+    return zip(accounts, held).map { Customer(account: $0, entitlements: $1) }
+  }
+
+  private static func place(_ account: Account) -> TimedPlace<String> {
+    TimedPlace(at: account.createdAt, id: account.id)
+  }
+
+  // MARK: Page
+
+  private func form(_ filter: Filter) -> [FormField] {
+    func options(_ values: [String], _ chosen: String?, _ label: (String) -> String)
+      -> [(value: String, label: String, isSelected: Bool)]
+    {
+      [("", "Any", chosen == nil)] + values.map { ($0, label($0), $0 == chosen) }
+    }
+    return [
+      FormField(
+        id: "state", name: "state", label: "State", isSelect: true,
+        options: options(Filter.states, filter.state) { state in
+          let words = state.replacing("_", with: " ")
+          return state == "none"
+            ? "No entitlement" : words.prefix(1).uppercased() + words.dropFirst()
+        }),
+      FormField(
+        id: "product", name: "product_id", label: "Product", isSelect: true,
+        options: options(
+          catalogue.products.map(\.id.rawValue), filter.product?.rawValue, { $0 })),
+      FormField(
+        id: "since", name: "since", label: "First seen since", isInput: true, type: "date",
+        value: filter.since.map { String($0.description.prefix(10)) } ?? ""),
+    ]
+  }
+
+  private func table(_ customers: [Customer]) -> DataTable {
+    DataTable(
+      caption: "Customers",
+      columns: ["Account", "First seen", "Entitlements", "Products", "Access until or ended"].map {
+        DataColumn(label: $0)
+      },
+      rows: customers.map { customer in
+        DataRow(cells: [
+          DataCell(
+            text: customer.account.id, href: AdminURL.account(customer.account.id),
+            isHeading: true, isCode: true, note: customer.name),
+          DataCell(text: Moment(customer.account.createdAt).text),
+          DataCell(text: customer.entitlements.isEmpty ? "" : customer.entitlementNames),
+          DataCell(text: customer.productNames),
+          DataCell(
+            text: customer.entitlements.compactMap(\.accessEndsAt).max().map { $0.dayName } ?? ""),
+        ])
+      },
+      emptyText: "No customers for these filters.", note: nil)
+  }
+
+  // MARK: CSV
+
+  private static let columns = [
+    "account_id", "label", "email", "created_at", "entitlement", "state", "product_id",
+    "access_ends_at", "ended_because",
+  ]
+
+  /// One row for each entitlement, and one for an account without any.
+  private func csv(_ filter: Filter) -> Response {
+    Response(
+      status: .ok,
+      headers: [
+        .contentType: "text/csv; charset=utf-8",
+        .contentDisposition: "attachment; filename=\"customers.csv\"",
+      ],
+      body: ResponseBody { writer in
+        try await write(filter, to: &writer)
+        try await writer.finish(nil)
+      })
+  }
+
+  @concurrent
+  private func write(_ filter: Filter, to writer: inout any ResponseBodyWriter) async throws {
+    try await writer.write(Self.lines([Self.columns]))
+    var place: TimedPlace<String>?
+    while true {
+      let batch = try await customers(filter, after: place, limit: Self.batch)
+      try await writer.write(Self.lines(batch.filter(filter.matches).flatMap(\.rows)))
+      guard batch.count == Self.batch, let last = batch.last else { return }
+      place = Self.place(last.account)
+    }
+  }
+
+  private static func lines(_ rows: [[String?]]) -> ByteBuffer {
+    ByteBuffer(
+      string: rows.map { row in
+        row.map { ($0 ?? "").csvField(guardsFormulas: true) }.joined(separator: ",") + "\r\n"
+      }.joined())
+  }
+}
+
+extension CustomerListController.Customer {
+  fileprivate var productNames: String {
+    Set(entitlements.compactMap(\.productID)).sorted().map(\.rawValue).joined(separator: ", ")
+  }
+
+  fileprivate var rows: [[String?]] {
+    let start = [account.id, account.label, account.email, account.createdAt.description]
+    guard !entitlements.isEmpty else { return [start + Array(repeating: nil, count: 5)] }
+    return entitlements.map { entitlement in
+      start + [
+        entitlement.name, entitlement.state.rawValue, entitlement.productID?.rawValue,
+        entitlement.accessEndsAt?.description, entitlement.endedBecause?.rawValue,
+      ]
+    }
+  }
+}
+
+extension String {
+  fileprivate var nonEmpty: String? { isEmpty ? nil : self }
+}
