@@ -2095,7 +2095,7 @@ BEGIN
                 charge_change
             TO tenure_program;
         -- What is recorded stays: only what changes in the life of a row may be updated.
-        GRANT UPDATE (published_at, merged_into_key) ON account TO tenure_program;
+        GRANT UPDATE (published_at, merged_into_key, label, email) ON account TO tenure_program;
         GRANT UPDATE (account_id, erased_at, id_salt, merged_into_key, merged_at)
             ON account_by_key TO tenure_program;
         GRANT UPDATE (account_key)

@@ -20,7 +20,7 @@ struct TamperingTests {
     "ledger_entry": [], "original_transaction": ["repeated", "repeated_as_of", "repeated_by"],
     "store_transaction": [], "renewal_status": [], "ownership_action": [],
     "original_transaction_link": [], "charge_lookup": [], "account_original_transaction": [],
-    "holding": [], "account": ["created_at", "published_at"], "account_by_key": [],
+    "holding": [], "account": ["created_at", "published_at", "label", "email"], "account_by_key": [],
     "account_by_token": [], "purchase_order": [], "purchase_order_account": [],
     "account_grant": ["reason", "submission_id", "environment", "original_transaction_id"],
     "account_grant_account": [],

@@ -8,7 +8,7 @@ import Testing
 struct PrivilegeTests {
   /// What it may do with each table besides reading it, and the columns that it may update.
   private static let rights = """
-    account | INSERT DELETE | merged_into_key, published_at
+    account | INSERT DELETE | email, label, merged_into_key, published_at
     account_by_key | INSERT | account_id, erased_at, id_salt, merged_at, merged_into_key
     account_by_token | INSERT
     account_chain |
