@@ -20,6 +20,10 @@ package enum BodyLimit {
 
 extension Request {
   package func json(upTo limit: Int = BodyLimit.small) async throws -> RequestBody {
+    try RequestBody(try await collectJSON(upTo: limit))
+  }
+
+  func collectJSON(upTo limit: Int = BodyLimit.small) async throws -> ByteBuffer {
     // A body without a Content-Type is taken for JSON (RFC 9110, section 8.3).
     if let mediaType, mediaType != "application/json", !mediaType.rawValue.hasSuffix("+json") {
       throw Problem(
@@ -29,7 +33,7 @@ extension Request {
     guard encoding.isASCII, ExactText(encoding.lowercased()) == "identity" else {
       throw Problem(.unsupportedMediaType, "Send the body without a `Content-Encoding`.")
     }
-    return try RequestBody(try await wholeBody(upTo: limit))
+    return try await wholeBody(upTo: limit)
   }
 
   /// Reads the body within the shared ``BodyBudget``.
