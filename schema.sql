@@ -131,7 +131,7 @@ CREATE TABLE account_by_key (
     merged_into_key uuid,
     merged_at   timestamptz,
     -- Hashed with the account id in the account's entries, and deleted when the account is erased:
-    -- from then on nobody can test whether an id was this account's.
+    -- from then on it can't be tested whether an id was this account's.
     id_salt     uuid        DEFAULT gen_random_uuid(),
     CONSTRAINT account_by_key_merged
         CHECK (merged_at IS NULL OR merged_into_key IS NOT NULL)
@@ -1894,6 +1894,9 @@ COMMENT ON TABLE account_entry IS
     'Entries about accounts, append-only and chained by hash. [by account_key]';
 -- For the audit of deliveries, from the charge.
 CREATE INDEX account_entry_of_delivery ON account_entry (row_id) WHERE kind = 'delivery';
+-- For seal(), which compares an order or a grant with its last entry.
+CREATE INDEX account_entry_of_row ON account_entry (account_key, row_id, number)
+    WHERE kind IN ('purchase_order', 'account_grant');
 
 -- The rows that accounts' entries vouch for, in the form of their entries: columns of work (attempts,
 -- next attempts) are left out, and moments are seconds since 1970, which no session's settings change.
@@ -2005,6 +2008,7 @@ BEGIN
     IF entry_kind IN ('purchase_order', 'account_grant') AND entry_body = coalesce((
             SELECT body FROM account_entry
             WHERE account_key = chain AND kind = entry_kind AND row_id = entry_row
+                AND kind IN ('purchase_order', 'account_grant')
             ORDER BY number DESC LIMIT 1), '{}')
     THEN
         RETURN;

@@ -2,7 +2,7 @@ import Foundation
 import LedgerStorage
 import Subscriptions
 
-/// The operator's place for checkpoints, out of reach of whoever owns the database.
+/// The operator's place for checkpoints, out of reach of the database's owner.
 package enum CheckpointKeeper: Sendable {
   case none
   /// Each checkpoint is appended as a line of JSON.

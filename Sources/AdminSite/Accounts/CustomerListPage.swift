@@ -213,10 +213,7 @@ struct CustomerListController: Controller {
   }
 
   private static func lines(_ rows: [[String?]]) -> ByteBuffer {
-    ByteBuffer(
-      string: rows.map { row in
-        row.map { ($0 ?? "").csvField(guardsFormulas: true) }.joined(separator: ",") + "\r\n"
-      }.joined())
+    ByteBuffer(string: rows.map { $0.csvLine(guardsFormulas: true) }.joined())
   }
 }
 

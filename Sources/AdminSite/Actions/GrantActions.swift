@@ -3,6 +3,7 @@ import HTTPAPI
 import HTTPTypes
 import Hummingbird
 import HummingbirdCore
+import JSONText
 import LedgerStorage
 import Subscriptions
 
@@ -30,7 +31,7 @@ struct GrantController: ActionController {
         warnings: try await warnings(about: name, for: account),
         unseen: [
           // A double click on the confirmation grants once.
-          ("grant_id", UUID().uuidString.lowercased()),
+          ("grant_id", UUID().text),
           // The day that was confirmed, also if midnight passes.
           ("confirmed_day", lastDay.map { String($0.description.prefix(10)) } ?? ""),
         ])
@@ -135,7 +136,7 @@ struct RevocationController: ActionController {
   func form(for stored: StoredGrant) -> ActionForm {
     ActionForm(
       title: "Revoke grant",
-      action: AdminURL.revocation(ofGrant: stored.grant.id.uuidString.lowercased()),
+      action: AdminURL.revocation(ofGrant: stored.grant.id.text),
       lead: "The account loses this entitlement unless a purchase or another grant provides it.",
       properties: [
         Property("Account", stored.accountID, isCode: true),

@@ -6,8 +6,8 @@ package import Secrets
 
 /// A reverse proxy that signs people in, such as oauth2-proxy or Cloudflare Access.
 ///
-/// It is believed only if it calls from one of its addresses and sends the secret, so header fields
-/// that somebody makes up have no effect.
+/// It is believed only if it calls from one of its addresses and sends the secret, so made-up
+/// header fields have no effect.
 package struct TrustedProxy: Sendable {
   /// The header field with the secret that the proxy adds.
   package static let secretField = "X-Tenure-Proxy-Secret"

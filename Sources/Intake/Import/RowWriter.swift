@@ -40,9 +40,7 @@ package struct RowWriter: ~Copyable {
   package mutating func write(_ values: [String?]) throws {
     switch format {
     case .csv:
-      let guards = guardsFormulas
-      text +=
-        values.map { ($0 ?? "").csvField(guardsFormulas: guards) }.joined(separator: ",") + "\r\n"
+      text += values.csvLine(guardsFormulas: guardsFormulas)
     case .jsonl:
       text += Self.object(columns, values) + "\n"
     }

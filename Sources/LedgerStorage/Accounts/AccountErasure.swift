@@ -50,8 +50,8 @@ extension AccountStore {
     let (key, erasure) = try await database.withTransaction {
       transaction -> (AccountKey, Erasure) in
       guard
-        let account = try await account(
-          from: transaction.query(Self.select(account: accountID)), id: accountID)
+        let account = try await transaction.query(Self.select(account: accountID))
+          .decodeAccounts().first
       else { throw LedgerError.unknownAccount(accountID) }
       let erasure: Erasure
       let submissions: [UUID]

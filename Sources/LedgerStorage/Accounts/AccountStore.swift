@@ -27,7 +27,7 @@ package struct AccountStore: LedgerStore {
   package let core: LedgerCore
 
   package func account(_ id: String) async throws -> Account? {
-    try await account(from: database.query(Self.select(account: id)), id: id)
+    try await database.query(Self.select(account: id)).decodeAccounts().first
   }
 
   package func findOrCreateAccount(_ id: String, at now: Timestamp) async throws -> Account {
@@ -116,7 +116,7 @@ package struct AccountStore: LedgerStore {
     for _ in 0..<Self.creationAttempts {
       if let account = try await insertAccount(id, at: now, in: transaction) { return account }
       let known = try await transaction.query(Self.select(account: id))
-      if let account = try account(from: known, id: id) { return account }
+      if let account = try known.decodeAccounts().first { return account }
     }
     throw LedgerError.erasedAccount(id)
   }
@@ -153,10 +153,6 @@ package struct AccountStore: LedgerStore {
 
   static func select(account id: String) -> SQL {
     "SELECT \(columns) FROM tenure.account WHERE account_id = \(id)"
-  }
-
-  func account(from rows: Rows, id: String) throws -> Account? {
-    try rows.decodeAccounts().first
   }
 
   /// The number of parked jobs and webhook deliveries, each counted up to `limit`.
@@ -222,7 +218,7 @@ package struct AccountStore: LedgerStore {
 }
 
 extension Rows {
-  fileprivate func decodeAccounts() throws -> [Account] {
+  func decodeAccounts() throws -> [Account] {
     try decode(
       String.self, AccountKey.self, UUID.self, Timestamp.self, AccountKey?.self, String?.self,
       String?.self

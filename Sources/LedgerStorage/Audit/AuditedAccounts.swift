@@ -17,7 +17,7 @@ struct AccountEntry: Sendable {
   /// The columns that the hash covers, in order.
   var fields: [String] {
     [
-      account.rawValue.uuidString.lowercased(), String(number), String(storedAt.milliseconds), kind,
+      account.rawValue.text, String(number), String(storedAt.milliseconds), kind,
       row, body,
     ]
   }
@@ -36,18 +36,22 @@ struct AccountEntry: Sendable {
     }
   }
 
+  /// The body's members; empty if it can't be read.
+  private var members: [String: Any] {
+    let object = try? JSONSerialization.jsonObject(with: Data(body.utf8))
+    return object as? [String: Any] ?? [:]
+  }
+
   /// The values of the body by column; empty if the row is gone or the body can't be read.
   var columns: [String: String] {
-    let object = try? JSONSerialization.jsonObject(with: Data(body.utf8)) as? [String: Any]
-    return object?.filter { $0.key != "heads" }.mapValues { "\($0)" } ?? [:]
+    members.filter { $0.key != "heads" }.mapValues { "\($0)" }
   }
 
   /// The ends of original transactions' chains that the entry names.
   var heads: [(line: OriginalTransactionKey, number: Int, hash: String)] {
-    guard body.contains(#""heads""#),
-      let object = try? JSONSerialization.jsonObject(with: Data(body.utf8)) as? [String: Any],
-      let heads = object["heads"] as? [String: String]
-    else { return [] }
+    guard body.contains(#""heads""#), let heads = members["heads"] as? [String: String] else {
+      return []
+    }
     return heads.compactMap { name, head in
       let parts = head.split(separator: ":")
       guard let line = OriginalTransactionKey(subject: name), parts.count == 2,
@@ -381,9 +385,7 @@ extension LedgerAuditor {
       last = end.0
       for (id, owner) in rows where !known.contains([ExactText(id), ExactText(owner)]) {
         // An account's ID is not named: reports contain no names.
-        let named = [id, owner].compactMap(UUID.init(uuidString:)).map {
-          $0.uuidString.lowercased()
-        }
+        let named = [id, owner].compactMap(UUID.init(uuidString:)).map(\.text)
         audit.report(
           .account, nil,
           account: ownerColumn == "account_key"
@@ -415,7 +417,7 @@ extension LedgerAudit {
     }
     var stored: [SealedRow: String] = [:]
     for (kind, rows) in tables.rows where kind != "delivery" {
-      let owner = kind == "account_grant" ? account?.id ?? "" : key.rawValue.uuidString.lowercased()
+      let owner = kind == "account_grant" ? account?.id ?? "" : key.rawValue.text
       for row in rows where AccountID(row.owner) == AccountID(owner) {
         stored[SealedRow(kind: kind, id: row.id)] = row.body
       }

@@ -6,7 +6,7 @@ package import Subscriptions
 
 /// A mark over the ends of all chains at a moment, which names the mark before.
 ///
-/// Whoever keeps one elsewhere can tell whether anything that was stored before it was changed.
+/// A copy that is kept elsewhere shows whether anything that was stored before it was changed.
 package struct Checkpoint: Hashable, Sendable {
   /// From 1, without gaps.
   package var number: Int
@@ -221,8 +221,7 @@ extension LedgerAuditor {
       ORDER BY account_key, number DESC
       """
     } _: { kind, key, number, hash in
-      ends.add(
-        "\(kind)/\(key.rawValue.uuidString.lowercased())", number, hash, isTracked: false)
+      ends.add("\(kind)/\(key.rawValue.text)", number, hash, isTracked: false)
     }
     ends.complete()
     return ends

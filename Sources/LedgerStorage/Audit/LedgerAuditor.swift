@@ -1,5 +1,6 @@
 import Crypto
 import Foundation
+import JSONText
 import Postgres
 package import Subscriptions
 
@@ -378,9 +379,8 @@ package struct LedgerAudit: Sendable {
 
     package var description: String {
       "\(kind.rawValue)" + (line.map { " \($0)" } ?? "")
-        + (account.map {
-          (kind == .account ? " " : " account ") + $0.rawValue.uuidString.lowercased()
-        } ?? "") + ": \(detail)"
+        + (account.map { (kind == .account ? " " : " account ") + $0.rawValue.text } ?? "")
+        + ": \(detail)"
     }
   }
 

@@ -9,13 +9,13 @@ package import Subscriptions
 /// It is verified with nothing else. What it says of the checkpoint is worth as much as a copy of that,
 /// kept where the database's owner can't change it.
 package struct LedgerProof: Sendable {
-  package struct Entry: Sendable, Codable {
+  package struct Entry: Sendable, Decodable {
     /// The columns that the hash covers, in order.
     package let fields: [String]
     package let hash: String
   }
 
-  package struct Step: Sendable, Codable {
+  package struct Step: Sendable, Decodable {
     /// Which side of the path the hash is on: left or right.
     package let side: String
     package let hash: String

@@ -36,9 +36,7 @@ extension OwnershipStore {
       // orders that the charge may fulfil.
       var account: Account?
       if let accountID {
-        let receiver = try await accounts.account(
-          from: database.query(AccountStore.select(account: accountID)), id: accountID)
-        if let receiver {
+        if let receiver = try await accounts.account(accountID) {
           _ = try await database.query(
             OrderStore.lockOrdersAwaitingPayment(
               of: receiver.key, for: [charge.productID],
@@ -85,7 +83,7 @@ extension OwnershipStore {
   func lockAccount(_ id: String, in transaction: Transaction) async throws -> Account {
     let results = try await transaction.batch(
       PublishedEntitlements.lock([id]) + [AccountStore.select(account: id)])
-    guard let account = try accounts.account(from: results[1], id: id) else {
+    guard let account = try results[1].decodeAccounts().first else {
       throw LedgerError.unknownAccount(id)
     }
     guard !account.isErased else { throw LedgerError.erasedAccount(id) }

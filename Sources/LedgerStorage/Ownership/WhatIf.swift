@@ -93,7 +93,7 @@ extension LedgerAuditor {
     _ lines: [OriginalTransactionKey], with policy: OwnershipPolicy, in catalogue: Catalogue,
     at now: Timestamp
   ) async throws -> [Compared] {
-    try await database.withTransaction(isolation: .repeatableRead, readOnly: true) { transaction in
+    try await withSnapshot { transaction in
       var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read(Set(lines), in: transaction)
       let originals = reader.originals

@@ -128,7 +128,7 @@ extension SubmissionStore {
       guard !reopened.isEmpty else { return 0 }
       let action = NewAdministratorAction(
         action: .verifySubmissions,
-        subject: reopened.map { $0.row.uuidString.lowercased() }.joined(separator: " "),
+        subject: reopened.map { $0.row.text }.joined(separator: " "),
         administrator: administrator,
         data: NewAdministratorAction.data { $0.member("submissions", reopened.count) })
       try await transaction.commit(

@@ -167,9 +167,7 @@ struct DifferencePrinter {
       difference.untilThere?.description, difference.untilHere?.description, difference.explanation,
     ]
     switch format {
-    case .csv:
-      let row = fields.map { ($0 ?? "").csvField(guardsFormulas: false) }
-      print(row.joined(separator: ","), terminator: "\r\n")
+    case .csv: print(fields.csvLine(guardsFormulas: false), terminator: "")
     case .json: print(RowWriter.object(Self.names, fields))
     case .table:
       let kind = Self.column(difference.kind)

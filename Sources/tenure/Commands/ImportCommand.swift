@@ -163,10 +163,8 @@ final class ErrorFile {
       file = try FileHandle(replacingContentsOf: path)
       try file?.write(contentsOf: Data("line,code,reason\r\n".utf8))
     }
-    let fields = ["\(error.line)", error.fault.code, error.fault.reason].map {
-      $0.csvField(guardsFormulas: false)
-    }
-    try file?.write(contentsOf: Data((fields.joined(separator: ",") + "\r\n").utf8))
+    let fields: [String?] = ["\(error.line)", error.fault.code, error.fault.reason]
+    try file?.write(contentsOf: Data(fields.csvLine(guardsFormulas: false).utf8))
   }
 
   func finish() throws { try file?.close() }
