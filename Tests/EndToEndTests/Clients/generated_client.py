@@ -4,6 +4,7 @@ import importlib
 import json
 import pkgutil
 import sys
+import time
 
 import client.api
 from client import AuthenticatedClient
@@ -54,6 +55,13 @@ bought = call(
 )
 assert isinstance(bought, m.VerifiedSubmission)
 assert isinstance(call("show_submission", bought.submission_id), m.VerifiedSubmission)
+# The worker tries the receipt again within seconds: decided later, it would claim the charge anew.
+deadline = time.monotonic() + 60
+show = operations["show_submission"].sync_detailed
+while show(pending.submission_id, client=tenure).status_code == 202:
+    assert time.monotonic() < deadline
+    time.sleep(0.1)
+assert isinstance(call("show_submission", pending.submission_id), m.VerifiedSubmission)
 assert call("show_order", order.order_id).status == m.OrderStatus.FULFILLED
 refused = call("submit_receipt", status=422, body=m.ReceiptSubmission("4711", "aGVsbG8gd29ybGQ="))
 assert refused.code == m.ProblemCode.RECEIPT_REJECTED
