@@ -48,15 +48,19 @@ package final class ReportCoordinator: Service {
     guard let entry = entry(of: question) else {
       return .failed(Problem.unavailable("Too many reports are running."))
     }
-    if entry.endedAt == nil, await entry.task.result(within: patience) == nil {
-      let isRunning = entries.withLock { entries in
+    // A client that does not wait is not told of a report that ends at this very moment.
+    var mustWait = entry.endedAt == nil
+    if mustWait, patience > .zero {
+      mustWait = await entry.task.result(within: patience) == nil
+    }
+    if mustWait {
+      let isKept = entries.withLock { entries in
         // Another client may have taken the result in the meantime.
-        guard let current = entries[question], current.task == entry.task, current.endedAt == nil
-        else { return false }
+        guard entries[question]?.task == entry.task else { return false }
         entries[question]?.isPromised = true
         return true
       }
-      if isRunning { return .working }
+      if isKept { return .working }
     }
     let result = await entry.task.result
     return entries.withLock { entries in
