@@ -88,11 +88,12 @@ struct DistributionTests {
       let before = try await Self.catalogue(database)
       let outcome = try await distributor.distribute()
       #expect(outcome.unanswerable == [:])
-      // The functions that store and erase have the program's rights.
+      // The functions that store, erase and seal have the program's rights.
       #expect(
         try await Set(Self.catalogue(database)).subtracting(before)
           .compactMap { $0.split(separator: " ").dropFirst().first }.sorted() == [
-            "body", "certificate_chain", "submission", "submission_exchange",
+            "account_chain", "account_entry", "administrator_action", "body", "certificate_chain",
+            "submission", "submission_exchange",
           ])
       #expect(try await distributor.check() == outcome.tables.count)
       let groups = try await database.query(
