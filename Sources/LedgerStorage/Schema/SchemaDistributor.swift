@@ -52,9 +52,7 @@ package struct SchemaDistributor: Sendable {
   package func distribute() async throws -> Outcome {
     try await requireCitus()
     try await requireRoles()
-    // Otherwise a local table with a foreign key can't be written after a multi-shard query in the
-    // same transaction.
-    try await setSequentialMode()
+    try await setDefaults()
     var outcome = Outcome()
     // Before the tables: Citus reports a circular dependency for an SQL function that reads a table
     // and calls another one that does.
@@ -152,11 +150,20 @@ package struct SchemaDistributor: Sendable {
       """)
   }
 
-  private func setSequentialMode() async throws {
+  /// Sets the defaults of the database's connections.
+  private func setDefaults() async throws {
     let name = try await database.query("SELECT quote_ident(current_database())")
       .decodeOnly(String.self)
+    let defaults = [
+      // Otherwise a local table with a foreign key can't be written after a multi-shard query in
+      // the same transaction.
+      ("multi_shard_modify_mode", "sequential"),
+      // A read of several accounts asks its shards at the same time, by connections that are kept.
+      ("executor_slow_start_interval", "0"), ("max_cached_conns_per_worker", "4"),
+    ]
     try await database.runScript(
-      "ALTER DATABASE \(name) SET citus.multi_shard_modify_mode TO 'sequential'")
+      defaults.map { "ALTER DATABASE \(name) SET citus.\($0) TO '\($1)'" }
+        .joined(separator: ";\n"))
   }
 
   private static func requireAsWanted(_ tables: [CatalogueTable]) throws {
