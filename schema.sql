@@ -1790,8 +1790,8 @@ CREATE TABLE event (
 COMMENT ON TABLE event IS 'The feed of changes. [local]';
 CREATE INDEX event_unplaced ON event (event_id) WHERE position IS NULL;
 CREATE UNIQUE INDEX event_by_position ON event (position) WHERE position IS NOT NULL;
--- For administrators.
-CREATE INDEX event_by_account ON event (account_key, event_id);
+-- For administrators, who read an account's history by date.
+CREATE INDEX event_by_account ON event (account_key, occurred_at, event_id);
 
 -- Marks in the feed. Numbering events locks its row, and continues after the last position in
 -- event, or after trimmed_to.
@@ -1988,10 +1988,7 @@ BEGIN
         WHERE account_id = (SELECT account_id FROM account_by_key WHERE account_key = chain)
             AND grant_id = entry_row::uuid;
     ELSIF entry_kind = 'submission' THEN
-        -- It stays with its account when that is merged.
-        SELECT coalesce(max(account_key::text)::uuid, chain), max(body::text)::jsonb
-        INTO chain, row_body
-        FROM sealed_submission WHERE submission_id = entry_row::uuid;
+        SELECT body INTO row_body FROM sealed_submission WHERE submission_id = entry_row::uuid;
     ELSIF entry_kind = 'administrator_action' THEN
         SELECT body INTO row_body FROM sealed_action WHERE action_id = entry_row::bigint;
     ELSIF entry_kind = 'product' THEN
@@ -2170,8 +2167,10 @@ BEGIN
             ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies, seal,
                 record_action, grant_privileges
             FROM tenure_reader;
-        -- Reports need no raw input.
-        REVOKE SELECT ON body, imported_source, admin_session FROM tenure_reader;
+        -- Reports need no raw input, and no names of customers.
+        REVOKE SELECT ON body, imported_source, admin_session, account FROM tenure_reader;
+        GRANT SELECT (account_id, account_key, app_account_token, created_at, published_at,
+            merged_into_key) ON account TO tenure_reader;
     END IF;
     EXECUTE format(
         'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, account_entry, ledger_checkpoint, '

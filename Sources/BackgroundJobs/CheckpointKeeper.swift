@@ -30,7 +30,13 @@ package enum CheckpointKeeper: Sendable {
     case .webhook(let receiver):
       guard let latest = try await auditor.checkpoints(limit: 1).first else { return nil }
       let sender = WebhookSender(to: receiver)
-      let outcome = try await sender.send(latest.text, at: now)
+      let outcome: WebhookSender.Outcome
+      do {
+        outcome = try await sender.send(latest.text, at: now)
+      } catch {
+        await sender.shutDown()
+        throw error
+      }
       await sender.shutDown()
       guard case .failed(let reason) = outcome else { return nil }
       return reason
@@ -42,7 +48,12 @@ package enum CheckpointKeeper: Sendable {
       try Data().write(to: file)
     }
     let known = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").last
-    let last = try known.map { try JSONDecoder().decode(Checkpoint.self, from: Data($0.utf8)) }
+    let last = try known.map { line in
+      guard let last = try? JSONDecoder().decode(Checkpoint.self, from: Data(line.utf8)) else {
+        throw CocoaError(.fileReadCorruptFile)
+      }
+      return last
+    }
     let missing = try await auditor.checkpoints(limit: Self.limit).filter {
       $0.number > last?.number ?? 0
     }

@@ -76,10 +76,7 @@ package struct Assembly: Sendable {
     intake = SubmissionIntake(
       services,
       provisionalAccess: settings.provisionalAccess.map {
-        ProvisionalAccess(
-          receipts: LocalReceiptVerifier(
-            roots: settings.trustedReceiptRoots, apps: apps, acceptsXcode: settings.acceptsXcode),
-          longest: $0)
+        ProvisionalAccess(receipts: settings.receiptVerifier(for: apps), longest: $0)
       })
     notifications = NotificationIntake(services)
     let isComparing = settings.serverAPIKey != nil && settings.pollsPerHour > 0

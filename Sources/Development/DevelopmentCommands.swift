@@ -5,6 +5,7 @@ import Bootstrap
 import Foundation
 import HTTPAPI
 import Intake
+import JSONText
 import Logging
 import Observability
 import Secrets
@@ -81,7 +82,7 @@ extension DemoCommand {
   /// - Returns: The logger, and the file's path.
   private static func log(level: Logger.Level) throws -> (Logger, path: String) {
     let file = FileManager.default.temporaryDirectory
-      .appending(path: "tenure-demo-\(UUID().uuidString.lowercased()).log")
+      .appending(path: "tenure-demo-\(UUID().text).log")
     let path = file.path(percentEncoded: false)
     try Data().write(to: file, options: .withoutOverwriting)
     try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)

@@ -37,9 +37,9 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
     case .mergesIntoItself(let id): "Account \(id) can't be merged into itself."
     case .unknownTransaction(let id): "Transaction \(id) is not recorded."
     case .revokedCharge(let id): "Transaction \(id.transactionID) is revoked."
-    case .unknownGrant(let id): "Grant \(id.uuidString.lowercased()) does not exist."
+    case .unknownGrant(let id): "Grant \(id.text) does not exist."
     case .differentGrant(let id, let member):
-      "Grant \(id.uuidString.lowercased()) already exists with a different `\(member)`."
+      "Grant \(id.text) already exists with a different `\(member)`."
     case .unreadableEntry(let line, let number):
       "Entry \(number) of \(line) can't be read by this version of Tenure."
     case .unreadableBody(let digest):

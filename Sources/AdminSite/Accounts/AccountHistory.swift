@@ -60,16 +60,16 @@ struct AccountHistoryRows: Sendable {
   }
 
   /// The position reached in each of the three lists.
-  struct Place: Codable, Sendable {
-    var entry: HistoryPlace?
+  struct Cursor: Codable, Sendable {
+    var entry: HistoryPosition?
     var action: Int64?
-    var event: TimedPlace<Int64>?
+    var event: TimedCursor<Int64>?
   }
 
   /// Latest first.
   let rows: [FactRow]
-  /// The place after which the next page begins, or nil on the last one.
-  let next: Place?
+  /// The position after which the next page begins, or nil on the last one.
+  let next: Cursor?
 
   private enum Item {
     case event(PublishedEvent)
@@ -90,10 +90,10 @@ struct AccountHistoryRows: Sendable {
     of ties: RelatedAccounts, _ account: Account, _ filter: Filter, part: PagePart,
     in ledger: Ledger
   ) async throws {
-    var place: Place = try part.place() ?? Place()
+    var cursor: Cursor = try part.cursor() ?? Cursor()
     let limit = part.limit + 1
     let found = try await ledger.accounts.history(
-      of: ties, kinds: filter.kinds, before: place.entry, limit: limit)
+      of: ties, kinds: filter.kinds, before: cursor.entry, limit: limit)
     let names = try await ledger.ownership.accountIDs(
       of: Set(found.entries.flatMap { $0.entry.content.accounts }))
     let sources = try await SourceText(of: found.entries, in: ledger)
@@ -102,11 +102,11 @@ struct AccountHistoryRows: Sendable {
       [.all, .administrators].contains(filter)
       ? try await ledger.administration.administratorActions(
         on: account.key, except: filter == .all ? [.transfer, .release] : [],
-        before: place.action, limit: limit) : []
+        before: cursor.action, limit: limit) : []
     let events =
       [.all, .events].contains(filter)
       ? try await ledger.accounts.latestEvents(
-        of: account.key, before: place.event.map { ($0.at, $0.id) }, limit: limit) : []
+        of: account.key, before: cursor.event.map { ($0.at, $0.id) }, limit: limit) : []
     // An event or action comes before the entries of its moment.
     var all =
       (events.map(Item.event) + actions.map(Item.action)
@@ -119,21 +119,21 @@ struct AccountHistoryRows: Sendable {
     rows = all.prefix(part.limit).map { item in
       switch item {
       case .event(let event):
-        place.event = TimedPlace(at: event.occurredAt, id: event.id)
+        cursor.event = TimedCursor(at: event.occurredAt, id: event.id)
         return FactRow(event)
       case .action(let action):
-        place.action = action.id
+        cursor.action = action.id
         return FactRow(action, on: account)
       case .entry(let event):
-        place.entry = HistoryPlace(event.entry)
+        cursor.entry = HistoryPosition(event.entry)
         var row = sources.fact(event)
         let line = event.entry.line
         row.subject = PageLink(label: line.originalTransactionID.rawValue, href: line.href)
         return row
       }
     }
-    if rows.count == all.count, let end = found.lookedBackTo { place.entry = end }
-    next = rows.count < all.count || found.lookedBackTo != nil ? place : nil
+    if rows.count == all.count, let end = found.lookedBackTo { cursor.entry = end }
+    next = rows.count < all.count || found.lookedBackTo != nil ? cursor : nil
   }
 }
 

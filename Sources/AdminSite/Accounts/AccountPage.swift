@@ -2,6 +2,7 @@ import Foundation
 import HTTPAPI
 import Hummingbird
 import HummingbirdCore
+import JSONText
 import LedgerStorage
 import Subscriptions
 
@@ -23,7 +24,7 @@ struct AccountPageController: Controller {
     let submissionPart = try part("submissions_")
     let (submissions, submissionPaging) = submissionPart.part(
       of: try await ledger.accounts.latestSubmissions(
-        of: account.key, before: try submissionPart.place(),
+        of: account.key, before: try submissionPart.cursor(),
         limit: submissionPart.limit + 1)
     ) { $0.id }
     let filter = try AccountHistoryRows.Filter(request.uri)
@@ -154,9 +155,9 @@ struct AccountPageController: Controller {
     return (heir.key == account.key ? [] : [merged]) + [
       Property("Account", account.id, isCode: true),
       Property(
-        "App account token", account.appAccountToken.uuidString.lowercased(), isCode: true,
+        "App account token", account.appAccountToken.text, isCode: true,
         note: "for StoreKit"),
-      Property("Ledger key", account.key.rawValue.uuidString.lowercased(), isCode: true),
+      Property("Ledger key", account.key.rawValue.text, isCode: true),
       Property("First seen", account.createdAt),
     ]
       + [("Label", account.label), ("Email", account.email)].compactMap { label, value in
@@ -181,7 +182,7 @@ struct AccountPageController: Controller {
   private static func row(_ stored: StoredOrder, charges: AccountCharges) -> some Sendable {
     let charge = charges.charge(fulfilling: stored.order.id)
     return (
-      orderID: stored.order.id.uuidString.lowercased(),
+      orderID: stored.order.id.text,
       productID: stored.order.productID.rawValue, openedAt: Moment(stored.order.createdAt),
       state: Badge(stored.order.status), transactionID: stored.transactionID?.rawValue,
       href: charge?.id.href,
@@ -194,7 +195,7 @@ struct AccountPageController: Controller {
   private static func row(_ stored: StoredGrant, actions: [AdministratorAction], at now: Timestamp)
     -> some Sendable
   {
-    let (grant, id) = (stored.grant, stored.grant.id.uuidString.lowercased())
+    let (grant, id) = (stored.grant, stored.grant.id.text)
     let isOver = grant.accessEnd.map { $0 <= now } ?? false
     let state =
       grant.revokedAt != nil
@@ -220,7 +221,7 @@ struct AccountPageController: Controller {
   private static func row(_ submission: Submission) -> some Sendable {
     let decided = submission.decided
     return (
-      submissionID: submission.id.uuidString.lowercased(),
+      submissionID: submission.id.text,
       receivedAt: Moment(submission.receivedAt), state: Badge(submission),
       // The two halves of a sentence.
       kind: submission.kindInWords, outcome: submission.outcomeInWords(decided),

@@ -84,10 +84,10 @@ struct CustomerListController: Controller {
     if fields["format"]?.rawValue == "csv" { return csv(filter) }
     let path = AdminURL.page(AdminURL.customers, query: filter.query)
     let part = try PagePart(request.uri, of: path)
-    var (place, found, read): (TimedPlace<String>?, [Customer], Int) = (try part.place(), [], 0)
+    var (cursor, found, read): (TimedCursor<String>?, [Customer], Int) = (try part.cursor(), [], 0)
     var isAtEnd = false
     while !isAtEnd, found.count < part.limit, read < Self.mostRead {
-      let batch = try await customers(filter, after: place, limit: Self.batch)
+      let batch = try await customers(filter, after: cursor, limit: Self.batch)
       isAtEnd = batch.count < Self.batch
       read += batch.count
       for customer in batch {
@@ -95,7 +95,7 @@ struct CustomerListController: Controller {
           isAtEnd = false
           break
         }
-        place = Self.place(customer.account)
+        cursor = Self.cursor(customer.account)
         if filter.matches(customer) { found.append(customer) }
       }
     }
@@ -108,7 +108,7 @@ struct CustomerListController: Controller {
     return PageRenderer.response(
       (
         page: frame, action: AdminURL.customers, fields: form(filter), table: table(found),
-        paging: part.paging(shown: found.count, next: isAtEnd ? nil : place)
+        paging: part.paging(shown: found.count, next: isAtEnd ? nil : cursor)
       ), "customers")
   }
 
@@ -118,18 +118,18 @@ struct CustomerListController: Controller {
     return Array(found.filter { !$0.account.isErased }.prefix(count))
   }
 
-  private func customers(_ filter: Filter?, after place: TimedPlace<String>?, limit: Int)
+  private func customers(_ filter: Filter?, after cursor: TimedCursor<String>?, limit: Int)
     async throws -> [Customer]
   {
     let accounts = try await ledger.accounts.latestAccounts(
-      since: filter?.since, after: place.map { ($0.at, $0.id) }, limit: limit)
+      since: filter?.since, after: cursor.map { ($0.at, $0.id) }, limit: limit)
     guard !accounts.isEmpty else { return [] }
     let held = try await entitlements.entitlements(of: accounts.map(\.id), now: now())
     return zip(accounts, held).map { Customer(account: $0, entitlements: $1) }
   }
 
-  private static func place(_ account: Account) -> TimedPlace<String> {
-    TimedPlace(at: account.createdAt, id: account.id)
+  private static func cursor(_ account: Account) -> TimedCursor<String> {
+    TimedCursor(at: account.createdAt, id: account.id)
   }
 
   // MARK: Page
@@ -203,12 +203,12 @@ struct CustomerListController: Controller {
   @concurrent
   private func write(_ filter: Filter, to writer: inout any ResponseBodyWriter) async throws {
     try await writer.write(Self.lines([Self.columns]))
-    var place: TimedPlace<String>?
+    var cursor: TimedCursor<String>?
     while true {
-      let batch = try await customers(filter, after: place, limit: Self.batch)
+      let batch = try await customers(filter, after: cursor, limit: Self.batch)
       try await writer.write(Self.lines(batch.filter(filter.matches).flatMap(\.rows)))
       guard batch.count == Self.batch, let last = batch.last else { return }
-      place = Self.place(last.account)
+      cursor = Self.cursor(last.account)
     }
   }
 

@@ -2,6 +2,7 @@ import Foundation
 import HTTPAPI
 import Hummingbird
 import HummingbirdCore
+import JSONText
 import LedgerStorage
 import Subscriptions
 
@@ -109,7 +110,7 @@ struct OriginalTransactionPageController: Controller {
       },
       renewal.statusAsOf.map { Property("Renewal status as of", $0) },
       renewal.switchedOffAt.map { Property("Auto-renew off since", $0) },
-      report.orderID.map { Property("Order", $0.uuidString.lowercased(), isCode: true) },
+      report.orderID.map { Property("Order", $0.text, isCode: true) },
       report.deliveredAt.map { Property("Delivered", $0) },
       decision.isProvisional
         ? Property("Provisional", "The first submission can change the owner.") : nil,

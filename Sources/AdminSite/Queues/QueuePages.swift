@@ -3,6 +3,7 @@ import HTTPAPI
 import HTTPTypes
 import Hummingbird
 import HummingbirdCore
+import JSONText
 import LedgerStorage
 import Subscriptions
 
@@ -35,11 +36,11 @@ struct QueueController: Controller {
     -> (elements: [UnclaimedCharge], paging: Paging?)
   {
     let part = try PagePart(request.uri, of: AdminURL.unclaimed, prefix: prefix)
-    let last: TimedPlace<TransactionKey>? = try part.place()
+    let last: TimedCursor<TransactionKey>? = try part.cursor()
     return part.part(
       of: try await ledger.ownership.unclaimedCharges(
         wasOver: wasOver, after: last.map { ($0.at, $0.id) }, limit: part.limit + 1)
-    ) { TimedPlace(at: $0.chargedAt, id: $0.charge) }
+    ) { TimedCursor(at: $0.chargedAt, id: $0.charge) }
   }
 
   private func row(_ unclaimed: UnclaimedCharge) -> some Sendable {
@@ -59,15 +60,15 @@ struct QueueController: Controller {
   @Sendable
   func parked(_ request: Request, context: APIContext) async throws -> Response {
     let jobPart = try PagePart(request.uri, of: AdminURL.parked, prefix: "jobs_")
-    let lastJob: TimedPlace<Int64>? = try jobPart.place()
+    let lastJob: TimedCursor<Int64>? = try jobPart.cursor()
     let (jobs, jobPaging) = jobPart.part(
       of: try await ledger.jobs.discardedJobs(
         after: lastJob.map { ($0.at, $0.id) }, limit: jobPart.limit + 1)
-    ) { TimedPlace(at: $0.discardedAt ?? $0.runAt, id: $0.id) }
+    ) { TimedCursor(at: $0.discardedAt ?? $0.runAt, id: $0.id) }
     let eventPart = try PagePart(request.uri, of: AdminURL.parked, prefix: "webhooks_")
     let (deliveries, eventPaging) = eventPart.part(
       of: try await ledger.webhooks.parkedDeliveries(
-        after: try eventPart.place(), limit: eventPart.limit + 1)
+        after: try eventPart.cursor(), limit: eventPart.limit + 1)
     ) { $0.position }
     return PageRenderer.response(
       (
@@ -126,11 +127,11 @@ struct QueueController: Controller {
   @Sendable
   func rejected(_ request: Request, context: APIContext) async throws -> Response {
     let part = try PagePart(request.uri, of: AdminURL.rejected)
-    let last: TimedPlace<UUID>? = try part.place()
+    let last: TimedCursor<UUID>? = try part.cursor()
     let (submissions, paging) = part.part(
       of: try await ledger.submissions.rejectedSubmissions(
         before: last.map { ($0.at, $0.id) }, limit: part.limit + 1)
-    ) { TimedPlace(at: $0.decidedAt ?? $0.receivedAt, id: $0.id) }
+    ) { TimedCursor(at: $0.decidedAt ?? $0.receivedAt, id: $0.id) }
     let start = pages.now() - Self.rejectionsCountedFor
     return PageRenderer.response(
       (
@@ -157,7 +158,7 @@ struct QueueController: Controller {
     let status = submission.problem?.appleStatus.map {
       Badge(text: "Apple \($0)", tone: Tone.quiet)
     }
-    let id = submission.id.uuidString.lowercased()
+    let id = submission.id.text
     return row(
       id, "Submission", id, fault: submission.problem?.detail,
       since: submission.decidedAt ?? submission.receivedAt, attempts: submission.attempts,

@@ -46,15 +46,15 @@ struct PagePart: Sendable {
     )
   }
 
-  /// The part of a list of which `limit` + 1 elements were read; a cursor is a row's place as JSON.
-  func part<Element>(of found: [Element], place: (Element) -> some Encodable)
+  /// The part of a list of which `limit` + 1 elements were read; a cursor is a row's position as JSON.
+  func part<Element>(of found: [Element], cursor: (Element) -> some Encodable)
     -> (elements: [Element], paging: Paging?)
   {
     let elements = Array(found.prefix(limit))
     return (
       elements,
       paging(
-        shown: elements.count, next: elements.count < found.count ? elements.last.map(place) : nil)
+        shown: elements.count, next: elements.count < found.count ? elements.last.map(cursor) : nil)
     )
   }
 
@@ -68,11 +68,11 @@ struct PagePart: Sendable {
       nextHref: cursor.map { href(after: String(decoding: $0, as: UTF8.self)) })
   }
 
-  /// The place of the last row of the previous page; nil on the first page.
+  /// The position of the last row of the previous page; nil on the first page.
   ///
   /// - Throws: A ``Problem`` for an unknown cursor.
-  func place<Place: Decodable>() throws -> Place? {
-    try page.cursor { Place(strictJSON: Array($0.utf8)) }
+  func cursor<Cursor: Decodable>() throws -> Cursor? {
+    try page.cursor { Cursor(strictJSON: Array($0.utf8)) }
   }
 
   private func href(after cursor: String?) -> String {
@@ -83,8 +83,8 @@ struct PagePart: Sendable {
   }
 }
 
-/// The place of a row in a list sorted by time.
-struct TimedPlace<ID: Codable & Sendable>: Codable, Sendable {
+/// The position of a row in a list sorted by time.
+struct TimedCursor<ID: Codable & Sendable>: Codable, Sendable {
   var at: Timestamp
   var id: ID
 }

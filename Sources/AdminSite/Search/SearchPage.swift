@@ -2,6 +2,7 @@ import Foundation
 import HTTPAPI
 import Hummingbird
 import HummingbirdCore
+import JSONText
 import LedgerStorage
 import Subscriptions
 
@@ -118,7 +119,7 @@ struct SearchController: Controller {
       let order = stored.order
       hits.append(
         (
-          kind: "Order", title: order.id.uuidString.lowercased(),
+          kind: "Order", title: order.id.text,
           href: AdminURL.account(stored.accountID),
           detail: "\(order.productID), opened \(Moment(order.createdAt).text) by "
             + "\(stored.accountID).",

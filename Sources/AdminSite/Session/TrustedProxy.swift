@@ -7,7 +7,8 @@ package import Secrets
 /// A reverse proxy that signs people in, such as oauth2-proxy or Cloudflare Access.
 ///
 /// It is believed only if it calls from one of its addresses and sends the secret, so made-up
-/// header fields have no effect.
+/// header fields have no effect. A request with a second field is refused, because the proxy may have
+/// added its own to the caller's.
 package struct TrustedProxy: Sendable {
   /// The header field with the secret that the proxy adds.
   package static let secretField = "X-Tenure-Proxy-Secret"
@@ -40,11 +41,12 @@ package struct TrustedProxy: Sendable {
     guard addresses.contains(address),
       let sent = request.headers[.token(Self.secretField)],
       SHA256.hash(data: Array(sent.utf8)) == SHA256.hash(data: Array(secret.revealed.utf8)),
+      request.headers[values: userField].count == 1,
+      request.headers[values: groupsField].count == 1,
       let user = request.headers[userField], (1...200).contains(user.utf8.count),
       user.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
     else { return nil }
-    let groups = request.headers[values: groupsField].flatMap { $0.split(separator: ",") }
-    let role = groups.compactMap { group in
+    let role = request.headers[groupsField]?.split(separator: ",").compactMap { group in
       // Groups are compared by bytes.
       roles.first { $0.key.utf8.elementsEqual(group.utf8.drop { $0 == UInt8(ascii: " ") }) }?.value
     }.max()

@@ -15,7 +15,7 @@ extension AppStoreServerAPI {
   ) async throws -> ServerAPIAnswer<Void> {
     let call = try ServerAPICall(
       .appAccountToken, bundleID, "PUT", "/inApps/v1/transactions", id.rawValue, "appAccountToken",
-      body: ["appAccountToken": .string(token.uuidString.lowercased())])
+      body: ["appAccountToken": .string(token.text)])
     return try await acknowledgement(of: call, in: environment)
   }
 

@@ -215,6 +215,10 @@ package struct Settings: Sendable {
     return try SettingError.naming(appsSetting) { try AppStoreApps(apps) }
   }
 
+  package func receiptVerifier(for apps: AppStoreApps) -> LocalReceiptVerifier {
+    LocalReceiptVerifier(roots: trustedReceiptRoots, apps: apps, acceptsXcode: acceptsXcode)
+  }
+
   // MARK: Reading
 
   /// Rejects other texts, which libpq would take for the name of a database.

@@ -12,6 +12,8 @@ import Subscriptions
 struct AuditBenchmark: Sendable {
   enum Kind: String, Sendable {
     case audited = "entries audited"
+    /// The chains of accounts alone, and the rows that they vouch for.
+    case accounts = "account entries audited"
     /// With the present rule's owners, which must be the recorded ones.
     case compared = "entries compared with another policy"
   }
@@ -20,46 +22,58 @@ struct AuditBenchmark: Sendable {
   private static let concurrency = 32
   private static let page = 5_000
 
-  let kind: Kind
+  let kinds: [Kind]
   let database: BenchDatabase
   /// Customers, each with a signed transaction and a renewal.
   let customers: Int
   let rounds: Int
   let logger: Logger
 
-  func run() async throws -> BenchResult {
+  /// Measures each kind, all on one ledger.
+  func run() async throws -> [BenchResult] {
     try await database.withPool { pool in
       let shop = try await SampleShop(
         database: pool, boughtAt: .now - .days(30) - .seconds(60), logger: logger)
       try await fill(shop)
       let ledger = shop.assembly.ledger
-      var figures: [(measured: Measurement, limit: Measurement)] = []
+      var figures: [Kind: [(measured: Measurement, limit: Measurement)]] = [:]
       for round in 1...rounds {
         logger.notice("Measuring", metadata: ["round": "\(round) of \(rounds)"])
-        let (read, reading) = try await timed { try await Self.hash(in: pool) }
-        let (_, replaying) = try await timed { try await replay(ledger, entries: read) }
-        figures.append(
-          (
-            Measurement(rate: Double(read) / (replaying / .seconds(1))),
-            Measurement(rate: Double(read) / (reading / .seconds(1)))
-          ))
+        for kind in kinds {
+          let (read, reading) = try await timed { try await Self.hash(kind.entries, in: pool) }
+          let (_, replaying) = try await timed { try await replay(ledger, kind, entries: read) }
+          figures[kind, default: []].append(
+            (
+              Measurement(rate: Double(read) / (replaying / .seconds(1))),
+              Measurement(rate: Double(read) / (reading / .seconds(1)))
+            ))
+        }
       }
-      return BenchResult(
-        name: kind.rawValue,
-        limitName: "reading all entries in their order and hashing their bodies",
-        goal: nil, rounds: figures,
-        memory: ProcessMemory.peak(of: ProcessInfo.processInfo.processIdentifier),
-        database: try await pool.query("SELECT pg_database_size(current_database())")
-          .decodeOnly(Int.self))
+      let size = try await pool.query("SELECT pg_database_size(current_database())")
+        .decodeOnly(Int.self)
+      return kinds.map { kind in
+        BenchResult(
+          name: kind.rawValue,
+          limitName: "reading all entries in their order and hashing their bodies",
+          goal: nil, rounds: figures[kind] ?? [],
+          memory: ProcessMemory.peak(of: ProcessInfo.processInfo.processIdentifier),
+          database: size)
+      }
     }
   }
 
-  private func replay(_ ledger: Ledger, entries: Int) async throws {
+  private func replay(_ ledger: Ledger, _ kind: Kind, entries: Int) async throws {
     switch kind {
     case .audited:
       let audit = try await ledger.auditor.audit()
       guard audit.isClean, audit.entries == entries, audit.lines == customers else {
         throw BenchError.wrongAnswer("an audit: \(audit.differences.prefix(3))")
+      }
+    case .accounts:
+      var audit = LedgerAudit()
+      try await ledger.auditor.auditAccounts(&audit)
+      guard audit.isClean, audit.accountEntries == entries else {
+        throw BenchError.wrongAnswer("an audit of accounts: \(audit.differences.prefix(3))")
       }
     case .compared:
       let (comparison, _) = try await ledger.auditor.compare(
@@ -94,14 +108,16 @@ struct AuditBenchmark: Sendable {
   }
 
   /// Reads and hashes every entry, and returns their number.
-  private static func hash(in pool: ConnectionPool) async throws -> Int {
-    var (total, line, number) = (0, "", 0)
+  private static func hash(_ table: EntryTable, in pool: ConnectionPool) async throws -> Int {
+    var (total, chain, number) = (0, table.start, 0)
     while true {
       let entries = try await pool.query(
         """
-        SELECT original_transaction_id, number, body, hash FROM tenure.ledger_entry
-        WHERE (environment, original_transaction_id, number) > ('production', \(line), \(number))
-        ORDER BY environment, original_transaction_id, number LIMIT \(page)
+        SELECT \(unescaped: table.chain)::text, number, body, hash FROM tenure.\(unescaped: table.name)
+        WHERE \(unescaped: table.condition)
+          AND (\(unescaped: table.chain), number)
+            > (\(chain)::\(unescaped: table.type), \(number))
+        ORDER BY \(unescaped: table.chain), number LIMIT \(page)
         """
       ).decode(String.self, Int.self, String.self, [UInt8].self)
       guard let last = entries.last else { return total }
@@ -111,7 +127,32 @@ struct AuditBenchmark: Sendable {
         digest.update(data: Data(body.utf8))
         _ = digest.finalize()
       }
-      (total, line, number) = (total + entries.count, last.0, last.1)
+      (total, chain, number) = (total + entries.count, last.0, last.1)
+    }
+  }
+}
+
+/// A table of entries, and the column with the chain's name.
+private struct EntryTable {
+  var name: String
+  var chain: String
+  var type: String
+  /// Before all chains.
+  var start: String
+  var condition = "true"
+}
+
+extension AuditBenchmark.Kind {
+  fileprivate var entries: EntryTable {
+    switch self {
+    case .audited, .compared:
+      EntryTable(
+        name: "ledger_entry", chain: "original_transaction_id", type: "text", start: "",
+        condition: "environment = 'production'")
+    case .accounts:
+      EntryTable(
+        name: "account_entry", chain: "account_key", type: "uuid",
+        start: "00000000-0000-0000-0000-000000000000")
     }
   }
 }

@@ -78,10 +78,10 @@ package struct BenchRun: Sendable {
     if subject == .audit || subject == .whatIf {
       return try await withDatabase { database, _ in
         let benchmark = AuditBenchmark(
-          kind: subject == .audit ? .audited : .compared, database: database,
+          kinds: subject == .audit ? [.audited, .accounts] : [.compared], database: database,
           customers: accounts ?? AuditBenchmark.customers, rounds: rounds,
           logger: logger)
-        return BenchReport(results: [try await benchmark.run()])
+        return BenchReport(results: try await benchmark.run())
       }
     }
     if subject == .distributed { return BenchReport(results: try await measureDistributed()) }

@@ -1,6 +1,7 @@
 import Bootstrap
 import Foundation
 import Intake
+import JSONText
 import LedgerStorage
 import Logging
 import Postgres
@@ -154,7 +155,7 @@ struct SampleCustomer: Sendable {
     return [
       CopiedRows.Mark(text: accountID),
       CopiedRows.Mark(
-        text: verified.id.uuidString.lowercased(), prefix: Self.submissionMark),
+        text: verified.id.text, prefix: Self.submissionMark),
     ]
   }
 
@@ -177,7 +178,7 @@ struct SampleCustomer: Sendable {
     return [
       CopiedRows.Mark(text: accountID),
       CopiedRows.Mark(
-        text: order.order.id.uuidString.lowercased(), prefix: Self.orderMark),
+        text: order.order.id.text, prefix: Self.orderMark),
     ]
   }
 }

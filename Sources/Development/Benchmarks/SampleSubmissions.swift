@@ -265,7 +265,7 @@ struct SampleAppStore: AppStoreTransport {
   func notification(of customer: SampleCustomer, period: Int) -> [UInt8] {
     let payload = signer.sign([
       "notificationType": "DID_RENEW",
-      "notificationUUID": .string(UUID().uuidString.lowercased()),
+      "notificationUUID": .string(UUID().text),
       "data": [
         "appAppleId": Self.appAppleID, "bundleId": .string(SampleSubmission.bundleID),
         "bundleVersion": "1.2.3", "environment": "Production",

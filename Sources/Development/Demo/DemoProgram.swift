@@ -6,6 +6,7 @@ import Bootstrap
 import Foundation
 import HTTPAPI
 import Hummingbird
+import JSONText
 import LedgerStorage
 import Logging
 import Postgres
@@ -301,7 +302,7 @@ struct DemoKeys: Sendable {
 
   /// A secret that is recognizable as a demo's.
   private static func secret(_ role: String) -> String {
-    "demo-\(role)-\(UUID().uuidString.lowercased().prefix(8))"
+    "demo-\(role)-\(UUID().text.prefix(8))"
   }
 }
 

@@ -17,8 +17,8 @@ struct AccountController: Controller {
     var account = try await ledger.accounts.findOrCreateAccount(id, at: now())
     if let body, body.names(.label) || body.names(.email) {
       account = try await ledger.accounts.setNames(
-        label: body.names(.label) ? label : account.label,
-        email: body.names(.email) ? email : account.email, of: account)
+        label: body.names(.label) ? .some(label) : nil,
+        email: body.names(.email) ? .some(email) : nil, of: account)
     }
     return Response(account)
   }

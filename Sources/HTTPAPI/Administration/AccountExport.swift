@@ -84,7 +84,7 @@ package struct AccountExport: Sendable {
     } piece: {
       $0.writeBack
     }
-    try await list("events", to: &writer, after: \.id) { last in
+    try await list("events", to: &writer, after: \.position) { last in
       try await ledger.accounts.events(of: account.key, after: last, limit: Self.page)
     } piece: {
       JSONPiece(text: $0.text)

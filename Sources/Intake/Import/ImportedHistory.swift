@@ -19,7 +19,7 @@ package struct ImportedHistory: Sendable {
     package init() {}
   }
 
-  /// Rows added to the temporary table at once.
+  /// Charges added to the temporary table at once, and the rows after which those found are added.
   private static let chunk = 2000
 
   private let rows: StagedRows
@@ -64,7 +64,8 @@ package struct ImportedHistory: Sendable {
           chunk.append((charge.record.key.line, body))
         }
       }
-      if chunk.count >= Self.chunk {
+      // Rows without a charge count, too: the database transaction must not be idle for long.
+      if chunk.count >= Self.chunk || summary.lines.isMultiple(of: Self.chunk) {
         try await rows.add(chunk)
         chunk = []
         var shown = OwnerImport.Summary()

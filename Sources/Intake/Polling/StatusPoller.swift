@@ -1,5 +1,6 @@
 package import AppStore
 import Foundation
+import JSONText
 package import LedgerStorage
 import Logging
 package import Subscriptions
@@ -137,7 +138,7 @@ package struct StatusPoller: IntakePart {
     upTo revision: HistoryRevision? = nil
   ) async throws -> Recording {
     let recorded = try await ledger.polls.record(
-      evidence, polledAs: poll.uuidString.lowercased(), about: asked, upTo: revision, at: now(),
+      evidence, polledAs: poll.text, about: asked, upTo: revision, at: now(),
       terms: terms)
     logger.info(
       "Apple's answer to a poll recorded",

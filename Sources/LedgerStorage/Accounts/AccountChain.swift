@@ -6,7 +6,8 @@ import Subscriptions
 /// The chain of an account, whose entries vouch for the rows that an answer rests on and that no
 /// entry of the ledger contains.
 ///
-/// ``seal(_:_:_:)`` goes behind the statement that writes the row, in the same transaction.
+/// A seal goes behind the statement that writes the row, in the same transaction. It locks the chain,
+/// so a transaction with seals of several accounts has them in the order of ``statements(_:)``.
 enum AccountChain {
   enum Kind: String, Sendable, PostgresEncodable {
     case account
@@ -23,39 +24,56 @@ enum AccountChain {
   static let common = AccountKey(
     rawValue: UUID(uuid: (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)))
 
+  /// A statement that appends an entry to an account's chain.
+  struct Seal: Sendable {
+    let account: AccountKey
+    let statement: SQL
+  }
+
+  /// The statements in the order of the accounts' keys, so that two transactions never wait for each
+  /// other's chains.
+  static func statements(_ seals: [Seal]) -> [SQL] {
+    seals.sorted { $0.account < $1.account }.map(\.statement)
+  }
+
   /// Appends an entry with the present values of a row.
-  static func seal(_ account: AccountKey, _ kind: Kind, _ row: UUID) -> SQL {
-    "SELECT tenure.seal(\(account), \(kind), \(row)::text)"
+  static func seal(_ account: AccountKey, _ kind: Kind, _ row: UUID) -> Seal {
+    Seal(account: account, statement: "SELECT tenure.seal(\(account), \(kind), \(row)::text)")
   }
 
-  /// Appends entries about rows that several accounts have or had.
-  static func seal(_ rows: [(account: AccountKey, row: UUID)], _ kind: Kind) -> SQL {
-    """
-    SELECT count(tenure.seal(account, \(kind), row::text))
-    FROM unnest(\(rows.map(\.account)), \(rows.map(\.row))) AS sealed (account, row)
-    """
+  /// Appends entries about rows that the account has or had.
+  static func seal(_ account: AccountKey, _ kind: Kind, _ rows: [UUID]) -> Seal {
+    Seal(
+      account: account,
+      statement: """
+        SELECT count(tenure.seal(\(account), \(kind), row::text)) FROM unnest(\(rows)) AS row
+        """)
   }
 
-  static func seal(_ account: AccountKey) -> SQL {
-    "SELECT tenure.seal(\(account), \(Kind.account))"
+  static func seal(_ account: AccountKey) -> Seal {
+    Seal(account: account, statement: "SELECT tenure.seal(\(account), \(Kind.account))")
   }
 
-  static func seal(_ product: ProductID, validFrom: Timestamp) -> SQL {
-    """
-    SELECT tenure.seal(\(common), \(Kind.product),
-      concat(\(product), ' ', extract(epoch FROM \(validFrom)::timestamptz)))
-    """
+  static func seal(_ product: ProductID, validFrom: Timestamp) -> Seal {
+    Seal(
+      account: common,
+      statement: """
+        SELECT tenure.seal(\(common), \(Kind.product),
+          concat(\(product), ' ', extract(epoch FROM \(validFrom)::timestamptz)))
+        """)
   }
 
   /// - Parameter charge: The transaction that names it.
   static func seal(
     deliveryOf charge: TransactionKey, by account: AccountKey, at moment: Timestamp
-  ) -> SQL {
-    """
-    SELECT tenure.seal(\(account), \(Kind.delivery), concat_ws('/', \(charge.line.environment),
-      \(charge.line.originalTransactionID), \(charge.transactionID), \(charge.productID)),
-      jsonb_build_object('delivered_at', extract(epoch FROM \(moment)::timestamptz)))
-    """
+  ) -> Seal {
+    Seal(
+      account: account,
+      statement: """
+        SELECT tenure.seal(\(account), \(Kind.delivery), concat_ws('/', \(charge.line.environment),
+          \(charge.line.originalTransactionID), \(charge.transactionID), \(charge.productID)),
+          jsonb_build_object('delivered_at', extract(epoch FROM \(moment)::timestamptz)))
+        """)
   }
 
   /// The new ends of original transactions' chains, as an entry has them.
@@ -75,14 +93,17 @@ enum AccountChain {
     return json.text
   }
 
+  /// - Parameter account: The account that sent it, which keeps it when merged.
   static func seal(
-    _ submission: Submission,
-    recording heads: [OriginalTransactionKey: OriginalTransactionRows.Head]
-  ) -> SQL {
-    """
-    SELECT tenure.seal(\(submission.account), \(Kind.submission), \(submission.id)::text,
-      \(details(heads))::jsonb)
-    """
+    submission: UUID, of account: AccountKey,
+    recording heads: [OriginalTransactionKey: OriginalTransactionRows.Head] = [:]
+  ) -> Seal {
+    Seal(
+      account: account,
+      statement: """
+        SELECT tenure.seal(\(account), \(Kind.submission), \(submission)::text,
+          \(details(heads))::jsonb)
+        """)
   }
 
   /// Leaves the new ends of original transactions' chains with the owners of their latest charges.
@@ -92,13 +113,15 @@ enum AccountChain {
     _ recorded: [(
       owner: AccountKey?, heads: [OriginalTransactionKey: OriginalTransactionRows.Head]
     )]
-  ) -> [SQL] {
+  ) -> [Seal] {
     var byOwner: [AccountKey: [OriginalTransactionKey: OriginalTransactionRows.Head]] = [:]
     for (owner, heads) in recorded {
       if let owner, !heads.isEmpty { byOwner[owner, default: [:]].merge(heads) { $1 } }
     }
-    return byOwner.sorted { $0.key < $1.key }.map { owner, heads in
-      "SELECT tenure.seal(\(owner), \(Kind.recording), '', \(details(heads))::jsonb)"
+    return byOwner.map { owner, heads in
+      Seal(
+        account: owner,
+        statement: "SELECT tenure.seal(\(owner), \(Kind.recording), '', \(details(heads))::jsonb)")
     }
   }
 }

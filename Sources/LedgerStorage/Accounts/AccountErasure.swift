@@ -164,7 +164,7 @@ extension AccountStore {
     }
     changes.note([account.id], in: transaction)
     let action = NewAdministratorAction(
-      action: .eraseAccount, subject: account.key.rawValue.uuidString.lowercased(),
+      action: .eraseAccount, subject: account.key.rawValue.text,
       administrator: administrator, account: account.key, names: [account.key: account.id],
       data: NewAdministratorAction.data(erasure.removed))
     try await transaction.commit(
@@ -215,7 +215,7 @@ extension AccountStore {
       SET account_id = \(pseudonym), erased_at = \(erasure.erasedAt), id_salt = NULL
       WHERE account_key = \(account.key)
       """,
-      AccountChain.seal(account.key),
+      AccountChain.seal(account.key).statement,
       "DELETE FROM tenure.imported_source WHERE account_key = \(account.key)",
       "DELETE FROM tenure.consumption_consent WHERE account_key = \(account.key)",
       // Servers that keep answers in memory drop all of them, instead of this account's by name.
@@ -243,7 +243,7 @@ extension AccountStore {
   }
 
   private static func endJobs(of account: AccountKey, _ submissions: [UUID]) -> [SQL] {
-    let subjects = submissions.map { $0.uuidString.lowercased() }
+    let subjects = submissions.map { $0.text }
     return [
       Job.delete(.publishEntitlements(account)),
       """
@@ -252,7 +252,7 @@ extension AccountStore {
       """,
       """
       DELETE FROM tenure.webhook_delivery
-      WHERE stream = \(account.rawValue.uuidString.lowercased())
+      WHERE stream = \(account.rawValue.text)
       """,
     ]
   }
@@ -262,7 +262,7 @@ extension Account {
   /// The erasure event, without the app's ID for the account, because events are kept.
   fileprivate func erasure(at moment: Timestamp) -> LedgerEvent {
     var data = EventData()
-    data.appAccountToken = appAccountToken.uuidString.lowercased()
+    data.appAccountToken = appAccountToken.text
     return LedgerEvent(.accountErased, at: moment, account: key, data: data)
   }
 }

@@ -22,7 +22,7 @@ package struct RelatedAccounts: Sendable {
 }
 
 /// The position of an entry in an account's history, which is ordered by recording date.
-package struct HistoryPlace: Hashable, Codable, Sendable {
+package struct HistoryPosition: Hashable, Codable, Sendable {
   package let recordedAt: Timestamp
   package let line: OriginalTransactionKey
   package let number: Int
@@ -46,7 +46,7 @@ package struct AccountHistory: Sendable {
   package let entries: [HistoryEntry]
   /// The position where the search stopped before it had found enough entries; nil if it reached
   /// the beginning or found enough.
-  package let lookedBackTo: HistoryPlace?
+  package let lookedBackTo: HistoryPosition?
 }
 
 extension AccountStore {
@@ -115,10 +115,10 @@ extension AccountStore {
   /// - Throws: ``LedgerError/unreadableEntry``.
   package func history(
     of ties: RelatedAccounts, kinds: Set<LedgerEntry.Kind> = Set(LedgerEntry.Kind.allCases),
-    before place: HistoryPlace?, limit: Int,
+    before position: HistoryPosition?, limit: Int,
     batches: Int = historyBatches, of size: Int = historyBatch
   ) async throws -> AccountHistory {
-    var (found, last): ([HistoryEntry], HistoryPlace?) = ([], place)
+    var (found, last): ([HistoryEntry], HistoryPosition?) = ([], position)
     guard !ties.lines.isEmpty, !kinds.isEmpty else {
       return AccountHistory(entries: [], lookedBackTo: nil)
     }
@@ -129,7 +129,7 @@ extension AccountStore {
       let bindings = try await bindings(amid: batch)
       found += batch.filter { concerns(ties, $0.entry, bindings: bindings) }
       guard batch.count == size, let end = batch.last else { last = nil; break }
-      last = HistoryPlace(end.entry)
+      last = HistoryPosition(end.entry)
       if found.count >= limit { break }
     }
     return AccountHistory(
@@ -175,14 +175,14 @@ extension AccountStore {
   }
 
   private func historyEntries(
-    _ condition: SQL, before place: HistoryPlace?, limit: Int
+    _ condition: SQL, before position: HistoryPosition?, limit: Int
   ) async throws -> [HistoryEntry] {
     let rest =
-      place.map { place -> SQL in
+      position.map { position -> SQL in
         """
         (recorded_at, environment, original_transaction_id, number)
-          < (\(place.recordedAt), \(place.line.environment),
-            \(place.line.originalTransactionID), \(place.number))
+          < (\(position.recordedAt), \(position.line.environment),
+            \(position.line.originalTransactionID), \(position.number))
         """
       } ?? "true"
     return try await database.query(
@@ -221,6 +221,9 @@ extension AccountStore {
 /// a newer version added, and its data a JSON object.
 package typealias PublishedEvent = (id: Int64, type: String, occurredAt: Timestamp, data: String)
 
+/// The position of an event among those of its account.
+package typealias EventPosition = (occurredAt: Timestamp, id: Int64)
+
 package struct EventPruning: Hashable, Sendable {
   /// The storage date of the last pruned event, by the database's clock; nil if not recorded.
   package let storedAt: Timestamp?
@@ -251,17 +254,20 @@ extension AccountStore {
 
   /// Reads events of an account by their dates, latest first, before `last`.
   package func latestEvents(
-    of account: AccountKey, before last: (occurredAt: Timestamp, id: Int64)?, limit: Int
+    of account: AccountKey, before last: EventPosition?, limit: Int
   ) async throws -> [PublishedEvent] {
+    try await database.query(Self.selectEvents(of: account, before: last, limit: limit))
+      .decode(Int64.self, String.self, Timestamp.self, String.self).map { $0 }
+  }
+
+  static func selectEvents(of account: AccountKey, before last: EventPosition?, limit: Int) -> SQL {
     let rest =
       last.map { "(occurred_at, event_id) < (\($0.occurredAt), \($0.id))" as SQL } ?? "true"
-    return try await database.query(
-      """
+    return """
       SELECT event_id, type, occurred_at, data FROM tenure.event
       WHERE account_key = \(account) AND \(rest)
       ORDER BY occurred_at DESC, event_id DESC LIMIT \(limit)
       """
-    ).decode(Int64.self, String.self, Timestamp.self, String.self).map { $0 }
   }
 
   /// Nil if nothing was pruned.

@@ -253,20 +253,25 @@ extension AccountStore {
         published[index].key == other.key ? published[index].held.grants + grants : []
       published[index].hasChangedGrants = !grants.isEmpty
     }
-    let plan = try await recorder.plan(
+    var plan = try await recorder.plan(
       recording, terms: terms, at: now, knowing: published, in: transaction)
 
     merger.moved = MergeProgress.Moved(
       charges: ownerOverrides.count, orders: merging.orders.count, grants: merging.grants.count)
     merger.completedAt = merging.isLast ? mergedAt : nil
-    var (statements, channels) = (plan.statements, plan.channels)
-    statements += Self.move(merging.orders, from: account.key, to: other.key)
-    statements += Self.move(merging.grants, from: account, to: other)
+    plan.writes += Self.move(merging.orders, from: account.key, to: other.key)
+    plan.writes += Self.move(merging.grants, from: account, to: other)
+    for key in [account.key, other.key] {
+      plan.seals += [
+        AccountChain.seal(key, .order, merging.orders),
+        AccountChain.seal(key, .grant, merging.grants),
+      ]
+    }
     if merging.isFirst {
-      statements.append(
+      plan.writes.append(
         "UPDATE tenure.account SET merged_into_key = \(other.key) WHERE account_id = \(account.id)")
       let action = NewAdministratorAction(
-        action: .mergeAccount, subject: account.key.rawValue.uuidString.lowercased(),
+        action: .mergeAccount, subject: account.key.rawValue.text,
         administrator: administrator, account: other.key, previousAccount: account.key,
         names: [account.key: account.id, other.key: other.id],
         data: NewAdministratorAction.data { json in
@@ -275,23 +280,23 @@ extension AccountStore {
           json.member("grants", merger.moved.grants)
           json.member("complete", merging.isLast)
         })
-      statements.append(action.insert(at: now))
+      plan.seals.append(action.seal(at: now))
     }
     if merging.isFirst || merging.isLast {
-      statements.append(
+      plan.writes.append(
         """
         UPDATE tenure.account_by_key SET merged_into_key = \(other.key),
           merged_at = \(merger.completedAt)
         WHERE account_key = \(account.key)
         """)
-      statements.append(AccountChain.seal(account.key))
+      plan.seals.append(AccountChain.seal(account.key))
     }
     if merging.isFirst, !merging.isLast {
-      statements.append(Job.insert(.mergeAccount(account.key), runAt: now, at: now))
-      channels.insert(.jobs)
+      plan.writes.append(Job.insert(.mergeAccount(account.key), runAt: now, at: now))
+      plan.channels.insert(.jobs)
     }
-    try await transaction.commit(with: statements)
-    return (merger, channels)
+    try await transaction.commit(with: plan.statements)
+    return (merger, plan.channels)
   }
 
   private func mergingAdministrator(of account: AccountKey) async throws -> String? {
@@ -300,7 +305,7 @@ extension AccountStore {
       SELECT administrator FROM tenure.administrator_action
       WHERE previous_account_key = \(account)
         AND action = \(AdministratorAction.Action.mergeAccount.rawValue)
-        AND subject = \(account.rawValue.uuidString.lowercased())
+        AND subject = \(account.rawValue.text)
       ORDER BY action_id DESC LIMIT 1
       """
     ).decodeFirst(String.self)
@@ -346,8 +351,6 @@ extension AccountStore {
       UPDATE tenure.purchase_order_account SET account_key = \(other)
       WHERE order_id = ANY(\(orders))
       """,
-      AccountChain.seal(
-        [account, other].sorted().flatMap { key in orders.map { (key, $0) } }, .order),
     ]
   }
 
@@ -368,8 +371,6 @@ extension AccountStore {
       UPDATE tenure.account_grant_account SET account_key = \(other.key)
       WHERE grant_id = ANY(\(grants))
       """,
-      AccountChain.seal(
-        [account.key, other.key].sorted().flatMap { key in grants.map { (key, $0) } }, .grant),
     ]
   }
 }

@@ -1,4 +1,5 @@
 package import Foundation
+import JSONText
 import Postgres
 package import Subscriptions
 
@@ -16,7 +17,7 @@ package struct Account: Hashable, Sendable {
 
   /// The ID that replaces the app's own when the account is erased.
   static func pseudonym(of key: AccountKey) -> String {
-    "erased-\(key.rawValue.uuidString.lowercased())"
+    "erased-\(key.rawValue.text)"
   }
 
   package var isErased: Bool { AccountID(id) == AccountID(Self.pseudonym(of: key)) }
@@ -39,20 +40,28 @@ package struct AccountStore: LedgerStore {
 
   /// Replaces what the app calls the customer.
   ///
+  /// - Parameters:
+  ///   - label: Nil leaves it as it is; `.some(nil)` deletes it.
+  ///   - email: Like `label`.
   /// - Throws: ``LedgerError/erasedAccount(_:)``, ``LedgerError/unknownAccount(_:)``.
-  package func setNames(label: String?, email: String?, of account: Account) async throws -> Account
+  package func setNames(label: String?? = nil, email: String?? = nil, of account: Account)
+    async throws -> Account
   {
     guard !account.isErased else { throw LedgerError.erasedAccount(account.id) }
-    guard (label, email) != (account.label, account.email) else { return account }
+    let named = (label ?? account.label, email ?? account.email)
+    guard named != (account.label, account.email) else { return account }
+    let columns: [SQL] = [label.map { "label = \($0)" }, email.map { "email = \($0)" }]
+      .compactMap(\.self)
     // An erasure may have taken the ID away.
     let updated = try await database.query(
       """
-      UPDATE tenure.account SET label = \(label), email = \(email)
+      UPDATE tenure.account SET \(columns.joined())
       WHERE account_id = \(account.id) AND account_key = \(account.key)
+      RETURNING \(Self.columns)
       """)
-    guard updated.affectedRows == 1 else { throw LedgerError.unknownAccount(account.id) }
-    var account = account
-    (account.label, account.email) = (label, email)
+    guard let account = try updated.decodeAccounts().first else {
+      throw LedgerError.unknownAccount(account.id)
+    }
     return account
   }
 
@@ -143,7 +152,7 @@ package struct AccountStore: LedgerStore {
       INSERT INTO tenure.account_by_token (app_account_token, account_key)
       VALUES (\(token), \(key))
       """,
-      AccountChain.seal(key),
+      AccountChain.seal(key).statement,
     ])
     return Account(id: id, key: key, appAccountToken: token, createdAt: now)
   }
@@ -197,22 +206,24 @@ package struct AccountStore: LedgerStore {
     ).decode(UUID.self)
   }
 
-  /// Reads events of an account that the feed still keeps, in order, after `last`, and returns the
-  /// events with their IDs, each as a JSON object in the form of the HTTP API.
-  package func events(of account: AccountKey, after last: Int64?, limit: Int) async throws
-    -> [(id: Int64, text: String)]
+  /// Reads events of an account that the feed still keeps, by their dates, after `last`, each as a
+  /// JSON object in the form of the HTTP API.
+  package func events(of account: AccountKey, after last: EventPosition?, limit: Int) async throws
+    -> [(position: EventPosition, text: String)]
   {
-    let start = last ?? 0
+    let rest =
+      last.map { "(occurred_at, event_id) > (\($0.occurredAt), \($0.id))" as SQL } ?? "true"
     let name = try await ownership.accountIDs(of: [account])[account]
     return try await database.query(
       """
-      SELECT e.event_id, \(SQL.eventInFeed)
+      SELECT e.occurred_at, e.event_id, \(SQL.eventInFeed)
       FROM tenure.event AS e
-      WHERE e.account_key = \(account) AND e.event_id > \(start)
-      ORDER BY e.event_id LIMIT \(limit)
+      WHERE e.account_key = \(account) AND \(rest)
+      ORDER BY e.occurred_at, e.event_id LIMIT \(limit)
       """
-    ).decode(Int64.self, String.self, AccountKey?.self, String.self).map { id, beginning, _, data in
-      (id: id, text: FeedPage.event(beginning, of: name, data))
+    ).decode(Timestamp.self, Int64.self, String.self, AccountKey?.self, String.self).map {
+      occurredAt, id, beginning, _, data in
+      (position: (occurredAt, id), text: FeedPage.event(beginning, of: name, data))
     }
   }
 }

@@ -98,6 +98,11 @@ struct NewAdministratorAction: Sendable {
 
   private static let maximumSubjectLength = 255
 
+  /// The insertion as a seal, because it appends an entry to the account's chain.
+  func seal(at now: Timestamp) -> AccountChain.Seal {
+    AccountChain.Seal(account: account ?? AccountChain.common, statement: insert(at: now))
+  }
+
   func insert(at now: Timestamp) -> SQL {
     let reason = administrator.reason.map { KeyedText.withKeys($0, of: names) }
     return """
@@ -144,7 +149,7 @@ enum KeyedText {
         return !isInWord && isWhole && rest.starts(with: name)
       }
       if let found {
-        result += "{account:\(found.key.rawValue.uuidString.lowercased())}"
+        result += "{account:\(found.key.rawValue.text)}"
       } else {
         result.unicodeScalars.append(next)
       }
@@ -234,7 +239,7 @@ package struct AdministrationStore: LedgerStore {
     return try await actions(
       """
       account_key = ANY (\(holders.sorted()))
-        AND subject = ANY (\(grants.map { $0.uuidString.lowercased() }))
+        AND subject = ANY (\(grants.map { $0.text }))
       """, limit: 2 * grants.count)
   }
 
@@ -280,7 +285,7 @@ package struct AdministrationStore: LedgerStore {
     of account: Account, by administrator: Administrator, at now: Timestamp
   ) async throws {
     let action = NewAdministratorAction(
-      action: .exportAccount, subject: account.key.rawValue.uuidString.lowercased(),
+      action: .exportAccount, subject: account.key.rawValue.text,
       administrator: administrator, account: account.key, names: [account.key: account.id])
     _ = try await database.execute(action.insert(at: now))
   }

@@ -2,7 +2,7 @@ import Crypto
 import Foundation
 import JSONText
 import Postgres
-import Subscriptions
+package import Subscriptions
 
 /// An entry of an account's chain as stored.
 struct AccountEntry: Sendable {
@@ -218,7 +218,8 @@ extension LedgerAuditor {
   /// Verifies the chains of all accounts, and every row that they vouch for.
   ///
   /// - Parameter moment: Verifies only accounts with an entry since then, by the database's clock.
-  func auditAccounts(storedSince moment: Timestamp? = nil, _ audit: inout LedgerAudit) async throws
+  package func auditAccounts(storedSince moment: Timestamp? = nil, _ audit: inout LedgerAudit)
+    async throws
   {
     var last: AccountKey?
     while true {
@@ -316,62 +317,59 @@ extension LedgerAuditor {
       WHERE g.account_id = ANY(\(ids))
       """
     }
-    var last: TransactionKey?
-    while true {
-      let rest: SQL =
-        last.map {
-          """
-          (environment, original_transaction_id, transaction_id, product_id)
-            > (\($0.line.environment), \($0.line.originalTransactionID), \($0.transactionID),
-              \($0.productID))
-          """
-        } ?? "true"
-      let (rows, known) = try await withSnapshot { transaction in
-        let rows = try await transaction.query(
-          """
-          SELECT environment, original_transaction_id, transaction_id, product_id,
-            \(SQL.deliveryRow)
-          FROM tenure.store_transaction WHERE delivered_at IS NOT NULL AND \(rest)
-          ORDER BY environment, original_transaction_id, transaction_id, product_id
-          LIMIT \(Self.accountPage)
-          """, deadline: Self.auditDeadline
-        ).decode(
-          Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
-          String.self
-        ).map { (key: TransactionKey($0, $1, $2, $3), id: $4) }
-        let known = try await transaction.query(
-          """
-          SELECT row_id FROM tenure.account_entry
-          WHERE kind = 'delivery' AND row_id = ANY(\(rows.map(\.id)))
-          """, deadline: Self.auditDeadline
-        ).decode(String.self)
-        return (rows, Set(known.map(ExactText.init(_:))))
+    for environment in Environment.allCases {
+      let deliveries = try await strays(
+        in: "store_transaction", id: "original_transaction_id", "text", owner: SQL.deliveryRow.text,
+        where: "environment = '\(environment.rawValue)' AND delivered_at IS NOT NULL"
+      ) { ids, rows in
+        """
+        SELECT s.id, s.row FROM unnest(\(ids), \(rows)) AS s (id, row)
+        JOIN tenure.account_entry AS e ON e.kind = 'delivery' AND e.row_id = s.row
+        """
       }
-      guard let end = rows.last else { return }
-      last = end.key
-      for row in rows where !known.contains(ExactText(row.id)) {
+      for (id, row) in deliveries {
         audit.report(
-          .account, row.key.line, "no entry vouches for delivered_at of \(row.key.transactionID)")
+          .account, OriginalTransactionKey(environment, OriginalTransactionID(id)),
+          "no entry vouches for delivered_at of \(row)")
       }
     }
   }
 
-  /// Pages through a table by its key, and reports rows without a counterpart.
-  ///
-  /// - Parameter counterparts: Selects the counterparts of some IDs and owners, as texts.
+  /// Reports the ``strays(in:id:_:owner:where:counterparts:)`` of a table.
   private func findStrays(
     in table: String, id: String, _ type: String, owner ownerColumn: String = "account_key",
     where condition: String = "true", _ audit: inout LedgerAudit,
     counterparts: @Sendable ([String], [String]) -> SQL
   ) async throws {
-    var last: String?
+    for (id, owner) in try await strays(
+      in: table, id: id, type, owner: ownerColumn, where: condition, counterparts: counterparts)
+    {
+      // An account's ID is not named: reports contain no names.
+      let named = [id, owner].compactMap(UUID.init(uuidString:)).map(\.text)
+      audit.report(
+        .account, nil,
+        account: ownerColumn == "account_key"
+          ? UUID(uuidString: owner).map(AccountKey.init(rawValue:)) : nil,
+        "\(table) has a row without a counterpart: \(named.joined(separator: " "))")
+    }
+  }
+
+  /// Pages through a table by its key, and returns the IDs and owners of rows without a counterpart.
+  ///
+  /// - Parameter counterparts: Selects the counterparts of some IDs and owners, as texts.
+  private func strays(
+    in table: String, id: String, _ type: String, owner: String, where condition: String,
+    counterparts: @Sendable ([String], [String]) -> SQL
+  ) async throws -> [(id: String, owner: String)] {
+    var (strays, last): ([(id: String, owner: String)], String?) = ([], nil)
     while true {
       let rest: SQL = last.map { "\(unescaped: id) > \($0)::\(unescaped: type)" } ?? "true"
       let (rows, known) = try await withSnapshot { transaction in
         // Whole: all rows of the last ID.
         let rows = try await transaction.query(
           """
-          SELECT \(unescaped: id)::text, \(unescaped: ownerColumn)::text FROM tenure.\(unescaped: table)
+          SELECT \(unescaped: id)::text, (\(unescaped: owner))::text
+          FROM tenure.\(unescaped: table)
           WHERE \(unescaped: condition) AND \(rest)
           ORDER BY \(unescaped: id) FETCH FIRST \(unescaped: String(Self.accountPage)) ROWS WITH TIES
           """, deadline: Self.auditDeadline
@@ -381,17 +379,9 @@ extension LedgerAuditor {
         ).decode(String.self, String.self)
         return (rows, Set(known.map { [ExactText($0), ExactText($1)] }))
       }
-      guard let end = rows.last else { return }
+      guard let end = rows.last else { return strays }
       last = end.0
-      for (id, owner) in rows where !known.contains([ExactText(id), ExactText(owner)]) {
-        // An account's ID is not named: reports contain no names.
-        let named = [id, owner].compactMap(UUID.init(uuidString:)).map(\.text)
-        audit.report(
-          .account, nil,
-          account: ownerColumn == "account_key"
-            ? UUID(uuidString: owner).map(AccountKey.init(rawValue:)) : nil,
-          "\(table) has a row without a counterpart: \(named.joined(separator: " "))")
-      }
+      strays += rows.filter { !known.contains([ExactText($0), ExactText($1)]) }.map { ($0, $1) }
     }
   }
 }

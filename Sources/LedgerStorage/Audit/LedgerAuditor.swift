@@ -350,6 +350,8 @@ package struct LedgerAudit: Sendable {
   package private(set) var differences: [Difference] = []
   private var known: Set<Difference> = []
 
+  package init() {}
+
   /// A difference from the entries or the rule.
   package struct Difference: Hashable, Sendable, CustomStringConvertible {
     package enum Kind: String, CaseIterable, Sendable {

@@ -1,4 +1,5 @@
 import Foundation
+import JSONText
 import Postgres
 import Subscriptions
 
@@ -194,7 +195,7 @@ struct LookupRow: Hashable, Sendable {
   }
 
   init(account: AccountKey, line: OriginalTransactionKey) {
-    self.init(.accountLookup, account.rawValue.uuidString.lowercased(), line)
+    self.init(.accountLookup, account.rawValue.text, line)
   }
 
   init(holder: String, charge: TransactionKey) {

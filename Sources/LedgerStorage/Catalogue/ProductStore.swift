@@ -78,7 +78,7 @@ package struct ProductStore: LedgerStore {
             """
           }
           + [
-            AccountChain.seal(product.id, validFrom: product.validFrom),
+            AccountChain.seal(product.id, validFrom: product.validFrom).statement,
             Job.schedule(.reconcile, runAt: product.validFrom, at: product.validFrom),
           ])
       return (product, true)

@@ -47,7 +47,7 @@ package struct GrantStore: LedgerStore {
         $0.append(grant)
       }
       let action = NewAdministratorAction(
-        action: .grant, subject: grant.id.uuidString.lowercased(), administrator: administrator,
+        action: .grant, subject: grant.id.text, administrator: administrator,
         account: account.key, names: [account.key: account.id],
         data: NewAdministratorAction.data { json in
           json.member("entitlement", entitlement)
@@ -65,7 +65,7 @@ package struct GrantStore: LedgerStore {
           INSERT INTO tenure.account_grant_account (grant_id, account_key)
           VALUES (\(grant.id), \(account.key))
           """,
-          AccountChain.seal(account.key, .grant, grant.id),
+          AccountChain.seal(account.key, .grant, grant.id).statement,
         ] + consequences.statements + [action.insert(at: now)])
       return (nil, consequences.channels)
     }
@@ -126,7 +126,7 @@ package struct GrantStore: LedgerStore {
         for index in $0.indices where $0[index].id == id { $0[index].revokedAt = end }
       }
       let action = NewAdministratorAction(
-        action: .revokeGrant, subject: id.uuidString.lowercased(), administrator: administrator,
+        action: .revokeGrant, subject: id.text, administrator: administrator,
         account: account.key, names: [account.key: account.id],
         data: NewAdministratorAction.data { $0.member("entitlement", grant.grant.entitlement) })
       try await transaction.commit(
@@ -134,7 +134,7 @@ package struct GrantStore: LedgerStore {
           """
           UPDATE tenure.account_grant SET revoked_at = \(end)
           WHERE account_id = \(account.id) AND grant_id = \(id)
-          """, AccountChain.seal(account.key, .grant, id),
+          """, AccountChain.seal(account.key, .grant, id).statement,
         ] + consequences.statements + [action.insert(at: now)])
       return (grant, consequences.channels)
     }

@@ -13,7 +13,6 @@ package struct StagedRows: Sendable {
   let transaction: Transaction
 
   package func add(_ rows: [Row]) async throws {
-    guard !rows.isEmpty else { return }
     _ = try await transaction.query(
       """
       INSERT INTO pg_temp.staged_row (environment, original_transaction_id, body)

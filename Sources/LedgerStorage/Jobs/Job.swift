@@ -1,4 +1,5 @@
 package import Foundation
+import JSONText
 import Postgres
 package import Subscriptions
 
@@ -135,7 +136,7 @@ extension Job.Key {
   }
 
   private init(_ kind: Job.Kind, _ id: UUID, in queue: Job.Queue) {
-    self.init(kind: kind, subject: id.uuidString.lowercased(), queue: queue)
+    self.init(kind: kind, subject: id.text, queue: queue)
   }
 }
 

@@ -1,4 +1,5 @@
 package import Foundation
+import JSONText
 import Postgres
 package import Subscriptions
 
@@ -129,7 +130,7 @@ package struct OrderStore: LedgerStore {
         INSERT INTO tenure.purchase_order_account (order_id, account_key)
         VALUES (\(order.id), \(order.account))
         """,
-        AccountChain.seal(order.account, .order, order.id),
+        AccountChain.seal(order.account, .order, order.id).statement,
         Job.insert(.expireOrder(order.id), runAt: now + orderLifetime, at: now),
       ])
       return true
@@ -178,9 +179,8 @@ package struct OrderStore: LedgerStore {
       }
       // Locked like every account that events are published to, which keeps its events in order.
       statements += PublishedEntitlements.lock(Set(expired.map(\.1)))
-      statements += expiring.sorted { $0.account < $1.account }.map {
-        AccountChain.seal($0.account, .order, $0.id)
-      }
+      statements += AccountChain.statements(
+        expiring.map { AccountChain.seal($0.account, .order, $0.id) })
       statements += EventRow.insert(expired.map { $0.0.expiry(at: $0.0.createdAt + orderLifetime) })
       statements += jobOf.filter { !undone.contains($0.key) }.map(\.value).completion
       for order in waiting {
@@ -266,18 +266,16 @@ package struct OrderStore: LedgerStore {
         transaction_id = \(charge.id.transactionID)
       WHERE account_key = \(order.account) AND order_id = \(order.id)
       """,
-      AccountChain.seal(order.account, .order, order.id), Job.delete(.expireOrder(order.id)),
+      Job.delete(.expireOrder(order.id)),
     ]
   }
 
   /// Marks an order as named: a submission named it after its charge had fulfilled it.
-  static func nameOrder(_ order: PurchaseOrder) -> [SQL] {
-    [
-      """
-      UPDATE tenure.purchase_order SET is_named = true
-      WHERE account_key = \(order.account) AND order_id = \(order.id) AND NOT is_named
-      """, AccountChain.seal(order.account, .order, order.id),
-    ]
+  static func nameOrder(_ order: PurchaseOrder) -> SQL {
+    """
+    UPDATE tenure.purchase_order SET is_named = true
+    WHERE account_key = \(order.account) AND order_id = \(order.id) AND NOT is_named
+    """
   }
 
   /// Opens an order again, with the job that lets it expire.
@@ -287,21 +285,17 @@ package struct OrderStore: LedgerStore {
       UPDATE tenure.purchase_order SET status = 'open', fulfilled_at = NULL, is_named = false,
         environment = NULL, original_transaction_id = NULL, transaction_id = NULL
       WHERE account_key = \(order.account) AND order_id = \(order.id)
-      """,
-      AccountChain.seal(order.account, .order, order.id),
-      Job.insert(.expireOrder(order.id), runAt: order.createdAt + lifetime, at: now),
+      """, Job.insert(.expireOrder(order.id), runAt: order.createdAt + lifetime, at: now),
     ]
   }
 
   /// Marks an order as refunded, or as fulfilled again.
-  static func refund(_ order: UUID, of account: AccountKey, isRefunded: Bool) -> [SQL] {
-    [
-      """
-      UPDATE tenure.purchase_order SET status = \(isRefunded ? "refunded" : "fulfilled")
-      WHERE account_key = \(account) AND order_id = \(order)
-        AND status = \(isRefunded ? "fulfilled" : "refunded")
-      """, AccountChain.seal(account, .order, order),
-    ]
+  static func refund(_ order: UUID, of account: AccountKey, isRefunded: Bool) -> SQL {
+    """
+    UPDATE tenure.purchase_order SET status = \(isRefunded ? "refunded" : "fulfilled")
+    WHERE account_key = \(account) AND order_id = \(order)
+      AND status = \(isRefunded ? "fulfilled" : "refunded")
+    """
   }
 
   /// Acknowledges the delivery of a charge, once for the charge and its aliases.
@@ -338,7 +332,7 @@ package struct OrderStore: LedgerStore {
           """
           UPDATE tenure.store_transaction SET delivered_at = \(now)
           WHERE \(charge.id.condition)
-          """, AccountChain.seal(deliveryOf: charge.id, by: account, at: now),
+          """, AccountChain.seal(deliveryOf: charge.id, by: account, at: now).statement,
         ] + ChargeSums.changes([(charge.id, counted, CountedCharge(row, fulfilment))]))
       return (now, true)
     }
@@ -348,7 +342,7 @@ package struct OrderStore: LedgerStore {
 extension PurchaseOrder {
   fileprivate func expiry(at moment: Timestamp) -> LedgerEvent {
     var data = EventData()
-    data.orderID = id.uuidString.lowercased()
+    data.orderID = id.text
     data.productID = productID
     return LedgerEvent(.orderExpired, at: moment, account: account, data: data)
   }

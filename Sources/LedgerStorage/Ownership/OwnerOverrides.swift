@@ -64,11 +64,12 @@ extension OwnershipStore {
       let recording = try await recorder.load(
         arrival, on: LockedOriginalTransactions(originals: [original], evidence: []), in: database
       ).decide(arrival, at: now)
-      let plan = try await recorder.plan(recording, terms: terms, at: now, in: database)
+      var plan = try await recorder.plan(recording, terms: terms, at: now, in: database)
       let action = NewAdministratorAction(
         transferring: charge, from: owner, by: ownerOverride, administrator,
         names: recording.originals[charge.id.line]?.names ?? [:])
-      try await database.commit(with: plan.statements + [action.insert(at: now)])
+      plan.seals.append(action.seal(at: now))
+      try await database.commit(with: plan.statements)
       return (recording, plan.channels)
     }
     notifier.notify(channels)

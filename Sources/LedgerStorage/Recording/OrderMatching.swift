@@ -1,4 +1,5 @@
 import Foundation
+import JSONText
 import Postgres
 package import Subscriptions
 
@@ -18,6 +19,8 @@ struct OrderMatching: Sendable {
   private(set) var assigned: [TransactionKey: UUID?] = [:]
 
   private(set) var statements: [SQL] = []
+  /// The changed orders' seals.
+  private(set) var seals: [AccountChain.Seal] = []
   private(set) var events: [LedgerEvent] = []
   /// The result of naming an order; nil if the submission named none.
   private(set) var namedOrder: NamedOrderResult?
@@ -149,7 +152,7 @@ struct OrderMatching: Sendable {
     fulfilledOrder = order.id
     guard let payment = payments.first(where: { $0.charge.id == id }) else { return }
     if payment.fulfils == order.id {
-      statements += OrderStore.nameOrder(order)
+      write([OrderStore.nameOrder(order)], order.id, of: order.account)
     } else {
       if let matched = payment.fulfils.flatMap({ yielding[$0] }) {
         reopen(matched, fulfilledBy: payment.charge)
@@ -175,14 +178,16 @@ struct OrderMatching: Sendable {
 
   private mutating func fulfil(_ order: PurchaseOrder, by charge: Charge, isNamed: Bool) {
     fulfilments[charge.id] = order.id
-    statements += OrderStore.fulfil(order, by: charge, isNamed: isNamed, at: now)
+    write(
+      OrderStore.fulfil(order, by: charge, isNamed: isNamed, at: now), order.id, of: order.account)
     assigned[charge.id] = order.id
     note(.orderFulfilled, order.id, of: order.account, order.productID, charge)
   }
 
   private mutating func reopen(_ order: PurchaseOrder, fulfilledBy charge: Charge) {
     fulfilments[charge.id] = nil
-    statements += OrderStore.reopen(order, lifetime: lifetime, at: now)
+    write(
+      OrderStore.reopen(order, lifetime: lifetime, at: now), order.id, of: order.account)
     if let original = recording.original(of: charge.id) {
       for (key, _) in Self.orders(of: charge, in: original).filter({ $0.order == order.id }) {
         assigned[key] = .some(nil)
@@ -191,12 +196,17 @@ struct OrderMatching: Sendable {
     note(.orderReopened, order.id, of: order.account, order.productID, charge)
   }
 
+  private mutating func write(_ statements: [SQL], _ order: UUID, of account: AccountKey) {
+    self.statements += statements
+    seals.append(AccountChain.seal(account, .order, order))
+  }
+
   private mutating func note(
     _ kind: LedgerEvent.Kind, _ order: UUID, of account: AccountKey, _ productID: ProductID,
     _ charge: Charge
   ) {
     var data = EventData(charge)
-    data.orderID = order.uuidString.lowercased()
+    data.orderID = order.text
     data.productID = productID
     data.terms = recording.original(of: charge.id)?.line.reportedTerms(of: charge)
     events.append(LedgerEvent(kind, at: now, account: account, data: data))
@@ -225,7 +235,8 @@ struct OrderMatching: Sendable {
     for (order, charge) in revoked.sorted(by: { $0.value.id < $1.value.id }) {
       guard let account = accounts[order] else { continue }
       let isRefunded = charge.revocation != nil
-      statements += OrderStore.refund(order, of: account, isRefunded: isRefunded)
+      write(
+        [OrderStore.refund(order, of: account, isRefunded: isRefunded)], order, of: account)
       guard wasRefunded(charge) != isRefunded else { continue }
       let kind: LedgerEvent.Kind = isRefunded ? .orderRefunded : .orderFulfilled
       note(kind, order, of: account, charge.productID, charge)

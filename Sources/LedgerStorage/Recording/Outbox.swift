@@ -35,10 +35,14 @@ extension Recorder {
 /// The statements that write a change and publish it to accounts, and the channels to notify after
 /// the commit.
 struct Outbox: Sendable {
-  var statements: [SQL] = []
+  /// Run in order; the seals follow.
+  var writes: [SQL] = []
+  var seals: [AccountChain.Seal] = []
   var channels: Set<ChangeNotifier.Channel> = []
   /// The new ends of original transactions' chains.
   var heads: [OriginalTransactionKey: OriginalTransactionRows.Head] = [:]
+
+  var statements: [SQL] { writes + AccountChain.statements(seals) }
 
   /// Publishes a recording to locked accounts.
   init(
@@ -58,7 +62,7 @@ struct Outbox: Sendable {
     rescheduling rescheduled: [AccountEvents], at now: Timestamp
   ) {
     let events = events + newEvents.flatMap(\.events)
-    statements =
+    writes =
       EventRow.insert(events) + AccountEvents.write(newEvents)
       + rescheduled.flatMap { $0.schedule(at: now) }
     if !events.isEmpty { channels.insert(.events) }

@@ -141,18 +141,19 @@ struct Recorder: LedgerStore {
         orders: affected.orders.assigned
       ).statements()
     }
-    let seals =
-      sealing
-      ? AccountChain.seal(
-        zip(recording.distinctOriginals, written).map {
-          (OriginalTransactionState(line: $0.line, rule: $0.rule).latestOwner, $1.heads)
-        }) : []
     var plan = Outbox(affected.newEvents, affected.accounts, terms: terms, at: now)
     let writeBackJobs = writeBacks.ownershipWriteBacks(of: recording, at: now)
     plan.heads = written.reduce(into: [:]) { heads, next in heads.merge(next.heads) { $1 } }
-    plan.statements =
-      written.flatMap(\.statements) + affected.orders.statements + plan.statements
-      + polls.appointments(of: recording, except: polled, at: now) + writeBackJobs + seals
+    plan.writes =
+      written.flatMap(\.statements) + affected.orders.statements + plan.writes
+      + polls.appointments(of: recording, except: polled, at: now) + writeBackJobs
+    plan.seals = affected.orders.seals
+    if sealing {
+      plan.seals += AccountChain.seal(
+        zip(recording.distinctOriginals, written).map {
+          (OriginalTransactionState(line: $0.line, rule: $0.rule).latestOwner, $1.heads)
+        })
+    }
     if !writeBackJobs.isEmpty { plan.channels.insert(.jobs) }
     return plan
   }

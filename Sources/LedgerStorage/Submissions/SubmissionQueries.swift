@@ -122,18 +122,18 @@ extension SubmissionStore {
           AND body_sha256 = ANY (\(stored))
         RETURNING account_key, submission_id
         """
-      ).decode(AccountKey.self, UUID.self).map { (account: $0, row: $1) }.sorted {
-        $0.account < $1.account
-      }
+      ).decode(AccountKey.self, UUID.self).map { (account: $0, id: $1) }
       guard !reopened.isEmpty else { return 0 }
       let action = NewAdministratorAction(
         action: .verifySubmissions,
-        subject: reopened.map { $0.row.text }.joined(separator: " "),
+        subject: reopened.map { $0.id.text }.joined(separator: " "),
         administrator: administrator,
         data: NewAdministratorAction.data { $0.member("submissions", reopened.count) })
       try await transaction.commit(
-        with: reopened.map { Job.schedule(.verifySubmission($0.row), runAt: now, at: now) }
-          + [AccountChain.seal(reopened, .submission), action.insert(at: now)])
+        with: reopened.map { Job.schedule(.verifySubmission($0.id), runAt: now, at: now) }
+          + AccountChain.statements(
+            reopened.map { AccountChain.seal(submission: $0.id, of: $0.account) }
+              + [action.seal(at: now)]))
       return reopened.count
     }
     if reopened > 0 { notifier.notify(.jobs) }

@@ -1,4 +1,5 @@
 package import Foundation
+import JSONText
 import Postgres
 package import Subscriptions
 
@@ -177,7 +178,10 @@ package struct SubmissionStore: LedgerStore {
         linesOf: verified.evidence,
         before: new == nil
           ? LockedSubmission.query(submission.id)
-          : Query([]).map { LockedSubmission(status: .pending, retryAt: nil, attempts: 0) },
+          : Query([]).map {
+            LockedSubmission(
+              account: submission.account, status: .pending, retryAt: nil, attempts: 0)
+          },
         after: Query(SubmittedOrders.query(for: verified), LockedSender.query(submission)),
         in: transaction)
       guard let stored else {
@@ -197,24 +201,27 @@ package struct SubmissionStore: LedgerStore {
       let affected = try await recorder.loadAffected(
         by: recording, submitted: claims ? orders : nil, terms: terms, at: now,
         knowing: sender.isErased ? [] : [account], in: transaction)
-      let plan = try recorder.plan(recording, affected, terms: terms, at: now, sealing: !claims)
+      var plan = try recorder.plan(recording, affected, terms: terms, at: now, sealing: !claims)
       let exchanges = try await ExchangeLog.of(submission: submission.id).insert(
         sender.isErased ? [] : verified.exchanges, after: stored.attempts, in: transaction)
-      let statements =
-        plan.statements + verified.pollTargets(in: recording) + exchanges
+      plan.writes +=
+        verified.pollTargets(in: recording) + exchanges
         + ProvisionalGrant.replace([], of: submission, after: stored.attempts, at: now)
       guard claims else {
-        try await transaction.commit(
-          with: statements + Self.keepDecision(of: submission, by: sender, at: now))
+        plan.writes += Self.keepDecision(of: submission, by: sender, at: now)
+        try await transaction.commit(with: plan.statements)
         return (nil, plan.channels, recording)
       }
       let outcome = SubmissionOutcome(recording, affected.orders, of: verified, terms: terms)
+      plan.writes +=
+        (try new.map { try Self.insert($0, decided: (verified, outcome, now)) }
+          ?? [Self.close(verified, outcome, at: now)])
+        + (new == nil || verified.lookAgainAt != nil ? Self.job(of: verified, at: now) : [])
+      plan.seals.append(
+        AccountChain.seal(
+          submission: submission.id, of: stored.account, recording: plan.heads))
       let order = try await transaction.commit(
-        with: statements
-          + (try new.map { try Self.insert($0, decided: (verified, outcome, now)) }
-            ?? [Self.close(verified, outcome, at: now)])
-          + [AccountChain.seal(submission, recording: plan.heads)]
-          + (new == nil || verified.lookAgainAt != nil ? Self.job(of: verified, at: now) : []),
+        with: plan.statements,
         reading: outcome.orderID.map {
           StoredOrder.query($0, of: submission.account, lifetime: orderLifetime)
         } ?? Query([]).map { nil })
@@ -252,7 +259,8 @@ package struct SubmissionStore: LedgerStore {
         """
       return (
         [
-          rejection, AccountChain.seal(submission, recording: [:]),
+          rejection,
+          AccountChain.seal(submission: submission.id, of: stored.account).statement,
           Job.delete(.verifySubmission(submission.id)),
         ], []
       )
@@ -371,6 +379,8 @@ package struct SubmissionStore: LedgerStore {
 
 /// A locked submission, which only one process decides.
 private struct LockedSubmission: Sendable {
+  /// The account that sent it.
+  var account: AccountKey
   var status: Submission.Status
   var retryAt: Timestamp?
   /// How often Apple was asked; before the first time nothing was granted provisionally.
@@ -382,13 +392,15 @@ private struct LockedSubmission: Sendable {
   static func query(_ id: UUID) -> Query<LockedSubmission?> {
     Query(
       """
-      SELECT status, retry_at, attempts FROM tenure.submission
+      SELECT account_key, status, retry_at, attempts FROM tenure.submission
       WHERE submission_id = \(id)
       FOR UPDATE
       """
     ) {
-      try $0.decodeFirst(Submission.Status.self, Timestamp?.self, Int.self).map {
-        LockedSubmission(status: $0, retryAt: $1, attempts: $2)
+      try $0.decodeFirst(
+        AccountKey.self, Submission.Status.self, Timestamp?.self, Int.self
+      ).map {
+        LockedSubmission(account: $0, status: $1, retryAt: $2, attempts: $3)
       }
     }
   }
@@ -430,7 +442,7 @@ extension SubmissionStore.VerifiedSubmission {
       claim: claims
         ? (account: submission.account, transactions: selected, receivedAt: submission.receivedAt)
         : nil,
-      source: EntrySource(source, id: submission.id.uuidString.lowercased()))
+      source: EntrySource(source, id: submission.id.text))
   }
 
   /// The ways to poll Apple about the original transactions later.

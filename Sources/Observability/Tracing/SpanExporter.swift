@@ -1,5 +1,6 @@
 import AsyncHTTPClient
 import Foundation
+import JSONText
 package import Logging
 import NIOCore
 import NIOHTTP1
@@ -47,7 +48,7 @@ package struct SpanExporter: Service {
     self.collector = collector
     self.interval = interval
     resource = [
-      ("service.name", "tenure"), ("service.instance.id", UUID().uuidString.lowercased()),
+      ("service.name", "tenure"), ("service.instance.id", UUID().text),
       ("tenure.program", program),
     ]
     self.logger = logger

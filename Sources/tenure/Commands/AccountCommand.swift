@@ -3,6 +3,7 @@ import BackgroundJobs
 import Bootstrap
 import Foundation
 import HTTPAPI
+import JSONText
 import LedgerStorage
 import Subscriptions
 
@@ -113,7 +114,7 @@ struct AccountCommand: AsyncParsableCommand {
           as: id ?? UUID(), entitlement, to: account, until: until, by: action.administrator,
           terms: terms, at: now)
       }
-      print("grant  \(stored.grant.id.uuidString.lowercased())\(isNew ? "" : " (already granted)")")
+      print("grant  \(stored.grant.id.text)\(isNew ? "" : " (already granted)")")
     }
   }
 

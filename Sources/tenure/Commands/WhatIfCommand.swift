@@ -112,11 +112,7 @@ struct WhatIfCommand: AsyncParsableCommand {
     async throws -> (OwnershipComparison, errors: Int)
   {
     let receipts =
-      settings.apps.isEmpty
-      ? nil
-      : LocalReceiptVerifier(
-        roots: settings.trustedReceiptRoots, apps: try settings.appStoreApps(),
-        acceptsXcode: settings.acceptsXcode)
+      settings.apps.isEmpty ? nil : settings.receiptVerifier(for: try settings.appStoreApps())
     var summary = ImportedHistory.Summary()
     for path in files {
       let input = try InputFile(path, now: settings.clock.now())

@@ -38,6 +38,11 @@ struct CheckpointKeeperTests {
         #expect(kept.map(\.number) == [1, 2, 3])
         #expect(try await ledger.auditor.audit(against: kept).differences == [])
 
+        // A line that was cut off.
+        try Data("{\"number\":".utf8).write(to: file)
+        #expect(
+          try await keeper.keep(from: ledger.auditor, at: .now)?.contains("can't be written")
+            == true)
         let nowhere = CheckpointKeeper.file("/nowhere/checkpoints")
         #expect(
           try await nowhere.keep(from: ledger.auditor, at: .now)?.contains("can't be written")

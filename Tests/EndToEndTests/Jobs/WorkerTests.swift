@@ -172,6 +172,83 @@ struct WorkerTests {
     }
   }
 
+  @Test(
+    "a fresh ledger has its first checkpoint within an hour, and the operator's receiver each one")
+  func checkpoints() async throws {
+    try await StandInReceiver.run { receiver in
+      let flags = [
+        "TENURE_BUNDLE_IDS": "com.example.app",
+        "TENURE_CHECKPOINTS": "http://127.0.0.1:\(receiver.port)/",
+        "TENURE_WEBHOOK_SECRET": "one that is long enough", "TENURE_WEBHOOK_ALLOW_PRIVATE": "on",
+      ]
+      try await withWorker(flags) { stage in
+        let auditor = stage.assembly.ledger.auditor
+        func waitForJob(_ condition: SQL) async throws {
+          try await stage.until {
+            try await stage.database.query(
+              """
+              SELECT count(*) FROM tenure.job
+              WHERE kind = 'make_checkpoint' AND locked_by IS NULL AND (\(condition))
+              """
+            ).decodeOnly(Int.self) == 1
+          }
+        }
+        func describe(_ name: String) async throws {
+          _ = try await stage.assembly.ledger.products.describe(
+            Product(
+              id: "coins", validFrom: stage.clock.now, type: .consumable, entitlements: [],
+              displayName: name))
+          // Old enough for the next checkpoint, by the database's clock, which no test can set.
+          try await stage.database.runScript(
+            """
+            UPDATE tenure.account_entry AS e SET stored_at = moment, hash = tenure.chained_hash(
+              coalesce(p.hash, decode(repeat('00', 32), 'hex')), e.account_key::text,
+              e.number::text, (extract(epoch FROM moment) * 1000)::bigint::text, e.kind, e.row_id,
+              e.body)
+            FROM tenure.account_chain AS c
+            LEFT JOIN tenure.account_entry AS p
+              ON p.account_key = c.account_key AND p.number = c.head_number - 1
+            CROSS JOIN (
+              SELECT coalesce(max(stored_before),
+                date_trunc('milliseconds', now() - interval '30 min')) AS moment
+              FROM tenure.ledger_checkpoint
+            ) AS latest
+            WHERE e.account_key = c.account_key AND e.number = c.head_number;
+            UPDATE tenure.account_chain AS c SET head_hash = hash, head_stored_at = stored_at
+            FROM tenure.account_entry AS e
+            WHERE e.account_key = c.account_key AND number = head_number;
+            """)
+        }
+        // Nothing to cover yet.
+        try await waitForJob(
+          "run_at > \(stage.clock.now) AND run_at <= \(stage.clock.now + .hours(1))")
+        #expect(receiver.requests.isEmpty)
+
+        receiver.answer { _ in .status(503) }
+        try await describe("One coin")
+        stage.clock.advance(by: .minutes(30))
+        try await waitForJob("last_error LIKE '%503%'")
+        receiver.answer { _ in .status(204) }
+        stage.clock.advance(by: .hours(12))
+        try await waitForJob(
+          "last_error IS NULL AND run_at > \(stage.clock.now + .hours(23))")
+        let refused = receiver.requests.count
+        #expect(refused > 1)
+
+        try await describe("A coin")
+        stage.clock.advance(by: .days(1))
+        try await stage.until { receiver.requests.count > refused }
+        try await waitForJob("run_at > \(stage.clock.now + .hours(23))")
+        let kept = try receiver.requests.map {
+          try JSONDecoder().decode(Checkpoint.self, from: Data($0.body.utf8))
+        }
+        #expect(kept.map(\.number) == Array(repeating: 1, count: refused) + [2])
+        #expect(receiver.requests.allSatisfy { $0.signature != nil })
+        #expect(try await auditor.audit(against: kept).differences == [])
+      }
+    }
+  }
+
   @Test("what a dead worker had claimed is done when its lease is over")
   func deadWorker() async throws {
     try await withWorker { stage in

@@ -288,7 +288,7 @@ struct AccountPageTests {
       #expect(all.lookedBackTo == nil)
       #expect(all.entries.map(\.entry.content.kind) == [.claim, .claim])
       // Reading two entries at a time finds the same entries.
-      var (place, found, rounds): (HistoryPlace?, [LedgerEntry], Int) = (nil, [], 0)
+      var (place, found, rounds): (HistoryPosition?, [LedgerEntry], Int) = (nil, [], 0)
       repeat {
         let part = try await api.ledger.accounts.history(
           of: ties, before: place, limit: 100, batches: 1, of: 2)

@@ -223,8 +223,12 @@ struct AdminLoginTests {
         #expect(page.contains("<span>ann@example.com</span>"))
       }
       #expect(try await browser.get("/admin/parked", headers: fields(groups: "desk")).status == 403)
+      var (twoUsers, twoGroups) = (fields(groups: "ops team"), fields(groups: "staff"))
+      twoUsers.append(HTTPField(name: .token("X-Forwarded-Email"), value: "eve@example.com"))
+      twoGroups.append(HTTPField(name: .token("X-Forwarded-Groups"), value: "ops team"))
       for made in [
-        fields(groups: "staff"), fields(groups: "Ops team"), fields(groups: ""),
+        twoUsers, twoGroups, fields(groups: "staff"), fields(groups: "Ops team"),
+        fields(groups: ""),
         fields(groups: "ops team", secret: "proxy-secret-for-tryinh"),
         fields(groups: "ops team", secret: ""), fields(groups: "ops team", user: "a b"), [:],
       ] {

@@ -52,15 +52,15 @@ struct PagePartTests {
     let charge = TransactionKey(
       line: OriginalTransactionKey(.production, "1"), transactionID: "1", productID: "monthly")
     let places = [
-      ("/admin/rejected?after=", try text(TimedPlace(at: at, id: UUID()))),
-      ("/admin/parked?jobs_after=", try text(TimedPlace(at: at, id: Int64(1)))),
-      ("/admin/unclaimed?after=", try text(TimedPlace(at: at, id: charge))),
-      ("/admin/unclaimed?historical_after=", try text(TimedPlace(at: at, id: charge))),
+      ("/admin/rejected?after=", try text(TimedCursor(at: at, id: UUID()))),
+      ("/admin/parked?jobs_after=", try text(TimedCursor(at: at, id: Int64(1)))),
+      ("/admin/unclaimed?after=", try text(TimedCursor(at: at, id: charge))),
+      ("/admin/unclaimed?historical_after=", try text(TimedCursor(at: at, id: charge))),
       (
         "/admin/accounts/anna?history_after=",
         try text(
-          AccountHistoryRows.Place(
-            entry: HistoryPlace(recordedAt: at, line: charge.line, number: 1)))
+          AccountHistoryRows.Cursor(
+            entry: HistoryPosition(recordedAt: at, line: charge.line, number: 1)))
       ),
     ]
     try await TestAPI.run { api in

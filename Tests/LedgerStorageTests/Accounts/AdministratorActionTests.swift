@@ -79,7 +79,8 @@ struct AdministratorActionTests {
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       let anna = try #require(try await ledger.accounts.account("anna"))
       let event = try #require(
-        try await ledger.accounts.events(of: anna.key, after: nil, limit: 1).first)
+        try await ledger.accounts.events(of: anna.key, after: nil, limit: 1).first
+      ).position
       let administrator = Administrator(name: "cli:root")
       #expect(
         try await ledger.webhooks.redeliver(event.id, by: administrator, at: day(1)) == .scheduled)

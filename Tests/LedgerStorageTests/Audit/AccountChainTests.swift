@@ -184,6 +184,57 @@ struct AccountChainTests {
     }
   }
 
+  @Test(
+    "several accounts' chains are locked in the order of their keys",
+    arguments: ["merge", "submission"])
+  func locks(change: String) async throws {
+    try await withLedger { ledger in
+      _ = try await ledger.products.describe(
+        Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+      var accounts: [Account] = []
+      for name in ["anna", "ben"] {
+        accounts.append(try await ledger.accounts.findOrCreateAccount(name, at: start))
+      }
+      accounts.sort { $0.key < $1.key }
+      let (first, second) = (accounts[0], accounts[1])
+      _ = try await ledger.orders.openOrder(
+        accountID: second.id, productID: "monthly", at: start)
+      let submission = try await ledger.store(by: first.id, on: 1)
+      let running = try await ledger.database.withTransaction { transaction in
+        _ = try await transaction.query(Self.lock(first.key))
+        let running = Task {
+          if change == "merge" {
+            _ = try await ledger.accounts.merge(
+              first.id, into: second.id, by: support, terms: .shop, at: day(1))
+          } else {
+            // The second account's purchase, which fulfils its order.
+            try await ledger.verify(
+              submission, [charge("1", on: 0, token: second.appAccountToken)],
+              claiming: [key("1")], on: 1, terms: .shop)
+          }
+        }
+        try await ledger.waitForALock()
+        _ = try await ledger.database.withTransaction {
+          try await $0.query("\(Self.lock(second.key)) NOWAIT")
+        }
+        return running
+      }
+      try await running.value
+      let sealed = try await ledger.database.query(
+        """
+        SELECT count(*) FROM tenure.account_chain
+        WHERE account_key = ANY (\([first.key, second.key])) AND head_number > 1
+        """
+      ).decodeOnly(Int.self)
+      #expect(sealed == 2)
+      #expect(try await details(ledger) == [])
+    }
+  }
+
+  private static func lock(_ account: AccountKey) -> SQL {
+    "SELECT FROM tenure.account_chain WHERE account_key = \(account) FOR UPDATE"
+  }
+
   @Test func `orders, a merge and an erasure leave entries that fit`() async throws {
     try await withLedger { ledger in
       _ = try await ledger.products.describe(

@@ -67,6 +67,21 @@ struct PrivilegeTests {
     webhook_delivery | INSERT DELETE | attempts, due_since, last_error, parked_at
     """
 
+  @Test func `an analyst reads accounts without the customers' names`() async throws {
+    try await withScratchDatabase { database in
+      let columns = try await database.query(
+        """
+        SELECT attname FROM pg_attribute
+        WHERE attrelid = 'tenure.account'::regclass AND attnum > 0 AND NOT attisdropped
+          AND NOT has_column_privilege(
+            \(ScratchPlace.environment.reader), attrelid, attnum, 'SELECT')
+        ORDER BY attname
+        """
+      ).decode(String.self).map(\.self)
+      #expect(columns == ["email", "label"])
+    }
+  }
+
   /// Tries every table and every column; `*` stands for all columns but those of the key.
   @Test(
     "can change what the programs change, and nothing else",

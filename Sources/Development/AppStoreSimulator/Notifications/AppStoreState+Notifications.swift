@@ -82,7 +82,7 @@ extension AppStoreState {
     var payload = ResponseBodyV2DecodedPayload()
     payload.notificationType = type
     payload.subtype = subtype
-    payload.notificationUUID = uuid.uuidString.lowercased()
+    payload.notificationUUID = uuid.text
     payload.version = "2.0"
     payload.signedDate = now
     fill(&payload)

@@ -310,7 +310,7 @@ struct AnswerItem {
       members.append(offer.kind.receiptKey, offer.name)
     }
     if let token = charge.appAccountToken {
-      members.append("app_account_token", token.uuidString.lowercased())
+      members.append("app_account_token", token.text)
     }
     return JSONValue.object(members).with(quirks)
   }

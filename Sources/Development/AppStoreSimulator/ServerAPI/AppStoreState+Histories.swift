@@ -162,7 +162,7 @@ extension AppStoreState {
 
 extension SimulatedNotification {
   fileprivate var testToken: String {
-    "\(uuid.uuidString.lowercased())_\(at.milliseconds)"
+    "\(uuid.text)_\(at.milliseconds)"
   }
 
   fileprivate func concerns(_ transaction: String) -> Bool {

@@ -128,7 +128,7 @@ package struct SimulatedAPIKey: Sendable {
 
   package init() {
     let key = P256.Signing.PrivateKey()
-    issuerID = UUID().uuidString.lowercased()
+    issuerID = UUID().text
     keyID = String((0..<Self.keyIDLength).compactMap { _ in Self.keyIDCharacters.randomElement() })
     privateKeyPEM = key.pemRepresentation + "\n"
     publicKey = key.publicKey

@@ -1,5 +1,6 @@
 import AppStore
 import struct Foundation.UUID
+import JSONText
 package import Subscriptions
 
 // Signed payloads of charges and renewals, from the current state.
@@ -21,7 +22,7 @@ extension AppStoreState {
     payload.expiresDate = charge.expiresDate
     payload.quantity = Int64(charge.quantity)
     payload.type = ProductTypeName(charge.product.type)
-    payload.appAccountToken = charge.appAccountToken?.uuidString.lowercased()
+    payload.appAccountToken = charge.appAccountToken?.text
     payload.inAppOwnershipType = line.ownership == .purchased ? .purchased : .familyShared
     payload.signedDate = now
     payload.environment = SignedEnvironment(line.environment)
@@ -96,7 +97,7 @@ extension AppStoreState {
     if line.ownership == .purchased {
       payload.renewalPrice = renewal.price
       payload.currency = renewal.product.currency
-      payload.appAccountToken = renewal.appAccountToken?.uuidString.lowercased()
+      payload.appAccountToken = renewal.appAccountToken?.text
     }
     switch renewal.phase {
     case .paid: break

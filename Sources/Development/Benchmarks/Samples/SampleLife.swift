@@ -2,6 +2,7 @@ import AppStore
 import BackgroundJobs
 import Bootstrap
 import Foundation
+import JSONText
 import LedgerStorage
 import Logging
 import Postgres
@@ -171,7 +172,7 @@ struct SampleLife {
       return
     }
     note(moment)
-    let id = try newUUID("8006").uuidString.lowercased()
+    let id = try newUUID("8006").text
     _ = try await ledger.notifications.store(
       NewNotification(
         id: id, version: .two, receivedAt: moment, arrival: arrival, body: "eyJhbGciOiJFUzI1NiJ9",

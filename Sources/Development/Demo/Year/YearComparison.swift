@@ -1,5 +1,6 @@
 import AppStoreSimulator
 import Foundation
+import JSONText
 import LedgerStorage
 import Subscriptions
 
@@ -51,7 +52,7 @@ extension Year {
     differences += try await wrongOrders()
     let lost = simulation.notifications().filter { !$0.hasArrived }
     let unreported = try await ledger.notifications.missingNotifications(
-      among: lost.map { $0.uuid.uuidString.lowercased() })
+      among: lost.map { $0.uuid.text })
     differences += unreported.sorted().map { "the lost notification \($0) was never found" }
     for job in try await ledger.jobs.discardedJobs(limit: Self.reportedJobs) {
       differences.append("\(job.kind) of \(job.subject) failed: \(job.lastError ?? "")")

@@ -28,7 +28,7 @@ struct SetAppAccountTokenCommand: AppStoreQuery {
       answer.environment,
       [
         "originalTransactionId": .string(originalID),
-        "appAccountToken": .string(token.uuidString.lowercased()),
+        "appAccountToken": .string(token.text),
       ], remark: "Apple accepted the request.")
   }
 }
@@ -47,7 +47,7 @@ struct ExtensionOptions: ParsableArguments {
     var body = ExtendRenewalDateRequest()
     body.extendByDays = days
     body.extendReasonCode = reason
-    body.requestIdentifier = requestID ?? UUID().uuidString.lowercased()
+    body.requestIdentifier = requestID ?? UUID().text
     return body
   }
 
