@@ -1966,8 +1966,8 @@ RETURN sha256(previous || convert_to((
     FROM unnest(fields) WITH ORDINALITY AS f (field, place)), 'UTF8'));
 
 -- Appends an entry with the present values of a row to an account's chain, in the transaction that
--- wrote the row. Nothing is appended about an order or a grant that is as its last entry says. The programs may
--- neither write entries nor heads, so this runs with the owner's rights.
+-- wrote the row. Nothing is appended about an order or a grant that is as its last entry says. The
+-- programs may neither write entries nor heads, so this runs with the owner's rights.
 CREATE OR REPLACE FUNCTION seal(
     chain uuid, entry_kind text, entry_row text DEFAULT '', details jsonb DEFAULT '{}')
 RETURNS void

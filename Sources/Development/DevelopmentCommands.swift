@@ -214,7 +214,8 @@ struct BenchCommand: AsyncParsableCommand {
       poll every day, next to the bytes that Apple signed.
 
       audit, what-if (not part of all): the audit of a ledger of customers with two charges each, \
-      and its comparison with the present rule. Limit: reading and hashing the entries.
+      that of its accounts alone, and its comparison with the present rule. Limit: reading and \
+      hashing the entries.
 
       distributed (not part of all): submissions, and entitlement reads of one and of 20 accounts, \
       one after another, on the Citus whose coordinator --url names. Limit: the same on a plain \

@@ -114,10 +114,6 @@ struct AuditedOriginalTransaction: Sendable {
     stored.lastRecordedAt.map { HoldingRow.rows(of: replayed, rule: rule, asOf: $0) } ?? []
   }
 
-  func movementChanges(in catalogue: Catalogue) -> Query<[MovementChange]> {
-    MovementTable.changes(to: replayed, rule: rule, in: catalogue)
-  }
-
   /// The look-up rows that must exist.
   var lookups: Set<LookupRow> {
     var lookups: Set<LookupRow> = []

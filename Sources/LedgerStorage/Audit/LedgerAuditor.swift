@@ -282,12 +282,10 @@ package struct LedgerAuditor: LedgerStore {
     let members = originals.flatMap(\.members)
     let lookups = Dictionary(grouping: originals.flatMap(\.lookups), by: \.table)
     let names = Set(originals.flatMap(\.names.values).map(AccountID.init(_:)))
-    let (states, claims, found, holdings, movements) = try await transaction.read(
-      Query.all(
-        originals.map { original in
-          let state = OriginalTransactionState(line: original.replayed, rule: original.rule)
-          return Query.all(original.members.map(state.differing))
-        }),
+    let states = originals.map { OriginalTransactionState(line: $0.replayed, rule: $0.rule) }
+    let (differing, claims, found, holdings, movements) = try await transaction.read(
+      OriginalTransactionState.differing(
+        zip(originals, states).flatMap { original, state in original.members.map { ($0, state) } }),
       Query(
         """
         SELECT environment, original_transaction_id, number, submission_id::text
@@ -310,18 +308,16 @@ package struct LedgerAuditor: LedgerStore {
       Query(HoldingBatcher.select(names.sorted().map(\.rawValue), of: members)) {
         Dictionary(grouping: try $0.decodeHoldings(), by: \.holding.charge.line)
       },
-      Query.all(
-        catalogue.map { catalogue in
-          originals.map { $0.movementChanges(in: catalogue) }
-        } ?? originals.map { _ in Query([]).map { [] } }))
+      catalogue.map {
+        MovementTable.changes(to: originals.map { ($0.replayed, $0.rule) }, in: $0)
+      } ?? Query([]).map { [:] })
     let lookupsOfLines = Dictionary(grouping: found.joined(), by: \.line)
-    return originals.indices.map { index in
-      let original = originals[index]
+    return originals.map { original in
       let keys = Dictionary(original.names.map { (AccountID($1), $0) }) { first, _ in first }
-      var tables = AuditedTables(movements: movements[index])
+      var tables = AuditedTables(movements: original.members.compactMap { movements[$0] })
       tables.claims = claims
-      for (member, differing) in zip(original.members, states[index]) {
-        if !differing.isEmpty { tables.otherStates.append((member, differing)) }
+      for member in original.members {
+        if let columns = differing[member] { tables.otherStates.append((member, columns)) }
         tables.lookups.formUnion(lookupsOfLines[member] ?? [])
         for row in holdings[member] ?? [] {
           guard let key = keys[AccountID(row.accountID)] else { continue }

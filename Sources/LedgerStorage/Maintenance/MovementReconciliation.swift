@@ -44,12 +44,12 @@ extension Maintenance {
     of originals: [StoredOriginalTransaction], by catalogue: Catalogue, in transaction: Transaction
   ) async throws -> [CatalogueRows] {
     let changes = try await transaction.read(
-      Query.all(
-        originals.map { MovementTable.changes(to: $0.line, rule: $0.rule, in: catalogue) }))
-    var rows = zip(originals, changes).compactMap { original, changes -> CatalogueRows? in
+      MovementTable.changes(to: originals.map { ($0.line, $0.rule) }, in: catalogue))
+    var rows = originals.compactMap { original -> CatalogueRows? in
       guard let id = original.members.keys.min() else { return nil }
       return CatalogueRows(
-        id: id, lastRecordedAt: original.lastRecordedAt, movements: changes,
+        id: id, lastRecordedAt: original.lastRecordedAt,
+        movements: original.members.keys.sorted().compactMap { changes[$0] },
         untyped: original.lastRecordedAt.map {
           HoldingRow.rows(of: original.line, rule: original.rule, asOf: $0)
             .filter(\.dependsOnCatalogue)

@@ -38,48 +38,58 @@ enum MovementTable {
   private static let names = columns.map(\.name).selectList
   private static let newNames = columns.map { "new.\($0.name)" }.selectList
 
-  /// Compares the stored current movements with the expected ones; usually empty.
+  /// Compares the stored current movements of original transactions with the expected ones, in the
+  /// database, which returns only what differs; usually empty.
   ///
   /// Linked original transactions store theirs under the first ID.
   static func changes(
-    to line: OriginalTransaction, rule: OwnershipRule, in catalogue: Catalogue
-  ) -> Query<[MovementChange]> {
-    let movements = Movement.movements(of: line, rule: rule, in: catalogue)
-    let lines = line.heads.keys.sorted()
-    return Query.all(lines.map { change(of: $0, to: $0 == lines[0] ? movements : []) })
-      .map { $0.filter { !$0.isEmpty } }
-  }
-
-  /// Compares in the database, which returns only what differs.
-  private static func change(of line: OriginalTransactionKey, to movements: [Movement])
-    -> Query<MovementChange>
-  {
-    Query(
+    to originals: [(line: OriginalTransaction, rule: OwnershipRule)], in catalogue: Catalogue
+  ) -> Query<[OriginalTransactionKey: MovementChange]> {
+    var lines: [OriginalTransactionKey] = []
+    var expected: [(line: OriginalTransactionKey, movement: Movement)] = []
+    for (line, rule) in originals {
+      lines += line.heads.keys
+      guard let first = line.heads.keys.min() else { continue }
+      expected += Movement.movements(of: line, rule: rule, in: catalogue).map { (first, $0) }
+    }
+    guard !lines.isEmpty else { return Query([]).map { [:] } }
+    let (wanted, movements) = (Set(lines), expected)
+    return Query(
       """
       WITH known AS (
-        SELECT \(unescaped: names), expires_at FROM tenure.movement
-        WHERE \(line.condition) AND known_until = 'infinity'
+        SELECT environment, original_transaction_id, \(unescaped: names), expires_at
+        FROM tenure.movement WHERE \(lines.condition) AND known_until = 'infinity'
       ), expected AS (
-        SELECT \(unescaped: names), \(expiry) FROM \(rows(movements))
+        SELECT environment, original_transaction_id, \(unescaped: names), \(expiry)
+        FROM \(rows(movements.map(\.movement), of: movements.map(\.line)))
       )
-      SELECT kind, at, product_id, transaction_id, cause, true
+      SELECT environment, original_transaction_id, kind, at, product_id, transaction_id, cause, true
       FROM (TABLE expected EXCEPT TABLE known) AS missing
       UNION ALL
-      SELECT kind, at, product_id, transaction_id, cause, false
+      SELECT environment, original_transaction_id, kind, at, product_id, transaction_id, cause, false
       FROM (TABLE known EXCEPT TABLE expected) AS surplus
       """
     ) {
-      var (missing, surplus): (Set<Movement.Key>, Set<Movement.Key>) = ([], [])
-      for (kind, at, product, transaction, cause, isMissing) in try $0.decode(
-        Movement.Kind.self, Timestamp.self, ProductID.self, TransactionID.self, String.self,
-        Bool.self)
+      var missing: [OriginalTransactionKey: Set<Movement.Key>] = [:]
+      var changes: [OriginalTransactionKey: MovementChange] = [:]
+      for (environment, id, kind, at, product, transaction, cause, isMissing) in try $0.decode(
+        Environment.self, OriginalTransactionID.self, Movement.Kind.self, Timestamp.self,
+        ProductID.self, TransactionID.self, String.self, Bool.self)
       {
+        let line = OriginalTransactionKey(environment, id)
+        guard wanted.contains(line) else { continue }
         let key = Movement.Key(
           kind: kind, at: at, productID: product, transactionID: transaction, cause: cause)
-        if isMissing { missing.insert(key) } else { surplus.insert(key) }
+        if isMissing {
+          missing[line, default: []].insert(key)
+        } else {
+          changes[line, default: MovementChange(line: line)].closed.insert(key)
+        }
       }
-      return MovementChange(
-        line: line, closed: surplus, added: movements.filter { missing.contains($0.key) })
+      for (line, movement) in movements where missing[line]?.contains(movement.key) == true {
+        changes[line, default: MovementChange(line: line)].added.append(movement)
+      }
+      return changes
     }
   }
 
@@ -119,12 +129,19 @@ enum MovementTable {
   }
 
   /// Movements as rows `new`.
-  private static func rows(_ movements: [Movement]) -> SQL {
-    """
-    unnest(\(columns.map { $0.array(of: movements) }.joined()),
-        \(movements.map { $0.expiry != nil }), \(movements.map(\.expiry?.date)))
-      AS new (\(unescaped: names), is_expiry_noted, expiry)
-    """
+  ///
+  /// - Parameter lines: The original transaction of each; nil leaves the columns out.
+  private static func rows(_ movements: [Movement], of lines: [OriginalTransactionKey]? = nil)
+    -> SQL
+  {
+    let keys: SQL =
+      lines.map { "\($0.map(\.environment)), \($0.map(\.originalTransactionID))," } ?? ""
+    return """
+      unnest(\(keys) \(columns.map { $0.array(of: movements) }.joined()),
+          \(movements.map { $0.expiry != nil }), \(movements.map(\.expiry?.date)))
+        AS new (\(unescaped: lines == nil ? "" : "environment, original_transaction_id,")
+          \(unescaped: names), is_expiry_noted, expiry)
+      """
   }
 
   private static let expiry: SQL = """
@@ -135,8 +152,8 @@ enum MovementTable {
 /// The movements to close and to add, of one original transaction.
 struct MovementChange: Sendable {
   let line: OriginalTransactionKey
-  let closed: Set<Movement.Key>
-  let added: [Movement]
+  var closed: Set<Movement.Key> = []
+  var added: [Movement] = []
 
   var isEmpty: Bool { closed.isEmpty && added.isEmpty }
 

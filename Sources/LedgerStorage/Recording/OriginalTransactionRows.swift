@@ -120,8 +120,9 @@ struct StatusRow: Hashable, Sendable {
   > {
     Query(
       """
-      SELECT environment, original_transaction_id, number, as_of, auto_renews, phase, grace_ends_at, auto_renew_product_id,
-        expiration_intent, app_account_token, is_commitment, token_account_key
+      SELECT environment, original_transaction_id, number, as_of, auto_renews, phase, grace_ends_at,
+        auto_renew_product_id, expiration_intent, app_account_token, is_commitment,
+        token_account_key
       FROM tenure.renewal_status
       WHERE \(lines.condition)
       ORDER BY number

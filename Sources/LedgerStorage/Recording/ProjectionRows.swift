@@ -167,20 +167,34 @@ package struct OriginalTransactionState: Hashable, Sendable {
 }
 
 extension OriginalTransactionState {
-  /// Reads the names of the columns of an original transaction that do not show this state.
-  func differing(of line: OriginalTransactionKey) -> Query<[String]> {
-    Query(
+  /// Reads the names of the columns of original transactions that do not show a state.
+  static func differing(_ states: [(line: OriginalTransactionKey, state: Self)])
+    -> Query<[OriginalTransactionKey: [String]]>
+  {
+    let (lines, states) = (states.map(\.line), states.map(\.state))
+    return Query(
       """
-      SELECT array_remove(ARRAY[
-        CASE WHEN latest_charged_at IS DISTINCT FROM \(latest?.date)
-          THEN 'latest_charged_at' END,
-        CASE WHEN latest_owner_key IS DISTINCT FROM \(latestOwner) THEN 'latest_owner_key' END,
-        CASE WHEN paid_through IS DISTINCT FROM \(paidThrough) THEN 'paid_through' END,
-        CASE WHEN auto_renew_product_id IS DISTINCT FROM \(autoRenewProductID)
+      SELECT environment, original_transaction_id, array_remove(ARRAY[
+        CASE WHEN latest_charged_at IS DISTINCT FROM charged THEN 'latest_charged_at' END,
+        CASE WHEN latest_owner_key IS DISTINCT FROM owner THEN 'latest_owner_key' END,
+        CASE WHEN paid_through IS DISTINCT FROM paid THEN 'paid_through' END,
+        CASE WHEN auto_renew_product_id IS DISTINCT FROM product
           THEN 'auto_renew_product_id' END], NULL)
       FROM tenure.original_transaction
-      WHERE \(line.condition)
+      JOIN unnest(\(lines.map(\.environment)), \(lines.map(\.originalTransactionID)),
+          \(states.map(\.latest?.date)), \(states.map(\.latestOwner)),
+          \(states.map(\.paidThrough)), \(states.map(\.autoRenewProductID)))
+        AS expected (line_environment, line_id, charged, owner, paid, product)
+        ON environment = line_environment AND original_transaction_id = line_id
+      WHERE \(lines.condition)
+        AND (latest_charged_at, latest_owner_key, paid_through, auto_renew_product_id)
+          IS DISTINCT FROM (charged, owner, paid, product)
       """
-    ) { try $0.decodeOnly([String].self) }
+    ) {
+      Dictionary(
+        uniqueKeysWithValues: try $0.decode(
+          Environment.self, OriginalTransactionID.self, [String].self
+        ).map { (OriginalTransactionKey($0, $1), $2) })
+    }
   }
 }

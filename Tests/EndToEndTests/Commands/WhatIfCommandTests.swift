@@ -1,3 +1,4 @@
+import AppStoreSimulator
 import Foundation
 import JSONText
 import LedgerStorage
@@ -111,6 +112,45 @@ struct WhatIfCommandTests {
 
         let entries = try await database.query("SELECT count(*) FROM tenure.ledger_entry")
         #expect(try entries.decodeOnly(Int.self) == 0)
+      }
+    }
+  }
+
+  @Test("the charges of a receipt in a file of `tenure import` are compared")
+  func receipt() async throws {
+    try await withScratchDatabase { database in
+      try await SimulatedApple.serving(from: .now - .days(100)) { apple in
+        let simulation = apple.simulation
+        try simulation.addAppleID("anna")
+        try simulation.addDevice("phone", appleID: "anna")
+        try simulation.buy("monthly", on: "phone")
+        simulation.advance(by: .days(100))
+        let ids = simulation.truth().map(\.transactionID)
+        #expect(ids.count > 2)
+        let file =
+          "environment,original_transaction_id,account_id,receipt\n"
+          + "production,\(ids[0]),anna,\(try simulation.receipt(on: "phone"))\n"
+          + "production,\(ids[0]),anna,\n"
+        try await withTemporaryDirectory { directory in
+          let path = directory.appending(path: "owners.csv")
+          try Data(file.utf8).write(to: path)
+          func run(_ policy: String) async throws -> ChildProcess.Outcome {
+            try await TenureProgram.run(
+              "what-if", policy, "--list", "-", "--import", path.path(percentEncoded: false),
+              environment: apple.settings.merging(["DATABASE_URL": database.uri]) { $1 })
+          }
+          let same = try await run("present-rule")
+          #expect(same.status == 0, "\(same.errors)")
+          #expect(same.errors.contains("without a charge  1\n"), "\(same.errors)")
+          #expect(same.output.contains("charges                \(ids.count)\n"), "\(same.output)")
+          #expect(same.output.contains("No charge would have another owner."))
+          // A receipt has no tokens.
+          let token = try await run("token-decides")
+          let losses = token.output.split(separator: "\r\n").filter {
+            $0.hasPrefix("loses,anna,production,\(ids[0]),")
+          }
+          #expect(losses.count == ids.count, "\(token.output)")
+        }
       }
     }
   }
