@@ -1830,6 +1830,18 @@ CREATE INDEX webhook_delivery_next
 CREATE INDEX webhook_delivery_parked
     ON webhook_delivery (position) WHERE parked_at IS NOT NULL;
 
+-- The latest attempts to deliver an event.
+CREATE TABLE webhook_attempt (
+    -- Begins again after the last one, so that only the latest attempts are kept.
+    slot         integer     NOT NULL GENERATED ALWAYS AS IDENTITY (MAXVALUE 1000 CYCLE) PRIMARY KEY,
+    event_id     bigint      NOT NULL,
+    attempted_at timestamptz NOT NULL,
+    took_ms      integer     NOT NULL CHECK (took_ms >= 0),
+    -- Null: delivered.
+    failure      text        CHECK (length(failure) BETWEEN 1 AND 1000)
+);
+COMMENT ON TABLE webhook_attempt IS 'The latest webhook attempts. [local]';
+
 -- The audit log of administrators' actions. Only ever appended: accounts are stored by key, so that
 -- an erasure changes nothing here.
 CREATE TABLE administrator_action (
@@ -2142,6 +2154,8 @@ BEGIN
             discarded_at, last_error, created_at) ON job TO tenure_program;
         GRANT UPDATE (attempts, due_since, parked_at, last_error)
             ON webhook_delivery TO tenure_program;
+        GRANT UPDATE (event_id, attempted_at, took_ms, failure)
+            ON webhook_attempt TO tenure_program;
         GRANT EXECUTE
             ON FUNCTION store_body, delete_bodies, erase_submissions, prune_bodies, seal,
                 record_action

@@ -8,11 +8,15 @@ import Subscriptions
 package struct AdminSite: Site {
   private let api: API
   private let proxy: TrustedProxy?
+  private let installation: Installation
 
   /// - Parameter proxy: Signs people in, besides keys; nil: none.
-  package init(of api: API, proxy: TrustedProxy? = nil) {
+  package init(
+    of api: API, proxy: TrustedProxy? = nil, installation: Installation = Installation()
+  ) {
     self.api = api
     self.proxy = proxy
+    self.installation = installation
     // An unreadable template fails now, not at the first request.
     _ = PageRenderer.library
   }
@@ -35,7 +39,9 @@ package struct AdminSite: Site {
     let reports = ReportPageController(api: api)
     let accounts = AccountPageController(api: api)
     let lines = OriginalTransactionPageController(api: api)
-    let queues = QueueController(api: api)
+    let products = ProductPageController(api: api)
+    let queues = QueueController(api: api, webhook: installation.webhook)
+    let health = HealthPageController(api: api, installation: installation)
     let support = router.group().add(middleware: SessionRequired(role: .support))
     support
       .post("/admin/logout", use: login.logOut)
@@ -44,6 +50,8 @@ package struct AdminSite: Site {
       .get("/admin/accounts", use: CustomerListController(api: api).show)
       .get("/admin/accounts/{account_id}", use: accounts.show)
       .get("/admin/original-transactions/{original_transaction_id}", use: lines.show)
+      .get("/admin/products", use: products.list)
+      .get("/admin/product", use: products.show)
 
     let admin = router.group().add(middleware: SessionRequired(role: .admin))
     admin
@@ -57,7 +65,12 @@ package struct AdminSite: Site {
       .post("/admin/parked/webhooks", use: queues.redeliver)
       .get("/admin/rejected", use: queues.rejected)
       .post("/admin/rejected", use: queues.verify)
+      .get("/admin/webhooks", use: queues.webhooks)
+      .post("/admin/webhooks", use: queues.redeliverAttempted)
+      .post("/admin/webhooks/test", use: queues.sendTestEvent)
+      .get("/admin/health", use: health.show)
 
+    ProductFormController(api: api).addRoutes(to: admin, at: "/admin/product-form")
     OwnershipController(api: api, isRelease: false).addRoutes(
       to: support, at: "/admin/transactions/{transaction_id}/transfer")
     OwnershipController(api: api, isRelease: true).addRoutes(

@@ -120,7 +120,20 @@ package struct Assembly: Sendable {
       ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
       entitlements: entitlements, reports: reports, schema: schema, keys: keys, logger: logger,
       now: clock.now)
-    api.site = AdminSite(of: api, proxy: settings.adminProxy)
+    var quiet = logger
+    // The findings report faults, so they aren't logged as well.
+    quiet.logLevel = max(logger.logLevel, .critical)
+    let doctor = Doctor(settings: settings, logger: quiet)
+    let webhook = settings.webhook.flatMap { receiver in
+      jobTools.webhook.map { sender in
+        Installation.Webhook(host: receiver.host) { try await sender.send($0, at: $1).failure }
+      }
+    }
+    api.site = AdminSite(
+      of: api, proxy: settings.adminProxy,
+      installation: Installation(version: TenureVersion.current, webhook: webhook) {
+        await doctor.examine().findings
+      })
     return api
   }
 

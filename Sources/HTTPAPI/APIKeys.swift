@@ -71,6 +71,9 @@ package final class APIKeys: Sendable {
     }
   }
 
+  /// The names and roles, as configured.
+  package var callers: [Caller] { keys.withLock { $0.map(\.caller) } }
+
   /// The caller of a request with this `Authorization` field, or nil if the key is not configured.
   package func caller(authorization: String) -> Caller? {
     let field = authorization.utf8

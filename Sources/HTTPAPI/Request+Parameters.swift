@@ -162,6 +162,8 @@ package struct RequestBody: RequestFields {
     }
   }
 
+  init(_ object: JSONValue) { json = object }
+
   /// A member; `.null` if it is null.
   subscript(name: String) -> JSONValue? { json[name] }
 

@@ -141,7 +141,7 @@ struct AccountCharges: Sendable {
     return (
       transactionID: charge.id.transactionID.rawValue, href: charge.id.href,
       productID: charge.productID.rawValue, chargedAt: Moment(charge.date),
-      until: shown.end.map(Moment.init), price: Price.text(of: report.transaction),
+      until: shown.end.map(Moment.init), price: Price.text(of: report),
       state: Badge(charge, end: shown.end, at: now), rule: decision.rule.rawValue,
       because: report.because, owner: other.map(PageLink.account),
       // The administrator who assigned or released it.

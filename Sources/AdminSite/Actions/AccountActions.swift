@@ -138,6 +138,7 @@ struct ExportPageController: ActionController {
       of: account, by: try sent.context.actingAdministrator(), from: ledger, terms: terms, at: now()
     ).response
     response.headers[.contentDisposition] = "attachment; filename=\"account.json\""
+    sent.announce("Export done: the data of “\(account.id)” was downloaded.", with: &response)
     return response
   }
 

@@ -58,8 +58,9 @@ struct ActionForm: Sendable {
   let action: String
   let lead: String
   let properties: [Property]
-  /// The fields before the reason; none in the confirmation, where they are hidden.
+  /// The fields before the reason, if one is asked for; none in the confirmation, where they are hidden.
   var fields: [FormField] = []
+  var asksReason = true
   let buttonLabel: String
   var isDanger = false
   /// The response is a file; the browser stays on the form.
@@ -77,14 +78,16 @@ struct ActionForm: Sendable {
     maximumLength: Administrator.maximumReasonLength, isRequired: true,
     hint: "Saved in the audit log with your name.")
 
+  fileprivate var allFields: [FormField] { fields + (asksReason ? [Self.reason] : []) }
+
   /// Shows the fields, with the error if the form was sent before.
   func ask(
     _ pages: PageRenderer, _ context: APIContext, fault problem: Problem? = nil
   ) async throws -> Response {
     var form = self
-    form.fields = (fields + [Self.reason]).map { field in
+    form.fields = allFields.map { field in
       var field = field
-      field.value = context.admin.form[field.name]?.rawValue ?? field.value
+      if problem != nil { field.value = context.admin.form[field.name]?.rawValue ?? "" }
       field.isChecked = field.isCheckbox && context.admin.form[field.name] != nil
       field.options = field.options.map { ($0.value, $0.label, $0.value == field.value) }
       if let problem, problem.field == field.name { field.fault = problem.detail }
@@ -123,13 +126,20 @@ struct SentForm: Sendable {
     var form = form
     form.hidden =
       unseen
-      + (form.fields + [ActionForm.reason]).compactMap { field in
+      + form.allFields.compactMap { field in
         fields[field.name].map { (field.name, $0.rawValue) }
       } + [("confirmed", "yes")]
     form.fields = []
     form.consequences = consequences
     form.warnings = warnings
     return try await form.response(pages, context)
+  }
+
+  /// Shows a message on the next page, when the response is not a page.
+  func announce(_ message: String, with response: inout Response) {
+    guard let session = context.admin.session else { return }
+    response.setCookie(
+      .flash(session.seal(Flash(message: message, tone: Tone.good)), on: request))
   }
 
   /// Redirects to a page that shows the result once.

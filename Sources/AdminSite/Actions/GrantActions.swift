@@ -21,27 +21,27 @@ struct GrantController: ActionController {
     let name = try name(in: sent.fields)
     let lastDay = try lastDay(in: sent.fields)
     let administrator = try sent.context.actingAdministrator()
-    guard sent.isConfirmed else {
+    // Of the form, so that a double click grants once.
+    let id = sent.fields["grant_id"].flatMap { UUID(uuidString: $0.rawValue) } ?? UUID()
+    let end = lastDay.map { ($0 + .days(1)).lastDayName } ?? "until it is revoked"
+    let warnings = try await warnings(about: name, for: account)
+    let isUsual = warnings.isEmpty && sent.fields["unknown"] == nil
+    if !isUsual, !sent.isConfirmed, try await ledger.grants.storedGrant(id) == nil {
       return try await sent.confirm(
         consequences: [
-          "“\(account.id)” gets “\(name)” "
-            + (lastDay.map { "\(($0 + .days(1)).lastDayName)." } ?? "until it is revoked."),
-          "Your app server will receive an event.",
+          "“\(account.id)” gets “\(name)” \(end).", "Your app server will receive an event.",
         ],
-        warnings: try await warnings(about: name, for: account),
+        warnings: warnings,
         unseen: [
-          // A double click on the confirmation grants once.
-          ("grant_id", UUID().text),
+          ("grant_id", id.text),
           // The day that was confirmed, also if midnight passes.
           ("confirmed_day", lastDay.map { String($0.description.prefix(10)) } ?? ""),
         ])
     }
     _ = try await ledger.grants.grant(
-      as: sent.fields["grant_id"].flatMap { UUID(uuidString: $0.rawValue) } ?? UUID(), name,
-      to: account.id, until: lastDay.map { $0 + .days(1) }, by: administrator, terms: terms,
-      at: now())
-    return sent.done(
-      "“\(name)” was granted.", then: AdminURL.account(account.id))
+      as: id, name, to: account.id, until: lastDay.map { $0 + .days(1) }, by: administrator,
+      terms: terms, at: now())
+    return sent.done("“\(name)” was granted \(end).", then: AdminURL.account(account.id))
   }
 
   func form(for account: Account) -> ActionForm {
@@ -69,7 +69,7 @@ struct GrantController: ActionController {
           id: "unknown", name: "unknown", label: "Grant it even if no product does",
           isCheckbox: true),
       ],
-      buttonLabel: "Grant", subject: .account(account.id))
+      buttonLabel: "Grant", subject: .account(account.id), hidden: [("grant_id", UUID().text)])
   }
 
   /// An entitlement of the catalogue, or another one if that is confirmed.

@@ -66,9 +66,14 @@ extension Badge {
 }
 
 enum Price {
-  static func text(of transaction: StoreTransaction) -> String {
+  /// Apple's price, else the catalogue's for a period without an offer.
+  static func text(of report: ChargeReport) -> String {
+    let transaction = report.transaction
     guard let currency = transaction.currency, let amount = transaction.priceMilliunits else {
-      return "price unknown"
+      guard let listed = report.product?.priceMilliunits, transaction.periodType == .normal else {
+        return "price unknown"
+      }
+      return "≈ \(text(listed, currency: report.product?.currency)) (catalogue)"
     }
     let text = ChartUnit.money(currency: currency).text(amount)
     return transaction.quantity > 1 ? "\(text), quantity \(transaction.quantity)" : text
@@ -85,7 +90,7 @@ extension ChargeReport {
     [
       Property("Transaction", charge.id.transactionID.rawValue, href: charge.id.href, isCode: true),
       Property("Product", charge.productID.rawValue, isCode: true),
-      Property("Charged", charge.date), Property("Price", Price.text(of: transaction)),
+      Property("Charged", charge.date), Property("Price", Price.text(of: self)),
       Property(
         "Owner", ownerAccountID ?? "unclaimed", href: ownerAccountID.map { AdminURL.account($0) }),
       Property("Decision", because),

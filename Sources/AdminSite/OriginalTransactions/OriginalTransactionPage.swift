@@ -28,9 +28,9 @@ struct OriginalTransactionPageController: Controller {
     let line = OriginalTransactionKey(environment, id)
     let facts = try await OriginalTransactionFacts(of: original, in: ledger)
     let (catalogue, now) = (catalogue, now())
-    var frame = try await pages.frame(id.rawValue, context)
-    frame.searchText = id.rawValue
     let state = state(of: line, in: original, facts: facts, catalogue: catalogue, at: now)
+    var frame = try await pages.frame(state.title, context)
+    frame.searchText = id.rawValue
     if let latest = original.rule.charges.latestCharge, latest.isSubscription {
       frame.actions = [
         PageLink(label: "Transfer subscription…", href: latest.id.href(form: "transfer"))
@@ -74,7 +74,7 @@ struct OriginalTransactionPageController: Controller {
       productID: charge.productID.rawValue,
       badges: [Badge(charge, end: end, at: now)] + Badge.peculiarities(of: report.transaction),
       chargedAt: Moment(charge.date), until: end.map(Moment.init),
-      price: Price.text(of: report.transaction), ownerClass: TimelineOwner.ownerClass(owner),
+      price: Price.text(of: report), ownerClass: TimelineOwner.ownerClass(owner),
       letter: TimelineOwner.letter(owner), owner: report.ownerAccountID.map(PageLink.account),
       rule: recorded.decision.rule.rawValue, because: report.because,
       decidedAt: Moment(recorded.decidedAt), correctedAt: recorded.correctedAt.map(Moment.init),
@@ -121,7 +121,7 @@ struct OriginalTransactionPageController: Controller {
   private func state(
     of line: OriginalTransactionKey, in original: RecordedOriginalTransaction,
     facts: OriginalTransactionFacts, catalogue: Catalogue, at now: Timestamp
-  ) -> (verdict: String, tone: String, properties: [Property]) {
+  ) -> (title: String, verdict: String, tone: String, properties: [Property]) {
     let bindings = Binding.bindings(of: original.rule.charges, decisions: original.rule.decisions)
     let account = bindings.account(asOf: now).map(facts.name)
     let current = original.current(in: catalogue, at: now)
@@ -141,7 +141,9 @@ struct OriginalTransactionPageController: Controller {
       },
       summary.statusAsOf.map { Property("Last renewal status from Apple", $0) },
     ]
+    let names = [product?.rawValue, account ?? "unclaimed", line.originalTransactionID.rawValue]
     return (
+      names.compactMap(\.self).joined(separator: " · "),
       "\(current?.inWords ?? "No active entitlement.") \(owner)",
       current.map { Badge($0).tone } ?? (account == nil ? Tone.warning : Tone.quiet),
       properties.compactMap(\.self)

@@ -294,7 +294,7 @@ extension TimelineChart.Period {
       refundedAt: charge.revocation?.at, isTrial: report.transaction.periodType == .trial,
       productID: charge.productID.rawValue, owner: owner,
       text: charge.date.dayName + (end.map { " to \($0.dayName)" } ?? "")
-        + ": \(charge.productID)\(name), \(Price.text(of: report.transaction))"
+        + ": \(charge.productID)\(name), \(Price.text(of: report))"
         + (charge.revocation == nil ? "" : ", refunded"),
       href: href)
   }

@@ -8,12 +8,14 @@ import LedgerStorage
 import Subscriptions
 
 /// The pages of work that waits for an administrator: unclaimed charges, failed jobs and webhook
-/// deliveries, and rejected submissions and notifications.
+/// deliveries, and rejected submissions and notifications; and the webhook's page.
 struct QueueController: Controller {
   let api: API
+  let webhook: Installation.Webhook?
 
   private static let jobs = "/admin/parked/jobs"
-  private static let webhooks = "/admin/parked/webhooks"
+  private static let failedDeliveries = "/admin/parked/webhooks"
+  private static let attemptsShown = 100
   private static let rejectionsCountedFor: Duration = .days(30)
 
   // MARK: Unclaimed charges
@@ -77,7 +79,8 @@ struct QueueController: Controller {
           id: "jobs", action: Self.jobs, rows: jobs.map(row), paging: jobPaging,
           buttonLabel: "Retry", buttonValue: "retry", emptyText: "No failed jobs."),
         webhooks: ActionList(
-          id: "webhooks", action: Self.webhooks, rows: deliveries.map(row), paging: eventPaging,
+          id: "webhooks", action: Self.failedDeliveries, rows: deliveries.map(row),
+          paging: eventPaging,
           buttonLabel: "Redeliver", buttonValue: "redeliver", emptyText: "No failed deliveries.")
       ), "parked")
   }
@@ -97,6 +100,70 @@ struct QueueController: Controller {
       ids, by: try context.actingAdministrator(), at: now())
     return done(
       count, "delivery", "deliveries", will: "retried", at: AdminURL.parked, request, context)
+  }
+
+  // MARK: Webhook
+
+  @Sendable
+  func webhooks(_ request: Request, context: APIContext) async throws -> Response {
+    let status = try await ledger.webhooks.webhookStatus()
+    let attempts = try await ledger.webhooks.latestAttempts(limit: Self.attemptsShown)
+    func count(_ label: String, _ number: Int, href: String? = nil) -> Property {
+      Property(label, ChartUnit.count.text(Int64(number)), href: href)
+    }
+    return PageRenderer.response(
+      (
+        page: try await pages.frame("Webhooks", at: AdminURL.webhooks, context),
+        properties: [
+          Property("Receiver", webhook?.host ?? "not configured", isCode: webhook != nil),
+          count("Waiting", status.waiting), count("Retried", status.failing),
+          count("Failed", status.parked, href: AdminURL.parked + "#webhooks"),
+        ] + (status.oldestDueSince.map { [Property("Waiting since", $0)] } ?? []),
+        testAction: webhook.map { _ in AdminURL.webhooks + "/test" },
+        attempts: ActionList(
+          id: "attempts", action: AdminURL.webhooks, rows: attempts.map(row),
+          buttonLabel: "Redeliver", buttonValue: "redeliver", emptyText: "No attempts yet.")
+      ), "webhooks")
+  }
+
+  @Sendable
+  func redeliverAttempted(_ request: Request, context: APIContext) async throws -> Response {
+    let administrator = try context.actingAdministrator()
+    var count = 0
+    for id in Set(try context.admin.chosenNumbers("redeliver")).sorted()
+    where try await ledger.webhooks.redeliver(id, by: administrator, at: now()) == .scheduled {
+      count += 1
+    }
+    return done(
+      count, "event", will: "redelivered", at: AdminURL.webhooks, request, context)
+  }
+
+  @Sendable
+  func sendTestEvent(_ request: Request, context: APIContext) async throws -> Response {
+    guard let webhook else { throw Problem(.webhooksOff, "No webhook is configured.") }
+    let event: JSONValue = [
+      "id": "0", "type": "test", "occurred_at": .string(now().description), "account_id": .null,
+      "data": [:],
+    ]
+    let failure = try await webhook.send(String(decoding: event.bytes, as: UTF8.self), now())
+    return PageRenderer.done(
+      Flash(
+        message: failure.map { "The test event was not delivered. \($0)" }
+          ?? "The test event was delivered.", tone: failure == nil ? Tone.good : Tone.bad),
+      then: AdminURL.webhooks, request, context)
+  }
+
+  private func row(attempt: WebhookAttempt, type: String?, account: String?) -> ActionList.Row {
+    var row = row(
+      "\(attempt.eventID)", type ?? "Event", "Event \(attempt.eventID)", fault: attempt.failure,
+      since: attempt.at, attempts: 1,
+      badges: [
+        attempt.failure == nil
+          ? Badge(text: "Delivered", tone: Tone.good) : Badge(text: "Failed", tone: Tone.bad)
+      ], account: account)
+    row.fault = attempt.failure
+    row.attempts = "\(attempt.took.inMilliseconds) ms"
+    return row
   }
 
   private func row(_ job: StoredJob) -> ActionList.Row {
@@ -252,7 +319,7 @@ struct ActionList: Sendable {
     var value: String
     var kind: String
     var subject: String
-    var fault: String
+    var fault: String?
     var since: Moment
     var age: String
     var attempts: String

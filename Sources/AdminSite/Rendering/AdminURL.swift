@@ -13,6 +13,11 @@ package enum AdminURL {
   static let rejected = "/admin/rejected"
   static let reports = "/admin/reports"
   static let whatIf = "/admin/what-if"
+  static let webhooks = "/admin/webhooks"
+  static let health = "/admin/health"
+  static let products = "/admin/products"
+  /// The form for a new product.
+  static let productForm = "/admin/product-form"
 
   /// The login form, with the path to open afterwards (default: the overview).
   static func login(returnTo path: String?) -> String {
@@ -69,6 +74,11 @@ package enum AdminURL {
   }
 
   static func revocation(ofGrant id: String) -> String { "/admin/grants/\(encoded(id))/revoke" }
+
+  /// A product's page, or the form that changes it; product IDs may be `.` and `..`, too.
+  static func product(_ id: String, isForm: Bool = false) -> String {
+    address(isForm ? productForm : "/admin/product", query: [("product_id", id)])
+  }
 
   static func report(_ name: String, choices: [(name: String, value: String)] = []) -> String {
     address("/admin/reports/\(encoded(name))", query: choices)

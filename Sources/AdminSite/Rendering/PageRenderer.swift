@@ -44,7 +44,8 @@ struct PageRenderer: Sendable {
     func item(_ label: String, _ href: String, badge: String? = nil) -> PageFrame.NavigationItem {
       (label, href, href == current, badge)
     }
-    guard role == .admin else { return [(nil, [item("Search", AdminURL.search(""))])] }
+    let products = item("Products", AdminURL.products)
+    guard role == .admin else { return [(nil, [item("Search", AdminURL.search("")), products])] }
     let count = parked >= mostCounted ? "\(mostCounted)+" : "\(parked)"
     return [
       (nil, [item("Overview", AdminURL.overview), item("Customers", AdminURL.customers)]),
@@ -59,6 +60,10 @@ struct PageRenderer: Sendable {
       (
         "Analytics",
         [item("Reports", AdminURL.reports), item("What if", AdminURL.whatIf)]
+      ),
+      (
+        "Setup",
+        [products, item("Webhooks", AdminURL.webhooks), item("Health", AdminURL.health)]
       ),
     ]
   }
@@ -119,6 +124,7 @@ extension PageRenderer {
     ("error", PackageResources.error_mustache),
     ("facts", PackageResources.facts_mustache),
     ("field", PackageResources.field_mustache),
+    ("health", PackageResources.health_mustache),
     ("layout", PackageResources.layout_mustache),
     ("login", PackageResources.login_mustache),
     ("moment", PackageResources.moment_mustache),
@@ -132,9 +138,11 @@ extension PageRenderer {
     ("reports", PackageResources.reports_mustache),
     ("search", PackageResources.search_mustache),
     ("table", PackageResources.table_mustache),
+    ("tables", PackageResources.tables_mustache),
     ("timeline", PackageResources.timeline_mustache),
     ("unclaimed", PackageResources.unclaimed_mustache),
     ("unclaimed-row", PackageResources.unclaimed_row_mustache),
+    ("webhooks", PackageResources.webhooks_mustache),
     ("what-if", PackageResources.what_if_mustache),
   ]
 }

@@ -50,14 +50,37 @@ for (const form of document.querySelectorAll("form[method=post]")) {
   form.addEventListener("submit", (event) => {
     if (form.dataset.sent) return event.preventDefault();
     form.dataset.sent = "yes";
-    if ("file" in form.dataset) setTimeout(() => delete form.dataset.sent, 2000);
+    if (!("file" in form.dataset)) return;
+    setTimeout(() => delete form.dataset.sent, 2000);
+    // The file comes with the message for the next page.
+    const waiting = setInterval(() => {
+      if (!document.cookie.includes("tenure_admin_notice=")) return;
+      clearInterval(waiting);
+      location = form.querySelector(".submit a").href;
+    }, 200);
   });
 }
 window.addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
 });
 
-// Scrolls timelines to their end.
-for (const scroll of document.querySelectorAll(".timeline .scroll")) {
+// Scrolls timelines to their end. Their links are one stop of the Tab key; the arrow keys move on,
+// and the text of the focused link is shown.
+for (const timeline of document.querySelectorAll(".timeline")) {
+  const scroll = timeline.querySelector(".scroll");
   scroll.scrollLeft = scroll.scrollWidth;
+  const links = [...scroll.querySelectorAll("a")];
+  for (const link of links.slice(1)) link.tabIndex = -1;
+  timeline.addEventListener("focusin", ({ target }) => {
+    timeline.querySelector(".focused").textContent = target.getAttribute("aria-label");
+  });
+  timeline.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const next = links[links.indexOf(event.target) + step];
+    if (!links.includes(event.target) || !next) return;
+    event.preventDefault();
+    event.target.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
 }

@@ -147,7 +147,9 @@ extension Cookie {
   ) -> Cookie {
     Cookie(
       name: name, value: value ?? "", maxAge: value == nil ? 0 : Int(lifetime.components.seconds),
-      path: AdminURL.overview, secure: request.isSecure, httpOnly: true, sameSite: .lax)
+      path: AdminURL.overview, secure: request.isSecure,
+      // The script looks for the message of a download.
+      httpOnly: name == sessionName, sameSite: .lax)
   }
 }
 

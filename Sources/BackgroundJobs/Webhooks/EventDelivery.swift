@@ -27,41 +27,45 @@ struct EventDelivery: Sendable {
   func perform(_ job: Job) async throws {
     // This claim counts as an attempt.
     var failures = max(job.attempts - 1, 0)
-    var made: WebhookDelivery?
+    var made: (delivery: WebhookDelivery, attempt: WebhookAttempt)?
     var count = 0
     while true {
       let isPausing = count == Self.longestRun || Task.isShuttingDownGracefully
       guard
         let delivery = try await ledger.webhooks.nextDelivery(
-          job, after: made, isPausing: isPausing, at: now())
+          job, after: made?.delivery, attempt: made?.attempt, isPausing: isPausing, at: now())
       else { return }
-      let start = ContinuousClock.now
+      let (start, sentAt) = (ContinuousClock.now, now())
       let outcome = try await withSpan("webhook", ofKind: .producer) { span in
         if span.isRecording { span.attributes["event.id"] = "\(delivery.eventID)" }
-        let outcome = try await sender.send(delivery.body, at: now())
+        let outcome = try await sender.send(delivery.body, at: sentAt)
         if case .failed = outcome { span.setStatus(SpanStatus(code: .error)) }
         return outcome
       }
-      metrics.took(ContinuousClock.now - start)
+      let took = ContinuousClock.now - start
+      metrics.took(took)
+      let attempt = WebhookAttempt(
+        eventID: delivery.eventID, at: sentAt, took: took, failure: outcome.failure)
       switch outcome {
       case .delivered:
         metrics.delivered(dueSince: delivery.dueSince, at: now())
-        (made, failures) = (delivery, 0)
+        (made, failures) = ((delivery, attempt), 0)
         count += 1
       case .failed(let reason):
-        return try await failed(delivery, of: job, because: reason, failures: failures + 1)
+        return try await failed(delivery, of: job, because: reason, attempt, failures: failures + 1)
       }
     }
   }
 
   private func failed(
-    _ delivery: WebhookDelivery, of job: Job, because reason: String, failures: Int
+    _ delivery: WebhookDelivery, of job: Job, because reason: String, _ attempt: WebhookAttempt,
+    failures: Int
   ) async throws {
     let now = now()
     metrics.failed.increment()
     let isLast = Self.retries.isOver(for: delivery.dueSince, at: now)
     try await ledger.webhooks.postpone(
-      delivery, of: job, because: reason, failures: failures,
+      delivery, of: job, because: reason, failures: failures, attempt: attempt,
       until: Self.retries.next(afterAttempts: failures, at: now), isLast: isLast, at: now)
     if isLast { metrics.parked.increment() }
     logger.log(

@@ -25,7 +25,7 @@ package struct WebhookReceiver: Sendable {
   /// It can contain a token.
   let url: Secret<String>
   /// As in the URL, without the brackets of an address.
-  let host: String
+  package let host: String
   /// One or two; each signs every event.
   let secrets: [Secret<String>]
   /// Whether the receiver may be on this machine or in its networks.

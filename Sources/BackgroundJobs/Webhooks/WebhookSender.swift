@@ -17,6 +17,8 @@ package struct WebhookSender: Sendable {
     case delivered
     /// The reason as a sentence without the URL.
     case failed(String)
+
+    package var failure: String? { if case .failed(let reason) = self { reason } else { nil } }
   }
 
   /// The time from the DNS lookup to the response; slow receivers should store events first.

@@ -1,8 +1,8 @@
 import Hummingbird
 import HummingbirdCore
-import JSONText
+package import JSONText
 import LedgerStorage
-import Subscriptions
+package import Subscriptions
 
 /// Lists and describes the products of the catalogue.
 struct ProductController: Controller {
@@ -25,7 +25,7 @@ struct ProductController: Controller {
 }
 
 /// The body of `PUT /v1/products/{product_id}`.
-private struct ProductDescription {
+package struct ProductDescription {
   /// More than any product needs, and few enough for one statement.
   static let maximumEntitlements = 100
   /// App Store Connect ranks the products of a group from 1 down.
@@ -33,8 +33,13 @@ private struct ProductDescription {
 
   let body: RequestBody
 
+  init(body: RequestBody) { self.body = body }
+
+  /// Reads an object from elsewhere, such as a form.
+  package init(_ object: JSONValue) { body = RequestBody(object) }
+
   /// Validates the body.
-  func product(_ id: ProductID, validFrom: Timestamp) throws -> Product {
+  package func product(_ id: ProductID, validFrom: Timestamp) throws -> Product {
     guard let type = ProductType(exactly: try body.required("type", body.text("type"))) else {
       let types = ProductType.allCases.map(\.rawValue).joined(separator: ", ")
       throw Problem.invalid("type", "must be one of \(types)")
@@ -102,7 +107,7 @@ private struct ProductDescription {
 }
 
 extension Product: JSONObjectWritable {
-  func writeMembers(to json: inout JSONWriter) {
+  package func writeMembers(to json: inout JSONWriter) {
     json.member("product_id", id)
     json.member("type", type)
     json.member("entitlements", entitlements.map(\.rawValue))

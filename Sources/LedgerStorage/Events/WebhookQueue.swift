@@ -68,33 +68,35 @@ package struct WebhookQueue: LedgerStore {
   ///
   /// - Parameters:
   ///   - job: The claimed job of the stream.
+  ///   - attempt: The attempt that delivered it, for the log; nil: none is recorded.
   ///   - isPausing: Whether to leave the rest to another run.
   /// - Returns: Nil: the job has ended or is claimed by another worker.
   package func nextDelivery(
-    _ job: Job, after delivered: WebhookDelivery? = nil, isPausing: Bool = false,
-    at now: Timestamp
+    _ job: Job, after delivered: WebhookDelivery? = nil, attempt: WebhookAttempt? = nil,
+    isPausing: Bool = false, at now: Timestamp
   ) async throws -> WebhookDelivery? {
     let stream = job.subject
     return try await database.withTransaction { transaction in
-      let results = try await transaction.batch([
-        "DELETE FROM tenure.webhook_delivery WHERE event_id = \(delivered?.eventID)",
-        // New deliveries of the stream wait for this lock until the job has ended.
-        """
-        SELECT 1 FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker)
-        FOR UPDATE
-        """,
-        """
-        SELECT d.event_id, d.attempts, d.due_since, \(SQL.eventInFeed)
-        FROM tenure.webhook_delivery AS d
-        JOIN tenure.event AS e ON e.event_id = d.event_id
-        WHERE d.stream = \(stream) AND d.parked_at IS NULL
-        ORDER BY d.position LIMIT 1
-        """,
-        // All events of an account's stream belong to the account.
-        """
-        SELECT account_id FROM tenure.account_by_key WHERE account_key = \(UUID(uuidString: stream))
-        """,
-      ])
+      let results = try await transaction.batch(
+        [
+          "DELETE FROM tenure.webhook_delivery WHERE event_id = \(delivered?.eventID)",
+          // New deliveries of the stream wait for this lock until the job has ended.
+          """
+          SELECT 1 FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker)
+          FOR UPDATE
+          """,
+          """
+          SELECT d.event_id, d.attempts, d.due_since, \(SQL.eventInFeed)
+          FROM tenure.webhook_delivery AS d
+          JOIN tenure.event AS e ON e.event_id = d.event_id
+          WHERE d.stream = \(stream) AND d.parked_at IS NULL
+          ORDER BY d.position LIMIT 1
+          """,
+          // All events of an account's stream belong to the account.
+          """
+          SELECT account_id FROM tenure.account_by_key WHERE account_key = \(UUID(uuidString: stream))
+          """,
+        ] + (attempt.map { [$0.insert] } ?? []))
       guard results[1].count == 1 else { return nil }
       guard
         let (id, attempts, dueSince, beginning, _, data) = try results[2].decodeFirst(
@@ -118,28 +120,52 @@ package struct WebhookQueue: LedgerStore {
   ///
   /// - Parameters:
   ///   - failures: The number of consecutive failures of the stream.
+  ///   - attempt: The failed attempt, for the log; nil: none is recorded.
   ///   - isLast: Whether this delivery is given up, so that the stream continues with the next.
   package func postpone(
     _ delivery: WebhookDelivery, of job: Job, because reason: String, failures: Int,
-    until retryAt: Timestamp, isLast: Bool, at now: Timestamp
+    attempt: WebhookAttempt? = nil, until retryAt: Timestamp, isLast: Bool, at now: Timestamp
   ) async throws {
-    _ = try await database.batch([
-      """
-      UPDATE tenure.webhook_delivery SET attempts = attempts + 1,
-        last_error = \(reason.storedSentence), parked_at = \(isLast ? now : nil)
-      WHERE event_id = \(delivery.eventID) AND parked_at IS NULL AND EXISTS (
-        SELECT FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker))
-      """,
-      // Deliveries added to the stream since the claim wait, too.
-      """
-      UPDATE tenure.job SET run_at = \(retryAt), attempts = \(failures), created_at = \(now),
-        last_error = \(reason.storedSentence), locked_until = NULL, locked_by = NULL
-      WHERE job_id = \(job.id) AND locked_by = \(job.worker)
-      """,
-    ])
+    _ = try await database.batch(
+      [
+        """
+        UPDATE tenure.webhook_delivery SET attempts = attempts + 1,
+          last_error = \(reason.storedSentence), parked_at = \(isLast ? now : nil)
+        WHERE event_id = \(delivery.eventID) AND parked_at IS NULL AND EXISTS (
+          SELECT FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker))
+        """,
+        // Deliveries added to the stream since the claim wait, too.
+        """
+        UPDATE tenure.job SET run_at = \(retryAt), attempts = \(failures), created_at = \(now),
+          last_error = \(reason.storedSentence), locked_until = NULL, locked_by = NULL
+        WHERE job_id = \(job.id) AND locked_by = \(job.worker)
+        """,
+      ] + (attempt.map { [$0.insert] } ?? []))
   }
 
   // MARK: Administration
+
+  /// The latest attempts of all workers, latest first, with the events' types and accounts while the
+  /// events are kept.
+  package func latestAttempts(limit: Int) async throws
+    -> [(attempt: WebhookAttempt, type: String?, accountID: String?)]
+  {
+    let rows = try await database.query(
+      """
+      SELECT a.event_id, a.attempted_at, a.took_ms, a.failure, e.type, e.account_key
+      FROM tenure.webhook_attempt AS a
+      LEFT JOIN tenure.event AS e ON e.event_id = a.event_id
+      ORDER BY a.attempted_at DESC, a.event_id DESC LIMIT \(limit)
+      """
+    ).decode(Int64.self, Timestamp.self, Int.self, String?.self, String?.self, AccountKey?.self)
+    let accounts = try await ownership.accountIDs(of: Set(rows.compactMap(\.5)))
+    return rows.map { id, at, took, failure, type, account in
+      (
+        WebhookAttempt(eventID: id, at: at, took: .milliseconds(took), failure: failure), type,
+        account.flatMap { accounts[$0] }
+      )
+    }
+  }
 
   /// Delivers an event again, whether it was delivered, waits or was given up.
   ///
@@ -290,6 +316,28 @@ package struct WebhookDelivery: Hashable, Sendable {
 
   /// The retry window: a receiver that breaks on a Friday can be fixed on Monday.
   package static let patience: Duration = .days(3)
+}
+
+/// An attempt to deliver an event; the latest 1,000 are kept.
+package struct WebhookAttempt: Hashable, Sendable {
+  package let eventID: Int64
+  package let at: Timestamp
+  package let took: Duration
+  /// The reason as a sentence without the URL; nil: delivered.
+  package let failure: String?
+
+  package init(eventID: Int64, at: Timestamp, took: Duration, failure: String?) {
+    (self.eventID, self.at, self.took, self.failure) = (eventID, at, took, failure)
+  }
+
+  fileprivate var insert: SQL {
+    """
+    INSERT INTO tenure.webhook_attempt (event_id, attempted_at, took_ms, failure)
+    VALUES (\(eventID), \(at), \(Int(took.inMilliseconds)), \(failure?.storedSentence))
+    ON CONFLICT (slot) DO UPDATE SET event_id = excluded.event_id,
+      attempted_at = excluded.attempted_at, took_ms = excluded.took_ms, failure = excluded.failure
+    """
+  }
 }
 
 /// A given-up delivery, with its position in the feed and its account; nil: the event concerns a

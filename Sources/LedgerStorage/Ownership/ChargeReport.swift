@@ -5,6 +5,8 @@ package struct ChargeReport: Sendable {
   package let charge: Charge
   package let transaction: StoreTransaction
   package let productType: ProductType?
+  /// The catalogue's version at the charge's date.
+  package let product: Product?
   package let recorded: OriginalTransaction.RecordedDecision
   package let ownerAccountID: String?
   /// One sentence that explains the ownership.
@@ -28,6 +30,7 @@ package struct ChargeReport: Sendable {
     self.transaction = transaction
     self.recorded = recorded
     productType = charge.type(in: catalogue)
+    product = catalogue.product(charge.productID, at: charge.date)
     ownerAccountID = recorded.decision.owner.map { original.names[$0] ?? "erased" }
     because = original.explanation(of: recorded.decision)
     orderID = original.orders[charge.id]

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Bootstrap
+import HTTPAPI
 import JSONText
 import Logging
 

@@ -9,6 +9,7 @@ import Testing
 
 @testable import Bootstrap
 @testable import Development
+@testable import HTTPAPI
 @testable import Intake
 @testable import tenure
 

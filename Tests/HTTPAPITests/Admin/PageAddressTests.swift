@@ -30,6 +30,8 @@ struct PageAddressTests {
     #expect(
       AdminURL.transaction("1", form: "transfer", productID: "a&b", environment: "production")
         == "/admin/transactions/1/transfer?environment=production&product_id=a%26b")
+    #expect(AdminURL.product("..") == "/admin/product?product_id=..")
+    #expect(AdminURL.product("a&b", isForm: true) == "/admin/product-form?product_id=a%26b")
     #expect(AdminURL.report("active") == "/admin/reports/active")
     #expect(
       AdminURL.drillDown("churn", choices: [("from", "2026-11-01"), ("cause", "billing")])

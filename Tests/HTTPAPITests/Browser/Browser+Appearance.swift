@@ -8,7 +8,7 @@ extension Browser {
   /// Sends a command of the DevTools protocol:
   /// <https://chromedevtools.github.io/devtools-protocol>.
   @discardableResult
-  private func command(_ name: String, _ parameters: JSONValue) async throws -> JSONValue {
+  func command(_ name: String, _ parameters: JSONValue) async throws -> JSONValue {
     try await driver.post(
       "/goog/cdp/execute", ["cmd": .string(name), "params": parameters])
   }

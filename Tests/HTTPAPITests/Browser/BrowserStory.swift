@@ -94,6 +94,18 @@ struct BrowserStory: Sendable {
     try await browser.arrive(at: path)
   }
 
+  /// Rita buys a month, which Apple refunds; returns the order's ID in Apple's email to her.
+  func refundRita() async throws -> String {
+    let simulation = api.apple.simulation
+    try api.addCustomer("rita")
+    let month = try simulation.buy("monthly", on: "rita")
+    _ = try await api.submit("rita", from: "rita")
+    simulation.advance(by: .hours(1))
+    try simulation.refund(month.transactionID)
+    _ = try await api.submit("rita", from: "rita")
+    return try #require(try simulation.truth(of: month.transactionID).orderID)
+  }
+
   // MARK: Queues
 
   /// Releases Carl's charge.

@@ -41,6 +41,7 @@ struct TestAPI: Sendable {
     var writeBackKinds: Set<WriteBack.Kind> = []
     /// Signs people in.
     var proxy: TrustedProxy?
+    var installation = Installation()
   }
 
   /// Runs a test on a fresh one.
@@ -107,7 +108,8 @@ struct TestAPI: Sendable {
             + "ops:admin:admin-secret-for-trying")),
       logger: logger,
       now: now)
-    api.site = AdminSite(of: api, proxy: choices.proxy)
+    api.site = AdminSite(
+      of: api, proxy: choices.proxy, installation: choices.installation)
     return (api, apple, intake, StatusPoller(services))
   }
 

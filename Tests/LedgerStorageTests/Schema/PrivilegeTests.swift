@@ -64,6 +64,7 @@ struct PrivilegeTests {
     submission | INSERT | apple_status, attempts, decided_at, environment, outcome, problem, \
     problem_detail, retry_at, status
     submission_exchange | INSERT
+    webhook_attempt | INSERT | attempted_at, event_id, failure, took_ms
     webhook_delivery | INSERT DELETE | attempts, due_since, last_error, parked_at
     """
 

@@ -1,7 +1,7 @@
-import Bootstrap
 import Foundation
-import JSONText
-import Logging
+package import HTTPAPI
+package import JSONText
+package import Logging
 import Secrets
 import Subscriptions
 
@@ -9,11 +9,15 @@ import Subscriptions
 ///
 /// Read-only: it writes to no table, sends no event to the webhook, and queries Apple only for a
 /// transaction that does not exist.
-struct Doctor: Sendable {
+package struct Doctor: Sendable {
   let settings: Settings
   let logger: Logger
 
-  func examine() async -> DoctorReport {
+  package init(settings: Settings, logger: Logger) {
+    (self.settings, self.logger) = (settings, logger)
+  }
+
+  package func examine() async -> DoctorReport {
     var findings = settingFindings()
     findings += await databaseFindings()
     findings += await appleFindings()
@@ -38,55 +42,15 @@ struct Doctor: Sendable {
   }
 }
 
-/// The result of one check.
-struct DoctorFinding: Hashable, Sendable {
-  enum Verdict: String, CaseIterable, Sendable {
-    case ok
-    /// It works, but should be fixed before it stops working.
-    case warning
-    /// It does not work.
-    case fault
-  }
+package struct DoctorReport: JSONWritable {
+  package var findings: [DoctorFinding]
 
-  /// A stable name such as `database.version`.
-  var check: String
-  var verdict: Verdict
-  /// One sentence.
-  var found: String
-  /// The suggested fix; nil for ``Verdict/ok``.
-  var remedy: String?
+  package init(findings: [DoctorFinding]) { self.findings = findings }
 
-  static func ok(_ check: String, _ found: String) -> DoctorFinding {
-    DoctorFinding(check: check, verdict: .ok, found: found)
-  }
-
-  static func warning(_ check: String, _ found: String, remedy: String) -> DoctorFinding {
-    DoctorFinding(check: check, verdict: .warning, found: found, remedy: remedy)
-  }
-
-  static func fault(_ check: String, _ found: String, remedy: String) -> DoctorFinding {
-    DoctorFinding(check: check, verdict: .fault, found: found, remedy: remedy)
-  }
-}
-
-extension DoctorFinding: JSONWritable {
-  func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("check", check)
-      json.member("verdict", verdict.rawValue)
-      json.member("found", found)
-      json.memberIfPresent("remedy", remedy)
-    }
-  }
-}
-
-struct DoctorReport: JSONWritable {
-  var findings: [DoctorFinding]
-
-  var isHealthy: Bool { !findings.contains { $0.verdict == .fault } }
+  package var isHealthy: Bool { !findings.contains { $0.verdict == .fault } }
 
   /// One line per check, each followed by its fix.
-  var text: String {
+  package var text: String {
     let width = findings.map(\.check.count).max() ?? 0
     let marks: [DoctorFinding.Verdict: String] = [
       .ok: "ok     ", .warning: "WARNING", .fault: "FAULT  ",
@@ -103,7 +67,7 @@ struct DoctorReport: JSONWritable {
     return (lines + ["", counts.joined(separator: ", ")]).joined(separator: "\n")
   }
 
-  func write(to json: inout JSONWriter) {
+  package func write(to json: inout JSONWriter) {
     json.object { json in
       json.member("is_healthy", isHealthy)
       json.member("findings", findings)

@@ -1,5 +1,5 @@
 import BackgroundJobs
-import Bootstrap
+import HTTPAPI
 import LedgerStorage
 import Logging
 import Postgres

@@ -1,6 +1,5 @@
 import AppStore
 import BackgroundJobs
-import Bootstrap
 import Foundation
 import HTTPAPI
 import Secrets

@@ -1,0 +1,236 @@
+import Foundation
+import HTTPAPI
+import Hummingbird
+import HummingbirdCore
+import JSONText
+import LedgerStorage
+import Subscriptions
+
+/// The catalogue, and each product with its versions.
+struct ProductPageController: Controller {
+  let api: API
+
+  private static let columns =
+    ["Name", "Type", "Entitlements", "Group", "Level", "Period", "Price"]
+
+  @Sendable
+  func list(_ request: Request, context: APIContext) async throws -> Response {
+    let (products, paging) = try PagePart(request.uri, of: AdminURL.products)
+      .slice(of: catalogue.products) { $0.id.rawValue }
+    var frame = try await pages.frame("Products", at: AdminURL.products, context)
+    frame.actions = context.links([PageLink(label: "Add…", href: AdminURL.productForm)])
+    return PageRenderer.response(
+      (
+        page: frame, lead: "The products sold, and the entitlements that they grant.",
+        properties: [Property](),
+        tables: [
+          DataTable(
+            caption: "Catalogue",
+            columns: (["Product"] + Self.columns).map { DataColumn(label: $0) },
+            rows: products.map { product in
+              DataRow(
+                cells: [
+                  DataCell(
+                    text: product.id.rawValue, href: AdminURL.product(product.id.rawValue),
+                    isHeading: true, isCode: true)
+                ] + Self.values(of: product).map { DataCell(text: $0) })
+            }, emptyText: "No products yet.")
+        ], paging: paging
+      ), "tables")
+  }
+
+  @Sendable
+  func show(_ request: Request, context: APIContext) async throws -> Response {
+    let product = try product(of: request)
+    let versions = catalogue.allVersions.filter { $0.id == product.id }.reversed()
+    var frame = try await pages.frame(product.id.rawValue, context)
+    frame.trail = [PageLink(label: "Products", href: AdminURL.products)]
+    frame.actions = context.links([
+      PageLink(label: "Change…", href: AdminURL.product(product.id.rawValue, isForm: true))
+    ])
+    return PageRenderer.response(
+      (
+        page: frame,
+        lead: "A charge has the period and price of the version at its date. The latest version's "
+          + "entitlements count for all charges.",
+        properties: zip(Self.columns, Self.values(of: product)).map { Property($0, $1) },
+        tables: [
+          DataTable(
+            caption: "Versions",
+            columns: (["Valid from"] + Self.columns).map { DataColumn(label: $0) },
+            rows: versions.map { version in
+              DataRow(
+                cells: [DataCell(text: Moment(version.validFrom).text, isHeading: true)]
+                  + Self.values(of: version).map { DataCell(text: $0) })
+            }, emptyText: "")
+        ], paging: nil as Paging?
+      ), "tables")
+  }
+
+  /// The differences between two versions, one sentence each.
+  static func changes(from old: Product, to new: Product) -> [String] {
+    zip(columns, zip(values(of: old), values(of: new)))
+      .filter { ExactText($0.1.0) != ExactText($0.1.1) }
+      .map { "\($0): \($1.0) → \($1.1)." }
+  }
+
+  /// The texts of ``columns``.
+  private static func values(of product: Product) -> [String] {
+    [
+      product.displayName, product.type.label,
+      product.entitlements.map(\.rawValue).joined(separator: ", "), product.subscriptionGroup,
+      product.level.map(String.init), product.period?.words,
+      product.priceMilliunits.map { Price.text($0, currency: product.currency) },
+    ].map { text in text.flatMap { $0.isEmpty ? nil : $0 } ?? "–" }
+  }
+}
+
+/// The form that adds a product, or a version of one.
+struct ProductFormController: ActionController {
+  let api: API
+
+  /// Nil for a new product.
+  func subject(of request: Request, _ context: APIContext) async throws -> Product? {
+    EncodedFields(query: request.uri)[TextField.productID.name] == nil
+      ? nil : try product(of: request)
+  }
+
+  func perform(_ sent: SentForm, on old: Product?) async throws -> Response {
+    let id = try old?.id ?? ProductID(sent.fields.entered(.productID))
+    guard old != nil || catalogue[id] == nil else {
+      throw Problem.invalid(TextField.productID.name, "is in the catalogue already")
+    }
+    let product = try ProductDescription(try Self.body(sent.fields))
+      .product(id, validFrom: now())
+    guard sent.isConfirmed else {
+      let changes = old.map { ProductPageController.changes(from: $0, to: product) }
+      return try await sent.confirm(
+        consequences: changes.map { $0.isEmpty ? ["Nothing changes."] : $0 }
+          ?? ["“\(id)” is added. Charges recorded before count immediately."],
+        warnings: old != nil && old?.entitlements != product.entitlements
+          ? ["The entitlements of earlier charges change too, within minutes."] : [])
+    }
+    _ = try await api.catalogue.describe(product)
+    return sent.done("“\(id)” was saved.", then: AdminURL.product(id.rawValue))
+  }
+
+  /// The form as the body of `PUT /v1/products/{product_id}`, with the same names.
+  private static func body(_ fields: EncodedFields) throws -> JSONValue {
+    func text(_ name: String) -> String? {
+      fields[name]?.rawValue.trimmingCharacters(in: .whitespacesAndNewlines)
+    }
+    let names = ["type", "subscription_group", "period", "currency", "display_name"]
+    var members = names.compactMap { name in
+      text(name).map { JSONValue.Member(key: name, value: .string($0)) }
+    }
+    let entitlements = text("entitlements")?.split(whereSeparator: \.isNewline) ?? []
+    members.append(
+      .init(
+        key: "entitlements",
+        value: .array(
+          entitlements.map { .string($0.trimmingCharacters(in: .whitespaces)) })))
+    if let level = text("level") {
+      members.append(
+        .init(key: "level", value: Int64(level).map(JSONValue.integer) ?? .string(level)))
+    }
+    if let price = text("price_milliunits") {
+      members.append(.init(key: "price_milliunits", value: .integer(try milliunits(price))))
+    }
+    return .object(members)
+  }
+
+  private static func milliunits(_ price: String) throws -> Int64 {
+    guard let parts = price.wholeMatch(of: /([0-9]{1,9})(?:\.([0-9]{1,3}))?/)?.output,
+      let milliunits = Int64(
+        parts.1 + (parts.2 ?? "").padding(toLength: 3, withPad: "0", startingAt: 0))
+    else { throw Problem.invalid("price_milliunits", "must be an amount such as 9.99") }
+    return milliunits
+  }
+
+  func form(for product: Product?) -> ActionForm {
+    func input(
+      _ field: TextField, _ label: String, _ value: String?, type: String = "text",
+      isRequired: Bool = false, hint: String? = nil
+    ) -> FormField {
+      FormField(
+        id: field.name.replacing("_", with: "-"), name: field.name, label: label, isInput: true,
+        type: type, value: value ?? "", maximumLength: field.maximumLength, isRequired: isRequired,
+        hint: hint)
+    }
+    let type = product?.type ?? .autoRenewable
+    let price = product?.priceMilliunits.map {
+      "\(Decimal($0) / 1000)"
+    }
+    return ActionForm(
+      title: product == nil ? "Add product" : "Change product",
+      action: product.map { AdminURL.product($0.id.rawValue, isForm: true) }
+        ?? AdminURL.productForm,
+      lead:
+        "Adds a version that is valid from now on. Earlier charges keep their period and price.",
+      properties: product.map { [Property("Product", $0.id.rawValue, isCode: true)] } ?? [],
+      fields: (product == nil
+        ? [
+          input(
+            .productID, "Product ID", nil, isRequired: true, hint: "As in App Store Connect.")
+        ] : []) + [
+          input(.displayName, "Name", product?.displayName),
+          FormField(
+            id: "type", name: "type", label: "Type", isSelect: true, value: type.rawValue,
+            options: ProductType.allCases.map { ($0.rawValue, $0.label, $0 == type) }),
+          FormField(
+            id: "entitlements", name: TextField.entitlements.name, label: "Entitlements",
+            isText: true,
+            value: product?.entitlements.map(\.rawValue).joined(separator: "\n") ?? "",
+            maximumLength: 25_600, hint: "One on each line."),
+          input(.subscriptionGroup, "Subscription group", product?.subscriptionGroup),
+          input(
+            TextField(name: "level", maximumLength: 5), "Level", product?.level.map(String.init),
+            hint: "The rank in the group; 1 is the highest."),
+          input(
+            TextField(name: "period", maximumLength: 20), "Period", product?.period?.description,
+            hint: "An ISO 8601 duration: P1W, P1M, P1Y. Required for non-renewing subscriptions."),
+          input(
+            TextField(name: "price_milliunits", maximumLength: 13), "Price", price,
+            hint: "Such as 9.99."),
+          input(
+            TextField(name: "currency", maximumLength: 3), "Currency", product?.currency,
+            hint: "An ISO 4217 code, such as USD."),
+        ],
+      asksReason: false, buttonLabel: product == nil ? "Add" : "Change",
+      subject: product.map {
+        PageLink(label: $0.id.rawValue, href: AdminURL.product($0.id.rawValue))
+      }
+        ?? PageLink(label: "Products", href: AdminURL.products))
+  }
+}
+
+extension Controller {
+  /// The product in a page's query; throws a ``Problem`` for an unknown one.
+  fileprivate func product(of request: Request) throws -> Product {
+    let id = EncodedFields(query: request.uri)[TextField.productID.name]?.rawValue ?? ""
+    guard let product = catalogue[ProductID(id)] else {
+      throw Problem(.unknownProduct, "No product with this ID.")
+    }
+    return product
+  }
+}
+
+extension APIContext {
+  /// The links for administrators; none for support.
+  fileprivate func links(_ links: [PageLink]) -> [PageLink] { caller?.role == .admin ? links : [] }
+}
+
+extension ProductType {
+  /// For example `Non-consumable`.
+  fileprivate var label: String {
+    rawValue.prefix(1).uppercased() + rawValue.dropFirst().replacing("_", with: "-")
+  }
+}
+
+extension CalendarPeriod {
+  /// For example `1 year` or `3 months`.
+  fileprivate var words: String {
+    [(months / 12, "year"), (months % 12, "month"), (days, "day")].filter { $0.0 > 0 }
+      .map { Count.text($0.0, $0.1) }.joined(separator: " ")
+  }
+}

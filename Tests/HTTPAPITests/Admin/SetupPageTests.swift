@@ -1,0 +1,212 @@
+import AppStore
+import AppStoreSimulator
+import Foundation
+import JSONText
+import LedgerStorage
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import AdminSite
+@testable import HTTPAPI
+
+/// The pages of the catalogue, the webhook and the program's health.
+struct SetupPageTests {
+  private typealias Fields = [(String, String)]
+
+  // MARK: Products
+
+  @Test func `a product is added and changed as by the API, and its versions stay`() async throws {
+    try await TestAPI.run { api in
+      var browser = try await AdminBrowser.loggedIn(api)
+      let form = try await browser.get("/admin/product-form")
+      #expect(form.contains("Add product") && !form.contains(#"name="reason""#))
+      var fields: Fields = [
+        ("product_id", "gold<1>"), ("type", "auto_renewable"),
+        ("entitlements", "premium\r\n plus \r\n"), ("subscription_group", "all"), ("level", "2"),
+        ("period", "P1M"), ("price_milliunits", "9.99"), ("currency", "USD"),
+        ("display_name", "Gold & more"),
+      ]
+      let asked = try await browser.post("/admin/product-form", fields)
+      #expect(asked.contains("“gold&lt;1&gt;” is added."))
+      #expect(try await api.get("/v1/products")["products"]?.array == [])
+      let done = try await browser.post("/admin/product-form", fields + [("confirmed", "yes")])
+      #expect(done.location == "/admin/product?product_id=gold%3C1%3E")
+      let product = try #require(try await api.get("/v1/products")["products"]?.array?.first)
+      #expect(product["entitlements"] == ["plus", "premium"])
+      #expect(product["price_milliunits"] == 9990 && product["level"] == 2)
+
+      api.apple.simulation.advance(by: .days(1))
+      let path = "/admin/product-form?product_id=gold%3C1%3E"
+      #expect(try await browser.get(path).contains(#"value="9.99""#))
+      fields = fields.filter { $0.0 != "level" && $0.0 != "product_id" }
+      fields[1].1 = "premium"
+      fields[4].1 = "12"
+      let change = try await browser.post(path, fields)
+      for text in [
+        "Price: 9.99 USD → 12.00 USD.", "Level: 2 → –.", "Entitlements: plus, premium → premium.",
+        "earlier charges change too",
+      ] { #expect(change.contains(text), "\(text)") }
+      _ = try await browser.post(path, fields + [("confirmed", "yes")])
+      let page = try await browser.get("/admin/product?product_id=gold%3C1%3E")
+      for text in ["“gold&lt;1&gt;” was saved.", "9.99 USD", "12.00 USD", "Gold &amp; more"] {
+        #expect(page.contains(text), "\(text)")
+      }
+      #expect(try await browser.get("/admin/products").contains("12.00 USD"))
+      let unchanged = try await browser.post(path, fields)
+      #expect(unchanged.contains("Nothing changes."))
+    }
+  }
+
+  @Test(
+    arguments: [
+      ("product_id", "monthly", "is in the catalogue already"), ("product_id", "", "is missing"),
+      ("type", "x", "must be one of"), ("level", "0", "must be from 1"),
+      ("level", "x", "must be a whole number"), ("period", "1 month", "must be an ISO 8601"),
+      ("price_milliunits", "9,99", "must be an amount such as 9.99"),
+      ("price_milliunits", "1e3", "must be an amount"), ("currency", "usd", "must be an ISO 4217"),
+      ("currency", "", "is missing"), ("entitlements", "a\na", "must not contain duplicates"),
+    ])
+  func `what the API refuses is refused`(name: String, value: String, fault: String) async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      var browser = try await AdminBrowser.loggedIn(api)
+      let fields: Fields = [
+        ("product_id", "yearly"), ("type", "auto_renewable"), ("entitlements", "premium"),
+        ("price_milliunits", "9.99"), ("currency", "USD"), ("confirmed", "yes"),
+      ]
+      let sent = fields.filter { $0.0 != name } + [(name, value)]
+      let page = try await browser.post("/admin/product-form", sent)
+      #expect(page.status == 400 && page.contains(fault), "\(page.text)")
+      // The entered values are shown again, and a cleared one stays cleared.
+      #expect(page.contains(#"id="display-name" name="display_name" type="text" value="""#))
+      #expect(try await api.get("/v1/products")["products"]?.array?.count == 1)
+    }
+  }
+
+  @Test func `support reads the catalogue, and changes nothing`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      var browser = AdminBrowser(api)
+      _ = try await browser.logIn("support-secret-for-trying")
+      for path in ["/admin/products", "/admin/product?product_id=monthly"] {
+        let page = try await browser.get(path)
+        #expect(page.status == 200 && page.contains("premium"))
+        #expect(!page.contains("product-form") && !page.contains("/admin/health"))
+      }
+      #expect(try await browser.get("/admin/product?product_id=x").status == 404)
+      let forbidden = [
+        "/admin/product-form", "/admin/product-form?product_id=monthly", "/admin/webhooks",
+        "/admin/health",
+      ]
+      for path in forbidden { #expect(try await browser.get(path).status == 403, "\(path)") }
+      for path in ["/admin/product-form", "/admin/webhooks", "/admin/webhooks/test"] {
+        #expect(try await browser.post(path, [("type", "consumable")]).status == 403, "\(path)")
+      }
+    }
+  }
+
+  // MARK: Webhook
+
+  @Test func `the latest attempts are listed, and their events delivered again`() async throws {
+    try await TestAPI.run { api in
+      let webhooks = api.ledger.webhooks
+      _ = try await webhooks.pushEvents(at: Timestamp(milliseconds: 0))
+      try await api.describe("monthly", "premium")
+      try api.addCustomer("phone")
+      _ = try api.apple.simulation.buy("monthly", on: "phone")
+      _ = try await api.submit("<anna>", from: "phone")
+      let now = api.apple.simulation.clock.now
+      _ = try await webhooks.pushEvents(at: now)
+      let job = try #require(
+        try await api.ledger.jobs.claimJobs(
+          limits: [.webhooks: 1], worker: "w", at: now, lease: .seconds(60)
+        ).first)
+      let first = try #require(try await webhooks.nextDelivery(job, at: now))
+      func attempt(_ delivery: WebhookDelivery, _ failure: String?) -> WebhookAttempt {
+        WebhookAttempt(
+          eventID: delivery.eventID, at: now, took: .milliseconds(120), failure: failure)
+      }
+      let second = try #require(
+        try await webhooks.nextDelivery(job, after: first, attempt: attempt(first, nil), at: now))
+      try await webhooks.postpone(
+        second, of: job, because: "<b>down</b>", failures: 1,
+        attempt: attempt(second, "<b>down</b>"), until: now + .minutes(1), isLast: true, at: now)
+
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/webhooks")
+      for text in [
+        "Event \(first.eventID)", "Event \(second.eventID)", "120 ms", ">Delivered<",
+        "&lt;b&gt;down&lt;/b&gt;", "Account &lt;anna&gt;", "not configured",
+      ] { #expect(page.contains(text), "\(text)") }
+      #expect(!page.contains("/admin/webhooks/test"))
+      #expect(try await browser.post("/admin/webhooks/test", []).status == 409)
+
+      let items = [first.eventID, second.eventID, second.eventID, 999_999]
+      let done = try await browser.post(
+        "/admin/webhooks",
+        items.map { ("item", "\($0)") } + [("do", "redeliver"), ("reason", "Fixed.")])
+      #expect(done.location == "/admin/webhooks")
+      #expect(try await browser.get("/admin/webhooks").contains("2 events will be redelivered."))
+      #expect(try await webhooks.webhookStatus().parked == 0)
+      let actions = try await api.ledger.administration.administratorActions(limit: 9)
+      #expect(actions.map(\.action) == ["redeliver_event", "redeliver_event"])
+    }
+  }
+
+  @Test func `a test event is sent, and its failure shown without the URL`() async throws {
+    let sent = Sent()
+    let webhook = Installation.Webhook(host: "hooks.example.com") { body, _ in await sent.add(body)
+    }
+    try await TestAPI.run(choices: TestAPI.Choices(installation: Installation(webhook: webhook))) {
+      api in
+      var browser = try await AdminBrowser.loggedIn(api)
+      #expect(try await browser.get("/admin/webhooks").contains("hooks.example.com"))
+      #expect(try await browser.post("/admin/webhooks/test", [], token: .none).status == 403)
+      _ = try await browser.post("/admin/webhooks/test", [])
+      #expect(try await browser.get("/admin/webhooks").contains("The test event was delivered."))
+      _ = try await browser.post("/admin/webhooks/test", [])
+      #expect(
+        try await browser.get("/admin/webhooks")
+          .contains("The test event was not delivered. HTTP 500."))
+      let bodies = await sent.bodies
+      #expect(bodies.count == 2)
+      let event = try JSONValue(parsing: Array(bodies[0].utf8))
+      #expect(event["type"] == "test" && event["id"] == "0" && event["account_id"] == .null)
+    }
+  }
+
+  /// A receiver that fails from the second event on.
+  private actor Sent {
+    var bodies: [String] = []
+
+    func add(_ body: String) -> String? {
+      bodies.append(body)
+      return bodies.count == 1 ? nil : "HTTP 500."
+    }
+  }
+
+  // MARK: Health
+
+  @Test func `health shows the doctor's findings and the keys' names, never a secret`()
+    async throws
+  {
+    let installation = Installation(version: "1.2.3") {
+      [
+        .ok("database", "It <works>."), .fault("apple", "Unreachable.", remedy: "Check & retry."),
+        .warning("settings", "Odd.", remedy: "Fix it."),
+      ]
+    }
+    try await TestAPI.run(choices: TestAPI.Choices(installation: installation)) { api in
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/health")
+      for text in [
+        "1.2.3", "It &lt;works&gt;.", "Check &amp; retry.", ">shop<", ">desk<", ">ops<",
+        ">support<",
+      ] { #expect(page.contains(text), "\(text)") }
+      let places = ["Unreachable.", "Odd.", "It &lt;works"].map { page.text.range(of: $0) }
+      #expect(places.compactMap { $0?.lowerBound } == places.compactMap { $0?.lowerBound }.sorted())
+      #expect(!page.contains("secret-for-trying"))
+    }
+  }
+}
